@@ -1,0 +1,1 @@
+//! Wire types and every label, annotation, finalizer, condition and reason, by API group.

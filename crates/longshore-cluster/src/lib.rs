@@ -1,0 +1,1 @@
+//! A Kubernetes API server in a library: an in-memory cluster behind an ordinary kube client.

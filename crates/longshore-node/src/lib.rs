@@ -1,0 +1,1 @@
+//! The process node: runs the pods bound to it as local processes, each under a small shim.

@@ -1,0 +1,1 @@
+//! Runs, task instances and the watch position, in SQLite.

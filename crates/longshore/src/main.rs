@@ -1,0 +1,2 @@
+//! Longshore.
+fn main() {}
