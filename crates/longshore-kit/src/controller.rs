@@ -9,6 +9,8 @@ use std::{
 use jiff::Timestamp;
 use longshore_core::{Classify, Plan};
 
+use crate::apply::Refusal;
+
 /// What a controller works on, one at a time: usually an object's name, for dags a run or a task instance.
 pub trait Key: Clone + Ord + Hash + Debug + Display + Send + Sync + 'static {}
 impl<T: Clone + Ord + Hash + Debug + Display + Send + Sync + 'static> Key for T {}
@@ -63,9 +65,10 @@ pub trait Controller: Send + Sync + 'static {
         effect: &Self::Effect,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// Told about a Kubernetes action that the API server refused for good (400, 403, 404, 422: class `Invalid`), so
-    /// that the refusal can become a fact of the object. The default leaves it to the log and the back-off.
-    fn refused(&self, key: &Self::Key, message: &str) {
-        let _ = (key, message);
+    /// Told about a Kubernetes action that was refused for good (400, 403, 404, 405, 413, 422, or a foreign object of
+    /// the same name: class `Invalid`), so that the refusal can become a fact of the next round, which comes after
+    /// 100 ms. The default leaves it to the log and the back-off.
+    fn refused(&self, key: &Self::Key, refusal: &Refusal) {
+        let _ = (key, refusal);
     }
 }
