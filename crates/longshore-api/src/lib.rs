@@ -1,1 +1,4 @@
 //! Wire types and every label, annotation, finalizer, condition and reason, by API group.
+
+pub mod airflow;
+pub mod dags;

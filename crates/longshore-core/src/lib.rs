@@ -8,8 +8,10 @@
 
 pub mod backoff;
 pub mod error;
+pub mod names;
 pub mod object;
 pub mod plan;
+pub mod pod_merge;
 pub mod seen;
 
 pub use backoff::Backoff;
