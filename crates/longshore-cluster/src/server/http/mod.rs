@@ -1,0 +1,8 @@
+//! The wire: paths and options in, JSON and streams out.
+
+pub(crate) mod accept;
+pub(crate) mod body;
+pub(crate) mod discovery;
+pub(crate) mod query;
+pub(crate) mod route;
+pub(crate) mod service;

@@ -1,0 +1,130 @@
+//! Raw requests in short form, for what a typed client would hide.
+
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::{BodyExt, Full};
+use longshore_cluster::{ApiBody, ApiService, Cluster};
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
+pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// A raw client.
+#[derive(Clone)]
+pub(crate) struct Api(ApiService);
+
+/// Code and decoded body of an answer.
+pub(crate) type Answer = (u16, Value);
+
+impl Api {
+    pub(crate) fn new(cluster: &Cluster) -> Api {
+        Api(cluster.service())
+    }
+
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: Bytes,
+    ) -> http::Response<ApiBody> {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", content_type)
+            .body(Full::new(body))
+            .unwrap();
+        self.0.clone().oneshot(request).await.unwrap()
+    }
+
+    async fn answer(&self, method: Method, path: &str, content_type: &str, body: Bytes) -> Answer {
+        let response = self.send(method, path, content_type, body).await;
+        let code = response.status().as_u16();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        (
+            code,
+            serde_json::from_slice(&bytes).unwrap_or(Value::String(text)),
+        )
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.answer(Method::GET, path, "", Bytes::new()).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
+        self.answer(
+            Method::POST,
+            path,
+            "application/json",
+            body.to_string().into(),
+        )
+        .await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: Value) -> Answer {
+        self.answer(
+            Method::PUT,
+            path,
+            "application/json",
+            body.to_string().into(),
+        )
+        .await
+    }
+
+    pub(crate) async fn delete(&self, path: &str, options: Value) -> Answer {
+        let body = if options.is_null() {
+            String::new()
+        } else {
+            options.to_string()
+        };
+        self.answer(Method::DELETE, path, "application/json", body.into())
+            .await
+    }
+
+    /// A patch in one of the languages `json`, `merge`, `strategic`.
+    pub(crate) async fn patch(&self, language: &str, path: &str, patch: Value) -> Answer {
+        let content_type = match language {
+            "json" => "application/json-patch+json".to_owned(),
+            "strategic" => "application/strategic-merge-patch+json".to_owned(),
+            "merge" => "application/merge-patch+json".to_owned(),
+            other => other.to_owned(),
+        };
+        self.answer(Method::PATCH, path, &content_type, patch.to_string().into())
+            .await
+    }
+
+    /// Creates an object that must be accepted.
+    pub(crate) async fn make(&self, path: &str, object: Value) -> Value {
+        let (code, created) = self.post(path, object).await;
+        assert_eq!(code, 201, "{created}");
+        created
+    }
+}
+
+/// A config map with one value.
+pub(crate) fn config_map(name: &str, value: &str) -> Value {
+    json!({"metadata": {"name": name}, "data": {"k": value}})
+}
+
+/// A pod with one container.
+pub(crate) fn pod(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "main", "image": "i"}]}})
+}
+
+/// The same, bound to a node.
+pub(crate) fn bound_pod(name: &str) -> Value {
+    let mut pod = pod(name);
+    pod["spec"]["nodeName"] = "n1".into();
+    pod
+}
+
+/// `metadata.resourceVersion` as a number.
+pub(crate) fn revision(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap()
+}
