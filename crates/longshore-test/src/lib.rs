@@ -2,6 +2,14 @@
 
 pub mod clock;
 pub mod faults;
+pub mod fixtures;
+pub mod logs;
+pub mod script;
+pub mod scripted_node;
 
 pub use clock::{EPOCH, SimClock, hold};
 pub use faults::{Fault, FaultPlan, Faults, Point, Process, WatchFault};
+pub use fixtures::{config_map, pod};
+pub use logs::quiet_logs;
+pub use script::Script;
+pub use scripted_node::{NodeConfig, ScriptedNode};
