@@ -54,11 +54,9 @@ where
         return Ok(Response::from_parts(parts, body));
     }
     let repeated = process.repeated(asked);
-    let lines = stream::iter(repeated.map(Ok)).chain(lines(body));
-    Ok(streamed(
-        parts,
-        Delivery::new(process, asked).through(lines),
-    ))
+    let repeated = stream::iter(repeated.map(|line| Ok(Frame::data(line))));
+    let delivered = Delivery::new(process, asked).through(lines(body));
+    Ok(streamed(parts, repeated.chain(delivered)))
 }
 
 /// The events of a body, one line each.

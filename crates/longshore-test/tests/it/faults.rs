@@ -124,7 +124,7 @@ async fn watch_faults_delay_cut_expire_and_repeat() {
     let (names, _) = watched(&[WatchFault::CutAfter(1), WatchFault::Repeat], seconds(30)).await;
     assert_eq!(
         names,
-        ["~", "a", "a", "b", "b", "c"],
+        ["~", "a", "a", "b", "b", "c", "c"],
         "the event before the cut comes again"
     );
 
