@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod faults;
 pub mod fixtures;
+pub mod laws;
 pub mod logs;
 pub mod script;
 pub mod scripted_node;

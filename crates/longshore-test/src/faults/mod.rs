@@ -21,6 +21,9 @@ use tokio::sync::watch as channel;
 pub use layer::{FaultBody, FaultLayer, FaultService};
 pub use plan::{Fault, FaultPlan, Lot, Point, Refusal, WatchFault, faults_for};
 
+/// A run with more effects and watch events than this is stopped: it would never end, because a loop without waiting
+/// keeps paused time from moving on.
+const RUNAWAY: usize = 20_000;
 /// Log lines kept for failure messages.
 const LOG_LINES: usize = 400;
 
@@ -113,6 +116,11 @@ impl Faults {
         self.state().watch_events.clone()
     }
 
+    /// Whether the run was stopped because it would never have ended.
+    pub fn is_runaway(&self) -> bool {
+        self.state().log.len() >= RUNAWAY
+    }
+
     /// The last few hundred points and what happened there, one a line.
     pub fn log(&self) -> String {
         let state = self.state();
@@ -189,7 +197,7 @@ impl Process {
 
     /// Hangs if this start is dead.
     pub async fn live(&self) {
-        if self.is_dead() {
+        if self.is_dead() || self.faults.is_runaway() {
             pending::<()>().await;
         }
     }

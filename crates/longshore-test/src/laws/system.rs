@@ -1,0 +1,357 @@
+//! The laws of a whole controller: the same end, whatever goes wrong on the way.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    future::Future,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use super::{Law, Violation};
+use crate::faults::{Fault, FaultPlan, Faults, Point, Process, WatchFault, faults_for};
+
+/// How late watches are in the cases that make them late.
+const LATE: Duration = Duration::from_secs(2);
+/// Worlds that run at the same time, each on a thread of its own.
+const THREADS: usize = 2;
+
+/// A world with a controller in it, and what is to come of it.
+///
+/// Each case runs in a fresh world, on a `current_thread` runtime of its own with paused time.
+pub trait Scenario: Sync {
+    /// Everything but the controller: cluster, node, the user's objects, databases.
+    type World;
+    /// The running controller. Dropping it must end its tasks.
+    type Subject;
+
+    /// Its name in reports.
+    fn name(&self) -> String;
+
+    /// Makes a world, with what the user asks for in it.
+    fn build(&self) -> impl Future<Output = Self::World>;
+
+    /// Starts the controller: at the beginning and after each kill. All of its effects go through `process`.
+    fn start(&self, world: &mut Self::World, process: &Process) -> Self::Subject;
+
+    /// What there is at the end, as text; without what may differ between two good runs (uids, versions, times).
+    fn digest(&self, world: &Self::World) -> impl Future<Output = String>;
+
+    /// Laws of its own that this world broke: those on histories ("no try ran twice"), which no digest shows.
+    fn broken(&self, world: &Self::World) -> Vec<Violation> {
+        let _ = world;
+        Vec::new()
+    }
+
+    /// Simulated time after which the world is at rest, whatever went wrong.
+    fn time(&self) -> Duration {
+        Duration::from_secs(300)
+    }
+
+    /// Within three times this, nothing is written at rest.
+    fn resync(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+
+    /// Simulated time between a kill and the next start.
+    fn downtime(&self) -> Duration {
+        Duration::from_secs(3)
+    }
+
+    /// Whether a write at rest is allowed: a lease, a heartbeat.
+    fn is_heartbeat(&self, point: &Point) -> bool {
+        let _ = point;
+        false
+    }
+}
+
+/// What came of one world.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// See [`Scenario::digest`].
+    pub digest: String,
+    /// Every effect of the controller, in order.
+    pub points: Vec<Point>,
+    /// The writes after the world should have been at rest.
+    pub late_writes: Vec<Point>,
+    /// Laws of the scenario's own that were broken.
+    pub broken: Vec<Violation>,
+    /// Watch events by plural name.
+    pub watch_events: BTreeMap<String, u32>,
+    /// What happened, for people.
+    pub log: String,
+    /// The controller did so much in no time that it was stopped.
+    pub is_runaway: bool,
+}
+
+/// What came of all of them.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The scenario.
+    pub scenario: String,
+    /// How many worlds there were.
+    pub n_worlds: usize,
+    /// Broken laws.
+    pub violations: Vec<Violation>,
+}
+
+impl Report {
+    /// Whether this law was broken.
+    pub fn breaks(&self, law: Law) -> bool {
+        self.violations.iter().any(|violation| violation.law == law)
+    }
+
+    /// Passes if no law was broken.
+    ///
+    /// # Panics
+    /// With the first few violations.
+    pub fn assert_kept(&self) {
+        let mut text = String::new();
+        for violation in self.violations.iter().take(3) {
+            let _ = writeln!(text, "{violation}\n");
+        }
+        assert!(
+            self.violations.is_empty(),
+            "{}: {} laws broken in {} worlds\n{text}",
+            self.scenario,
+            self.violations.len(),
+            self.n_worlds
+        );
+    }
+}
+
+/// Runs the scenario undisturbed, then once for every fault that can happen to it.
+///
+/// # Panics
+/// Where a world panics.
+pub fn check_scenario<S: Scenario>(scenario: &S) -> Report {
+    let reference = replay(scenario, FaultPlan::none());
+    let again = replay(scenario, FaultPlan::none());
+    let mut violations = Vec::new();
+    if reference.digest != again.digest || reference.points != again.points {
+        violations.push(Violation {
+            law: Law::Deterministic,
+            case: "two undisturbed worlds".to_owned(),
+            detail: difference(&reference, &again),
+        });
+    }
+    let cases = cases(&reference);
+    let undisturbed = Case {
+        law: Law::OwnInvariant,
+        plan: FaultPlan::none(),
+    };
+    violations.extend(judge(scenario, &undisturbed, &reference, &reference));
+    // What is wrong without any fault is wrong with each of them.
+    if violations.is_empty() {
+        violations = run_all(scenario, &cases, &reference);
+    }
+    Report {
+        scenario: scenario.name(),
+        n_worlds: cases.len() + 2,
+        violations,
+    }
+}
+
+/// One world under this plan.
+///
+/// # Panics
+/// Where the world panics.
+#[expect(clippy::expect_used, reason = "a test without a runtime cannot go on")]
+pub fn replay<S: Scenario>(scenario: &S, plan: FaultPlan) -> Run {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    runtime.block_on(run(scenario, Faults::new(plan)))
+}
+
+async fn run<S: Scenario>(scenario: &S, faults: Faults) -> Run {
+    let mut world = scenario.build().await;
+    let subject = scenario.start(&mut world, &faults.start());
+    let subject = drive(scenario, &mut world, &faults, subject, scenario.time()).await;
+    let n_points = faults.points().len();
+    let subject = drive(
+        scenario,
+        &mut world,
+        &faults,
+        subject,
+        scenario.resync() * 3,
+    )
+    .await;
+    let points = faults.points();
+    let late = points.iter().skip(n_points);
+    let late = late.filter(|point| !point.is_read() && !scenario.is_heartbeat(point));
+    let run = Run {
+        digest: scenario.digest(&world).await,
+        late_writes: late.cloned().collect(),
+        broken: scenario.broken(&world),
+        watch_events: faults.watch_events(),
+        log: faults.log(),
+        is_runaway: faults.is_runaway(),
+        points,
+    };
+    drop(subject);
+    run
+}
+
+/// Lets simulated time pass, and starts the controller again after each kill.
+async fn drive<S: Scenario>(
+    scenario: &S,
+    world: &mut S::World,
+    faults: &Faults,
+    mut subject: S::Subject,
+    time: Duration,
+) -> S::Subject {
+    let mut end = std::pin::pin!(tokio::time::sleep(time));
+    loop {
+        tokio::select! {
+            () = &mut end => return subject,
+            () = faults.killed() => {
+                drop(subject);
+                tokio::time::sleep(scenario.downtime()).await;
+                subject = scenario.start(world, &faults.start());
+            }
+        }
+    }
+}
+
+/// One world to be run, and the law that its end is about.
+#[derive(Clone, Debug)]
+struct Case {
+    law: Law,
+    plan: FaultPlan,
+}
+
+/// Every fault at every point of the undisturbed world, and every fault of its watches.
+fn cases(reference: &Run) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for point in &reference.points {
+        for fault in faults_for(point) {
+            let law = match fault {
+                Fault::KillBefore | Fault::KillAfter => Law::Restartable,
+                Fault::LoseAnswer => Law::Repeatable,
+                Fault::Refuse(_) | Fault::Delay(_) => Law::NothingDropped,
+            };
+            let plan = FaultPlan::at(point.clone(), *fault);
+            cases.push(Case { law, plan });
+        }
+    }
+    let mut watches = vec![
+        (Law::StaleSafe, vec![WatchFault::Late(LATE)]),
+        (Law::LevelTriggered, vec![WatchFault::NoBookmarks]),
+        (Law::LevelTriggered, vec![WatchFault::CutAfter(1)]),
+        (
+            Law::LevelTriggered,
+            vec![WatchFault::CutAfter(1), WatchFault::Repeat],
+        ),
+    ];
+    for (resource, n_events) in &reference.watch_events {
+        for n in 1..=*n_events {
+            let resource = resource.clone();
+            watches.push((
+                Law::LevelTriggered,
+                vec![WatchFault::Expire { resource, n }],
+            ));
+        }
+        for n in 1..=2 {
+            let resource = resource.clone();
+            let expire = WatchFault::ExpireOnConnect { resource, n };
+            let faults = vec![WatchFault::CutAfter(1), expire];
+            watches.push((Law::LevelTriggered, faults));
+        }
+    }
+    cases.extend(watches.into_iter().map(|(law, watches)| Case {
+        law,
+        plan: FaultPlan {
+            watches,
+            ..FaultPlan::none()
+        },
+    }));
+    cases
+}
+
+fn run_all<S: Scenario>(scenario: &S, cases: &[Case], reference: &Run) -> Vec<Violation> {
+    let next = AtomicUsize::new(0);
+    let violations = Mutex::new(Vec::new());
+    std::thread::scope(|threads| {
+        for _ in 0..THREADS {
+            threads.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let run = replay(scenario, case.plan.clone());
+                    let found = judge(scenario, case, &run, reference);
+                    let mut all = violations.lock().unwrap_or_else(PoisonError::into_inner);
+                    all.extend(found);
+                }
+            });
+        }
+    });
+    violations
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The laws that one world broke.
+fn judge<S: Scenario>(scenario: &S, case: &Case, run: &Run, reference: &Run) -> Vec<Violation> {
+    let mut found = run.broken.clone();
+    if run.is_runaway {
+        let detail = "so many effects in so little time that the world was stopped";
+        found.push(Violation::of(Law::Quiet, detail));
+    } else if !run.late_writes.is_empty() {
+        let detail = format!("written at rest: {:?}", run.late_writes);
+        found.push(Violation::of(Law::Quiet, detail));
+    }
+    if run.digest != reference.digest {
+        found.push(Violation::of(case.law, difference(reference, run)));
+    }
+    let is_only_late = case.plan.watches == [WatchFault::Late(LATE)];
+    if is_only_late && writes(run) != writes(reference) {
+        let detail = format!(
+            "undisturbed: {:?}\nlate watches: {:?}",
+            writes(reference),
+            writes(run)
+        );
+        found.push(Violation::of(Law::ReadsOwnWrites, detail));
+    }
+    for violation in &mut found {
+        violation.case = format!(
+            "{} under {:?}\nreplay with laws::replay(&scenario, plan)",
+            scenario.name(),
+            case.plan
+        );
+        let _ = write!(violation.detail, "\nwhat happened:\n{}", run.log);
+    }
+    found
+}
+
+/// How often each write was made.
+fn writes(run: &Run) -> BTreeMap<&str, u32> {
+    let mut counts = BTreeMap::new();
+    for point in run.points.iter().filter(|point| !point.is_read()) {
+        *counts.entry(point.what.as_str()).or_default() += 1;
+    }
+    counts
+}
+
+/// Where two ends differ, line by line.
+fn difference(expected: &Run, found: &Run) -> String {
+    let mut text = String::new();
+    let mut expected_lines = expected.digest.lines();
+    let mut found_lines = found.digest.lines();
+    loop {
+        match (expected_lines.next(), found_lines.next()) {
+            (None, None) => break,
+            (a, b) if a == b => {}
+            (a, b) => {
+                let _ = writeln!(text, "- {}\n+ {}", a.unwrap_or(""), b.unwrap_or(""));
+            }
+        }
+    }
+    if expected.points != found.points && text.is_empty() {
+        let _ = writeln!(text, "- {:?}\n+ {:?}", expected.points, found.points);
+    }
+    text
+}
