@@ -5,6 +5,7 @@ pub mod faults;
 pub mod fixtures;
 pub mod laws;
 pub mod logs;
+pub mod planted;
 pub mod script;
 pub mod scripted_node;
 

@@ -10,7 +10,7 @@ pub mod system;
 use std::fmt;
 
 pub use pure::{Decider, check_decider};
-pub use system::{Report, Run, Scenario, check_scenario, replay};
+pub use system::{Report, Run, Scenario, breaks, check_scenario, replay};
 
 /// A law of every controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,7 +27,8 @@ pub enum Law {
     NothingDropped,
     /// An irreversible action comes after the record of its intent.
     WrittenAhead,
-    /// With a read `Unknown` nothing is done and nothing is concluded.
+    /// With a read `Unknown` nothing is done and nothing is concluded, and the key comes back by time: no event of the
+    /// key tells that it can be seen again.
     UnknownIsNotAbsent,
     /// No transition leaves a terminal state.
     TerminalIsFinal,

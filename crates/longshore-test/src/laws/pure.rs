@@ -5,7 +5,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use longshore_core::{Action, ObjectRef, Plan};
+use longshore_core::{Action, Next, ObjectRef, Plan};
 use proptest::{
     strategy::Strategy,
     test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner},
@@ -199,11 +199,18 @@ fn terminal_is_final<D: Decider>(decider: &D, observed: &D::Observed) -> Result<
 
 fn unknown_is_not_absent<D: Decider>(decider: &D, observed: &D::Observed) -> Result<(), String> {
     for blinded in decider.blinded(observed) {
-        let actions = plan(decider, &blinded).map(|plan| plan.actions);
-        let mut actions = actions.iter().flatten();
+        let Some(plan) = plan(decider, &blinded) else {
+            continue;
+        };
+        let mut actions = plan.actions.iter();
         if let Some(action) = actions.find(|action| !decider.is_allowed_blind(action)) {
             return Err(format!(
                 "decided without looking: {action:?}\nupon {blinded:#?}"
+            ));
+        }
+        if plan.next == Next::AwaitChange {
+            return Err(format!(
+                "no event tells that it can be seen again: {blinded:#?}"
             ));
         }
     }

@@ -41,9 +41,9 @@ pub trait Scenario: Sync {
     fn digest(&self, world: &Self::World) -> impl Future<Output = String>;
 
     /// Laws of its own that this world broke: those on histories ("no try ran twice"), which no digest shows.
-    fn broken(&self, world: &Self::World) -> Vec<Violation> {
+    fn broken(&self, world: &Self::World) -> impl Future<Output = Vec<Violation>> {
         let _ = world;
-        Vec::new()
+        std::future::ready(Vec::new())
     }
 
     /// Simulated time after which the world is at rest, whatever went wrong.
@@ -128,6 +128,18 @@ impl Report {
 /// # Panics
 /// Where a world panics.
 pub fn check_scenario<S: Scenario>(scenario: &S) -> Report {
+    check_until(scenario, |_| false)
+}
+
+/// Like [`check_scenario`], up to the first violation of `law`.
+///
+/// # Panics
+/// Where a world panics.
+pub fn breaks<S: Scenario>(scenario: &S, law: Law) -> bool {
+    check_until(scenario, |violation| violation.law == law).breaks(law)
+}
+
+fn check_until<S: Scenario>(scenario: &S, is_enough: impl Fn(&Violation) -> bool + Sync) -> Report {
     let reference = replay(scenario, FaultPlan::none());
     let again = replay(scenario, FaultPlan::none());
     let mut violations = Vec::new();
@@ -146,7 +158,7 @@ pub fn check_scenario<S: Scenario>(scenario: &S) -> Report {
     violations.extend(judge(scenario, &undisturbed, &reference, &reference));
     // What is wrong without any fault is wrong with each of them.
     if violations.is_empty() {
-        violations = run_all(scenario, &cases, &reference);
+        violations = run_all(scenario, &cases, &reference, is_enough);
     }
     Report {
         scenario: scenario.name(),
@@ -188,7 +200,7 @@ async fn run<S: Scenario>(scenario: &S, faults: Faults) -> Run {
     let run = Run {
         digest: scenario.digest(&world).await,
         late_writes: late.cloned().collect(),
-        broken: scenario.broken(&world),
+        broken: scenario.broken(&world).await,
         watch_events: faults.watch_events(),
         log: faults.log(),
         is_runaway: faults.is_runaway(),
@@ -274,7 +286,12 @@ fn cases(reference: &Run) -> Vec<Case> {
     cases
 }
 
-fn run_all<S: Scenario>(scenario: &S, cases: &[Case], reference: &Run) -> Vec<Violation> {
+fn run_all<S: Scenario>(
+    scenario: &S,
+    cases: &[Case],
+    reference: &Run,
+    is_enough: impl Fn(&Violation) -> bool + Sync,
+) -> Vec<Violation> {
     let next = AtomicUsize::new(0);
     let violations = Mutex::new(Vec::new());
     std::thread::scope(|threads| {
@@ -283,6 +300,9 @@ fn run_all<S: Scenario>(scenario: &S, cases: &[Case], reference: &Run) -> Vec<Vi
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let run = replay(scenario, case.plan.clone());
                     let found = judge(scenario, case, &run, reference);
+                    if found.iter().any(&is_enough) {
+                        next.store(cases.len(), Ordering::Relaxed);
+                    }
                     let mut all = violations.lock().unwrap_or_else(PoisonError::into_inner);
                     all.extend(found);
                 }

@@ -5,4 +5,6 @@ mod faults;
 #[cfg(test)]
 mod node;
 #[cfg(test)]
+mod planted;
+#[cfg(test)]
 mod world;
