@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod kit;
+#[cfg(test)]
 mod node;
 #[cfg(test)]
 mod planted;
