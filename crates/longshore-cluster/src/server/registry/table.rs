@@ -1,5 +1,6 @@
 //! The built-in resources of Kubernetes 1.34 that this server has.
 
+use super::conversion::EVENTS;
 use super::{DeletionAnswer, Field, Resource, Scope, StatusWrites, Strategy};
 use crate::server::names::NameRule;
 
@@ -21,6 +22,7 @@ fn namespaced(api_version: &str, plural: &str, kind: &str) -> Resource {
         names: NameRule::Subdomain,
         strategy: Strategy::Plain,
         fields: Vec::new(),
+        conversion: None,
     }
 }
 
@@ -109,6 +111,31 @@ const EVENT_FIELDS: &[&str] = &[
     "source",
     "type",
 ];
+
+/// The same fields under their names in events.k8s.io, in the same order.
+const NEW_EVENT_FIELDS: &[&str] = &[
+    "regarding.kind",
+    "regarding.namespace",
+    "regarding.name",
+    "regarding.uid",
+    "regarding.apiVersion",
+    "regarding.resourceVersion",
+    "regarding.fieldPath",
+    "reason",
+    "reportingController",
+    "deprecatedSource",
+    "type",
+];
+
+/// Resources that show the objects of another one, each with that other one.
+pub(super) fn converted() -> Vec<(Resource, Resource)> {
+    let mut events = namespaced("events.k8s.io/v1", "events", "Event")
+        .short(&["ev"])
+        .creates_on_update()
+        .fields(NEW_EVENT_FIELDS);
+    events.conversion = Some(EVENTS);
+    vec![(events, namespaced("v1", "events", "Event"))]
+}
 
 /// Every built-in resource.
 pub(super) fn built_in() -> Vec<Resource> {
