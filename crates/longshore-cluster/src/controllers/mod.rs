@@ -5,6 +5,7 @@
 
 mod gc;
 mod namespaces;
+mod patience;
 mod queue;
 mod resources;
 mod scheduler;

@@ -10,6 +10,7 @@ use kube::runtime::{WatchStreamExt, reflector::ObjectRef};
 use kube::{Api, Client, Error};
 use serde_json::{Value, json};
 
+use super::patience::patiently;
 use super::queue::Queue;
 use super::resources::{Listed, discover};
 
@@ -135,7 +136,7 @@ async fn delete_all(
     let api: Api<PartialObjectMeta> =
         Api::namespaced_with(client.clone(), namespace, &resource.api);
     let all = ListParams::default();
-    if api.list(&all).await?.items.is_empty() {
+    if patiently(|| api.list(&all)).await?.items.is_empty() {
         return Ok(Vec::new());
     }
     api.delete_collection(&DeleteParams::background(), &all)

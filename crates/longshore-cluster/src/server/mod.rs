@@ -16,6 +16,8 @@ mod selectors;
 mod store;
 mod strategy;
 mod subresources;
+#[cfg(test)]
+mod tests;
 mod verbs;
 
 use std::fmt;

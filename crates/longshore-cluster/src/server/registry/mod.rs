@@ -39,6 +39,8 @@ pub(crate) enum Strategy {
     Namespace,
     Node,
     Service,
+    /// Has a pod template.
+    Workload,
     /// Status starts as `phase: Pending`.
     Claim,
     /// Configuration data: `immutable`, `stringData` and the size limit.

@@ -184,6 +184,7 @@ fn core() -> Vec<Resource> {
             .answers_deleted_object()
             .strategy(Strategy::Claim),
         namespaced("v1", "replicationcontrollers", "ReplicationController")
+            .strategy(Strategy::Workload)
             .short(&["rc"])
             .status()
             .generation()
@@ -221,31 +222,37 @@ fn core() -> Vec<Resource> {
 fn workloads() -> Vec<Resource> {
     vec![
         namespaced("apps/v1", "deployments", "Deployment")
+            .strategy(Strategy::Workload)
             .short(&["deploy"])
             .status_without_labels()
             .generation()
             .scale(),
         namespaced("apps/v1", "replicasets", "ReplicaSet")
+            .strategy(Strategy::Workload)
             .short(&["rs"])
             .status_without_labels()
             .generation()
             .scale()
             .fields(&["status.replicas"]),
         namespaced("apps/v1", "statefulsets", "StatefulSet")
+            .strategy(Strategy::Workload)
             .short(&["sts"])
             .status_without_labels()
             .generation()
             .scale(),
         namespaced("apps/v1", "daemonsets", "DaemonSet")
+            .strategy(Strategy::Workload)
             .short(&["ds"])
             .status_without_labels()
             .generation(),
         namespaced("apps/v1", "controllerrevisions", "ControllerRevision"),
         namespaced("batch/v1", "jobs", "Job")
+            .strategy(Strategy::Workload)
             .status()
             .generation()
             .fields(&["status.successful"]),
         namespaced("batch/v1", "cronjobs", "CronJob")
+            .strategy(Strategy::Workload)
             .short(&["cj"])
             .status()
             .generation(),

@@ -62,6 +62,7 @@ pub(crate) async fn create_object(call: &Call, object: Value, is_dry_run: bool) 
             let name = names::generate(&base, call.server.random.next());
             meta::metadata(&mut object).insert("name".into(), name.into());
         }
+        strategy::finish_create(resource, &mut object);
         validate(call, &object)?;
         let name = meta::name(&object);
         let key = Key::new(call.namespace.as_deref(), name);
