@@ -187,21 +187,20 @@ impl Watch {
                 None if self.is_over => return None,
                 None => {}
             }
+            let wake = self.wait().await;
             self.pull();
-            if self.pending.is_empty() && !self.is_over {
-                match self.wait().await {
-                    Wake::Changed => {}
-                    Wake::Bookmark => self.send_bookmark(),
-                    Wake::Deadline => {
-                        self.pull();
-                        self.send_bookmark();
-                        self.is_over = true;
-                    }
+            match wake {
+                Wake::Changed => {}
+                Wake::Bookmark => self.send_bookmark(),
+                Wake::Deadline => {
+                    self.send_bookmark();
+                    self.is_over = true;
                 }
             }
         }
     }
 
+    /// Time comes first: a watch that is never idle marks its place and ends all the same.
     async fn wait(&mut self) -> Wake {
         let bookmark = async {
             match &mut self.bookmarks {
@@ -214,8 +213,8 @@ impl Watch {
         tokio::select! {
             biased;
             () = tokio::time::sleep_until(self.deadline) => Wake::Deadline,
-            () = self.cursor.changed() => Wake::Changed,
             () = bookmark => Wake::Bookmark,
+            () = self.cursor.changed() => Wake::Changed,
         }
     }
 
@@ -247,7 +246,7 @@ impl Watch {
     }
 
     fn send_bookmark(&mut self) {
-        if self.bookmarks.is_some() {
+        if self.bookmarks.is_some() && !self.is_over {
             self.pending.push_back(Line::Encoded(self.bookmark(None)));
         }
     }
