@@ -16,6 +16,8 @@ mod selectors;
 mod store;
 mod strategy;
 mod subresources;
+#[cfg(test)]
+mod tests;
 mod verbs;
 
 use std::fmt;
@@ -27,7 +29,7 @@ use serde_json::json;
 
 use hub::{Change, Draft, Expected, Hub, Key};
 use random::Random;
-use registry::Registry;
+use registry::{Registry, Served};
 use store::{MemoryStore, Store, StoreError};
 
 pub use self::http::body::ApiBody;
@@ -89,7 +91,7 @@ impl Server {
             bookmark_interval: settings.bookmark_interval,
             pod_logs: RwLock::new(None),
         });
-        for collection in server.registry.all() {
+        for collection in server.registry.collections() {
             server.hub.restore(&collection, &loaded.objects);
         }
         server.create_first_namespaces();
@@ -97,19 +99,23 @@ impl Server {
     }
 
     fn create_first_namespaces(&self) {
-        let Some(namespaces) = self.registry.find("", "v1", "namespaces") else {
+        let Some(Served {
+            resource,
+            collection,
+        }) = self.registry.find("", "v1", "namespaces")
+        else {
             return;
         };
         for name in FIRST_NAMESPACES {
             let mut namespace = json!({"metadata": {"name": name}});
-            strategy::prepare_create(&namespaces.resource, &mut namespace);
+            strategy::prepare_create(&resource, &mut namespace);
             self.stamp(&mut namespace);
-            let draft = Draft::new(&namespaces.resource, &namespace);
+            let draft = Draft::new(&resource, &namespace);
             let key = Key::new(None, name);
             // It is there already when the store has kept it.
             let _ = self
                 .hub
-                .commit_now(&namespaces, key, Expected::Absent, Change::Put(draft));
+                .commit_now(&collection, key, Expected::Absent, Change::Put(draft));
         }
     }
 
@@ -127,7 +133,7 @@ impl Server {
 
     /// Forgets all events: every revision handed out so far answers 410, and open watches end with one.
     pub(crate) fn expire_watches(&self) {
-        self.hub.compact(self.registry.all().iter());
+        self.hub.compact(self.registry.collections().iter());
     }
 
     pub(crate) fn set_pod_logs(&self, logs: Arc<dyn PodLogs>) {

@@ -5,7 +5,7 @@ use kube::api::{Api as KubeApi, DeleteParams, ListParams, Patch, PatchParams, Po
 use longshore_cluster::Cluster;
 use serde_json::json;
 
-use crate::harness::{Api, CONFIG_MAPS, PODS, config_map, pod, revision};
+use crate::harness::{Answer, Api, CONFIG_MAPS, PODS, config_map, pod, revision};
 
 #[tokio::test]
 async fn a_kube_client_works_as_with_any_cluster() {
@@ -89,19 +89,28 @@ async fn writes_that_change_nothing_make_no_revision() {
     assert_eq!(revision(&changed), revision(&created) + 1);
 }
 
+/// Checks codes and reasons of answers that must be a Status.
+fn check_refusals(answers: Vec<(&str, Answer, u16, &str)>) {
+    for (what, (code, status), expected, reason) in answers {
+        let found = (code, status["reason"].as_str().unwrap_or(""));
+        assert_eq!(found, (expected, reason), "{what}: {status}");
+        assert_eq!(status["kind"], "Status", "{what}");
+    }
+}
+
 #[tokio::test]
-async fn refusals_carry_the_codes_and_reasons_of_kubernetes() {
+async fn refused_objects_carry_the_codes_and_reasons_of_kubernetes() {
     let api = Api::new(&Cluster::in_memory());
     api.make(CONFIG_MAPS, config_map("a", "1")).await;
-    let a = format!("{CONFIG_MAPS}/a");
-    let with = |pointer: &str, value: &str| {
+    let with = |key: &str, value: &str| {
         let mut object = config_map("a", "1");
-        object["metadata"][pointer] = value.into();
+        object["metadata"][key] = value.into();
         object
     };
     let post = |object| api.post(CONFIG_MAPS, object);
+    let a = format!("{CONFIG_MAPS}/a");
     let put = |object| api.put(&a, object);
-    for (what, (code, status), expected_code, reason) in [
+    check_refusals(vec![
         (
             "revision on create",
             post(with("resourceVersion", "1")).await,
@@ -145,16 +154,51 @@ async fn refusals_carry_the_codes_and_reasons_of_kubernetes() {
             400,
             "BadRequest",
         ),
+        ("no object", post(json!([])).await, 400, "BadRequest"),
         (
-            "missing",
-            api.get(&format!("{CONFIG_MAPS}/b")).await,
+            "too large",
+            post(config_map("big", &"x".repeat(1_048_577))).await,
+            422,
+            "Invalid",
+        ),
+        (
+            "larger than any body",
+            post(config_map("big", &"x".repeat(3_200_000))).await,
+            413,
+            "RequestEntityTooLarge",
+        ),
+    ]);
+}
+
+#[tokio::test]
+async fn refused_paths_carry_the_codes_and_reasons_of_kubernetes() {
+    let api = Api::new(&Cluster::in_memory());
+    api.make(CONFIG_MAPS, config_map("a", "1")).await;
+    let (a, b) = (format!("{CONFIG_MAPS}/a"), format!("{CONFIG_MAPS}/b"));
+    let nowhere = "/api/v1/namespaces/x/configmaps";
+    check_refusals(vec![
+        ("missing", api.get(&b).await, 404, "NotFound"),
+        (
+            "missing put",
+            api.put(&b, config_map("b", "1")).await,
             404,
             "NotFound",
         ),
         (
             "missing namespace",
-            api.post("/api/v1/namespaces/x/configmaps", config_map("a", "1"))
-                .await,
+            api.post(nowhere, config_map("a", "1")).await,
+            404,
+            "NotFound",
+        ),
+        (
+            "resource",
+            api.get("/api/v1/nothings").await,
+            404,
+            "NotFound",
+        ),
+        (
+            "subresource",
+            api.get(&format!("{a}/status")).await,
             404,
             "NotFound",
         ),
@@ -163,13 +207,6 @@ async fn refusals_carry_the_codes_and_reasons_of_kubernetes() {
             api.post("/api/v1/configmaps", config_map("a", "1")).await,
             405,
             "MethodNotAllowed",
-        ),
-        (
-            "missing put",
-            api.put(&format!("{CONFIG_MAPS}/b"), config_map("b", "1"))
-                .await,
-            404,
-            "NotFound",
         ),
         (
             "media type",
@@ -186,26 +223,22 @@ async fn refusals_carry_the_codes_and_reasons_of_kubernetes() {
         ),
         (
             "revision",
-            api.get(&format!("{CONFIG_MAPS}?resourceVersion=x")).await,
+            api.get(&format!("{a}?resourceVersion=x")).await,
             400,
             "BadRequest",
         ),
-        (
-            "resource",
-            api.get("/api/v1/nothings").await,
-            404,
-            "NotFound",
-        ),
-    ] {
-        assert_eq!(
-            (code, status["reason"].as_str().unwrap_or("")),
-            (expected_code, reason),
-            "{what}: {status}"
-        );
-        assert_eq!(status["kind"], "Status", "{what}");
-    }
+    ]);
     let (code, text) = api.get("/apis/nothing.example.com/v1/things").await;
     assert_eq!((code, text), (404, json!("404 page not found\n")));
+}
+
+#[tokio::test]
+async fn leases_are_created_by_update() {
+    let api = Api::new(&Cluster::in_memory());
+    let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l";
+    let lease = json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}});
+    assert_eq!(api.put(path, lease.clone()).await.0, 201);
+    assert_eq!(api.put(path, lease).await.0, 200);
 }
 
 #[tokio::test]

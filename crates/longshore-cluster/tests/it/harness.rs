@@ -128,3 +128,40 @@ pub(crate) fn revision(object: &Value) -> u64 {
         .parse()
         .unwrap()
 }
+
+/// Asks until the answer satisfies the condition; fails when it does not within a minute of (paused) time.
+pub(crate) async fn eventually(
+    api: &Api,
+    path: &str,
+    is_reached: impl Fn(u16, &Value) -> bool,
+) -> Value {
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
+    loop {
+        let (code, object) = api.get(path).await;
+        if is_reached(code, &object) {
+            return object;
+        }
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "not reached: {path}: {code} {object}"
+        );
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+/// Asks until the object is gone.
+pub(crate) async fn gone(api: &Api, path: &str) {
+    eventually(api, path, |code, _| code == 404).await;
+}
+
+/// A cluster whose controllers run until the guard is dropped.
+pub(crate) fn controlled() -> (Cluster, Api, tokio_util::sync::DropGuard) {
+    let cluster = Cluster::in_memory();
+    let shutdown = tokio_util::sync::CancellationToken::new();
+    tokio::spawn(longshore_cluster::controllers::run(
+        cluster.client(),
+        shutdown.clone(),
+    ));
+    let api = Api::new(&cluster);
+    (cluster, api, shutdown.drop_guard())
+}

@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
+use futures::StreamExt;
 use http::Method;
 use http_body_util::BodyExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api as KubeApi;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{Config, InitialListStrategy, watcher};
 use longshore_cluster::{ApiBody, Cluster};
 use serde_json::{Value, json};
 
@@ -266,4 +271,90 @@ async fn one_object_can_be_watched_by_name() {
     api.make(CONFIG_MAPS, config_map("a", "1")).await;
     api.make(CONFIG_MAPS, config_map("b", "1")).await;
     assert_eq!(lines.brief().await, "ADDED b 1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_never_idle_marks_its_place_and_ends_all_the_same() {
+    let api = Api::new(&Cluster::in_memory());
+    let a = api.make(CONFIG_MAPS, config_map("a", "0")).await;
+    // Nothing matches, but something changes every second.
+    let options = format!(
+        "&resourceVersion={}&labelSelector=no%3Dmatch&allowWatchBookmarks=true&timeoutSeconds=100",
+        revision(&a)
+    );
+    let mut lines = Lines::open(&api, &watch(&options)).await;
+    let writer = tokio::spawn(async move {
+        for value in 1..1000 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            api.put(
+                &format!("{CONFIG_MAPS}/a"),
+                config_map("a", &value.to_string()),
+            )
+            .await;
+        }
+    });
+    for _ in 0..2 {
+        assert_eq!(lines.next().await.unwrap()["type"], "BOOKMARK");
+    }
+    assert_eq!(lines.next().await, None);
+    writer.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_backlog_arrives_whole() {
+    let api = Api::new(&Cluster::in_memory());
+    let start = api.make(CONFIG_MAPS, config_map("a", "0")).await;
+    for value in 1..=1000 {
+        api.put(
+            &format!("{CONFIG_MAPS}/a"),
+            config_map("a", &value.to_string()),
+        )
+        .await;
+    }
+    let mut lines = Lines::open(
+        &api,
+        &watch(&format!("&resourceVersion={}", revision(&start))),
+    )
+    .await;
+    for value in 1..=1000 {
+        assert_eq!(lines.brief().await, format!("MODIFIED a {value}"));
+    }
+    assert!(lines.is_quiet().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn kube_watchers_recover_whatever_the_way_they_list() {
+    for strategy in [
+        InitialListStrategy::ListWatch,
+        InitialListStrategy::StreamingList,
+    ] {
+        let cluster = Cluster::in_memory();
+        let api = Api::new(&cluster);
+        api.make(CONFIG_MAPS, config_map("a", "1")).await;
+        let maps: KubeApi<ConfigMap> = KubeApi::default_namespaced(cluster.client());
+        let config = Config {
+            initial_list_strategy: strategy.clone(),
+            ..Config::default()
+        };
+        let mut objects = watcher(maps, config)
+            .default_backoff()
+            .applied_objects()
+            .boxed();
+        let mut expect = async |value: &str| loop {
+            // Errors in between are part of recovering.
+            if let Some(Ok(object)) = objects.next().await
+                && object.data.unwrap()["k"] == value
+            {
+                break;
+            }
+        };
+        expect("1").await;
+        api.put(&format!("{CONFIG_MAPS}/a"), config_map("a", "2"))
+            .await;
+        expect("2").await;
+        cluster.expire_watches();
+        api.put(&format!("{CONFIG_MAPS}/a"), config_map("a", "3"))
+            .await;
+        expect("3").await;
+    }
 }

@@ -74,10 +74,10 @@ pub(crate) fn unknown(registry: &Registry, group: &str, version: &str) -> Respon
 
 fn groups(registry: &Registry) -> BTreeMap<String, Vec<String>> {
     let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for collection in registry.all() {
-        let versions = groups.entry(collection.resource.group.clone()).or_default();
-        if !versions.contains(&collection.resource.version) {
-            versions.push(collection.resource.version.clone());
+    for served in registry.all() {
+        let versions = groups.entry(served.resource.group.clone()).or_default();
+        if !versions.contains(&served.resource.version) {
+            versions.push(served.resource.version.clone());
         }
     }
     groups
@@ -93,8 +93,8 @@ fn describe_group(group: &str, versions: &[String]) -> Value {
 
 fn describe_resources(registry: &Registry, group: &str, version: &str) -> Value {
     let mut resources = Vec::new();
-    for collection in registry.all() {
-        let resource = &collection.resource;
+    for served in registry.all() {
+        let resource = &served.resource;
         if resource.group == group && resource.version == version {
             resources.push(describe_resource(resource));
             resources.extend(describe_subresources(resource));

@@ -4,5 +4,6 @@ pub(crate) mod accept;
 pub(crate) mod body;
 pub(crate) mod discovery;
 pub(crate) mod query;
+pub(crate) mod render;
 pub(crate) mod route;
 pub(crate) mod service;

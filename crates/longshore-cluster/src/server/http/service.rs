@@ -18,6 +18,7 @@ use super::accept::{Form, negotiate};
 use super::body::{self, ApiBody};
 use super::discovery;
 use super::query::Query;
+use super::render::Rendering;
 use super::route::{ResourcePath, Route};
 use crate::server::Server;
 use crate::server::error::{ApiError, Result};
@@ -84,7 +85,7 @@ where
             _ => Err(ApiError::method_not_allowed()),
         },
         Route::Resource(path) => {
-            let Some(collection) = server
+            let Some(served) = server
                 .registry
                 .find(&path.group, &path.version, &path.plural)
             else {
@@ -94,7 +95,7 @@ where
                     &path.version,
                 ));
             };
-            if !is_in_scope(&collection.resource, &path) {
+            if !is_in_scope(&served.resource, &path) {
                 return Err(ApiError::no_such_resource());
             }
             let is_log = path.subresource.as_deref() == Some("log");
@@ -105,11 +106,12 @@ where
             };
             let call = Call {
                 server,
-                collection,
+                rendering: Rendering::new(form, Arc::clone(&served.resource)),
+                served: served.resource,
+                collection: served.collection,
                 namespace: path.namespace,
                 name: path.name.unwrap_or_default(),
                 query: Query::parse(parts.uri.query().unwrap_or("")),
-                form,
             };
             let content_type = parts
                 .headers

@@ -75,6 +75,12 @@ impl Collection {
         lock(&self.state).objects.get(key).cloned()
     }
 
+    /// How many watches are open.
+    #[cfg(test)]
+    pub(crate) fn n_watchers(&self) -> usize {
+        self.changed.receiver_count()
+    }
+
     /// The current state and a revision at which it is exact, given a revision that was published before the call.
     pub(crate) fn snapshot(&self, published: u64) -> (Objects, u64) {
         let state = lock(&self.state);

@@ -38,7 +38,7 @@ impl Cursor {
         collection: &Arc<Collection>,
         revision: u64,
     ) -> Result<Cursor, TooOld> {
-        let changed = collection.changed.subscribe();
+        let changed = subscribe(collection);
         let state = lock(&collection.state);
         if revision < state.start {
             return Err(TooOld {
@@ -63,7 +63,7 @@ impl Cursor {
         hub: &Arc<Hub>,
         collection: &Arc<Collection>,
     ) -> (Objects, Cursor) {
-        let changed = collection.changed.subscribe();
+        let changed = subscribe(collection);
         let published = hub.revision();
         let (epoch, objects, position) = {
             let state = lock(&collection.state);
@@ -112,11 +112,13 @@ impl Cursor {
         let newest = events
             .last()
             .map_or(self.position, |event| event.revision());
-        self.position = if events.len() < BATCH {
-            newest.max(published)
+        if events.len() < BATCH {
+            self.position = newest.max(published);
         } else {
-            newest
-        };
+            self.position = newest;
+            // There may be more.
+            self.changed.mark_changed();
+        }
         Ok(events)
     }
 
@@ -125,4 +127,11 @@ impl Cursor {
         // The sender lives in the collection that this cursor holds, so waiting cannot fail.
         let _ = self.changed.changed().await;
     }
+}
+
+/// A receiver that finds a change at once, because there may be something to take already.
+fn subscribe(collection: &Collection) -> watch::Receiver<u64> {
+    let mut changed = collection.changed.subscribe();
+    changed.mark_changed();
+    changed
 }

@@ -1,5 +1,6 @@
 //! Which resources this server has: one row each, the same structure for built-ins and (later) custom resources.
 
+mod conversion;
 mod fields;
 mod table;
 
@@ -9,6 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::hub::Collection;
 use super::names::NameRule;
 
+pub(crate) use conversion::Conversion;
 pub(crate) use fields::Field;
 
 /// Where the objects of a resource live.
@@ -37,6 +39,8 @@ pub(crate) enum Strategy {
     Namespace,
     Node,
     Service,
+    /// Has a pod template.
+    Workload,
     /// Status starts as `phase: Pending`.
     Claim,
     /// Configuration data: `immutable`, `stringData` and the size limit.
@@ -72,6 +76,15 @@ pub(crate) struct Resource {
     pub(crate) strategy: Strategy,
     /// Fields that selectors may name, besides the name and the namespace.
     pub(crate) fields: Vec<Field>,
+    /// Set when the objects are those of another resource in another form.
+    pub(crate) conversion: Option<Conversion>,
+}
+
+/// A resource as clients address it, and the objects behind it.
+#[derive(Clone)]
+pub(crate) struct Served {
+    pub(crate) resource: Arc<Resource>,
+    pub(crate) collection: Arc<Collection>,
 }
 
 impl Resource {
@@ -121,47 +134,76 @@ type Address = (String, String, String);
 
 /// The resources that are served now.
 pub(crate) struct Registry {
-    collections: RwLock<BTreeMap<Address, Arc<Collection>>>,
+    served: RwLock<BTreeMap<Address, Served>>,
 }
 
 impl Registry {
     /// All built-in resources, empty.
     pub(crate) fn built_in(window_length: usize) -> Registry {
-        let collections = table::built_in()
-            .into_iter()
-            .map(|resource| {
-                let address = (
-                    resource.group.clone(),
-                    resource.version.clone(),
-                    resource.plural.clone(),
+        let mut served = BTreeMap::new();
+        for resource in table::built_in() {
+            let resource = Arc::new(resource);
+            let collection = Arc::new(Collection::new(Arc::clone(&resource), window_length));
+            served.insert(
+                address(&resource),
+                Served {
+                    resource,
+                    collection,
+                },
+            );
+        }
+        for (resource, stored) in table::converted() {
+            let stored = (stored.group, stored.version, stored.plural);
+            if let Some(Served { collection, .. }) = served.get(&stored).cloned() {
+                let resource = Arc::new(resource);
+                served.insert(
+                    address(&resource),
+                    Served {
+                        resource,
+                        collection,
+                    },
                 );
-                (
-                    address,
-                    Arc::new(Collection::new(Arc::new(resource), window_length)),
-                )
-            })
-            .collect();
+            }
+        }
         Registry {
-            collections: RwLock::new(collections),
+            served: RwLock::new(served),
         }
     }
 
-    /// The objects of a resource, if there is such a resource.
-    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Collection>> {
+    /// A resource, if there is such a one.
+    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<Served> {
         let address = (group.to_owned(), version.to_owned(), plural.to_owned());
-        let collections = self
-            .collections
+        self.served
             .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        collections.get(&address).cloned()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&address)
+            .cloned()
     }
 
     /// Every resource, ordered by group, version and plural.
-    pub(crate) fn all(&self) -> Vec<Arc<Collection>> {
-        let collections = self
-            .collections
+    pub(crate) fn all(&self) -> Vec<Served> {
+        self.served
             .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        collections.values().cloned().collect()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect()
     }
+
+    /// The objects of every resource, each once.
+    pub(crate) fn collections(&self) -> Vec<Arc<Collection>> {
+        let stored = self
+            .all()
+            .into_iter()
+            .filter(|served| served.resource.conversion.is_none());
+        stored.map(|served| served.collection).collect()
+    }
+}
+
+fn address(resource: &Resource) -> Address {
+    (
+        resource.group.clone(),
+        resource.version.clone(),
+        resource.plural.clone(),
+    )
 }

@@ -1,5 +1,6 @@
 //! The built-in resources of Kubernetes 1.34 that this server has.
 
+use super::conversion::EVENTS;
 use super::{DeletionAnswer, Field, Resource, Scope, StatusWrites, Strategy};
 use crate::server::names::NameRule;
 
@@ -21,6 +22,7 @@ fn namespaced(api_version: &str, plural: &str, kind: &str) -> Resource {
         names: NameRule::Subdomain,
         strategy: Strategy::Plain,
         fields: Vec::new(),
+        conversion: None,
     }
 }
 
@@ -110,6 +112,31 @@ const EVENT_FIELDS: &[&str] = &[
     "type",
 ];
 
+/// The same fields under their names in events.k8s.io, in the same order.
+const NEW_EVENT_FIELDS: &[&str] = &[
+    "regarding.kind",
+    "regarding.namespace",
+    "regarding.name",
+    "regarding.uid",
+    "regarding.apiVersion",
+    "regarding.resourceVersion",
+    "regarding.fieldPath",
+    "reason",
+    "reportingController",
+    "deprecatedSource",
+    "type",
+];
+
+/// Resources that show the objects of another one, each with that other one.
+pub(super) fn converted() -> Vec<(Resource, Resource)> {
+    let mut events = namespaced("events.k8s.io/v1", "events", "Event")
+        .short(&["ev"])
+        .creates_on_update()
+        .fields(NEW_EVENT_FIELDS);
+    events.conversion = Some(EVENTS);
+    vec![(events, namespaced("v1", "events", "Event"))]
+}
+
 /// Every built-in resource.
 pub(super) fn built_in() -> Vec<Resource> {
     let mut rows = core();
@@ -157,6 +184,7 @@ fn core() -> Vec<Resource> {
             .answers_deleted_object()
             .strategy(Strategy::Claim),
         namespaced("v1", "replicationcontrollers", "ReplicationController")
+            .strategy(Strategy::Workload)
             .short(&["rc"])
             .status()
             .generation()
@@ -194,31 +222,37 @@ fn core() -> Vec<Resource> {
 fn workloads() -> Vec<Resource> {
     vec![
         namespaced("apps/v1", "deployments", "Deployment")
+            .strategy(Strategy::Workload)
             .short(&["deploy"])
             .status_without_labels()
             .generation()
             .scale(),
         namespaced("apps/v1", "replicasets", "ReplicaSet")
+            .strategy(Strategy::Workload)
             .short(&["rs"])
             .status_without_labels()
             .generation()
             .scale()
             .fields(&["status.replicas"]),
         namespaced("apps/v1", "statefulsets", "StatefulSet")
+            .strategy(Strategy::Workload)
             .short(&["sts"])
             .status_without_labels()
             .generation()
             .scale(),
         namespaced("apps/v1", "daemonsets", "DaemonSet")
+            .strategy(Strategy::Workload)
             .short(&["ds"])
             .status_without_labels()
             .generation(),
         namespaced("apps/v1", "controllerrevisions", "ControllerRevision"),
         namespaced("batch/v1", "jobs", "Job")
+            .strategy(Strategy::Workload)
             .status()
             .generation()
             .fields(&["status.successful"]),
         namespaced("batch/v1", "cronjobs", "CronJob")
+            .strategy(Strategy::Workload)
             .short(&["cj"])
             .status()
             .generation(),

@@ -4,6 +4,7 @@ mod data;
 mod namespaces;
 mod pod_defaults;
 mod pods;
+mod workloads;
 
 use serde_json::{Value, json};
 
@@ -21,9 +22,20 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
         Strategy::Pod => pods::prepare_create(object),
         Strategy::Namespace => namespaces::prepare_create(object),
         Strategy::Claim => object["status"] = json!({"phase": "Pending"}),
-        Strategy::Service => object["status"] = json!({"loadBalancer": {}}),
+        Strategy::Service => {
+            workloads::set_service_defaults(object);
+            object["status"] = json!({"loadBalancer": {}});
+        }
+        Strategy::Workload => workloads::set_defaults(&resource.kind, object),
         Strategy::Data => data::prepare(object),
         Strategy::Plain | Strategy::Node => {}
+    }
+}
+
+/// Completes a new object that has its name and its uid.
+pub(crate) fn finish_create(resource: &Resource, object: &mut Value) {
+    if resource.strategy == Strategy::Workload && resource.kind == "Job" {
+        workloads::select_own_pods(object);
     }
 }
 
@@ -33,7 +45,9 @@ pub(crate) fn prepare_update(resource: &Resource, new: &mut Value, old: &Value) 
         Strategy::Pod => pods::prepare_update(new),
         Strategy::Namespace => namespaces::prepare_update(new, old),
         Strategy::Data => data::prepare(new),
-        Strategy::Plain | Strategy::Node | Strategy::Claim | Strategy::Service => {}
+        Strategy::Service => workloads::set_service_defaults(new),
+        Strategy::Workload => workloads::set_defaults(&resource.kind, new),
+        Strategy::Plain | Strategy::Node | Strategy::Claim => {}
     }
 }
 
@@ -42,6 +56,7 @@ pub(crate) fn violations(resource: &Resource, new: &Value, old: Option<&Value>) 
     match (resource.strategy, old) {
         (Strategy::Pod, None) => pods::create_violations(new),
         (Strategy::Pod, Some(old)) => pods::update_violations(new, old),
+        (Strategy::Workload, _) => workloads::violations(&resource.kind, new, old),
         (Strategy::Data, _) => data::violations(new, old),
         (Strategy::Plain | Strategy::Node | Strategy::Namespace, _)
         | (Strategy::Claim | Strategy::Service, _) => Vec::new(),

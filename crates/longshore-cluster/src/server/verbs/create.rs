@@ -18,7 +18,7 @@ pub(crate) async fn create(call: &Call, object: Value) -> Result<Response<ApiBod
     let is_dry_run = call.query.is_dry_run()?;
     match create_object(call, object, is_dry_run).await? {
         Created::Stored(object) => Ok(call.respond(StatusCode::CREATED, &object)),
-        Created::Imagined(object) => Ok(call.respond_unstored(StatusCode::CREATED, &object)),
+        Created::Imagined(object) => Ok(call.respond_unstored(StatusCode::CREATED, object)),
     }
 }
 
@@ -31,12 +31,8 @@ pub(crate) enum Created {
 }
 
 /// Creates an object whose type has not been checked yet.
-pub(crate) async fn create_object(
-    call: &Call,
-    mut object: Value,
-    is_dry_run: bool,
-) -> Result<Created> {
-    call.check_type(&mut object)?;
+pub(crate) async fn create_object(call: &Call, object: Value, is_dry_run: bool) -> Result<Created> {
+    let mut object = call.to_stored(object)?;
     place(call, &mut object)?;
     let resource = call.resource();
     if !meta::text(&object, "/metadata/resourceVersion").is_empty() {
@@ -66,6 +62,7 @@ pub(crate) async fn create_object(
             let name = names::generate(&base, call.server.random.next());
             meta::metadata(&mut object).insert("name".into(), name.into());
         }
+        strategy::finish_create(resource, &mut object);
         validate(call, &object)?;
         let name = meta::name(&object);
         let key = Key::new(call.namespace.as_deref(), name);
@@ -117,7 +114,7 @@ fn require_live_namespace(call: &Call, object: &Value) -> Result<()> {
     let Some(namespaces) = call.server.registry.find("", "v1", "namespaces") else {
         return Ok(());
     };
-    let Some(namespace) = namespaces.get(&Key::new(None, name)) else {
+    let Some(namespace) = namespaces.collection.get(&Key::new(None, name)) else {
         return Err(ApiError::not_found(&namespaces.resource, name));
     };
     // The only selectable field of namespaces is their phase.

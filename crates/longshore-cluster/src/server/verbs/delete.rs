@@ -130,7 +130,7 @@ pub(crate) async fn delete(call: &Call, options: DeleteOptions) -> Result<Respon
     let orphan_dependents = options.orphan_dependents;
     match delete_object(call, options).await? {
         Deleted::Gone(object) => Ok(match call.resource().deletion_answer {
-            DeletionAnswer::Object => call.respond_unstored(StatusCode::OK, &object),
+            DeletionAnswer::Object => call.respond_unstored(StatusCode::OK, object),
             DeletionAnswer::Status => {
                 body::json(StatusCode::OK, &success(call.resource(), &object))
             }
@@ -143,7 +143,7 @@ pub(crate) async fn delete(call: &Call, options: DeleteOptions) -> Result<Respon
             } else {
                 StatusCode::OK
             };
-            Ok(call.respond_unstored(code, &object))
+            Ok(call.respond_unstored(code, object))
         }
     }
 }

@@ -9,11 +9,11 @@ use http::Response;
 use serde_json::{Map, Value, json};
 use tower::BoxError;
 
-use super::{Call, metadata_only};
+use super::Call;
 use crate::server::error::{ApiError, Cause, Result};
-use crate::server::http::accept::Form;
 use crate::server::http::body::{self, ApiBody};
 use crate::server::http::query::AskedRevision;
+use crate::server::http::render::Rendering;
 use crate::server::hub::{Key, Object, Objects};
 use crate::server::selectors::Selection;
 
@@ -27,7 +27,7 @@ pub(crate) fn selection(call: &Call) -> Result<Selection> {
         call.query.text("labelSelector"),
         call.query.text("fieldSelector"),
     );
-    Selection::parse(call.resource(), call.namespace.as_deref(), labels, fields)
+    Selection::parse(&call.served, call.namespace.as_deref(), labels, fields)
 }
 
 /// The selected objects of a collection, as one page.
@@ -62,25 +62,21 @@ pub(crate) fn respond(
     objects: Vec<Arc<Object>>,
     metadata: Value,
 ) -> Response<ApiBody> {
-    let resource = call.resource();
-    let (kind, api_version) = match call.form {
-        Form::Whole => (resource.list_kind(), resource.api_version()),
-        Form::Metadata => (
-            "PartialObjectMetadataList".to_owned(),
-            "meta.k8s.io/v1".to_owned(),
-        ),
-    };
+    let (kind, api_version) = call.rendering.list_type();
     let head = format!(
         "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{metadata},\"items\":[",
         json!(kind),
         json!(api_version)
     );
-    body::stream("application/json", chunks(call.form, head, objects))
+    body::stream(
+        "application/json",
+        chunks(call.rendering.clone(), head, objects),
+    )
 }
 
 /// The encoded list in pieces of moderate size, so that a long one never exists as a whole.
 fn chunks(
-    form: Form,
+    rendering: Rendering,
     head: String,
     objects: Vec<Arc<Object>>,
 ) -> impl futures::Stream<Item = Result<Bytes, BoxError>> + Send + 'static {
@@ -102,15 +98,7 @@ fn chunks(
                 buffer.put_u8(b',');
             }
             is_first = false;
-            match form {
-                Form::Whole => {
-                    buffer.put_u8(b'{');
-                    buffer.put_slice(object.item_tail());
-                }
-                Form::Metadata => {
-                    buffer.put_slice(metadata_only(&object.value()).to_string().as_bytes());
-                }
-            }
+            rendering.put_item(&object, &mut buffer);
         }
         Some(Ok(buffer.split().freeze()))
     }))

@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::{Response, StatusCode};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Server;
 use super::error::{ApiError, Result};
-use super::http::accept::Form;
 use super::http::body::{self, ApiBody};
 use super::http::query::Query;
-use super::hub::{Collection, Draft, EventType, Key, Object};
+use super::http::render::Rendering;
+use super::hub::{Collection, Draft, Key, Object};
 use super::meta;
 use super::registry::Resource;
 
@@ -32,12 +32,14 @@ const FUTURE_REVISION_TIMEOUT: Duration = Duration::from_secs(3);
 #[derive(Clone)]
 pub(crate) struct Call {
     pub(crate) server: Arc<Server>,
+    /// The resource as the client has addressed it.
+    pub(crate) served: Arc<Resource>,
     pub(crate) collection: Arc<Collection>,
     pub(crate) namespace: Option<String>,
     /// Name on the URL; empty for requests about the collection.
     pub(crate) name: String,
     pub(crate) query: Query,
-    pub(crate) form: Form,
+    pub(crate) rendering: Rendering,
 }
 
 impl Call {
@@ -68,19 +70,18 @@ impl Call {
             .map_err(|_| ApiError::too_new(revision, hub.revision()))
     }
 
-    /// Checks that a body is an object of this resource and completes its type.
-    pub(crate) fn check_type(&self, object: &mut Value) -> Result<()> {
-        let resource = self.resource();
+    /// Checks that a body is an object of this resource, completes its type and converts it to the stored form.
+    pub(crate) fn to_stored(&self, mut object: Value) -> Result<Value> {
         if !object.is_object() {
-            return Err(ApiError::bad_request(
-                "the object provided is unrecognized: expected a JSON object",
-            ));
+            let message = "the object provided is unrecognized: expected a JSON object";
+            return Err(ApiError::bad_request(message));
         }
-        for (key, expected) in [
-            ("apiVersion", resource.api_version()),
-            ("kind", resource.kind.clone()),
-        ] {
-            let found = meta::text(object, &format!("/{key}"));
+        let expected = [
+            ("apiVersion", self.served.api_version()),
+            ("kind", self.served.kind.clone()),
+        ];
+        for (key, expected) in expected {
+            let found = meta::text(&object, &format!("/{key}"));
             if found.is_empty() {
                 object[key] = expected.into();
             } else if found != expected {
@@ -89,26 +90,23 @@ impl Call {
                 )));
             }
         }
-        // Lists inside these kinds carry somebody else's JSON, in which null means something.
-        let has_free_form_nulls = resource.kind == "ControllerRevision";
-        meta::normalise(object, has_free_form_nulls);
-        Ok(())
+        // These objects carry somebody else's JSON, in which null means something.
+        let has_free_form_nulls = self.served.kind == "ControllerRevision";
+        meta::normalise(&mut object, has_free_form_nulls);
+        Ok(match self.served.conversion {
+            Some(conversion) => conversion.to_stored(object),
+            None => object,
+        })
     }
 
     /// Answers with a stored object.
     pub(crate) fn respond(&self, code: StatusCode, object: &Object) -> Response<ApiBody> {
-        match self.form {
-            Form::Whole => body::json_bytes(code, object.json()),
-            Form::Metadata => body::json(code, &metadata_only(&object.value())),
-        }
+        body::json_bytes(code, self.rendering.json(object))
     }
 
     /// Answers with an object that is not stored (any more).
-    pub(crate) fn respond_unstored(&self, code: StatusCode, object: &Value) -> Response<ApiBody> {
-        match self.form {
-            Form::Whole => body::json(code, object),
-            Form::Metadata => body::json(code, &metadata_only(object)),
-        }
+    pub(crate) fn respond_unstored(&self, code: StatusCode, object: Value) -> Response<ApiBody> {
+        body::json(code, &self.rendering.value(object))
     }
 
     /// Encodes an object for the store.
@@ -121,18 +119,5 @@ impl Call {
         } else {
             Ok(draft)
         }
-    }
-}
-
-/// The `PartialObjectMetadata` of an object.
-pub(crate) fn metadata_only(object: &Value) -> Value {
-    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
-}
-
-/// The line of a watch event in the form that the client takes.
-pub(crate) fn frame(form: Form, event: EventType, object: &Object) -> bytes::Bytes {
-    match form {
-        Form::Whole => object.frame(event),
-        Form::Metadata => super::hub::frame_of(event.name(), &metadata_only(&object.value())),
     }
 }

@@ -40,7 +40,7 @@ impl Rewritten {
     pub(crate) fn respond(&self, call: &Call) -> Response<ApiBody> {
         match self {
             Rewritten::Stored(object) => call.respond(StatusCode::OK, object),
-            Rewritten::Unstored(object) => call.respond_unstored(StatusCode::OK, object),
+            Rewritten::Unstored(object) => call.respond_unstored(StatusCode::OK, object.clone()),
         }
     }
 
@@ -63,8 +63,10 @@ pub(crate) async fn rewrite(
     for _ in 0..ATTEMPTS {
         let stored = call.stored()?;
         let old = stored.value();
-        let mut new = change(&old)?;
-        call.check_type(&mut new)?;
+        let mut new = match call.served.conversion {
+            Some(conversion) => call.to_stored(change(&conversion.to_served(old.clone()))?)?,
+            None => call.to_stored(change(&old)?)?,
+        };
         check_identity(call, &new, &old)?;
         prepare(call.resource(), part, &mut new, &old);
         if new == old {

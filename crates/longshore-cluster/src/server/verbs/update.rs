@@ -11,12 +11,7 @@ use crate::server::http::body::ApiBody;
 use crate::server::meta;
 
 /// Replaces the object, or creates it where the resource allows that.
-pub(crate) async fn update(
-    call: &Call,
-    part: Part,
-    mut object: Value,
-) -> Result<Response<ApiBody>> {
-    call.check_type(&mut object)?;
+pub(crate) async fn update(call: &Call, part: Part, object: Value) -> Result<Response<ApiBody>> {
     let is_missing = call.collection.get(&call.key()).is_none();
     if is_missing && part == Part::Main && call.resource().creates_on_update {
         return create_missing(call, object).await;
@@ -40,6 +35,6 @@ async fn create_missing(call: &Call, object: Value) -> Result<Response<ApiBody>>
     }
     match create_object(call, object, call.query.is_dry_run()?).await? {
         Created::Stored(object) => Ok(call.respond(StatusCode::CREATED, &object)),
-        Created::Imagined(object) => Ok(call.respond_unstored(StatusCode::CREATED, &object)),
+        Created::Imagined(object) => Ok(call.respond_unstored(StatusCode::CREATED, object)),
     }
 }

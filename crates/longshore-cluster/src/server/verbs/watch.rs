@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tower::BoxError;
 
+use super::Call;
 use super::list::{invalid_option, selection};
-use super::{Call, frame};
 use crate::server::error::{ApiError, Result};
-use crate::server::http::accept::Form;
 use crate::server::http::body::{self, ApiBody};
 use crate::server::http::query::AskedRevision;
+use crate::server::http::render::Rendering;
 use crate::server::hub::{Cursor, EventType, Lost, Object, Objects, TooOld, frame_of};
 use crate::server::selectors::Selection;
 use std::sync::Arc;
@@ -110,11 +110,9 @@ fn open(
         _ => SHORTEST_TIMEOUT_SECONDS + call.server.random.next() % SHORTEST_TIMEOUT_SECONDS,
     };
     let mut watch = Watch {
-        form: call.form,
+        rendering: call.rendering.clone(),
         selection,
         cursor,
-        kind: call.resource().kind.clone(),
-        api_version: call.resource().api_version(),
         pending: VecDeque::new(),
         bookmarks: bookmarks.then(|| bookmark_timer(call.server.bookmark_interval)),
         deadline: Instant::now() + Duration::from_secs(timeout),
@@ -152,11 +150,9 @@ enum Line {
 
 /// One open watch. Lives inside the body of the answer: when the client drops that, nothing is left.
 struct Watch {
-    form: Form,
+    rendering: Rendering,
     selection: Selection,
     cursor: Cursor,
-    kind: String,
-    api_version: String,
     pending: VecDeque<Line>,
     bookmarks: Option<Interval>,
     deadline: Instant,
@@ -185,25 +181,26 @@ impl Watch {
         loop {
             match self.pending.pop_front() {
                 Some(Line::Encoded(line)) => return Some(line),
-                Some(Line::Event(event, object)) => return Some(frame(self.form, event, &object)),
+                Some(Line::Event(event, object)) => {
+                    return Some(self.rendering.frame(event, &object));
+                }
                 None if self.is_over => return None,
                 None => {}
             }
+            let wake = self.wait().await;
             self.pull();
-            if self.pending.is_empty() && !self.is_over {
-                match self.wait().await {
-                    Wake::Changed => {}
-                    Wake::Bookmark => self.send_bookmark(),
-                    Wake::Deadline => {
-                        self.pull();
-                        self.send_bookmark();
-                        self.is_over = true;
-                    }
+            match wake {
+                Wake::Changed => {}
+                Wake::Bookmark => self.send_bookmark(),
+                Wake::Deadline => {
+                    self.send_bookmark();
+                    self.is_over = true;
                 }
             }
         }
     }
 
+    /// Time comes first: a watch that is never idle marks its place and ends all the same.
     async fn wait(&mut self) -> Wake {
         let bookmark = async {
             match &mut self.bookmarks {
@@ -216,8 +213,8 @@ impl Watch {
         tokio::select! {
             biased;
             () = tokio::time::sleep_until(self.deadline) => Wake::Deadline,
-            () = self.cursor.changed() => Wake::Changed,
             () = bookmark => Wake::Bookmark,
+            () = self.cursor.changed() => Wake::Changed,
         }
     }
 
@@ -249,23 +246,12 @@ impl Watch {
     }
 
     fn send_bookmark(&mut self) {
-        if self.bookmarks.is_some() {
+        if self.bookmarks.is_some() && !self.is_over {
             self.pending.push_back(Line::Encoded(self.bookmark(None)));
         }
     }
 
     fn bookmark(&self, annotations: Option<Value>) -> Bytes {
-        let mut metadata = json!({
-            "resourceVersion": self.cursor.position().to_string(), "creationTimestamp": null,
-        });
-        if let Some(annotations) = annotations {
-            metadata["annotations"] = annotations;
-        }
-        let (kind, api_version) = match self.form {
-            Form::Whole => (self.kind.as_str(), self.api_version.as_str()),
-            Form::Metadata => ("PartialObjectMetadata", "meta.k8s.io/v1"),
-        };
-        let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
-        frame_of("BOOKMARK", &object)
+        self.rendering.bookmark(self.cursor.position(), annotations)
     }
 }
