@@ -16,7 +16,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::sync::watch as channel;
+use tokio::{sync::watch as channel, time::Instant};
 
 pub use layer::{FaultBody, FaultLayer, FaultService};
 pub use plan::{Fault, FaultPlan, Lot, Point, Refusal, WatchFault, faults_for};
@@ -47,6 +47,8 @@ struct State {
     counts: BTreeMap<String, u32>,
     points: Vec<Point>,
     n_drawn: u32,
+    /// Until when nobody answers the watches of a resource.
+    outages: BTreeMap<String, Instant>,
     watch_events: BTreeMap<String, u32>,
     /// The last event delivered, by plural name.
     last_events: BTreeMap<String, bytes::Bytes>,

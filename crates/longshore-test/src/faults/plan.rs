@@ -93,8 +93,23 @@ impl Refusal {
 /// What is wrong with the watches of the process under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchFault {
-    /// Every event comes this much later, in the same order.
-    Late(Duration),
+    /// Every event of the resource comes this much later, in the same order. Without a resource: of all of them.
+    Late {
+        /// Plural name.
+        resource: Option<String>,
+        /// How much later.
+        by: Duration,
+    },
+    /// From the n-th event of the resource on, nobody answers its watches for this time, and after it the version to
+    /// resume from has expired: what happened in between is seen as its result only.
+    Outage {
+        /// Plural name.
+        resource: String,
+        /// Counted from 1.
+        n: u32,
+        /// How long.
+        time: Duration,
+    },
     /// Every watch ends after this many events.
     CutAfter(u32),
     /// The n-th event of the resource, counted over all its watches, is replaced by an in-stream 410.
@@ -115,6 +130,13 @@ pub enum WatchFault {
     NoBookmarks,
     /// After a reconnection the last event before it comes again.
     Repeat,
+}
+
+impl WatchFault {
+    /// Every watch late by this much.
+    pub fn late(by: Duration) -> Self {
+        Self::Late { resource: None, by }
+    }
 }
 
 /// All that goes wrong in one run.

@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, pin::Pin, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use futures::{Stream, StreamExt, future::Either, stream};
+use futures::{Stream, StreamExt, stream};
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::BodyExt;
@@ -36,13 +36,8 @@ where
         Ok(pass) => pass,
         Err(injected) => return answer(injected),
     };
-    let n = pass.point().n;
-    if process.plan_has(|fault| {
-        matches!(fault, WatchFault::ExpireOnConnect { resource, n: at }
-            if *resource == asked.resource && *at == n)
-    }) {
-        process.note(format!("watch {} #{n}: 410 on connect", asked.resource));
-        return status(410, "Expired", "injected: too old resource version", 0);
+    if let Some(refused) = process.refuse_watch(asked, pass.point().n) {
+        return refused;
     }
     let response = inner.oneshot(request).await.map_err(Into::into)?;
     if let Err(injected) = pass.after().await {
@@ -95,8 +90,12 @@ struct Delivery {
 impl Delivery {
     fn new(process: &Process, asked: &Asked) -> Self {
         let late = process.plan_find(|fault| match fault {
-            WatchFault::Late(time) => Some(*time),
+            WatchFault::Late { resource, by } => {
+                let is_meant = resource.as_ref().is_none_or(|name| *name == asked.resource);
+                is_meant.then_some(*by)
+            }
             WatchFault::CutAfter(_)
+            | WatchFault::Outage { .. }
             | WatchFault::Expire { .. }
             | WatchFault::ExpireOnConnect { .. }
             | WatchFault::NoBookmarks
@@ -108,7 +107,8 @@ impl Delivery {
             late: late.unwrap_or_default(),
             cut_after: process.plan_find(|fault| match fault {
                 WatchFault::CutAfter(n) => Some(*n),
-                WatchFault::Late(_)
+                WatchFault::Late { .. }
+                | WatchFault::Outage { .. }
                 | WatchFault::Expire { .. }
                 | WatchFault::ExpireOnConnect { .. }
                 | WatchFault::NoBookmarks
@@ -150,14 +150,15 @@ impl Delivery {
                         Err(error) => return Some((Err(error), (delivery, lines, n))),
                     };
                     match delivery.deliver(line) {
-                        Either::Left(Some(line)) => {
+                        Delivered::Passed(line) => {
                             n += 1;
                             return Some((Ok(Frame::data(line)), (delivery, lines, n)));
                         }
-                        Either::Left(None) => {}
-                        Either::Right(expired) => {
+                        Delivered::Dropped => {}
+                        Delivered::Lost => return None,
+                        Delivered::Expired => {
                             let end = stream::empty().boxed();
-                            return Some((Ok(Frame::data(expired)), (delivery, end, n)));
+                            return Some((Ok(Frame::data(expired())), (delivery, end, n)));
                         }
                     }
                 }
@@ -165,27 +166,61 @@ impl Delivery {
         )
     }
 
-    /// What becomes of an event: delivered, dropped, or the end of the watch.
-    fn deliver(&self, line: Bytes) -> Either<Option<Bytes>, Bytes> {
+    /// What becomes of an event.
+    fn deliver(&self, line: Bytes) -> Delivered {
         if is_bookmark(&line) {
-            return Either::Left((!self.is_without_bookmarks).then_some(line));
+            if self.is_without_bookmarks {
+                return Delivered::Dropped;
+            }
+            return Delivered::Passed(line);
         }
-        let n = self.process.count_event(&self.resource, &line);
-        let is_expired = self.process.plan_has(|fault| {
-            matches!(fault, WatchFault::Expire { resource, n: at }
-                if *resource == self.resource && *at == n)
+        let seen = self.process.count_event(&self.resource, &line);
+        let end = self.process.plan_find(|fault| match fault {
+            WatchFault::Expire { resource, n } if *resource == self.resource && *n == seen => {
+                Some(Delivered::Expired)
+            }
+            WatchFault::Outage { resource, n, time }
+                if *resource == self.resource && *n == seen =>
+            {
+                self.process.begin_outage(&self.resource, *time);
+                Some(Delivered::Lost)
+            }
+            WatchFault::Late { .. }
+            | WatchFault::Outage { .. }
+            | WatchFault::CutAfter(_)
+            | WatchFault::Expire { .. }
+            | WatchFault::ExpireOnConnect { .. }
+            | WatchFault::NoBookmarks
+            | WatchFault::Repeat => None,
         });
-        if !is_expired {
-            return Either::Left(Some(line));
+        match end {
+            None => Delivered::Passed(line),
+            Some(end) => {
+                self.process
+                    .note(format!("{} event #{seen}: {end:?}", self.resource));
+                end
+            }
         }
-        self.process
-            .note(format!("{} event #{n}: 410", self.resource));
-        let event = json!({"type": "ERROR", "object": {
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": "injected: too old resource version", "reason": "Expired", "code": 410,
-        }});
-        Either::Right(format!("{event}\n").into())
     }
+}
+
+/// What becomes of an event.
+#[derive(Debug)]
+enum Delivered {
+    Passed(Bytes),
+    Dropped,
+    /// It and the watch are gone, without a word.
+    Lost,
+    /// It is replaced by an in-stream 410, which ends the watch.
+    Expired,
+}
+
+fn expired() -> Bytes {
+    let event = json!({"type": "ERROR", "object": {
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "injected: too old resource version", "reason": "Expired", "code": 410,
+    }});
+    format!("{event}\n").into()
 }
 
 fn is_bookmark(line: &[u8]) -> bool {
@@ -200,6 +235,38 @@ impl Process {
 
     fn plan_find<T>(&self, wanted: impl Fn(&WatchFault) -> Option<T>) -> Option<T> {
         self.faults.shared.plan.watches.iter().find_map(wanted)
+    }
+
+    /// The answer in place of a watch: none yet in an outage, 410 after it.
+    fn refuse_watch(
+        &self,
+        asked: &Asked,
+        connection: u32,
+    ) -> Option<Result<Response<FaultBody>, BoxError>> {
+        let mut state = self.faults.state();
+        let until = state.outages.get(&asked.resource).copied();
+        if until.is_some_and(|until| Instant::now() < until) {
+            return Some(status(503, "ServiceUnavailable", "injected outage", 0));
+        }
+        let is_over = state.outages.remove(&asked.resource).is_some();
+        drop(state);
+        let is_expired = self.plan_has(|fault| {
+            matches!(fault, WatchFault::ExpireOnConnect { resource, n }
+                if *resource == asked.resource && *n == connection)
+        });
+        (is_over || is_expired).then(|| {
+            self.note(format!(
+                "watch {} #{connection}: 410 on connect",
+                asked.resource
+            ));
+            status(410, "Expired", "injected: too old resource version", 0)
+        })
+    }
+
+    fn begin_outage(&self, resource: &str, time: Duration) {
+        let mut state = self.faults.state();
+        let until = Instant::now() + time;
+        state.outages.insert(resource.to_owned(), until);
     }
 
     fn note(&self, line: String) {

@@ -16,6 +16,8 @@ use crate::faults::{Fault, FaultPlan, Faults, Point, Process, WatchFault, faults
 
 /// How late watches are in the cases that make them late.
 const LATE: Duration = Duration::from_secs(2);
+/// How long nobody answers watches in the cases with an outage: longer than most steps of a scenario take.
+const OUTAGE: Duration = Duration::from_secs(5);
 /// Worlds that run at the same time, each on a thread of its own.
 const THREADS: usize = 2;
 
@@ -253,7 +255,7 @@ fn cases(reference: &Run) -> Vec<Case> {
         }
     }
     let mut watches = vec![
-        (Law::StaleSafe, vec![WatchFault::Late(LATE)]),
+        (Law::StaleSafe, vec![WatchFault::late(LATE)]),
         (Law::LevelTriggered, vec![WatchFault::NoBookmarks]),
         (Law::LevelTriggered, vec![WatchFault::CutAfter(1)]),
         (
@@ -262,15 +264,24 @@ fn cases(reference: &Run) -> Vec<Case> {
         ),
     ];
     for (resource, n_events) in &reference.watch_events {
+        let resource_of = || resource.clone();
+        let late = WatchFault::Late {
+            resource: Some(resource_of()),
+            by: LATE,
+        };
+        watches.push((Law::StaleSafe, vec![late]));
         for n in 1..=*n_events {
-            let resource = resource.clone();
+            let resource = resource_of();
             watches.push((
                 Law::LevelTriggered,
                 vec![WatchFault::Expire { resource, n }],
             ));
+            let (resource, time) = (resource_of(), OUTAGE);
+            let outage = WatchFault::Outage { resource, n, time };
+            watches.push((Law::LevelTriggered, vec![outage]));
         }
         for n in 1..=2 {
-            let resource = resource.clone();
+            let resource = resource_of();
             let expire = WatchFault::ExpireOnConnect { resource, n };
             let faults = vec![WatchFault::CutAfter(1), expire];
             watches.push((Law::LevelTriggered, faults));
@@ -327,7 +338,7 @@ fn judge<S: Scenario>(scenario: &S, case: &Case, run: &Run, reference: &Run) -> 
     if run.digest != reference.digest {
         found.push(Violation::of(case.law, difference(reference, run)));
     }
-    let is_only_late = case.plan.watches == [WatchFault::Late(LATE)];
+    let is_only_late = matches!(case.plan.watches.as_slice(), [WatchFault::Late { .. }]);
     if is_only_late && writes(run) != writes(reference) {
         let detail = format!(
             "undisturbed: {:?}\nlate watches: {:?}",

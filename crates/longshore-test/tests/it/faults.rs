@@ -113,7 +113,7 @@ async fn watch_faults_delay_cut_expire_and_repeat() {
     assert_eq!(names, ["~", "a", "b", "c"]);
     assert_eq!(faults.watch_events()["configmaps"], 3);
 
-    let late = [WatchFault::Late(seconds(2))];
+    let late = [WatchFault::late(seconds(2))];
     assert_eq!(watched(&late, seconds(2)).await.0, ["~"]);
     assert_eq!(watched(&late, seconds(4)).await.0, ["~", "a", "b", "c"]);
 
@@ -126,6 +126,18 @@ async fn watch_faults_delay_cut_expire_and_repeat() {
         names,
         ["~", "a", "a", "b", "b", "c", "c"],
         "the event before the cut comes again"
+    );
+
+    let outage = WatchFault::Outage {
+        resource: "configmaps".to_owned(),
+        n: 1,
+        time: seconds(5),
+    };
+    let (names, _) = watched(&[outage], seconds(30)).await;
+    assert_eq!(
+        names,
+        ["~", "a", "b", "c", "~"],
+        "seen by the list after the outage"
     );
 
     let expired = WatchFault::Expire {

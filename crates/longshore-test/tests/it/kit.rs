@@ -301,7 +301,7 @@ async fn a_round_waits_for_its_own_writes_or_reads_live() {
     let millis = Duration::from_millis;
     for (late, n_live_reads) in [(millis(300), 0), (millis(2000), 1)] {
         let cluster = cluster(&SimClock::start());
-        let (cache, applier) = cached(&cluster, Some(WatchFault::Late(late)));
+        let (cache, applier) = cached(&cluster, Some(WatchFault::late(late)));
         assert!(cache.get("default", "a").is_unknown());
         tokio::time::sleep(millis(100)).await;
         assert_eq!(cache.get("default", "a"), Seen::Absent);
@@ -339,7 +339,7 @@ async fn after_a_conflict_the_next_round_sees_what_is_there() {
     let _logs = quiet_logs();
     let cluster = cluster(&SimClock::start());
     let target = stored(&cluster, "a").await;
-    let (cache, applier) = cached(&cluster, Some(WatchFault::Late(Duration::from_secs(20))));
+    let (cache, applier) = cached(&cluster, Some(WatchFault::late(Duration::from_secs(20))));
     tokio::time::sleep(Duration::from_secs(1)).await;
     let seen = cache.get("default", "a");
     let version = seen.present().unwrap().metadata.resource_version.clone();
