@@ -58,6 +58,12 @@ pub struct Hold {
     _release: mpsc::Sender<()>,
 }
 
+/// Does `work` under [`hold`]: for futures that wait for another thread, as those of a database do.
+pub async fn held<T>(work: impl Future<Output = T>) -> T {
+    let _hold = hold();
+    work.await
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,13 +79,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn held_time_waits_for_work_on_other_threads() {
         let (answer, answered) = tokio::sync::oneshot::channel();
-        let held = hold();
         let worker = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(20));
             answer.send(()).unwrap();
         });
-        let timely = tokio::time::timeout(Duration::from_secs(1), answered).await;
-        drop(held);
+        let timely = tokio::time::timeout(Duration::from_secs(1), held(answered)).await;
         assert!(timely.is_ok(), "paused time ran ahead of a working thread");
         worker.join().unwrap();
     }

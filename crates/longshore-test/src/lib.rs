@@ -9,7 +9,7 @@ pub mod planted;
 pub mod script;
 pub mod scripted_node;
 
-pub use clock::{EPOCH, SimClock, hold};
+pub use clock::{EPOCH, SimClock, held, hold};
 pub use faults::{Fault, FaultPlan, Faults, Point, Process, WatchFault};
 pub use fixtures::{config_map, pod};
 pub use logs::quiet_logs;

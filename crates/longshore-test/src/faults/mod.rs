@@ -4,6 +4,24 @@
 //! is a [`Process`]: its requests go through [`Process::layer`], its other effects (commits, uploads) through
 //! [`Process::effect`]. A killed process hangs from then on, in every effect, until the harness drops its tasks and
 //! starts the next one.
+//!
+//! A decorator of a trait of the caller's own is a line per method:
+//!
+//! ```
+//! # use longshore_test::{Process, held};
+//! # struct Store; impl Store { async fn commit(&self) -> Result<(), String> { Ok(()) } }
+//! struct FaultyStore {
+//!     inner: Store,
+//!     process: Process,
+//! }
+//!
+//! impl FaultyStore {
+//!     async fn commit(&self) -> Result<(), String> {
+//!         let committed = self.process.effect("commit", held(self.inner.commit())).await;
+//!         committed.map_err(|injected| injected.to_string())?
+//!     }
+//! }
+//! ```
 
 mod layer;
 mod plan;

@@ -37,7 +37,8 @@ pub enum Law {
     StaleSafe,
     /// A late watch leads to no further write: own writes are not decided upon twice (rule R5).
     ReadsOwnWrites,
-    /// No decision needs an event to be seen: cut, expired and repeated watches change nothing about the end.
+    /// No decision needs an event to be seen: cut, expired and repeated watches change nothing about the end, and lead
+    /// to no further create or delete.
     LevelTriggered,
     /// A plan has at most a stated number of actions.
     Bounded,

@@ -131,6 +131,7 @@ impl Bug {
             Seen::Present(pods) => pods,
             Seen::Absent => &nothing,
             Seen::Unknown(_) if self == Self::UnknownIsAbsent => &nothing,
+            Seen::Unknown(_) if self == Self::AwaitsTheUnknown => return Plan::await_change(),
             Seen::Unknown(_) => return Plan::after(LOOK_AGAIN),
         };
         let mut plan = match order.state {

@@ -33,6 +33,8 @@ pub enum Bug {
     DropsFailedDeletes,
     /// Takes pods that it could not look for as gone.
     UnknownIsAbsent,
+    /// Waits for an event where it could not look.
+    AwaitsTheUnknown,
     /// Starts a failed order anew.
     LeavesTerminal,
     /// Deletes whatever has the name.
@@ -49,7 +51,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::RandomNames,
         Self::Panics,
         Self::NeverQuiet,
@@ -58,6 +60,7 @@ impl Bug {
         Self::RenamesOnRetry,
         Self::DropsFailedDeletes,
         Self::UnknownIsAbsent,
+        Self::AwaitsTheUnknown,
         Self::LeavesTerminal,
         Self::DeletesWithoutUid,
         Self::SkipsOwnWrites,
@@ -76,7 +79,7 @@ impl Bug {
             Self::OutcomeBeforeEffect => Some(Law::Restartable),
             Self::RenamesOnRetry => Some(Law::Repeatable),
             Self::DropsFailedDeletes => Some(Law::NothingDropped),
-            Self::UnknownIsAbsent => Some(Law::UnknownIsNotAbsent),
+            Self::UnknownIsAbsent | Self::AwaitsTheUnknown => Some(Law::UnknownIsNotAbsent),
             Self::LeavesTerminal => Some(Law::TerminalIsFinal),
             Self::DeletesWithoutUid => Some(Law::StaleSafe),
             Self::SkipsOwnWrites => Some(Law::ReadsOwnWrites),
