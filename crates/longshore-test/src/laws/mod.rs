@@ -4,6 +4,7 @@
 //! undisturbed and then once for every fault at every point, and demands the same end each time.
 //! [`planted`](crate::planted) proves that the harness sees what it should.
 
+mod cases;
 pub mod pure;
 pub mod system;
 

@@ -11,13 +11,12 @@ use std::{
     time::Duration,
 };
 
-use super::{Law, Violation};
-use crate::faults::{Fault, FaultPlan, Faults, Point, Process, WatchFault, faults_for};
+use super::{
+    Law, Violation,
+    cases::{Case, cases},
+};
+use crate::faults::{FaultPlan, Faults, Point, Process, WatchFault};
 
-/// How late watches are in the cases that make them late.
-const LATE: Duration = Duration::from_secs(2);
-/// How long nobody answers watches in the cases with an outage: longer than most steps of a scenario take.
-const OUTAGE: Duration = Duration::from_secs(5);
 /// Worlds that run at the same time, each on a thread of its own.
 const THREADS: usize = 2;
 
@@ -231,70 +230,6 @@ async fn drive<S: Scenario>(
             }
         }
     }
-}
-
-/// One world to be run, and the law that its end is about.
-#[derive(Clone, Debug)]
-struct Case {
-    law: Law,
-    plan: FaultPlan,
-}
-
-/// Every fault at every point of the undisturbed world, and every fault of its watches.
-fn cases(reference: &Run) -> Vec<Case> {
-    let mut cases = Vec::new();
-    for point in &reference.points {
-        for fault in faults_for(point) {
-            let law = match fault {
-                Fault::KillBefore | Fault::KillAfter => Law::Restartable,
-                Fault::LoseAnswer => Law::Repeatable,
-                Fault::Refuse(_) | Fault::Delay(_) => Law::NothingDropped,
-            };
-            let plan = FaultPlan::at(point.clone(), *fault);
-            cases.push(Case { law, plan });
-        }
-    }
-    let mut watches = vec![
-        (Law::StaleSafe, vec![WatchFault::late(LATE)]),
-        (Law::LevelTriggered, vec![WatchFault::NoBookmarks]),
-        (Law::LevelTriggered, vec![WatchFault::CutAfter(1)]),
-        (
-            Law::LevelTriggered,
-            vec![WatchFault::CutAfter(1), WatchFault::Repeat],
-        ),
-    ];
-    for (resource, n_events) in &reference.watch_events {
-        let resource_of = || resource.clone();
-        let late = WatchFault::Late {
-            resource: Some(resource_of()),
-            by: LATE,
-        };
-        watches.push((Law::StaleSafe, vec![late]));
-        for n in 1..=*n_events {
-            let resource = resource_of();
-            watches.push((
-                Law::LevelTriggered,
-                vec![WatchFault::Expire { resource, n }],
-            ));
-            let (resource, time) = (resource_of(), OUTAGE);
-            let outage = WatchFault::Outage { resource, n, time };
-            watches.push((Law::LevelTriggered, vec![outage]));
-        }
-        for n in 1..=2 {
-            let resource = resource_of();
-            let expire = WatchFault::ExpireOnConnect { resource, n };
-            let faults = vec![WatchFault::CutAfter(1), expire];
-            watches.push((Law::LevelTriggered, faults));
-        }
-    }
-    cases.extend(watches.into_iter().map(|(law, watches)| Case {
-        law,
-        plan: FaultPlan {
-            watches,
-            ..FaultPlan::none()
-        },
-    }));
-    cases
 }
 
 fn run_all<S: Scenario>(

@@ -6,11 +6,10 @@ use jiff::Timestamp;
 use longshore_core::{
     Action, Announcement, Create, Delete, EventType, Next, ObjectRef, Plan, Resource, Seen,
 };
-use proptest::{collection::vec, prelude::*};
 use serde_json::json;
 
 use super::Bug;
-use crate::{EPOCH, laws::Decider, scripted_node::ANNOTATION_SCRIPT};
+use crate::scripted_node::ANNOTATION_SCRIPT;
 
 /// The annotation that only the pod of one attempt of one order carries.
 pub(super) const ANNOTATION_IDENTITY: &str = "test.longshore.dev/identity";
@@ -18,8 +17,6 @@ pub(super) const ANNOTATION_IDENTITY: &str = "test.longshore.dev/identity";
 pub(super) const LABEL_ORDER: &str = "test.longshore.dev/order";
 /// The label that says which attempt it is.
 pub(super) const LABEL_ATTEMPT: &str = "try_number";
-/// At most: the record, and the deletion of the pods of every attempt.
-const MAX_ACTIONS: usize = 5;
 /// When to look again for what could not be seen: no event tells that it can be seen now.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
@@ -116,7 +113,7 @@ pub enum Effect {
     DeleteAnyhow(ObjectRef),
 }
 
-type OrderPlan = Plan<Status, Effect>;
+pub(super) type OrderPlan = Plan<Status, Effect>;
 
 impl Bug {
     /// Decides as a controller with this bug.
@@ -343,110 +340,5 @@ impl FromStr for State {
             "failed" => Ok(Self::Failed(attempt)),
             _ => Err(format!("no state: {text:?}")),
         }
-    }
-}
-
-impl Decider for Bug {
-    type Observed = Observed;
-    type Status = Status;
-    type Effect = Effect;
-
-    fn decide(&self, observed: &Observed) -> OrderPlan {
-        self.plan(observed)
-    }
-
-    fn max_actions(&self) -> usize {
-        MAX_ACTIONS
-    }
-
-    fn blinded(&self, observed: &Observed) -> Vec<Observed> {
-        let unknown = || "the watch is down".to_owned();
-        let mut no_order = observed.clone();
-        no_order.order = Seen::Unknown(unknown());
-        let mut no_pods = observed.clone();
-        no_pods.pods = Seen::Unknown(unknown());
-        vec![no_order, no_pods]
-    }
-
-    fn leaves_terminal(&self, observed: &Observed, status: &Status) -> bool {
-        let state = observed.order.present().map(|order| order.state);
-        matches!(state, Some(State::Succeeded(_) | State::Failed(_))) && state != Some(status.state)
-    }
-
-    fn intent_of(&self, action: &Action<Status, Effect>) -> Option<String> {
-        match action {
-            Action::Create(create)
-            | Action::Call(Effect::CreateAnyhow(create) | Effect::CreateCounted(create)) => {
-                let attempt = create.identity.1.rsplit('/').next();
-                Some(format!("running {}", attempt.unwrap_or_default()))
-            }
-            Action::Persist(_)
-            | Action::EnsureFinalizer { .. }
-            | Action::Patch(_)
-            | Action::Delete(_)
-            | Action::Call(Effect::DeleteAnyhow(_))
-            | Action::Announce(_)
-            | Action::RemoveFinalizer { .. } => None,
-        }
-    }
-
-    fn is_intended(&self, observed: &Observed, intent: &str) -> bool {
-        let order = observed.order.present();
-        order.is_some_and(|order| order.state.to_string() == intent)
-    }
-
-    fn records_intent(&self, status: &Status, intent: &str) -> bool {
-        status.state.to_string() == intent
-    }
-}
-
-/// Observations of orders in every state with any pods.
-pub fn observations() -> impl Strategy<Value = Observed> {
-    let state = prop_oneof![
-        Just(State::New),
-        (1..=3_u32).prop_map(State::Running),
-        (1..=3_u32).prop_map(State::Succeeded),
-        (1..=3_u32).prop_map(State::Failed),
-    ];
-    let phase = prop_oneof![
-        Just(None),
-        Just(Some(PodPhase::Unfinished)),
-        Just(Some(PodPhase::Succeeded)),
-        Just(Some(PodPhase::Failed)),
-    ];
-    let pods = vec((phase, any::<bool>(), any::<bool>()), 0..=3);
-    (state, 1..=3_u32, pods, any::<bool>()).prop_map(|(state, n_attempts, pods, is_refused)| {
-        let pods = pods.into_iter().zip(1_u32..);
-        let pods = pods.map(
-            |((phase, was_seen_running, is_deleting), attempt)| OrderPod {
-                target: address(Resource::POD, &format!("order-{attempt}")),
-                attempt,
-                phase,
-                was_seen_running,
-                is_deleting,
-            },
-        );
-        Observed {
-            order: Seen::Present(Order {
-                target: address(Resource::CONFIG_MAP, "order"),
-                version: "7".to_owned(),
-                script: "exit 0".to_owned(),
-                n_attempts,
-                state,
-            }),
-            pods: Seen::Present(pods.collect()),
-            is_refused,
-            n_failed_creates: 0,
-            now: EPOCH,
-        }
-    })
-}
-
-fn address(resource: Resource, name: &str) -> ObjectRef {
-    ObjectRef {
-        resource,
-        namespace: "default".to_owned(),
-        name: name.to_owned(),
-        uid: Some(format!("uid-of-{name}")),
     }
 }

@@ -4,10 +4,12 @@
 
 mod controller;
 mod decide;
+mod lawful;
 mod scenario;
 
 pub use controller::Orders;
-pub use decide::{Effect, Observed, Order, OrderPod, PodPhase, State, Status, observations};
+pub use decide::{Effect, Observed, Order, OrderPod, PodPhase, State, Status};
+pub use lawful::observations;
 pub use scenario::OrderScenario;
 
 use crate::laws::Law;
