@@ -11,7 +11,7 @@ pub mod system;
 use std::fmt;
 
 pub use pure::{Decider, check_decider};
-pub use system::{Report, Run, Scenario, breaks, check_scenario, replay};
+pub use system::{Report, Run, Scenario, breaks, check_scenario, check_seeds, replay};
 
 /// A law of every controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

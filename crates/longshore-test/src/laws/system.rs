@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt::Write,
     future::Future,
+    ops::Range,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -140,23 +141,41 @@ pub fn breaks<S: Scenario>(scenario: &S, law: Law) -> bool {
     check_until(scenario, |violation| violation.law == law).breaks(law)
 }
 
+/// Runs the scenario undisturbed, then once for each seed, which draws many faults at once.
+///
+/// # Panics
+/// Where a world panics.
+pub fn check_seeds<S: Scenario>(scenario: &S, seeds: Range<u64>) -> Report {
+    let reference = replay(scenario, FaultPlan::none());
+    let cases: Vec<Case> = seeds
+        .map(|seed| Case {
+            law: Law::Restartable,
+            plan: FaultPlan::seeded(seed),
+        })
+        .collect();
+    Report {
+        scenario: scenario.name(),
+        n_worlds: cases.len() + 1,
+        violations: run_all(scenario, &cases, &reference, |_| false),
+    }
+}
+
 fn check_until<S: Scenario>(scenario: &S, is_enough: impl Fn(&Violation) -> bool + Sync) -> Report {
     let reference = replay(scenario, FaultPlan::none());
     let again = replay(scenario, FaultPlan::none());
-    let mut violations = Vec::new();
-    if reference.digest != again.digest || reference.points != again.points {
-        violations.push(Violation {
-            law: Law::Deterministic,
-            case: "two undisturbed worlds".to_owned(),
-            detail: difference(&reference, &again),
-        });
-    }
-    let cases = cases(&reference);
     let undisturbed = Case {
         law: Law::OwnInvariant,
         plan: FaultPlan::none(),
     };
-    violations.extend(judge(scenario, &undisturbed, &reference, &reference));
+    let mut violations = judge(scenario, &undisturbed, &reference, &reference);
+    if reference.digest != again.digest || reference.points != again.points {
+        violations.push(Violation {
+            law: Law::Deterministic,
+            case: format!("two undisturbed worlds of {}", scenario.name()),
+            detail: difference(&reference, &again),
+        });
+    }
+    let cases = cases(&reference);
     // What is wrong without any fault is wrong with each of them.
     if violations.is_empty() {
         violations = run_all(scenario, &cases, &reference, is_enough);

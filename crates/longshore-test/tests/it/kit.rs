@@ -109,6 +109,19 @@ async fn a_create_without_its_identity_is_a_bug() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_overloaded_server_says_when_to_come_back() {
+    let _logs = quiet_logs();
+    let cluster = cluster(&SimClock::start());
+    let busy = Fault::Refuse(Refusal::TooManyRequests(7));
+    let error = faulty(&cluster, "create pods", busy)
+        .create(&"k", &create("a", "1"))
+        .await;
+    let error = error.unwrap_err();
+    assert_eq!(error.class(), Class::Retry);
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn patches_are_for_one_incarnation() {
     let _logs = quiet_logs();
     let cluster = cluster(&SimClock::start());

@@ -1,6 +1,6 @@
 use longshore_test::{
     FaultPlan,
-    laws::{breaks, check_decider, check_scenario, replay},
+    laws::{Law, breaks, check_decider, check_scenario, check_seeds, replay},
     planted::{Bug, OrderScenario, observations},
 };
 
@@ -29,11 +29,20 @@ fn each_planted_bug_breaks_the_law_that_is_named_for_it() {
 }
 
 #[test]
-fn seeded_faults_lead_to_the_same_end() {
-    let scenario = OrderScenario(Bug::None);
-    let expected = replay(&scenario, FaultPlan::none()).digest;
-    for seed in 0..20 {
-        let run = replay(&scenario, FaultPlan::seeded(seed));
-        assert_eq!(run.digest, expected, "seed {seed}:\n{}", run.log);
-    }
+fn many_faults_at_once_lead_to_the_same_end() {
+    check_seeds(&OrderScenario(Bug::None), 0..100).assert_kept();
+    let report = check_seeds(&OrderScenario(Bug::OutcomeBeforeEffect), 0..20);
+    assert!(report.breaks(Law::Restartable));
+}
+
+#[test]
+fn a_seed_replays() {
+    let run = || replay(&OrderScenario(Bug::None), FaultPlan::seeded(3));
+    let (first, second) = (run(), run());
+    assert_eq!(first.log, second.log);
+    assert!(
+        first.log.contains("LoseAnswer"),
+        "no fault was drawn:\n{}",
+        first.log
+    );
 }
