@@ -49,6 +49,9 @@ pub trait Controller: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Self::Observed, Self::Error>> + Send;
 
     /// Decides. Pure: equal inputs give equal plans.
+    ///
+    /// Where a read is `Unknown`, the plan is empty and asks for `Next::After`: no event of the key tells that it can be
+    /// seen again.
     fn decide(&self, observed: &Self::Observed) -> Plan<Self::Status, Self::Effect>;
 
     /// Records `status` durably. When it returns, the record survives any crash.

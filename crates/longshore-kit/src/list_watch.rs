@@ -164,14 +164,16 @@ impl<K: Cached> Run<K> {
     }
 
     fn take(&mut self, event: WatchEvent<K>) -> Vec<Update<K>> {
-        self.n_failures = 0;
-        if let (Step::Watch { version, .. }, Some(reached)) = (&mut self.step, version_of(&event)) {
+        if let (Step::Watch { version, .. }, Some(reached)) = (&mut self.step, version_of(&event))
+            && reached > *version
+        {
             *version = reached;
+            self.n_failures = 0;
         }
         self.cache.apply_event(event).into_iter().collect()
     }
 
-    /// The watch ended without an error. One that ended without an event, too, is not resumed at once.
+    /// The watch ended without an error. One that brought nothing new is not resumed at once.
     async fn reconnect(&mut self, version: u64) -> Vec<Update<K>> {
         self.step = Step::Connect { version };
         tokio::time::sleep(BACKOFF.wait(self.n_failures)).await;

@@ -21,6 +21,10 @@ use crate::requests::{ApiError, Requests};
 /// How long a round waits for the caches before it reads live.
 const WAIT_FOR_CACHES: Duration = Duration::from_secs(1);
 
+/// Each time that the table has grown by this many keys, it forgets those whose writes have been seen: they may never
+/// have another round.
+const PRUNE_EVERY: usize = 1024;
+
 /// A write of ours that a cache has yet to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
@@ -104,6 +108,9 @@ impl OwnWrites {
     pub fn record(&self, key: &impl Display, written: Written) {
         if self.caches.contains_key(&written.target.resource) {
             let mut pending = self.pending();
+            if pending.len() % PRUNE_EVERY == PRUNE_EVERY - 1 {
+                pending.retain(|_, writes| writes.iter().any(|written| !self.has_seen(written)));
+            }
             let writes = pending.entry(key.to_string()).or_default();
             writes.retain(|earlier| earlier.target != written.target);
             writes.push(written);
@@ -158,6 +165,11 @@ impl OwnWrites {
         cache
             .feed(&written.target, live)
             .map_err(|source| ApiError::unreadable(&written.target, source))
+    }
+
+    fn has_seen(&self, written: &Written) -> bool {
+        let cache = self.caches.get(&written.target.resource);
+        cache.is_none_or(|cache| cache.has_seen(written))
     }
 
     fn pending(&self) -> MutexGuard<'_, BTreeMap<String, Vec<Written>>> {

@@ -47,3 +47,35 @@ impl Tasks {
             .is_ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn stop_waits_for_every_task() {
+        let tasks = Tasks::new();
+        let shutdown = tasks.shutdown();
+        tasks.spawn("slow to end", async move {
+            shutdown.cancelled().await;
+            tokio::time::sleep(LIMIT / 2).await;
+        });
+        assert!(tasks.stop(LIMIT).await);
+        tasks.spawn("never ends", std::future::pending());
+        assert!(!tasks.stop(LIMIT).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_stops_the_others() {
+        let tasks = Tasks::new();
+        let shutdown = tasks.shutdown();
+        tasks.spawn("panics", async { panic!("planted") });
+        assert!(
+            tokio::time::timeout(LIMIT, shutdown.cancelled())
+                .await
+                .is_ok()
+        );
+    }
+}

@@ -1,1 +1,17 @@
 //! Development only: fixtures, the laws of every controller, the fault layer, the simulated clock, the scripted node.
+
+pub mod clock;
+pub mod faults;
+pub mod fixtures;
+pub mod laws;
+pub mod logs;
+pub mod planted;
+pub mod script;
+pub mod scripted_node;
+
+pub use clock::{EPOCH, SimClock, held, hold};
+pub use faults::{Fault, FaultPlan, Faults, Point, Process, WatchFault};
+pub use fixtures::{config_map, pod};
+pub use logs::quiet_logs;
+pub use script::Script;
+pub use scripted_node::{NodeConfig, ScriptedNode};

@@ -1,4 +1,6 @@
 //! The kit against a fake API server of a few lines.
 
 #[cfg(test)]
+mod cache;
+#[cfg(test)]
 mod runner;

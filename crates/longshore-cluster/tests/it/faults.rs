@@ -1,0 +1,109 @@
+//! The controllers reach their end although requests fail and watches break.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use kube::Client;
+use kube::client::Body;
+use longshore_cluster::{ApiBody, ApiService, Cluster, controllers};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use tower::{Service, ServiceExt};
+
+use crate::harness::{Api, PODS, config_map, eventually, gone, pod};
+
+/// Fails every third request: before it is served, or after, so that the answer is lost.
+#[derive(Clone)]
+struct Flaky {
+    inner: ApiService,
+    n_requests: Arc<AtomicU64>,
+}
+
+impl Service<Request<Body>> for Flaky {
+    type Response = Response<ApiBody>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<ApiBody>, Infallible>>;
+
+    fn poll_ready(
+        &mut self,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(), Infallible>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let n = self.n_requests.fetch_add(1, Ordering::Relaxed);
+        let inner = self.inner.clone();
+        Box::pin(async move {
+            match n % 6 {
+                1 => Ok(unavailable()),
+                4 => inner.oneshot(request).await.map(|_| unavailable()),
+                _ => inner.oneshot(request).await,
+            }
+        })
+    }
+}
+
+fn unavailable() -> Response<ApiBody> {
+    let body = Full::new(bytes::Bytes::from("broken")).map_err(|never| match never {});
+    Response::builder()
+        .status(503)
+        .body(body.boxed_unsync())
+        .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn controllers_reach_their_end_in_spite_of_faults() {
+    let cluster = Cluster::in_memory();
+    let api = Api::new(&cluster);
+    let flaky = Flaky {
+        inner: cluster.service(),
+        n_requests: Arc::default(),
+    };
+    let shutdown = CancellationToken::new();
+    tokio::spawn(controllers::run(
+        Client::new(flaky, "default"),
+        shutdown.clone(),
+    ));
+    let _guard = shutdown.drop_guard();
+
+    let namespace = "/api/v1/namespaces/x";
+    let maps = format!("{namespace}/configmaps");
+    api.make("/api/v1/namespaces", json!({"metadata": {"name": "x"}}))
+        .await;
+    let owner = api.make(&maps, config_map("owner", "1")).await;
+    for index in 0..20 {
+        let mut child = config_map(&format!("child-{index}"), "1");
+        child["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"],
+        }]);
+        api.make(&maps, child).await;
+    }
+    api.make(
+        "/api/v1/nodes",
+        json!({"metadata": {"name": "n1"}, "status": {
+        "conditions": [{"type": "Ready", "status": "True"}]}}),
+    )
+    .await;
+    api.make(PODS, pod("a")).await;
+    api.delete(&format!("{maps}/owner"), Value::Null).await;
+    // Meanwhile every watch breaks.
+    for _ in 0..5 {
+        cluster.expire_watches();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    let is_empty = |_, list: &Value| list["items"].as_array().is_some_and(Vec::is_empty);
+    eventually(&api, &maps, is_empty).await;
+    eventually(&api, &format!("{PODS}/a"), |_, pod| {
+        pod["spec"]["nodeName"] == "n1"
+    })
+    .await;
+    api.make(&maps, config_map("left", "1")).await;
+    api.delete(namespace, Value::Null).await;
+    gone(&api, namespace).await;
+}

@@ -1,0 +1,104 @@
+use k8s_openapi::api::core::v1::Pod;
+use kube::core::WatchEvent;
+use longshore_core::{ObjectRef, Resource, Seen};
+use longshore_kit::{Cache, CacheFeed, Update};
+use serde_json::{Value, json};
+
+fn object(uid: &str, version: u64) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "a", "namespace": "default", "uid": uid, "resourceVersion": version.to_string(),
+        },
+    })
+}
+
+fn pod(uid: &str, version: u64) -> Pod {
+    serde_json::from_value(object(uid, version)).unwrap()
+}
+
+fn target(uid: &str) -> ObjectRef {
+    ObjectRef {
+        resource: Resource::POD,
+        namespace: "default".to_owned(),
+        name: "a".to_owned(),
+        uid: Some(uid.to_owned()),
+    }
+}
+
+/// The cached version, or why there is none.
+fn state(cache: &Cache<Pod>) -> String {
+    match cache.get("default", "a") {
+        Seen::Present(pod) => pod.metadata.resource_version.clone().unwrap_or_default(),
+        Seen::Absent => "absent".to_owned(),
+        Seen::Unknown(_) => "unknown".to_owned(),
+    }
+}
+
+#[test]
+fn what_was_never_seen_is_unknown_until_a_list_is_complete() {
+    let cache = Cache::<Pod>::new();
+    cache.start_at(3);
+    assert_eq!(state(&cache), "unknown");
+    assert!(cache.all().is_unknown());
+    cache.apply_event(WatchEvent::Added(pod("u", 4)));
+    assert_eq!(state(&cache), "4");
+    cache.apply_event(WatchEvent::Deleted(pod("u", 5)));
+    assert_eq!(state(&cache), "absent", "it was seen going");
+    cache.replace(Vec::new(), 6);
+    assert_eq!(state(&cache), "absent");
+    assert_eq!(cache.progress(), 6);
+}
+
+#[test]
+fn events_never_turn_an_object_back() {
+    let cache = Cache::<Pod>::new();
+    cache.replace(vec![pod("u", 4)], 4);
+    cache.feed(&target("u"), Some(object("u", 9))).unwrap();
+    assert!(
+        cache
+            .apply_event(WatchEvent::Modified(pod("u", 6)))
+            .is_none()
+    );
+    assert_eq!(state(&cache), "9");
+    assert!(
+        cache
+            .apply_event(WatchEvent::Modified(pod("u", 10)))
+            .is_some()
+    );
+    assert_eq!(state(&cache), "10");
+}
+
+#[test]
+fn what_a_live_read_found_gone_stays_gone() {
+    let cache = Cache::<Pod>::new();
+    cache.replace(vec![pod("u", 4)], 4);
+    cache.feed(&target("u"), None).unwrap();
+    assert_eq!(state(&cache), "absent");
+    cache.apply_event(WatchEvent::Modified(pod("u", 6)));
+    assert_eq!(state(&cache), "absent", "an event of the old incarnation");
+    cache.apply_event(WatchEvent::Deleted(pod("u", 7)));
+    cache.apply_event(WatchEvent::Added(pod("v", 8)));
+    assert_eq!(state(&cache), "8", "the next incarnation");
+}
+
+#[test]
+fn a_live_read_ahead_of_the_watch_survives_the_end_of_the_old_incarnation() {
+    let cache = Cache::<Pod>::new();
+    cache.replace(vec![pod("u", 4)], 4);
+    cache.feed(&target("v"), Some(object("v", 9))).unwrap();
+    assert!(
+        cache
+            .apply_event(WatchEvent::Deleted(pod("u", 7)))
+            .is_none()
+    );
+    assert_eq!(state(&cache), "9");
+    cache.replace(vec![pod("u", 4)], 5);
+    assert_eq!(state(&cache), "9", "a list older than the live read");
+    let gone = cache.replace(Vec::new(), 12);
+    assert!(
+        matches!(gone.as_slice(), [Update::Deleted(_), Update::Reached(12)]),
+        "{gone:?}"
+    );
+    assert_eq!(state(&cache), "absent");
+}

@@ -1,0 +1,218 @@
+//! The laws of `decide` alone, over generated observations.
+
+use std::{
+    fmt::Debug,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use longshore_core::{Action, Next, ObjectRef, Plan};
+use proptest::{
+    strategy::Strategy,
+    test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner},
+};
+
+use super::{Law, Violation};
+
+/// A pure controller, with what the laws must know about its plans.
+pub trait Decider {
+    /// What it decides upon.
+    type Observed: Debug + Clone;
+    /// What it persists.
+    type Status: Debug + PartialEq;
+    /// Its own effects.
+    type Effect: Debug + PartialEq;
+
+    /// The function under test.
+    fn decide(&self, observed: &Self::Observed) -> Plan<Self::Status, Self::Effect>;
+
+    /// No plan has more actions than this.
+    fn max_actions(&self) -> usize;
+
+    /// The observation with one read after the other `Unknown`. None where it has no such read.
+    fn blinded(&self, observed: &Self::Observed) -> Vec<Self::Observed> {
+        let _ = observed;
+        Vec::new()
+    }
+
+    /// Whether an action is allowed although a read is `Unknown`: a condition that says so, as a rule.
+    fn is_allowed_blind(&self, action: &Action<Self::Status, Self::Effect>) -> bool {
+        let _ = action;
+        false
+    }
+
+    /// Whether persisting `status` leaves a terminal state that was observed.
+    fn leaves_terminal(&self, observed: &Self::Observed, status: &Self::Status) -> bool {
+        let _ = (observed, status);
+        false
+    }
+
+    /// The intent that an irreversible action needs on record; `None` for actions that need none.
+    fn intent_of(&self, action: &Action<Self::Status, Self::Effect>) -> Option<String> {
+        let _ = action;
+        None
+    }
+
+    /// Whether this intent is on record already.
+    fn is_intended(&self, observed: &Self::Observed, intent: &str) -> bool {
+        let _ = (observed, intent);
+        false
+    }
+
+    /// Whether persisting `status` puts this intent on record.
+    fn records_intent(&self, status: &Self::Status, intent: &str) -> bool {
+        let _ = (status, intent);
+        false
+    }
+}
+
+/// Checks every pure law over `n_cases` observations and answers the laws that were broken, each with the smallest
+/// observation found. The cases are the same in every run.
+pub fn check_decider<D: Decider>(
+    decider: &D,
+    observations: &impl Strategy<Value = D::Observed>,
+    n_cases: u32,
+) -> Vec<Violation> {
+    type Check<D> = fn(&D, &<D as Decider>::Observed) -> Result<(), String>;
+    let laws: [(Law, Check<D>); 6] = [
+        (Law::Deterministic, deterministic),
+        (Law::Bounded, bounded),
+        (Law::StaleSafe, stale_safe),
+        (Law::WrittenAhead, written_ahead),
+        (Law::TerminalIsFinal, terminal_is_final),
+        (Law::UnknownIsNotAbsent, unknown_is_not_absent),
+    ];
+    let mut violations = Vec::new();
+    for (law, check) in laws {
+        let config = Config {
+            cases: n_cases,
+            failure_persistence: None,
+            ..Config::default()
+        };
+        let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+        let mut runner = TestRunner::new_with_rng(config, rng);
+        let result = runner.run(observations, |observed| {
+            check(decider, &observed).map_err(TestCaseError::fail)
+        });
+        match result {
+            Ok(()) => {}
+            Err(TestError::Fail(reason, observed)) => violations.push(Violation {
+                law,
+                case: format!("{observed:#?}"),
+                detail: reason.message().to_owned(),
+            }),
+            Err(TestError::Abort(reason)) => violations.push(Violation {
+                law,
+                case: "no observation could be generated".to_owned(),
+                detail: reason.message().to_owned(),
+            }),
+        }
+    }
+    violations
+}
+
+/// The plan, or nothing where `decide` panics: that breaks one law only.
+fn plan<D: Decider>(decider: &D, observed: &D::Observed) -> Option<Plan<D::Status, D::Effect>> {
+    catch_unwind(AssertUnwindSafe(|| decider.decide(observed))).ok()
+}
+
+fn deterministic<D: Decider>(decider: &D, observed: &D::Observed) -> Result<(), String> {
+    let first = plan(decider, observed).ok_or("decide panicked")?;
+    let second = plan(decider, &observed.clone()).ok_or("decide panicked")?;
+    if first == second {
+        return Ok(());
+    }
+    Err(format!(
+        "two plans for one observation:\n{first:?}\n{second:?}"
+    ))
+}
+
+fn bounded<D: Decider>(decider: &D, observed: &D::Observed) -> Result<(), String> {
+    let n = plan(decider, observed).map_or(0, |plan| plan.actions.len());
+    let most = decider.max_actions();
+    if n <= most {
+        return Ok(());
+    }
+    Err(format!(
+        "{n} actions in one plan, at most {most} are stated"
+    ))
+}
+
+fn stale_safe<D: Decider>(decider: &D, observed: &D::Observed) -> Result<(), String> {
+    let actions = plan(decider, observed).map(|plan| plan.actions);
+    for action in actions.iter().flatten() {
+        if target_of(action).is_some_and(|target| target.uid.is_none()) {
+            return Err(format!("an action that names no incarnation: {action:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// The existing object that an action changes.
+fn target_of<S, E>(action: &Action<S, E>) -> Option<&ObjectRef> {
+    match action {
+        Action::Patch(patch) => Some(&patch.target),
+        Action::Delete(delete) => Some(&delete.target),
+        Action::EnsureFinalizer { target, .. } | Action::RemoveFinalizer { target, .. } => {
+            Some(target)
+        }
+        Action::Persist(_) | Action::Create(_) | Action::Call(_) | Action::Announce(_) => None,
+    }
+}
+
+fn written_ahead<D: Decider>(decider: &D, observed: &D::Observed) -> Result<(), String> {
+    let actions = plan(decider, observed).map(|plan| plan.actions);
+    let actions = actions.unwrap_or_default();
+    for (index, action) in actions.iter().enumerate() {
+        let Some(intent) = decider.intent_of(action) else {
+            continue;
+        };
+        let is_persisted = actions.iter().take(index).any(|earlier| match earlier {
+            Action::Persist(status) => decider.records_intent(status, &intent),
+            Action::EnsureFinalizer { .. }
+            | Action::Create(_)
+            | Action::Patch(_)
+            | Action::Delete(_)
+            | Action::Call(_)
+            | Action::Announce(_)
+            | Action::RemoveFinalizer { .. } => false,
+        });
+        if !is_persisted && !decider.is_intended(observed, &intent) {
+            return Err(format!(
+                "{intent:?} is on record neither before nor in the plan: {actions:?}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn terminal_is_final<D: Decider>(decider: &D, observed: &D::Observed) -> Result<(), String> {
+    let actions = plan(decider, observed).map(|plan| plan.actions);
+    for action in actions.iter().flatten() {
+        if let Action::Persist(status) = action
+            && decider.leaves_terminal(observed, status)
+        {
+            return Err(format!("leaves a terminal state: {status:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn unknown_is_not_absent<D: Decider>(decider: &D, observed: &D::Observed) -> Result<(), String> {
+    for blinded in decider.blinded(observed) {
+        let Some(plan) = plan(decider, &blinded) else {
+            continue;
+        };
+        let mut actions = plan.actions.iter();
+        if let Some(action) = actions.find(|action| !decider.is_allowed_blind(action)) {
+            return Err(format!(
+                "decided without looking: {action:?}\nupon {blinded:#?}"
+            ));
+        }
+        if plan.next == Next::AwaitChange {
+            return Err(format!(
+                "no event tells that it can be seen again: {blinded:#?}"
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,359 @@
+//! The laws of a whole controller: the same end, whatever goes wrong on the way.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    future::Future,
+    ops::Range,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use super::{
+    Law, Violation,
+    cases::{Case, cases},
+};
+use crate::faults::{FaultPlan, Faults, Point, Process, WatchFault};
+
+/// Worlds that run at the same time, each on a thread of its own.
+const THREADS: usize = 2;
+
+/// A world with a controller in it, and what is to come of it.
+///
+/// Each case runs in a fresh world, on a `current_thread` runtime of its own with paused time.
+pub trait Scenario: Sync {
+    /// Everything but the controller: cluster, node, the user's objects, databases.
+    type World;
+    /// The running controller. Dropping it must end its tasks.
+    type Subject;
+
+    /// Its name in reports.
+    fn name(&self) -> String;
+
+    /// Makes a world, with what the user asks for in it.
+    fn build(&self) -> impl Future<Output = Self::World>;
+
+    /// Starts the controller: at the beginning and after each kill. All of its effects go through `process`.
+    fn start(&self, world: &mut Self::World, process: &Process) -> Self::Subject;
+
+    /// What there is at the end, as text; without what may differ between two good runs (uids, versions, times).
+    fn digest(&self, world: &Self::World) -> impl Future<Output = String>;
+
+    /// Laws of its own that this world broke: those on histories ("no try ran twice"), which no digest shows.
+    fn broken(&self, world: &Self::World) -> impl Future<Output = Vec<Violation>> {
+        let _ = world;
+        std::future::ready(Vec::new())
+    }
+
+    /// Simulated time after which the world is at rest, whatever went wrong.
+    fn time(&self) -> Duration {
+        Duration::from_secs(300)
+    }
+
+    /// Within three times this, nothing is written at rest.
+    fn resync(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+
+    /// Simulated time between a kill and the next start.
+    fn downtime(&self) -> Duration {
+        Duration::from_secs(3)
+    }
+
+    /// Whether a write at rest is allowed: a lease, a heartbeat.
+    fn is_heartbeat(&self, point: &Point) -> bool {
+        let _ = point;
+        false
+    }
+}
+
+/// What came of one world.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// See [`Scenario::digest`].
+    pub digest: String,
+    /// Every effect of the controller, in order.
+    pub points: Vec<Point>,
+    /// The writes after the world should have been at rest.
+    pub late_writes: Vec<Point>,
+    /// Laws of the scenario's own that were broken.
+    pub broken: Vec<Violation>,
+    /// Watch events by plural name.
+    pub watch_events: BTreeMap<String, u32>,
+    /// What happened, for people.
+    pub log: String,
+    /// The controller did so much in no time that it was stopped.
+    pub is_runaway: bool,
+}
+
+/// What came of all of them.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The scenario.
+    pub scenario: String,
+    /// How many worlds there were.
+    pub n_worlds: usize,
+    /// Broken laws.
+    pub violations: Vec<Violation>,
+}
+
+impl Report {
+    /// Whether this law was broken.
+    pub fn breaks(&self, law: Law) -> bool {
+        self.violations.iter().any(|violation| violation.law == law)
+    }
+
+    /// Passes if no law was broken.
+    ///
+    /// # Panics
+    /// With the first few violations.
+    pub fn assert_kept(&self) {
+        let mut text = String::new();
+        for violation in self.violations.iter().take(3) {
+            let _ = writeln!(text, "{violation}\n");
+        }
+        assert!(
+            self.violations.is_empty(),
+            "{}: {} laws broken in {} worlds\n{text}",
+            self.scenario,
+            self.violations.len(),
+            self.n_worlds
+        );
+    }
+}
+
+/// Runs the scenario undisturbed, then once for every fault that can happen to it.
+///
+/// # Panics
+/// Where a world panics.
+pub fn check_scenario<S: Scenario>(scenario: &S) -> Report {
+    check_until(scenario, |_| false)
+}
+
+/// Like [`check_scenario`], up to the first violation of `law`.
+///
+/// # Panics
+/// Where a world panics.
+pub fn breaks<S: Scenario>(scenario: &S, law: Law) -> bool {
+    check_until(scenario, |violation| violation.law == law).breaks(law)
+}
+
+/// Runs the scenario undisturbed, then once for each seed, which draws many faults at once.
+///
+/// # Panics
+/// Where a world panics.
+pub fn check_seeds<S: Scenario>(scenario: &S, seeds: Range<u64>) -> Report {
+    let reference = replay(scenario, FaultPlan::none());
+    let cases: Vec<Case> = seeds
+        .map(|seed| Case {
+            law: Law::Restartable,
+            plan: FaultPlan::seeded(seed),
+        })
+        .collect();
+    Report {
+        scenario: scenario.name(),
+        n_worlds: cases.len() + 1,
+        violations: run_all(scenario, &cases, &reference, |_| false),
+    }
+}
+
+fn check_until<S: Scenario>(scenario: &S, is_enough: impl Fn(&Violation) -> bool + Sync) -> Report {
+    let reference = replay(scenario, FaultPlan::none());
+    let again = replay(scenario, FaultPlan::none());
+    let undisturbed = Case {
+        law: Law::OwnInvariant,
+        plan: FaultPlan::none(),
+    };
+    let mut violations = judge(scenario, &undisturbed, &reference, &reference);
+    if reference.digest != again.digest || reference.points != again.points {
+        violations.push(Violation {
+            law: Law::Deterministic,
+            case: format!("two undisturbed worlds of {}", scenario.name()),
+            detail: difference(&reference, &again),
+        });
+    }
+    let cases = cases(&reference);
+    // What is wrong without any fault is wrong with each of them.
+    if violations.is_empty() {
+        violations = run_all(scenario, &cases, &reference, is_enough);
+    }
+    Report {
+        scenario: scenario.name(),
+        n_worlds: cases.len() + 2,
+        violations,
+    }
+}
+
+/// One world under this plan.
+///
+/// # Panics
+/// Where the world panics.
+#[expect(clippy::expect_used, reason = "a test without a runtime cannot go on")]
+pub fn replay<S: Scenario>(scenario: &S, plan: FaultPlan) -> Run {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    runtime.block_on(run(scenario, Faults::new(plan)))
+}
+
+async fn run<S: Scenario>(scenario: &S, faults: Faults) -> Run {
+    let mut world = scenario.build().await;
+    let subject = scenario.start(&mut world, &faults.start());
+    let subject = drive(scenario, &mut world, &faults, subject, scenario.time()).await;
+    let n_points = faults.points().len();
+    let subject = drive(
+        scenario,
+        &mut world,
+        &faults,
+        subject,
+        scenario.resync() * 3,
+    )
+    .await;
+    let points = faults.points();
+    let late = points.iter().skip(n_points);
+    let late = late.filter(|point| !point.is_read() && !scenario.is_heartbeat(point));
+    let run = Run {
+        digest: scenario.digest(&world).await,
+        late_writes: late.cloned().collect(),
+        broken: scenario.broken(&world).await,
+        watch_events: faults.watch_events(),
+        log: faults.log(),
+        is_runaway: faults.is_runaway(),
+        points,
+    };
+    drop(subject);
+    run
+}
+
+/// Lets simulated time pass, and starts the controller again after each kill.
+async fn drive<S: Scenario>(
+    scenario: &S,
+    world: &mut S::World,
+    faults: &Faults,
+    mut subject: S::Subject,
+    time: Duration,
+) -> S::Subject {
+    let mut end = std::pin::pin!(tokio::time::sleep(time));
+    loop {
+        tokio::select! {
+            () = &mut end => return subject,
+            () = faults.killed() => {
+                drop(subject);
+                tokio::time::sleep(scenario.downtime()).await;
+                subject = scenario.start(world, &faults.start());
+            }
+        }
+    }
+}
+
+fn run_all<S: Scenario>(
+    scenario: &S,
+    cases: &[Case],
+    reference: &Run,
+    is_enough: impl Fn(&Violation) -> bool + Sync,
+) -> Vec<Violation> {
+    let next = AtomicUsize::new(0);
+    let violations = Mutex::new(Vec::new());
+    std::thread::scope(|threads| {
+        for _ in 0..THREADS {
+            threads.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let run = replay(scenario, case.plan.clone());
+                    let found = judge(scenario, case, &run, reference);
+                    if found.iter().any(&is_enough) {
+                        next.store(cases.len(), Ordering::Relaxed);
+                    }
+                    let mut all = violations.lock().unwrap_or_else(PoisonError::into_inner);
+                    all.extend(found);
+                }
+            });
+        }
+    });
+    violations
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The laws that one world broke.
+fn judge<S: Scenario>(scenario: &S, case: &Case, run: &Run, reference: &Run) -> Vec<Violation> {
+    let mut found = run.broken.clone();
+    if run.is_runaway {
+        let detail = "so many effects in so little time that the world was stopped";
+        found.push(Violation::of(Law::Quiet, detail));
+    } else if !run.late_writes.is_empty() {
+        let detail = format!("written at rest: {:?}", run.late_writes);
+        found.push(Violation::of(Law::Quiet, detail));
+    }
+    if run.digest != reference.digest {
+        found.push(Violation::of(case.law, difference(reference, run)));
+    }
+    found.extend(too_many_writes(case, run, reference));
+    for violation in &mut found {
+        violation.case = format!(
+            "{} under {:?}\nreplay with laws::replay(&scenario, plan)",
+            scenario.name(),
+            case.plan
+        );
+        let _ = write!(violation.detail, "\nwhat happened:\n{}", run.log);
+    }
+    found
+}
+
+/// What a late watch made the controller write beyond the undisturbed world, or any watch made it create or delete.
+///
+/// Patches are excused where watches break: others may have written in between.
+fn too_many_writes(case: &Case, run: &Run, reference: &Run) -> Option<Violation> {
+    let is_late = matches!(case.plan.watches.as_slice(), [WatchFault::Late { .. }]);
+    let law = match case.plan.watches.as_slice() {
+        [] => return None,
+        _ if is_late => Law::ReadsOwnWrites,
+        _ => Law::LevelTriggered,
+    };
+    let expected = writes(reference);
+    let found = writes(run);
+    let more: Vec<String> = found
+        .iter()
+        .filter(|(what, _)| is_late || !what.starts_with("patch "))
+        .filter(|(what, n)| **n > expected.get(*what).copied().unwrap_or(0))
+        .map(|(what, n)| format!("{what}: {n} times"))
+        .collect();
+    let detail = format!(
+        "undisturbed: {expected:?}\nmore often here: {}",
+        more.join(", ")
+    );
+    (!more.is_empty()).then(|| Violation::of(law, detail))
+}
+
+/// How often each write was made.
+fn writes(run: &Run) -> BTreeMap<&str, u32> {
+    let mut counts = BTreeMap::new();
+    for point in run.points.iter().filter(|point| !point.is_read()) {
+        *counts.entry(point.what.as_str()).or_default() += 1;
+    }
+    counts
+}
+
+/// Where two ends differ, line by line.
+fn difference(expected: &Run, found: &Run) -> String {
+    let mut text = String::new();
+    let mut expected_lines = expected.digest.lines();
+    let mut found_lines = found.digest.lines();
+    loop {
+        match (expected_lines.next(), found_lines.next()) {
+            (None, None) => break,
+            (a, b) if a == b => {}
+            (a, b) => {
+                let _ = writeln!(text, "- {}\n+ {}", a.unwrap_or(""), b.unwrap_or(""));
+            }
+        }
+    }
+    if expected.points != found.points && text.is_empty() {
+        let _ = writeln!(text, "- {:?}\n+ {:?}", expected.points, found.points);
+    }
+    text
+}

@@ -1,0 +1,12 @@
+//! The fault layer and the scripted node on the embedded cluster.
+
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod kit;
+#[cfg(test)]
+mod node;
+#[cfg(test)]
+mod planted;
+#[cfg(test)]
+mod world;

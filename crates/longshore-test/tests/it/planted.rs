@@ -1,0 +1,48 @@
+use longshore_test::{
+    FaultPlan,
+    laws::{Law, breaks, check_decider, check_scenario, check_seeds, replay},
+    planted::{Bug, OrderScenario, observations},
+};
+
+#[test]
+fn the_right_controller_keeps_every_law() {
+    let violations = check_decider(&Bug::None, &observations(), 500);
+    assert!(violations.is_empty(), "{}", violations[0]);
+    let report = check_scenario(&OrderScenario(Bug::None));
+    assert!(report.n_worlds > 100, "only {} worlds", report.n_worlds);
+    report.assert_kept();
+}
+
+#[test]
+fn each_planted_bug_breaks_the_law_that_is_named_for_it() {
+    let mut missed = Vec::new();
+    for bug in Bug::ALL {
+        let law = bug.broken_law().unwrap();
+        let pure = check_decider(&bug, &observations(), 500);
+        let is_found =
+            pure.iter().any(|violation| violation.law == law) || breaks(&OrderScenario(bug), law);
+        if !is_found {
+            missed.push((bug, law));
+        }
+    }
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}
+
+#[test]
+fn many_faults_at_once_lead_to_the_same_end() {
+    check_seeds(&OrderScenario(Bug::None), 0..100).assert_kept();
+    let report = check_seeds(&OrderScenario(Bug::OutcomeBeforeEffect), 0..20);
+    assert!(report.breaks(Law::Restartable));
+}
+
+#[test]
+fn a_seed_replays() {
+    let run = || replay(&OrderScenario(Bug::None), FaultPlan::seeded(3));
+    let (first, second) = (run(), run());
+    assert_eq!(first.log, second.log);
+    assert!(
+        first.log.contains("LoseAnswer"),
+        "no fault was drawn:\n{}",
+        first.log
+    );
+}
