@@ -1,7 +1,9 @@
-//! The API server: HTTP requests in, committed objects and watch streams out. Knows nothing of Longshore.
+//! The API server: HTTP requests in, committed objects and watch streams out. Knows nothing of
+//! Longshore.
 //!
-//! A request passes `http` (path, options, body) → `verbs` or `subresources` → `strategy`, `patch`, `meta` (pure
-//! rules about one object) → `hub` (the one order of writes, lists and watches) → `store` (durability).
+//! A request passes `http` (path, options, body) → `verbs` or `subresources` → `strategy`, `patch`,
+//! `meta` (pure rules about one object) → `hub` (the one order of writes, lists and watches) →
+//! `store` (durability).
 
 mod error;
 mod http;
@@ -131,7 +133,8 @@ impl Server {
         (self.clock)()
     }
 
-    /// Forgets all events: every revision handed out so far answers 410, and open watches end with one.
+    /// Forgets all events: every revision handed out so far answers 410, and open watches end with
+    /// one.
     pub(crate) fn expire_watches(&self) {
         self.hub.compact(self.registry.collections().iter());
     }

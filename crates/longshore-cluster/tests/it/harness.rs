@@ -129,7 +129,8 @@ pub(crate) fn revision(object: &Value) -> u64 {
         .unwrap()
 }
 
-/// Asks until the answer satisfies the condition; fails when it does not within a minute of (paused) time.
+/// Asks until the answer satisfies the condition; fails when it does not within a minute of
+/// (paused) time.
 pub(crate) async fn eventually(
     api: &Api,
     path: &str,

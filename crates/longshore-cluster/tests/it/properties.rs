@@ -191,7 +191,8 @@ async fn check_watches(writers: Vec<Vec<Op>>) {
         .enumerate()
         .map(|(index, ops)| tokio::spawn(write(api.clone(), index, ops)))
         .collect();
-    // Opened while the writers write: what it starts with and what follows must join without a seam.
+    // Opened while the writers write: what it starts with and what follows must join without a
+    // seam.
     tokio::task::yield_now().await;
     let late = watched(&api, "resourceVersion=0", "2").await;
     let journals = futures::future::try_join_all(tasks).await.unwrap();
@@ -270,8 +271,8 @@ fn json_tree() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A patch of containers and finalizers: lists with a key, and sets. Each key occurs once, and nothing is both added
-/// and removed: such patches have no meaning.
+/// A patch of containers and finalizers: lists with a key, and sets. Each key occurs once, and
+/// nothing is both added and removed: such patches have no meaning.
 fn keyed_patch() -> impl Strategy<Value = Value> {
     let name = prop::sample::select(vec!["a", "b", "c"]);
     let item = |(name, how): (&str, u8)| match how {

@@ -1,7 +1,8 @@
 //! Binds pods to nodes: the part of kube-scheduler that a cluster of process nodes needs.
 //!
-//! Takes pods of `default-scheduler` without node and without gates, chooses a node ([`fit`]) and binds. A pod that
-//! fits nowhere gets the condition `PodScheduled=False` and an event, and is tried again when something changes.
+//! Takes pods of `default-scheduler` without node and without gates, chooses a node ([`fit`]) and
+//! binds. A pod that fits nowhere gets the condition `PodScheduled=False` and an event, and is
+//! tried again when something changes.
 
 mod fit;
 mod ledger;

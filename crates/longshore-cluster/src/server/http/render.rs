@@ -1,5 +1,5 @@
-//! Objects in the form that a client asked for. The plain form shares the stored bytes; every other one is made from
-//! the decoded object.
+//! Objects in the form that a client asked for. The plain form shares the stored bytes; every other
+//! one is made from the decoded object.
 
 use std::sync::Arc;
 

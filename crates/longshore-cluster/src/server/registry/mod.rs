@@ -1,4 +1,5 @@
-//! Which resources this server has: one row each, the same structure for built-ins and (later) custom resources.
+//! Which resources this server has: one row each, the same structure for built-ins and (later)
+//! custom resources.
 
 mod conversion;
 mod fields;

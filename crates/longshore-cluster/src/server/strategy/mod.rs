@@ -1,4 +1,5 @@
-//! What a resource does on its own account when its objects are written: defaults, protected parts, validation.
+//! What a resource does on its own account when its objects are written: defaults, protected parts,
+//! validation.
 
 mod data;
 mod namespaces;

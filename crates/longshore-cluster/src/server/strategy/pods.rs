@@ -147,7 +147,8 @@ pub(super) fn update_violations(new: &Value, old: &Value) -> Vec<Cause> {
     causes
 }
 
-/// The specification without what may change. While the pod is gated, that includes where it may run.
+/// The specification without what may change. While the pod is gated, that includes where it may
+/// run.
 fn fixed_part(pod: &Value, old: &Value) -> Value {
     let is_gated = old
         .pointer("/spec/schedulingGates")
