@@ -229,9 +229,14 @@ async fn check_watches(writers: Vec<Vec<Op>>) {
         let events: Vec<Seen> = events.await.unwrap().iter().map(seen).collect();
         assert_eq!(events, project(&log, label), "selector {label}");
     }
-    let late = late.await.unwrap();
+    let late = sorted(late.await.unwrap());
+    let seen_once = |pair: &[Value]| revision(&pair[0]["object"]) < revision(&pair[1]["object"]);
+    assert!(
+        late.windows(2).all(seen_once),
+        "state and events overlap: {late:?}"
+    );
     assert_eq!(
-        state_at(&sorted(late), u64::MAX),
+        state_at(&late, u64::MAX),
         state_of(&last),
         "a late watcher ends in the same state"
     );
