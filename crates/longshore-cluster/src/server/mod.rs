@@ -6,6 +6,7 @@
 //! `store` (durability).
 
 mod error;
+mod expiry;
 mod http;
 mod hub;
 mod logs;
@@ -29,7 +30,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 
-use hub::{Change, Draft, Expected, Hub, Key};
+use expiry::Expiry;
+use hub::{Change, Collection, Draft, Expected, Hub, Key, Object};
 use random::Random;
 use registry::{Registry, Served};
 use store::{MemoryStore, Store, StoreError};
@@ -61,6 +63,7 @@ pub(crate) struct Server {
     registry: Registry,
     clock: Clock,
     random: Random,
+    expiry: Expiry,
     bookmark_interval: Duration,
     pod_logs: RwLock<Option<Arc<dyn PodLogs>>>,
 }
@@ -90,6 +93,7 @@ impl Server {
             random: settings
                 .seed
                 .map_or_else(Random::from_entropy, Random::seeded),
+            expiry: Expiry::default(),
             bookmark_interval: settings.bookmark_interval,
             pod_logs: RwLock::new(None),
         });
@@ -127,6 +131,13 @@ impl Server {
         let metadata = meta::metadata(object);
         metadata.insert("uid".into(), self.random.uuid().into());
         metadata.insert("creationTimestamp".into(), now.into());
+    }
+
+    /// What follows from a write.
+    async fn after_write(&self, collection: &Arc<Collection>, object: &Object) {
+        self.expiry
+            .note(&self.hub, collection, object, self.now())
+            .await;
     }
 
     fn now(&self) -> Timestamp {

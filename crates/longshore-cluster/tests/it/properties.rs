@@ -240,6 +240,7 @@ async fn check_watches(writers: Vec<Vec<Op>>) {
         state_of(&last),
         "a late watcher ends in the same state"
     );
+    check_past(&api, &log).await;
     check_resumption(&api, &log).await;
 }
 
@@ -247,6 +248,19 @@ async fn check_watches(writers: Vec<Vec<Op>>) {
 fn sorted(mut events: Vec<Value>) -> Vec<Value> {
     events.sort_by_key(|event| revision(&event["object"]));
     events
+}
+
+/// An exact list of every revision is the state of that time.
+async fn check_past(api: &Api, log: &[Value]) {
+    for revision in log.iter().map(|event| revision(&event["object"])) {
+        let exact = format!("{CONFIG_MAPS}?resourceVersion={revision}&resourceVersionMatch=Exact");
+        let (_, past) = api.get(&exact).await;
+        assert_eq!(
+            state_of(&past),
+            state_at(log, revision),
+            "the past at {revision}"
+        );
+    }
 }
 
 /// From every revision that was seen, a new watch goes on with exactly the rest.

@@ -91,7 +91,10 @@ pub(crate) async fn rewrite(
             .await
         {
             Ok(_) if is_last => return Ok(Rewritten::Unstored(new)),
-            Ok(object) => return Ok(Rewritten::Stored(object)),
+            Ok(object) => {
+                call.server.after_write(&call.collection, &object).await;
+                return Ok(Rewritten::Stored(object));
+            }
             Err(CommitError::Raced) => {}
             Err(error @ CommitError::Store(_)) => return Err(ApiError::internal(error)),
         }
