@@ -136,7 +136,7 @@ pub(crate) async fn eventually(
     path: &str,
     is_reached: impl Fn(u16, &Value) -> bool,
 ) -> Value {
-    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(600);
     loop {
         let (code, object) = api.get(path).await;
         if is_reached(code, &object) {
