@@ -1,5 +1,6 @@
-//! How many small objects a second the cluster takes, in process: `cargo run --release -p longshore-cluster --example
-//! throughput`. Numbers are for comparing two versions on one machine, not for promises.
+//! How many small objects a second the cluster takes, in process: `cargo run --release -p
+//! longshore-cluster --example throughput`. Numbers are for comparing two versions on one machine,
+//! not for promises.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,

@@ -37,8 +37,8 @@ impl Cluster {
         kube::Client::new(self.service(), "default")
     }
 
-    /// Forgets every event, as a compaction would: each `resourceVersion` handed out so far answers 410, and open
-    /// watches end with an in-stream 410. For tests.
+    /// Forgets every event, as a compaction would: each `resourceVersion` handed out so far answers
+    /// 410, and open watches end with an in-stream 410. For tests.
     pub fn expire_watches(&self) {
         self.server.expire_watches();
     }

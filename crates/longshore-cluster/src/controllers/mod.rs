@@ -1,7 +1,8 @@
-//! The controllers that every cluster needs: owner garbage collection, namespace deletion, binding of pods to nodes.
+//! The controllers that every cluster needs: owner garbage collection, namespace deletion, binding
+//! of pods to nodes.
 //!
-//! They are ordinary clients of the API: they know a `kube::Client` and nothing of the server behind it, keep no
-//! state that a restart would miss, and retry whatever fails.
+//! They are ordinary clients of the API: they know a `kube::Client` and nothing of the server
+//! behind it, keep no state that a restart would miss, and retry whatever fails.
 
 mod gc;
 mod namespaces;

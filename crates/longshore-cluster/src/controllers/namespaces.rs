@@ -1,4 +1,5 @@
-//! Empties namespaces that are being deleted: pods first, then everything else, then the namespace itself.
+//! Empties namespaces that are being deleted: pods first, then everything else, then the namespace
+//! itself.
 
 use futures::StreamExt;
 use jiff::Timestamp;

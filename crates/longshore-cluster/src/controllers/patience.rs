@@ -9,8 +9,8 @@ const ATTEMPTS: u32 = 8;
 /// Pause after the first failure; it doubles with every further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
-/// Repeats a request that has failed for reasons of the server's. Work of many requests gets on this way, which would
-/// hardly ever see all of them succeed in a row.
+/// Repeats a request that has failed for reasons of the server's. Work of many requests gets on
+/// this way, which would hardly ever see all of them succeed in a row.
 pub(crate) async fn patiently<T, F>(request: impl Fn() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,

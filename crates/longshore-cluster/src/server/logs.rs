@@ -33,7 +33,8 @@ pub type LogStream = BoxStream<'static, std::io::Result<Bytes>>;
 /// Why there is no log to send.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LogError {
-    /// The request cannot be served as it is: unknown container, or a container that has not started (HTTP 400).
+    /// The request cannot be served as it is: unknown container, or a container that has not
+    /// started (HTTP 400).
     #[error("{0}")]
     BadRequest(String),
     /// The log does not exist (any more) (HTTP 404).

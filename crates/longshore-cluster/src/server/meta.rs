@@ -58,8 +58,8 @@ pub(crate) fn seconds(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Removes what decoding into upstream's types would remove: nulls anywhere, empty lists and maps of metadata, and
-/// fields that only the server sets.
+/// Removes what decoding into upstream's types would remove: nulls anywhere, empty lists and maps
+/// of metadata, and fields that only the server sets.
 pub(crate) fn normalise(object: &mut Value, has_free_form_nulls: bool) {
     if !has_free_form_nulls {
         prune_nulls(object);
@@ -107,16 +107,11 @@ pub(crate) fn count_generation(object: &mut Value) {
 /// Whether anything but metadata and status differs.
 pub(crate) fn spec_differs(new: &Value, old: &Value) -> bool {
     let is_spec = |key: &str| !matches!(key, "kind" | "apiVersion" | "metadata" | "status");
-    let spec_of = |object: &Value| -> Vec<(String, Value)> {
-        let members = object.as_object().into_iter().flatten();
-        let mut spec: Vec<_> = members
-            .filter(|(key, _)| is_spec(key))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect();
-        spec.sort_by(|a, b| a.0.cmp(&b.0));
-        spec
+    let has_other = |one: &Value, other: &Value| {
+        let mut members = one.as_object().into_iter().flatten();
+        members.any(|(key, value)| is_spec(key) && other.get(key) != Some(value))
     };
-    spec_of(new) != spec_of(old)
+    has_other(new, old) || has_other(old, new)
 }
 
 /// Largest sum of annotation keys and values, in bytes.

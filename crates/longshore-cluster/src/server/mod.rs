@@ -1,9 +1,12 @@
-//! The API server: HTTP requests in, committed objects and watch streams out. Knows nothing of Longshore.
+//! The API server: HTTP requests in, committed objects and watch streams out. Knows nothing of
+//! Longshore.
 //!
-//! A request passes `http` (path, options, body) → `verbs` or `subresources` → `strategy`, `patch`, `meta` (pure
-//! rules about one object) → `hub` (the one order of writes, lists and watches) → `store` (durability).
+//! A request passes `http` (path, options, body) → `verbs` or `subresources` → `strategy`, `patch`,
+//! `meta` (pure rules about one object) → `hub` (the one order of writes, lists and watches) →
+//! `store` (durability).
 
 mod error;
+mod expiry;
 mod http;
 mod hub;
 mod logs;
@@ -27,7 +30,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 
-use hub::{Change, Draft, Expected, Hub, Key};
+use expiry::Expiry;
+use hub::{Change, Collection, Draft, Expected, Hub, Key, Object};
 use random::Random;
 use registry::{Registry, Served};
 use store::{MemoryStore, Store, StoreError};
@@ -59,6 +63,7 @@ pub(crate) struct Server {
     registry: Registry,
     clock: Clock,
     random: Random,
+    expiry: Expiry,
     bookmark_interval: Duration,
     pod_logs: RwLock<Option<Arc<dyn PodLogs>>>,
 }
@@ -88,6 +93,7 @@ impl Server {
             random: settings
                 .seed
                 .map_or_else(Random::from_entropy, Random::seeded),
+            expiry: Expiry::default(),
             bookmark_interval: settings.bookmark_interval,
             pod_logs: RwLock::new(None),
         });
@@ -127,11 +133,19 @@ impl Server {
         metadata.insert("creationTimestamp".into(), now.into());
     }
 
+    /// What follows from a write.
+    async fn after_write(&self, collection: &Arc<Collection>, object: &Object) {
+        self.expiry
+            .note(&self.hub, collection, object, self.now())
+            .await;
+    }
+
     fn now(&self) -> Timestamp {
         (self.clock)()
     }
 
-    /// Forgets all events: every revision handed out so far answers 410, and open watches end with one.
+    /// Forgets all events: every revision handed out so far answers 410, and open watches end with
+    /// one.
     pub(crate) fn expire_watches(&self) {
         self.hub.compact(self.registry.collections().iter());
     }

@@ -249,6 +249,41 @@ async fn pods_are_bound_as_nodes_have_room() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn more_important_and_older_pods_get_their_node_first() {
+    let now = std::sync::Arc::new(std::sync::atomic::AtomicI64::new(1_000_000));
+    let clock = now.clone();
+    let tick = move || {
+        let seconds = clock.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        jiff::Timestamp::from_second(seconds).unwrap()
+    };
+    let cluster = longshore_cluster::Cluster::builder()
+        .clock(std::sync::Arc::new(tick))
+        .build();
+    let api = Api::new(&cluster);
+    for (name, priority) in [("z-first", 0), ("a-second", 0), ("m-important", 10)] {
+        let mut pod = pod(name);
+        pod["spec"]["priority"] = priority.into();
+        api.make(PODS, pod).await;
+    }
+    make_node(&api, "n1", 1).await;
+    let shutdown = tokio_util::sync::CancellationToken::new();
+    tokio::spawn(longshore_cluster::controllers::run(
+        cluster.client(),
+        shutdown.clone(),
+    ));
+    let _guard = shutdown.drop_guard();
+    for name in ["m-important", "z-first", "a-second"] {
+        let path = format!("{PODS}/{name}");
+        eventually(&api, &path, |_, pod| pod["spec"]["nodeName"] == "n1").await;
+        let (_, list) = api
+            .get(&format!("{PODS}?fieldSelector=spec.nodeName%3Dn1"))
+            .await;
+        assert_eq!(list["items"].as_array().unwrap().len(), 1, "{list}");
+        api.delete(&path, json!({"gracePeriodSeconds": 0})).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn gated_pods_and_those_of_other_schedulers_are_left_alone() {
     let (_cluster, api, _guard) = controlled();
     make_node(&api, "n1", 10).await;

@@ -182,3 +182,10 @@ async fn evicted_pods_are_deleted() {
     let (_, pod) = api.get(&format!("{PODS}/a")).await;
     assert_eq!(pod["metadata"]["deletionGracePeriodSeconds"], 7);
 }
+
+#[tokio::test]
+async fn namespaces_that_every_cluster_needs_stay() {
+    let api = Api::new(&Cluster::in_memory());
+    let (code, status) = api.delete("/api/v1/namespaces/default", Value::Null).await;
+    assert_eq!((code, &status["reason"]), (403, &json!("Forbidden")));
+}

@@ -17,7 +17,8 @@ use tower::{Service, ServiceExt};
 
 use crate::harness::{Api, PODS, config_map, eventually, gone, pod};
 
-/// Fails every third request: before it is served, or after, so that the answer is lost.
+/// Fails a third of the requests: before they are served, or after, so that the answer is lost.
+/// Which ones follows from a fixed seed without a period, so that nobody's retries fall in step.
 #[derive(Clone)]
 struct Flaky {
     inner: ApiService,
@@ -40,13 +41,19 @@ impl Service<Request<Body>> for Flaky {
         let n = self.n_requests.fetch_add(1, Ordering::Relaxed);
         let inner = self.inner.clone();
         Box::pin(async move {
-            match n % 6 {
-                1 => Ok(unavailable()),
-                4 => inner.oneshot(request).await.map(|_| unavailable()),
+            match scatter(n) % 6 {
+                0 => Ok(unavailable()),
+                1 => inner.oneshot(request).await.map(|_| unavailable()),
                 _ => inner.oneshot(request).await,
             }
         })
     }
+}
+
+fn scatter(n: u64) -> u64 {
+    let mixed = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed ^ (mixed >> 31)
 }
 
 fn unavailable() -> Response<ApiBody> {

@@ -129,13 +129,14 @@ pub(crate) fn revision(object: &Value) -> u64 {
         .unwrap()
 }
 
-/// Asks until the answer satisfies the condition; fails when it does not within a minute of (paused) time.
+/// Asks until the answer satisfies the condition; fails when it does not within a minute of
+/// (paused) time.
 pub(crate) async fn eventually(
     api: &Api,
     path: &str,
     is_reached: impl Fn(u16, &Value) -> bool,
 ) -> Value {
-    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(600);
     loop {
         let (code, object) = api.get(path).await;
         if is_reached(code, &object) {

@@ -1,6 +1,9 @@
 //! The cluster as its clients see it: through `kube::Client` and through raw requests.
 
-#![expect(clippy::unwrap_used, reason = "a failing helper is a failing test")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "what fails here fails the test that called it"
+)]
 
 mod harness;
 

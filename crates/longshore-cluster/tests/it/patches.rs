@@ -81,12 +81,12 @@ async fn patches_that_cannot_be_applied_are_refused() {
     assert_eq!(api.get(&path).await.1, made);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_patches_all_count() {
     let api = Api::new(&Cluster::in_memory());
     api.make(CONFIG_MAPS, config_map("a", "0")).await;
     let path = format!("{CONFIG_MAPS}/a");
-    let patches = (0..50).map(|index| {
+    let patches = (0..300).map(|index| {
         let (api, path) = (api.clone(), path.clone());
         tokio::spawn(async move {
             let patch = json!({"data": {format!("k{index}"): "1"}});
@@ -95,7 +95,7 @@ async fn concurrent_patches_all_count() {
     });
     futures::future::try_join_all(patches).await.unwrap();
     let (_, object) = api.get(&path).await;
-    assert_eq!(object["data"].as_object().unwrap().len(), 51);
+    assert_eq!(object["data"].as_object().unwrap().len(), 301);
 }
 
 #[tokio::test]

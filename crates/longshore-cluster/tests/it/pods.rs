@@ -1,9 +1,11 @@
 //! Binding, logs, and the events that pods get.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use async_trait::async_trait;
 use futures::StreamExt;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{Api as KubeApi, ListParams, LogParams};
 use kube::runtime::events::{Event as Announcement, EventType, Recorder, Reporter};
@@ -116,4 +118,35 @@ async fn events_are_the_same_objects_in_both_of_their_versions() {
     let about_pod = ListParams::default().fields("regarding.name=a,reportingController=tester");
     let found = newer.list(&about_pod).await.unwrap().items;
     assert_eq!(found[0].note.as_deref(), Some("it was tested"));
+}
+
+#[tokio::test]
+async fn events_go_an_hour_after_their_last_write() {
+    let minutes = Arc::new(AtomicI64::new(0));
+    let time = Arc::clone(&minutes);
+    let clock = move || Timestamp::from_second(time.load(Ordering::Relaxed) * 60).unwrap();
+    let api = Api::new(&Cluster::builder().clock(Arc::new(clock)).build());
+    let events = "/api/v1/namespaces/default/events";
+    let event = |name: &str, count: u32| json!({"metadata": {"name": name}, "involvedObject": {"kind": "Pod"}, "count": count});
+    let names = async || -> Vec<Value> {
+        let (_, list) = api.get(events).await;
+        list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["metadata"]["name"].clone())
+            .collect()
+    };
+    for (name, minute) in [("old", 0), ("refreshed", 0), ("young", 30)] {
+        minutes.store(minute, Ordering::Relaxed);
+        api.make(events, event(name, 1)).await;
+    }
+    api.put(&format!("{events}/refreshed"), event("refreshed", 2))
+        .await;
+    minutes.store(61, Ordering::Relaxed);
+    api.make(events, event("new", 1)).await;
+    assert_eq!(names().await, ["new", "refreshed", "young"]);
+    minutes.store(122, Ordering::Relaxed);
+    api.make(events, event("newest", 1)).await;
+    assert_eq!(names().await, ["newest"]);
 }

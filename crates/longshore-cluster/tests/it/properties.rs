@@ -191,7 +191,8 @@ async fn check_watches(writers: Vec<Vec<Op>>) {
         .enumerate()
         .map(|(index, ops)| tokio::spawn(write(api.clone(), index, ops)))
         .collect();
-    // Opened while the writers write: what it starts with and what follows must join without a seam.
+    // Opened while the writers write: what it starts with and what follows must join without a
+    // seam.
     tokio::task::yield_now().await;
     let late = watched(&api, "resourceVersion=0", "2").await;
     let journals = futures::future::try_join_all(tasks).await.unwrap();
@@ -228,12 +229,18 @@ async fn check_watches(writers: Vec<Vec<Op>>) {
         let events: Vec<Seen> = events.await.unwrap().iter().map(seen).collect();
         assert_eq!(events, project(&log, label), "selector {label}");
     }
-    let late = late.await.unwrap();
+    let late = sorted(late.await.unwrap());
+    let seen_once = |pair: &[Value]| revision(&pair[0]["object"]) < revision(&pair[1]["object"]);
+    assert!(
+        late.windows(2).all(seen_once),
+        "state and events overlap: {late:?}"
+    );
     assert_eq!(
-        state_at(&sorted(late), u64::MAX),
+        state_at(&late, u64::MAX),
         state_of(&last),
         "a late watcher ends in the same state"
     );
+    check_past(&api, &log).await;
     check_resumption(&api, &log).await;
 }
 
@@ -241,6 +248,19 @@ async fn check_watches(writers: Vec<Vec<Op>>) {
 fn sorted(mut events: Vec<Value>) -> Vec<Value> {
     events.sort_by_key(|event| revision(&event["object"]));
     events
+}
+
+/// An exact list of every revision is the state of that time.
+async fn check_past(api: &Api, log: &[Value]) {
+    for revision in log.iter().map(|event| revision(&event["object"])) {
+        let exact = format!("{CONFIG_MAPS}?resourceVersion={revision}&resourceVersionMatch=Exact");
+        let (_, past) = api.get(&exact).await;
+        assert_eq!(
+            state_of(&past),
+            state_at(log, revision),
+            "the past at {revision}"
+        );
+    }
 }
 
 /// From every revision that was seen, a new watch goes on with exactly the rest.
@@ -270,8 +290,8 @@ fn json_tree() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A patch of containers and finalizers: lists with a key, and sets. Each key occurs once, and nothing is both added
-/// and removed: such patches have no meaning.
+/// A patch of containers and finalizers: lists with a key, and sets. Each key occurs once, and
+/// nothing is both added and removed: such patches have no meaning.
 fn keyed_patch() -> impl Strategy<Value = Value> {
     let name = prop::sample::select(vec!["a", "b", "c"]);
     let item = |(name, how): (&str, u8)| match how {

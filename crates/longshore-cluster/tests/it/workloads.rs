@@ -49,6 +49,16 @@ async fn pods_are_completed_as_kubernetes_completes_them() {
 }
 
 #[tokio::test]
+async fn a_manifest_can_be_put_again() {
+    let api = Api::new(&Cluster::in_memory());
+    let mut manifest = pod("a");
+    manifest["spec"]["priority"] = 7.into();
+    let made = api.make(PODS, manifest).await;
+    let (code, same) = api.put(&format!("{PODS}/a"), pod("a")).await;
+    assert_eq!((code, same), (200, made));
+}
+
+#[tokio::test]
 async fn pods_without_what_they_need_are_refused() {
     let api = Api::new(&Cluster::in_memory());
     let spec = |spec: Value| json!({"metadata": {"name": "a"}, "spec": spec});

@@ -306,8 +306,8 @@ fn state_of(owner: &OwnerReference, is_waiting: bool) -> OwnerState {
     }
 }
 
-/// How to delete a dependent: as its own finalizers say, else in the foreground when its owner waits for its
-/// dependents too.
+/// How to delete a dependent: as its own finalizers say, else in the foreground when its owner
+/// waits for its dependents too.
 fn policy(live: &ObjectMeta, is_foreground: bool) -> PropagationPolicy {
     let has = |finalizer: &str| live.finalizers.iter().flatten().any(|it| it == finalizer);
     if has(FINALIZER_ORPHAN) {

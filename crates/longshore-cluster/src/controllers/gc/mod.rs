@@ -1,8 +1,9 @@
 //! Deletes what nobody owns any more.
 //!
-//! Watches the metadata of every resource. An object whose owners are all gone is deleted; an owner deleted in the
-//! foreground waits for its blocking dependents; an owner deleted with `orphan` leaves its dependents behind. Before
-//! anything is deleted, object and owners are read again from the API and compared by uid.
+//! Watches the metadata of every resource. An object whose owners are all gone is deleted; an owner
+//! deleted in the foreground waits for its blocking dependents; an owner deleted with `orphan`
+//! leaves its dependents behind. Before anything is deleted, object and owners are read again from
+//! the API and compared by uid.
 
 mod collect;
 mod graph;
@@ -41,7 +42,8 @@ pub(super) async fn run(client: Client) {
     let mut queue = Queue::new();
     let mut unlisted: BTreeSet<usize> = (0..resources.len()).collect();
     loop {
-        // Nothing is judged before every resource has been listed once: until then owners only seem to be absent.
+        // Nothing is judged before every resource has been listed once: until then owners only seem
+        // to be absent.
         let is_ready = unlisted.is_empty();
         tokio::select! {
             biased;

@@ -9,7 +9,8 @@ use k8s_openapi::api::core::v1::{
 use super::ledger::{Amounts, Ledger, demand};
 use super::quantity::thousandths;
 
-/// The node with the fewest pods among those that fit; else what stands in the way, as `kubectl describe` shows it.
+/// The node with the fewest pods among those that fit; else what stands in the way, as `kubectl
+/// describe` shows it.
 pub(super) fn choose<'a>(
     pod: &Pod,
     nodes: impl Iterator<Item = &'a Node>,

@@ -43,8 +43,8 @@ fn raise(most: &mut Amounts, other: &Amounts) {
     }
 }
 
-/// What a pod asks of its node: its containers together, or its most demanding init container, whichever is more;
-/// init containers that keep running (sidecars) count with both.
+/// What a pod asks of its node: its containers together, or its most demanding init container,
+/// whichever is more; init containers that keep running (sidecars) count with both.
 pub(super) fn demand(pod: &Pod) -> Amounts {
     let Some(spec) = &pod.spec else {
         return Amounts::new();

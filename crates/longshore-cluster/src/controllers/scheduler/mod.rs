@@ -1,16 +1,19 @@
 //! Binds pods to nodes: the part of kube-scheduler that a cluster of process nodes needs.
 //!
-//! Takes pods of `default-scheduler` without node and without gates, chooses a node ([`fit`]) and binds. A pod that
-//! fits nowhere gets the condition `PodScheduled=False` and an event, and is tried again when something changes.
+//! Takes pods of `default-scheduler` without node and without gates, chooses a node ([`fit`]) and
+//! binds. A pod that fits nowhere gets the condition `PodScheduled=False` and an event, and is
+//! tried again when something changes.
 
 mod fit;
 mod ledger;
 mod quantity;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::events::{Event as Announcement, EventType, Recorder, Reporter};
@@ -43,7 +46,30 @@ pub(super) async fn run(client: Client) {
                 Ok(event) => scheduler.take_pod(event),
                 Err(error) => tracing::debug!(%error, "watch of pods failed, starting again"),
             },
-            key = scheduler.queue.next(), if is_ready => scheduler.schedule(key).await,
+            ticket = scheduler.queue.next(), if is_ready => scheduler.schedule(ticket).await,
+        }
+    }
+}
+
+/// A pod's place among those that wait: by priority, then by age.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Ticket {
+    priority: Reverse<i32>,
+    created_at: Option<Time>,
+    key: PodKey,
+}
+
+impl Ticket {
+    fn of(pod: &Pod) -> Ticket {
+        let priority = pod
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.priority)
+            .unwrap_or(0);
+        Ticket {
+            priority: Reverse(priority),
+            created_at: pod.metadata.creation_timestamp.clone(),
+            key: key_of(pod),
         }
     }
 }
@@ -52,10 +78,10 @@ struct Scheduler {
     client: Client,
     recorder: Recorder,
     nodes: BTreeMap<String, Node>,
-    /// Pods that wait for a node.
-    pending: BTreeMap<PodKey, Pod>,
+    /// Pods that wait for a node, in the order in which they get one.
+    pending: BTreeMap<Ticket, Pod>,
     ledger: Ledger,
-    queue: Queue<PodKey>,
+    queue: Queue<Ticket>,
     /// Names that a list in progress has shown.
     listed_nodes: Option<BTreeMap<String, Node>>,
     has_nodes: bool,
@@ -126,7 +152,7 @@ impl Scheduler {
             }
             Event::Apply(pod) | Event::InitApply(pod) => self.place(pod),
             Event::Delete(pod) => {
-                self.pending.remove(&key_of(&pod));
+                self.pending.remove(&Ticket::of(&pod));
                 if self.ledger.remove(&key_of(&pod)) {
                     self.try_all();
                 }
@@ -135,7 +161,7 @@ impl Scheduler {
     }
 
     fn place(&mut self, pod: Pod) {
-        let key = key_of(&pod);
+        let ticket = Ticket::of(&pod);
         let node = pod
             .spec
             .as_ref()
@@ -147,56 +173,55 @@ impl Scheduler {
             .and_then(|status| status.phase.as_deref())
             .unwrap_or("");
         if matches!(phase, "Succeeded" | "Failed") {
-            self.pending.remove(&key);
-            if self.ledger.remove(&key) {
+            self.pending.remove(&ticket);
+            if self.ledger.remove(&ticket.key) {
                 self.try_all();
             }
         } else if !node.is_empty() {
-            self.pending.remove(&key);
-            self.ledger.enter(key, &node, demand(&pod));
+            self.pending.remove(&ticket);
+            self.ledger.enter(ticket.key, &node, demand(&pod));
         } else if is_ours(&pod) {
-            let is_known = self
-                .pending
-                .insert(key.clone(), pod.clone())
-                .is_some_and(|old| old.spec == pod.spec);
+            let spec = pod.spec.clone();
+            let old = self.pending.insert(ticket.clone(), pod);
             // Our own note about a pod that fits nowhere is no reason to try again.
-            if !is_known {
-                self.queue.add(key);
+            if old.is_none_or(|old| old.spec != spec) {
+                self.queue.add(ticket);
             }
         } else {
-            self.pending.remove(&key);
+            self.pending.remove(&ticket);
         }
     }
 
     fn try_all(&mut self) {
-        for key in self.pending.keys() {
-            self.queue.add(key.clone());
+        for ticket in self.pending.keys() {
+            self.queue.add(ticket.clone());
         }
     }
 
-    async fn schedule(&mut self, key: PodKey) {
-        let Some(pod) = self.pending.get(&key).cloned() else {
-            self.queue.succeed(&key);
+    async fn schedule(&mut self, ticket: Ticket) {
+        let Some(pod) = self.pending.get(&ticket).cloned() else {
+            self.queue.succeed(&ticket);
             return;
         };
         let outcome = match choose(&pod, self.nodes.values(), &self.ledger) {
-            Ok(node) => self.bind(&key, &pod, &node).await,
-            Err(why) => self.refuse(&key, &pod, &why).await,
+            Ok(node) => self.bind(&ticket, &pod, &node).await,
+            Err(why) => self.refuse(&ticket.key, &pod, &why).await,
         };
         match outcome {
-            Ok(()) => self.queue.succeed(&key),
-            // Gone, or bound by somebody else: the watch will tell.
-            Err(Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
-                self.queue.succeed(&key);
-            }
+            Ok(()) => self.queue.succeed(&ticket),
+            // Gone: the watch will tell.
+            Err(Error::Api(status)) if status.is_not_found() => self.queue.succeed(&ticket),
+            // A conflict, too, is tried again until the watch shows what it was about.
             Err(error) => {
-                tracing::debug!(%error, namespace = key.0, name = key.1, "pod not scheduled, trying again");
-                self.queue.retry(key);
+                let (namespace, name) = &ticket.key;
+                tracing::debug!(%error, namespace, name, "pod not scheduled, trying again");
+                self.queue.retry(ticket);
             }
         }
     }
 
-    async fn bind(&mut self, key: &PodKey, pod: &Pod, node: &str) -> Result<(), Error> {
+    async fn bind(&mut self, ticket: &Ticket, pod: &Pod, node: &str) -> Result<(), Error> {
+        let key = &ticket.key;
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &key.0);
         let binding = json!({
             "apiVersion": "v1", "kind": "Binding",
@@ -207,7 +232,7 @@ impl Scheduler {
         let _: Value = pods
             .create_subresource("binding", &key.1, &params, &binding)
             .await?;
-        self.pending.remove(key);
+        self.pending.remove(ticket);
         self.ledger.enter(key.clone(), node, demand(pod));
         let note = format!("Successfully assigned {}/{} to {node}", key.0, key.1);
         self.announce(pod, EventType::Normal, "Scheduled", "Binding", note)

@@ -15,7 +15,7 @@ use tower::BoxError;
 
 use crate::server::error::{ApiError, Result};
 
-/// The body of an answer.
+/// The body of an answer. Each event of a watch is one frame, a line of JSON.
 pub type ApiBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// Largest request body, as upstream.
@@ -108,6 +108,14 @@ pub(crate) fn stream(
         content_type,
         BodyExt::boxed_unsync(StreamBody::new(frames)),
     )
+}
+
+/// The answer to an action that leaves no object of its own behind.
+pub(crate) fn done() -> Response<ApiBody> {
+    let status = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201,
+    });
+    json(StatusCode::CREATED, &status)
 }
 
 /// The answer to a refused request.

@@ -1,4 +1,5 @@
-//! Descriptions of the API itself: groups, versions, resources, the server's version and its health.
+//! Descriptions of the API itself: groups, versions, resources, the server's version and its
+//! health.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +61,8 @@ pub(crate) fn describe(registry: &Registry, path: &DiscoveryPath) -> Result<Resp
     }
 }
 
-/// The failure for a resource path that names nothing: plain text for an unknown group, a Status below a known one.
+/// The failure for a resource path that names nothing: plain text for an unknown group, a Status
+/// below a known one.
 pub(crate) fn unknown(registry: &Registry, group: &str, version: &str) -> Response<ApiBody> {
     let is_known = groups(registry)
         .get(group)

@@ -1,5 +1,5 @@
-//! Objects in the form that a client asked for. The plain form shares the stored bytes; every other one is made from
-//! the decoded object.
+//! Objects in the form that a client asked for. The plain form shares the stored bytes; every other
+//! one is made from the decoded object.
 
 use std::sync::Arc;
 
@@ -75,8 +75,7 @@ impl Rendering {
 
     /// The line of a bookmark.
     pub(crate) fn bookmark(&self, revision: u64, annotations: Option<Value>) -> Bytes {
-        let mut metadata =
-            json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
         if let Some(annotations) = annotations {
             metadata["annotations"] = annotations;
         }

@@ -81,7 +81,8 @@ impl Collection {
         self.changed.receiver_count()
     }
 
-    /// The current state and a revision at which it is exact, given a revision that was published before the call.
+    /// The current state and a revision at which it is exact, given a revision that was published
+    /// before the call.
     pub(crate) fn snapshot(&self, published: u64) -> (Objects, u64) {
         let state = lock(&self.state);
         let newest = state.window.back().map_or(0, |event| event.revision());

@@ -1,7 +1,7 @@
 //! A watcher's place in the events of a collection.
 //!
-//! Watchers pull: they own nothing inside the hub, so a slow one costs nobody else anything and a dropped one
-//! leaves nothing behind.
+//! Watchers pull: they own nothing inside the hub, so a slow one costs nobody else anything and a
+//! dropped one leaves nothing behind.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! The sequencer and what it has published: the state and the recent events of every collection.
 //!
-//! **Invariant:** all writes pass [`Hub::commit`], one at a time, so the order of revisions is the order in which
-//! every watcher sees them. Readers take a collection's lock for as long as cloning a few `Arc`s takes; nothing is
-//! encoded or decoded under a lock, and nobody waits for a watcher.
+//! **Invariant:** all writes pass [`Hub::commit`], one at a time, so the order of revisions is the
+//! order in which every watcher sees them. Readers take a collection's lock for as long as cloning
+//! a few `Arc`s takes; nothing is encoded or decoded under a lock, and nobody waits for a watcher.
 
 mod collection;
 mod cursor;
@@ -45,7 +45,8 @@ pub(crate) enum CommitError {
     Store(#[from] StoreError),
 }
 
-/// Locks; a panic of another holder does not spread, because every critical section here leaves a whole state.
+/// Locks; a panic of another holder does not spread, because every critical section here leaves a
+/// whole state.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -99,8 +100,8 @@ impl Hub {
         let _ = published.wait_for(|now| *now >= revision).await;
     }
 
-    /// Makes one write and waits until it is stored. For a delete, the answer is the last state under the revision of
-    /// the deletion.
+    /// Makes one write and waits until it is stored. For a delete, the answer is the last state
+    /// under the revision of the deletion.
     #[expect(
         clippy::unused_async,
         reason = "a durable store acknowledges later; callers already wait for it"
@@ -162,8 +163,8 @@ impl Hub {
         Ok(object)
     }
 
-    /// Forgets the events of these collections, as a compaction would: every revision handed out so far is too old
-    /// afterwards, and open watches are told so.
+    /// Forgets the events of these collections, as a compaction would: every revision handed out so
+    /// far is too old afterwards, and open watches are told so.
     pub(crate) fn compact<'a>(&self, collections: impl Iterator<Item = &'a Arc<Collection>>) {
         let mut sequencer = lock(&self.sequencer);
         sequencer.revision += 1;

@@ -1,7 +1,8 @@
 //! One stored object as the bytes that go over the wire.
 //!
-//! An object is encoded once, before the sequencer's lock is taken, with a gap where its `resourceVersion` goes.
-//! The commit closes the gap by copying; every list, get and watch afterwards shares the result.
+//! An object is encoded once, before the sequencer's lock is taken, with a gap where its
+//! `resourceVersion` goes. The commit closes the gap by copying; every list, get and watch
+//! afterwards shares the result.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -108,7 +109,8 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Encodes an object; its `resourceVersion` is left out, `kind` and `apiVersion` are the resource's.
+    /// Encodes an object; its `resourceVersion` is left out, `kind` and `apiVersion` are the
+    /// resource's.
     pub(crate) fn new(resource: &Resource, object: &Value) -> Draft {
         let mut head = Vec::with_capacity(96);
         head.extend_from_slice(b"{\"kind\":");
@@ -252,7 +254,8 @@ impl Object {
             .slice(self.json_at..self.frame.len() - FRAME_TAIL.len())
     }
 
-    /// The object's JSON after `{` and without `kind` and `apiVersion`, which items of built-in lists do not carry.
+    /// The object's JSON after `{` and without `kind` and `apiVersion`, which items of built-in
+    /// lists do not carry.
     pub(crate) fn item_tail(&self) -> &[u8] {
         &self.frame[self.body_at..self.frame.len() - FRAME_TAIL.len()]
     }
@@ -280,7 +283,8 @@ impl Object {
     }
 }
 
-/// The line of a watch event for an object that is not the stored one (another version, metadata only, a bookmark).
+/// The line of a watch event for an object that is not the stored one (another version, metadata
+/// only, a bookmark).
 pub(crate) fn frame_of(kind: &str, object: &Value) -> Bytes {
     let mut frame = Vec::with_capacity(256);
     frame.extend_from_slice(b"{\"type\":");

@@ -1,4 +1,5 @@
-//! How the lists of built-in kinds merge, as upstream's `patchStrategy` and `patchMergeKey` tags say.
+//! How the lists of built-in kinds merge, as upstream's `patchStrategy` and `patchMergeKey` tags
+//! say.
 
 /// How a strategic patch combines a list with the present one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

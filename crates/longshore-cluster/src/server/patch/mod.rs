@@ -1,4 +1,5 @@
-//! The three patch languages. Each is a pure function from the current object and a patch to the new object.
+//! The three patch languages. Each is a pure function from the current object and a patch to the
+//! new object.
 
 mod keys;
 mod strategic;

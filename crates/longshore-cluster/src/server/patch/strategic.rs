@@ -1,5 +1,5 @@
-//! Strategic merge patch: a merge patch that knows which lists merge by key, with `$patch`, `$retainKeys`,
-//! `$setElementOrder` and `$deleteFromPrimitiveList` directives.
+//! Strategic merge patch: a merge patch that knows which lists merge by key, with `$patch`,
+//! `$retainKeys`, `$setElementOrder` and `$deleteFromPrimitiveList` directives.
 
 use serde_json::{Map, Value};
 
@@ -173,8 +173,8 @@ fn delete_from_set(target: &mut Map<String, Value>, member: &str, deleted: &Valu
     }
 }
 
-/// Puts items into the patch's order; items that the order does not name keep their place among those it does, as
-/// they stood before.
+/// Puts items into the patch's order; items that the order does not name keep their place among
+/// those it does, as they stood before.
 fn sort(items: &mut Vec<Value>, before: &[Value], order: &Value, rule: ListMerge) {
     let id = |item: &Value| -> Option<Value> {
         match rule {

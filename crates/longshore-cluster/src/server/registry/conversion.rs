@@ -1,4 +1,5 @@
-//! Two versions of one stored resource: Events are stored as core/v1 and served as events.k8s.io/v1 too.
+//! Two versions of one stored resource: Events are stored as core/v1 and served as events.k8s.io/v1
+//! too.
 
 use serde_json::Value;
 

@@ -1,4 +1,5 @@
-//! Which resources this server has: one row each, the same structure for built-ins and (later) custom resources.
+//! Which resources this server has: one row each, the same structure for built-ins and (later)
+//! custom resources.
 
 mod conversion;
 mod fields;
@@ -76,6 +77,8 @@ pub(crate) struct Resource {
     pub(crate) strategy: Strategy,
     /// Fields that selectors may name, besides the name and the namespace.
     pub(crate) fields: Vec<Field>,
+    /// Objects go by themselves some time after their last write.
+    pub(crate) expires: bool,
     /// Set when the objects are those of another resource in another form.
     pub(crate) conversion: Option<Conversion>,
 }

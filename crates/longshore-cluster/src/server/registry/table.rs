@@ -22,6 +22,7 @@ fn namespaced(api_version: &str, plural: &str, kind: &str) -> Resource {
         names: NameRule::Subdomain,
         strategy: Strategy::Plain,
         fields: Vec::new(),
+        expires: false,
         conversion: None,
     }
 }
@@ -62,6 +63,11 @@ impl Resource {
 
     fn creates_on_update(mut self) -> Resource {
         self.creates_on_update = true;
+        self
+    }
+
+    fn expires(mut self) -> Resource {
+        self.expires = true;
         self
     }
 
@@ -140,6 +146,7 @@ pub(super) fn converted() -> Vec<(Resource, Resource)> {
 /// Every built-in resource.
 pub(super) fn built_in() -> Vec<Resource> {
     let mut rows = core();
+    rows.extend(core_cluster());
     rows.extend(workloads());
     rows.extend(policy_and_access());
     rows.extend(network_and_storage());
@@ -175,6 +182,7 @@ fn core() -> Vec<Resource> {
             .short(&["sa"])
             .answers_deleted_object(),
         namespaced("v1", "events", "Event")
+            .expires()
             .short(&["ev"])
             .creates_on_update()
             .fields(EVENT_FIELDS),
@@ -200,6 +208,11 @@ fn core() -> Vec<Resource> {
         namespaced("v1", "podtemplates", "PodTemplate")
             .generation()
             .answers_deleted_object(),
+    ]
+}
+
+fn core_cluster() -> Vec<Resource> {
+    vec![
         cluster("v1", "namespaces", "Namespace")
             .short(&["ns"])
             .status()

@@ -60,8 +60,8 @@ impl Selection {
             && self.fields.matches(object)
     }
 
-    /// How a watcher of this selection sees an event: an object that starts to match is ADDED, one that stops is
-    /// DELETED in its old form under the new revision.
+    /// How a watcher of this selection sees an event: an object that starts to match is ADDED, one
+    /// that stops is DELETED in its old form under the new revision.
     pub(crate) fn project(&self, event: &Event) -> Option<(EventType, Arc<Object>)> {
         let matched = event
             .previous

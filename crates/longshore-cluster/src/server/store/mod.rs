@@ -1,7 +1,8 @@
 //! Where committed writes go: the one seam between the sequencer and durable media.
 //!
-//! Reads never come here: the hub answers them from memory. A backend only has to give back at start what it was
-//! handed before, so that a file behind this trait needs no range queries and no watches.
+//! Reads never come here: the hub answers them from memory. A backend only has to give back at
+//! start what it was handed before, so that a file behind this trait needs no range queries and no
+//! watches.
 
 mod memory;
 

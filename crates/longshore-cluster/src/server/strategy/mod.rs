@@ -1,4 +1,5 @@
-//! What a resource does on its own account when its objects are written: defaults, protected parts, validation.
+//! What a resource does on its own account when its objects are written: defaults, protected parts,
+//! validation.
 
 mod data;
 mod namespaces;
@@ -42,7 +43,7 @@ pub(crate) fn finish_create(resource: &Resource, object: &mut Value) {
 /// Completes a changed object, and takes back what an ordinary write may not change.
 pub(crate) fn prepare_update(resource: &Resource, new: &mut Value, old: &Value) {
     match resource.strategy {
-        Strategy::Pod => pods::prepare_update(new),
+        Strategy::Pod => pods::prepare_update(new, old),
         Strategy::Namespace => namespaces::prepare_update(new, old),
         Strategy::Data => data::prepare(new),
         Strategy::Service => workloads::set_service_defaults(new),

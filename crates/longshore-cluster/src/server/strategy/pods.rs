@@ -27,10 +27,17 @@ pub(super) fn prepare_create(pod: &mut Value) {
     }
 }
 
-/// A changed specification has the same defaults as a new one.
-pub(super) fn prepare_update(pod: &mut Value) {
-    meta::member(pod, "spec");
-    set_defaults(&mut pod["spec"]);
+/// A changed specification is completed as a new one is; what admission had decided then stays when the
+/// client does not send it.
+pub(super) fn prepare_update(new: &mut Value, old: &Value) {
+    let spec = meta::member(new, "spec");
+    for key in ["priority", "preemptionPolicy", "serviceAccountName"] {
+        if let (None, Some(decided)) = (spec.get(key), old.pointer(&format!("/spec/{key}"))) {
+            spec.insert(key.into(), decided.clone());
+        }
+    }
+    set_defaults(&mut new["spec"]);
+    set_admission_defaults(&mut new["spec"]);
 }
 
 fn containers<'a>(pod: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
@@ -147,7 +154,8 @@ pub(super) fn update_violations(new: &Value, old: &Value) -> Vec<Cause> {
     causes
 }
 
-/// The specification without what may change. While the pod is gated, that includes where it may run.
+/// The specification without what may change. While the pod is gated, that includes where it may
+/// run.
 fn fixed_part(pod: &Value, old: &Value) -> Value {
     let is_gated = old
         .pointer("/spec/schedulingGates")

@@ -183,7 +183,8 @@ pub(super) fn violations(kind: &str, new: &Value, old: Option<&Value>) -> Vec<Ca
     causes
 }
 
-/// Completes a service. Cluster addresses are not given out: a service without `clusterIP` is headless here.
+/// Completes a service. Cluster addresses are not given out: a service without `clusterIP` is
+/// headless here.
 pub(super) fn set_service_defaults(service: &mut Value) {
     let spec = meta::member(service, "spec");
     set_all(

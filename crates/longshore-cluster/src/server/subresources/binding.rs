@@ -1,6 +1,6 @@
 //! `pods/binding`: gives a pod its node.
 
-use http::{Response, StatusCode};
+use http::Response;
 use serde_json::{Value, json};
 
 use crate::server::error::{ApiError, Result};
@@ -37,6 +37,15 @@ pub(crate) async fn bind(call: &Call, binding: &Value) -> Result<Response<ApiBod
                 call.name
             ));
         }
+        let gates = pod
+            .pointer("/spec/schedulingGates")
+            .and_then(Value::as_array);
+        if gates.is_some_and(|gates| !gates.is_empty()) {
+            return refuse(&format!(
+                "pod {} has non-empty .spec.schedulingGates",
+                call.name
+            ));
+        }
         let present = meta::text(pod, "/spec/nodeName");
         if !present.is_empty() {
             return refuse(&format!(
@@ -58,10 +67,7 @@ pub(crate) async fn bind(call: &Call, binding: &Value) -> Result<Response<ApiBod
         Ok(bound)
     })
     .await?;
-    Ok(body::json(
-        StatusCode::CREATED,
-        &json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
-    ))
+    Ok(body::done())
 }
 
 fn set_scheduled(pod: &mut Value, now: &str) {

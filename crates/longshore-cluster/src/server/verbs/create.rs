@@ -79,7 +79,10 @@ pub(crate) async fn create_object(call: &Call, object: Value, is_dry_run: bool) 
             .commit(&call.collection, key, Expected::Absent, change)
             .await
         {
-            Ok(stored) => return Ok(Created::Stored(stored)),
+            Ok(stored) => {
+                call.server.after_write(&call.collection, &stored).await;
+                return Ok(Created::Stored(stored));
+            }
             Err(CommitError::Raced) if is_generated => {}
             Err(CommitError::Raced) => return Err(ApiError::already_exists(resource, name)),
             Err(error @ CommitError::Store(_)) => return Err(ApiError::internal(error)),

@@ -17,6 +17,9 @@ use crate::server::registry::{DeletionAnswer, Resource, Strategy};
 const FINALIZER_FOREGROUND: &str = "foregroundDeletion";
 const FINALIZER_ORPHAN: &str = "orphan";
 
+/// Namespaces that every cluster needs.
+const IMMORTAL: &[&str] = &["default", "kube-public", "kube-system"];
+
 /// Attempts of one request against concurrent writers.
 const ATTEMPTS: usize = 64;
 
@@ -162,6 +165,13 @@ fn success(resource: &Resource, object: &Value) -> Value {
 pub(crate) async fn delete_object(call: &Call, mut options: DeleteOptions) -> Result<Deleted> {
     let is_dry_run = options.is_dry_run()?;
     let resource = call.resource();
+    if resource.strategy == Strategy::Namespace && IMMORTAL.contains(&call.name.as_str()) {
+        return Err(ApiError::forbidden(
+            resource,
+            &call.name,
+            "this namespace may not be deleted",
+        ));
+    }
     if let Some(seconds) = options.grace_period_seconds
         && seconds < 0
     {

@@ -70,26 +70,14 @@ impl Call {
             .map_err(|_| ApiError::too_new(revision, hub.revision()))
     }
 
-    /// Checks that a body is an object of this resource, completes its type and converts it to the stored form.
+    /// Checks that a body is an object of this resource, completes its type and converts it to the
+    /// stored form.
     pub(crate) fn to_stored(&self, mut object: Value) -> Result<Value> {
         if !object.is_object() {
             let message = "the object provided is unrecognized: expected a JSON object";
             return Err(ApiError::bad_request(message));
         }
-        let expected = [
-            ("apiVersion", self.served.api_version()),
-            ("kind", self.served.kind.clone()),
-        ];
-        for (key, expected) in expected {
-            let found = meta::text(&object, &format!("/{key}"));
-            if found.is_empty() {
-                object[key] = expected.into();
-            } else if found != expected {
-                return Err(ApiError::bad_request(format!(
-                    "the object in the data has {key} {found:?}, which does not match the expected {expected:?}"
-                )));
-            }
-        }
+        self.check_type(&mut object)?;
         // These objects carry somebody else's JSON, in which null means something.
         let has_free_form_nulls = self.served.kind == "ControllerRevision";
         meta::normalise(&mut object, has_free_form_nulls);
@@ -97,6 +85,26 @@ impl Call {
             Some(conversion) => conversion.to_stored(object),
             None => object,
         })
+    }
+
+    /// Refuses objects of another type; one without type gets that of the path.
+    fn check_type(&self, object: &mut Value) -> Result<()> {
+        let (version, kind) = (self.served.api_version(), &self.served.kind);
+        let found_version = meta::text(object, "/apiVersion");
+        if !found_version.is_empty() && found_version != version {
+            return Err(ApiError::bad_request(format!(
+                "the API version in the data ({found_version}) does not match the expected API version ({version})"
+            )));
+        }
+        let found_kind = meta::text(object, "/kind");
+        if !found_kind.is_empty() && found_kind != kind {
+            let message =
+                format!("{found_kind} in version {version:?} cannot be handled as a {kind}");
+            return Err(ApiError::bad_request(message));
+        }
+        object["apiVersion"] = version.into();
+        object["kind"] = kind.as_str().into();
+        Ok(())
     }
 
     /// Answers with a stored object.

@@ -31,7 +31,8 @@ pub(crate) enum Part {
 pub(crate) enum Rewritten {
     /// Stored; also when there was nothing to change.
     Stored(Arc<Object>),
-    /// The write was the last that deletion had waited for: the object is gone. Or nothing was stored (dry run).
+    /// The write was the last that deletion had waited for: the object is gone. Or nothing was
+    /// stored (dry run).
     Unstored(Value),
 }
 
@@ -90,7 +91,10 @@ pub(crate) async fn rewrite(
             .await
         {
             Ok(_) if is_last => return Ok(Rewritten::Unstored(new)),
-            Ok(object) => return Ok(Rewritten::Stored(object)),
+            Ok(object) => {
+                call.server.after_write(&call.collection, &object).await;
+                return Ok(Rewritten::Stored(object));
+            }
             Err(CommitError::Raced) => {}
             Err(error @ CommitError::Store(_)) => return Err(ApiError::internal(error)),
         }
@@ -114,7 +118,8 @@ pub(crate) fn is_deletion_complete(resource: &Resource, object: &Value) -> bool 
         && !has_content
 }
 
-/// Refuses to turn an object into another one, or to write over a version that the client has not seen.
+/// Refuses to turn an object into another one, or to write over a version that the client has not
+/// seen.
 fn check_identity(call: &Call, new: &Value, old: &Value) -> Result<()> {
     let resource = call.resource();
     let name = meta::name(new);

@@ -148,7 +148,8 @@ enum Line {
     Encoded(Bytes),
 }
 
-/// One open watch. Lives inside the body of the answer: when the client drops that, nothing is left.
+/// One open watch. Lives inside the body of the answer: when the client drops that, nothing is
+/// left.
 struct Watch {
     rendering: Rendering,
     selection: Selection,

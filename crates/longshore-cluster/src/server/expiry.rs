@@ -1,0 +1,59 @@
+//! Objects that go by themselves: Events live for an hour after their last write.
+//!
+//! There is no task and no timer behind this. Whoever writes such an object also removes those whose
+//! time is over, so that there are never more of them than were written in an hour, and an idle
+//! server does nothing.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::hub::{Change, Collection, Expected, Hub, Key, Object, lock};
+
+/// How long an Event lives, as upstream's default.
+const LIFETIME: SignedDuration = SignedDuration::from_hours(1);
+
+#[derive(Debug)]
+struct Written {
+    at: Timestamp,
+    key: Key,
+    revision: u64,
+}
+
+/// The writes of expiring objects, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Expiry(Mutex<VecDeque<Written>>);
+
+impl Expiry {
+    /// Notes a write, and removes objects whose last write is too long ago.
+    pub(crate) async fn note(
+        &self,
+        hub: &Hub,
+        collection: &Arc<Collection>,
+        object: &Object,
+        now: Timestamp,
+    ) {
+        if !collection.resource.expires {
+            return;
+        }
+        let (key, revision) = (object.key.clone(), object.revision);
+        lock(&self.0).push_back(Written {
+            at: now,
+            key,
+            revision,
+        });
+        while let Some(old) = self.take_expired(now) {
+            // Written again since, or deleted: then its time is another one, or over already.
+            let expected = Expected::At(old.revision);
+            let _ = hub
+                .commit(collection, old.key, expected, Change::Delete)
+                .await;
+        }
+    }
+
+    fn take_expired(&self, now: Timestamp) -> Option<Written> {
+        let mut written = lock(&self.0);
+        written.pop_front_if(|oldest| now.duration_since(oldest.at) > LIFETIME)
+    }
+}
