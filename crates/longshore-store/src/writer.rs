@@ -238,3 +238,52 @@ impl EngineError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Pool;
+    use crate::open::{Opened, Place};
+
+    fn pool(name: String) -> Work {
+        Work::Pool(Pool { name, slots: 1 })
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_refuses_what_does_not_fit_and_the_rest_goes_on() {
+        let Opened {
+            writer,
+            reader: _reader,
+            ..
+        } = Place::Memory("full-disk".to_owned()).open().await.unwrap();
+        let mut writer = Writer {
+            connection: writer,
+            shared: Arc::default(),
+            lock: None,
+        };
+        // The engine's own stand-in for a full disk.
+        writer
+            .connection
+            .fetch("PRAGMA max_page_count = 40", [])
+            .await
+            .unwrap();
+        let huge = pool("x".repeat(1 << 20));
+        let group = [pool("a".to_owned()), huge, pool("b".to_owned())];
+        let answers = writer.commit_group(&group).await;
+        let [Ok(()), Err(StoreError::Unavailable { why, .. }), Ok(())] = &answers[..] else {
+            panic!("{answers:?}");
+        };
+        assert!(
+            why.starts_with("the disk is full; free some space"),
+            "{why}"
+        );
+        let rows = writer
+            .connection
+            .fetch("SELECT name FROM pool ORDER BY name", [])
+            .await
+            .unwrap();
+        let names: Vec<_> = rows.iter().map(|row| row.text("name").unwrap()).collect();
+        assert_eq!(names, ["a", "b", "default_pool"]);
+        assert!(writer.shared.failed.get().is_none());
+    }
+}
