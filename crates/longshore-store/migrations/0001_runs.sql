@@ -60,10 +60,10 @@ CREATE TABLE run (
 );
 
 -- What a scheduler starts from; holds few rows, however long the history.
-CREATE INDEX run_unfinished ON run (queued_at) WHERE state IN ('queued', 'running');
+CREATE INDEX run_unfinished ON run (queued_at, dag_id, run_id) WHERE state IN ('queued', 'running');
 -- Listings, newest first, of all DAGs and of one.
-CREATE INDEX run_by_age ON run (queued_at);
-CREATE INDEX run_of_dag_by_age ON run (dag_id, queued_at);
+CREATE INDEX run_by_age ON run (queued_at, dag_id, run_id);
+CREATE INDEX run_of_dag_by_age ON run (dag_id, queued_at, run_id);
 
 -- Tries of tasks. The current try of a task instance and its archived ones live in one table, because an id must be
 -- unique among all of them: it is what a pod carries, and what tells a late pod from the current one.

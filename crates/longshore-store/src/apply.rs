@@ -38,10 +38,10 @@ pub(crate) async fn apply(c: &mut Connection, changes: &Changes) -> Result<(), R
     let (new, known): (Vec<_>, Vec<_>) = changes.runs.iter().partition(|run| run.version == 0);
     let new = new.iter().map(|run| run::cells(run, 1));
     let known = known.iter().map(|run| run::cells(run, run.version));
-    insert(c, &run::TABLE, new).await?;
+    // Updates before inserts, so that a row given twice, as a new and as a known one, is a conflict.
     update(c, &run::TABLE, known).await?;
+    insert(c, &run::TABLE, new).await?;
 
-    // Updates come before archived tries: they set the ids free that those take along.
     let tasks = &changes.task_instances;
     let (new, known): (Vec<_>, Vec<_>) = tasks.iter().partition(|task| task.version == 0);
     let new = new
@@ -206,7 +206,7 @@ pub(crate) async fn find_conflict(
             return Ok(try_name(task));
         }
     }
-    // Rows that only refuse each other: ids that change places between two task instances of the set.
+    // Not reached by anything known; the rollback was right all the same.
     Ok("a row of the changes".to_owned())
 }
 

@@ -93,17 +93,17 @@ pub(crate) struct EngineError {
 
 impl From<sqlx::Error> for EngineError {
     fn from(error: sqlx::Error) -> Self {
-        let fault = match &error {
-            sqlx::Error::Database(e) if e.is_unique_violation() => Fault::Constraint,
-            sqlx::Error::Database(e) if e.is_foreign_key_violation() => Fault::Constraint,
-            sqlx::Error::Database(e) => fault_of_code(e.code().as_deref()),
-            sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed => Fault::Io,
-            _ => Fault::Other,
+        let is_broken = matches!(error, sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed);
+        let fault = match error.as_database_error() {
+            Some(e) if e.is_unique_violation() || e.is_foreign_key_violation() => Fault::Constraint,
+            Some(e) => fault_of_code(e.code().as_deref()),
+            None if is_broken => Fault::Io,
+            None => Fault::Other,
         };
-        let why = match &error {
-            sqlx::Error::Database(e) => e.to_string(),
-            other => other.to_string(),
-        };
+        // The engine's words without sqlx's "error returned from database".
+        let why = error
+            .as_database_error()
+            .map_or_else(|| error.to_string(), ToString::to_string);
         Self {
             fault,
             why: why.into(),
@@ -111,13 +111,20 @@ impl From<sqlx::Error> for EngineError {
     }
 }
 
-/// SQLite's result codes: the low byte is the primary one.
+/// SQLite's result codes (sqlite.org/rescode.html): the low byte is the primary one.
 fn fault_of_code(code: Option<&str>) -> Fault {
+    const PERM: i32 = 3;
+    const READONLY: i32 = 8;
+    const IOERR: i32 = 10;
+    const CORRUPT: i32 = 11;
+    const FULL: i32 = 13;
+    const CANTOPEN: i32 = 14;
+    const NOTADB: i32 = 26;
     match code.and_then(|c| c.parse::<i32>().ok()).map(|c| c & 0xff) {
-        Some(3 | 8 | 14) => Fault::Denied,
-        Some(10) => Fault::Io,
-        Some(11 | 26) => Fault::Damaged,
-        Some(13) => Fault::Full,
+        Some(PERM | READONLY | CANTOPEN) => Fault::Denied,
+        Some(IOERR) => Fault::Io,
+        Some(CORRUPT | NOTADB) => Fault::Damaged,
+        Some(FULL) => Fault::Full,
         _ => Fault::Other,
     }
 }

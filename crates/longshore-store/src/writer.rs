@@ -250,6 +250,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_writer_syncs_each_commit() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place::File(directory.path().join("runs.db"));
+        let Opened { mut writer, .. } = place.open().await.unwrap();
+        let rows = writer.fetch("PRAGMA synchronous", []).await.unwrap();
+        // FULL: in the log mode each commit syncs the log.
+        assert_eq!(rows[0].int("synchronous"), Ok(2));
+        let rows = writer.fetch("PRAGMA journal_mode", []).await.unwrap();
+        assert_eq!(rows[0].text("journal_mode").as_deref(), Ok("wal"));
+    }
+
+    #[tokio::test]
     async fn a_full_disk_refuses_what_does_not_fit_and_the_rest_goes_on() {
         let Opened {
             writer,

@@ -6,7 +6,9 @@ use crate::samples::{archive, next_try, run, run_key, runs, task, tasks};
 use crate::stores::on_every_engine;
 
 on_every_engine!(
-    a_stale_row_refuses_the_whole_commit_and_is_named,
+    a_run_that_is_not_as_given_is_a_conflict,
+    a_task_instance_that_is_not_as_given_is_a_conflict,
+    an_id_that_is_taken_is_a_conflict,
     a_conflict_far_down_a_long_commit_takes_all_of_it_back,
 );
 
@@ -48,139 +50,44 @@ fn at_version(task: &TaskInstance, version: i64) -> TaskInstance {
     }
 }
 
-async fn a_stale_row_refuses_the_whole_commit_and_is_named(store: &dyn RunStore) {
-    let World {
-        load,
-        save,
-        archived,
-    } = world(store).await;
-    let run_at = |version| Run {
-        version,
-        ..run("a")
-    };
-    let named_load = "task instance sales/a/load".to_owned();
-    let try_of = |task: &TaskInstance, holder: &TaskInstance| {
-        format!("try {} of task instance {}", task.id, holder.key)
-    };
-    let with_id = |of: &TaskInstance, to: &TaskInstance| TaskInstance {
+fn with_id(of: &TaskInstance, to: &TaskInstance) -> TaskInstance {
+    TaskInstance {
         id: of.id,
         ..to.clone()
-    };
-    let only_archived = |task: &TaskInstance| Changes {
+    }
+}
+
+fn only_archived(task: &TaskInstance) -> Changes {
+    Changes {
         archived: archive([task.clone()]),
         ..Changes::default()
-    };
-    let cases = [
-        (
-            "run inserted again",
-            runs([run_at(0)]),
-            "run sales/a".to_owned(),
-        ),
-        ("run too old", runs([run_at(-1)]), "run sales/a".to_owned()),
-        ("run too new", runs([run_at(2)]), "run sales/a".to_owned()),
-        (
-            "unknown run updated",
-            runs([Run {
-                version: 1,
-                ..run("x")
-            }]),
-            "run sales/x".to_owned(),
-        ),
-        (
-            "run given twice",
-            runs([run_at(1), run_at(1)]),
-            "run sales/a".to_owned(),
-        ),
-        (
-            "new run given twice",
-            runs([run("x"), run("x")]),
-            "run sales/x".to_owned(),
-        ),
-        (
-            "task inserted again",
-            tasks([at_version(&next_try(&load), 0)]),
-            named_load.clone(),
-        ),
-        (
-            "task too old",
-            tasks([at_version(&load, 1)]),
-            named_load.clone(),
-        ),
-        (
-            "task too new",
-            tasks([at_version(&load, 3)]),
-            named_load.clone(),
-        ),
-        (
-            "task given twice",
-            tasks([load.clone(), load.clone()]),
-            named_load.clone(),
-        ),
-        (
-            "new task given twice",
-            tasks([task("a", "x"), task("a", "x")]),
-            "task instance sales/a/x".to_owned(),
-        ),
-        (
-            "unknown task updated",
-            tasks([at_version(&task("a", "x"), 1)]),
-            "task instance sales/a/x".to_owned(),
-        ),
-        (
-            "task of an unknown run",
-            tasks([task("x", "load")]),
-            "run sales/x".to_owned(),
-        ),
-        (
-            "try of an unknown run",
-            only_archived(&task("x", "load")),
-            "run sales/x".to_owned(),
-        ),
-        (
-            "archived again",
-            only_archived(&archived),
-            try_of(&archived, &load),
-        ),
-        (
-            "current try archived but not left",
-            only_archived(&load),
-            try_of(&load, &load),
-        ),
-        (
-            "id of another task instance",
-            tasks([with_id(&save, &load)]),
-            try_of(&save, &load),
-        ),
-        (
-            "id of an archived try",
-            tasks([with_id(&archived, &load)]),
-            try_of(&archived, &load),
-        ),
-        (
-            "new task with a used id",
-            tasks([with_id(&save, &task("a", "x"))]),
-            try_of(&save, &task("a", "x")),
-        ),
-    ];
+    }
+}
+
+/// Commits each with good changes around it; it must be refused with that row's name, and change nothing.
+async fn refused(store: &dyn RunStore, world: &World, cases: Vec<(&str, Changes, &str)>) {
     let before = store.load().await.unwrap();
     let history = store.history(&run_key("a")).await.unwrap();
     for (name, mut changes, expected) in cases {
-        // Good changes around the bad one.
         changes.runs.insert(0, run("good"));
         changes.task_instances.insert(0, task("a", "good"));
-        changes.task_instances.push(TaskInstance {
-            launch: 9,
-            ..save.clone()
-        });
-        changes
-            .archived
-            .push(archive([task("a", "good")]).remove(0));
+        if !changes
+            .task_instances
+            .iter()
+            .any(|task| task.key == world.save.key)
+        {
+            let good = TaskInstance {
+                launch: 9,
+                ..world.save.clone()
+            };
+            changes.task_instances.push(good);
+        }
+        changes.archived.extend(archive([task("a", "good")]));
         changes.watch_position = Some("77".to_owned());
-        let refused = store.commit(&changes).await.unwrap_err();
-        let StoreError::Conflict { what } = refused else {
-            panic!("{name}: {refused}");
-        };
-        assert_eq!(what, expected, "{name}");
+        match store.commit(&changes).await {
+            Err(StoreError::Conflict { what }) => assert_eq!(what, expected, "{name}"),
+            other => panic!("{name}: {other:?}"),
+        }
         assert_eq!(store.load().await.unwrap(), before, "{name}");
         assert_eq!(
             store.history(&run_key("a")).await.unwrap(),
@@ -188,6 +95,123 @@ async fn a_stale_row_refuses_the_whole_commit_and_is_named(store: &dyn RunStore)
             "{name}"
         );
     }
+}
+
+async fn a_run_that_is_not_as_given_is_a_conflict(store: &dyn RunStore) {
+    let world = world(store).await;
+    let a = |version| Run {
+        version,
+        ..run("a")
+    };
+    let x = |version| Run {
+        version,
+        ..run("x")
+    };
+    let cases = vec![
+        ("inserted again", runs([a(0)]), "run sales/a"),
+        ("too old", runs([a(-1)]), "run sales/a"),
+        ("too new", runs([a(2)]), "run sales/a"),
+        ("unknown, updated", runs([x(1)]), "run sales/x"),
+        ("given twice", runs([a(1), a(1)]), "run sales/a"),
+        (
+            "given twice, in sequence",
+            runs([a(1), a(2)]),
+            "run sales/a",
+        ),
+        ("new, given twice", runs([x(0), x(0)]), "run sales/x"),
+        (
+            "new, given twice, in sequence",
+            runs([x(0), x(1)]),
+            "run sales/x",
+        ),
+    ];
+    refused(store, &world, cases).await;
+}
+
+async fn a_task_instance_that_is_not_as_given_is_a_conflict(store: &dyn RunStore) {
+    let world = world(store).await;
+    let load = |version| at_version(&world.load, version);
+    let new = |version| at_version(&task("a", "x"), version);
+    let known = "task instance sales/a/load";
+    let unknown = "task instance sales/a/x";
+    let cases = vec![
+        ("inserted again", tasks([next_try(&load(0))]), known),
+        ("too old", tasks([load(1)]), known),
+        ("too new", tasks([load(3)]), known),
+        ("given twice", tasks([load(2), load(2)]), known),
+        ("given twice, in sequence", tasks([load(2), load(3)]), known),
+        ("new, given twice", tasks([new(0), new(0)]), unknown),
+        (
+            "new, given twice, in sequence",
+            tasks([new(0), new(1)]),
+            unknown,
+        ),
+        ("unknown, updated", tasks([new(1)]), unknown),
+        (
+            "of an unknown run",
+            tasks([task("x", "load")]),
+            "run sales/x",
+        ),
+    ];
+    refused(store, &world, cases).await;
+}
+
+async fn an_id_that_is_taken_is_a_conflict(store: &dyn RunStore) {
+    let world = world(store).await;
+    let World {
+        load,
+        save,
+        archived,
+    } = &world;
+    let new = task("a", "x");
+    let name = |task: &TaskInstance, of: &TaskInstance| {
+        format!("try {} of task instance {}", task.id, of.key)
+    };
+    let cases = [
+        (
+            "archived, of an unknown run",
+            only_archived(&task("x", "load")),
+            "run sales/x".to_owned(),
+        ),
+        (
+            "archived again",
+            only_archived(archived),
+            name(archived, load),
+        ),
+        (
+            "archived, but still current",
+            only_archived(load),
+            name(load, load),
+        ),
+        (
+            "of another task instance",
+            tasks([with_id(save, load)]),
+            name(save, load),
+        ),
+        (
+            "of an archived try",
+            tasks([with_id(archived, load)]),
+            name(archived, load),
+        ),
+        (
+            "new with that of another",
+            tasks([with_id(load, &new)]),
+            name(load, &new),
+        ),
+        (
+            "new with that of an archived try",
+            tasks([with_id(archived, &new)]),
+            name(archived, &new),
+        ),
+        (
+            "exchanged",
+            tasks([with_id(save, load), with_id(load, save)]),
+            name(save, load),
+        ),
+    ];
+    let cases = cases.iter();
+    let cases = cases.map(|(name, changes, what)| (*name, changes.clone(), what.as_str()));
+    refused(store, &world, cases.collect()).await;
 }
 
 async fn a_conflict_far_down_a_long_commit_takes_all_of_it_back(store: &dyn RunStore) {

@@ -94,7 +94,7 @@ fn start(program: &mut Command, path: &Path) -> Child {
         .unwrap()
 }
 
-#[expect(clippy::disallowed_methods, reason = "the child is this binary")]
+/// What to run as the child.
 fn this_binary() -> std::path::PathBuf {
     std::env::current_exe().unwrap()
 }

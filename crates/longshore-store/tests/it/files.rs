@@ -88,19 +88,6 @@ async fn two_databases_have_two_ids() {
 }
 
 #[tokio::test]
-async fn commits_are_synced() {
-    let (_directory, path) = closed_database().await;
-    let store = Store::open(&path).await.unwrap();
-    let mut connection = connect(&path).await;
-    let row = sqlx::query("PRAGMA journal_mode")
-        .fetch_one(&mut connection)
-        .await
-        .unwrap();
-    assert_eq!(row.get::<String, _>(0), "wal");
-    drop(store);
-}
-
-#[tokio::test]
 async fn a_database_in_use_is_refused_until_it_is_closed() {
     let (_directory, path) = closed_database().await;
     let store = Store::open(&path).await.unwrap();
