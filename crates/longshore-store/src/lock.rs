@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// it dies; the file stays and means nothing by itself.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    _file: File,
+    file: File,
 }
 
 /// Why there is no lock.
@@ -39,7 +39,15 @@ impl Lock {
         // For the message above only, but a directory that is full or broken shows here, before anything is at stake.
         file.set_len(0).map_err(LockError::Io)?;
         writeln!(file, "{}", std::process::id()).map_err(LockError::Io)?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing is not enough: a process that is just being started holds a copy of the descriptor until its exec,
+        // and the lock with it. On failure the close releases it a moment later.
+        let _ = self.file.unlock();
     }
 }
 

@@ -184,10 +184,10 @@ async fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
 async fn a_write_that_fails_stops_the_store_and_loses_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs.db");
-    // Files may not grow beyond 400 blocks: writing fails in the middle, as on a broken disk.
+    // Files may not grow beyond 2,000 blocks (1 or 2 MiB): writing fails in the middle, as on a broken disk.
     let mut limited = Command::new("sh");
     limited
-        .args(["-c", r#"trap "" XFSZ; ulimit -f 400; exec "$0" "$@""#])
+        .args(["-c", r#"trap "" XFSZ; ulimit -f 2000; exec "$0" "$@""#])
         .arg(this_binary());
     let mut child = start(&mut limited, &path);
     let mut at_least = BTreeMap::new();
