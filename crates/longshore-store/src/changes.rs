@@ -11,7 +11,8 @@ use crate::model::{ArchivedTry, Pool, Run, RunKey, TaskInstance};
 /// What one transaction does. Empty changes are not committed.
 ///
 /// Rows are whole: an insert where `version` is 0, else an update that holds only if the stored version is the same,
-/// and counts it up. One conflict refuses the whole transaction.
+/// and counts it up: afterwards the stored version is the given one + 1. One conflict refuses the whole transaction; a
+/// row given twice, a task of a run that is gone and an id that is taken are conflicts too.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
     /// Runs, in any order.
@@ -19,7 +20,7 @@ pub struct Changes {
     /// Task instances, in any order. An update is by key (`dag_id`, `run_id`, `task_id`, `map_index`), because the id
     /// changes with every try.
     pub task_instances: Vec<TaskInstance>,
-    /// Ended tries that go to the history, in the transaction that starts the next one.
+    /// Ended tries that go to the history, in the transaction that starts the next one. They keep their version.
     pub archived: Vec<ArchivedTry>,
     /// The last `resourceVersion` of the pod watch whose effects are in this transaction or an earlier one.
     pub watch_position: Option<String>,
@@ -95,7 +96,8 @@ pub enum StoreError {
         /// The row.
         what: String,
     },
-    /// The engine failed in a way that may pass: locked, full disk, connection lost.
+    /// The engine failed in a way that may pass: locked, full disk, connection lost. Whether a commit that got this
+    /// answer happened is unknown: read again.
     #[error("the database {doing} failed: {why}")]
     Unavailable {
         /// What we were doing.

@@ -1,0 +1,79 @@
+//! How the model becomes columns and comes back.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::sqlite::{Cell, Row};
+
+pub(crate) mod run;
+pub(crate) mod task_instance;
+
+/// What every table of versioned rows has in common.
+pub(crate) struct Table {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Its columns, in the order of the cells.
+    pub(crate) columns: &'static [&'static str],
+    /// The columns that address a row.
+    pub(crate) key: &'static [&'static str],
+    /// Columns that an update never touches, beside those of the key and `version`.
+    pub(crate) fixed: &'static [&'static str],
+    /// Which rows can be addressed, as a condition; empty for all.
+    pub(crate) addressable: &'static str,
+}
+
+/// Why a column cannot be read: one sentence.
+pub(crate) type Unreadable = String;
+
+/// An instant as text that sorts in the order of time.
+pub(crate) fn instant(at: Option<Timestamp>) -> Cell {
+    Cell::Text(at.map(|at| format!("{at:.9}")))
+}
+
+/// A state as its one word.
+pub(crate) fn word<T: Serialize>(state: &T) -> Cell {
+    match serde_json::to_value(state) {
+        Ok(Value::String(word)) => word.into(),
+        // A unit variant serialises to a string; were it not so, the column's NOT NULL would refuse the row.
+        Ok(_) | Err(_) => Cell::Text(None),
+    }
+}
+
+/// A document as JSON text.
+pub(crate) fn json(document: &Value) -> Cell {
+    document.to_string().into()
+}
+
+/// An instant that is always there.
+pub(crate) fn read_instant(row: &Row, column: &str) -> Result<Timestamp, Unreadable> {
+    parse_instant(&row.text(column)?, column)
+}
+
+/// An instant that may be missing.
+pub(crate) fn read_opt_instant(row: &Row, column: &str) -> Result<Option<Timestamp>, Unreadable> {
+    let text = row.opt_text(column)?;
+    text.map(|text| parse_instant(&text, column)).transpose()
+}
+
+fn parse_instant(text: &str, column: &str) -> Result<Timestamp, Unreadable> {
+    text.parse()
+        .map_err(|e| format!("column {column}: expected an RFC 3339 instant, found {text:?}: {e}"))
+}
+
+/// A state from its one word.
+pub(crate) fn parse_word<T: DeserializeOwned>(word: String, column: &str) -> Result<T, Unreadable> {
+    serde_json::from_value(Value::String(word)).map_err(|e| format!("column {column}: {e}"))
+}
+
+/// Anything from its JSON text.
+pub(crate) fn parse_json<T: DeserializeOwned>(text: &str, column: &str) -> Result<T, Unreadable> {
+    serde_json::from_str(text).map_err(|e| format!("column {column}: expected JSON: {e}"))
+}
+
+/// An integer of the model's type.
+pub(crate) fn read_int<T: TryFrom<i64>>(row: &Row, column: &str) -> Result<T, Unreadable> {
+    let stored = row.int(column)?;
+    T::try_from(stored).map_err(|_| format!("column {column}: {stored} is out of range"))
+}

@@ -1,0 +1,92 @@
+//! Table `run`.
+
+use super::{Table, Unreadable};
+use super::{instant, json, parse_json, parse_word, read_instant, read_opt_instant, word};
+use crate::changes::StoreError;
+use crate::model::{Run, RunKey};
+use crate::sqlite::{Cell, Row};
+
+/// Table `run`.
+pub(crate) const TABLE: Table = Table {
+    name: "run",
+    columns: &[
+        "dag_id",
+        "run_id",
+        "run_type",
+        "state",
+        "logical_date",
+        "queued_at",
+        "start_date",
+        "end_date",
+        "conf",
+        "dag",
+        "is_prepared",
+        "reason",
+        "version",
+    ],
+    key: &["dag_id", "run_id"],
+    fixed: &[],
+    addressable: "",
+};
+
+/// The cells of a row, in the order of the table's columns, with this version.
+pub(crate) fn cells(run: &Run, version: i64) -> [Cell; 13] {
+    [
+        run.key.dag_id.as_str().into(),
+        run.key.run_id.as_str().into(),
+        word(&run.run_type),
+        word(&run.state),
+        instant(run.logical_date),
+        instant(Some(run.queued_at)),
+        instant(run.start_date),
+        instant(run.end_date),
+        json(&run.conf),
+        json(&run.dag),
+        i64::from(run.is_prepared).into(),
+        run.reason.clone().into(),
+        version.into(),
+    ]
+}
+
+/// The cells of its address.
+pub(crate) fn key_cells(key: &RunKey) -> [Cell; 2] {
+    [key.dag_id.as_str().into(), key.run_id.as_str().into()]
+}
+
+/// A run from its row.
+pub(crate) fn read(row: &Row) -> Result<Run, StoreError> {
+    let corrupt = |what: String| {
+        move |why: Unreadable| StoreError::Corrupt {
+            what,
+            why: why.into(),
+        }
+    };
+    let key = read_key(row).map_err(corrupt("a run".to_owned()))?;
+    let what = format!("run {key}");
+    read_rest(row, key).map_err(corrupt(what))
+}
+
+/// A run's address from its columns in any row.
+pub(crate) fn read_key(row: &Row) -> Result<RunKey, Unreadable> {
+    Ok(RunKey {
+        dag_id: row.text("dag_id")?,
+        run_id: row.text("run_id")?,
+    })
+}
+
+fn read_rest(row: &Row, key: RunKey) -> Result<Run, Unreadable> {
+    Ok(Run {
+        key,
+        run_type: parse_word(row.text("run_type")?, "run_type")?,
+        state: parse_word(row.text("state")?, "state")?,
+        logical_date: read_opt_instant(row, "logical_date")?,
+        queued_at: read_instant(row, "queued_at")?,
+        start_date: read_opt_instant(row, "start_date")?,
+        end_date: read_opt_instant(row, "end_date")?,
+        conf: parse_json(&row.text("conf")?, "conf")?,
+        dag: parse_json(&row.text("dag")?, "dag")?,
+        is_prepared: row.int("is_prepared")? != 0,
+        reason: row.opt_text("reason")?,
+        version: row.int("version")?,
+    })
+}
