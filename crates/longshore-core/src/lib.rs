@@ -1,1 +1,21 @@
-//! The pure vocabulary of every controller: Seen, Plan, Action, Next, backoff, names, the pod-template merge.
+//! The pure vocabulary of every controller.
+//!
+//! A controller is *observe → decide → apply*: `observe` collects [`Seen`] facts, `decide` is a pure function from them
+//! to a [`Plan`], and the kit applies the plan's [`Action`]s in order. Everything in this crate is data and pure
+//! functions: no clock, no client, no async.
+//!
+//! Read [`plan`] first.
+
+pub mod backoff;
+pub mod error;
+pub mod object;
+pub mod plan;
+pub mod seen;
+
+pub use backoff::Backoff;
+pub use error::{Class, Classify};
+pub use object::{ObjectRef, Resource, Scope};
+pub use plan::{
+    Action, Announcement, Create, Delete, EventType, Never, Next, Patch, PatchKind, Plan,
+};
+pub use seen::Seen;

@@ -1,1 +1,32 @@
-//! The shell around every pure controller: rounds, plans applied in order, caches, events, backoff, shutdown.
+//! The shell around every pure controller: rounds, plans applied in order, caches that know our own writes, Events,
+//! back-off, shutdown.
+//!
+//! Read [`controller`] first: it is the contract between a subsystem and this crate. [`runner`] runs it, [`apply`] does
+//! its Kubernetes actions, [`cache`] and [`list_watch`] show it the world, and [`own_writes`] keeps it from deciding
+//! upon a world in which it has not acted yet.
+
+pub mod apply;
+pub mod cache;
+pub mod clock;
+pub mod controller;
+mod events;
+pub mod list_watch;
+pub mod outcome;
+pub mod own_writes;
+mod queue;
+pub mod requests;
+mod round;
+pub mod runner;
+pub mod spawn;
+mod status;
+
+pub use apply::{Applier, ApplyError, Refusal};
+pub use cache::{Cache, Update};
+pub use clock::{Clock, SystemClock};
+pub use controller::{Controller, Key};
+pub use list_watch::ListWatch;
+pub use outcome::{Counters, Outcome};
+pub use own_writes::{CacheFeed, OwnWrites};
+pub use requests::{ApiError, Requests};
+pub use runner::Runner;
+pub use spawn::Tasks;

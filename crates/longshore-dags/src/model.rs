@@ -1,0 +1,144 @@
+//! A DAG after validation: nothing in here can be wrong any more.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A validated DAG.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dag {
+    /// Airflow's `dag_id`.
+    pub dag_id: String,
+    /// For people.
+    pub description: Option<String>,
+    /// As written: a cron expression, a preset, or nothing. Kept for the service that runs schedules.
+    pub schedule: Option<String>,
+    /// Whether missed intervals are run.
+    pub catchup: bool,
+    /// Defaults of the run's parameters.
+    pub params: BTreeMap<String, Value>,
+    /// Runs at the same time; default 16.
+    pub max_active_runs: u32,
+    /// Task instances queued or running at the same time, per run as in Airflow 3; default 16.
+    pub max_active_tasks: u32,
+    /// A run that takes longer fails.
+    pub dagrun_timeout: Option<Duration>,
+    /// Files beside the DAG by file name, at most 1 MiB in all; mounted at `$LONGSHORE_FILES`.
+    pub files: BTreeMap<String, Vec<u8>>,
+    /// The volume that all tasks of a run share, at `$LONGSHORE_WORKSPACE`.
+    pub workspace: Option<Workspace>,
+    /// The tasks by id. Every name in `upstream` is a key here, and there is no cycle.
+    pub tasks: BTreeMap<String, Task>,
+}
+
+/// The volume that the tasks of one run share: a claim in a cluster, a directory on the process node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workspace {
+    /// Kubernetes quantity, default `1Gi`.
+    pub size: String,
+    /// Where it is mounted; default `/workspace`.
+    pub mount_path: String,
+    /// The claim's storage class; `None` leaves the cluster's default.
+    pub storage_class_name: Option<String>,
+    /// The claim's access modes; default `ReadWriteOnce`.
+    pub access_modes: Vec<String>,
+}
+
+/// A validated task: one container, run to its end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    /// Airflow's `task_id`.
+    pub task_id: String,
+    /// The container's image.
+    pub image: Option<String>,
+    /// The container's entrypoint, in templates' text form.
+    pub command: Vec<String>,
+    /// The container's arguments, in templates' text form.
+    pub args: Vec<String>,
+    /// The container's environment in order, as Kubernetes `EnvVar` objects.
+    pub env: Vec<Value>,
+    /// The tasks that it waits for.
+    pub upstream: BTreeSet<String>,
+    /// The tasks that wait for it.
+    pub downstream: BTreeSet<String>,
+    /// Tries after the first; default 0.
+    pub retries: u32,
+    /// Wait between tries; default 300 s.
+    pub retry_delay: Duration,
+    /// Multiplier of the wait by try; 0 and 1 mean none.
+    pub retry_exponential_backoff: f64,
+    /// No wait is longer.
+    pub max_retry_delay: Option<Duration>,
+    /// A try that takes longer fails; the pod's `activeDeadlineSeconds`.
+    pub execution_timeout: Option<Duration>,
+    /// When it may start, by the states of its upstream tasks.
+    pub trigger_rule: TriggerRule,
+    /// Whose slots it takes; default `default_pool`.
+    pub pool: String,
+    /// How many of them; default 1.
+    pub pool_slots: u32,
+    /// Its own weight; default 1.
+    pub priority_weight: i64,
+    /// How the weight in the queue follows from the own weights; default downstream.
+    pub weight_rule: WeightRule,
+    /// Task instances of this task queued or running at the same time, over all runs.
+    pub max_active_tis_per_dag: Option<u32>,
+    /// Whether it is a setup task (counted by `all_done_setup_success`).
+    pub is_setup: bool,
+    /// `executor_config.pod_override` as the user wrote it, else `None`.
+    pub pod_override: Option<Value>,
+}
+
+/// Airflow's trigger rules.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum TriggerRule {
+    /// All upstream tasks succeeded.
+    #[default]
+    AllSuccess,
+    /// All upstream tasks failed.
+    AllFailed,
+    /// All upstream tasks are done.
+    AllDone,
+    /// All are done, none was skipped, one succeeded.
+    AllDoneMinOneSuccess,
+    /// All are done, and a setup among them succeeded: the default of teardowns.
+    AllDoneSetupSuccess,
+    /// One succeeded; does not wait for the others.
+    OneSuccess,
+    /// One failed; does not wait for the others.
+    OneFailed,
+    /// One succeeded or failed.
+    OneDone,
+    /// None failed; skips are fine.
+    NoneFailed,
+    /// None failed, and one succeeded.
+    NoneFailedMinOneSuccess,
+    /// None was skipped, and all are done.
+    NoneSkipped,
+    /// All were skipped.
+    AllSkipped,
+    /// At once.
+    Always,
+}
+
+/// How a task's weight in the queue follows from the own weights.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum WeightRule {
+    /// Its own and that of all tasks after it.
+    #[default]
+    Downstream,
+    /// Its own and that of all tasks before it.
+    Upstream,
+    /// Its own.
+    Absolute,
+}

@@ -1,0 +1,380 @@
+//! Applies the Kubernetes actions of a plan. Every one of them may be repeated.
+
+use std::{collections::BTreeMap, fmt::Display, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use kube::{Client, core::ObjectMeta};
+use longshore_core::{
+    Announcement, Class, Classify, Create, Delete, ObjectRef, Patch, PatchKind, Resource,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    events::Events,
+    own_writes::{CacheFeed, OwnWrites, Until, Written},
+    requests::{ApiError, Requests},
+};
+
+/// Applies Kubernetes actions and remembers what it wrote.
+#[derive(Clone, Debug)]
+pub struct Applier {
+    requests: Requests,
+    writes: Arc<OwnWrites>,
+    events: Events,
+}
+
+impl Applier {
+    /// An applier of the role `role` (`dags`, `tasks`, …), which Events name as `longshore.dev/<role>`. `caches` are
+    /// those that the controller decides upon, by resource.
+    pub fn new(
+        client: Client,
+        role: &str,
+        caches: impl IntoIterator<Item = (Resource, Arc<dyn CacheFeed>)>,
+    ) -> Self {
+        let requests = Requests::new(client);
+        Self {
+            writes: Arc::new(OwnWrites::new(
+                caches.into_iter().collect::<BTreeMap<_, _>>(),
+            )),
+            events: Events::new(requests.clone(), role),
+            requests,
+        }
+    }
+
+    /// Live reads.
+    pub fn requests(&self) -> &Requests {
+        &self.requests
+    }
+
+    /// What rounds wrote and caches have yet to show.
+    pub fn own_writes(&self) -> &Arc<OwnWrites> {
+        &self.writes
+    }
+
+    /// Creates an object, or finds that an earlier attempt has (rule R2).
+    pub async fn create(&self, key: &impl Display, create: &Create) -> Result<(), ApplyError> {
+        let target = created(create)?;
+        let object = match self.requests.create(&target, &create.object).await {
+            Ok(object) => object,
+            Err(error) if error.is_already_exists() => self.adopt(&target, create).await?,
+            Err(error) => return Err(error.into()),
+        };
+        self.writes.record(key, Written::answered(&target, &object));
+        Ok(())
+    }
+
+    /// Patches an object of the uid decided upon.
+    pub async fn patch(&self, key: &impl Display, patch: &Patch) -> Result<(), ApplyError> {
+        let target = &patch.target;
+        let body = with_uid(patch);
+        let answer = self
+            .requests
+            .patch(target, patch.subresource, patch.kind, body);
+        match answer.await {
+            Ok(object) => {
+                self.writes.record(key, Written::answered(target, &object));
+                Ok(())
+            }
+            Err(error) => Err(self.look_again(key, target, error)),
+        }
+    }
+
+    /// Deletes the incarnation decided upon; gone already, or another one by now, is success.
+    pub async fn delete(&self, key: &impl Display, delete: &Delete) -> Result<(), ApplyError> {
+        let target = &delete.target;
+        if target.uid.is_none() {
+            return Err(ApplyError::NoUid(target.to_string()));
+        }
+        let grace = delete.grace_period_seconds;
+        match self.requests.delete(target, grace).await {
+            Ok(_) => {}
+            Err(error) if error.code() == Some(404) => {}
+            // Another incarnation, or the API server was busy with this one: only a look can tell.
+            Err(error) if error.is_precondition_failure() => {
+                if self.metadata_now(target).await?.is_some() {
+                    return Err(ApplyError::Changed(target.to_string()));
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let written = Written {
+            target: target.clone(),
+            until: Until::Deleted,
+        };
+        self.writes.record(key, written);
+        Ok(())
+    }
+
+    /// Adds a finalizer, unless it is there.
+    pub async fn ensure_finalizer(
+        &self,
+        key: &impl Display,
+        target: &ObjectRef,
+        finalizer: &str,
+    ) -> Result<(), ApplyError> {
+        let Some(metadata) = self.metadata(target).await? else {
+            return Err(self.gone(key, target));
+        };
+        let mut finalizers = metadata.finalizers.clone().unwrap_or_default();
+        if finalizers.iter().any(|existing| existing == finalizer) {
+            return Ok(());
+        }
+        finalizers.push(finalizer.to_owned());
+        self.set_finalizers(key, target, &metadata, finalizers)
+            .await
+    }
+
+    /// Removes a finalizer, unless it or the object is gone.
+    pub async fn remove_finalizer(
+        &self,
+        key: &impl Display,
+        target: &ObjectRef,
+        finalizer: &str,
+    ) -> Result<(), ApplyError> {
+        let Some(metadata) = self.metadata(target).await? else {
+            return Ok(());
+        };
+        let mut finalizers = metadata.finalizers.clone().unwrap_or_default();
+        let n_before = finalizers.len();
+        finalizers.retain(|existing| existing != finalizer);
+        if finalizers.len() == n_before {
+            return Ok(());
+        }
+        self.set_finalizers(key, target, &metadata, finalizers)
+            .await
+    }
+
+    /// Publishes an Event. Best effort.
+    pub async fn announce(&self, announcement: &Announcement, now: Timestamp) {
+        self.events.publish(announcement, now).await;
+    }
+
+    /// An object of that name exists: ours from an earlier attempt, or somebody else's.
+    async fn adopt(&self, target: &ObjectRef, create: &Create) -> Result<Value, ApplyError> {
+        let Some(object) = self.requests.get(target).await? else {
+            return Err(ApplyError::Changed(target.to_string()));
+        };
+        let (annotation, ours) = &create.identity;
+        let annotations = object.pointer("/metadata/annotations");
+        let theirs = annotations
+            .and_then(|annotations| annotations.get(annotation))
+            .and_then(Value::as_str);
+        if object.pointer("/metadata/deletionTimestamp").is_some() {
+            Err(ApplyError::StillDeleting(target.to_string()))
+        } else if theirs == Some(ours) {
+            Ok(object)
+        } else {
+            Err(ApplyError::Foreign {
+                target: target.to_string(),
+                annotation,
+                ours: ours.clone(),
+                theirs: theirs.unwrap_or("none").to_owned(),
+            })
+        }
+    }
+
+    /// The metadata from the cache, which the version precondition makes safe, or else from a live read.
+    async fn metadata(&self, target: &ObjectRef) -> Result<Option<ObjectMeta>, ApplyError> {
+        let cached = self.writes.cache(target.resource);
+        let cached = cached.and_then(|cache| cache.metadata(target));
+        match cached.filter(|metadata| is_incarnation(target, metadata)) {
+            Some(metadata) => Ok(Some(metadata)),
+            None => self.metadata_now(target).await,
+        }
+    }
+
+    async fn metadata_now(&self, target: &ObjectRef) -> Result<Option<ObjectMeta>, ApplyError> {
+        let Some(mut live) = self.requests.get(target).await? else {
+            return Ok(None);
+        };
+        let metadata: ObjectMeta = serde_json::from_value(live["metadata"].take())
+            .map_err(|source| ApiError::unreadable(target, source))?;
+        Ok(Some(metadata).filter(|metadata| is_incarnation(target, metadata)))
+    }
+
+    async fn set_finalizers(
+        &self,
+        key: &impl Display,
+        target: &ObjectRef,
+        metadata: &ObjectMeta,
+        finalizers: Vec<String>,
+    ) -> Result<(), ApplyError> {
+        let body = json!({"metadata": {
+            "uid": metadata.uid,
+            "resourceVersion": metadata.resource_version,
+            "finalizers": finalizers,
+        }});
+        let answer = self.requests.patch(target, None, PatchKind::Merge, body);
+        match answer.await {
+            Ok(object) => {
+                self.writes.record(key, Written::answered(target, &object));
+                Ok(())
+            }
+            Err(error) => Err(self.look_again(key, target, error)),
+        }
+    }
+
+    /// After a conflict the next round must see what is there now, not what the cache still shows.
+    fn look_again(&self, key: &impl Display, target: &ObjectRef, error: ApiError) -> ApplyError {
+        if error.code() == Some(404) || error.is_precondition_failure() {
+            self.gone(key, target)
+        } else {
+            error.into()
+        }
+    }
+
+    pub(crate) fn gone(&self, key: &impl Display, target: &ObjectRef) -> ApplyError {
+        let written = Written {
+            target: target.clone(),
+            until: Until::LiveRead,
+        };
+        self.writes.record(key, written);
+        ApplyError::Changed(target.to_string())
+    }
+}
+
+fn is_incarnation(target: &ObjectRef, metadata: &ObjectMeta) -> bool {
+    target.uid.is_none() || metadata.uid == target.uid
+}
+
+/// The address of an object to be created.
+fn created(create: &Create) -> Result<ObjectRef, ApplyError> {
+    let text = |field: &str| {
+        let value = create.object.pointer(field).and_then(Value::as_str);
+        value.unwrap_or_default().to_owned()
+    };
+    let target = ObjectRef {
+        resource: create.resource,
+        namespace: text("/metadata/namespace"),
+        name: text("/metadata/name"),
+        uid: None,
+    };
+    let (annotation, ours) = &create.identity;
+    let annotations = create.object.pointer("/metadata/annotations");
+    let carried = annotations.and_then(|annotations| annotations.get(annotation));
+    if carried.and_then(Value::as_str) == Some(ours) {
+        Ok(target)
+    } else {
+        Err(ApplyError::NoIdentity {
+            target: target.to_string(),
+            annotation,
+        })
+    }
+}
+
+/// The patch with the uid of its target as a precondition.
+fn with_uid(patch: &Patch) -> Value {
+    let mut body = patch.patch.clone();
+    let Some(uid) = &patch.target.uid else {
+        return body;
+    };
+    match (patch.kind, &mut body) {
+        (PatchKind::Merge | PatchKind::Strategic, Value::Object(fields)) => {
+            let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
+            if let Value::Object(metadata) = metadata {
+                metadata.insert("uid".to_owned(), json!(uid));
+            }
+        }
+        (PatchKind::Json, Value::Array(operations)) => {
+            let test = json!({"op": "test", "path": "/metadata/uid", "value": uid});
+            operations.insert(0, test);
+        }
+        (PatchKind::Merge | PatchKind::Strategic | PatchKind::Json, _) => {}
+    }
+    body
+}
+
+/// Why a Kubernetes action could not be applied.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// The request failed.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    /// The object of that name is being deleted; the new one has to wait for it.
+    #[error("{0} waits for the old one to go")]
+    StillDeleting(String),
+    /// The object of that name is somebody else's.
+    #[error(
+        "{target} exists and is not ours: expected the annotation {annotation}={ours}, found {theirs}; \
+         delete it or rename it"
+    )]
+    Foreign {
+        /// The object.
+        target: String,
+        /// The annotation that tells ours from others.
+        annotation: &'static str,
+        /// Its value in our object.
+        ours: String,
+        /// Its value in the existing object.
+        theirs: String,
+    },
+    /// The object is gone or changed since it was decided upon.
+    #[error("{0} changed since it was decided upon")]
+    Changed(String),
+    /// A delete without the incarnation decided upon.
+    #[error("the deletion of {0} names no uid")]
+    NoUid(String),
+    /// A create whose object does not carry its identity.
+    #[error("the new {target} does not carry its identity annotation {annotation}")]
+    NoIdentity {
+        /// The object.
+        target: String,
+        /// The annotation that it should carry.
+        annotation: &'static str,
+    },
+}
+
+impl ApplyError {
+    /// How long the API server asked us to stay away.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Api(error) => error.retry_after(),
+            Self::StillDeleting(_)
+            | Self::Foreign { .. }
+            | Self::Changed(_)
+            | Self::NoUid(_)
+            | Self::NoIdentity { .. } => None,
+        }
+    }
+
+    /// What the controller is told about a refusal for good.
+    pub fn refusal(&self) -> Refusal {
+        match self {
+            Self::Api(error) => Refusal {
+                code: error.code(),
+                message: error
+                    .message()
+                    .map_or_else(|| error.to_string(), str::to_owned),
+            },
+            Self::StillDeleting(_)
+            | Self::Foreign { .. }
+            | Self::Changed(_)
+            | Self::NoUid(_)
+            | Self::NoIdentity { .. } => Refusal {
+                code: None,
+                message: self.to_string(),
+            },
+        }
+    }
+}
+
+impl Classify for ApplyError {
+    fn class(&self) -> Class {
+        match self {
+            Self::Api(error) => error.class(),
+            Self::StillDeleting(_) => Class::Retry,
+            Self::Foreign { .. } => Class::Invalid,
+            Self::Changed(_) => Class::Conflict,
+            Self::NoUid(_) | Self::NoIdentity { .. } => Class::Bug,
+        }
+    }
+}
+
+/// An action that was refused for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The HTTP status, where the API server refused; `None` where the kit did (an object of that name is foreign).
+    pub code: Option<u16>,
+    /// In the API server's own words.
+    pub message: String,
+}

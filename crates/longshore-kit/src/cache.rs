@@ -1,0 +1,329 @@
+//! A cache of one resource, fed by watch events, that knows what it has not seen.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Debug,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use kube::core::{ObjectMeta, WatchEvent};
+use longshore_core::{ObjectRef, Resource, Seen};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::own_writes::{CacheFeed, Until, Written, parse_version};
+
+/// What a cache can hold: any kind of kube's, typed or `DynamicObject`.
+pub trait Cached:
+    kube::Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static
+{
+}
+impl<K: kube::Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static> Cached for K {}
+
+/// Namespace (empty for cluster-scoped kinds) and name.
+type Name = (String, String);
+
+/// The objects of one resource as last seen. Values are shared, never copied.
+///
+/// A [`ListWatch`](crate::list_watch::ListWatch) feeds it, or a caller by hand with [`start_at`](Self::start_at),
+/// [`replace`](Self::replace) and [`apply_event`](Self::apply_event). The runner feeds it with its live reads as well,
+/// so that a cache can be ahead of its watch.
+#[derive(Debug)]
+pub struct Cache<K> {
+    state: RwLock<State<K>>,
+    changes: watch::Sender<u64>,
+}
+
+/// What a cache has taken in.
+#[derive(Clone, Debug)]
+pub enum Update<K> {
+    /// The object is there, as this.
+    Applied(Arc<K>),
+    /// The object is gone; this is the last that was seen of it.
+    Deleted(Arc<K>),
+    /// Everything up to this `resourceVersion` has been delivered: a bookmark, or the end of a list.
+    Reached(u64),
+}
+
+impl<K> Update<K> {
+    /// The object that changed, whether it is still there or not.
+    pub fn into_object(self) -> Option<Arc<K>> {
+        match self {
+            Self::Applied(object) | Self::Deleted(object) => Some(object),
+            Self::Reached(_) => None,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct State<K> {
+    entries: BTreeMap<Name, Entry<K>>,
+    /// The newest version that the watch has delivered; every earlier change of the resource has been delivered too.
+    progress: u64,
+    /// Whether everything that exists is in `entries`.
+    is_complete: bool,
+}
+
+#[derive(Debug)]
+struct Entry<K> {
+    uid: Option<String>,
+    version: u64,
+    /// `None`: it is gone, and late events of this incarnation must not bring it back.
+    object: Option<Arc<K>>,
+}
+
+impl<K: Cached> Default for Cache<K> {
+    fn default() -> Self {
+        Self {
+            state: RwLock::new(State {
+                entries: BTreeMap::new(),
+                progress: 0,
+                is_complete: false,
+            }),
+            changes: watch::Sender::new(0),
+        }
+    }
+}
+
+impl<K: Cached> Cache<K> {
+    /// An empty cache that has seen nothing: every lookup is `Unknown`.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self::default())
+    }
+
+    /// Looks one object up. `Unknown` where it was never seen and the cache is not complete.
+    pub fn get(&self, namespace: &str, name: &str) -> Seen<Arc<K>> {
+        let state = self.read();
+        match state.entries.get(&(namespace.to_owned(), name.to_owned())) {
+            Some(entry) => entry.object.clone().into(),
+            None if state.is_complete => Seen::Absent,
+            None => Seen::Unknown("the watch has not delivered it yet".to_owned()),
+        }
+    }
+
+    /// All objects, by namespace and name. `Unknown` before the first complete list.
+    pub fn all(&self) -> Seen<Vec<Arc<K>>> {
+        let state = self.read();
+        if !state.is_complete {
+            return Seen::Unknown("the first list is not complete".to_owned());
+        }
+        Seen::Present(state.objects().cloned().collect())
+    }
+
+    /// The newest `resourceVersion` that the watch has delivered.
+    pub fn progress(&self) -> u64 {
+        self.read().progress
+    }
+
+    /// Takes over a watch that starts at a stored version: nothing is known of objects that do not change after it.
+    pub fn start_at(&self, version: u64) {
+        let mut state = self.write();
+        state.see(version);
+        self.changed(state);
+    }
+
+    /// Replaces everything by a complete list of this version.
+    pub fn replace(&self, objects: Vec<K>, version: u64) -> Vec<Update<K>> {
+        let mut state = self.write();
+        let updates = state.replace(objects, version);
+        self.changed(state);
+        updates
+    }
+
+    /// Takes one raw watch event. Events older than what is cached (delivered twice, or overtaken by a live read)
+    /// change nothing but the progress.
+    pub fn apply_event(&self, event: WatchEvent<K>) -> Option<Update<K>> {
+        let mut state = self.write();
+        let update = match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                state.apply(object).map(Update::Applied)
+            }
+            WatchEvent::Deleted(object) => state.delete(object).map(Update::Deleted),
+            WatchEvent::Bookmark(bookmark) => {
+                let version = parse_version(&bookmark.metadata.resource_version);
+                version.map(|version| {
+                    state.see(version);
+                    Update::Reached(version)
+                })
+            }
+            WatchEvent::Error(_) => None,
+        };
+        self.changed(state);
+        update
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State<K>> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State<K>> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn changed(&self, state: RwLockWriteGuard<'_, State<K>>) {
+        drop(state);
+        self.changes.send_modify(|n| *n = n.wrapping_add(1));
+    }
+}
+
+impl<K: Cached> State<K> {
+    fn objects(&self) -> impl Iterator<Item = &Arc<K>> {
+        let entries = self.entries.values();
+        entries.filter_map(|entry| entry.object.as_ref())
+    }
+
+    fn see(&mut self, version: u64) {
+        self.progress = self.progress.max(version);
+    }
+
+    fn apply(&mut self, object: K) -> Option<Arc<K>> {
+        let version = version_of(&object);
+        self.see(version);
+        self.put(object, version)
+    }
+
+    /// Puts an object unless something newer is there.
+    fn put(&mut self, object: K, version: u64) -> Option<Arc<K>> {
+        let name = name_of(&object);
+        let uid = object.meta().uid.clone();
+        if let Some(entry) = self.entries.get(&name) {
+            let is_late = entry.object.is_none() && entry.uid.is_some() && entry.uid == uid;
+            if is_late || entry.version > version {
+                return None;
+            }
+        }
+        let object = Arc::new(object);
+        let entry = Entry {
+            uid,
+            version,
+            object: Some(Arc::clone(&object)),
+        };
+        self.entries.insert(name, entry);
+        Some(object)
+    }
+
+    fn delete(&mut self, object: K) -> Option<Arc<K>> {
+        let version = version_of(&object);
+        self.see(version);
+        let name = name_of(&object);
+        let known = self.entries.get(&name);
+        if known.is_some_and(|entry| entry.object.is_some() && entry.uid != object.meta().uid) {
+            return None; // The next incarnation is known already, from a live read.
+        }
+        if self.is_complete {
+            self.entries.remove(&name);
+        } else {
+            self.bury(name, object.meta().uid.clone(), version);
+        }
+        Some(Arc::new(object))
+    }
+
+    fn bury(&mut self, name: Name, uid: Option<String>, version: u64) {
+        let entry = Entry {
+            uid,
+            version,
+            object: None,
+        };
+        self.entries.insert(name, entry);
+    }
+
+    fn replace(&mut self, objects: Vec<K>, version: u64) -> Vec<Update<K>> {
+        let earlier = std::mem::take(&mut self.entries);
+        self.is_complete = true;
+        self.see(version);
+        for object in objects {
+            let version = version_of(&object);
+            self.put(object, version);
+        }
+        let mut gone = Vec::new();
+        for (name, entry) in earlier {
+            if entry.version > version {
+                self.entries.insert(name, entry); // A live read was ahead of this list.
+            } else if !self.entries.contains_key(&name) {
+                gone.extend(entry.object);
+            }
+        }
+        let here = self.objects().cloned().map(Update::Applied);
+        here.chain(gone.into_iter().map(Update::Deleted))
+            .chain([Update::Reached(version)])
+            .collect()
+    }
+}
+
+impl<K: Cached> CacheFeed for Cache<K> {
+    fn has_seen(&self, written: &Written) -> bool {
+        let state = self.read();
+        let entry = state.entries.get(&name_in(&written.target));
+        match written.until {
+            Until::Version(version) => {
+                state.progress >= version || entry.is_some_and(|entry| entry.version >= version)
+            }
+            Until::Deleted => match entry {
+                None => state.is_complete,
+                Some(entry) => entry.object.as_ref().is_none_or(|object| {
+                    object.meta().deletion_timestamp.is_some() || entry.uid != written.target.uid
+                }),
+            },
+            Until::LiveRead => false,
+        }
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn feed(&self, target: &ObjectRef, live: Option<Value>) -> Result<(), serde_json::Error> {
+        let live = live.map(serde_json::from_value::<K>).transpose()?;
+        let mut state = self.write();
+        match live {
+            Some(object) => {
+                let version = version_of(&object);
+                state.put(object, version);
+            }
+            None => {
+                let name = name_in(target);
+                let known = state.entries.get(&name);
+                let version = known.map_or(0, |entry| entry.version);
+                let uid = known.and_then(|entry| entry.uid.clone());
+                state.bury(name, uid.or_else(|| target.uid.clone()), version);
+            }
+        }
+        self.changed(state);
+        Ok(())
+    }
+
+    fn metadata(&self, target: &ObjectRef) -> Option<ObjectMeta> {
+        let state = self.read();
+        let object = state.entries.get(&name_in(target))?.object.as_ref()?;
+        Some(object.meta().clone())
+    }
+}
+
+/// The address of an object; `resource` says what it is.
+pub fn reference<K: kube::Resource>(resource: Resource, object: &K) -> ObjectRef {
+    let (namespace, name) = name_of(object);
+    ObjectRef {
+        resource,
+        namespace,
+        name,
+        uid: object.meta().uid.clone(),
+    }
+}
+
+fn name_of<K: kube::Resource>(object: &K) -> Name {
+    let meta = object.meta();
+    (
+        meta.namespace.clone().unwrap_or_default(),
+        meta.name.clone().unwrap_or_default(),
+    )
+}
+
+fn name_in(target: &ObjectRef) -> Name {
+    (target.namespace.clone(), target.name.clone())
+}
+
+fn version_of<K: kube::Resource>(object: &K) -> u64 {
+    let version = object.meta().resource_version.as_deref();
+    version.and_then(parse_version).unwrap_or(0)
+}

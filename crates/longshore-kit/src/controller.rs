@@ -1,0 +1,74 @@
+//! The contract between a subsystem and the kit: observe, decide, and what is the subsystem's own of apply.
+
+use std::{
+    fmt::{Debug, Display},
+    future::Future,
+    hash::Hash,
+};
+
+use jiff::Timestamp;
+use longshore_core::{Classify, Plan};
+
+use crate::apply::Refusal;
+
+/// What a controller works on, one at a time: usually an object's name, for dags a run or a task instance.
+pub trait Key: Clone + Ord + Hash + Debug + Display + Send + Sync + 'static {}
+impl<T: Clone + Ord + Hash + Debug + Display + Send + Sync + 'static> Key for T {}
+
+/// One subsystem's loop over one kind of key.
+///
+/// *Flow*: the runner takes a due key, calls [`observe`](Self::observe), hands what was seen to the pure
+/// [`decide`](Self::decide) and applies the plan's actions in order. The Kubernetes actions are the kit's own; the two
+/// that differ by subsystem are [`persist`](Self::persist) and [`call`](Self::call).
+///
+/// *Guarantees*: one key is never worked on twice at once; a round of a key does not start before the caches have seen
+/// the last write of its earlier rounds; the first failure ends the round, and the key comes back after a back-off by
+/// the error's class.
+///
+/// *Assumptions*: every effect is idempotent, because a crash can come between any two.
+pub trait Controller: Send + Sync + 'static {
+    /// What it works on.
+    type Key: Key;
+    /// A snapshot of all reads of one round, `now` included.
+    type Observed: Send + Sync;
+    /// What [`Action::Persist`](longshore_core::Action::Persist) records.
+    type Status: Debug + Send + Sync;
+    /// Its own effects; [`Never`](longshore_core::Never) where it has none.
+    type Effect: Debug + Send + Sync;
+    /// What its own three async functions can fail with.
+    type Error: std::error::Error + Classify + Send + Sync + 'static;
+
+    /// Its name in logs and metrics, as `dags.pods`.
+    fn name(&self) -> &'static str;
+
+    /// Reads, and nothing else.
+    fn observe(
+        &self,
+        key: &Self::Key,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<Self::Observed, Self::Error>> + Send;
+
+    /// Decides. Pure: equal inputs give equal plans.
+    fn decide(&self, observed: &Self::Observed) -> Plan<Self::Status, Self::Effect>;
+
+    /// Records `status` durably. When it returns, the record survives any crash.
+    fn persist(
+        &self,
+        key: &Self::Key,
+        status: &Self::Status,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send;
+
+    /// Does one effect of its own.
+    fn call(
+        &self,
+        key: &Self::Key,
+        effect: &Self::Effect,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send;
+
+    /// Told about a Kubernetes action that was refused for good (400, 403, 404, 405, 413, 422, or a foreign object of
+    /// the same name: class `Invalid`), so that the refusal can become a fact of the next round, which comes after
+    /// 100 ms. The default leaves it to the log and the back-off.
+    fn refused(&self, key: &Self::Key, refusal: &Refusal) {
+        let _ = (key, refusal);
+    }
+}

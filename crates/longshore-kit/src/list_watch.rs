@@ -1,0 +1,239 @@
+//! The watch behind a [`Cache`]: lists, watches, and says which version it has reached.
+//!
+//! kube's own `watcher` keeps bookmarks and the version of a list to itself; reading our own writes needs both, and the
+//! dags watch starts at a version of its own. Hence this one.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{Stream, StreamExt, stream, stream::BoxStream};
+use kube::{
+    Api,
+    api::{ListParams, WatchParams},
+    core::WatchEvent,
+};
+use longshore_core::Backoff;
+
+use crate::{
+    cache::{Cache, Cached, Update},
+    own_writes::parse_version,
+};
+
+/// The wait before a failed list or watch is tried again.
+const BACKOFF: Backoff = Backoff {
+    first: Duration::from_millis(200),
+    max: Duration::from_secs(30),
+};
+/// The API server ends a watch after this many seconds.
+const WATCH_SECONDS: u32 = 290;
+/// A watch that delivers nothing for this long is dead: longer than the API server keeps it open.
+const WATCH_IDLE: Duration = Duration::from_secs(295);
+/// Objects per page of a list.
+const PAGE: u32 = 500;
+
+/// What to watch, and from where.
+#[derive(Clone, Debug)]
+pub struct ListWatch<K> {
+    api: Api<K>,
+    labels: Option<String>,
+    fields: Option<String>,
+    start_at: Option<u64>,
+}
+
+impl<K: Cached> ListWatch<K> {
+    /// All objects of `api`, from a list on.
+    pub fn new(api: Api<K>) -> Self {
+        Self {
+            api,
+            labels: None,
+            fields: None,
+            start_at: None,
+        }
+    }
+
+    /// Only objects that match this label selector.
+    #[must_use]
+    pub fn labels(mut self, selector: impl Into<String>) -> Self {
+        self.labels = Some(selector.into());
+        self
+    }
+
+    /// Only objects that match this field selector.
+    #[must_use]
+    pub fn fields(mut self, selector: impl Into<String>) -> Self {
+        self.fields = Some(selector.into());
+        self
+    }
+
+    /// Without a first list: from the changes after this version. Lists where the API server no longer knows it.
+    #[must_use]
+    pub fn start_at(mut self, version: u64) -> Self {
+        self.start_at = Some(version);
+        self
+    }
+
+    /// Keeps `cache` up to date for ever.
+    ///
+    /// *Flow*: yields each update after the cache shows it; after a list, every object that is there, every one that is
+    /// no longer there, and the list's version.
+    ///
+    /// *Errors*: none; a failed list or watch is tried again with back-off, an expired version leads to a new list.
+    ///
+    /// *Cancellation*: dropping the stream ends the watch; the cache keeps what it has.
+    pub fn into_cache(self, cache: Arc<Cache<K>>) -> impl Stream<Item = Update<K>> + Send {
+        let step = match self.start_at {
+            Some(version) => {
+                cache.start_at(version);
+                Step::Connect { version }
+            }
+            None => Step::List,
+        };
+        let run = Run {
+            what: self,
+            cache,
+            step,
+            n_failures: 0,
+        };
+        stream::unfold(run, |mut run| async move {
+            let updates = run.next().await;
+            Some((stream::iter(updates), run))
+        })
+        .flatten()
+    }
+}
+
+struct Run<K> {
+    what: ListWatch<K>,
+    cache: Arc<Cache<K>>,
+    step: Step<K>,
+    n_failures: u32,
+}
+
+enum Step<K> {
+    List,
+    Connect {
+        version: u64,
+    },
+    Watch {
+        version: u64,
+        events: BoxStream<'static, kube::Result<WatchEvent<K>>>,
+    },
+}
+
+impl<K: Cached> Run<K> {
+    /// One step: a list, a connection or an event.
+    async fn next(&mut self) -> Vec<Update<K>> {
+        match &mut self.step {
+            Step::List => match self.what.list().await {
+                Ok((objects, version)) => {
+                    self.n_failures = 0;
+                    self.step = Step::Connect { version };
+                    self.cache.replace(objects, version)
+                }
+                Err(error) => self.fail(&error, Step::List).await,
+            },
+            Step::Connect { version } => {
+                let version = *version;
+                match self.what.watch(version).await {
+                    Ok(events) => {
+                        self.step = Step::Watch { version, events };
+                        Vec::new()
+                    }
+                    Err(error) if is_expired(&error) => self.fail(&error, Step::List).await,
+                    Err(error) => self.fail(&error, Step::Connect { version }).await,
+                }
+            }
+            Step::Watch { version, events } => {
+                let version = *version;
+                match tokio::time::timeout(WATCH_IDLE, events.next()).await {
+                    Ok(Some(Ok(WatchEvent::Error(status)))) => {
+                        let error = kube::Error::Api(status);
+                        let is_expired = is_expired(&error);
+                        let step = if is_expired {
+                            Step::List
+                        } else {
+                            Step::Connect { version }
+                        };
+                        self.fail(&error, step).await
+                    }
+                    Ok(Some(Ok(event))) => self.take(event),
+                    Ok(Some(Err(error))) => self.fail(&error, Step::Connect { version }).await,
+                    Ok(None) | Err(_) => self.reconnect(version).await,
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, event: WatchEvent<K>) -> Vec<Update<K>> {
+        self.n_failures = 0;
+        if let (Step::Watch { version, .. }, Some(reached)) = (&mut self.step, version_of(&event)) {
+            *version = reached;
+        }
+        self.cache.apply_event(event).into_iter().collect()
+    }
+
+    /// The watch ended without an error. One that ended without an event, too, is not resumed at once.
+    async fn reconnect(&mut self, version: u64) -> Vec<Update<K>> {
+        self.step = Step::Connect { version };
+        tokio::time::sleep(BACKOFF.wait(self.n_failures)).await;
+        self.n_failures = self.n_failures.saturating_add(1);
+        Vec::new()
+    }
+
+    async fn fail(&mut self, error: &kube::Error, next: Step<K>) -> Vec<Update<K>> {
+        self.n_failures = self.n_failures.saturating_add(1);
+        self.step = next;
+        tracing::debug!(%error, n_failures = self.n_failures, "watch interrupted");
+        tokio::time::sleep(BACKOFF.wait(self.n_failures)).await;
+        Vec::new()
+    }
+}
+
+impl<K: Cached> ListWatch<K> {
+    async fn list(&self) -> kube::Result<(Vec<K>, u64)> {
+        let mut params = ListParams {
+            label_selector: self.labels.clone(),
+            field_selector: self.fields.clone(),
+            limit: Some(PAGE),
+            ..ListParams::default()
+        };
+        let mut objects = Vec::new();
+        loop {
+            let page = self.api.list(&params).await?;
+            objects.extend(page.items);
+            let version = page.metadata.resource_version.as_deref();
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params.continue_token = Some(token),
+                None => return Ok((objects, version.and_then(parse_version).unwrap_or(0))),
+            }
+        }
+    }
+
+    async fn watch(
+        &self,
+        version: u64,
+    ) -> kube::Result<BoxStream<'static, kube::Result<WatchEvent<K>>>> {
+        let params = WatchParams {
+            label_selector: self.labels.clone(),
+            field_selector: self.fields.clone(),
+            timeout: Some(WATCH_SECONDS),
+            bookmarks: true,
+            send_initial_events: false,
+        };
+        let events = self.api.watch(&params, &version.to_string()).await?;
+        Ok(events.boxed())
+    }
+}
+
+fn version_of<K: Cached>(event: &WatchEvent<K>) -> Option<u64> {
+    match event {
+        WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
+            parse_version(object.meta().resource_version.as_deref()?)
+        }
+        WatchEvent::Bookmark(bookmark) => parse_version(&bookmark.metadata.resource_version),
+        WatchEvent::Error(_) => None,
+    }
+}
+
+fn is_expired(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 410)
+}

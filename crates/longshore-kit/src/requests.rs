@@ -1,0 +1,307 @@
+//! JSON requests to the API server, and the one place that says what an answer means.
+
+use std::{fmt, time::Duration};
+
+use kube::{
+    Client,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, Request},
+    core::Status,
+};
+use longshore_core::{Class, Classify, ObjectRef, PatchKind, Resource, Scope};
+use serde_json::Value;
+
+/// A request that is not answered within this time counts as lost: a hung connection must not hold a key for ever.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Reads and writes objects as JSON, so that fields that our types do not know survive.
+#[derive(Clone)]
+pub struct Requests {
+    client: Client,
+}
+
+impl fmt::Debug for Requests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Requests").finish_non_exhaustive()
+    }
+}
+
+impl Requests {
+    /// Requests through this client.
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// The client, for the watches and typed reads of `observe`.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The object as it is now; `None` where it does not exist.
+    pub async fn get(&self, target: &ObjectRef) -> Result<Option<Value>, ApiError> {
+        let path = path(&target.resource, &target.namespace);
+        let request = Request::new(path).get(&target.name, &Default::default());
+        match self.send("get", target, request).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if error.code() == Some(404) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates `object`, which carries the name and the namespace of `target`.
+    pub async fn create(&self, target: &ObjectRef, object: &Value) -> Result<Value, ApiError> {
+        let path = path(&target.resource, &target.namespace);
+        let body = object.to_string().into_bytes();
+        let request = Request::new(path).create(&PostParams::default(), body);
+        self.send("create", target, request).await
+    }
+
+    /// Patches the object, or one of its subresources, with a body that carries its own preconditions.
+    pub async fn patch(
+        &self,
+        target: &ObjectRef,
+        subresource: Option<&str>,
+        kind: PatchKind,
+        body: Value,
+    ) -> Result<Value, ApiError> {
+        let patch = match kind {
+            PatchKind::Merge => Patch::Merge(body),
+            PatchKind::Strategic => Patch::Strategic(body),
+            PatchKind::Json => Patch::Json(
+                serde_json::from_value(body)
+                    .map_err(|source| ApiError::new("patch", target, Cause::NotAPatch(source)))?,
+            ),
+        };
+        let path = Request::new(path(&target.resource, &target.namespace));
+        let params = PatchParams::default();
+        let request = match subresource {
+            None => path.patch(&target.name, &params, &patch),
+            Some(name) => path.patch_subresource(name, &target.name, &params, &patch),
+        };
+        self.send("patch", target, request).await
+    }
+
+    /// Deletes the incarnation of the object that `target` names; the answer is the object or a `Status`.
+    pub async fn delete(
+        &self,
+        target: &ObjectRef,
+        grace_period_seconds: Option<u32>,
+    ) -> Result<Value, ApiError> {
+        let params = DeleteParams {
+            grace_period_seconds,
+            preconditions: target.uid.clone().map(|uid| Preconditions {
+                uid: Some(uid),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        let path = path(&target.resource, &target.namespace);
+        let request = Request::new(path).delete(&target.name, &params);
+        self.send("delete", target, request).await
+    }
+
+    async fn send(
+        &self,
+        verb: &'static str,
+        target: &ObjectRef,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<Value, ApiError> {
+        let fail = |cause| ApiError::new(verb, target, cause);
+        let request = request.map_err(|source| fail(Cause::NotARequest(source)))?;
+        match tokio::time::timeout(REQUEST_TIMEOUT, self.client.request(request)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(fail(Cause::from(error))),
+            Err(_elapsed) => Err(fail(Cause::Timeout)),
+        }
+    }
+}
+
+/// The path of a collection: `/api/v1/namespaces/default/pods`.
+fn path(resource: &Resource, namespace: &str) -> String {
+    let root = if resource.group.is_empty() {
+        "/api"
+    } else {
+        "/apis"
+    };
+    let api_version = resource.api_version();
+    let plural = resource.plural;
+    match resource.scope {
+        Scope::Namespaced => format!("{root}/{api_version}/namespaces/{namespace}/{plural}"),
+        Scope::Cluster => format!("{root}/{api_version}/{plural}"),
+    }
+}
+
+/// A request that failed, with what was asked of which object.
+#[derive(Debug, thiserror::Error)]
+#[error("{verb} of {target} failed")]
+pub struct ApiError {
+    verb: &'static str,
+    target: String,
+    #[source]
+    cause: Cause,
+}
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Cause {
+    /// The API server refused.
+    #[error("the API server answered {} {}: {}", .0.code, .0.reason, .0.message)]
+    Answer(Box<Status>),
+    /// No answer in time: whether the request took effect is unknown.
+    #[error("no answer within {} s", REQUEST_TIMEOUT.as_secs())]
+    Timeout,
+    /// The connection failed: whether the request took effect is unknown.
+    #[error("no answer")]
+    NoAnswer(#[source] Box<kube::Error>),
+    /// An answer that is not JSON.
+    #[error("the answer is not readable")]
+    Unreadable(#[source] serde_json::Error),
+    /// The request could not be built.
+    #[error("the request cannot be built")]
+    NotARequest(#[source] kube::core::request::Error),
+    /// A JSON patch that is none.
+    #[error("expected a JSON patch (RFC 6902)")]
+    NotAPatch(#[source] serde_json::Error),
+}
+
+impl From<kube::Error> for Cause {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "kube's own errors: whatever is neither an answer nor a parse failure is a failed connection"
+    )]
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::Answer(status),
+            kube::Error::SerdeError(source) => Self::Unreadable(source),
+            kube::Error::BuildRequest(source) => Self::NotARequest(source),
+            other => Self::NoAnswer(Box::new(other)),
+        }
+    }
+}
+
+impl ApiError {
+    fn new(verb: &'static str, target: &ObjectRef, cause: Cause) -> Self {
+        Self {
+            verb,
+            target: target.to_string(),
+            cause,
+        }
+    }
+
+    /// An answer that does not have the shape of its kind.
+    pub fn unreadable(target: &ObjectRef, source: serde_json::Error) -> Self {
+        Self::new("get", target, Cause::Unreadable(source))
+    }
+
+    /// The HTTP status of the answer, where there was one.
+    pub fn code(&self) -> Option<u16> {
+        self.answer().map(|status| status.code)
+    }
+
+    /// The API server's own words, where there was an answer.
+    pub fn message(&self) -> Option<&str> {
+        self.answer().map(|status| status.message.as_str())
+    }
+
+    /// Whether a create met an object of the same name.
+    pub fn is_already_exists(&self) -> bool {
+        self.answer().is_some_and(Status::is_already_exists)
+    }
+
+    /// Whether a precondition (uid or version) did not hold. API servers answer 409, or 422 naming the field where a
+    /// patch carried another uid.
+    pub fn is_precondition_failure(&self) -> bool {
+        self.answer().is_some_and(|status| match status.code {
+            409 => !status.is_already_exists(),
+            422 => {
+                let causes = status.details.iter().flat_map(|details| &details.causes);
+                causes
+                    .into_iter()
+                    .any(|cause| cause.field == "metadata.uid")
+            }
+            _ => false,
+        })
+    }
+
+    /// How long the API server asked us to stay away.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let seconds = self.answer()?.details.as_ref()?.retry_after_seconds;
+        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+    }
+
+    fn answer(&self) -> Option<&Status> {
+        match &self.cause {
+            Cause::Answer(status) => Some(status),
+            Cause::Timeout
+            | Cause::NoAnswer(_)
+            | Cause::Unreadable(_)
+            | Cause::NotARequest(_)
+            | Cause::NotAPatch(_) => None,
+        }
+    }
+}
+
+impl Classify for ApiError {
+    fn class(&self) -> Class {
+        match &self.cause {
+            Cause::Answer(status) => class_of(status.code),
+            Cause::Timeout | Cause::NoAnswer(_) | Cause::Unreadable(_) => Class::Retry,
+            Cause::NotARequest(_) | Cause::NotAPatch(_) => Class::Bug,
+        }
+    }
+}
+
+/// What an HTTP status of the API server means. 401 is for expired tokens, which the client renews; 410 for a version
+/// that is no longer kept.
+fn class_of(code: u16) -> Class {
+    match code {
+        401 | 408 | 410 | 429 | 500..=599 => Class::Retry,
+        409 => Class::Conflict,
+        400 | 403 | 404 | 405 | 413 | 422 => Class::Invalid,
+        _ => Class::Bug,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_has_its_class() {
+        let table = [
+            (400, Class::Invalid),
+            (401, Class::Retry),
+            (403, Class::Invalid),
+            (404, Class::Invalid),
+            (409, Class::Conflict),
+            (410, Class::Retry),
+            (413, Class::Invalid),
+            (418, Class::Bug),
+            (422, Class::Invalid),
+            (429, Class::Retry),
+            (500, Class::Retry),
+            (504, Class::Retry),
+        ];
+        for (code, class) in table {
+            assert_eq!(class_of(code), class, "{code}");
+        }
+    }
+
+    #[test]
+    fn paths_follow_group_and_scope() {
+        assert_eq!(
+            path(&Resource::POD, "default"),
+            "/api/v1/namespaces/default/pods"
+        );
+        let crd = Resource {
+            group: "apiextensions.k8s.io",
+            version: "v1",
+            kind: "CustomResourceDefinition",
+            plural: "customresourcedefinitions",
+            scope: Scope::Cluster,
+        };
+        assert_eq!(
+            path(&crd, ""),
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        );
+    }
+}

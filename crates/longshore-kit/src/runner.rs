@@ -1,0 +1,188 @@
+//! Runs a controller: takes due keys, runs their rounds, and decides when a key comes back.
+
+use std::{any::Any, collections::HashMap, pin::pin, sync::Arc, time::Duration};
+
+use futures::{Stream, StreamExt};
+use longshore_core::Class;
+use tokio::{
+    task::{Id, JoinError, JoinSet},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use crate::{
+    apply::Applier,
+    clock::Clock,
+    controller::Controller,
+    outcome::Counters,
+    queue::{Finished, Queue},
+    round::{Done, Failure, Round},
+};
+
+/// Rounds in flight at once, unless told otherwise.
+const CONCURRENCY: usize = 64;
+/// How long running rounds may go on after shutdown began.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
+/// From this many failures in a row on, a key that fails for passing reasons is worth a warning.
+const WARN_AFTER: u32 = 5;
+
+/// Runs one controller.
+#[derive(Debug)]
+pub struct Runner<C> {
+    round: Round<C>,
+    concurrency: usize,
+}
+
+impl<C: Controller> Runner<C> {
+    /// A runner of `controller`, whose Kubernetes actions go through `applier`.
+    pub fn new(controller: Arc<C>, applier: Applier, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            round: Round {
+                controller,
+                applier,
+                clock,
+                counters: Arc::default(),
+            },
+            concurrency: CONCURRENCY,
+        }
+    }
+
+    /// At most this many rounds at once; at least one.
+    #[must_use]
+    pub fn concurrency(mut self, rounds: usize) -> Self {
+        self.concurrency = rounds.max(1);
+        self
+    }
+
+    /// What came of the rounds so far.
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.round.counters)
+    }
+
+    /// Runs rounds until `shutdown`.
+    ///
+    /// *Flow*: each item of `triggers` says that something about a key changed, and leads to a round. The end of
+    /// `triggers` ends nothing: keys still come back by `Next::After` and after failures.
+    ///
+    /// *Guarantees*: one round per key at a time; a key that is triggered while it runs comes again; a panic fails its
+    /// own round only.
+    ///
+    /// *Cancellation*: after `shutdown` no round starts, and running ones have 30 s to finish. Dropping the future
+    /// drops every round at its next await, as a crash would.
+    pub async fn run(
+        self,
+        triggers: impl Stream<Item = C::Key> + Send,
+        shutdown: CancellationToken,
+    ) {
+        let mut triggers = pin!(triggers.fuse());
+        let mut queue = Queue::new();
+        let mut rounds = Rounds::default();
+        loop {
+            while rounds.tasks.len() < self.concurrency
+                && let Some(key) = queue.pop(Instant::now())
+            {
+                rounds.start(self.round.clone(), key);
+            }
+            let is_full = rounds.tasks.len() >= self.concurrency;
+            let due = queue.next_due().filter(|_| !is_full);
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => break,
+                Some((key, result)) = rounds.next() => {
+                    let now = Instant::now();
+                    self.finish(&mut queue, key, result, now);
+                }
+                Some(key) = triggers.next() => queue.trigger(key, Instant::now()),
+                () = sleep_until(due), if due.is_some() => {}
+            }
+        }
+        let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, async {
+            while rounds.next().await.is_some() {}
+        })
+        .await;
+    }
+
+    fn finish(
+        &self,
+        queue: &mut Queue<C::Key>,
+        key: C::Key,
+        result: Result<Done, Failure>,
+        now: Instant,
+    ) {
+        let failure = match result {
+            Ok(done) => {
+                queue.finish(key, Finished::Well(done.next), now);
+                return;
+            }
+            Err(failure) => failure,
+        };
+        let finished = Finished::Badly(failure.class, failure.retry_after);
+        let n_failures = queue.finish(key.clone(), finished, now);
+        let controller = self.round.controller.name();
+        let error = failure.report;
+        match failure.class {
+            Class::Bug => tracing::error!(controller, %key, n_failures, error, "round failed"),
+            Class::Invalid => tracing::info!(controller, %key, n_failures, error, "round refused"),
+            Class::Retry | Class::Conflict if n_failures >= WARN_AFTER => {
+                tracing::warn!(controller, %key, n_failures, error, "round keeps failing");
+            }
+            Class::Retry | Class::Conflict => {
+                tracing::debug!(controller, %key, n_failures, error, "round failed");
+            }
+        }
+    }
+}
+
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The rounds in flight. Dropping them drops each at its next await.
+struct Rounds<K> {
+    tasks: JoinSet<Result<Done, Failure>>,
+    keys: HashMap<Id, K>,
+}
+
+impl<K> Default for Rounds<K> {
+    fn default() -> Self {
+        Self {
+            tasks: JoinSet::new(),
+            keys: HashMap::new(),
+        }
+    }
+}
+
+impl<K: crate::controller::Key> Rounds<K> {
+    fn start<C: Controller<Key = K>>(&mut self, round: Round<C>, key: K) {
+        let controller = round.controller.name();
+        let span = tracing::debug_span!("reconcile", controller, %key);
+        let task = self.tasks.spawn(round.run(key.clone()).instrument(span));
+        self.keys.insert(task.id(), key);
+    }
+
+    /// The next round that ends; `None` while none runs.
+    async fn next(&mut self) -> Option<(K, Result<Done, Failure>)> {
+        let (id, result) = match self.tasks.join_next_with_id().await? {
+            Ok(ended) => ended,
+            Err(error) => (error.id(), Err(Failure::of_panic(panicked(error)))),
+        };
+        self.keys.remove(&id).map(|key| (key, result))
+    }
+}
+
+fn panicked(error: JoinError) -> String {
+    match error.try_into_panic() {
+        Ok(payload) => format!("the round panicked: {}", words(payload.as_ref())),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn words(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied())
+        .unwrap_or("without words")
+}

@@ -1,0 +1,210 @@
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::stream;
+use jiff::Timestamp;
+use kube::{Client, client::Body};
+use longshore_core::{Action, Class, Classify, Next, Plan};
+use longshore_kit::{Applier, Clock, Controller, Outcome, Runner};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+#[derive(Debug)]
+struct EpochClock;
+
+impl Clock for EpochClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("told to fail")]
+struct Told(Class);
+
+impl Classify for Told {
+    fn class(&self) -> Class {
+        self.0
+    }
+}
+
+type Behaviour = Box<dyn Fn(u32) -> Result<Plan<&'static str, Infallible>, Told> + Send + Sync>;
+
+/// Does what it is told in its n-th round of a key, and notes when.
+struct Toy {
+    behaviour: Behaviour,
+    started: Instant,
+    rounds: Mutex<BTreeMap<&'static str, Vec<u64>>>,
+    running: AtomicU32,
+    most_running: AtomicU32,
+}
+
+impl Toy {
+    fn new(
+        behaviour: impl Fn(u32) -> Result<Plan<&'static str, Infallible>, Told> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            behaviour: Box::new(behaviour),
+            started: Instant::now(),
+            rounds: Mutex::default(),
+            running: AtomicU32::new(0),
+            most_running: AtomicU32::new(0),
+        })
+    }
+
+    /// When the rounds of the key began, in milliseconds.
+    fn rounds(&self, key: &str) -> Vec<u64> {
+        self.rounds
+            .lock()
+            .unwrap()
+            .get(key)
+            .cloned()
+            .unwrap_or_default()
+    }
+}
+
+impl Controller for Toy {
+    type Key = &'static str;
+    type Observed = Plan<&'static str, Infallible>;
+    type Status = &'static str;
+    type Effect = Infallible;
+    type Error = Told;
+
+    fn name(&self) -> &'static str {
+        "toy"
+    }
+
+    async fn observe(&self, key: &Self::Key, _: Timestamp) -> Result<Self::Observed, Told> {
+        let n = {
+            let mut rounds = self.rounds.lock().unwrap();
+            let at = rounds.entry(key).or_default();
+            at.push(u64::try_from(self.started.elapsed().as_millis()).unwrap());
+            u32::try_from(at.len()).unwrap()
+        };
+        let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_running.fetch_max(running, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        (self.behaviour)(n)
+    }
+
+    fn decide(&self, observed: &Self::Observed) -> Self::Observed {
+        observed.clone()
+    }
+
+    async fn persist(&self, _: &Self::Key, status: &&'static str) -> Result<(), Told> {
+        match *status {
+            "fails" => Err(Told(Class::Retry)),
+            _ => Ok(()),
+        }
+    }
+
+    async fn call(&self, _: &Self::Key, effect: &Infallible) -> Result<(), Told> {
+        match *effect {}
+    }
+}
+
+/// A runner whose controller sends no request.
+fn runner(toy: &Arc<Toy>) -> Runner<Toy> {
+    let nobody = tower::service_fn(|_: http::Request<Body>| async {
+        Ok::<_, Infallible>(http::Response::new(Body::empty()))
+    });
+    let applier = Applier::new(Client::new(nobody, "default"), "toy", []);
+    Runner::new(Arc::clone(toy), applier, Arc::new(EpochClock))
+}
+
+async fn run_for(runner: Runner<Toy>, keys: Vec<&'static str>, time: Duration) {
+    let shutdown = CancellationToken::new();
+    let stop = shutdown.clone();
+    let run = runner.run(stream::iter(keys), shutdown);
+    let stopper = async {
+        tokio::time::sleep(time).await;
+        stop.cancel();
+    };
+    tokio::join!(run, stopper);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_run_at_once_and_each_key_once() {
+    let toy = Toy::new(|_| Ok(Plan::await_change()));
+    let runner = runner(&toy).concurrency(2);
+    let counters = runner.counters();
+    run_for(runner, vec!["a", "b", "c", "a"], Duration::from_secs(1)).await;
+    assert_eq!(toy.most_running.load(Ordering::SeqCst), 2);
+    assert_eq!(toy.rounds("c"), [10]);
+    assert_eq!(counters.of(Outcome::Skipped), counters.total());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_comes_back_when_it_asked_to() {
+    let toy = Toy::new(|_| Ok(Plan::after(Duration::from_millis(990))));
+    let runner = runner(&toy);
+    let counters = runner.counters();
+    run_for(runner, vec!["a"], Duration::from_millis(2500)).await;
+    assert_eq!(toy.rounds("a"), [0, 1000, 2000]);
+    assert_eq!(counters.of(Outcome::Waiting), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_come_back_by_their_class() {
+    let table = [
+        (Class::Conflict, vec![0, 10, 70, 180, 390, 800]),
+        (Class::Retry, vec![0, 110, 320, 730]),
+        (Class::Invalid, vec![0, 110]),
+        (Class::Bug, vec![0]),
+    ];
+    for (class, expected) in table {
+        let toy = Toy::new(move |_| Err(Told(class)));
+        run_for(runner(&toy), vec!["a"], Duration::from_millis(1000)).await;
+        assert_eq!(toy.rounds("a"), expected, "{class:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_stops_at_its_first_failure_and_starts_anew() {
+    let toy = Toy::new(|n| {
+        let first = if n == 1 { "fails" } else { "works" };
+        Ok(Plan::of(vec![
+            Action::Persist(first),
+            Action::Persist("second"),
+        ]))
+    });
+    let runner = runner(&toy);
+    let counters = runner.counters();
+    run_for(runner, vec!["a"], Duration::from_secs(1)).await;
+    assert_eq!(counters.of(Outcome::Failed), 1);
+    assert_eq!(counters.of(Outcome::Applied), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_fails_its_own_round_only() {
+    let toy = Toy::new(|n| {
+        assert!(n > 1, "planted");
+        Ok(Plan {
+            actions: Vec::new(),
+            next: Next::AwaitChange,
+        })
+    });
+    let runner = runner(&toy);
+    let counters = runner.counters();
+    run_for(runner, vec!["a", "b"], Duration::from_secs(20)).await;
+    assert_eq!(counters.of(Outcome::Failed), 2);
+    assert_eq!(toy.rounds("a"), [0, 10_010]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_lets_running_rounds_finish_and_starts_none() {
+    let toy = Toy::new(|_| Ok(Plan::await_change()));
+    let runner = runner(&toy).concurrency(1);
+    let counters = runner.counters();
+    run_for(runner, vec!["a", "b"], Duration::from_millis(5)).await;
+    assert_eq!(counters.of(Outcome::Skipped), 1);
+    assert!(toy.rounds("b").is_empty());
+}

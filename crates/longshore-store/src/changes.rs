@@ -1,0 +1,124 @@
+//! The one way in which rows change: a set of changes, committed in one transaction.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use longshore_core::{Class, Classify};
+use uuid::Uuid;
+
+use crate::model::{ArchivedTry, Pool, Run, RunKey, TaskInstance};
+
+/// What one transaction does. Empty changes are not committed.
+///
+/// Rows are whole: an insert where `version` is 0, else an update that holds only if the stored version is the same,
+/// and counts it up. One conflict refuses the whole transaction.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Changes {
+    /// Runs, in any order.
+    pub runs: Vec<Run>,
+    /// Task instances, in any order. An update is by key (`dag_id`, `run_id`, `task_id`, `map_index`), because the id
+    /// changes with every try.
+    pub task_instances: Vec<TaskInstance>,
+    /// Ended tries that go to the history, in the transaction that starts the next one.
+    pub archived: Vec<ArchivedTry>,
+    /// The last `resourceVersion` of the pod watch whose effects are in this transaction or an earlier one.
+    pub watch_position: Option<String>,
+}
+
+impl Changes {
+    /// Whether there is nothing to commit.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+            && self.task_instances.is_empty()
+            && self.archived.is_empty()
+            && self.watch_position.is_none()
+    }
+}
+
+/// What a scheduler starts from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    /// Every run that is not finished, oldest first.
+    pub runs: Vec<Run>,
+    /// The task instances of those runs.
+    pub task_instances: Vec<TaskInstance>,
+    /// The pools.
+    pub pools: Vec<Pool>,
+    /// Where the pod watch goes on.
+    pub watch_position: Option<String>,
+}
+
+/// Which runs a listing shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunFilter {
+    /// Only this DAG.
+    pub dag_id: Option<String>,
+    /// At most this many, newest first.
+    pub limit: Option<u32>,
+}
+
+/// The store as the scheduler and the command line see it. Tests put a decorator in front that fails, delays, or
+/// applies and loses the answer.
+#[async_trait]
+pub trait RunStore: Send + Sync + 'static {
+    /// The identity of this database, made at its creation: the value of the pods' `airflow-worker` label.
+    fn scheduler_id(&self) -> &str;
+
+    /// Commits all changes in one transaction, durably, or none of them.
+    async fn commit(&self, changes: &Changes) -> Result<(), StoreError>;
+
+    /// All that is not finished.
+    async fn load(&self) -> Result<Snapshot, StoreError>;
+
+    /// One run with its task instances.
+    async fn run(&self, key: &RunKey) -> Result<Option<(Run, Vec<TaskInstance>)>, StoreError>;
+
+    /// Runs, newest first, without their task instances.
+    async fn runs(&self, filter: &RunFilter) -> Result<Vec<Run>, StoreError>;
+
+    /// The current or archived try with this id: what a pod that nobody waits for belonged to.
+    async fn try_by_id(&self, id: Uuid) -> Result<Option<TaskInstance>, StoreError>;
+
+    /// The archived tries of a run, oldest first.
+    async fn history(&self, key: &RunKey) -> Result<Vec<ArchivedTry>, StoreError>;
+
+    /// Creates or changes a pool.
+    async fn set_pool(&self, pool: &Pool) -> Result<(), StoreError>;
+}
+
+/// What the store answers when it cannot.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A row was changed by somebody else, or by ourselves in a commit whose answer was lost.
+    #[error("{what} was changed by another writer since it was read; read it again")]
+    Conflict {
+        /// The row.
+        what: String,
+    },
+    /// The engine failed in a way that may pass: locked, full disk, connection lost.
+    #[error("the database {doing} failed: {why}")]
+    Unavailable {
+        /// What we were doing.
+        doing: &'static str,
+        /// The engine's own words.
+        why: Arc<str>,
+    },
+    /// A stored row cannot be read: written by a newer version, or damaged.
+    #[error("{what} in the database cannot be read: {why}")]
+    Corrupt {
+        /// The row.
+        what: String,
+        /// What is wrong with it.
+        why: Arc<str>,
+    },
+}
+
+impl Classify for StoreError {
+    fn class(&self) -> Class {
+        match self {
+            Self::Conflict { .. } => Class::Conflict,
+            Self::Unavailable { .. } => Class::Retry,
+            Self::Corrupt { .. } => Class::Bug,
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The rows.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+/// A DAG run's address: Airflow's `dag_id` and `run_id`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RunKey {
+    /// The DAG.
+    pub dag_id: String,
+    /// The run, unique within the DAG: `manual__2026-11-21T10:00:00+00:00`.
+    pub run_id: String,
+}
+
+impl std::fmt::Display for RunKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.dag_id, self.run_id)
+    }
+}
+
+/// The state of a run, in Airflow's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// Created, not started: its DAG has `max_active_runs` running.
+    Queued,
+    /// Its tasks are being scheduled.
+    Running,
+    /// Every leaf ended in success or was skipped.
+    Success,
+    /// A leaf failed, it timed out, or it was cancelled.
+    Failed,
+}
+
+impl RunState {
+    /// Whether it is over.
+    pub fn is_finished(self) -> bool {
+        matches!(self, Self::Success | Self::Failed)
+    }
+}
+
+/// What started a run, in Airflow's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunType {
+    /// Its timetable.
+    Scheduled,
+    /// A person.
+    Manual,
+    /// A backfill.
+    Backfill,
+}
+
+/// One run of a DAG, pinned to the DAG as it was when the run was created.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Its address.
+    pub key: RunKey,
+    /// What started it.
+    pub run_type: RunType,
+    /// Its state.
+    pub state: RunState,
+    /// The instant that it is about; `None` for a manual run without one.
+    pub logical_date: Option<Timestamp>,
+    /// When it was created.
+    pub queued_at: Timestamp,
+    /// When its first task could start.
+    pub start_date: Option<Timestamp>,
+    /// When it ended.
+    pub end_date: Option<Timestamp>,
+    /// Parameters given at the trigger, over the DAG's defaults.
+    pub conf: Value,
+    /// The validated DAG document that the run is pinned to, as its file had it, files beside it included.
+    pub dag: Value,
+    /// Whether the objects that all its pods share (files, workspace) exist in the cluster.
+    pub is_prepared: bool,
+    /// Why it ended as it did, where that is not plain from its tasks (`timed_out`, `cancelled`, `all_tasks_deadlocked`).
+    pub reason: Option<String>,
+    /// Row version for optimistic locking; 0 before the first commit, the store counts it up.
+    pub version: i64,
+}
+
+/// The state of a task instance, in Airflow's words. "None" of Airflow is `Option::None` in [`TaskInstance::state`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskState {
+    /// Its dependencies hold; waits for a slot.
+    Scheduled,
+    /// Has a slot; its pod is to be created or has not started yet.
+    Queued,
+    /// Its pod runs.
+    Running,
+    /// Ended well.
+    Success,
+    /// Ended badly, with no try left.
+    Failed,
+    /// Ended badly; tries again after its delay.
+    UpForRetry,
+    /// Never ran: a dependency failed.
+    UpstreamFailed,
+    /// Never ran: a dependency was skipped, or its rule said so.
+    Skipped,
+    /// The task is gone from the DAG.
+    Removed,
+}
+
+impl TaskState {
+    /// Whether it is over for this run.
+    pub fn is_finished(self) -> bool {
+        match self {
+            Self::Success | Self::Failed | Self::UpstreamFailed | Self::Skipped | Self::Removed => {
+                true
+            }
+            Self::Scheduled | Self::Queued | Self::Running | Self::UpForRetry => false,
+        }
+    }
+
+    /// Whether it holds slots of its pool and of its run.
+    pub fn is_occupying(self) -> bool {
+        matches!(self, Self::Queued | Self::Running)
+    }
+}
+
+/// A task of a run. Mapped tasks come later; `map_index` is there because it is part of the identity.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TaskKey {
+    /// The run.
+    pub run: RunKey,
+    /// The task.
+    pub task_id: String,
+    /// -1 for an unmapped task.
+    pub map_index: i32,
+}
+
+impl std::fmt::Display for TaskKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.run, self.task_id)?;
+        if self.map_index >= 0 {
+            write!(f, "[{}]", self.map_index)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Why a try ended badly: what was seen of its pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// One sentence for the user: what ended, how, with which code.
+    pub message: String,
+    /// Reason of the container or the pod (`Error`, `OOMKilled`, `Evicted`, `DeadlineExceeded`, `PodDeleted`, …).
+    pub reason: Option<String>,
+    /// Exit code of the container that ended badly first.
+    pub exit_code: Option<i32>,
+    /// Name of that container.
+    pub container: Option<String>,
+}
+
+/// One task instance: the current try of one task of one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskInstance {
+    /// Regenerated for every try: the fencing id, in the pod's label `ti_id`.
+    pub id: Uuid,
+    /// Its address.
+    pub key: TaskKey,
+    /// Its state; `None` before its dependencies hold.
+    pub state: Option<TaskState>,
+    /// 0 before the first try; counted up when it becomes `Scheduled` for a new try.
+    pub try_number: u32,
+    /// Retries allowed: tries are `max_tries` + 1.
+    pub max_tries: u32,
+    /// Which launch of this try is current, from 1; counted up before each relaunch of the same try, part of the pod's
+    /// name. 0 before the first.
+    pub launch: u32,
+    /// Launches of this try that died before the task process ran (upstream's `pod_launch_failure_retries` bounds them).
+    pub launch_failures: u32,
+    /// The pool whose slots it takes.
+    pub pool: String,
+    /// How many slots.
+    pub pool_slots: u32,
+    /// Its weight in the queue, computed at creation.
+    pub priority_weight: i64,
+    /// When it became `Scheduled`.
+    pub scheduled_at: Option<Timestamp>,
+    /// When it became `Queued`.
+    pub queued_at: Option<Timestamp>,
+    /// When its process started.
+    pub start_date: Option<Timestamp>,
+    /// When it ended.
+    pub end_date: Option<Timestamp>,
+    /// The pod of the current launch, from the moment that the launch is decided.
+    pub pod_name: Option<String>,
+    /// That pod's uid once it was seen: from then on a missing pod was deleted, not "not created yet".
+    pub pod_uid: Option<String>,
+    /// Why the last try ended badly.
+    pub failure: Option<Failure>,
+    /// The task's small result (`$LONGSHORE_RETURN`), read downstream as `{{ xcom.TASK.field }}`.
+    pub result: Option<Value>,
+    /// Row version for optimistic locking; 0 before the first commit, the store counts it up.
+    pub version: i64,
+}
+
+/// A try that is over and has been followed by another: Airflow's task instance history.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ArchivedTry {
+    /// The task instance as it was when the try ended, with its own id.
+    pub task_instance: TaskInstance,
+}
+
+/// A pool of slots.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pool {
+    /// Its name; `default_pool` always exists.
+    pub name: String,
+    /// How many slots; -1 is unlimited.
+    pub slots: i64,
+}
