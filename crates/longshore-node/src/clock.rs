@@ -1,12 +1,9 @@
 //! The crate's only look at the clock.
 
 use jiff::Timestamp;
+use longshore_kit::{Clock, SystemClock};
 
-/// The current time. Pure code gets it as an argument.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the shim and the pod actors are the shell; `decide` takes `now` as an argument"
-)]
+/// The current time of the machine, which is the one that its processes live in. Pure code gets it as an argument.
 pub(crate) fn now() -> Timestamp {
-    Timestamp::now()
+    SystemClock.now()
 }

@@ -11,9 +11,9 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use tokio::fs::File;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
-use tokio::sync::watch;
 
 use crate::clock;
+use crate::log_book::AttemptWatch;
 
 /// Why a log cannot be given.
 #[derive(Debug, thiserror::Error)]
@@ -145,7 +145,7 @@ impl Renderer {
 pub(crate) async fn stream(
     path: &Path,
     options: &LogOptions,
-    ended: watch::Receiver<bool>,
+    ended: AttemptWatch,
 ) -> Result<impl Stream<Item = Result<Bytes, LogError>> + Send + use<>, LogError> {
     let name = path.display().to_string();
     let reader = Reader::open(path, options, ended)
@@ -171,15 +171,11 @@ struct Reader {
     pending: Vec<u8>,
     renderer: Renderer,
     changes: Option<AsyncFd<OwnedFd>>,
-    ended: watch::Receiver<bool>,
+    ended: AttemptWatch,
 }
 
 impl Reader {
-    async fn open(
-        path: &Path,
-        options: &LogOptions,
-        ended: watch::Receiver<bool>,
-    ) -> std::io::Result<Self> {
+    async fn open(path: &Path, options: &LogOptions, ended: AttemptWatch) -> std::io::Result<Self> {
         let mut file = File::open(path).await?;
         if let Some(lines) = options.tail_lines {
             let start = tail_offset(&mut file, lines).await?;
@@ -206,7 +202,7 @@ impl Reader {
                 return Ok(None);
             }
             // Asked before reading: what was written before the end is then always read.
-            let has_ended = *self.ended.borrow_and_update();
+            let has_ended = self.ended.has_ended();
             let mut buffer = vec![0; 64 * 1024];
             let n = self.file.read(&mut buffer).await?;
             if n > 0 {
@@ -223,10 +219,10 @@ impl Reader {
                 ready = changes.readable_mut() => {
                     let mut ready = ready?;
                     // Only that something changed matters, not what.
-                    drop(nix::unistd::read(ready.get_inner(), &mut [0; 4096]));
+                    let _ = nix::unistd::read(ready.get_inner(), &mut [0; 4096]);
                     ready.clear_ready();
                 }
-                change = self.ended.changed() => {
+                change = self.ended.book.changed() => {
                     // The node is going down; so is the stream, after what is already there.
                     if change.is_err() {
                         self.changes = None;
@@ -252,7 +248,7 @@ impl Reader {
 fn watch_file(path: &Path) -> std::io::Result<AsyncFd<OwnedFd>> {
     let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
     inotify.add_watch(path, AddWatchFlags::IN_MODIFY)?;
-    AsyncFd::new(inotify.as_fd().try_clone_to_owned()?)
+    AsyncFd::register(inotify.as_fd().try_clone_to_owned()?)
 }
 
 /// Where the last `lines` lines begin, read backwards in blocks.
@@ -283,18 +279,38 @@ async fn tail_offset(file: &mut File, lines: u64) -> std::io::Result<u64> {
 mod tests {
     use futures::TryStreamExt;
 
+    use tokio::sync::watch;
+
     use super::*;
+    use crate::log_book::{ContainerLog, LogBook};
 
     const LOG: &str = "2026-01-01T00:00:00Z stdout F one\n\
         2026-01-01T00:00:01Z stderr P tw\n\
         2026-01-01T00:00:01Z stderr F o\n\
         2026-01-01T00:00:02Z stdout F three\n";
 
+    fn attempt(is_live: bool) -> (watch::Sender<LogBook>, AttemptWatch) {
+        let log = ContainerLog {
+            last: Some(0),
+            is_live,
+            waiting: String::new(),
+        };
+        let (told, book) = watch::channel(LogBook::from([("main".to_owned(), log)]));
+        (
+            told,
+            AttemptWatch {
+                book,
+                container: "main".into(),
+                attempt: 0,
+            },
+        )
+    }
+
     async fn read(options: LogOptions) -> String {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("0.log");
         std::fs::write(&path, LOG).expect("a log");
-        let (_ended, watch) = watch::channel(true);
+        let (_told, watch) = attempt(false);
         let pieces: Vec<Bytes> = stream(&path, &options, watch)
             .await
             .expect("opens")
@@ -363,7 +379,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("0.log");
         std::fs::write(&path, LOG).expect("a log");
-        let (ended, watch) = watch::channel(false);
+        let (told, watch) = attempt(true);
         let options = LogOptions {
             follow: true,
             tail_lines: Some(1),
@@ -376,7 +392,7 @@ mod tests {
         );
         let more = format!("{LOG}2026-01-01T00:00:03Z stdout F four\n");
         std::fs::write(&path, more).expect("grows");
-        ended.send(true).expect("is watched");
+        told.send_modify(|book| book.values_mut().for_each(|log| log.is_live = false));
         assert_eq!(
             lines.try_next().await.expect("reads").expect("a line"),
             "four\n"

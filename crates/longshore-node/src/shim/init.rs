@@ -81,7 +81,7 @@ fn start(
     let mut said = Vec::new();
     drop(fs::File::from(read).read_to_end(&mut said));
     if let Ok(failure) = serde_json::from_slice::<Failure>(&said) {
-        drop(waitpid(program, None));
+        let _ = waitpid(program, None);
         return Err(failure);
     }
     tell(pipes, &InitReport::Started(program.as_raw()));
@@ -130,7 +130,7 @@ fn supervise(program: Pid, shim: Option<Pid>) -> InitReport {
             return InitReport::Signalled(Signal::SIGKILL as i32);
         } else {
             // The program may just have ended; its SIGCHLD is on the way.
-            drop(kill(program, signal));
+            let _ = kill(program, signal);
         }
     }
 }
@@ -157,7 +157,7 @@ fn reap(program: Pid) -> Option<InitReport> {
 pub(super) fn kill_children() {
     loop {
         for child in children() {
-            drop(kill(child, Signal::SIGKILL));
+            let _ = kill(child, Signal::SIGKILL);
         }
         match waitpid(Pid::from_raw(-1), None) {
             Ok(_) | Err(Errno::EINTR) => {}

@@ -218,7 +218,7 @@ impl Shim {
                 // The container may have ended by an event handled just before.
                 if let Some(started) = self.running.get_mut(&id).and_then(|r| r.advance(part)) {
                     let running = self.running.get(&id);
-                    if let Some(Err(e)) = running.map(|r| r.record.store(&self.pod_dir)) {
+                    if let Some(Err(e)) = running.map(|r| r.record.note(&self.pod_dir)) {
                         drop(writeln!(
                             io::stderr(),
                             "shim: cannot record the start of {id}: {e}"

@@ -40,10 +40,7 @@ impl NodeLink {
                 self.pending.extend_from_slice(&buffer[..n]);
                 true
             }
-            Err(e) => matches!(
-                e.kind(),
-                io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
-            ),
+            Err(e) => matches!(e, Errno::EINTR | Errno::EAGAIN),
         };
         let Some(end) = self.pending.iter().rposition(|b| *b == b'\n') else {
             return (Vec::new(), is_open);

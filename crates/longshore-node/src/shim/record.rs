@@ -39,6 +39,14 @@ impl Record {
         write_durably(&dir.join("record.json"), &serde_json::to_vec(self)?)
     }
 
+    /// Adds what is only of use while the machine runs: without fsync.
+    pub(crate) fn note(&self, pod_dir: &Path) -> io::Result<()> {
+        let path = attempt_dir(pod_dir, &self.id).join("record.json");
+        let temporary = path.with_extension("tmp");
+        fs::write(&temporary, serde_json::to_vec(self)?)?;
+        fs::rename(temporary, path)
+    }
+
     /// Reads the record of an attempt; `None` when the attempt was never begun.
     pub(crate) fn load(pod_dir: &Path, id: &AttemptId) -> io::Result<Option<Self>> {
         match fs::read(attempt_dir(pod_dir, id).join("record.json")) {

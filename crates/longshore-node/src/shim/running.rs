@@ -119,13 +119,13 @@ impl Running {
 
     pub(super) fn signal(&self, signal: Signal) {
         // An init that has just ended needs no signal; its SIGCHLD is on the way.
-        drop(kill(self.init, signal));
+        let _ = kill(self.init, signal);
     }
 
     pub(super) fn kill(&mut self) {
         self.is_doomed = true;
         if let Some(victim) = self.victim {
-            drop(kill(victim, Signal::SIGKILL));
+            let _ = kill(victim, Signal::SIGKILL);
         }
     }
 
