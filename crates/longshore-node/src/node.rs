@@ -214,7 +214,8 @@ impl Node {
             shared.host.ip.clone(),
             shutdown.clone(),
         );
-        tokio::join!(registration, self.run_pods(shutdown));
+        // On the heap, or every caller's future would carry the two along.
+        tokio::join!(Box::pin(registration), Box::pin(self.run_pods(shutdown)));
     }
 
     async fn run_pods(&self, shutdown: CancellationToken) {
