@@ -30,6 +30,7 @@ use crate::log_book::{ContainerLog, LogBook};
 use crate::node::Shared;
 use crate::refusal::Refusal;
 use crate::shim::protocol::{AttemptId, Command, ExitReason, Report};
+use crate::volumes::memory_dir;
 
 /// What the watch has to say about a pod.
 #[derive(Clone, Debug)]
@@ -413,6 +414,8 @@ impl Actor {
     /// Ends the shim of a pod in which nothing runs.
     async fn release(&mut self) {
         self.send(Command::Quit).await;
+        // Memory is scarce and outside of the pod's directory: it does not wait for the object's deletion.
+        drop(std::fs::remove_dir_all(memory_dir(&self.this.uid)));
         self.local.has_shim = false;
         self.local.preparation = Preparation::Needed;
         if let Some(link) = self.link.take() {
