@@ -1,0 +1,98 @@
+//! What a node must be told.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::images::ImageMap;
+use crate::profile::Profile;
+
+/// The settings of one process node.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// The name of the Node object.
+    pub name: String,
+    /// The directory for everything that the node keeps: `pods/`, `logs/`, `volumes/`. Must be on a local
+    /// file system that survives a restart if pods shall.
+    pub root: PathBuf,
+    /// The command that ends in [`shim::main`](crate::shim::main): our own binary and its hidden subcommand.
+    pub shim_command: Vec<OsString>,
+    /// What images mean on this machine.
+    pub images: ImageMap,
+    /// What happens to pods when the node goes away.
+    pub lifetime: PodsLifetime,
+    /// How long logs stay.
+    pub logs: LogsLifetime,
+    /// How much is told in Events.
+    pub events: EventVolume,
+    /// The isolation to use; `None` = the best one that a trial shows to work.
+    pub profile: Option<Profile>,
+    /// The largest number of pods at a time, published as allocatable `pods`.
+    pub max_pods: u32,
+    /// Further allocatable resources, or other amounts of `cpu` and `memory`, as Kubernetes quantities.
+    pub resources: BTreeMap<String, String>,
+    /// Further labels of the Node.
+    pub labels: BTreeMap<String, String>,
+    /// Variables that every container gets, such as the address of the API server.
+    pub pod_env: Vec<(String, String)>,
+    /// How many pods may be in the act of starting at the same time.
+    pub n_concurrent_starts: usize,
+}
+
+impl NodeConfig {
+    /// The defaults: pods die with the node, 110 pods, twice as many concurrent starts as processors.
+    #[must_use]
+    pub fn new(
+        name: impl Into<String>,
+        root: impl Into<PathBuf>,
+        shim_command: Vec<OsString>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            root: root.into(),
+            shim_command,
+            images: ImageMap::default(),
+            lifetime: PodsLifetime::DieWithNode,
+            logs: LogsLifetime::UntilPodDeleted,
+            events: EventVolume::Problems,
+            profile: None,
+            max_pods: 110,
+            resources: BTreeMap::new(),
+            labels: BTreeMap::new(),
+            pod_env: Vec::new(),
+            n_concurrent_starts: 2 * n_processors(),
+        }
+    }
+}
+
+/// How many processors this process may use.
+pub(crate) fn n_processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// What happens to pods when the node goes away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodsLifetime {
+    /// Their shims stop them within their grace.
+    DieWithNode,
+    /// They run on; the next node takes them over.
+    OutliveNode,
+}
+
+/// How long logs stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogsLifetime {
+    /// Until the pod object is deleted, as on Kubernetes.
+    UntilPodDeleted,
+    /// Until somebody removes the files.
+    Forever,
+}
+
+/// How much is told in Events; each one costs a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventVolume {
+    /// Only what went wrong, and kills.
+    Problems,
+    /// Starts, too.
+    All,
+}

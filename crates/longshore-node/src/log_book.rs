@@ -1,0 +1,36 @@
+//! Which log files a pod has: told by its actor, read by whoever wants a log.
+
+use std::collections::BTreeMap;
+
+use tokio::sync::watch;
+
+/// The logs of a pod by container.
+pub(crate) type LogBook = BTreeMap<String, ContainerLog>;
+
+/// What there is of one container's logs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ContainerLog {
+    /// The newest attempt.
+    pub(crate) last: Option<u32>,
+    /// Whether that attempt can still write.
+    pub(crate) is_live: bool,
+    /// The waiting reason before the first attempt.
+    pub(crate) waiting: String,
+}
+
+/// Tells a follower when an attempt has ended.
+#[derive(Clone, Debug)]
+pub(crate) struct AttemptWatch {
+    pub(crate) book: watch::Receiver<LogBook>,
+    pub(crate) container: String,
+    pub(crate) attempt: u32,
+}
+
+impl AttemptWatch {
+    /// Whether nothing more will be written.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        let book = self.book.borrow_and_update();
+        let log = book.get(&self.container);
+        log.is_none_or(|log| log.last != Some(self.attempt) || !log.is_live)
+    }
+}

@@ -1,0 +1,470 @@
+//! The node: registers itself, watches the pods bound to it, and gives each one an actor.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::events::{Event as KubeEvent, EventType, Recorder, Reporter};
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt, watcher as watch_pods};
+use kube::{Api, Client, Resource, ResourceExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{LogsLifetime, NodeConfig};
+use crate::env::HostFacts;
+use crate::log_book::{AttemptWatch, LogBook};
+use crate::logs::{self, LogError, LogOptions};
+use crate::pod::actor::{Actor, News};
+use crate::pod::directory;
+use crate::pod::publish::PodRef;
+use crate::pod::shim_link::ShimLink;
+use crate::private_dir;
+use crate::profile::{self, Profile};
+use crate::register;
+use crate::shim::protocol::{AttemptId, Command};
+
+/// Pods share the host's network for now.
+const HOST_IP: &str = "127.0.0.1";
+/// The longest note that API servers take.
+const NOTE_BYTES: usize = 1024;
+
+/// The node cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// The directory cannot be used.
+    #[error("cannot use {} for the process node", path.display())]
+    Root {
+        /// `NodeConfig::root` or a directory below it.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The name of an image map's or shim's command is missing.
+    #[error("the node has no shim command: expected our own binary and its hidden subcommand")]
+    NoShimCommand,
+}
+
+/// What all actors of a node share.
+pub(crate) struct Shared {
+    pub(crate) config: NodeConfig,
+    pub(crate) client: Client,
+    pub(crate) profile: Profile,
+    pub(crate) host: HostFacts,
+    starts: Arc<Semaphore>,
+    recorder: Recorder,
+    books: Mutex<BTreeMap<(String, String), Book>>,
+}
+
+/// The logs of one pod.
+#[derive(Clone, Debug)]
+struct Book {
+    uid: String,
+    book: watch::Receiver<LogBook>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared")
+            .field("config", &self.config)
+            .field("profile", &self.profile)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(crate) fn pods_dir(&self) -> PathBuf {
+        self.config.root.join("pods")
+    }
+
+    pub(crate) fn logs_dir(&self, pod: &PodRef) -> PathBuf {
+        let PodRef {
+            namespace,
+            name,
+            uid,
+        } = pod;
+        self.config
+            .root
+            .join("logs")
+            .join(format!("{namespace}_{name}_{uid}"))
+    }
+
+    pub(crate) fn log_path(&self, pod: &PodRef, id: &AttemptId) -> PathBuf {
+        self.logs_dir(pod)
+            .join(&id.container)
+            .join(format!("{}.log", id.attempt))
+    }
+
+    /// Waits until one more pod may start.
+    pub(crate) async fn start_permit(&self) -> OwnedSemaphorePermit {
+        #[expect(clippy::expect_used, reason = "the semaphore is never closed")]
+        self.starts.clone().acquire_owned().await.expect("open")
+    }
+
+    /// Publishes an Event about a pod: best effort.
+    pub(crate) fn announcement(
+        &self,
+        pod: &Pod,
+        kind: EventType,
+        reason: &str,
+        note: String,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let reference = pod.object_ref(&());
+        let event = KubeEvent {
+            type_: kind,
+            reason: reason.to_owned(),
+            note: Some(note[..note.floor_char_boundary(NOTE_BYTES)].to_owned()),
+            action: reason.to_owned(),
+            secondary: None,
+        };
+        let recorder = self.recorder.clone();
+        async move {
+            if let Err(error) = recorder.publish(&event, &reference).await {
+                tracing::debug!(%error, reason = event.reason, "Event not published");
+            }
+        }
+    }
+
+    fn books(&self) -> std::sync::MutexGuard<'_, BTreeMap<(String, String), Book>> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A process node.
+#[derive(Clone, Debug)]
+pub struct Node {
+    shared: Arc<Shared>,
+}
+
+impl Node {
+    /// Makes the node's directory and finds out how far pods can be isolated here.
+    ///
+    /// # Errors
+    /// The directory cannot be made, or there is no shim command.
+    pub async fn new(client: Client, config: NodeConfig) -> Result<Self, NodeError> {
+        if config.shim_command.is_empty() {
+            return Err(NodeError::NoShimCommand);
+        }
+        let path = config.root.clone();
+        let root = |source| NodeError::Root {
+            path: path.clone(),
+            source,
+        };
+        for dir in ["pods", "logs"] {
+            // Nobody else may command a shim or read what pods were told.
+            private_dir::make(&config.root.join(dir)).map_err(root)?;
+        }
+        // Mounts and sockets are found by this path from other working directories.
+        let config = NodeConfig {
+            root: config.root.canonicalize().map_err(root)?,
+            ..config
+        };
+        let profile = match config.profile {
+            Some(profile) => profile,
+            None => profile::detect(&config).await,
+        };
+        let reporter = Reporter {
+            controller: "longshore.dev/node".into(),
+            instance: Some(config.name.clone()),
+        };
+        let host = HostFacts {
+            ip: HOST_IP.into(),
+            allocatable: register::allocatable(&config),
+        };
+        let shared = Shared {
+            starts: Arc::new(Semaphore::new(config.n_concurrent_starts.max(1))),
+            recorder: Recorder::new(client.clone(), reporter),
+            books: Mutex::default(),
+            config,
+            client,
+            profile,
+            host,
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// How far pods are isolated.
+    #[must_use]
+    pub fn profile(&self) -> Profile {
+        self.shared.profile
+    }
+
+    /// Runs pods until `shutdown`.
+    ///
+    /// # Flow
+    /// Registers the Node and keeps its Lease; gives every pod that is bound to it an actor, which takes
+    /// over what an earlier node left behind.
+    ///
+    /// # Guarantees
+    /// An attempt of a container is started once, whatever dies in between. With
+    /// [`PodsLifetime::DieWithNode`](crate::PodsLifetime) it returns when the pods' processes have ended.
+    ///
+    /// # Assumptions
+    /// No other node uses the same name or the same directory.
+    pub async fn run(&self, shutdown: CancellationToken) {
+        let shared = &self.shared;
+        let registration = register::keep(
+            shared.client.clone(),
+            shared.config.clone(),
+            shared.profile,
+            shared.host.ip.clone(),
+            shutdown.clone(),
+        );
+        // On the heap, or every caller's future would carry the two along.
+        tokio::join!(Box::pin(registration), Box::pin(self.run_pods(shutdown)));
+    }
+
+    async fn run_pods(&self, shutdown: CancellationToken) {
+        let api = Api::<Pod>::all(self.shared.client.clone());
+        let selector = format!("spec.nodeName={}", self.shared.config.name);
+        let events =
+            watch_pods(api, watcher::Config::default().fields(&selector)).default_backoff();
+        let mut events = std::pin::pin!(events);
+        let mut pods = Pods::new(self.shared.clone(), shutdown.clone());
+        loop {
+            tokio::select! {
+                () = shutdown.cancelled() => break,
+                Some(event) = events.next() => match event {
+                    Ok(event) => pods.on_event(event).await,
+                    Err(error) => tracing::warn!(%error, "the watch of pods broke, connecting again"),
+                },
+                Some(ended) = pods.tasks.join_next() => pods.on_end(ended),
+            }
+        }
+        while pods.tasks.join_next().await.is_some() {}
+    }
+
+    /// The log of a container.
+    ///
+    /// # Errors
+    /// There is no such pod, container or attempt here, or the file cannot be read.
+    pub async fn logs(
+        &self,
+        namespace: &str,
+        pod: &str,
+        container: Option<&str>,
+        options: &LogOptions,
+    ) -> Result<impl Stream<Item = Result<Bytes, LogError>> + Send + use<>, LogError> {
+        let key = (namespace.to_owned(), pod.to_owned());
+        let entry = self.shared.books().get(&key).cloned();
+        let Book { uid, book } = entry.ok_or_else(|| LogError::NoPod {
+            namespace: namespace.to_owned(),
+            pod: pod.to_owned(),
+        })?;
+        let (container, attempt) = choose(&book.borrow(), pod, container, options.previous)?;
+        let this = PodRef {
+            namespace: namespace.to_owned(),
+            name: pod.to_owned(),
+            uid,
+        };
+        let id = AttemptId {
+            container: container.clone(),
+            attempt,
+        };
+        let path = self.shared.log_path(&this, &id);
+        logs::stream(
+            &path,
+            options,
+            AttemptWatch {
+                book,
+                container,
+                attempt,
+            },
+        )
+        .await
+    }
+}
+
+/// The container and attempt that a client means.
+fn choose(
+    book: &LogBook,
+    pod: &str,
+    container: Option<&str>,
+    is_previous: bool,
+) -> Result<(String, u32), LogError> {
+    let known = || book.keys().cloned().collect::<Vec<_>>().join(", ");
+    let container = match container {
+        Some(name) => name.to_owned(),
+        None if book.len() == 1 => book.keys().next().cloned().unwrap_or_default(),
+        None => String::new(),
+    };
+    let pod = pod.to_owned();
+    let Some(log) = book.get(&container) else {
+        return Err(LogError::NoContainer {
+            pod,
+            container,
+            known: known(),
+        });
+    };
+    let Some(last) = log.last else {
+        return Err(LogError::Waiting {
+            pod,
+            container,
+            reason: log.waiting.clone(),
+        });
+    };
+    match (is_previous, last.checked_sub(1)) {
+        (false, _) => Ok((container, last)),
+        (true, Some(previous)) => Ok((container, previous)),
+        (true, None) => Err(LogError::NoPrevious { pod, container }),
+    }
+}
+
+/// The actors by the uid of their pods.
+struct Pods {
+    shared: Arc<Shared>,
+    shutdown: CancellationToken,
+    actors: BTreeMap<String, Mailbox>,
+    tasks: JoinSet<String>,
+    /// What the list under way has shown; `None` when no list is.
+    listed: Option<BTreeSet<String>>,
+}
+
+struct Mailbox {
+    key: (String, String),
+    news: watch::Sender<News>,
+}
+
+impl Pods {
+    fn new(shared: Arc<Shared>, shutdown: CancellationToken) -> Self {
+        let (actors, tasks) = (BTreeMap::new(), JoinSet::new());
+        Self {
+            shared,
+            shutdown,
+            actors,
+            tasks,
+            listed: None,
+        }
+    }
+
+    async fn on_event(&mut self, event: Event<Pod>) {
+        match event {
+            Event::Apply(pod) => self.present(pod),
+            Event::Delete(pod) => self.gone(&pod.uid().unwrap_or_default()),
+            Event::Init => self.listed = Some(BTreeSet::new()),
+            Event::InitApply(pod) => {
+                if let (Some(listed), Some(uid)) = (&mut self.listed, pod.uid()) {
+                    listed.insert(uid);
+                }
+                self.present(pod);
+            }
+            Event::InitDone => {
+                let listed = self.listed.take().unwrap_or_default();
+                let missing: Vec<_> = self
+                    .actors
+                    .keys()
+                    .filter(|uid| !listed.contains(*uid))
+                    .cloned()
+                    .collect();
+                missing.iter().for_each(|uid| self.gone(uid));
+                self.sweep(&listed).await;
+            }
+        }
+    }
+
+    fn present(&mut self, pod: Pod) {
+        let Some(uid) = pod.uid() else { return };
+        let key = (pod.namespace().unwrap_or_default(), pod.name_any());
+        let pod = Arc::new(pod);
+        if let Some(mailbox) = self.actors.get(&uid) {
+            mailbox.news.send_replace(News::Present(pod));
+            return;
+        }
+        // A watch may merge a deletion and the creation of the next pod of that name.
+        for (_, older) in self.actors.iter().filter(|(_, m)| m.key == key) {
+            older.news.send_replace(News::Gone);
+        }
+        let (news, inbox) = watch::channel(News::Present(pod.clone()));
+        let (told, book) = watch::channel(LogBook::new());
+        match Actor::new(self.shared.clone(), pod, inbox, told) {
+            Ok(actor) => {
+                let (shutdown, id) = (self.shutdown.clone(), uid.clone());
+                self.tasks.spawn(async move {
+                    actor.run(shutdown).await;
+                    id
+                });
+                self.shared.books().insert(
+                    key.clone(),
+                    Book {
+                        uid: uid.clone(),
+                        book,
+                    },
+                );
+                self.actors.insert(uid, Mailbox { key, news });
+            }
+            Err(error) => {
+                tracing::error!(pod = key.1, %error, "cannot read what is kept of a pod; it is left alone");
+            }
+        }
+    }
+
+    fn gone(&mut self, uid: &str) {
+        if let Some(mailbox) = self.actors.get(uid) {
+            mailbox.news.send_replace(News::Gone);
+        }
+    }
+
+    fn on_end(&mut self, ended: Result<String, tokio::task::JoinError>) {
+        match ended {
+            Ok(uid) => {
+                if let Some(mailbox) = self.actors.remove(&uid) {
+                    self.shared
+                        .books()
+                        .retain(|key, book| *key != mailbox.key || book.uid != uid);
+                }
+            }
+            Err(error) => tracing::error!(%error, "the actor of a pod broke"),
+        }
+    }
+
+    /// Ends what an earlier node left of pods that no longer exist.
+    async fn sweep(&mut self, listed: &BTreeSet<String>) {
+        let entries = fs::read_dir(self.shared.pods_dir())
+            .into_iter()
+            .flatten()
+            .flatten();
+        for entry in entries {
+            let Ok(uid) = entry.file_name().into_string() else {
+                continue;
+            };
+            if listed.contains(&uid) || self.actors.contains_key(&uid) {
+                continue;
+            }
+            let (dir, shared) = (entry.path(), self.shared.clone());
+            self.tasks.spawn(async move {
+                if let Err(error) = end_orphan(&shared, &dir, &uid).await {
+                    tracing::warn!(uid, %error, "cannot remove what is left of a pod");
+                }
+                uid
+            });
+        }
+    }
+}
+
+async fn end_orphan(shared: &Shared, dir: &Path, uid: &str) -> io::Result<()> {
+    if let Some(mut shim) = ShimLink::find(dir)? {
+        shim.send(&Command::Quit).await;
+        // Reports until the end of the connection: then every process has ended.
+        while shim.next().await.is_some() {}
+    }
+    directory::remove(dir, uid)?;
+    if shared.config.logs == LogsLifetime::UntilPodDeleted {
+        let logs = fs::read_dir(shared.config.root.join("logs"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let suffix = format!("_{uid}");
+        for of_pod in logs.filter(|e| e.file_name().to_string_lossy().ends_with(&suffix)) {
+            fs::remove_dir_all(of_pod.path())?;
+        }
+    }
+    Ok(())
+}

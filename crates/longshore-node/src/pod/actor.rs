@@ -1,0 +1,501 @@
+//! The life of one pod on this node: collect facts, decide, do it, wait for the next fact.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::runtime::events::EventType;
+use longshore_core::Backoff;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::adopt::adopt;
+use super::decide::{Action, PREPARE_AGAIN, decide};
+use super::directory;
+use super::model::{AttemptState, Desired, Local, Preparation, Stop, StopCause};
+use super::publish::{Outcome, PodRef};
+use super::resolve::{Specs, resolve};
+use super::shim_link::ShimLink;
+use super::status;
+use crate::clock;
+use crate::config::{EventVolume, LogsLifetime, PodsLifetime};
+use crate::log_book::{ContainerLog, LogBook};
+use crate::node::Shared;
+use crate::refusal::Refusal;
+use crate::shim::protocol::{AttemptId, Command, ExitReason, Report};
+use crate::volumes::memory_dir;
+
+/// What the watch has to say about a pod.
+#[derive(Clone, Debug)]
+pub(crate) enum News {
+    /// The object as it is now.
+    Present(Arc<Pod>),
+    /// The object is gone.
+    Gone,
+}
+
+/// Something that an actor waited for.
+enum Fact {
+    News,
+    Report(Report),
+    ShimGone,
+    Prepared(Result<Specs, Refusal>, OwnedSemaphorePermit),
+    Published(serde_json::Value, Outcome),
+    Deleted(Outcome),
+    Done,
+    Time,
+    Shutdown,
+}
+
+/// Whether an actor goes on.
+enum Turn {
+    Again,
+    Forgotten,
+}
+
+/// One pod.
+pub(crate) struct Actor {
+    shared: Arc<Shared>,
+    this: PodRef,
+    dir: PathBuf,
+    news: watch::Receiver<News>,
+    pod: Arc<Pod>,
+    desired: Desired,
+    local: Local,
+    specs: Specs,
+    link: Option<ShimLink>,
+    /// Held from the preparation to the first report: bounds how many pods start at a time.
+    permit: Option<OwnedSemaphorePermit>,
+    work: FuturesUnordered<BoxFuture<'static, Fact>>,
+    book: watch::Sender<LogBook>,
+}
+
+impl Actor {
+    /// An actor for a pod that the watch has shown.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        pod: Arc<Pod>,
+        news: watch::Receiver<News>,
+        book: watch::Sender<LogBook>,
+    ) -> std::io::Result<Self> {
+        let uid = pod.uid().unwrap_or_default();
+        let this = PodRef {
+            namespace: pod.namespace().unwrap_or_default(),
+            name: pod.name_any(),
+            uid: uid.clone(),
+        };
+        let dir = shared.pods_dir().join(&uid);
+        let (local, link) = adopt(&dir, &pod, clock::now())?;
+        Ok(Self {
+            this,
+            dir,
+            news,
+            desired: Desired::of(&pod),
+            pod,
+            local,
+            specs: BTreeMap::new(),
+            link,
+            permit: None,
+            work: FuturesUnordered::new(),
+            book,
+            shared,
+        })
+    }
+
+    /// Runs until the pod is gone or the node shuts down.
+    pub(crate) async fn run(mut self, shutdown: CancellationToken) {
+        loop {
+            let wake_at = match self.turn().await {
+                (Turn::Forgotten, _) => return,
+                (Turn::Again, wake_at) => wake_at,
+            };
+            let fact = self.next_fact(wake_at, &shutdown).await;
+            if matches!(fact, Fact::Shutdown) {
+                return self.shut_down().await;
+            }
+            self.learn(fact);
+        }
+    }
+
+    /// Decides and acts until there is nothing to do; gives when to look again.
+    async fn turn(&mut self) -> (Turn, Option<Timestamp>) {
+        loop {
+            let now = clock::now();
+            let status = status::build(
+                &self.desired,
+                &self.local,
+                &self.this.uid,
+                &self.shared.host.ip,
+                now,
+            );
+            let publication = &mut self.local.publication;
+            let is_news = publication.written.as_ref() != Some(&status);
+            publication.changed_at = is_news.then(|| publication.changed_at.unwrap_or(now));
+            let plan = decide(&self.desired, &self.local, &status, now);
+            self.update_book();
+            if plan.actions.is_empty() {
+                return (Turn::Again, plan.wake_at);
+            }
+            tracing::debug!(pod = %self.this.name, actions = ?plan.actions, "pod plan");
+            for action in plan.actions {
+                if let Turn::Forgotten = self.apply(action, now).await {
+                    return (Turn::Forgotten, None);
+                }
+            }
+        }
+    }
+
+    async fn next_fact(
+        &mut self,
+        wake_at: Option<Timestamp>,
+        shutdown: &CancellationToken,
+    ) -> Fact {
+        let wait = wake_at.map(|at| at.duration_since(clock::now()));
+        let wait = wait.map(|wait| Duration::try_from(wait).unwrap_or(Duration::ZERO));
+        tokio::select! {
+            () = shutdown.cancelled() => Fact::Shutdown,
+            changed = self.news.changed() => match changed {
+                Ok(()) => Fact::News,
+                // The node drops its actors only when it shuts down.
+                Err(_) => Fact::Shutdown,
+            },
+            report = next_report(&mut self.link) => report.map_or(Fact::ShimGone, Fact::Report),
+            Some(fact) = self.work.next() => fact,
+            () = sleep(wait) => Fact::Time,
+        }
+    }
+
+    fn learn(&mut self, fact: Fact) {
+        match fact {
+            Fact::News => self.learn_news(),
+            Fact::Report(report) => self.learn_report(report),
+            Fact::ShimGone => self.learn_shim_is_gone(),
+            Fact::Prepared(result, permit) => self.learn_prepared(result, permit),
+            Fact::Published(status, outcome) => {
+                self.local.publication.is_in_flight = false;
+                if self.learn_outcome(outcome) {
+                    self.local.publication.written = Some(status);
+                }
+            }
+            Fact::Deleted(outcome) => {
+                self.local.publication.is_in_flight = false;
+                self.local.publication.is_deleted = self.learn_outcome(outcome);
+            }
+            Fact::Done | Fact::Time | Fact::Shutdown => {}
+        }
+    }
+
+    fn learn_news(&mut self) {
+        let news = self.news.borrow_and_update().clone();
+        match news {
+            News::Present(pod) => {
+                self.desired = Desired::of(&pod);
+                self.pod = pod;
+            }
+            News::Gone => self.local.is_gone = true,
+        }
+    }
+
+    fn learn_report(&mut self, report: Report) {
+        self.permit = None;
+        match report {
+            Report::Started { id, started } => {
+                let is_news = self.local.learn(&id, AttemptState::Running(started));
+                if is_news && self.shared.config.events == EventVolume::All {
+                    let note = format!("Started container {}", id.container);
+                    self.announce(EventType::Normal, "Started", note);
+                }
+            }
+            Report::Exited { id, exit } => {
+                if !self.local.learn(&id, AttemptState::Exited(exit.clone())) {
+                    return;
+                }
+                tracing::debug!(pod = %self.this.name, attempt = %id, code = exit.code, "container ended");
+                if exit.reason == ExitReason::StartError {
+                    self.announce(EventType::Warning, "Failed", exit.message);
+                } else if id.attempt > 0 && !exit.is_success() {
+                    let note = format!("Back-off restarting failed container {}", id.container);
+                    self.announce(EventType::Warning, "BackOff", note);
+                }
+            }
+        }
+    }
+
+    fn learn_shim_is_gone(&mut self) {
+        self.link = None;
+        self.permit = None;
+        self.local.has_shim = false;
+        self.local.preparation = Preparation::Needed;
+        if let Err(error) = directory::settle(&self.dir, &mut self.local) {
+            // Nothing may start before it is known what ran: the pod stays as it is until a restart.
+            tracing::error!(pod = %self.this.name, %error, "cannot read the records of a pod");
+        }
+    }
+
+    fn learn_prepared(&mut self, result: Result<Specs, Refusal>, permit: OwnedSemaphorePermit) {
+        let ready = result.and_then(|specs| {
+            self.specs = specs;
+            self.start_shim()
+                .map_err(|e| Refusal::machine(format!("cannot start the shim: {e}")))
+        });
+        let before = std::mem::replace(&mut self.local.preparation, Preparation::Ready);
+        let Err(refusal) = ready else {
+            self.permit = Some(permit);
+            return;
+        };
+        let (n_before, is_known) = match before {
+            Preparation::Failed {
+                refusal: known,
+                n_failures,
+                ..
+            } => (n_failures, known == refusal),
+            Preparation::Needed | Preparation::Running | Preparation::Ready => (0, false),
+        };
+        if !is_known {
+            self.announce(EventType::Warning, refusal.event, refusal.message.clone());
+        }
+        let n_failures = n_before.saturating_add(1);
+        let again_at = clock::now()
+            .checked_add(PREPARE_AGAIN.wait(n_failures))
+            .ok();
+        self.local.preparation = Preparation::Failed {
+            refusal,
+            n_failures,
+            again_at,
+        };
+    }
+
+    fn start_shim(&mut self) -> std::io::Result<()> {
+        if self.link.is_none() {
+            self.link = Some(ShimLink::start(
+                &self.shared.config,
+                &self.dir,
+                self.desired.grace,
+            )?);
+            self.local.has_shim = true;
+        }
+        Ok(())
+    }
+
+    /// Whether a write was done; a failed one is tried again later.
+    fn learn_outcome(&mut self, outcome: Outcome) -> bool {
+        let publication = &mut self.local.publication;
+        match outcome {
+            Outcome::Done => {
+                (publication.n_failures, publication.not_before) = (0, None);
+                true
+            }
+            Outcome::Gone => {
+                self.local.is_gone = true;
+                false
+            }
+            Outcome::Failed(error) => {
+                publication.n_failures = publication.n_failures.saturating_add(1);
+                let wait = Backoff::RETRY.wait(publication.n_failures);
+                publication.not_before = clock::now().checked_add(wait).ok();
+                tracing::warn!(pod = %self.this.name, %error, "pod not written, trying again");
+                false
+            }
+        }
+    }
+
+    async fn apply(&mut self, action: Action, now: Timestamp) -> Turn {
+        match action {
+            Action::Prepare => self.prepare(),
+            Action::Start(id) => self.start(id).await,
+            Action::Stop(cause) => self.stop(cause, now).await,
+            Action::Kill => self.kill(now).await,
+            Action::Publish(status) => {
+                self.local.publication.is_in_flight = true;
+                let (this, client) = (self.this.clone(), self.shared.client.clone());
+                self.work.push(Box::pin(async move {
+                    let outcome = this.write_status(client, &status).await;
+                    Fact::Published(status, outcome)
+                }));
+            }
+            Action::DeleteObject => {
+                self.local.publication.is_in_flight = true;
+                let (this, client) = (self.this.clone(), self.shared.client.clone());
+                self.work.push(Box::pin(
+                    async move { Fact::Deleted(this.delete(client).await) },
+                ));
+            }
+            Action::Release => self.release().await,
+            Action::Forget => {
+                self.release().await;
+                self.forget().await;
+                return Turn::Forgotten;
+            }
+        }
+        Turn::Again
+    }
+
+    fn prepare(&mut self) {
+        match &mut self.local.preparation {
+            // The refusal that is shown stays until this try has an answer.
+            Preparation::Failed { again_at, .. } => *again_at = None,
+            before @ (Preparation::Needed | Preparation::Running | Preparation::Ready) => {
+                *before = Preparation::Running;
+            }
+        }
+        let (shared, pod, dir) = (self.shared.clone(), self.pod.clone(), self.dir.clone());
+        let acknowledged_at = self.local.acknowledged_at;
+        self.work.push(Box::pin(async move {
+            let permit = shared.start_permit().await;
+            let result = match directory::remember(&dir, &pod, acknowledged_at) {
+                Ok(()) => resolve(&shared, &pod, &dir).await,
+                Err(e) => Err(Refusal::machine(format!(
+                    "cannot make {}: {e}",
+                    dir.display()
+                ))),
+            };
+            Fact::Prepared(result, permit)
+        }));
+    }
+
+    async fn start(&mut self, id: AttemptId) {
+        let (Some(link), Some(spec)) = (&mut self.link, self.specs.get(&id.container)) else {
+            self.local.preparation = Preparation::Needed;
+            return;
+        };
+        let mut spec = spec.clone();
+        spec.log = self.shared.log_path(&self.this, &id);
+        self.local.learn(&id, AttemptState::Requested);
+        link.send(&Command::Start {
+            id,
+            spec: Box::new(spec),
+        })
+        .await;
+    }
+
+    async fn stop(&mut self, cause: StopCause, now: Timestamp) {
+        self.local.stop = Some(Stop {
+            cause,
+            since: now,
+            is_killed: false,
+        });
+        let live: Vec<_> = self.local.live().collect();
+        if !live.is_empty() {
+            let note = format!("Stopping container {}", names(&live));
+            self.announce(EventType::Normal, "Killing", note);
+        }
+        for id in live {
+            let wish = self.desired.containers().find(|c| c.name == id.container);
+            let signal = wish.map_or(nix::libc::SIGTERM, |c| c.stop_signal);
+            self.send(Command::Signal { id, signal }).await;
+        }
+    }
+
+    async fn kill(&mut self, now: Timestamp) {
+        let stop = Stop {
+            cause: StopCause::Over,
+            since: now,
+            is_killed: true,
+        };
+        self.local.stop.get_or_insert(stop).is_killed = true;
+        for id in self.local.live().collect::<Vec<_>>() {
+            self.send(Command::Kill { id }).await;
+        }
+    }
+
+    async fn send(&mut self, command: Command) {
+        if let Some(link) = &mut self.link {
+            link.send(&command).await;
+        }
+    }
+
+    /// Ends the shim of a pod in which nothing runs.
+    async fn release(&mut self) {
+        self.send(Command::Quit).await;
+        // Memory is scarce and outside of the pod's directory: it does not wait for the object's deletion.
+        drop(std::fs::remove_dir_all(memory_dir(&self.this.uid)));
+        self.local.has_shim = false;
+        self.local.preparation = Preparation::Needed;
+        if let Some(link) = self.link.take() {
+            self.work.push(Box::pin(async move {
+                link.let_go().await;
+                Fact::Done
+            }));
+        }
+    }
+
+    async fn forget(&mut self) {
+        // The shim must be gone before its directory is.
+        while self.work.next().await.is_some() {}
+        let result = directory::remove(&self.dir, &self.this.uid);
+        if let Err(error) = result {
+            tracing::warn!(pod = %self.this.name, %error, "cannot remove the directory of a pod");
+        }
+        if self.shared.config.logs == LogsLifetime::UntilPodDeleted {
+            drop(std::fs::remove_dir_all(self.shared.logs_dir(&self.this)));
+        }
+    }
+
+    /// The node ends: shims that die with it get the time to stop their containers.
+    async fn shut_down(mut self) {
+        let Some(link) = self.link.take() else { return };
+        if self.shared.config.lifetime == PodsLifetime::DieWithNode {
+            link.let_go().await;
+        }
+    }
+
+    fn announce(&self, kind: EventType, reason: &str, note: String) {
+        let announcement = self.shared.announcement(&self.pod, kind, reason, note);
+        self.work.push(Box::pin(async move {
+            announcement.await;
+            Fact::Done
+        }));
+    }
+
+    fn update_book(&self) {
+        let logs = self.desired.containers().map(|c| {
+            let last = self.local.last(&c.name);
+            let log = ContainerLog {
+                last: last.map(|a| a.number),
+                is_live: last.is_none_or(|a| !matches!(a.state, AttemptState::Exited(_))),
+                waiting: match &self.local.preparation {
+                    Preparation::Failed { refusal, .. } => refusal.reason.to_owned(),
+                    Preparation::Needed | Preparation::Running | Preparation::Ready => {
+                        crate::refusal::REASON_CREATING.to_owned()
+                    }
+                },
+            };
+            (c.name.clone(), log)
+        });
+        let now: LogBook = logs.collect();
+        self.book.send_if_modified(|known| {
+            let is_news = *known != now;
+            *known = now;
+            is_news
+        });
+    }
+}
+
+async fn next_report(link: &mut Option<ShimLink>) -> Option<Report> {
+    match link {
+        Some(link) => link.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep(wait: Option<Duration>) {
+    match wait {
+        // A millisecond more, because a timer that is early would be asked twice.
+        Some(wait) => tokio::time::sleep(wait + Duration::from_millis(1)).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn names(live: &[AttemptId]) -> String {
+    live.iter()
+        .map(|id| id.container.as_str())
+        .collect::<Vec<_>>()
+        .join(", ")
+}

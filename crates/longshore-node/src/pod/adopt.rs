@@ -1,0 +1,73 @@
+//! What an actor knows when it starts: from the pod's directory, else from the API server.
+
+use std::io;
+use std::path::Path;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+
+use super::directory;
+use super::model::{AttemptState, Local};
+use super::shim_link::ShimLink;
+use crate::shim::protocol::{AttemptId, Exit, ExitReason};
+use crate::shim::record::lost_exit;
+
+/// Takes over a pod that an earlier node ran, or takes up a new one.
+pub(crate) fn adopt(
+    dir: &Path,
+    pod: &Pod,
+    now: Timestamp,
+) -> io::Result<(Local, Option<ShimLink>)> {
+    if let Some(mut local) = directory::recall(dir, now)? {
+        let link = ShimLink::find(dir)?;
+        local.has_shim = link.is_some();
+        if link.is_none() {
+            directory::settle(dir, &mut local)?;
+        }
+        return Ok((local, link));
+    }
+    Ok((from_status(pod, now), None))
+}
+
+/// A pod without a directory that has a status ran here once: what ran then does not run again.
+fn from_status(pod: &Pod, now: Timestamp) -> Local {
+    let status = pod.status.clone().unwrap_or_default();
+    let mut local = Local::new(status.start_time.map_or(now, |time| time.0));
+    let init = status.init_container_statuses.iter().flatten();
+    for container in init.chain(status.container_statuses.iter().flatten()) {
+        if let Some(exit) = last_end(container) {
+            let attempt = u32::try_from(container.restart_count).unwrap_or(0);
+            let id = AttemptId {
+                container: container.name.clone(),
+                attempt,
+            };
+            local.learn(&id, AttemptState::Exited(exit));
+        }
+    }
+    local
+}
+
+fn last_end(container: &ContainerStatus) -> Option<Exit> {
+    let state = container.state.clone().unwrap_or_default();
+    if state.running.is_some() {
+        return Some(lost_exit(None));
+    }
+    let ended = state
+        .terminated
+        .or(container.last_state.clone().and_then(|s| s.terminated))?;
+    let reason = match ended.reason.as_deref() {
+        Some("Completed") => ExitReason::Completed,
+        Some("StartError") => ExitReason::StartError,
+        _ => ExitReason::Error,
+    };
+    Some(Exit {
+        code: ended.exit_code,
+        signal: ended.signal,
+        reason,
+        started_at: ended.started_at.map(|time| time.0),
+        finished_at: ended
+            .finished_at
+            .map_or_else(crate::clock::now, |time| time.0),
+        message: ended.message.unwrap_or_default(),
+    })
+}

@@ -1,0 +1,116 @@
+//! A pod's directory: the pod as last seen, the shim's socket, and everything that goes with the pod.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use serde::{Deserialize, Serialize};
+
+use super::model::{AttemptState, Local};
+use crate::shim::record::{Record, SOCKET, start_ticks};
+use crate::volumes;
+
+/// What the node remembers of a pod besides its attempts.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Memory {
+    acknowledged_at: Timestamp,
+    pod: Pod,
+}
+
+/// Remembers a pod before anything of it runs. What must survive a crash of the machine is in the records.
+pub(crate) fn remember(dir: &Path, pod: &Pod, acknowledged_at: Timestamp) -> io::Result<()> {
+    fs::create_dir_all(dir)?;
+    let memory = Memory {
+        acknowledged_at,
+        pod: pod.clone(),
+    };
+    let temporary = dir.join("pod.tmp");
+    fs::write(&temporary, serde_json::to_vec(&memory)?)?;
+    fs::rename(temporary, dir.join("pod.json"))
+}
+
+/// Reads back what is known of a pod from before this node started; `None` for one that never started.
+pub(crate) fn recall(dir: &Path, now: Timestamp) -> io::Result<Option<Local>> {
+    if !dir.is_dir() {
+        return Ok(None);
+    }
+    let memory = fs::read(dir.join("pod.json")).ok();
+    let memory = memory.and_then(|bytes| serde_json::from_slice::<Memory>(&bytes).ok());
+    let mut local = Local::new(memory.map_or(now, |m| m.acknowledged_at));
+    read_records(dir, &mut local)?;
+    Ok(Some(local))
+}
+
+/// Takes over what the records say.
+fn read_records(dir: &Path, local: &mut Local) -> io::Result<()> {
+    for record in Record::load_all(dir)? {
+        let state = match (record.exit, record.started) {
+            (Some(exit), _) => AttemptState::Exited(exit),
+            (None, Some(started)) => AttemptState::Running(started),
+            (None, None) => AttemptState::Requested,
+        };
+        local.learn(&record.id, state);
+    }
+    Ok(())
+}
+
+/// The shim is gone: what its records leave open is lost, and must not run any longer.
+pub(crate) fn settle(dir: &Path, local: &mut Local) -> io::Result<()> {
+    for id in local.live().collect::<Vec<_>>() {
+        let Some(mut record) = Record::load(dir, &id)? else {
+            local.forget(&id);
+            continue;
+        };
+        let exit = match record.exit.clone() {
+            Some(exit) => exit,
+            None => {
+                end_survivor(&record);
+                let exit = record.lost();
+                record.exit = Some(exit.clone());
+                record.store(dir)?;
+                exit
+            }
+        };
+        local.learn(&id, AttemptState::Exited(exit));
+    }
+    Ok(())
+}
+
+/// An init dies with its shim; one that is just about to is helped along.
+fn end_survivor(record: &Record) {
+    let Some(started) = &record.started else {
+        return;
+    };
+    if record.start_ticks.is_some() && start_ticks(started.pid) == record.start_ticks {
+        let init = nix::unistd::Pid::from_raw(started.pid);
+        let _ = nix::sys::signal::kill(init, nix::sys::signal::Signal::SIGKILL);
+    }
+}
+
+/// Drops everything that was kept for the pod, except its logs.
+pub(crate) fn remove(dir: &Path, uid: &str) -> io::Result<()> {
+    for dir in [dir, &volumes::memory_dir(uid)] {
+        match fs::remove_dir_all(dir) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Calls `with` with a path of the pod's socket that is short enough for the kernel (108 bytes).
+pub(crate) fn with_socket<T>(
+    dir: &Path,
+    with: impl FnOnce(PathBuf) -> io::Result<T>,
+) -> io::Result<T> {
+    let open = fs::File::open(dir)?;
+    with(
+        Path::new("/proc/self/fd")
+            .join(open.as_raw_fd().to_string())
+            .join(SOCKET),
+    )
+}

@@ -1,0 +1,268 @@
+//! What a pod wants of the node, and what the node knows about it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::Value;
+
+use crate::refusal::Refusal;
+use crate::shim::protocol::{AttemptId, Exit, ExitReason, Started};
+
+/// Kubernetes' default grace.
+const DEFAULT_GRACE: Duration = Duration::from_secs(30);
+
+/// The part of a pod that decisions are made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Desired {
+    pub(crate) name: String,
+    pub(crate) generation: Option<i64>,
+    /// Init containers in their order.
+    pub(crate) init: Vec<ContainerWish>,
+    pub(crate) main: Vec<ContainerWish>,
+    pub(crate) restart: RestartPolicy,
+    pub(crate) grace: Duration,
+    /// `activeDeadlineSeconds`.
+    pub(crate) deadline: Option<Duration>,
+    /// The grace of a requested deletion.
+    pub(crate) deletion: Option<Duration>,
+    /// The phase at the API server is final: nothing starts any more.
+    pub(crate) is_over: bool,
+    /// Condition types that must hold besides the containers being ready.
+    pub(crate) readiness_gates: Vec<String>,
+    /// Conditions of the pod that are true, whoever set them.
+    pub(crate) true_conditions: Vec<String>,
+}
+
+/// The part of a container that decisions and status are made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ContainerWish {
+    pub(crate) name: String,
+    pub(crate) image: String,
+    /// The signal that asks it to end.
+    pub(crate) stop_signal: i32,
+}
+
+/// When an ended container runs again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RestartPolicy {
+    Always,
+    OnFailure,
+    Never,
+}
+
+impl Desired {
+    pub(crate) fn of(pod: &Pod) -> Self {
+        let spec = pod.spec.clone().unwrap_or_default();
+        let meta = &pod.metadata;
+        let seconds = |n: i64| Duration::from_secs(u64::try_from(n).unwrap_or(0));
+        let grace = spec
+            .termination_grace_period_seconds
+            .map_or(DEFAULT_GRACE, seconds);
+        let status = pod.status.as_ref();
+        let conditions = status
+            .and_then(|s| s.conditions.as_ref())
+            .into_iter()
+            .flatten();
+        Self {
+            name: meta.name.clone().unwrap_or_default(),
+            generation: meta.generation,
+            init: spec.init_containers.iter().flatten().map(wish).collect(),
+            main: spec.containers.iter().map(wish).collect(),
+            restart: match spec.restart_policy.as_deref() {
+                Some("Never") => RestartPolicy::Never,
+                Some("OnFailure") => RestartPolicy::OnFailure,
+                _ => RestartPolicy::Always,
+            },
+            grace,
+            deadline: spec.active_deadline_seconds.map(seconds),
+            deletion: meta
+                .deletion_timestamp
+                .as_ref()
+                .map(|_| meta.deletion_grace_period_seconds.map_or(grace, seconds)),
+            is_over: status
+                .and_then(|s| s.phase.as_deref())
+                .is_some_and(|phase| matches!(phase, "Succeeded" | "Failed")),
+            readiness_gates: spec
+                .readiness_gates
+                .iter()
+                .flatten()
+                .map(|gate| gate.condition_type.clone())
+                .collect(),
+            true_conditions: conditions
+                .filter(|c| c.status == "True")
+                .map(|c| c.type_.clone())
+                .collect(),
+        }
+    }
+
+    pub(crate) fn containers(&self) -> impl Iterator<Item = &ContainerWish> {
+        self.init.iter().chain(&self.main)
+    }
+}
+
+fn wish(container: &k8s_openapi::api::core::v1::Container) -> ContainerWish {
+    let lifecycle = container.lifecycle.as_ref();
+    let signal = lifecycle
+        .and_then(|l| l.stop_signal.as_deref())
+        .and_then(|name| name.parse::<nix::sys::signal::Signal>().ok());
+    ContainerWish {
+        name: container.name.clone(),
+        image: container.image.clone().unwrap_or_default(),
+        stop_signal: signal.unwrap_or(nix::sys::signal::Signal::SIGTERM) as i32,
+    }
+}
+
+/// Everything that the node knows about one of its pods.
+#[derive(Clone, Debug)]
+pub(crate) struct Local {
+    /// When the node first saw the pod: its `startTime`.
+    pub(crate) acknowledged_at: Timestamp,
+    pub(crate) preparation: Preparation,
+    /// A shim is connected.
+    pub(crate) has_shim: bool,
+    /// The attempts of each container, oldest first.
+    pub(crate) attempts: BTreeMap<String, Vec<Attempt>>,
+    pub(crate) stop: Option<Stop>,
+    /// The object is gone from the API server.
+    pub(crate) is_gone: bool,
+    pub(crate) publication: Publication,
+}
+
+/// How far the way to a running shim is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Preparation {
+    Needed,
+    Running,
+    Failed {
+        refusal: Refusal,
+        n_failures: u32,
+        /// When to try again; `None` while a try is under way.
+        again_at: Option<Timestamp>,
+    },
+    Ready,
+}
+
+/// One attempt of one container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Attempt {
+    pub(crate) number: u32,
+    pub(crate) state: AttemptState,
+}
+
+/// Where an attempt stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AttemptState {
+    /// The shim was told to start it.
+    Requested,
+    Running(Started),
+    Exited(Exit),
+}
+
+/// Containers are being stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stop {
+    pub(crate) cause: StopCause,
+    pub(crate) since: Timestamp,
+    pub(crate) is_killed: bool,
+}
+
+/// Why containers are stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StopCause {
+    /// Somebody deletes the pod.
+    Deleted,
+    /// The pod has run longer than it may.
+    DeadlineExceeded,
+    /// The pod is over at the API server (evicted, say) or gone.
+    Over,
+}
+
+/// What the API server knows from us.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Publication {
+    /// The last status that it took.
+    pub(crate) written: Option<Value>,
+    /// Since when the status is another one.
+    pub(crate) changed_at: Option<Timestamp>,
+    pub(crate) is_in_flight: bool,
+    /// The last write failed: not before this time again.
+    pub(crate) not_before: Option<Timestamp>,
+    pub(crate) n_failures: u32,
+    /// The object's last deletion was accepted.
+    pub(crate) is_deleted: bool,
+}
+
+impl Local {
+    pub(crate) fn new(acknowledged_at: Timestamp) -> Self {
+        Self {
+            acknowledged_at,
+            preparation: Preparation::Needed,
+            has_shim: false,
+            attempts: BTreeMap::new(),
+            stop: None,
+            is_gone: false,
+            publication: Publication::default(),
+        }
+    }
+
+    pub(crate) fn attempts_of(&self, container: &str) -> &[Attempt] {
+        self.attempts.get(container).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn last(&self, container: &str) -> Option<&Attempt> {
+        self.attempts_of(container).last()
+    }
+
+    /// Attempts that were requested and have not ended.
+    pub(crate) fn live(&self) -> impl Iterator<Item = AttemptId> {
+        self.attempts.iter().flat_map(|(container, attempts)| {
+            let live = attempts
+                .iter()
+                .filter(|a| !matches!(a.state, AttemptState::Exited(_)));
+            live.map(|a| AttemptId {
+                container: container.clone(),
+                attempt: a.number,
+            })
+        })
+    }
+
+    /// Takes what is known about an attempt; an end is never taken back. Tells whether it is news.
+    pub(crate) fn learn(&mut self, id: &AttemptId, state: AttemptState) -> bool {
+        let attempts = self.attempts.entry(id.container.clone()).or_default();
+        match attempts.iter_mut().find(|a| a.number == id.attempt) {
+            Some(Attempt {
+                state: AttemptState::Exited(_),
+                ..
+            }) => false,
+            Some(attempt) if attempt.state == state => false,
+            Some(attempt) => {
+                attempt.state = state;
+                true
+            }
+            None => {
+                attempts.push(Attempt {
+                    number: id.attempt,
+                    state,
+                });
+                attempts.sort_by_key(|a| a.number);
+                true
+            }
+        }
+    }
+
+    /// Forgets a request that reached nobody.
+    pub(crate) fn forget(&mut self, id: &AttemptId) {
+        if let Some(attempts) = self.attempts.get_mut(&id.container) {
+            attempts.retain(|a| a.number != id.attempt);
+        }
+    }
+}
+
+impl Exit {
+    /// Whether Kubernetes calls this exit a success.
+    pub(crate) fn is_success(&self) -> bool {
+        self.code == 0 && self.reason == ExitReason::Completed
+    }
+}

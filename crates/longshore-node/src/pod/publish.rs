@@ -1,0 +1,74 @@
+//! Writes to the pod object: its status, and its end.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+/// What became of a write.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Done,
+    /// The object does not exist any more, or another one has its name.
+    Gone,
+    Failed(String),
+}
+
+/// A request that takes longer is tried again: its answer is lost, and every write here can be repeated.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The address of a pod object.
+#[derive(Clone, Debug)]
+pub(crate) struct PodRef {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+}
+
+impl PodRef {
+    fn api(&self, client: Client) -> Api<Pod> {
+        Api::namespaced(client, &self.namespace)
+    }
+
+    /// Merges the node's part into the status; the uid keeps it away from another pod of that name.
+    pub(crate) async fn write_status(&self, client: Client, status: &Value) -> Outcome {
+        let patch = Patch::Strategic(json!({"metadata": {"uid": self.uid}, "status": status}));
+        let params = PatchParams::default();
+        let api = self.api(client);
+        outcome(api.patch_status(&self.name, &params, &patch)).await
+    }
+
+    /// Ends the object's graceful deletion.
+    pub(crate) async fn delete(&self, client: Client) -> Outcome {
+        let params = DeleteParams {
+            grace_period_seconds: Some(0),
+            preconditions: Some(Preconditions {
+                uid: Some(self.uid.clone()),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        let api = self.api(client);
+        outcome(api.delete(&self.name, &params)).await
+    }
+}
+
+async fn outcome<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Outcome {
+    match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
+        Ok(Ok(_)) => Outcome::Done,
+        Ok(Err(kube::Error::Api(status)))
+            if status.code == 404 || is_other_uid(&status.message, status.code) =>
+        {
+            Outcome::Gone
+        }
+        Ok(Err(error)) => Outcome::Failed(error.to_string()),
+        Err(elapsed) => Outcome::Failed(elapsed.to_string()),
+    }
+}
+
+/// Nothing else in these writes can conflict, but a conflict for another reason must be tried again.
+fn is_other_uid(message: &str, code: u16) -> bool {
+    matches!(code, 409 | 422) && message.to_ascii_lowercase().contains("uid")
+}

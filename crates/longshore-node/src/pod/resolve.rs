@@ -1,0 +1,265 @@
+//! From the pod as it is written to containers as the shim runs them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use kube::ResourceExt;
+use nix::unistd::{Uid, User, geteuid};
+
+use super::unsupported::{self, supplemental_groups};
+use crate::env::{Environment, environment};
+use crate::images::{Image, RootFs};
+use crate::node::Shared;
+use crate::profile::Profile;
+use crate::refusal::Refusal;
+use crate::shim::protocol::{
+    ContainerSpec, MountSpec, RootSpec, Sandbox, TerminationSpec, UserSpec,
+};
+use crate::sources::{self, Sources};
+use crate::volumes;
+
+/// The search path of containers whose image has none.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Kubernetes' default of `terminationMessagePath`.
+const TERMINATION_LOG: &str = "/dev/termination-log";
+
+/// A pod that cannot read its configuration in this time gives its turn to start to another one.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A pod's containers by name, without the log files of single attempts.
+pub(crate) type Specs = BTreeMap<String, ContainerSpec>;
+
+/// Reads what the pod refers to, makes its volumes, and resolves every name in it.
+pub(crate) async fn resolve(shared: &Shared, pod: &Pod, dir: &Path) -> Result<Specs, Refusal> {
+    if let Some(refusal) = unsupported::find(pod, shared.profile) {
+        return Err(refusal);
+    }
+    for container in containers(pod) {
+        check_image(shared, container)?;
+    }
+    let unread =
+        |why: String| Refusal::machine(format!("cannot read what the pod refers to: {why}"));
+    let sources = tokio::time::timeout(READ_TIMEOUT, sources::read(&shared.client, pod))
+        .await
+        .map_err(|e| unread(e.to_string()))?
+        .map_err(|e| unread(e.to_string()))?;
+    let claims = shared.config.root.join("volumes");
+    let store = volumes::Store {
+        pod_dir: dir,
+        claims: &claims,
+        pod,
+        sources: &sources,
+        host: &shared.host,
+    };
+    let volumes = volumes::prepare(&store)?;
+    let spec = |c: &Container| Ok((c.name.clone(), spec(shared, pod, c, &sources, &volumes)?));
+    containers(pod).map(spec).collect()
+}
+
+fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
+    pod.spec
+        .iter()
+        .flat_map(|s| s.init_containers.iter().flatten().chain(&s.containers))
+}
+
+fn words(list: Option<&Vec<String>>) -> &[String] {
+    list.map_or(&[], Vec::as_slice)
+}
+
+/// An image must say what to run, or the pod must.
+fn check_image(shared: &Shared, container: &Container) -> Result<(), Refusal> {
+    let name = container.image.as_deref().unwrap_or_default();
+    let image = shared.config.images.resolve(name);
+    if image
+        .argv(
+            words(container.command.as_ref()),
+            words(container.args.as_ref()),
+        )
+        .is_empty()
+        || (container.command.is_none() && image.entrypoint.is_empty() && image.command.is_empty())
+    {
+        return Err(Refusal::image(
+            &container.name,
+            format!(
+                "there is no registry here, so nothing says what image \"{name}\" runs: set the container's \
+                 command, or add to images.yaml: \"{name}\": {{entrypoint: [PROGRAM]}}"
+            ),
+        ));
+    }
+    if let RootFs::Dir(dir) = &image.rootfs
+        && !dir.is_dir()
+    {
+        let dir = dir.display();
+        let message = format!("images.yaml maps image \"{name}\" to {dir}, which is no directory");
+        return Err(Refusal::image(&container.name, message));
+    }
+    let needs_mounts = image.rootfs != RootFs::Host || !image.mounts.is_empty();
+    if shared.profile == Profile::None && needs_mounts {
+        let message = format!(
+            "images.yaml gives image \"{name}\" a root file system or mounts, and this node may not make mount \
+             namespaces (profile none)"
+        );
+        return Err(Refusal::config(&container.name, message));
+    }
+    Ok(())
+}
+
+fn spec(
+    shared: &Shared,
+    pod: &Pod,
+    container: &Container,
+    sources: &Sources,
+    volumes: &BTreeMap<String, PathBuf>,
+) -> Result<ContainerSpec, Refusal> {
+    let pod_spec = pod.spec.clone().unwrap_or_default();
+    let image = shared
+        .config
+        .images
+        .resolve(container.image.as_deref().unwrap_or_default());
+    let user = user(container, &pod_spec, shared.profile)?;
+    let hostname = hostname(pod, &pod_spec);
+    let base = base_env(shared, &image, &user, &hostname);
+    let env = environment(base, pod, container, sources, &shared.host)
+        .map_err(|e| Refusal::config(&container.name, e.to_string()))?;
+    if !env.skipped.is_empty() {
+        let skipped = env.skipped.join(", ");
+        tracing::warn!(container = %container.name, skipped, "keys of envFrom are no variable names");
+    }
+    let expand = |list: Option<&Vec<String>>| {
+        words(list)
+            .iter()
+            .map(|word| env.expand(word))
+            .collect::<Vec<_>>()
+    };
+    let argv = image.argv(
+        &expand(container.command.as_ref()),
+        &expand(container.args.as_ref()),
+    );
+    let workdir = container.working_dir.clone().filter(|dir| !dir.is_empty());
+    let fallback = container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError");
+    let message_path = container
+        .termination_message_path
+        .as_deref()
+        .filter(|p| !p.is_empty());
+    Ok(ContainerSpec {
+        argv,
+        sandbox: sandbox(shared, pod, container, &image, volumes, &env, hostname)?,
+        env: env.all,
+        workdir: workdir.or(image.workdir).unwrap_or_else(|| "/".into()),
+        log: PathBuf::new(),
+        user,
+        termination: TerminationSpec {
+            path: message_path.unwrap_or(TERMINATION_LOG).into(),
+            fallback_to_logs: fallback,
+        },
+    })
+}
+
+fn sandbox(
+    shared: &Shared,
+    pod: &Pod,
+    container: &Container,
+    image: &Image,
+    volumes: &BTreeMap<String, PathBuf>,
+    env: &Environment,
+    hostname: String,
+) -> Result<Sandbox, Refusal> {
+    let of_image = image.mounts.iter().map(|m| MountSpec {
+        source: m.host.clone(),
+        target: m.path.clone(),
+        read_only: m.read_only,
+    });
+    let of_pod = volumes::mounts(container, pod, volumes, env)?;
+    let security = container.security_context.as_ref();
+    let root = RootSpec {
+        base: match &image.rootfs {
+            RootFs::Host => "/".into(),
+            RootFs::Dir(dir) => dir.clone(),
+        },
+        hostname,
+        read_only: security.is_some_and(|s| s.read_only_root_filesystem == Some(true)),
+        hide: Some(shared.config.root.clone()),
+        mounts: of_image.chain(of_pod).collect(),
+    };
+    Ok(match shared.profile {
+        Profile::Full => Sandbox::Full(root),
+        Profile::User => Sandbox::User(root),
+        Profile::None => Sandbox::None,
+    })
+}
+
+fn user(container: &Container, spec: &PodSpec, profile: Profile) -> Result<UserSpec, Refusal> {
+    let own = container.security_context.as_ref();
+    let pod = spec.security_context.as_ref();
+    let id = |n: i64| u32::try_from(n).ok();
+    let uid = own
+        .and_then(|s| s.run_as_user)
+        .or(pod.and_then(|s| s.run_as_user))
+        .and_then(id);
+    let gid = own
+        .and_then(|s| s.run_as_group)
+        .or(pod.and_then(|s| s.run_as_group))
+        .and_then(id);
+    let non_root = own
+        .and_then(|s| s.run_as_non_root)
+        .or(pod.and_then(|s| s.run_as_non_root));
+    if non_root == Some(true) && uid.unwrap_or(geteuid().as_raw()) == 0 {
+        let message = "runAsNonRoot is set and the container would run as root: set runAsUser";
+        return Err(Refusal::config(&container.name, message));
+    }
+    let groups = match profile {
+        Profile::Full => supplemental_groups(spec)
+            .into_iter()
+            .filter_map(id)
+            .collect(),
+        Profile::User | Profile::None => Vec::new(),
+    };
+    let no_new_privileges = own.is_some_and(|s| s.allow_privilege_escalation == Some(false));
+    Ok(UserSpec {
+        uid,
+        gid,
+        groups,
+        no_new_privileges,
+    })
+}
+
+fn hostname(pod: &Pod, spec: &PodSpec) -> String {
+    let mut name = spec.hostname.clone().unwrap_or_else(|| pod.name_any());
+    name.truncate(63);
+    name.trim_end_matches(['-', '.']).to_owned()
+}
+
+/// The variables that do not come from the pod.
+fn base_env(
+    shared: &Shared,
+    image: &Image,
+    user: &UserSpec,
+    hostname: &str,
+) -> Vec<(String, String)> {
+    let uid = user.uid.map_or_else(geteuid, Uid::from_raw);
+    // Another root file system has other users.
+    let known = (image.rootfs == RootFs::Host)
+        .then(|| User::from_uid(uid).ok().flatten())
+        .flatten();
+    let home = match known {
+        Some(user) => user.dir.display().to_string(),
+        None if uid.is_root() => "/root".into(),
+        None => "/".into(),
+    };
+    let own = [
+        ("PATH", PATH.to_owned()),
+        ("HOME", home),
+        ("HOSTNAME", hostname.to_owned()),
+    ];
+    let own = own.map(|(name, value)| (name.to_owned(), value));
+    let image = image
+        .env
+        .iter()
+        .map(|(name, value)| (name.clone(), value.clone()));
+    own.into_iter()
+        .chain(shared.config.pod_env.iter().cloned())
+        .chain(image)
+        .collect()
+}

@@ -1,0 +1,136 @@
+//! The start of a container: its pipes and its init, in new namespaces.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::libc;
+use nix::sched::{CloneFlags, clone};
+use nix::unistd::{Gid, Pid, Uid, pipe2};
+use serde::{Deserialize, Serialize};
+
+use super::init;
+use super::log::{LineReader, Stream};
+use super::protocol::{ContainerSpec, Sandbox};
+
+/// The init runs a handful of shallow functions; untouched pages of its stack cost nothing.
+const INIT_STACK: usize = 1024 * 1024;
+
+/// What an init tells its shim, as JSON lines.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum InitReport {
+    /// The program runs; its pid as the init sees it.
+    Started(i32),
+    /// There is no program.
+    Failed(Failure),
+    /// The program called exit.
+    Exited(i32),
+    /// A signal ended the program.
+    Signalled(i32),
+}
+
+/// Why a program could not be started.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Failure {
+    /// 127 not found, 126 found but not executable, 128 anything before that.
+    pub(super) code: i32,
+    pub(super) message: String,
+}
+
+impl Failure {
+    /// A failure before the program was looked for.
+    pub(super) fn before_exec(message: String) -> Self {
+        Self { code: 128, message }
+    }
+}
+
+/// The init's ends of the pipes.
+#[derive(Debug)]
+pub(super) struct ChildPipes {
+    pub(super) report: File,
+    pub(super) stdout: OwnedFd,
+    pub(super) stderr: OwnedFd,
+}
+
+/// The user and group of the shim: what a user namespace maps its own ids to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OwnIds {
+    pub(super) uid: Uid,
+    pub(super) gid: Gid,
+    pub(super) pid: Pid,
+}
+
+/// A container's init and our ends of its pipes.
+#[derive(Debug)]
+pub(super) struct Launched {
+    pub(super) init: Pid,
+    pub(super) reports: Reports,
+    pub(super) stdout: LineReader,
+    pub(super) stderr: LineReader,
+}
+
+/// The init's reports as they come in.
+#[derive(Debug)]
+pub(super) struct Reports {
+    pub(super) pipe: File,
+    pending: Vec<u8>,
+}
+
+impl Reports {
+    /// The reports that have arrived. An init's report is one short line, written at once.
+    pub(super) fn read(&mut self) -> Vec<InitReport> {
+        let mut buffer = [0_u8; 4096];
+        while let Ok(n @ 1..) = self.pipe.read(&mut buffer) {
+            self.pending.extend_from_slice(&buffer[..n]);
+        }
+        let Some(end) = self.pending.iter().rposition(|b| *b == b'\n') else {
+            return Vec::new();
+        };
+        let lines: Vec<u8> = self.pending.drain(..=end).collect();
+        lines
+            .split(|b| *b == b'\n')
+            .filter_map(|line| serde_json::from_slice(line).ok())
+            .collect()
+    }
+}
+
+/// Forks the init of a container. Its program may still fail to start: the reports tell.
+pub(super) fn launch(spec: &ContainerSpec, scratch: &Path, own: OwnIds) -> io::Result<Launched> {
+    let (report_read, report_write) = pipe2(OFlag::O_CLOEXEC)?;
+    let (out_read, out_write) = pipe2(OFlag::O_CLOEXEC)?;
+    let (err_read, err_write) = pipe2(OFlag::O_CLOEXEC)?;
+    fcntl(&report_read, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    let pipes = ChildPipes {
+        report: report_write.into(),
+        stdout: out_write,
+        stderr: err_write,
+    };
+
+    let namespaces = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWUTS;
+    let flags = match spec.sandbox {
+        Sandbox::None => CloneFlags::empty(),
+        Sandbox::Full(_) => namespaces,
+        Sandbox::User(_) => namespaces | CloneFlags::CLONE_NEWUSER,
+    };
+    let mut stack = vec![0_u8; INIT_STACK];
+    let body = Box::new(|| init::run(spec, scratch, own, &pipes) as isize);
+    #[expect(
+        unsafe_code,
+        reason = "namespaces for a child can only be had from clone"
+    )]
+    // SAFETY: the shim has one thread, so the child's copy of the memory is consistent and no lock is
+    // held; without CLONE_VM the child has its own copy of `stack`, far larger than what it needs.
+    let init = unsafe { clone(body, &mut stack, flags, Some(libc::SIGCHLD)) }?;
+    Ok(Launched {
+        init,
+        reports: Reports {
+            pipe: report_read.into(),
+            pending: Vec::new(),
+        },
+        stdout: LineReader::new(out_read, Stream::Stdout)?,
+        stderr: LineReader::new(err_read, Stream::Stderr)?,
+    })
+}

@@ -1,0 +1,193 @@
+//! The first process of a container: builds its world, starts the program, passes signals on, reaps.
+//!
+//! It is a fork of the shim, never a new program. As pid 1 of a pid namespace its end is the end of every
+//! process in it; without one it kills what the program left behind, one generation after the other.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::libc;
+use nix::sys::prctl::{set_child_subreaper, set_pdeathsig};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, fork, getppid, pipe2};
+
+use super::container::{ChildPipes, Failure, InitReport, OwnIds};
+use super::layers::Rights;
+use super::program;
+use super::protocol::{ContainerSpec, Sandbox, UserSpec};
+use super::rootfs;
+
+/// The life of an init; its value is the exit code.
+pub(super) fn run(spec: &ContainerSpec, scratch: &Path, own: OwnIds, pipes: &ChildPipes) -> i32 {
+    let program = match start(spec, scratch, own, pipes) {
+        Ok(program) => program,
+        Err(failure) => {
+            let code = failure.code;
+            tell(pipes, &InitReport::Failed(failure));
+            return code;
+        }
+    };
+    let shim = match spec.sandbox {
+        Sandbox::None => Some(own.pid),
+        Sandbox::Full(_) | Sandbox::User(_) => None,
+    };
+    let report = supervise(program, shim);
+    if shim.is_some() {
+        kill_children();
+    }
+    let code = match report {
+        InitReport::Exited(code) => code,
+        InitReport::Signalled(signal) => 128 + signal,
+        InitReport::Started(_) | InitReport::Failed(_) => 0,
+    };
+    tell(pipes, &report);
+    code
+}
+
+fn start(
+    spec: &ContainerSpec,
+    scratch: &Path,
+    own: OwnIds,
+    pipes: &ChildPipes,
+) -> Result<Pid, Failure> {
+    prepare(spec, scratch, own).map_err(Failure::before_exec)?;
+    let (read, write) = pipe2(OFlag::O_CLOEXEC).map_err(no_process)?;
+    #[expect(unsafe_code, reason = "the program needs a process of its own")]
+    // SAFETY: this process has one thread, so its memory is consistent in the child.
+    let program = match unsafe { fork() }.map_err(no_process)? {
+        ForkResult::Parent { child } => child,
+        ForkResult::Child => {
+            drop(read);
+            let failure = program::exec(spec, pipes);
+            let line = serde_json::to_vec(&failure).unwrap_or_default();
+            // Nothing better can be done than to lose the message when the pipe is gone.
+            drop(fs::File::from(write).write_all(&line));
+            #[expect(
+                unsafe_code,
+                reason = "a forked child must not run the parent's exit handlers"
+            )]
+            // SAFETY: `_exit` takes a number and does not return.
+            unsafe {
+                libc::_exit(failure.code)
+            }
+        }
+    };
+    drop(write);
+    // The pipe closes by itself when the program replaces our code.
+    let mut said = Vec::new();
+    drop(fs::File::from(read).read_to_end(&mut said));
+    if let Ok(failure) = serde_json::from_slice::<Failure>(&said) {
+        let _ = waitpid(program, None);
+        return Err(failure);
+    }
+    tell(pipes, &InitReport::Started(program.as_raw()));
+    Ok(program)
+}
+
+/// Everything between the clone and the fork of the program.
+fn prepare(spec: &ContainerSpec, scratch: &Path, own: OwnIds) -> Result<(), String> {
+    let (root, rights) = match &spec.sandbox {
+        Sandbox::None => {
+            // The shim's end arrives as a request to stop; `supervise` looks whether it is one.
+            set_pdeathsig(Signal::SIGTERM).map_err(|e| format!("cannot follow the shim: {e}"))?;
+            return set_child_subreaper(true).map_err(|e| format!("cannot adopt orphans: {e}"));
+        }
+        Sandbox::Full(root) => (root, Rights::Root),
+        Sandbox::User(root) => (root, Rights::User),
+    };
+    set_pdeathsig(Signal::SIGKILL).map_err(|e| format!("cannot follow the shim: {e}"))?;
+    if rights == Rights::User {
+        map_ids(&spec.user, own).map_err(|e| format!("cannot map user and group: {e}"))?;
+    }
+    rootfs::enter(root, rights, scratch).map_err(|e| chain(&e))
+}
+
+/// Inside the user namespace there is one user and one group: the wanted ones, outside our own.
+fn map_ids(user: &UserSpec, own: OwnIds) -> std::io::Result<()> {
+    fs::write("/proc/self/setgroups", "deny")?;
+    let uid = user.uid.unwrap_or(own.uid.as_raw());
+    let gid = user.gid.unwrap_or(own.gid.as_raw());
+    fs::write("/proc/self/uid_map", format!("{uid} {} 1", own.uid))?;
+    fs::write("/proc/self/gid_map", format!("{gid} {} 1", own.gid))
+}
+
+/// Passes signals to the program and reaps until it ends. `shim` is given where the shim's death must be
+/// noticed here.
+fn supervise(program: Pid, shim: Option<Pid>) -> InitReport {
+    let mut signals = SigSet::empty();
+    signals.extend(Signal::iterator());
+    loop {
+        let Ok(signal) = signals.wait() else { continue };
+        if signal == Signal::SIGCHLD {
+            if let Some(report) = reap(program) {
+                return report;
+            }
+        } else if shim.is_some_and(|shim| getppid() != shim) {
+            return InitReport::Signalled(Signal::SIGKILL as i32);
+        } else {
+            // The program may just have ended; its SIGCHLD is on the way.
+            let _ = kill(program, signal);
+        }
+    }
+}
+
+fn reap(program: Pid) -> Option<InitReport> {
+    let mut end = None;
+    loop {
+        match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::Exited(pid, code)) if pid == program => {
+                end = Some(InitReport::Exited(code));
+            }
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == program => {
+                end = Some(InitReport::Signalled(signal as i32));
+            }
+            Ok(WaitStatus::StillAlive) => return end,
+            Err(Errno::EINTR) => {}
+            Err(_) => return end,
+            Ok(_) => {}
+        }
+    }
+}
+
+/// Kills every child, then the orphans that come to us, until nobody is left.
+pub(super) fn kill_children() {
+    loop {
+        for child in children() {
+            let _ = kill(child, Signal::SIGKILL);
+        }
+        match waitpid(Pid::from_raw(-1), None) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn children() -> Vec<Pid> {
+    let list = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+    list.split_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .map(Pid::from_raw)
+        .collect()
+}
+
+fn tell(pipes: &ChildPipes, report: &InitReport) {
+    let mut line = serde_json::to_vec(report).unwrap_or_default();
+    line.push(b'\n');
+    // A shim that is gone needs no report, and our own end follows from its.
+    drop((&pipes.report).write_all(&line));
+}
+
+fn no_process(errno: Errno) -> Failure {
+    Failure::before_exec(format!("cannot start a process: {errno}"))
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", chain(source)),
+        None => error.to_string(),
+    }
+}

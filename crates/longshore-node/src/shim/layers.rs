@@ -1,0 +1,126 @@
+//! Private writable layers: overlays whose writes land in the attempt's scratch directory.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::mount::{MsFlags, mount};
+
+use super::mounts::{bind, set_read_only};
+
+/// What the kernel lets the init do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rights {
+    /// Root of the host.
+    Root,
+    /// All rights, but only inside a user namespace.
+    User,
+}
+
+/// Hands out layers below one scratch directory.
+#[derive(Debug)]
+pub(super) struct Layers<'a> {
+    scratch: &'a Path,
+    rights: Rights,
+    n_made: u32,
+    /// Where layers go when the scratch directory's file system cannot hold one (it is an overlay itself).
+    in_memory: Option<PathBuf>,
+}
+
+impl<'a> Layers<'a> {
+    pub(super) fn new(scratch: &'a Path, rights: Rights) -> Self {
+        Self {
+            scratch,
+            rights,
+            n_made: 0,
+            in_memory: None,
+        }
+    }
+
+    /// Shows `lower` at `target`: under a private layer where the kernel can, else read-only.
+    pub(super) fn stack(&mut self, lower: &Path, target: &Path) -> io::Result<()> {
+        if self.overlay(lower, target).is_ok() {
+            return Ok(());
+        }
+        bind(lower, target)?;
+        set_read_only(target, true)
+    }
+
+    /// Shows `lower` at `target`; writes stay with this container.
+    pub(super) fn overlay(&mut self, lower: &Path, target: &Path) -> io::Result<()> {
+        let first = self.try_overlay(lower, target);
+        if first.is_ok() || self.in_memory.is_some() {
+            return first;
+        }
+        let memory = self.scratch.join("memory");
+        fs::create_dir_all(&memory)?;
+        let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+        mount(
+            Some("tmpfs"),
+            &memory,
+            Some("tmpfs"),
+            flags,
+            Some("mode=700"),
+        )?;
+        self.in_memory = Some(memory);
+        self.try_overlay(lower, target)
+    }
+
+    /// Shows an empty directory at `target` that everybody may write to.
+    pub(super) fn own_directory(&mut self, target: &Path) -> io::Result<()> {
+        let dir = self.new_directory("upper")?;
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o1777))?;
+        bind(&dir, target)
+    }
+
+    fn try_overlay(&mut self, lower: &Path, target: &Path) -> io::Result<()> {
+        let upper = self.new_directory("upper")?;
+        let work = self.new_directory("work")?;
+        // The merged directory takes owner and mode from the upper one.
+        let attributes = fs::metadata(lower)?;
+        fs::set_permissions(&upper, attributes.permissions())?;
+        let mut options = OsString::from("lowerdir=");
+        options.push(escaped(lower));
+        for (name, dir) in [(",upperdir=", &upper), (",workdir=", &work)] {
+            options.push(name);
+            options.push(escaped(dir));
+        }
+        match self.rights {
+            Rights::Root => {
+                std::os::unix::fs::chown(&upper, Some(attributes.uid()), Some(attributes.gid()))?
+            }
+            Rights::User => options.push(",userxattr"),
+        }
+        let options = Some(options.as_os_str());
+        Ok(mount(
+            Some("overlay"),
+            target,
+            Some("overlay"),
+            MsFlags::empty(),
+            options,
+        )?)
+    }
+
+    fn new_directory(&mut self, kind: &str) -> io::Result<PathBuf> {
+        self.n_made += 1;
+        let base = self.in_memory.as_deref().unwrap_or(self.scratch);
+        let dir = base.join(kind).join(self.n_made.to_string());
+        fs::create_dir_all(&dir)?;
+        Ok(dir)
+    }
+}
+
+/// A path as a mount option: commas and colons separate things there.
+fn escaped(path: &Path) -> OsString {
+    let mut out = Vec::new();
+    for byte in path.as_os_str().as_bytes() {
+        if matches!(byte, b',' | b':' | b'\\') {
+            out.push(b'\\');
+        }
+        out.push(*byte);
+    }
+    OsString::from_vec(out)
+}

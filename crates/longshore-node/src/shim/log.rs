@@ -1,0 +1,145 @@
+//! A container's output as a log file in CRI format: `<RFC 3339> stdout F line`.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+
+use crate::clock;
+
+/// Longer lines are cut into parts marked `P`, as container runtimes do.
+const MAX_LINE: usize = 16 * 1024;
+
+/// One of a container's two output streams.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// The read end of a stream and the line that is not complete yet.
+#[derive(Debug)]
+pub(super) struct LineReader {
+    pipe: File,
+    stream: Stream,
+    pending: Vec<u8>,
+}
+
+/// Whether a stream can still give something.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    Open,
+    Ended,
+}
+
+impl LineReader {
+    /// Reads a pipe without ever waiting for it.
+    pub(super) fn new(pipe: OwnedFd, stream: Stream) -> io::Result<Self> {
+        fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        Ok(Self {
+            pipe: pipe.into(),
+            stream,
+            pending: Vec::new(),
+        })
+    }
+
+    /// Moves what the pipe holds into the log.
+    pub(super) fn drain(&mut self, log: &mut impl Write) -> io::Result<Flow> {
+        let mut buffer = [0_u8; 32 * 1024];
+        loop {
+            let n = match self.pipe.read(&mut buffer) {
+                Ok(0) => return self.finish(log).map(|()| Flow::Ended),
+                Ok(n) => n,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Flow::Open),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => return Err(e),
+            };
+            self.pending.extend_from_slice(&buffer[..n]);
+            self.write_lines(log)?;
+        }
+    }
+
+    /// Writes the last line of a program that did not end it.
+    pub(super) fn finish(&mut self, log: &mut impl Write) -> io::Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let rest = std::mem::take(&mut self.pending);
+        log.write_all(&entry(self.stream, 'F', &rest))
+    }
+
+    fn write_lines(&mut self, log: &mut impl Write) -> io::Result<()> {
+        let mut out = Vec::new();
+        let mut from = 0;
+        while let Some(rest) = self.pending.get(from..).filter(|rest| !rest.is_empty()) {
+            let window = &rest[..rest.len().min(MAX_LINE + 1)];
+            if let Some(end) = window.iter().position(|b| *b == b'\n') {
+                out.extend(entry(self.stream, 'F', &rest[..end]));
+                from += end + 1;
+            } else if rest.len() > MAX_LINE {
+                out.extend(entry(self.stream, 'P', &rest[..MAX_LINE]));
+                from += MAX_LINE;
+            } else {
+                break;
+            }
+        }
+        self.pending.drain(..from);
+        log.write_all(&out)
+    }
+}
+
+impl AsFd for LineReader {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
+    }
+}
+
+fn entry(stream: Stream, tag: char, line: &[u8]) -> Vec<u8> {
+    let name = match stream {
+        Stream::Stdout => "stdout",
+        Stream::Stderr => "stderr",
+    };
+    let mut out = format!("{} {name} {tag} ", clock::now()).into_bytes();
+    out.extend_from_slice(line);
+    out.push(b'\n');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines_of(written: &[&[u8]]) -> Vec<String> {
+        let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC).expect("a pipe");
+        let mut reader = LineReader::new(read, Stream::Stdout).expect("a reader");
+        let mut log = Vec::new();
+        let mut write = File::from(write);
+        for chunk in written {
+            write.write_all(chunk).expect("the pipe takes it");
+            assert_eq!(reader.drain(&mut log).expect("drains"), Flow::Open);
+        }
+        drop(write);
+        assert_eq!(reader.drain(&mut log).expect("drains"), Flow::Ended);
+        let text = String::from_utf8(log).expect("text");
+        text.lines()
+            .map(|l| l.split_once(' ').expect("a time").1.to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn lines_are_cut_where_the_program_ended_them() {
+        assert_eq!(
+            lines_of(&[b"one\ntw", b"o\n\nlast"]),
+            ["stdout F one", "stdout F two", "stdout F ", "stdout F last"]
+        );
+    }
+
+    #[test]
+    fn a_line_longer_than_the_limit_comes_in_parts() {
+        let long = vec![b'x'; MAX_LINE + 3];
+        let lines = lines_of(&[&long]);
+        assert_eq!(lines[0].len(), "stdout P ".len() + MAX_LINE);
+        assert_eq!(lines[1], "stdout F xxx");
+    }
+}

@@ -1,0 +1,413 @@
+//! The shim's loop: one `poll` over the node, the signals and the containers' pipes.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use nix::errno::Errno;
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl::set_child_subreaper;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, getegid, geteuid, getpid};
+
+use super::container::OwnIds;
+use super::node_link::NodeLink;
+use super::probe::{self, ARG_PROBE};
+use super::protocol::{AttemptId, Command, ContainerSpec, Report};
+use super::record::{Record, SOCKET};
+use super::running::{Part, Running};
+use crate::clock;
+
+/// The shim stops its containers when the node goes away.
+pub(crate) const ARG_DIE: &str = "die";
+/// The shim keeps its containers when the node goes away.
+pub(crate) const ARG_STAY: &str = "stay";
+/// How long the shim waits before it tries again to write what it must not lose.
+const RETRY_RECORD: Duration = Duration::from_secs(1);
+
+/// The entry point behind the hidden subcommand of [`NodeConfig::shim_command`](crate::NodeConfig).
+///
+/// Arguments: `POD_DIR die|stay GRACE_SECONDS` with the listening socket as standard input, or
+/// `probe full|user SCRATCH_DIR`. Must be called before the process has a second thread.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let words: Vec<&str> = args.iter().filter_map(|a| a.to_str()).collect();
+    let result = match words.as_slice() {
+        [ARG_PROBE, profile, scratch] => return probe::run(profile, scratch),
+        [pod_dir, on_loss @ (ARG_DIE | ARG_STAY), grace] => {
+            let grace = grace
+                .parse()
+                .map_or(Duration::from_secs(30), Duration::from_secs);
+            let on_loss = if *on_loss == ARG_DIE {
+                OnLoss::Stop
+            } else {
+                OnLoss::Stay
+            };
+            Shim::new(pod_dir.into(), on_loss, grace).and_then(Shim::run)
+        }
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("expected POD_DIR die|stay GRACE_SECONDS, got {args:?}"),
+        )),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            // Standard error is the pod's shim.log; if even that is gone there is nobody to tell.
+            drop(writeln!(io::stderr(), "shim: {e}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What to do with the containers when the node is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OnLoss {
+    Stop,
+    Stay,
+}
+
+/// Something `poll` watches.
+#[derive(Clone, Debug)]
+enum Source {
+    Signals,
+    Listener,
+    Node,
+    Container(AttemptId, Part),
+}
+
+struct Shim {
+    pod_dir: PathBuf,
+    on_loss: OnLoss,
+    grace: Duration,
+    own: OwnIds,
+    listener: UnixListener,
+    signals: SignalFd,
+    node: Option<NodeLink>,
+    running: BTreeMap<AttemptId, Running>,
+    /// Attempts that ended but could not be recorded yet.
+    unrecorded: Vec<Record>,
+    /// Set when the containers were asked to stop: when they are killed, and that the shim ends with them.
+    stopping: Option<Timestamp>,
+    /// Whether a node was ever connected: the first one connects before it starts us.
+    has_met_node: bool,
+}
+
+impl Shim {
+    fn new(pod_dir: PathBuf, on_loss: OnLoss, grace: Duration) -> io::Result<Self> {
+        close_inherited();
+        let signals = SigSet::all();
+        signals.thread_block()?;
+        set_child_subreaper(true)?;
+        let listener = UnixListener::from(io::stdin().as_fd().try_clone_to_owned()?);
+        listener.set_nonblocking(true)?;
+        std::env::set_current_dir("/")?;
+        Ok(Self {
+            pod_dir,
+            on_loss,
+            grace,
+            own: OwnIds {
+                uid: geteuid(),
+                gid: getegid(),
+                pid: getpid(),
+            },
+            listener,
+            signals: SignalFd::with_flags(
+                &signals,
+                SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK,
+            )?,
+            node: None,
+            running: BTreeMap::new(),
+            unrecorded: Vec::new(),
+            stopping: None,
+            has_met_node: false,
+        })
+    }
+
+    fn run(mut self) -> io::Result<()> {
+        while !self.is_done() {
+            for source in self.wait()? {
+                self.handle(source)?;
+            }
+            for record in std::mem::take(&mut self.unrecorded) {
+                self.record_end(record);
+            }
+            if self.stopping.is_some_and(|kill_at| clock::now() >= kill_at) {
+                self.running.values_mut().for_each(Running::kill);
+            }
+        }
+        // A node that finds no socket reads the records instead of asking.
+        drop(std::fs::remove_file(self.pod_dir.join(SOCKET)));
+        Ok(())
+    }
+
+    /// The shim ends when it was told to, or when nobody is left to watch or to serve: the records say
+    /// everything, and a node that needs a shim starts one.
+    fn is_done(&self) -> bool {
+        let is_alone = self.has_met_node && self.node.is_none();
+        let is_idle = self.running.is_empty() && self.unrecorded.is_empty();
+        is_idle && (self.stopping.is_some() || is_alone)
+    }
+
+    fn wait(&self) -> io::Result<Vec<Source>> {
+        let mut sources = vec![Source::Signals, Source::Listener];
+        let mut fds: Vec<BorrowedFd<'_>> = vec![self.signals.as_fd(), self.listener.as_fd()];
+        if let Some(node) = &self.node {
+            sources.push(Source::Node);
+            fds.push(node.as_fd());
+        }
+        for (id, running) in &self.running {
+            for (part, fd) in running.fds() {
+                sources.push(Source::Container(id.clone(), part));
+                fds.push(fd);
+            }
+        }
+        let mut polled: Vec<_> = fds
+            .into_iter()
+            .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
+            .collect();
+        match poll(&mut polled, self.timeout()) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let ready = polled.iter().map(|fd| fd.any().unwrap_or(false));
+        Ok(sources
+            .into_iter()
+            .zip(ready)
+            .filter_map(|(s, ready)| ready.then_some(s))
+            .collect())
+    }
+
+    fn timeout(&self) -> PollTimeout {
+        let to_kill = self
+            .stopping
+            .map(|at| at.duration_since(clock::now()).unsigned_abs());
+        let to_record = (!self.unrecorded.is_empty()).then_some(RETRY_RECORD);
+        // A kill that is due was sent; the containers' ends wake us.
+        let next = [
+            to_kill.filter(|_| self.stopping.is_some_and(|at| at > clock::now())),
+            to_record,
+        ];
+        match next.into_iter().flatten().min() {
+            Some(wait) => {
+                let whole = wait + Duration::from_millis(1);
+                PollTimeout::try_from(whole).unwrap_or(PollTimeout::MAX)
+            }
+            None => PollTimeout::NONE,
+        }
+    }
+
+    fn handle(&mut self, source: Source) -> io::Result<()> {
+        match source {
+            Source::Signals => self.on_signals(),
+            Source::Listener => self.on_connection(),
+            Source::Node => {
+                self.on_commands();
+                Ok(())
+            }
+            Source::Container(id, part) => {
+                // The container may have ended by an event handled just before.
+                if let Some(started) = self.running.get_mut(&id).and_then(|r| r.advance(part)) {
+                    let running = self.running.get(&id);
+                    if let Some(Err(e)) = running.map(|r| r.record.note(&self.pod_dir)) {
+                        drop(writeln!(
+                            io::stderr(),
+                            "shim: cannot record the start of {id}: {e}"
+                        ));
+                    }
+                    self.tell(&Report::Started { id, started });
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn on_signals(&mut self) -> io::Result<()> {
+        while let Some(info) = self.signals.read_signal()? {
+            match Signal::try_from(info.ssi_signo.cast_signed()) {
+                Ok(Signal::SIGCHLD) => self.reap(),
+                Ok(Signal::SIGTERM | Signal::SIGINT) => self.stop(self.grace),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn reap(&mut self) {
+        loop {
+            let (pid, status) = match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
+                Ok(status @ (WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, _, _))) => {
+                    (pid, status)
+                }
+                Ok(WaitStatus::StillAlive) => return,
+                Err(Errno::EINTR) | Ok(_) => continue,
+                Err(_) => return,
+            };
+            let Some(id) = self
+                .running
+                .iter()
+                .find(|(_, r)| r.init == pid)
+                .map(|(id, _)| id.clone())
+            else {
+                // An orphan of a container without a pid namespace whose init was killed.
+                continue;
+            };
+            if let Some(running) = self.running.remove(&id) {
+                let record = running.finish(status, &self.pod_dir);
+                self.record_end(record);
+            }
+        }
+    }
+
+    /// Writes the end of an attempt down, then tells the node; an end that cannot be written is not told.
+    fn record_end(&mut self, record: Record) {
+        let Some(exit) = record.exit.clone() else {
+            return;
+        };
+        match record.store(&self.pod_dir) {
+            Ok(()) => {
+                self.tell(&Report::Exited {
+                    id: record.id.clone(),
+                    exit,
+                });
+                super::running::clear_scratch(&self.pod_dir, &record.id);
+            }
+            Err(e) => {
+                drop(writeln!(
+                    io::stderr(),
+                    "shim: cannot record the end of {}: {e}",
+                    record.id
+                ));
+                self.unrecorded.push(record);
+            }
+        }
+    }
+
+    fn on_connection(&mut self) -> io::Result<()> {
+        match self.listener.accept() {
+            Ok((stream, _)) => {
+                self.node = Some(NodeLink::new(stream)?);
+                self.has_met_node = true;
+                for record in Record::load_all(&self.pod_dir)? {
+                    self.tell_record(record);
+                }
+                Ok(())
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn tell_record(&mut self, record: Record) {
+        match (record.exit, record.started) {
+            (Some(exit), _) => self.tell(&Report::Exited {
+                id: record.id,
+                exit,
+            }),
+            (None, Some(started)) => self.tell(&Report::Started {
+                id: record.id,
+                started,
+            }),
+            (None, None) => {}
+        }
+    }
+
+    fn on_commands(&mut self) {
+        let Some(node) = &mut self.node else { return };
+        let (commands, is_open) = node.read();
+        for command in commands {
+            match command {
+                Command::Start { id, spec } => self.start(id, &spec),
+                Command::Signal { id, signal } => {
+                    if let (Some(running), Ok(signal)) =
+                        (self.running.get(&id), Signal::try_from(signal))
+                    {
+                        running.signal(signal);
+                    }
+                }
+                Command::Kill { id } => {
+                    if let Some(running) = self.running.get_mut(&id) {
+                        running.kill();
+                    }
+                }
+                Command::Quit => self.stop(Duration::ZERO),
+            }
+        }
+        if !is_open {
+            self.node_is_gone();
+        }
+    }
+
+    fn node_is_gone(&mut self) {
+        self.node = None;
+        if self.on_loss == OnLoss::Stop {
+            self.stop(self.grace);
+        }
+    }
+
+    /// Asks every container to end, kills it after `grace`, and ends the shim afterwards.
+    fn stop(&mut self, grace: Duration) {
+        let kill_at = clock::now().saturating_add(grace).unwrap_or(Timestamp::MAX);
+        if self.stopping.is_none() && !grace.is_zero() {
+            self.running
+                .values()
+                .for_each(|r| r.signal(Signal::SIGTERM));
+        }
+        self.stopping = Some(self.stopping.map_or(kill_at, |before| before.min(kill_at)));
+    }
+
+    /// Runs an attempt unless it has a record: the record is on disk before the fork.
+    fn start(&mut self, id: AttemptId, spec: &ContainerSpec) {
+        match Record::load(&self.pod_dir, &id) {
+            Ok(Some(mut record)) => {
+                if record.exit.is_none() && !self.running.contains_key(&id) {
+                    record.exit = Some(record.lost());
+                    self.record_end(record);
+                } else {
+                    self.tell_record(record);
+                }
+            }
+            Ok(None) => match Running::start(id, spec, &self.pod_dir, self.own) {
+                Ok(running) => drop(self.running.insert(running.record.id.clone(), running)),
+                Err(record) => self.record_end(*record),
+            },
+            // Without knowing whether it ran, it must not run: it waits for a disk that can be read
+            // and a node that asks again.
+            Err(e) => drop(writeln!(
+                io::stderr(),
+                "shim: cannot read the record of {id}: {e}"
+            )),
+        }
+    }
+
+    fn tell(&mut self, report: &Report) {
+        if self
+            .node
+            .as_mut()
+            .is_some_and(|node| node.write(report).is_err())
+        {
+            self.node_is_gone();
+        }
+    }
+}
+
+/// A caller's descriptors (a terminal, a pipe of a build) must not live as long as a pod.
+fn close_inherited() {
+    #[expect(
+        unsafe_code,
+        reason = "descriptors that Rust does not own can only be closed by number"
+    )]
+    // SAFETY: called first thing, when this process owns no descriptor above standard error.
+    unsafe {
+        libc::close_range(3, libc::c_uint::MAX, 0);
+    }
+}

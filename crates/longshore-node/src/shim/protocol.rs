@@ -1,0 +1,205 @@
+//! What the node and a pod's shim say to each other: JSON lines over a unix socket in the pod directory.
+//!
+//! The node commands, the shim reports. A shim tells everything it knows to every new connection, so a
+//! node that comes back needs no question.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// One run of one container. Attempts count from 0 and are never reused.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct AttemptId {
+    /// The container's name, unique in its pod.
+    pub container: String,
+    /// 0 for the first run, then the number of restarts.
+    pub attempt: u32,
+}
+
+impl std::fmt::Display for AttemptId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.container, self.attempt)
+    }
+}
+
+/// What the node asks of the shim.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum Command {
+    /// Runs an attempt, once: an attempt that has a record is only reported again.
+    Start {
+        /// The attempt to run.
+        id: AttemptId,
+        /// How to run it.
+        spec: Box<ContainerSpec>,
+    },
+    /// Sends a signal to the container's first process.
+    Signal {
+        /// The attempt to signal.
+        id: AttemptId,
+        /// The number of the signal.
+        signal: i32,
+    },
+    /// Kills every process of the attempt at once.
+    Kill {
+        /// The attempt to kill.
+        id: AttemptId,
+    },
+    /// Kills what still runs and ends the shim.
+    Quit,
+}
+
+/// What the shim tells the node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Report {
+    /// The program runs.
+    Started {
+        /// The attempt.
+        id: AttemptId,
+        /// When and as what.
+        started: Started,
+    },
+    /// The attempt ended, or could not start; its record is on disk.
+    Exited {
+        /// The attempt.
+        id: AttemptId,
+        /// How it ended.
+        exit: Exit,
+    },
+}
+
+/// A program that was started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    /// When its program had replaced our code.
+    pub at: Timestamp,
+    /// The pid of the container's init, as the host sees it.
+    pub pid: i32,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exit {
+    /// The exit code; 128 + n after signal n.
+    pub code: i32,
+    /// The signal that ended the program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// Kubernetes' word for it.
+    pub reason: ExitReason,
+    /// When the program had started; absent when it never did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// When its end was seen.
+    pub finished_at: Timestamp,
+    /// The termination message, or why the program could not start.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// Kubernetes' reasons of a terminated container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ExitReason {
+    /// Exit code 0.
+    Completed,
+    /// Any other exit.
+    Error,
+    /// The program could not be started.
+    StartError,
+    /// The shim died and the exit code with it.
+    ContainerStatusUnknown,
+}
+
+impl ExitReason {
+    /// The word in `state.terminated.reason`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "Completed",
+            Self::Error => "Error",
+            Self::StartError => "StartError",
+            Self::ContainerStatusUnknown => "ContainerStatusUnknown",
+        }
+    }
+}
+
+/// Everything the shim must know to run a container. All names are resolved, all variables expanded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerSpec {
+    /// The program and its arguments; a program without `/` is looked for in the `PATH` of `env`.
+    pub argv: Vec<String>,
+    /// The whole environment.
+    pub env: Vec<(String, String)>,
+    /// The working directory inside the container; made when it is missing.
+    pub workdir: String,
+    /// The file that takes standard output and error, in CRI format.
+    pub log: PathBuf,
+    /// What the program sees as its file system.
+    pub sandbox: Sandbox,
+    /// Who the program runs as.
+    pub user: UserSpec,
+    /// Where the program may leave a last word.
+    pub termination: TerminationSpec,
+}
+
+/// How far a container is set apart from the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sandbox {
+    /// A plain child process: the host's file system, no mounts.
+    None,
+    /// Own mount, pid and host name namespaces, made by root.
+    Full(RootSpec),
+    /// The same inside a user namespace, made by anybody.
+    User(RootSpec),
+}
+
+/// The file system of a container with a mount namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RootSpec {
+    /// What lies below the private writable layer: `/` is the host itself.
+    pub base: PathBuf,
+    /// The host name inside.
+    pub hostname: String,
+    /// Whether the root (not the volumes) refuses writes.
+    pub read_only: bool,
+    /// A host directory that the container must not see: the node's own.
+    pub hide: Option<PathBuf>,
+    /// Volumes and bind mounts, in the order of the pod.
+    pub mounts: Vec<MountSpec>,
+}
+
+/// A bind mount.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountSpec {
+    /// The file or directory on the host.
+    pub source: PathBuf,
+    /// The absolute path inside the container.
+    pub target: PathBuf,
+    /// Whether the container may write to it.
+    pub read_only: bool,
+}
+
+/// The identity of the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserSpec {
+    /// The user id; absent = the node's own.
+    pub uid: Option<u32>,
+    /// The group id; absent = the node's own, or 0 where `uid` is given.
+    pub gid: Option<u32>,
+    /// Further groups.
+    pub groups: Vec<u32>,
+    /// Whether the program may never gain privileges.
+    pub no_new_privileges: bool,
+}
+
+/// Where a termination message comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TerminationSpec {
+    /// The file inside the container.
+    pub path: PathBuf,
+    /// Whether a failed container without a message gives the end of its log.
+    pub fallback_to_logs: bool,
+}

@@ -1,0 +1,250 @@
+//! The file system that a container sees, built by its init inside a fresh mount namespace.
+//!
+//! The tree is assembled below a scratch directory, entered with `pivot_root`, and completed from
+//! inside with the old root still at hand, so that a volume's path is resolved as the program will
+//! resolve it: a link inside the container cannot lead a mount out of it.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::unistd::{chdir, pivot_root, sethostname};
+
+use super::layers::{Layers, Rights};
+use super::mounts::{bind, ensure_mount_point, host_mounts, set_read_only};
+use super::protocol::{MountSpec, RootSpec};
+
+/// Where the host's tree hangs until the container's own is complete.
+const OLD: &str = "/.longshore-old";
+/// Device files of every container, as in the OCI runtime specification.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// One step of building the file system failed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {step} {}", path.display())]
+pub(super) struct RootError {
+    step: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+type Result<T> = std::result::Result<T, RootError>;
+
+/// Names the step and the path that a failure belongs to.
+trait Context<T> {
+    fn at(self, step: &'static str, path: &Path) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> Context<T> for std::result::Result<T, E> {
+    fn at(self, step: &'static str, path: &Path) -> Result<T> {
+        self.map_err(|e| RootError {
+            step,
+            path: path.to_owned(),
+            source: e.into(),
+        })
+    }
+}
+
+/// Builds the file system and makes it the root of the calling process.
+pub(super) fn enter(spec: &RootSpec, rights: Rights, scratch: &Path) -> Result<()> {
+    let slash = Path::new("/");
+    let volumes = resolve(&spec.mounts)?;
+    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    mount(None::<&str>, slash, None::<&str>, private, None::<&str>)
+        .at("make private the mounts below", slash)?;
+
+    let root = scratch.join("root");
+    fs::create_dir_all(&root).at("make", &root)?;
+    let shadow = scratch.join("shadow");
+    fs::create_dir_all(&shadow).at("make", &shadow)?;
+    let mut layers = Layers::new(scratch, rights);
+    match (rights, spec.base == slash) {
+        (Rights::Root, true) => host_overlay(&mut layers, &root, spec.hide.as_deref())?,
+        (Rights::User, true) => host_tree(&mut layers, &root)?,
+        (Rights::Root | Rights::User, false) => {
+            layers
+                .stack(&spec.base, &root)
+                .at("use as a root file system", &spec.base)?;
+        }
+    }
+    pivot(&root)?;
+    kernel_mounts()?;
+    devices()?;
+    if spec.base == slash {
+        if let Some(dir) = spec.hide.as_deref().filter(|dir| dir.is_dir()) {
+            tmpfs(dir, "mode=555,size=4k")?;
+        }
+    } else {
+        name_resolution(&shadow)?;
+    }
+    for volume in &volumes {
+        attach(volume, &shadow)?;
+    }
+    let old = Path::new(OLD);
+    umount2(old, MntFlags::MNT_DETACH).at("let go of", old)?;
+    fs::remove_dir(old).at("remove", old)?;
+    if spec.read_only {
+        set_read_only(slash, false).at("make read-only", slash)?;
+    }
+    sethostname(&spec.hostname).at("set the host name in", slash)
+}
+
+/// Follows the links of every source while the host's tree is still `/`; parents come before children.
+fn resolve(mounts: &[MountSpec]) -> Result<Vec<MountSpec>> {
+    let mut all = Vec::with_capacity(mounts.len());
+    for wanted in mounts {
+        let source =
+            fs::canonicalize(&wanted.source).at("find the volume source", &wanted.source)?;
+        all.push(MountSpec {
+            source,
+            ..wanted.clone()
+        });
+    }
+    all.sort_by_key(|m| m.target.components().count());
+    Ok(all)
+}
+
+/// The host's root under a private writable layer, and each of its other file systems likewise.
+fn host_overlay(layers: &mut Layers<'_>, root: &Path, hide: Option<&Path>) -> Result<()> {
+    layers
+        .overlay(Path::new("/"), root)
+        .at("put a private layer over the host for", root)?;
+    for mounted in host_mounts().at("read", Path::new("/proc/self/mountinfo"))? {
+        if hide.is_some_and(|hide| mounted.at.starts_with(hide)) {
+            continue;
+        }
+        let target = root.join(mounted.at.strip_prefix("/").unwrap_or(&mounted.at));
+        let Ok(kind) = fs::metadata(&mounted.at) else {
+            continue;
+        };
+        let done = if mounted.read_only || !kind.is_dir() {
+            bind(&mounted.at, &target).and_then(|()| set_read_only(&target, true))
+        } else {
+            layers.stack(&mounted.at, &target)
+        };
+        // A mount that even root cannot pass on (another user's FUSE, a dead network share) stays out.
+        drop(done);
+    }
+    Ok(())
+}
+
+/// A root of our own in memory, with the host's top-level entries in it.
+///
+/// An overlay over `/` is refused to a user namespace because other file systems are mounted below it.
+fn host_tree(layers: &mut Layers<'_>, root: &Path) -> Result<()> {
+    tmpfs(root, "mode=755")?;
+    for entry in fs::read_dir("/").at("list", Path::new("/"))?.flatten() {
+        let (from, to) = (entry.path(), root.join(entry.file_name()));
+        let kind = entry.file_type().at("look at", &from)?;
+        if kind.is_symlink() {
+            let goal = fs::read_link(&from).at("read the link", &from)?;
+            symlink(goal, &to).at("make the link", &to)?;
+            continue;
+        }
+        if !kind.is_dir() {
+            fs::write(&to, "").at("make", &to)?;
+            bind(&from, &to).at("show", &from)?;
+            continue;
+        }
+        fs::create_dir(&to).at("make", &to)?;
+        match entry.file_name().to_str() {
+            Some("proc" | "sys" | "dev") => {}
+            Some("tmp") => layers.own_directory(&to).at("make a private", &from)?,
+            _ => layers.stack(&from, &to).at("show", &from)?,
+        }
+    }
+    Ok(())
+}
+
+fn pivot(root: &Path) -> Result<()> {
+    let old = root.join(OLD.trim_start_matches('/'));
+    fs::create_dir_all(&old).at("make", &old)?;
+    pivot_root(root, &old).at("enter", root)?;
+    chdir("/").at("enter", Path::new("/"))
+}
+
+/// A path of the host, as seen after the pivot.
+fn on_host(path: &Path) -> PathBuf {
+    Path::new(OLD).join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// `/proc` of the container's own pid namespace and the host's `/sys`.
+fn kernel_mounts() -> Result<()> {
+    let (proc, sys) = (Path::new("/proc"), Path::new("/sys"));
+    fs::create_dir_all(proc).at("make", proc)?;
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    if mount(Some("proc"), proc, Some("proc"), flags, None::<&str>).is_err() {
+        // The kernel refuses a new one to user namespaces where parts of the host's are covered up.
+        bind(&on_host(proc), proc).at("mount", proc)?;
+    }
+    fs::create_dir_all(sys).at("make", sys)?;
+    bind(&on_host(sys), sys).at("mount", sys)
+}
+
+/// A small `/dev` of our own: the standard devices, terminals and shared memory.
+fn devices() -> Result<()> {
+    let dev = Path::new("/dev");
+    fs::create_dir_all(dev).at("make", dev)?;
+    tmpfs(dev, "mode=755,size=1m")?;
+    for name in DEVICES {
+        let (node, host) = (dev.join(name), on_host(&dev.join(name)));
+        if host.exists() {
+            fs::write(&node, "").at("make", &node)?;
+            bind(&host, &node).at("mount", &node)?;
+        }
+    }
+    let (pts, shm) = (dev.join("pts"), dev.join("shm"));
+    fs::create_dir(&pts).at("make", &pts)?;
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
+    let options = Some("newinstance,ptmxmode=0666,mode=0620");
+    mount(Some("devpts"), &pts, Some("devpts"), flags, options).at("mount", &pts)?;
+    fs::create_dir(&shm).at("make", &shm)?;
+    tmpfs(&shm, "mode=1777")?;
+    for (link, goal) in [
+        ("ptmx", "pts/ptmx"),
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+    ] {
+        symlink(goal, dev.join(link)).at("make the link", &dev.join(link))?;
+    }
+    Ok(())
+}
+
+/// A root that is not the host's still resolves names as the host does.
+fn name_resolution(shadow: &Path) -> Result<()> {
+    for file in ["/etc/resolv.conf", "/etc/hosts"] {
+        let target = Path::new(file);
+        let Ok(source) = on_host(target).canonicalize() else {
+            continue;
+        };
+        if source.is_file() {
+            ensure_mount_point(target, false, &on_host(shadow)).at("make", target)?;
+            bind(&source, target)
+                .and_then(|()| set_read_only(target, true))
+                .at("mount", target)?;
+        }
+    }
+    Ok(())
+}
+
+fn attach(volume: &MountSpec, shadow: &Path) -> Result<()> {
+    let (source, target) = (on_host(&volume.source), volume.target.as_path());
+    let is_dir = fs::metadata(&source)
+        .at("find the volume source", &volume.source)?
+        .is_dir();
+    ensure_mount_point(target, is_dir, &on_host(shadow)).at("make the mount point", target)?;
+    bind(&source, target).at("mount the volume at", target)?;
+    if volume.read_only {
+        set_read_only(target, true).at("make read-only the volume at", target)?;
+    }
+    Ok(())
+}
+
+fn tmpfs(at: &Path, options: &str) -> Result<()> {
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    mount(Some("tmpfs"), at, Some("tmpfs"), flags, Some(options)).at("mount memory at", at)
+}

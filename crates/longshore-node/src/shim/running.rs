@@ -1,0 +1,307 @@
+//! A container attempt between its fork and its record.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::WaitStatus;
+use nix::unistd::Pid;
+
+use super::container::{Failure, InitReport, Launched, OwnIds, Reports, launch};
+use super::log::{Flow, LineReader};
+use super::protocol::{AttemptId, ContainerSpec, Exit, ExitReason, Sandbox, Started};
+use super::record::{Record, attempt_dir, start_ticks};
+use crate::clock;
+use crate::logs::cri_content;
+
+/// Kubernetes keeps this much of a termination message.
+const MAX_MESSAGE: usize = 4096;
+/// And this much of the log where it stands in for one.
+const MAX_LOG_BYTES: usize = 2048;
+const MAX_LOG_LINES: usize = 80;
+
+/// What of a container has something to say.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part {
+    Reports,
+    Stdout,
+    Stderr,
+}
+
+/// A live attempt.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) record: Record,
+    pub(super) init: Pid,
+    /// Who gets SIGKILL: the init of a pid namespace, else the program (its init then kills the rest).
+    victim: Option<Pid>,
+    /// A kill that came before there was a victim.
+    is_doomed: bool,
+    reports: Reports,
+    end: Option<InitReport>,
+    stdout: Option<LineReader>,
+    stderr: Option<LineReader>,
+    log: File,
+    fallback_to_logs: bool,
+}
+
+impl Running {
+    /// Records the attempt, then forks it. On failure gives the record of an attempt that never ran.
+    pub(super) fn start(
+        id: AttemptId,
+        spec: &ContainerSpec,
+        pod_dir: &Path,
+        own: OwnIds,
+    ) -> Result<Self, Box<Record>> {
+        let record = Record {
+            id,
+            log: spec.log.clone(),
+            started: None,
+            start_ticks: None,
+            exit: None,
+        };
+        let scratch = attempt_dir(pod_dir, &record.id);
+        let launched = prepare(&scratch, spec).and_then(|(spec, log)| {
+            record.store(pod_dir)?;
+            Ok((launch(&spec, &scratch, own)?, log))
+        });
+        match launched {
+            Ok((
+                Launched {
+                    init,
+                    reports,
+                    stdout,
+                    stderr,
+                },
+                log,
+            )) => Ok(Self {
+                record,
+                init,
+                victim: (!matches!(spec.sandbox, Sandbox::None)).then_some(init),
+                is_doomed: false,
+                reports,
+                end: None,
+                stdout: Some(stdout),
+                stderr: Some(stderr),
+                log,
+                fallback_to_logs: spec.termination.fallback_to_logs,
+            }),
+            Err(e) => {
+                let message = start_error(&record.id, &format!("cannot start a process: {e}"));
+                let exit = Some(ended(128, None, ExitReason::StartError, None, message));
+                Err(Box::new(Record { exit, ..record }))
+            }
+        }
+    }
+
+    /// The descriptors to wait for.
+    pub(super) fn fds(&self) -> impl Iterator<Item = (Part, BorrowedFd<'_>)> {
+        let reports = self
+            .end
+            .is_none()
+            .then(|| (Part::Reports, self.reports.pipe.as_fd()));
+        let stdout = self.stdout.as_ref().map(|r| (Part::Stdout, r.as_fd()));
+        let stderr = self.stderr.as_ref().map(|r| (Part::Stderr, r.as_fd()));
+        [reports, stdout, stderr].into_iter().flatten()
+    }
+
+    /// Takes what one part has to say; gives the start when it has just become known.
+    pub(super) fn advance(&mut self, part: Part) -> Option<Started> {
+        match part {
+            Part::Reports => return self.take_reports(),
+            Part::Stdout => drain(&mut self.stdout, &mut self.log),
+            Part::Stderr => drain(&mut self.stderr, &mut self.log),
+        }
+        None
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        // An init that has just ended needs no signal; its SIGCHLD is on the way.
+        let _ = kill(self.init, signal);
+    }
+
+    pub(super) fn kill(&mut self) {
+        self.is_doomed = true;
+        if let Some(victim) = self.victim {
+            let _ = kill(victim, Signal::SIGKILL);
+        }
+    }
+
+    /// Completes the record once the init is reaped.
+    pub(super) fn finish(mut self, status: WaitStatus, pod_dir: &Path) -> Record {
+        self.take_reports();
+        drain(&mut self.stdout, &mut self.log);
+        drain(&mut self.stderr, &mut self.log);
+        for reader in [&mut self.stdout, &mut self.stderr].into_iter().flatten() {
+            drop(reader.finish(&mut self.log));
+        }
+        let started_at = self.record.started.as_ref().map(|s| s.at);
+        let exit = match self.end.take() {
+            Some(InitReport::Failed(Failure { code, message })) => {
+                let message = start_error(&self.record.id, &message);
+                ended(code, None, ExitReason::StartError, None, message)
+            }
+            Some(InitReport::Signalled(signal)) => ended(
+                128 + signal,
+                Some(signal),
+                ExitReason::Error,
+                started_at,
+                String::new(),
+            ),
+            Some(InitReport::Exited(0)) => {
+                ended(0, None, ExitReason::Completed, started_at, String::new())
+            }
+            Some(InitReport::Exited(code)) => {
+                ended(code, None, ExitReason::Error, started_at, String::new())
+            }
+            // The init itself was killed, and every process with it.
+            Some(InitReport::Started(_)) | None => {
+                let (code, signal) = match status {
+                    WaitStatus::Exited(_, code) => (code, None),
+                    WaitStatus::Signaled(_, signal, _) => {
+                        (128 + signal as i32, Some(signal as i32))
+                    }
+                    WaitStatus::Stopped(..)
+                    | WaitStatus::PtraceEvent(..)
+                    | WaitStatus::PtraceSyscall(_)
+                    | WaitStatus::Continued(_)
+                    | WaitStatus::StillAlive => (137, Some(9)),
+                };
+                ended(code, signal, ExitReason::Error, started_at, String::new())
+            }
+        };
+        let exit = Exit {
+            message: self.message(&exit, pod_dir),
+            ..exit
+        };
+        Record {
+            exit: Some(exit),
+            ..self.record
+        }
+    }
+
+    fn take_reports(&mut self) -> Option<Started> {
+        let mut news = None;
+        for report in self.reports.read() {
+            match report {
+                InitReport::Started(program) => {
+                    self.victim = self.victim.or(Some(Pid::from_raw(program)));
+                    let started = Started {
+                        at: clock::now(),
+                        pid: self.init.as_raw(),
+                    };
+                    self.record.start_ticks = start_ticks(started.pid);
+                    self.record.started = Some(started.clone());
+                    news = Some(started);
+                    if self.is_doomed {
+                        self.kill();
+                    }
+                }
+                end
+                @ (InitReport::Failed(_) | InitReport::Exited(_) | InitReport::Signalled(_)) => {
+                    self.end = Some(end);
+                }
+            }
+        }
+        news
+    }
+
+    fn message(&self, exit: &Exit, pod_dir: &Path) -> String {
+        if exit.reason == ExitReason::StartError {
+            return exit.message.clone();
+        }
+        let file = attempt_dir(pod_dir, &self.record.id).join(TERMINATION_FILE);
+        let mut message = fs::read(file).unwrap_or_default();
+        message.truncate(MAX_MESSAGE);
+        if message.is_empty() && exit.code != 0 && self.fallback_to_logs {
+            return end_of_log(&self.record.log);
+        }
+        String::from_utf8_lossy(&message).into_owned()
+    }
+}
+
+/// The file behind `terminationMessagePath`, in the attempt's directory.
+const TERMINATION_FILE: &str = "termination-log";
+
+/// Makes the attempt's directory and log, and mounts its termination file.
+fn prepare(scratch: &Path, spec: &ContainerSpec) -> io::Result<(ContainerSpec, File)> {
+    fs::create_dir_all(scratch)?;
+    if let Some(dir) = spec.log.parent() {
+        fs::create_dir_all(dir)?;
+    }
+    let log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&spec.log)?;
+    let mut spec = spec.clone();
+    if let Sandbox::Full(root) | Sandbox::User(root) = &mut spec.sandbox {
+        use std::os::unix::fs::PermissionsExt;
+        let source = scratch.join(TERMINATION_FILE);
+        File::create(&source)?;
+        // Whoever the program runs as may leave a message.
+        fs::set_permissions(&source, fs::Permissions::from_mode(0o666))?;
+        let target = spec.termination.path.clone();
+        root.mounts.push(super::protocol::MountSpec {
+            source,
+            target,
+            read_only: false,
+        });
+    }
+    Ok((spec, log))
+}
+
+/// Removes what an ended attempt wrote into its private layers.
+pub(super) fn clear_scratch(pod_dir: &Path, id: &AttemptId) {
+    let scratch = attempt_dir(pod_dir, id);
+    for dir in ["root", "shadow", "upper", "work", "memory"] {
+        // What cannot be removed now goes with the pod's directory.
+        drop(fs::remove_dir_all(scratch.join(dir)));
+    }
+}
+
+fn drain(reader: &mut Option<LineReader>, log: &mut File) {
+    let Some(open) = reader else { return };
+    match open.drain(log) {
+        Ok(Flow::Open) => {}
+        Ok(Flow::Ended) => *reader = None,
+        Err(e) => drop(writeln!(
+            io::stderr(),
+            "shim: lost output of a container: {e}"
+        )),
+    }
+}
+
+fn ended(
+    code: i32,
+    signal: Option<i32>,
+    reason: ExitReason,
+    started_at: Option<jiff::Timestamp>,
+    message: String,
+) -> Exit {
+    Exit {
+        code,
+        signal,
+        reason,
+        started_at,
+        finished_at: clock::now(),
+        message,
+    }
+}
+
+fn start_error(id: &AttemptId, why: &str) -> String {
+    format!("cannot start container {}: {why}", id.container)
+}
+
+fn end_of_log(path: &PathBuf) -> String {
+    let log = fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&log);
+    let lines: Vec<&str> = text.lines().map(cri_content).collect();
+    let mut tail = lines[lines.len().saturating_sub(MAX_LOG_LINES)..].join("\n");
+    let mut cut = tail.len().saturating_sub(MAX_LOG_BYTES);
+    while !tail.is_char_boundary(cut) {
+        cut += 1;
+    }
+    tail.split_off(cut)
+}
