@@ -148,12 +148,7 @@ fn read_params(
     node: &Node,
 ) -> Option<BTreeMap<String, Value>> {
     let entries = reader.entries(what, node)?;
-    let default = |value: Value| match value {
-        Value::Object(mut described) if described.contains_key("default") => {
-            described.remove("default").unwrap_or_default()
-        }
-        value => value,
-    };
+    let default = |value: Value| value.get("default").cloned().unwrap_or(value);
     let named =
         |(key, node): &(super::node::Key, Node)| (key.text.clone(), default(node.to_json()));
     Some(entries.iter().map(named).collect())

@@ -61,7 +61,8 @@ mod tests {
             ("retry-delay", Some("retry_delay")),
             ("poll", Some("pool")),
             ("evn", Some("env")),
-            ("retrials", None),
+            ("retrials", Some("retries")),
+            ("depends", None),
             ("b", None),
             ("", None),
         ] {

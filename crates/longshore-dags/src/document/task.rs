@@ -284,10 +284,10 @@ fn read_env_object(reader: &mut Reader<'_>, what: &str, node: &Node) -> Option<E
     if let Some(node) = object.get("valueFrom") {
         reader.entries(&format!("`valueFrom` in {what}"), node)?;
     }
-    let mut fields = match node.to_json() {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
-    };
+    let entries = object.entries().iter();
+    let mut fields: Map<String, Value> = entries
+        .map(|(key, node)| (key.text.clone(), node.to_json()))
+        .collect();
     if let Some(value) = &value {
         fields.insert("value".to_owned(), value.text.clone().into());
     }

@@ -1,8 +1,8 @@
-//! Order, reach and weight of the tasks of a DAG.
+//! Which tasks wait for which, directly or through others, and whether any wait for each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Dag, Task, WeightRule};
+use super::Dag;
 
 /// More cycles than this are not worth reporting at once.
 const MAX_CYCLES: usize = 10;
@@ -33,73 +33,15 @@ impl Dag {
 
     /// Which tasks each task waits for.
     pub(crate) fn upstream(&self) -> Upstream<'_> {
-        self.edges(|task| &task.upstream)
-    }
-
-    fn downstream(&self) -> Upstream<'_> {
-        self.edges(|task| &task.downstream)
-    }
-
-    fn edges(&self, of: impl Fn(&Task) -> &BTreeSet<String>) -> Upstream<'_> {
         self.tasks
             .iter()
-            .map(|(id, task)| (id.as_str(), of(task).iter().map(String::as_str).collect()))
+            .map(|(id, task)| {
+                (
+                    id.as_str(),
+                    task.upstream.iter().map(String::as_str).collect(),
+                )
+            })
             .collect()
-    }
-
-    /// All task ids, each after those it waits for; among equals by name.
-    pub fn topological_order(&self) -> Vec<&str> {
-        let mut waiting = self.upstream();
-        let mut order = Vec::with_capacity(waiting.len());
-        let mut ready: BTreeSet<&str> = waiting
-            .iter()
-            .filter(|(_, upstream)| upstream.is_empty())
-            .map(|(id, _)| *id)
-            .collect();
-        while let Some(id) = ready.pop_first() {
-            order.push(id);
-            let Some(task) = self.tasks.get(id) else {
-                continue;
-            };
-            for next in &task.downstream {
-                if let Some(upstream) = waiting.get_mut(next.as_str()) {
-                    upstream.remove(id);
-                    if upstream.is_empty() {
-                        ready.insert(next);
-                    }
-                }
-            }
-        }
-        order
-    }
-
-    /// All tasks that a task waits for, directly or through others.
-    pub fn ancestors(&self, task_id: &str) -> BTreeSet<&str> {
-        ancestors(&self.upstream(), task_id)
-    }
-
-    /// All tasks that wait for a task, directly or through others.
-    pub fn descendants(&self, task_id: &str) -> BTreeSet<&str> {
-        ancestors(&self.downstream(), task_id)
-    }
-
-    /// A task's weight in the queue by its weight rule, clipped to what Airflow's database holds (int32). Zero for an
-    /// unknown task.
-    pub fn weight(&self, task_id: &str) -> i64 {
-        let Some(task) = self.tasks.get(task_id) else {
-            return 0;
-        };
-        let others = match task.weight_rule {
-            WeightRule::Absolute => BTreeSet::new(),
-            WeightRule::Downstream => self.descendants(task_id),
-            WeightRule::Upstream => self.ancestors(task_id),
-        };
-        others
-            .iter()
-            .filter_map(|id| self.tasks.get(*id))
-            .map(|other| other.priority_weight)
-            .fold(task.priority_weight, i64::saturating_add)
-            .clamp(i64::from(i32::MIN), i64::from(i32::MAX))
     }
 }
 

@@ -78,7 +78,7 @@ pub enum BuildError {
         /// Which part of it: `command`, `args`, variable `X`.
         place: String,
         /// What is missing.
-        source: RenderError,
+        source: Box<RenderError>,
     },
 }
 
@@ -159,6 +159,16 @@ pub fn run_identity(run: &RunKey) -> String {
     run.to_string()
 }
 
+/// The name of the pod of a launch: the one in the row, else the one that the row is to have. An override's name wins
+/// over it.
+pub fn pod_name(task_instance: &TaskInstance) -> String {
+    let TaskInstance {
+        id, key, launch, ..
+    } = task_instance;
+    let computed = || names::pod_name(&key.run.dag_id, &key.task_id, &id.to_string(), *launch);
+    task_instance.pod_name.clone().unwrap_or_else(computed)
+}
+
 /// The name of the ConfigMap of a run.
 pub fn files_name(run: &RunKey) -> String {
     names::run_object_name(&run.dag_id, &run.run_id, FILES)
@@ -182,8 +192,6 @@ fn shared_metadata(run: &RunKey, purpose: &str, config: &PodConfig) -> Value {
 }
 
 fn dynamic_pod(input: &BuildInput<'_>, template: &Value) -> Result<Value, BuildError> {
-    let key = &input.task_instance.key;
-    let id = identity(input);
     let mut spec = json!({
         "restartPolicy": "Never",
         "containers": [container(input, template)?],
@@ -201,12 +209,7 @@ fn dynamic_pod(input: &BuildInput<'_>, template: &Value) -> Result<Value, BuildE
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": names::pod_name(
-                &key.run.dag_id,
-                &key.task_id,
-                &id,
-                input.task_instance.launch,
-            ),
+            "name": pod_name(input.task_instance),
             "namespace": input.config.namespace,
             "labels": labels(input),
             "annotations": annotations(input),
@@ -388,7 +391,7 @@ fn render(
     template::render(text, context).map_err(|source| BuildError::Template {
         task_id: context.task_id.to_owned(),
         place: place(),
-        source,
+        source: Box::new(source),
     })
 }
 

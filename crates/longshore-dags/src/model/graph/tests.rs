@@ -1,75 +1,28 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::*;
-use crate::document;
 
-/// A DAG with edges like `a>b a>c`, and weights like `b=5`.
-fn dag(edges: &str, rule: WeightRule) -> Dag {
-    let mut text = format!(
-        "dag_id: d\ndefault_args: {{image: i, weight_rule: {}}}\ntasks:\n",
-        rule.as_str()
-    );
-    let mut tasks: BTreeMap<&str, (Vec<&str>, i64)> = BTreeMap::new();
-    for word in edges.split_whitespace() {
-        if let Some((from, to)) = word.split_once('>') {
-            tasks.entry(from).or_insert((vec![], 1));
-            tasks.entry(to).or_insert((vec![], 1)).0.push(from);
-        } else if let Some((id, weight)) = word.split_once('=') {
-            tasks.entry(id).or_insert((vec![], 1)).1 = weight.parse().unwrap();
-        }
-    }
-    for (id, (upstream, weight)) in tasks {
-        let upstream = upstream.join(", ");
-        text += &format!("  {id}: {{priority_weight: {weight}, depends_on: [{upstream}]}}\n");
-    }
-    document::parse("d.yaml", &text)
-        .and_then(|document| document.validate(&mut |_| unreachable!("no files")))
-        .unwrap()
-}
-
-#[test]
-fn the_order_is_topological_and_stable() {
-    let dag = dag("c>b b>d a>d z>a", WeightRule::Absolute);
-    assert_eq!(dag.topological_order(), ["c", "b", "z", "a", "d"]);
-}
-
-#[test]
-fn weights_follow_the_rule() {
-    let edges = "a>b a>c b>d c>d a=1 b=10 c=100 d=1000";
-    let weights = |rule| {
-        let dag = dag(edges, rule);
-        ["a", "b", "c", "d"].map(|id| dag.weight(id))
-    };
-    // The diamond's end counts once.
-    assert_eq!(weights(WeightRule::Downstream), [1111, 1010, 1100, 1000]);
-    assert_eq!(weights(WeightRule::Upstream), [1, 11, 101, 1111]);
-    assert_eq!(weights(WeightRule::Absolute), [1, 10, 100, 1000]);
-}
-
-#[test]
-fn weights_are_clipped_to_what_the_database_holds() {
-    let dag = dag("a>b a=2147483647 b=2147483647", WeightRule::Downstream);
-    assert_eq!(dag.weight("a"), i64::from(i32::MAX));
-    assert_eq!(dag.weight("nobody"), 0);
-}
-
-#[test]
-fn downstream_is_the_inverse_of_upstream() {
-    let dag = dag("a>b a>c b>d", WeightRule::Absolute);
-    assert_eq!(
-        dag.tasks["a"].downstream,
-        ["b", "c"].map(str::to_owned).into()
-    );
-    assert_eq!(dag.descendants("a"), BTreeSet::from(["b", "c", "d"]));
-    assert_eq!(dag.ancestors("d"), BTreeSet::from(["a", "b"]));
-}
-
-fn cycles(edges: &[(&'static str, &'static str)]) -> Vec<String> {
-    let mut upstream: Upstream<'_> = BTreeMap::new();
+fn graph(edges: &[(&'static str, &'static str)]) -> Upstream<'static> {
+    let mut upstream = Upstream::new();
     for (from, to) in edges {
         upstream.entry(from).or_default();
         upstream.entry(to).or_default().insert(from);
     }
+    upstream
+}
+
+#[test]
+fn ancestors_are_found_through_others() {
+    let upstream = graph(&[("a", "b"), ("a", "c"), ("b", "d"), ("x", "y")]);
+    assert_eq!(ancestors(&upstream, "d"), BTreeSet::from(["a", "b"]));
+    assert_eq!(ancestors(&upstream, "a"), BTreeSet::new());
+    assert_eq!(ancestors(&upstream, "nobody"), BTreeSet::new());
+    let ring = graph(&[("a", "b"), ("b", "a")]);
+    assert_eq!(ancestors(&ring, "a"), BTreeSet::from(["a", "b"]));
+}
+
+fn cycles(edges: &[(&'static str, &'static str)]) -> Vec<String> {
+    let upstream = graph(edges);
     let cycles = find_cycles(&upstream);
     cycles.iter().map(|cycle| cycle.join(" -> ")).collect()
 }

@@ -32,11 +32,12 @@ fn results() -> BTreeMap<String, Value> {
 
 fn rendered(text: &str) -> Result<String, String> {
     let (params, results) = (params(), results());
+    let logical_date: Timestamp = "2026-01-01T00:00:00Z".parse().map_err(|_| "no date")?;
     let context = Context {
         dag_id: "etl",
         run_id: "manual__1",
         task_id: "load",
-        logical_date: Some("2026-01-01T00:00:00Z".parse().unwrap()),
+        logical_date: Some(logical_date),
         try_number: 2,
         params: &params,
         results: &results,
