@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::ByteString;
 use serde_json::{Map, Value, json};
 
 use longshore_api::{airflow, dags};
@@ -14,14 +13,14 @@ use longshore_core::{
     names,
     pod_merge::merge_pods,
 };
-use longshore_store::model::{Run, RunKey, TaskInstance};
+use longshore_store::model::{Run, TaskInstance};
+
+mod shared;
+
+pub use shared::{build_files, build_workspace, files_name, run_identity, workspace_name};
 
 use super::template::{self, Context, RenderError};
 use crate::model::{Dag, Task};
-
-/// What the objects are for that the pods of a run share; part of their names.
-const FILES: &str = "files";
-const WORKSPACE: &str = "workspace";
 
 /// How pods are made, whatever the DAG.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,48 +116,6 @@ pub fn build_pod(input: &BuildInput<'_>) -> Result<Value, BuildError> {
     Ok(pod)
 }
 
-/// The ConfigMap with the files beside the DAG, the same for all pods of the run; `None` without files.
-pub fn build_files(run: &RunKey, dag: &Dag, config: &PodConfig) -> Option<Value> {
-    if dag.files.is_empty() {
-        return None;
-    }
-    let data: BTreeMap<&str, ByteString> = dag
-        .files
-        .iter()
-        .map(|(name, content)| (name.as_str(), ByteString(content.clone())))
-        .collect();
-    Some(json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": shared_metadata(run, FILES, config),
-        "immutable": true,
-        "binaryData": data,
-    }))
-}
-
-/// The claim of the workspace that all pods of the run share; `None` without one.
-pub fn build_workspace(run: &RunKey, dag: &Dag, config: &PodConfig) -> Option<Value> {
-    let workspace = dag.workspace.as_ref()?;
-    let mut spec = json!({
-        "accessModes": workspace.access_modes,
-        "resources": {"requests": {"storage": workspace.size}},
-    });
-    if let Some(class) = &workspace.storage_class_name {
-        spec["storageClassName"] = class.as_str().into();
-    }
-    Some(json!({
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": shared_metadata(run, WORKSPACE, config),
-        "spec": spec,
-    }))
-}
-
-/// The value of the annotation [`dags::ANNOTATION_RUN`] on what the pods of a run share.
-pub fn run_identity(run: &RunKey) -> String {
-    run.to_string()
-}
-
 /// The name of the pod of a launch: the one in the row, else the one that the row is to have. An override's name wins
 /// over it.
 pub fn pod_name(task_instance: &TaskInstance) -> String {
@@ -167,28 +124,6 @@ pub fn pod_name(task_instance: &TaskInstance) -> String {
     } = task_instance;
     let computed = || names::pod_name(&key.run.dag_id, &key.task_id, &id.to_string(), *launch);
     task_instance.pod_name.clone().unwrap_or_else(computed)
-}
-
-/// The name of the ConfigMap of a run.
-pub fn files_name(run: &RunKey) -> String {
-    names::run_object_name(&run.dag_id, &run.run_id, FILES)
-}
-
-/// The name of the claim of a run's workspace.
-pub fn workspace_name(run: &RunKey) -> String {
-    names::run_object_name(&run.dag_id, &run.run_id, WORKSPACE)
-}
-
-fn shared_metadata(run: &RunKey, purpose: &str, config: &PodConfig) -> Value {
-    json!({
-        "name": names::run_object_name(&run.dag_id, &run.run_id, purpose),
-        "namespace": config.namespace,
-        "labels": {
-            airflow::LABEL_DAG_ID: names::label_value(&run.dag_id),
-            airflow::LABEL_RUN_ID: names::label_value(&run.run_id),
-        },
-        "annotations": {dags::ANNOTATION_RUN: run_identity(run)},
-    })
 }
 
 fn dynamic_pod(input: &BuildInput<'_>, template: &Value) -> Result<Value, BuildError> {
@@ -281,6 +216,7 @@ fn container(input: &BuildInput<'_>, template: &Value) -> Result<Value, BuildErr
         logical_date: input.run.logical_date,
         try_number: input.task_instance.try_number,
         params: &params,
+        tasks: &input.dag.tasks,
         results: input.results,
     };
     let return_path = return_path(task, template);

@@ -15,6 +15,8 @@ use std::{collections::BTreeMap, fmt, ops::Range};
 use jiff::{Timestamp, tz::Offset};
 use serde_json::Value;
 
+use crate::model::Task;
+
 /// The words that may stand alone.
 pub(crate) const VARIABLES: [&str; 5] =
     ["run_id", "dag_id", "task_id", "logical_date", "try_number"];
@@ -99,7 +101,7 @@ pub enum RenderError {
         known: String,
     },
     /// The upstream task has no result.
-    #[error("`{{{{ xcom.{path} }}}}` needs a result, but no upstream task `{task_id}` left one")]
+    #[error("`{{{{ xcom.{path} }}}}` needs a result, but task `{task_id}` left none")]
     NoResult {
         /// The task.
         task_id: String,
@@ -137,6 +139,8 @@ pub struct Context<'a> {
     pub try_number: u32,
     /// The parameters of the run.
     pub params: &'a BTreeMap<String, Value>,
+    /// The tasks of the DAG: which of their ids an `xcom.` path begins with.
+    pub tasks: &'a BTreeMap<String, Task>,
     /// Results by task.
     pub results: &'a BTreeMap<String, Value>,
 }
@@ -290,16 +294,15 @@ fn param<'a>(path: &str, context: &Context<'a>) -> Result<&'a Value, RenderError
 }
 
 fn xcom<'a>(path: &str, context: &Context<'a>) -> Result<&'a Value, RenderError> {
-    let task = split_name(path, |name| context.results.contains_key(name));
-    let Some((task_id, fields, result)) =
-        task.and_then(|(id, fields)| Some((id, fields, context.results.get(id)?)))
-    else {
-        let task_id = path.split_once('.').map_or(path, |(task_id, _)| task_id);
-        return Err(RenderError::NoResult {
+    let (task_id, fields) =
+        split_name(path, |name| context.tasks.contains_key(name)).unwrap_or((path, ""));
+    let result = context
+        .results
+        .get(task_id)
+        .ok_or_else(|| RenderError::NoResult {
             task_id: task_id.to_owned(),
             path: path.to_owned(),
-        });
-    };
+        })?;
     field(result, fields).map_err(|field| RenderError::NoField {
         task_id: task_id.to_owned(),
         field,

@@ -1,4 +1,4 @@
-use longshore_store::model::{RunState, RunType, TaskKey, TaskState};
+use longshore_store::model::{RunKey, RunState, RunType, TaskKey, TaskState};
 use uuid::Uuid;
 
 use super::*;

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::document;
 
 fn params() -> BTreeMap<String, Value> {
     [
@@ -30,8 +31,14 @@ fn results() -> BTreeMap<String, Value> {
     .into()
 }
 
+fn tasks() -> BTreeMap<String, Task> {
+    let text = "{dag_id: etl, default_args: {image: i}, tasks: {extract: , g1: , g1.inner-y: , plain: , other.one: }}";
+    let document = document::parse("etl.yaml", text).unwrap();
+    document.validate(&mut |_| Ok(Vec::new())).unwrap().tasks
+}
+
 fn rendered(text: &str) -> Result<String, String> {
-    let (params, results) = (params(), results());
+    let (params, tasks, results) = (params(), tasks(), results());
     let logical_date: Timestamp = "2026-01-01T00:00:00Z".parse().map_err(|_| "no date")?;
     let context = Context {
         dag_id: "etl",
@@ -40,6 +47,7 @@ fn rendered(text: &str) -> Result<String, String> {
         logical_date: Some(logical_date),
         try_number: 2,
         params: &params,
+        tasks: &tasks,
         results: &results,
     };
     render(text, &context).map_err(|error| error.to_string())
@@ -81,7 +89,7 @@ fn expressions_are_filled_in() {
 
 #[test]
 fn a_run_without_logical_date_has_an_empty_one() {
-    let (params, results) = (BTreeMap::new(), BTreeMap::new());
+    let (params, tasks, results) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     let context = Context {
         dag_id: "d",
         run_id: "r",
@@ -89,6 +97,7 @@ fn a_run_without_logical_date_has_an_empty_one() {
         logical_date: None,
         try_number: 1,
         params: &params,
+        tasks: &tasks,
         results: &results,
     };
     assert_eq!(render("[{{ logical_date }}]", &context).unwrap(), "[]");
@@ -112,8 +121,8 @@ fn what_is_missing_is_named() {
              `none`, `who`",
         ),
         (
-            "{{ xcom.other.rows }}",
-            "`{{ xcom.other.rows }}` needs a result, but no upstream task `other` left one",
+            "{{ xcom.other.one.rows }}",
+            "`{{ xcom.other.one.rows }}` needs a result, but task `other.one` left none",
         ),
         (
             "{{ xcom.extract.row }}",
