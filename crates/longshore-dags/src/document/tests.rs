@@ -516,6 +516,13 @@ proptest! {
     }
 
     #[test]
+    fn numbers_read_back_as_they_were(number in 0.0..1e6_f64) {
+        let text = format!("dag_id: d\nparams: {{x: {number:?}}}\ntasks:\n  a: {{image: i, retry_exponential_backoff: {number:?}}}\n");
+        prop_assert!(validated("d.yaml", &text).is_ok());
+        check_any(&text);
+    }
+
+    #[test]
     fn no_value_in_a_field_is_trouble(
         field in prop::sample::select(vec!["retries", "command", "env", "depends_on", "retry_delay",
             "trigger_rule", "executor_config", "image", "retry_exponential_backoff", "pool"]),
