@@ -4,4 +4,6 @@
 //! `longshore-store`, `scheduler/` moves them (which task may start, what became of a pod), `pods/` makes and removes
 //! the pods that the rows ask for.
 
+pub mod document;
 pub mod model;
+pub mod pods;

@@ -5,11 +5,37 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+mod canonical;
+mod graph;
+mod rules;
+
+pub use canonical::CanonicalError;
+pub(crate) use graph::{Upstream, ancestors, find_cycles};
+pub use rules::{TriggerRule, WeightRule};
+
+/// Runs of a DAG at the same time, where the file says nothing.
+pub const DEFAULT_MAX_ACTIVE_RUNS: u32 = 16;
+/// Task instances of a run at the same time, where the file says nothing.
+pub const DEFAULT_MAX_ACTIVE_TASKS: u32 = 16;
+/// Wait between tries, where the file says nothing.
+pub const DEFAULT_RETRY_DELAY: Duration = Duration::from_secs(300);
+/// The pool, where the file names none.
+pub const DEFAULT_POOL: &str = "default_pool";
+/// Size of a workspace, where the file names none.
+pub const DEFAULT_WORKSPACE_SIZE: &str = "1Gi";
+/// Where a workspace is mounted, where the file does not say.
+pub const DEFAULT_WORKSPACE_MOUNT_PATH: &str = "/workspace";
+/// Access mode of a workspace, where the file names none.
+pub const DEFAULT_WORKSPACE_ACCESS_MODE: &str = "ReadWriteOnce";
+/// All files beside a DAG together: they become one ConfigMap, and an API server takes no larger one.
+pub const MAX_FILES_BYTES: usize = 1024 * 1024;
+
 /// A validated DAG.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dag {
     /// Airflow's `dag_id`.
     pub dag_id: String,
@@ -17,6 +43,9 @@ pub struct Dag {
     pub description: Option<String>,
     /// As written: a cron expression, a preset, or nothing. Kept for the service that runs schedules.
     pub schedule: Option<String>,
+    /// From when on the schedule holds.
+    #[serde(default)]
+    pub start_date: Option<Timestamp>,
     /// Whether missed intervals are run.
     pub catchup: bool,
     /// Defaults of the run's parameters.
@@ -27,7 +56,11 @@ pub struct Dag {
     pub max_active_tasks: u32,
     /// A run that takes longer fails.
     pub dagrun_timeout: Option<Duration>,
+    /// For people who filter lists, as in the file.
+    #[serde(default)]
+    pub tags: Vec<String>,
     /// Files beside the DAG by file name, at most 1 MiB in all; mounted at `$LONGSHORE_FILES`.
+    #[serde(with = "canonical::base64_files")]
     pub files: BTreeMap<String, Vec<u8>>,
     /// The volume that all tasks of a run share, at `$LONGSHORE_WORKSPACE`.
     pub workspace: Option<Workspace>,
@@ -36,7 +69,7 @@ pub struct Dag {
 }
 
 /// The volume that the tasks of one run share: a claim in a cluster, a directory on the process node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Workspace {
     /// Kubernetes quantity, default `1Gi`.
     pub size: String,
@@ -49,7 +82,7 @@ pub struct Workspace {
 }
 
 /// A validated task: one container, run to its end.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Task {
     /// Airflow's `task_id`.
     pub task_id: String,
@@ -63,7 +96,8 @@ pub struct Task {
     pub env: Vec<Value>,
     /// The tasks that it waits for.
     pub upstream: BTreeSet<String>,
-    /// The tasks that wait for it.
+    /// The tasks that wait for it: the inverse of `upstream` over all tasks.
+    #[serde(skip)]
     pub downstream: BTreeSet<String>,
     /// Tries after the first; default 0.
     pub retries: u32,
@@ -91,54 +125,4 @@ pub struct Task {
     pub is_setup: bool,
     /// `executor_config.pod_override` as the user wrote it, else `None`.
     pub pod_override: Option<Value>,
-}
-
-/// Airflow's trigger rules.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum TriggerRule {
-    /// All upstream tasks succeeded.
-    #[default]
-    AllSuccess,
-    /// All upstream tasks failed.
-    AllFailed,
-    /// All upstream tasks are done.
-    AllDone,
-    /// All are done, none was skipped, one succeeded.
-    AllDoneMinOneSuccess,
-    /// All are done, and a setup among them succeeded: the default of teardowns.
-    AllDoneSetupSuccess,
-    /// One succeeded; does not wait for the others.
-    OneSuccess,
-    /// One failed; does not wait for the others.
-    OneFailed,
-    /// One succeeded or failed.
-    OneDone,
-    /// None failed; skips are fine.
-    NoneFailed,
-    /// None failed, and one succeeded.
-    NoneFailedMinOneSuccess,
-    /// None was skipped, and all are done.
-    NoneSkipped,
-    /// All were skipped.
-    AllSkipped,
-    /// At once.
-    Always,
-}
-
-/// How a task's weight in the queue follows from the own weights.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum WeightRule {
-    /// Its own and that of all tasks after it.
-    #[default]
-    Downstream,
-    /// Its own and that of all tasks before it.
-    Upstream,
-    /// Its own.
-    Absolute,
 }

@@ -1,0 +1,122 @@
+//! The form in which a DAG is stored with each of its runs.
+
+use serde_json::Value;
+
+use super::{Dag, graph};
+
+/// Why a stored DAG cannot be read back.
+#[derive(Debug, thiserror::Error)]
+pub enum CanonicalError {
+    /// A field is missing or has another type.
+    #[error("stored DAG does not have the form that this version writes")]
+    Form(#[from] serde_json::Error),
+    /// A task is stored under another id than its own.
+    #[error("stored DAG `{dag_id}` has task `{task_id}` under the key `{key}`")]
+    Key {
+        /// The DAG.
+        dag_id: String,
+        /// The task's own id.
+        task_id: String,
+        /// What it is stored under.
+        key: String,
+    },
+    /// A task waits for one that is not there.
+    #[error(
+        "task `{task_id}` of stored DAG `{dag_id}` waits for `{upstream}`, which is no task of it"
+    )]
+    UnknownUpstream {
+        /// The DAG.
+        dag_id: String,
+        /// The task that waits.
+        task_id: String,
+        /// What it waits for.
+        upstream: String,
+    },
+    /// Tasks wait for each other.
+    #[error("tasks of stored DAG `{dag_id}` wait for each other: {path}")]
+    Cycle {
+        /// The DAG.
+        dag_id: String,
+        /// The tasks, from the first to itself.
+        path: String,
+    },
+}
+
+impl Dag {
+    /// The canonical form: everything that a run needs, files included (base64). Equal DAGs have equal forms.
+    pub fn to_json(&self) -> Value {
+        #[expect(
+            clippy::expect_used,
+            reason = "all keys are strings and no field's serializer fails"
+        )]
+        serde_json::to_value(self).expect("a DAG is JSON")
+    }
+
+    /// Reads the canonical form back and checks the invariants of the graph.
+    pub fn from_json(value: &Value) -> Result<Self, CanonicalError> {
+        let mut dag: Self = serde::Deserialize::deserialize(value)?;
+        dag.check_stored()?;
+        dag.link();
+        Ok(dag)
+    }
+
+    fn check_stored(&self) -> Result<(), CanonicalError> {
+        let dag_id = || self.dag_id.clone();
+        for (key, task) in &self.tasks {
+            if *key != task.task_id {
+                return Err(CanonicalError::Key {
+                    dag_id: dag_id(),
+                    task_id: task.task_id.clone(),
+                    key: key.clone(),
+                });
+            }
+            if let Some(unknown) = task
+                .upstream
+                .iter()
+                .find(|id| !self.tasks.contains_key(*id))
+            {
+                return Err(CanonicalError::UnknownUpstream {
+                    dag_id: dag_id(),
+                    task_id: key.clone(),
+                    upstream: unknown.clone(),
+                });
+            }
+        }
+        match graph::find_cycles(&self.upstream()).first() {
+            None => Ok(()),
+            Some(cycle) => Err(CanonicalError::Cycle {
+                dag_id: dag_id(),
+                path: cycle.join(" -> "),
+            }),
+        }
+    }
+}
+
+/// Contents of files as base64, the form that a ConfigMap's `binaryData` has too.
+pub(super) mod base64_files {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::ByteString;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(in crate::model) fn serialize<S: Serializer>(
+        files: &BTreeMap<String, Vec<u8>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(
+            files
+                .iter()
+                .map(|(name, content)| (name, ByteString(content.clone()))),
+        )
+    }
+
+    pub(in crate::model) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<String, Vec<u8>>, D::Error> {
+        let files = BTreeMap::<String, ByteString>::deserialize(deserializer)?;
+        Ok(files
+            .into_iter()
+            .map(|(name, content)| (name, content.0))
+            .collect())
+    }
+}

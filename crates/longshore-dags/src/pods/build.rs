@@ -1,0 +1,376 @@
+//! The objects of a run: a pod per launch of a task instance, and what its pods share.
+//!
+//! Everything is a function of the rows and the DAG that the run is pinned to, so a creation that is repeated after a
+//! crash asks for the very same object.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use longshore_api::{airflow, dags};
+use longshore_core::{
+    error::{Class, Classify},
+    names,
+    pod_merge::merge_pods,
+};
+use longshore_store::model::{Run, TaskInstance};
+
+mod shared;
+
+pub use shared::{build_files, build_workspace, files_name, run_identity, workspace_name};
+
+use super::template::{self, Context, RenderError};
+use crate::model::{Dag, Task};
+
+/// How pods are made, whatever the DAG.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodConfig {
+    /// Namespace of the pods and of what they share, unless a pod override names another for the pod.
+    pub namespace: String,
+    /// Who owns the pods: the label `airflow-worker`.
+    pub scheduler_id: String,
+    /// The version in the label `airflow_version`.
+    pub airflow_version: String,
+    /// The pod that all pods start from.
+    pub pod_template: Option<Value>,
+    /// Image of tasks that name none, where the template has none either.
+    pub image: String,
+}
+
+impl Default for PodConfig {
+    fn default() -> Self {
+        Self {
+            namespace: "default".to_owned(),
+            scheduler_id: "longshore".to_owned(),
+            airflow_version: "3.3.2".to_owned(),
+            pod_template: None,
+            image: dags::IMAGE_HOST.to_owned(),
+        }
+    }
+}
+
+/// What a pod is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct BuildInput<'a> {
+    /// The run.
+    pub run: &'a Run,
+    /// The DAG that the run is pinned to.
+    pub dag: &'a Dag,
+    /// The task.
+    pub task: &'a Task,
+    /// The task instance, with its current try and launch.
+    pub task_instance: &'a TaskInstance,
+    /// Results of the tasks that ended before, by task id.
+    pub results: &'a BTreeMap<String, Value>,
+    /// How pods are made.
+    pub config: &'a PodConfig,
+}
+
+/// Why no pod can be made. Trying again does not help: the task fails.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// A template cannot be filled in.
+    #[error("{place} of task `{task_id}` cannot be filled in")]
+    Template {
+        /// The task.
+        task_id: String,
+        /// Which part of it: `command`, `args`, variable `X`.
+        place: String,
+        /// What is missing.
+        source: Box<RenderError>,
+    },
+}
+
+impl Classify for BuildError {
+    fn class(&self) -> Class {
+        match self {
+            Self::Template { .. } => Class::Invalid,
+        }
+    }
+}
+
+/// The pod of the current launch of a task instance: the template, what we say, the task's override, each over the
+/// one before (see [`merge_pods`]).
+///
+/// The override may change everything, name, namespace and labels too; who has to find the pod again reads them from
+/// the result and knows it by its label `ti_id`, which an override cannot change.
+///
+/// # Errors
+/// A template of the task cannot be filled in.
+pub fn build_pod(input: &BuildInput<'_>) -> Result<Value, BuildError> {
+    let empty = json!({});
+    let template = input.config.pod_template.as_ref().unwrap_or(&empty);
+    let dynamic = dynamic_pod(input, template)?;
+    let mut pod = merge_pods(template, &dynamic);
+    if let Some(over) = &input.task.pod_override {
+        pod = merge_pods(&pod, over);
+    }
+    let identity = identity(input);
+    restore(&mut pod, "labels", &identity, airflow::LABEL_TI_ID);
+    restore(
+        &mut pod,
+        "annotations",
+        &identity,
+        airflow::ANNOTATION_TASK_INSTANCE_ID,
+    );
+    Ok(pod)
+}
+
+/// The name of the pod of a launch: the one in the row, else the one that the row is to have. An override's name wins
+/// over it.
+pub fn pod_name(task_instance: &TaskInstance) -> String {
+    let TaskInstance {
+        id, key, launch, ..
+    } = task_instance;
+    let computed = || names::pod_name(&key.run.dag_id, &key.task_id, &id.to_string(), *launch);
+    task_instance.pod_name.clone().unwrap_or_else(computed)
+}
+
+fn dynamic_pod(input: &BuildInput<'_>, template: &Value) -> Result<Value, BuildError> {
+    let mut spec = json!({
+        "restartPolicy": "Never",
+        "containers": [container(input, template)?],
+    });
+    if let Some(timeout) = input.task.execution_timeout {
+        // Whole seconds, and zero is not allowed: a fraction counts as one.
+        let whole = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
+        spec["activeDeadlineSeconds"] = whole.into();
+    }
+    let volumes = volumes(input);
+    if !volumes.is_empty() {
+        spec["volumes"] = volumes.into();
+    }
+    Ok(json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": pod_name(input.task_instance),
+            "namespace": input.config.namespace,
+            "labels": labels(input),
+            "annotations": annotations(input),
+        },
+        "spec": spec,
+    }))
+}
+
+/// The task instance's id: regenerated for every try, so that what an earlier try left behind is told apart.
+fn identity(input: &BuildInput<'_>) -> String {
+    input.task_instance.id.to_string()
+}
+
+fn labels(input: &BuildInput<'_>) -> BTreeMap<&'static str, String> {
+    let TaskInstance {
+        key, try_number, ..
+    } = input.task_instance;
+    let mut labels = BTreeMap::from([
+        (airflow::LABEL_DAG_ID, names::label_value(&key.run.dag_id)),
+        (airflow::LABEL_TASK_ID, names::label_value(&key.task_id)),
+        (airflow::LABEL_RUN_ID, names::label_value(&key.run.run_id)),
+        (airflow::LABEL_TRY_NUMBER, try_number.to_string()),
+        (airflow::LABEL_KUBERNETES_EXECUTOR, airflow::TRUE.to_owned()),
+        (
+            airflow::LABEL_AIRFLOW_VERSION,
+            input.config.airflow_version.replace('+', "-"),
+        ),
+        (
+            airflow::LABEL_AIRFLOW_WORKER,
+            names::label_value(&input.config.scheduler_id),
+        ),
+        (airflow::LABEL_TI_ID, identity(input)),
+    ]);
+    if key.map_index >= 0 {
+        labels.insert(airflow::LABEL_MAP_INDEX, key.map_index.to_string());
+    }
+    labels
+}
+
+fn annotations(input: &BuildInput<'_>) -> BTreeMap<&'static str, String> {
+    let TaskInstance {
+        key,
+        try_number,
+        launch,
+        ..
+    } = input.task_instance;
+    let mut annotations = BTreeMap::from([
+        (airflow::ANNOTATION_DAG_ID, key.run.dag_id.clone()),
+        (airflow::ANNOTATION_TASK_ID, key.task_id.clone()),
+        (airflow::ANNOTATION_RUN_ID, key.run.run_id.clone()),
+        (airflow::ANNOTATION_TRY_NUMBER, try_number.to_string()),
+        (airflow::ANNOTATION_TASK_INSTANCE_ID, identity(input)),
+        (dags::ANNOTATION_LAUNCH, launch.to_string()),
+    ]);
+    if key.map_index >= 0 {
+        annotations.insert(airflow::ANNOTATION_MAP_INDEX, key.map_index.to_string());
+    }
+    annotations
+}
+
+fn container(input: &BuildInput<'_>, template: &Value) -> Result<Value, BuildError> {
+    let task = input.task;
+    let params = params(input);
+    let key = &input.task_instance.key;
+    let context = Context {
+        dag_id: &key.run.dag_id,
+        run_id: &key.run.run_id,
+        task_id: &key.task_id,
+        logical_date: input.run.logical_date,
+        try_number: input.task_instance.try_number,
+        params: &params,
+        tasks: &input.dag.tasks,
+        results: input.results,
+    };
+    let return_path = return_path(task, template);
+    let mut container = Map::from_iter([
+        ("name".to_owned(), airflow::CONTAINER_BASE.into()),
+        ("terminationMessagePath".to_owned(), return_path.into()),
+        ("env".to_owned(), env(input, &context, return_path)?.into()),
+    ]);
+    let has_own_image = first_container(template, "image").is_some();
+    let image = task
+        .image
+        .as_ref()
+        .or((!has_own_image).then_some(&input.config.image));
+    if let Some(image) = image {
+        container.insert("image".to_owned(), image.as_str().into());
+    }
+    for (field, texts) in [("command", &task.command), ("args", &task.args)] {
+        if !texts.is_empty() {
+            let rendered: Result<Vec<String>, BuildError> = texts
+                .iter()
+                .map(|text| render(text, &context, || format!("`{field}`")))
+                .collect();
+            container.insert(field.to_owned(), rendered?.into());
+        }
+    }
+    let mounts = volume_mounts(input);
+    if !mounts.is_empty() {
+        container.insert("volumeMounts".to_owned(), mounts.into());
+    }
+    Ok(Value::Object(container))
+}
+
+/// The parameters of the run: the DAG's, and over them what was given at the trigger.
+fn params(input: &BuildInput<'_>) -> BTreeMap<String, Value> {
+    let mut params = input.dag.params.clone();
+    for (name, value) in input.run.conf.as_object().into_iter().flatten() {
+        params.insert(name.clone(), value.clone());
+    }
+    params
+}
+
+/// Where the task writes its small result: where the kubelet will look for it.
+fn return_path<'a>(task: &'a Task, template: &'a Value) -> &'a str {
+    let over = task.pod_override.as_ref();
+    over.and_then(|pod| first_container(pod, "terminationMessagePath"))
+        .or_else(|| first_container(template, "terminationMessagePath"))
+        .unwrap_or(dags::RETURN_PATH)
+}
+
+/// A text of a pod's first container, the one that runs the task.
+fn first_container<'a>(pod: &'a Value, field: &str) -> Option<&'a str> {
+    let text = pod.pointer("/spec/containers/0")?.get(field)?.as_str()?;
+    (!text.is_empty()).then_some(text)
+}
+
+/// Ours first: where names meet, a kubelet takes the last.
+fn env(
+    input: &BuildInput<'_>,
+    context: &Context<'_>,
+    return_path: &str,
+) -> Result<Vec<Value>, BuildError> {
+    let try_number = context.try_number.to_string();
+    let mut ours = vec![
+        (airflow::ENV_IS_K8S_EXECUTOR_POD, airflow::TRUE),
+        (dags::ENV_DAG_ID, context.dag_id),
+        (dags::ENV_RUN_ID, context.run_id),
+        (dags::ENV_TASK_ID, context.task_id),
+        (dags::ENV_TRY_NUMBER, &try_number),
+        (dags::ENV_RETURN, return_path),
+    ];
+    if let Some(workspace) = &input.dag.workspace {
+        ours.push((dags::ENV_WORKSPACE, &workspace.mount_path));
+    }
+    if !input.dag.files.is_empty() {
+        ours.push((dags::ENV_FILES, dags::FILES_MOUNT_PATH));
+    }
+    let mut env: Vec<Value> = ours
+        .into_iter()
+        .map(|(name, value)| json!({"name": name, "value": value}))
+        .collect();
+    for variable in &input.task.env {
+        env.push(rendered_variable(variable, context)?);
+    }
+    Ok(env)
+}
+
+fn rendered_variable(variable: &Value, context: &Context<'_>) -> Result<Value, BuildError> {
+    let Some(text) = variable.get("value").and_then(Value::as_str) else {
+        return Ok(variable.clone());
+    };
+    let place = || {
+        let name = variable
+            .get("name")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        format!("variable `{name}`")
+    };
+    let mut rendered = variable.clone();
+    rendered["value"] = render(text, context, place)?.into();
+    Ok(rendered)
+}
+
+fn render(
+    text: &str,
+    context: &Context<'_>,
+    place: impl FnOnce() -> String,
+) -> Result<String, BuildError> {
+    template::render(text, context).map_err(|source| BuildError::Template {
+        task_id: context.task_id.to_owned(),
+        place: place(),
+        source: Box::new(source),
+    })
+}
+
+fn volumes(input: &BuildInput<'_>) -> Vec<Value> {
+    let run = &input.task_instance.key.run;
+    let mut volumes = Vec::new();
+    if input.dag.workspace.is_some() {
+        volumes.push(json!({
+            "name": dags::VOLUME_WORKSPACE,
+            "persistentVolumeClaim": {"claimName": workspace_name(run)},
+        }));
+    }
+    if !input.dag.files.is_empty() {
+        volumes.push(json!({
+            "name": dags::VOLUME_FILES,
+            "configMap": {"name": files_name(run)},
+        }));
+    }
+    volumes
+}
+
+fn volume_mounts(input: &BuildInput<'_>) -> Vec<Value> {
+    let mut mounts = Vec::new();
+    if let Some(workspace) = &input.dag.workspace {
+        mounts.push(json!({"name": dags::VOLUME_WORKSPACE, "mountPath": workspace.mount_path}));
+    }
+    if !input.dag.files.is_empty() {
+        mounts.push(json!({
+            "name": dags::VOLUME_FILES,
+            "mountPath": dags::FILES_MOUNT_PATH,
+            "readOnly": true,
+        }));
+    }
+    mounts
+}
+
+/// Sets a key of a map in the metadata whatever a template or an override said.
+fn restore(pod: &mut Value, map: &str, identity: &str, key: &str) {
+    let map = pod.pointer_mut(&format!("/metadata/{map}"));
+    if let Some(map) = map.and_then(Value::as_object_mut) {
+        map.insert(key.to_owned(), identity.into());
+    }
+}
+
+#[cfg(test)]
+mod tests;

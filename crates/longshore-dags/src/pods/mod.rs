@@ -1,0 +1,4 @@
+//! The pods of task instances.
+
+pub mod build;
+pub mod template;
