@@ -5,3 +5,5 @@
 //! the pods that the rows ask for.
 
 pub mod model;
+pub mod pods;
+pub mod scheduler;
