@@ -1,10 +1,12 @@
 //! Which pod of a try is to be created or removed. One round is about one try, that is: one task-instance id.
 
 use jiff::Timestamp;
-use longshore_core::{Never, ObjectRef, Plan, Seen};
+use longshore_core::{Action, Create, Delete, Never, ObjectRef, Plan, Resource, Seen};
 use longshore_store::TaskState;
 use serde_json::Value;
 use uuid::Uuid;
+
+use crate::pods::events::ANNOTATION_TASK_INSTANCE_ID;
 
 /// All that a round is decided upon.
 #[derive(Clone, Debug)]
@@ -13,7 +15,8 @@ pub struct PodsObserved {
     pub now: Timestamp,
     /// The try.
     pub ti_id: Uuid,
-    /// The committed row of the try, current or archived.
+    /// The committed row of the try, current or archived. It must be at least as new as what the scheduler was told
+    /// about the `pods`.
     pub task: Seen<TaskView>,
     /// The pods that carry the id of the try.
     pub pods: Seen<Vec<PodView>>,
@@ -50,6 +53,9 @@ pub struct TaskView {
     pub state: Option<TaskState>,
     /// Its current launch.
     pub launch: u32,
+    /// The uid of the pod of the current launch, once the scheduler has recorded it: from then on a missing pod was
+    /// deleted, and is not created again under the same name.
+    pub pod_uid: Option<String>,
     /// The pod that it wants, where one is to be created; `None` where the pod cannot be built, which the scheduler
     /// hears as [`Fact::LaunchBuildFailed`](crate::scheduler::Fact::LaunchBuildFailed).
     pub pod: Option<Value>,
@@ -92,6 +98,116 @@ pub enum PodsEffect {
 }
 
 /// Decides one round.
+///
+/// - A queued try without a pod of its launch gets it, once the pods of earlier launches have ended: two pods of one
+///   try never live at the same time, even if that means to wait for a node that is gone.
+/// - A pod that no row wants is deleted. The log of one that has ended is archived first, and whether it goes is then
+///   the configuration's to say.
+/// - What could not be seen, and a pod of a launch newer than the row, lead to nothing.
+///
+/// At most two actions for each pod, and one create.
 pub fn decide_pods(observed: &PodsObserved) -> Plan<Never, PodsEffect> {
-    todo!("{observed:?}")
+    let pods: &[PodView] = match &observed.pods {
+        Seen::Present(pods) => pods,
+        Seen::Absent => &[],
+        Seen::Unknown(_) => return Plan::await_change(),
+    };
+    let task = match &observed.task {
+        Seen::Present(task) => Some(task),
+        Seen::Absent => None,
+        Seen::Unknown(_) => return Plan::await_change(),
+    };
+    let mut actions = Vec::new();
+    for pod in pods.iter().filter(|pod| !pod.is_deleting) {
+        match fate(pod, task, observed.config) {
+            Fate::Stays => {}
+            Fate::IsDeleted => actions.push(delete(pod)),
+            Fate::IsArchived { then_delete } => {
+                if !observed.is_log_archived {
+                    actions.push(Action::Call(PodsEffect::ArchiveLog {
+                        pod: pod.object.clone(),
+                        ti_id: observed.ti_id,
+                    }));
+                }
+                if then_delete {
+                    actions.push(delete(pod));
+                }
+            }
+        }
+    }
+    if let Some(task) = task {
+        actions.extend(create(observed, task, pods));
+    }
+    Plan::of(actions)
 }
+
+/// What becomes of a pod.
+enum Fate {
+    Stays,
+    IsDeleted,
+    IsArchived { then_delete: bool },
+}
+
+fn fate(pod: &PodView, task: Option<&TaskView>, config: PodsConfig) -> Fate {
+    let Some(task) = task else {
+        return Fate::IsDeleted;
+    };
+    // A row that does not know of this launch yet is an old one: it has no say.
+    if pod.launch > task.launch {
+        return Fate::Stays;
+    }
+    if pod.launch < task.launch {
+        return Fate::IsDeleted;
+    }
+    match task.state {
+        Some(TaskState::Queued | TaskState::Running) => Fate::Stays,
+        // Its run was interrupted.
+        None | Some(TaskState::Scheduled | TaskState::UpForRetry) => Fate::IsDeleted,
+        Some(
+            TaskState::Success
+            | TaskState::Failed
+            | TaskState::UpstreamFailed
+            | TaskState::Skipped
+            | TaskState::Removed,
+        ) => match pod.phase {
+            // Its run was cancelled, or it will never start.
+            PodPhase::Live => Fate::IsDeleted,
+            PodPhase::Succeeded => Fate::IsArchived {
+                then_delete: config.delete_worker_pods,
+            },
+            PodPhase::Failed => Fate::IsArchived {
+                then_delete: config.delete_worker_pods && config.delete_worker_pods_on_failure,
+            },
+        },
+    }
+}
+
+/// The pod that the row wants and that was never there.
+fn create(
+    observed: &PodsObserved,
+    task: &TaskView,
+    pods: &[PodView],
+) -> Option<Action<Never, PodsEffect>> {
+    let is_wanted = task.state == Some(TaskState::Queued) && task.pod_uid.is_none();
+    let is_blocked = pods
+        .iter()
+        .any(|pod| pod.launch >= task.launch || pod.phase == PodPhase::Live);
+    if !is_wanted || is_blocked || !observed.replay_done {
+        return None;
+    }
+    Some(Action::Create(Create {
+        resource: Resource::POD,
+        object: task.pod.clone()?,
+        identity: (ANNOTATION_TASK_INSTANCE_ID, observed.ti_id.to_string()),
+    }))
+}
+
+fn delete(pod: &PodView) -> Action<Never, PodsEffect> {
+    Action::Delete(Delete {
+        target: pod.object.clone(),
+        grace_period_seconds: None,
+    })
+}
+
+#[cfg(test)]
+mod tests;
