@@ -163,6 +163,8 @@ fn fate(pod: &PodView, task: Option<&TaskView>, config: PodsConfig) -> Fate {
         Some(TaskState::Queued | TaskState::Running) => Fate::Stays,
         // Its run was interrupted.
         None | Some(TaskState::Scheduled | TaskState::UpForRetry) => Fate::IsDeleted,
+        // It has ended by itself; the pod as we see it is older.
+        Some(TaskState::Success) if pod.phase == PodPhase::Live => Fate::Stays,
         Some(
             TaskState::Success
             | TaskState::Failed

@@ -232,7 +232,13 @@ fn an_interrupted_run_goes_on_with_the_same_tries_and_new_launches() {
         [world.state("a"), world.state("b")],
         [Some(Scheduled), Some(Scheduled)]
     );
-    assert_eq!(world.row("a").pod_name, None);
+    assert_eq!(
+        (
+            world.row("a").pod_name.as_ref(),
+            world.row("a").pod_uid.as_ref()
+        ),
+        (None, None)
+    );
 
     // It stays as it is, also over its timeout and a restart.
     world.wait(1000);
