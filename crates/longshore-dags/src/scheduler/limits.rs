@@ -30,21 +30,41 @@ pub struct Bounded<'a> {
 }
 
 /// Who holds slots.
-#[derive(Clone, Debug, Default)]
-pub struct Slots<'a> {
+#[derive(Default)]
+struct Slots<'a> {
     total: u32,
     by_pool: BTreeMap<&'a str, i64>,
     by_run: BTreeMap<usize, u32>,
+    /// Only of tasks for which a candidate asks: most have no limit of their own.
     by_task: BTreeMap<(&'a str, &'a str), u32>,
 }
 
 impl<'a> Slots<'a> {
+    /// The slots that are taken, as far as they matter to the candidates.
+    fn taken_by(holding: &[Bounded<'a>], candidates: &[Bounded<'a>]) -> Self {
+        let limited = candidates
+            .iter()
+            .filter(|of| of.max_active_tis_per_dag.is_some());
+        let mut slots = Self {
+            by_task: limited.map(|of| (task_of(of), 0)).collect(),
+            ..Self::default()
+        };
+        for of in holding {
+            slots.take(of);
+        }
+        slots
+    }
+
     /// Gives the slots that it asks for to a task instance.
-    pub fn take(&mut self, of: &Bounded<'a>) {
+    fn take(&mut self, of: &Bounded<'a>) {
         self.total += 1;
         *self.by_pool.entry(&of.row.pool).or_default() += i64::from(of.row.pool_slots);
         *self.by_run.entry(of.run).or_default() += 1;
-        *self.by_task.entry(task_of(of)).or_default() += 1;
+        if !self.by_task.is_empty()
+            && let Some(n) = self.by_task.get_mut(&task_of(of))
+        {
+            *n += 1;
+        }
     }
 
     fn has_room_for(&self, of: &Bounded<'a>, pools: &BTreeMap<String, Pool>) -> bool {
@@ -64,18 +84,19 @@ fn task_of<'a>(of: &Bounded<'a>) -> (&'a str, &'a str) {
     (&of.row.key.run.dag_id, &of.row.key.task_id)
 }
 
-/// Which of the candidates get a slot now, as (run, task). A pool that does not exist has no slots.
+/// Which of the candidates get a slot beside those that hold one, as (run, task). A pool that does not exist has no
+/// slots.
 ///
 /// The order is priority weight, logical date, map index, age of the run, and then the order in which the candidates
-/// come. Costs a sort of the candidates where a slot is free, else nothing.
-pub fn admit<'a>(
-    mut candidates: Vec<Bounded<'a>>,
-    mut slots: Slots<'a>,
+/// come. Costs a sort of the candidates where a slot is free, and nothing where there is no candidate.
+pub fn admit(
+    mut candidates: Vec<Bounded<'_>>,
+    holding: &[Bounded<'_>],
     pools: &BTreeMap<String, Pool>,
     parallelism: u32,
 ) -> Vec<(usize, usize)> {
     let mut admitted = Vec::new();
-    if slots.total >= parallelism {
+    if candidates.is_empty() || holding.len() >= parallelism as usize {
         return admitted;
     }
     candidates.sort_by_key(|of| {
@@ -86,6 +107,7 @@ pub fn admit<'a>(
             of.run_queued_at,
         )
     });
+    let mut slots = Slots::taken_by(holding, &candidates);
     for candidate in candidates {
         if slots.total >= parallelism {
             break;

@@ -57,7 +57,11 @@ fn plan(observed: &PodsObserved) -> String {
             format!("delete {}", delete.target.name)
         }
         Action::Call(PodsEffect::ArchiveLog { pod, .. }) => format!("archive {}", pod.name),
-        other => panic!("{other:?}"),
+        Action::Persist(_)
+        | Action::EnsureFinalizer { .. }
+        | Action::Patch(_)
+        | Action::Announce(_)
+        | Action::RemoveFinalizer { .. } => panic!("the pods controller does not do this"),
     };
     plan.actions
         .into_iter()

@@ -59,14 +59,15 @@ fn at(text: &str) -> Option<Timestamp> {
 
 /// Unwraps a failure: what was seen, and whether it was before the start.
 fn failed_as(change: PodChange) -> (Failure, bool) {
-    match change {
-        PodChange::Failed {
-            failure,
-            before_start,
-            ..
-        } => (failure, before_start),
-        other => panic!("{other:?}"),
-    }
+    let PodChange::Failed {
+        failure,
+        before_start,
+        ..
+    } = change
+    else {
+        panic!("{change:?}");
+    };
+    (failure, before_start)
 }
 
 #[test]
@@ -154,22 +155,20 @@ fn a_final_state_counts_also_when_the_deletion_tells_it() {
 fn the_result_is_the_termination_message_of_the_main_container() {
     let result = |message: &str| {
         let sidecar = ("sidecar", ended(0, "Completed", "\"not this\""));
-        match applied(with(
-            "Succeeded",
-            &[sidecar, ("base", ended(0, "Completed", message))],
-        )) {
-            PodChange::Succeeded {
-                started_at,
-                ended_at,
-                result,
-                note,
-            } => {
-                assert_eq!(started_at, at("2026-11-21T10:00:00Z"));
-                assert_eq!(ended_at, at("2026-11-21T10:00:05Z"));
-                (result, note)
-            }
-            other => panic!("{other:?}"),
-        }
+        let base = ("base", ended(0, "Completed", message));
+        let change = applied(with("Succeeded", &[sidecar, base]));
+        let PodChange::Succeeded {
+            started_at,
+            ended_at,
+            result,
+            note,
+        } = change
+        else {
+            panic!("{change:?}");
+        };
+        assert_eq!(started_at, at("2026-11-21T10:00:00Z"));
+        assert_eq!(ended_at, at("2026-11-21T10:00:05Z"));
+        (result, note)
     };
     assert_eq!(result(""), (None, None));
     assert_eq!(result(" \n"), (None, None));
@@ -325,14 +324,14 @@ fn a_node_that_writes_the_epoch_does_not_know_the_time() {
     let state = json!({"terminated": {
         "exitCode": 1, "startedAt": "1970-01-01T00:00:00Z", "finishedAt": "1970-01-01T00:00:00Z",
     }});
-    match applied(with("Failed", &[("base", state)])) {
-        PodChange::Failed {
-            started_at,
-            ended_at,
-            ..
-        } => {
-            assert_eq!((started_at, ended_at), (None, None));
-        }
-        other => panic!("{other:?}"),
-    }
+    let change = applied(with("Failed", &[("base", state)]));
+    let PodChange::Failed {
+        started_at,
+        ended_at,
+        ..
+    } = change
+    else {
+        panic!("{change:?}");
+    };
+    assert_eq!((started_at, ended_at), (None, None));
 }

@@ -16,7 +16,7 @@ use crate::scheduler::{
         work::RunWork,
     },
     facts::Fact,
-    limits::{Bounded, Slots, admit},
+    limits::{Bounded, admit},
     transitions::{Cause, RunCause},
 };
 
@@ -151,7 +151,7 @@ impl<'a> Round<'a> {
 
     /// Gives the free slots to scheduled task instances of running runs.
     pub(super) fn queue_task_instances(&mut self) {
-        let (mut slots, mut candidates) = (Slots::default(), Vec::new());
+        let (mut holding, mut candidates) = (Vec::new(), Vec::new());
         for (number, work) in self.runs.iter().enumerate() {
             let run = work.run();
             for (task, row) in work.rows().enumerate() {
@@ -165,7 +165,7 @@ impl<'a> Round<'a> {
                     run_queued_at: run.queued_at,
                 };
                 if row.state.is_some_and(TaskState::is_occupying) {
-                    slots.take(&bounded());
+                    holding.push(bounded());
                 } else if row.state == Some(TaskState::Scheduled) && run.state == RunState::Running
                 {
                     candidates.push(bounded());
@@ -173,7 +173,12 @@ impl<'a> Round<'a> {
             }
         }
         let pools = &self.observed.board.pools;
-        let admitted = admit(candidates, slots, pools, self.observed.limits.parallelism);
+        let admitted = admit(
+            candidates,
+            &holding,
+            pools,
+            self.observed.limits.parallelism,
+        );
         let now = self.now();
         for (run, task) in admitted {
             let row = self.runs[run].transition(task, TaskState::Queued, Cause::SlotFree);

@@ -76,12 +76,12 @@ fn parallelism_is_over_all_runs_and_older_logical_dates_go_first() {
     let mut world = World::new();
     world.limits.parallelism = 2;
     let dag = Arc::new(dag(vec![task("a", &[]), task("b", &[])]));
-    let on = |run: &str, date: &str| match request(&dag, run) {
-        Fact::RunRequested(mut new) => {
+    let on = |run: &str, date: &str| {
+        let mut fact = request(&dag, run);
+        if let Fact::RunRequested(new) = &mut fact {
             new.logical_date = Some(date.parse().unwrap());
-            Fact::RunRequested(new)
         }
-        other => other,
+        fact
     };
     world.round(vec![
         on("q", "2026-01-02T00:00:00Z"),

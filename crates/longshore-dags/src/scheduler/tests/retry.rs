@@ -38,10 +38,8 @@ fn waits_are_those_of_upstream() {
     for vector in vectors {
         let mut task = task("t", &[]);
         task.retry_delay = Duration::from_secs(vector.retry_delay_s);
-        task.retry_exponential_backoff = match &vector.retry_exponential_backoff {
-            Value::Bool(true) => 1.0,
-            number => number.as_f64().unwrap(),
-        };
+        // Python's `true` is the multiplier 1.
+        task.retry_exponential_backoff = vector.retry_exponential_backoff.as_f64().unwrap_or(1.0);
         task.max_retry_delay = vector.max_retry_delay_s.map(Duration::from_secs);
         let wait = delay(&task, &task_key(), Some(date), vector.try_number, DAY);
         assert_eq!(wait, Duration::from_secs_f64(vector.delay_s), "{vector:?}");

@@ -221,10 +221,11 @@ impl World {
         self.next = plan.next;
         let mut changes = Changes::default();
         for action in plan.actions {
-            match action {
-                Action::Persist(persisted) if changes.is_empty() => changes = persisted,
-                other => panic!("{other:?}"),
-            }
+            assert!(changes.is_empty(), "a round is one commit");
+            let Action::Persist(persisted) = action else {
+                panic!("{action:?}");
+            };
+            changes = persisted;
         }
         self.commit(&changes);
         self.board.apply(&changes, &observed.facts);
