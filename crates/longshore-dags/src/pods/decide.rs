@@ -1,12 +1,13 @@
 //! Which pod of a try is to be created or removed. One round is about one try, that is: one task-instance id.
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
 use longshore_core::{Action, Create, Delete, Never, ObjectRef, Plan, Resource, Seen};
 use longshore_store::TaskState;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::pods::events::ANNOTATION_TASK_INSTANCE_ID;
+use crate::pods::events::{ANNOTATION_TASK_INSTANCE_ID, launch_of};
 
 /// All that a round is decided upon.
 #[derive(Clone, Debug)]
@@ -72,6 +73,33 @@ pub struct PodView {
     pub phase: PodPhase,
     /// Whether its deletion is under way.
     pub is_deleting: bool,
+}
+
+impl PodView {
+    /// The pod as the API server has it; `None` where it is not ours.
+    pub fn of(pod: &Pod) -> Option<Self> {
+        let (_, launch) = launch_of(pod)?;
+        let meta = &pod.metadata;
+        let phase = pod
+            .status
+            .as_ref()
+            .and_then(|status| status.phase.as_deref());
+        Some(Self {
+            object: ObjectRef {
+                resource: Resource::POD,
+                namespace: meta.namespace.clone().unwrap_or_default(),
+                name: meta.name.clone()?,
+                uid: Some(meta.uid.clone()?),
+            },
+            launch,
+            phase: match phase {
+                Some("Succeeded") => PodPhase::Succeeded,
+                Some("Failed") => PodPhase::Failed,
+                _ => PodPhase::Live,
+            },
+            is_deleting: meta.deletion_timestamp.is_some(),
+        })
+    }
 }
 
 /// Where a pod is in its life.

@@ -1,4 +1,4 @@
-//! What a pod's state says about its task instance (`spec/dag-scheduler.md` 2.6, for tasks that are one container: a
+//! What a pod's state says about its task instance (section 2.6 of the DAG scheduler spec, for tasks that are one container: a
 //! failed pod is a failed task).
 //!
 //! Two rows of upstream's event table are not here. Nobody marks our pods as revoked, so that label means nothing. And
@@ -12,6 +12,7 @@ use k8s_openapi::{
 };
 use longshore_store::Failure;
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::scheduler::facts::{PodChange, PodFact};
 
@@ -52,9 +53,7 @@ pub enum PodEvent {
 /// What follows from an event; `None` where the pod does not say which launch of which try it is: it is not ours.
 pub fn pod_fact(event: PodEvent, pod: &Pod) -> Option<PodFact> {
     let meta = &pod.metadata;
-    let annotations = meta.annotations.as_ref()?;
-    let ti_id = annotations.get(ANNOTATION_TASK_INSTANCE_ID)?.parse().ok()?;
-    let launch = annotations.get(ANNOTATION_LAUNCH)?.parse().ok()?;
+    let (ti_id, launch) = launch_of(pod)?;
     Some(PodFact {
         ti_id,
         launch,
@@ -63,6 +62,14 @@ pub fn pod_fact(event: PodEvent, pod: &Pod) -> Option<PodFact> {
         resource_version: meta.resource_version.clone(),
         what: change(event, pod),
     })
+}
+
+/// The try and the launch that a pod belongs to; `None` where it is not ours.
+pub fn launch_of(pod: &Pod) -> Option<(Uuid, u32)> {
+    let annotations = pod.metadata.annotations.as_ref()?;
+    let ti_id = annotations.get(ANNOTATION_TASK_INSTANCE_ID)?.parse().ok()?;
+    let launch = annotations.get(ANNOTATION_LAUNCH)?.parse().ok()?;
+    Some((ti_id, launch))
 }
 
 /// The event table.

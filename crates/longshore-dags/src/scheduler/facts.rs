@@ -29,14 +29,16 @@ pub enum Fact {
     },
     /// End the run now. Its task instances end too, and their pods go because no row wants them any more.
     CancelRun(RunKey),
-    /// Stop the run without ending it: started task instances go back to `Scheduled` within the same try, nothing
-    /// starts until [`Fact::Resume`].
+    /// Stop the run without ending it: queued and running task instances go back to `Scheduled` within the same try,
+    /// and nothing starts until [`Fact::Resume`]. The run is `Queued` with the reason `interrupted` meanwhile, also for
+    /// the next process. A success that is told only after this does not count: a process that was asked to end may
+    /// well exit with 0.
     Interrupt(RunKey),
     /// Let an interrupted run go on.
     Resume(RunKey),
     /// Something about a pod.
     Pod(PodFact),
-    /// The API server refused a pod for good (`spec/dag-scheduler.md` 2.4): the try fails, the retry rule applies.
+    /// The API server refused a pod for good (section 2.4 of the DAG scheduler spec): the try fails, the retry rule applies.
     LaunchRefused {
         /// The try.
         ti_id: Uuid,
@@ -132,6 +134,7 @@ pub enum PodChange {
         /// Whether the task's process never ran: a launch failure, which does not consume a try at first.
         before_start: bool,
     },
-    /// It is gone, and no final state was seen.
+    /// It is gone, and no final state was seen. Where this comes from a comparison with a list, the pod that is not
+    /// listed is the one with the uid that the row has recorded, not the one with its name.
     Gone,
 }

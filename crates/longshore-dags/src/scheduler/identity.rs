@@ -22,7 +22,7 @@ pub fn try_id(now: Timestamp, key: &TaskKey, try_number: u32) -> Uuid {
     Builder::from_unix_timestamp_millis(millis, &bits).into_uuid()
 }
 
-/// The name of the pod of a launch.
+/// The name of the pod of a launch: a stand-in for that of `longshore_core::names`.
 pub fn pod_name(_dag_id: &str, _task_id: &str, ti_id: &Uuid, launch: u32) -> String {
     format!("{ti_id}-{launch}")
 }

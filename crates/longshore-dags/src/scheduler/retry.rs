@@ -1,4 +1,4 @@
-//! How long to wait before the next try (`spec/dag-scheduler.md` 6.5).
+//! How long to wait before the next try (section 6.5 of the DAG scheduler spec).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! When a run is over, by the states of its tasks (`spec/dag-scheduler.md` 6.2.6).
+//! When a run is over, by the states of its tasks (section 6.2.6 of the DAG scheduler spec).
 
 use longshore_store::TaskState;
 

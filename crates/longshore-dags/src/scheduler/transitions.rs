@@ -103,10 +103,6 @@ pub const RUN_TRANSITIONS: &[RunTransition] = {
 };
 
 /// Called for each transition of a task instance; tests listen here.
-#[cfg_attr(
-    not(test),
-    expect(clippy::missing_const_for_fn, reason = "tests record the edge")
-)]
 pub(crate) fn note(transition: Transition) {
     #[cfg(test)]
     recorder::note(transition);
@@ -114,10 +110,6 @@ pub(crate) fn note(transition: Transition) {
 }
 
 /// Called for each transition of a run; tests listen here.
-#[cfg_attr(
-    not(test),
-    expect(clippy::missing_const_for_fn, reason = "tests record the edge")
-)]
 pub(crate) fn note_run(transition: RunTransition) {
     #[cfg(test)]
     recorder::note_run(transition);

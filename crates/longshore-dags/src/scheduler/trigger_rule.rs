@@ -1,4 +1,4 @@
-//! When a task may start, by the states of the tasks before it (`spec/dag-scheduler.md` 6.4).
+//! When a task may start, by the states of the tasks before it (section 6.4 of the DAG scheduler spec).
 
 use longshore_store::TaskState;
 

@@ -217,3 +217,32 @@ fn a_row_older_than_the_pod_has_no_say() {
         );
     }
 }
+
+#[test]
+fn a_pod_is_viewed_by_its_launch_phase_and_deletion() {
+    let object = |phase: &str, deletion: Option<&str>| -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {
+                "name": "pod-2", "namespace": "default", "uid": "uid-2",
+                "deletionTimestamp": deletion,
+                "annotations": {
+                    "task_instance_id": Uuid::nil().to_string(), "longshore.dev/launch": "2",
+                },
+            },
+            "status": {"phase": phase},
+        }))
+        .unwrap()
+    };
+    for (text, phase) in [
+        ("Pending", Live),
+        ("Running", Live),
+        ("Unknown", Live),
+        ("Succeeded", Succeeded),
+        ("Failed", Failed),
+    ] {
+        assert_eq!(PodView::of(&object(text, None)), Some(pod(2, phase)));
+    }
+    let under_way = object("Running", Some("2026-11-21T10:00:00Z"));
+    assert_eq!(PodView::of(&under_way), Some(deleting(pod(2, Live))));
+    assert_eq!(PodView::of(&Pod::default()), None);
+}

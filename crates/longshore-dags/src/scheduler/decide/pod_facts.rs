@@ -1,5 +1,5 @@
 //! What follows from facts about a pod: starts, ends, launch failures, and the failure rule
-//! (`spec/dag-scheduler.md` 2.6.2, 7.5).
+//! (sections 2.6.2 and 7.5 of the DAG scheduler spec).
 
 use jiff::Timestamp;
 use longshore_store::{Failure, TaskState};
