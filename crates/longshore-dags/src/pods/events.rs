@@ -1,5 +1,5 @@
-//! What a pod's state says about its task instance (section 2.6 of the DAG scheduler spec, for tasks that are one container: a
-//! failed pod is a failed task).
+//! What a pod's state says about its task instance (section 2.6 of the DAG scheduler spec, for tasks that are one
+//! container: a failed pod is a failed task).
 //!
 //! Two rows of upstream's event table are not here. Nobody marks our pods as revoked, so that label means nothing. And
 //! a deletion without `deletionTimestamp` is not read as "the pod left our selector", because a forced deletion looks

@@ -38,7 +38,8 @@ pub enum Fact {
     Resume(RunKey),
     /// Something about a pod.
     Pod(PodFact),
-    /// The API server refused a pod for good (section 2.4 of the DAG scheduler spec): the try fails, the retry rule applies.
+    /// The API server refused a pod for good (section 2.4 of the DAG scheduler spec): the try fails, the retry rule
+    /// applies.
     LaunchRefused {
         /// The try.
         ti_id: Uuid,

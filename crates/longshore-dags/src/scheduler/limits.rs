@@ -1,4 +1,4 @@
-//! Which of the scheduled task instances get a slot: Airflow's critical section (section 6.7 of the DAG scheduler spec).
+//! Which of the scheduled task instances get a slot: Airflow's critical section (6.7 of the DAG scheduler spec).
 //!
 //! Candidates are walked by priority; one that is blocked by a limit of its own does not block those after it.
 

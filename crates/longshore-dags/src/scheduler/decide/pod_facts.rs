@@ -166,7 +166,8 @@ impl Subject<'_, '_> {
     }
 }
 
-/// Makes the next launch of the current try the current one. The pods controller creates its pod once this is committed.
+/// Makes the next launch of the current try the current one. The pods controller creates its pod once this is
+/// committed.
 pub(super) fn next_launch(row: &mut longshore_store::TaskInstance) {
     row.launch += 1;
     row.pod_name = Some(pod_name(

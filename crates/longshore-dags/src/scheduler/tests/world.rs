@@ -237,6 +237,16 @@ impl World {
         self.check_limits();
         let again = decide(&self.observe(Vec::new()));
         assert_eq!(again.actions, [], "nothing follows from nothing");
+        // As after a commit whose answer was lost.
+        let mut repeated = observed.facts;
+        repeated.retain(|fact| {
+            !matches!(
+                fact,
+                Fact::RunRequested(_) | Fact::Interrupt(_) | Fact::Resume(_)
+            )
+        });
+        let again = decide(&self.observe(repeated));
+        assert_eq!(again.actions, [], "the same facts mean nothing twice");
         changes
     }
 
