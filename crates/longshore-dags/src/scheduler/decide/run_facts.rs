@@ -56,13 +56,11 @@ pub(super) fn interrupt(run: &mut RunWork<'_>) {
         .reason = Some(REASON_INTERRUPTED.to_owned());
 }
 
-/// Somebody lets the run go on. Its clock starts anew, because `dagrun_timeout` does not mean the time for which it
-/// was stopped.
+/// Somebody lets the run go on. Its clock starts anew when it does, because `dagrun_timeout` does not mean the time
+/// for which it was stopped.
 pub(super) fn resume(run: &mut RunWork<'_>) {
     if is_interrupted(run) {
-        let run = run.run_mut();
-        run.reason = None;
-        run.start_date = None;
+        run.run_mut().reason = None;
     }
 }
 

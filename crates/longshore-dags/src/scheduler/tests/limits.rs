@@ -118,3 +118,31 @@ fn retries_and_relaunches_keep_within_the_limits() {
     world.pod_round("a", super::world::failed());
     assert_eq!(holding(&world).split(' ').count(), 1);
 }
+
+#[test]
+fn of_two_runs_about_the_same_instant_the_older_goes_first() {
+    let mut world = World::new();
+    world.limits.parallelism = 1;
+    let dag = Arc::new(dag(vec![task("a", &[])]));
+    let on_new_year = |run: &str| {
+        let mut fact = request(&dag, run);
+        if let Fact::RunRequested(new) = &mut fact {
+            new.logical_date = Some("2026-01-01T00:00:00Z".parse().unwrap());
+        }
+        fact
+    };
+    // Something else holds the slot until both wait for it.
+    world.round(vec![request(&dag, "x")]);
+    for run in ["r", "q"] {
+        world.wait(1);
+        world.round(vec![on_new_year(run)]);
+    }
+    let holder = world
+        .rows
+        .values()
+        .find(|row| row.state == Some(Queued))
+        .unwrap();
+    let fact = super::world::pod_of(holder, succeeded());
+    world.round(vec![fact]);
+    assert_eq!(world.state("a"), Some(Queued));
+}

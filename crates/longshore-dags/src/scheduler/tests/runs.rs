@@ -189,6 +189,18 @@ fn queued_runs_start_oldest_first_as_others_end() {
 }
 
 #[test]
+fn a_run_interrupted_and_resumed_before_it_started_is_as_it_was() {
+    let mut limited = chain();
+    limited.max_active_runs = 1;
+    let dag = Arc::new(limited);
+    let mut world = World::new();
+    world.round(vec![request(&dag, "q"), request(&dag, "r")]);
+    assert_eq!(world.run().state, RunState::Queued);
+    let facts = vec![Fact::Interrupt(key("r")), Fact::Resume(key("r"))];
+    assert!(world.round(facts).is_empty());
+}
+
+#[test]
 fn cancelling_skips_what_has_not_run_and_fails_what_runs() {
     let mut world = World::with_run(dag(vec![
         task("a", &[]),

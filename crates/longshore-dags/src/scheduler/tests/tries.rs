@@ -141,6 +141,10 @@ fn a_node_whose_clock_is_ahead_does_not_lengthen_the_wait() {
         },
     );
     assert_eq!(world.next, Next::After(Duration::from_secs(300)));
+    assert_eq!(world.archived[0].end_date, Some(world.now));
+    world.wait(300);
+    world.round(Vec::new());
+    assert_eq!(world.row("a").try_number, 2);
 }
 
 #[test]
@@ -189,6 +193,17 @@ fn excluded_reasons_are_failures_of_the_try_at_once() {
     let mut world = one_task(0);
     world.pod_round("a", never_started("Error"));
     assert_eq!(world.state("a"), Some(Failed));
+}
+
+#[test]
+fn a_process_that_was_seen_running_has_run_whatever_its_node_says_later() {
+    let mut world = one_task(1);
+    world.pod_round("a", running());
+    world.pod_round("a", never_started("NodeLost"));
+    assert_eq!(
+        (world.state("a"), world.archived.len()),
+        (Some(UpForRetry), 1)
+    );
 }
 
 #[test]
