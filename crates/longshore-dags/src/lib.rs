@@ -1,9 +1,18 @@
 //! Airflow's scheduler and KubernetesExecutor: DAG files, runs, task instances, a pod per task instance.
 //!
-//! The way through: a file becomes a [`model::Dag`] (`document/`), a run and its task instances are rows of
-//! `longshore-store`, `scheduler/` moves them (which task may start, what became of a pod), `pods/` makes and removes
-//! the pods that the rows ask for.
+//! The way through: a file becomes a [`model::Dag`] ([`document`]), a run and its task instances are rows of
+//! `longshore-store`, [`scheduler`] moves them (which task may start, what became of a pod), [`pods`] makes and removes
+//! the pods that the rows ask for, `runs` does so for what all pods of a run share. [`service`] runs it all.
 
 pub mod document;
+pub mod logs;
 pub mod model;
 pub mod pods;
+mod runs;
+pub mod scheduler;
+pub mod service;
+
+pub use service::{
+    Dags, DagsConfig, RequestError, StartError,
+    change::{Change, StateChange},
+};

@@ -1,0 +1,248 @@
+//! Which pods are made and removed.
+
+use serde_json::json;
+
+use super::*;
+
+fn observed(state: TaskState, launch: u32, pods: Vec<PodView>) -> PodsObserved {
+    PodsObserved {
+        now: Timestamp::UNIX_EPOCH,
+        ti_id: Uuid::nil(),
+        task: Seen::Present(TaskView {
+            state: Some(state),
+            launch,
+            pod_uid: None,
+            pod: Some(json!({"kind": "Pod"})),
+        }),
+        pods: Seen::Present(pods),
+        replay_done: true,
+        config: PodsConfig::default(),
+        is_log_archived: false,
+    }
+}
+
+fn pod(launch: u32, phase: PodPhase) -> PodView {
+    PodView {
+        object: ObjectRef {
+            resource: Resource::POD,
+            namespace: "default".to_owned(),
+            name: format!("pod-{launch}"),
+            uid: Some(format!("uid-{launch}")),
+        },
+        launch,
+        phase,
+        is_deleting: false,
+    }
+}
+
+fn deleting(mut pod: PodView) -> PodView {
+    pod.is_deleting = true;
+    pod
+}
+
+/// The plan in words. Deletes must carry the uid, the create the identity.
+fn plan(observed: &PodsObserved) -> String {
+    let plan = decide_pods(observed);
+    assert_eq!(plan, decide_pods(observed));
+    let word = |action: Action<Never, PodsEffect>| match action {
+        Action::Create(create) => {
+            assert_eq!(
+                create.identity,
+                ("task_instance_id", Uuid::nil().to_string())
+            );
+            "create".to_owned()
+        }
+        Action::Delete(delete) => {
+            assert!(delete.target.uid.is_some());
+            format!("delete {}", delete.target.name)
+        }
+        Action::Call(PodsEffect::ArchiveLog { pod, .. }) => format!("archive {}", pod.name),
+        Action::Persist(_)
+        | Action::EnsureFinalizer { .. }
+        | Action::Patch(_)
+        | Action::Announce(_)
+        | Action::RemoveFinalizer { .. } => panic!("the pods controller does not do this"),
+    };
+    plan.actions
+        .into_iter()
+        .map(word)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+use PodPhase::{Failed, Live, Succeeded};
+
+#[test]
+fn a_queued_try_without_a_pod_gets_one() {
+    let queued = || observed(TaskState::Queued, 1, Vec::new());
+    assert_eq!(plan(&queued()), "create");
+    let absent = PodsObserved {
+        pods: Seen::Absent,
+        ..queued()
+    };
+    assert_eq!(plan(&absent), "create");
+    for state in [TaskState::Running, TaskState::Scheduled, TaskState::Success] {
+        assert_eq!(plan(&observed(state, 1, Vec::new())), "", "{state:?}");
+    }
+}
+
+#[test]
+fn nothing_is_done_before_all_is_seen() {
+    let behind = || "the watch is behind".to_owned();
+    let mut replaying = observed(TaskState::Queued, 1, Vec::new());
+    replaying.replay_done = false;
+    let mut no_pods = observed(TaskState::Queued, 1, Vec::new());
+    no_pods.pods = Seen::Unknown(behind());
+    let mut no_row = observed(TaskState::Queued, 1, vec![pod(1, Live)]);
+    no_row.task = Seen::Unknown(behind());
+    for observed in [replaying, no_pods, no_row] {
+        assert_eq!(plan(&observed), "");
+    }
+}
+
+#[test]
+fn a_pod_that_was_seen_or_cannot_be_built_is_not_created() {
+    for (pod_uid, pod) in [(Some("u".to_owned()), Some(json!({}))), (None, None)] {
+        let mut observed = observed(TaskState::Queued, 1, Vec::new());
+        if let Seen::Present(task) = &mut observed.task {
+            (task.pod_uid, task.pod) = (pod_uid, pod);
+        }
+        assert_eq!(plan(&observed), "");
+    }
+}
+
+#[test]
+fn a_pod_that_its_row_wants_stays() {
+    for state in [TaskState::Queued, TaskState::Running] {
+        for phase in [Live, Succeeded, Failed] {
+            assert_eq!(plan(&observed(state, 2, vec![pod(2, phase)])), "");
+        }
+    }
+}
+
+#[test]
+fn a_new_launch_waits_until_the_pods_of_older_ones_have_ended() {
+    for (pods, expected) in [
+        (vec![pod(1, Live)], "delete pod-1"),
+        (vec![deleting(pod(1, Live))], ""),
+        (vec![pod(1, Failed)], "delete pod-1, create"),
+        (vec![deleting(pod(1, Failed))], "create"),
+        (vec![pod(1, Failed), pod(2, Live)], "delete pod-1"),
+        (vec![deleting(pod(2, Live))], ""),
+    ] {
+        assert_eq!(
+            plan(&observed(TaskState::Queued, 2, pods.clone())),
+            expected,
+            "{pods:?}"
+        );
+    }
+}
+
+#[test]
+fn pods_of_interrupted_launches_are_deleted() {
+    for phase in [Live, Succeeded, Failed] {
+        assert_eq!(
+            plan(&observed(TaskState::Scheduled, 1, vec![pod(1, phase)])),
+            "delete pod-1"
+        );
+    }
+}
+
+#[test]
+fn pods_that_have_ended_are_archived_and_then_disposed_of_by_policy() {
+    let default = PodsConfig::default();
+    let keep = PodsConfig {
+        delete_worker_pods: false,
+        delete_worker_pods_on_failure: true,
+    };
+    let clean = PodsConfig {
+        delete_worker_pods: true,
+        delete_worker_pods_on_failure: true,
+    };
+    for (config, phase, expected) in [
+        (default, Succeeded, "archive pod-1, delete pod-1"),
+        (default, Failed, "archive pod-1"),
+        (keep, Succeeded, "archive pod-1"),
+        (keep, Failed, "archive pod-1"),
+        (clean, Failed, "archive pod-1, delete pod-1"),
+    ] {
+        let state = if phase == Failed {
+            TaskState::Failed
+        } else {
+            TaskState::Success
+        };
+        let seen = PodsObserved {
+            config,
+            ..observed(state, 1, vec![pod(1, phase)])
+        };
+        assert_eq!(plan(&seen), expected, "{config:?} {phase:?}");
+        let archived = PodsObserved {
+            is_log_archived: true,
+            ..seen
+        };
+        let rest = expected.replace("archive pod-1", "");
+        assert_eq!(plan(&archived), rest.trim_start_matches(", "));
+        let under_way = observed(state, 1, vec![deleting(pod(1, phase))]);
+        assert_eq!(plan(&under_way), "");
+    }
+}
+
+#[test]
+fn pods_that_outlive_their_task_instance_are_deleted() {
+    for state in [TaskState::Failed, TaskState::Skipped] {
+        assert_eq!(
+            plan(&observed(state, 1, vec![pod(1, Live)])),
+            "delete pod-1"
+        );
+    }
+    // Not this one: it has ended, and we see an older state of it.
+    assert_eq!(
+        plan(&observed(TaskState::Success, 1, vec![pod(1, Live)])),
+        ""
+    );
+    let unknown_try = PodsObserved {
+        task: Seen::Absent,
+        ..observed(TaskState::Queued, 1, vec![pod(1, Live), pod(2, Failed)])
+    };
+    assert_eq!(plan(&unknown_try), "delete pod-1, delete pod-2");
+}
+
+#[test]
+fn a_row_older_than_the_pod_has_no_say() {
+    for state in [TaskState::Queued, TaskState::Scheduled, TaskState::Failed] {
+        assert_eq!(
+            plan(&observed(state, 1, vec![pod(2, Live)])),
+            "",
+            "{state:?}"
+        );
+    }
+}
+
+#[test]
+fn a_pod_is_viewed_by_its_launch_phase_and_deletion() {
+    let object = |phase: &str, deletion: Option<&str>| -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {
+                "name": "pod-2", "namespace": "default", "uid": "uid-2",
+                "deletionTimestamp": deletion,
+                "annotations": {
+                    "task_instance_id": Uuid::nil().to_string(), "longshore.dev/launch": "2",
+                },
+            },
+            "status": {"phase": phase},
+        }))
+        .unwrap()
+    };
+    for (text, phase) in [
+        ("Pending", Live),
+        ("Running", Live),
+        ("Unknown", Live),
+        ("Succeeded", Succeeded),
+        ("Failed", Failed),
+    ] {
+        assert_eq!(PodView::of(&object(text, None)), Some(pod(2, phase)));
+    }
+    let under_way = object("Running", Some("2026-11-21T10:00:00Z"));
+    assert_eq!(PodView::of(&under_way), Some(deleting(pod(2, Live))));
+    assert_eq!(PodView::of(&Pod::default()), None);
+}

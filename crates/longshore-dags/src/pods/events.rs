@@ -1,0 +1,276 @@
+//! What a pod's state says about its task instance (section 2.6 of the DAG scheduler spec, for tasks that are one
+//! container: a failed pod is a failed task).
+//!
+//! Two rows of upstream's event table are not here. Nobody marks our pods as revoked, so that label means nothing. And
+//! a deletion without `deletionTimestamp` is not read as "the pod left our selector", because a forced deletion looks
+//! just the same and must not leave the task waiting for ever.
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodStatus},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use longshore_store::Failure;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::scheduler::facts::{PodChange, PodFact};
+
+/// Label of a pod: the id of the try that it belongs to.
+pub const LABEL_TI_ID: &str = "ti_id";
+/// The same id as annotation, under upstream's name; the identity of the pod.
+pub const ANNOTATION_TASK_INSTANCE_ID: &str = "task_instance_id";
+/// Annotation: which launch of the try the pod is, from 1.
+pub const ANNOTATION_LAUNCH: &str = "longshore.dev/launch";
+/// Name of the container that runs the task; where no container has it, the first one does.
+pub const CONTAINER_BASE: &str = "base";
+
+/// A result is at most this long, like the termination message that it is read from.
+const MAX_RESULT_BYTES: usize = 4096;
+
+/// Reasons for which a waiting container fails a pending pod: the default of `[kubernetes_executor]
+/// worker_pod_pending_fatal_container_state_reasons`.
+const FATAL_WAITING_REASONS: [&str; 5] = [
+    "CreateContainerConfigError",
+    "ErrImagePull",
+    "CreateContainerError",
+    "ImageInspectError",
+    "InvalidImageName",
+];
+
+/// Reasons of a container that has ended without its process having run.
+const NEVER_RAN_REASONS: [&str; 2] = ["StartError", "ContainerCannotRun"];
+
+/// What the watch said about a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodEvent {
+    /// It is there: listed, added or modified.
+    Applied,
+    /// It is gone from the API server.
+    Deleted,
+}
+
+/// What follows from an event; `None` where the pod does not say which launch of which try it is: it is not ours.
+pub fn pod_fact(event: PodEvent, pod: &Pod) -> Option<PodFact> {
+    let meta = &pod.metadata;
+    let (ti_id, launch) = launch_of(pod)?;
+    Some(PodFact {
+        ti_id,
+        launch,
+        pod_name: meta.name.clone()?,
+        pod_uid: meta.uid.clone()?,
+        resource_version: meta.resource_version.clone(),
+        what: change(event, pod),
+    })
+}
+
+/// The try and the launch that a pod belongs to; `None` where it is not ours.
+pub fn launch_of(pod: &Pod) -> Option<(Uuid, u32)> {
+    let annotations = pod.metadata.annotations.as_ref()?;
+    let ti_id = annotations.get(ANNOTATION_TASK_INSTANCE_ID)?.parse().ok()?;
+    let launch = annotations.get(ANNOTATION_LAUNCH)?.parse().ok()?;
+    Some((ti_id, launch))
+}
+
+/// The event table.
+fn change(event: PodEvent, pod: &Pod) -> PodChange {
+    let empty = PodStatus::default();
+    let status = pod.status.as_ref().unwrap_or(&empty);
+    if status.reason.as_deref() == Some("ProviderFailed") {
+        return failed(status);
+    }
+    match (status.phase.as_deref(), event) {
+        (Some("Succeeded"), _) => succeeded(status),
+        (Some("Failed"), _) => failed(status),
+        (_, PodEvent::Deleted) => PodChange::Gone,
+        (Some("Running"), PodEvent::Applied) => PodChange::Running {
+            started_at: main_container(status).and_then(started_at),
+        },
+        (Some("Pending"), PodEvent::Applied) if is_waiting_fatally(status) => failed(status),
+        (_, PodEvent::Applied) => PodChange::Seen,
+    }
+}
+
+fn succeeded(status: &PodStatus) -> PodChange {
+    let main = main_container(status);
+    let terminated = main.and_then(terminated);
+    let (result, note) = match terminated.and_then(|it| it.message.as_deref()).map(result) {
+        None => (None, None),
+        Some(Ok(value)) => (value, None),
+        Some(Err(note)) => (None, Some(note)),
+    };
+    PodChange::Succeeded {
+        started_at: main.and_then(started_at),
+        ended_at: terminated.and_then(|it| instant(it.finished_at.as_ref())),
+        result,
+        note,
+    }
+}
+
+/// The result in a termination message, or why it is none.
+fn result(message: &str) -> Result<Option<Value>, String> {
+    if message.trim().is_empty() {
+        return Ok(None);
+    }
+    if message.len() > MAX_RESULT_BYTES {
+        let n = message.len();
+        return Err(format!(
+            "the result has {n} bytes; at most {MAX_RESULT_BYTES} are kept"
+        ));
+    }
+    serde_json::from_str(message)
+        .map(Some)
+        .map_err(|error| format!("the result is not JSON: {error}"))
+}
+
+fn failed(status: &PodStatus) -> PodChange {
+    let main = main_container(status);
+    let ended = main.and_then(terminated);
+    let has_run = main.is_some_and(|container| {
+        let state = container.state.as_ref();
+        let last_ended = container
+            .last_state
+            .as_ref()
+            .is_some_and(|it| it.terminated.is_some());
+        last_ended
+            || state.is_some_and(|it| it.running.is_some())
+            || ended.is_some_and(|it| !is_never_ran(it))
+    });
+    PodChange::Failed {
+        started_at: main.filter(|_| has_run).and_then(started_at),
+        ended_at: ended.and_then(|it| instant(it.finished_at.as_ref())),
+        failure: failure(status),
+        before_start: !has_run,
+    }
+}
+
+fn is_never_ran(terminated: &ContainerStateTerminated) -> bool {
+    terminated
+        .reason
+        .as_deref()
+        .is_some_and(|reason| NEVER_RAN_REASONS.contains(&reason))
+}
+
+/// Table 2.6.1: the first container that ended badly, init containers first; else the last one that waits. The pod's
+/// own reason beats the container's.
+fn failure(status: &PodStatus) -> Failure {
+    let ended = all_containers(status).find_map(|(kind, container)| {
+        let it = terminated(container)?;
+        let is_bad = it.exit_code != 0 && it.reason.as_deref() != Some("Completed");
+        is_bad.then_some((kind, container, it))
+    });
+    let (container, exit_code, reason, sentence) = if let Some((kind, container, it)) = ended {
+        let (name, code) = (&container.name, it.exit_code);
+        let by = it.signal.filter(|signal| *signal > 0);
+        let by = by.map_or_else(String::new, |signal| format!(" by signal {signal}"));
+        let sentence = format!("{kind} `{name}` ended with exit code {code}{by}");
+        (
+            Some(name),
+            Some(code),
+            it.reason.clone(),
+            with(sentence, it.message.as_deref()),
+        )
+    } else if let Some((kind, container, reason, message)) = last_waiting(status) {
+        let sentence = format!("{kind} `{}` could not start", container.name);
+        (
+            Some(&container.name),
+            None,
+            reason.map(str::to_owned),
+            with(sentence, message),
+        )
+    } else {
+        (None, None, None, "the pod failed".to_owned())
+    };
+    let pod_reason = status.reason.clone().filter(|reason| !reason.is_empty());
+    let message = match &pod_reason {
+        Some(reason) => format!(
+            "{}; {sentence}",
+            with(reason.clone(), status.message.as_deref())
+        ),
+        None => reason
+            .as_ref()
+            .map_or(sentence.clone(), |reason| format!("{reason}: {sentence}")),
+    };
+    Failure {
+        message,
+        reason: pod_reason.or(reason),
+        exit_code,
+        container: container.cloned(),
+    }
+}
+
+/// The sentence with the first line of what the node said.
+fn with(sentence: String, detail: Option<&str>) -> String {
+    let detail = detail.and_then(|text| text.lines().map(str::trim).find(|line| !line.is_empty()));
+    match detail {
+        Some(detail) => {
+            let detail: String = detail.chars().take(300).collect();
+            format!("{sentence}: {detail}")
+        }
+        None => sentence,
+    }
+}
+
+fn last_waiting(
+    status: &PodStatus,
+) -> Option<(&'static str, &ContainerStatus, Option<&str>, Option<&str>)> {
+    let waiting = all_containers(status).filter_map(|(kind, container)| {
+        let it = container.state.as_ref()?.waiting.as_ref()?;
+        Some((kind, container, it.reason.as_deref(), it.message.as_deref()))
+    });
+    waiting.last()
+}
+
+/// Whether an init container or the main one waits for what will not come.
+fn is_waiting_fatally(status: &PodStatus) -> bool {
+    let init = status.init_container_statuses.iter().flatten();
+    init.chain(main_container(status)).any(|container| {
+        let Some(waiting) = container.state.as_ref().and_then(|it| it.waiting.as_ref()) else {
+            return false;
+        };
+        let reason = waiting.reason.as_deref().unwrap_or_default();
+        // The node's own throttle on pulls, which passes.
+        let is_throttled =
+            reason == "ErrImagePull" && waiting.message.as_deref() == Some("pull QPS exceeded");
+        FATAL_WAITING_REASONS.contains(&reason) && !is_throttled
+    })
+}
+
+fn all_containers(status: &PodStatus) -> impl Iterator<Item = (&'static str, &ContainerStatus)> {
+    let init = status.init_container_statuses.iter().flatten();
+    let main = status.container_statuses.iter().flatten();
+    init.map(|it| ("init container", it))
+        .chain(main.map(|it| ("container", it)))
+}
+
+fn main_container(status: &PodStatus) -> Option<&ContainerStatus> {
+    let containers = status.container_statuses.as_ref()?;
+    containers
+        .iter()
+        .find(|it| it.name == CONTAINER_BASE)
+        .or_else(|| containers.first())
+}
+
+fn terminated(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
+    container.state.as_ref()?.terminated.as_ref()
+}
+
+fn started_at(container: &ContainerStatus) -> Option<Timestamp> {
+    let ContainerState {
+        running,
+        terminated,
+        ..
+    } = container.state.as_ref()?;
+    let running = running.as_ref().and_then(|it| it.started_at.as_ref());
+    let terminated = terminated.as_ref().and_then(|it| it.started_at.as_ref());
+    instant(running.or(terminated))
+}
+
+/// A node that does not know a time may write the epoch.
+fn instant(time: Option<&Time>) -> Option<Timestamp> {
+    time.map(|time| time.0)
+        .filter(|at| *at > Timestamp::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests;

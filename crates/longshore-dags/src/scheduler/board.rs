@@ -1,0 +1,243 @@
+//! The committed state in memory.
+//!
+//! The board is read from the store once, and changed only by [`Board::apply`] with changes that were committed. Every
+//! part is behind an `Arc`, so a clone costs one entry per active run.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use longshore_core::{Class, Classify};
+use longshore_store::{Changes, Pool, Run, RunKey, Snapshot, TaskInstance, TaskKey};
+use uuid::Uuid;
+
+use crate::{
+    model::Dag,
+    scheduler::{facts::Fact, shape::Shape},
+};
+
+/// The map index of a task that is not mapped; mapped tasks come later.
+const UNMAPPED: i32 = -1;
+
+/// A run that is not finished, with its DAG and its task instances.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ActiveRun {
+    /// Its row.
+    pub run: Arc<Run>,
+    /// The DAG that it is pinned to.
+    pub dag: Arc<Dag>,
+    /// What the scheduler needs of the DAG in each round, computed once.
+    pub shape: Arc<Shape>,
+    /// Its task instances by task id, one for each task of the DAG.
+    pub tasks: BTreeMap<String, Arc<TaskInstance>>,
+}
+
+impl ActiveRun {
+    fn new(run: Run, dag: Arc<Dag>) -> Self {
+        Self {
+            run: Arc::new(run),
+            shape: Arc::new(Shape::of(&dag)),
+            dag,
+            tasks: BTreeMap::new(),
+        }
+    }
+
+    /// The number of a task of this run's DAG.
+    fn number(&self, task_id: &str) -> Option<usize> {
+        self.shape.numbers.get(task_id).copied()
+    }
+}
+
+/// Where on the board a try is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskRef {
+    /// The run.
+    pub run: RunKey,
+    /// The task.
+    pub task_id: String,
+    /// The task's number in the run's [`Shape`].
+    pub number: usize,
+}
+
+/// Why stored rows make no board.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError<E: std::error::Error + 'static> {
+    /// The document that a run is pinned to cannot be read.
+    #[error("the DAG that run {run} is pinned to cannot be read")]
+    Dag {
+        /// The run.
+        run: RunKey,
+        /// What is wrong with the document.
+        source: E,
+    },
+    /// A task of the DAG has no row.
+    #[error("run {run} has no row for task `{task_id}`; each task of its DAG must have one")]
+    NoTaskInstance {
+        /// The run.
+        run: RunKey,
+        /// The task.
+        task_id: String,
+    },
+}
+
+impl<E: std::error::Error + 'static> Classify for LoadError<E> {
+    fn class(&self) -> Class {
+        Class::Bug
+    }
+}
+
+/// All runs that are not finished, and the pools.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Board {
+    /// The runs.
+    pub runs: BTreeMap<RunKey, Arc<ActiveRun>>,
+    /// The pools by name.
+    pub pools: Arc<BTreeMap<String, Pool>>,
+    /// Where each current try is. Tries that are archived, or of finished runs, are not in here.
+    by_id: Arc<BTreeMap<Uuid, TaskRef>>,
+}
+
+impl Board {
+    /// The board as the store has it. `read_dag` reads the document that a run is pinned to.
+    ///
+    /// # Errors
+    /// A run that cannot be read refuses the whole board, because it must not silently stand still.
+    pub fn load<E: std::error::Error + 'static>(
+        snapshot: Snapshot,
+        mut read_dag: impl FnMut(&Run) -> Result<Arc<Dag>, E>,
+    ) -> Result<Self, LoadError<E>> {
+        let mut board = Self::default();
+        board.set_pools(snapshot.pools);
+        for run in snapshot.runs {
+            let dag = read_dag(&run).map_err(|source| LoadError::Dag {
+                run: run.key.clone(),
+                source,
+            })?;
+            board
+                .runs
+                .insert(run.key.clone(), Arc::new(ActiveRun::new(run, dag)));
+        }
+        for task_instance in snapshot.task_instances {
+            board.put_task_instance(task_instance);
+        }
+        for (key, active) in &board.runs {
+            let without = active
+                .dag
+                .tasks
+                .keys()
+                .find(|id| !active.tasks.contains_key(*id));
+            if let Some(task_id) = without {
+                return Err(LoadError::NoTaskInstance {
+                    run: key.clone(),
+                    task_id: task_id.clone(),
+                });
+            }
+        }
+        Ok(board)
+    }
+
+    /// Does to the board what the commit of `changes` did to the store: rows are replaced with their version counted
+    /// up, finished runs leave. `facts` are those that the changes were decided upon; a new run's DAG comes from them.
+    ///
+    /// Costs as much as there are changed rows, if no clone of the board is alive; else the runs among them and the
+    /// index of ids are copied first.
+    pub fn apply(&mut self, changes: &Changes, facts: &[Fact]) {
+        let mut created: BTreeMap<RunKey, &Arc<Dag>> = BTreeMap::new();
+        if changes.runs.iter().any(|run| run.version == 0) {
+            for fact in facts {
+                if let Fact::RunRequested(new) = fact {
+                    created.entry(new.key()).or_insert(&new.dag);
+                }
+            }
+        }
+        for run in &changes.runs {
+            let committed = Run {
+                version: run.version + 1,
+                ..run.clone()
+            };
+            if let Some(active) = self.runs.get_mut(&run.key) {
+                Arc::make_mut(active).run = Arc::new(committed);
+            } else if let Some(dag) = created.get(&run.key) {
+                let active = ActiveRun::new(committed, Arc::clone(dag));
+                self.runs.insert(run.key.clone(), Arc::new(active));
+            }
+        }
+        for row in &changes.task_instances {
+            self.put_task_instance(TaskInstance {
+                version: row.version + 1,
+                ..row.clone()
+            });
+        }
+        for run in changes.runs.iter().filter(|run| run.state.is_finished()) {
+            self.remove(&run.key);
+        }
+    }
+
+    /// Puts a row in its place. A row of a run that is not here, of a task that its DAG does not have, or of a mapped
+    /// task is left out.
+    fn put_task_instance(&mut self, row: TaskInstance) {
+        let TaskKey {
+            run,
+            task_id,
+            map_index: UNMAPPED,
+        } = row.key.clone()
+        else {
+            return;
+        };
+        let Some(active) = self.runs.get_mut(&run) else {
+            return;
+        };
+        let Some(number) = active.number(&task_id) else {
+            return;
+        };
+        let id = row.id;
+        let before = Arc::make_mut(active)
+            .tasks
+            .insert(task_id.clone(), Arc::new(row));
+        if before.as_ref().is_some_and(|before| before.id == id) {
+            return;
+        }
+        let by_id = Arc::make_mut(&mut self.by_id);
+        if let Some(before) = before {
+            by_id.remove(&before.id);
+        }
+        by_id.insert(
+            id,
+            TaskRef {
+                run,
+                task_id,
+                number,
+            },
+        );
+    }
+
+    fn remove(&mut self, run: &RunKey) {
+        let Some(active) = self.runs.remove(run) else {
+            return;
+        };
+        let by_id = Arc::make_mut(&mut self.by_id);
+        for row in active.tasks.values() {
+            by_id.remove(&row.id);
+        }
+    }
+
+    /// The task instance whose current try has this id.
+    pub fn task_instance_by_id(&self, id: &Uuid) -> Option<(&ActiveRun, &Arc<TaskInstance>)> {
+        let at = self.by_id.get(id)?;
+        let run = self.runs.get(&at.run)?;
+        Some((run, run.tasks.get(&at.task_id)?))
+    }
+
+    /// Where the current try with this id is.
+    pub fn find(&self, id: &Uuid) -> Option<&TaskRef> {
+        self.by_id.get(id)
+    }
+
+    /// Replaces the pools, which are changed outside of the scheduler.
+    pub fn set_pools(&mut self, pools: impl IntoIterator<Item = Pool>) {
+        self.pools = Arc::new(
+            pools
+                .into_iter()
+                .map(|pool| (pool.name.clone(), pool))
+                .collect(),
+        );
+    }
+}

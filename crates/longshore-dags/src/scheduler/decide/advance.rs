@@ -1,0 +1,138 @@
+//! What follows from the states of a run's tasks: which are ready, which will never run, and whether the run is over.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use longshore_core::Next;
+use longshore_store::{RunState, TaskState};
+
+use crate::scheduler::{
+    decide::{Limits, work::RunWork},
+    retry,
+    run_state::{IsLeaf, REASON_DEADLOCKED, REASON_TIMED_OUT, RunEnd, end_of},
+    transitions::{Cause, RunCause},
+    trigger_rule::{Counts, Verdict, evaluate, evaluate_indirect_setups},
+};
+
+/// Takes a running run as far as it goes without another fact. Tasks are visited in topological order, so one pass
+/// sees every consequence; it costs as much as the DAG has tasks and edges.
+pub(super) fn advance(run: &mut RunWork<'_>, now: Timestamp, limits: &Limits) {
+    run.next = Next::AwaitChange;
+    if run.run().state != RunState::Running {
+        return;
+    }
+    if let (Some(timeout), Some(start)) = (run.dag.dagrun_timeout, run.run().start_date) {
+        match time_left(start, timeout, now) {
+            None => return run.abort(RunCause::TimedOut, REASON_TIMED_OUT, now),
+            Some(left) => run.next = Next::After(left),
+        }
+    }
+    if !run.run().is_prepared {
+        return;
+    }
+    let shape = Arc::clone(&run.shape);
+    for &task in &shape.order {
+        match run.row(task).state {
+            None => evaluate_dependencies(run, task, now),
+            Some(TaskState::UpForRetry) => evaluate_retry(run, task, now, limits),
+            Some(
+                TaskState::Scheduled
+                | TaskState::Queued
+                | TaskState::Running
+                | TaskState::Success
+                | TaskState::Failed
+                | TaskState::UpstreamFailed
+                | TaskState::Skipped
+                | TaskState::Removed,
+            ) => {}
+        }
+    }
+    end_if_over(run, now);
+}
+
+fn evaluate_dependencies(run: &mut RunWork<'_>, task: usize, now: Timestamp) {
+    match verdict(run, task) {
+        Verdict::Wait => {}
+        Verdict::Run => schedule(run, task, Cause::DependenciesHold, now),
+        Verdict::End(state) => {
+            let row = run.transition(task, state, Cause::TriggerRule);
+            row.end_date = Some(now);
+        }
+    }
+}
+
+fn verdict(run: &RunWork<'_>, task: usize) -> Verdict {
+    let rule = run.specs[task].trigger_rule;
+    let upstream = &run.shape.upstream[task];
+    let setups = &run.shape.indirect_setups[task];
+    let count = |tasks: &[usize]| {
+        let mut counts = Counts::default();
+        for &other in tasks {
+            counts.add(run.row(other).state, run.specs[other].is_setup);
+        }
+        counts
+    };
+    if !setups.is_empty() && rule != crate::model::TriggerRule::Always {
+        match evaluate_indirect_setups(&count(setups)) {
+            Verdict::Run => {}
+            verdict @ (Verdict::Wait | Verdict::End(_)) => return verdict,
+        }
+    }
+    evaluate(rule, &count(upstream))
+}
+
+fn evaluate_retry(run: &mut RunWork<'_>, task: usize, now: Timestamp, limits: &Limits) {
+    let row = run.row(task);
+    let delay = retry::delay(
+        run.specs[task],
+        &row.key,
+        run.run().logical_date,
+        row.try_number,
+        limits.max_task_retry_delay,
+    );
+    match time_left(row.end_date.unwrap_or(now), delay, now) {
+        None => schedule(run, task, Cause::RetryDue, now),
+        Some(left) => run.next = run.next.min(Next::After(left)),
+    }
+}
+
+/// A new try waits for a slot.
+fn schedule(run: &mut RunWork<'_>, task: usize, cause: Cause, now: Timestamp) {
+    let row = run.transition(task, TaskState::Scheduled, cause);
+    row.try_number += 1;
+    row.scheduled_at = Some(now);
+    row.queued_at = None;
+    row.start_date = None;
+    row.end_date = None;
+}
+
+fn end_if_over(run: &mut RunWork<'_>, now: Timestamp) {
+    let is_leaf = |task: usize| {
+        if run.shape.downstream[task].is_empty() {
+            IsLeaf::Yes
+        } else {
+            IsLeaf::No
+        }
+    };
+    let tasks = run
+        .rows()
+        .enumerate()
+        .map(|(task, row)| (row.state, is_leaf(task)));
+    let state = match end_of(tasks) {
+        None => return,
+        Some(RunEnd::Deadlocked) => {
+            return run.abort(RunCause::Deadlocked, REASON_DEADLOCKED, now);
+        }
+        Some(RunEnd::Success) => RunState::Success,
+        Some(RunEnd::Failed) => RunState::Failed,
+    };
+    run.transition_run(state, RunCause::TasksDone).end_date = Some(now);
+    run.next = Next::AwaitChange;
+}
+
+/// What is left of a time that began at `start`; `None` where it is over.
+fn time_left(start: Timestamp, time: Duration, now: Timestamp) -> Option<Duration> {
+    // A clock that went back lengthens the wait by no more than the time itself.
+    let elapsed = Duration::try_from(now.duration_since(start)).unwrap_or(Duration::ZERO);
+    time.checked_sub(elapsed).filter(|left| !left.is_zero())
+}

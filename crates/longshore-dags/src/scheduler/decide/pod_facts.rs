@@ -1,0 +1,189 @@
+//! What follows from facts about a pod: starts, ends, launch failures, and the failure rule
+//! (sections 2.6.2 and 7.5 of the DAG scheduler spec).
+
+use jiff::Timestamp;
+use longshore_store::{Failure, TaskState};
+
+use crate::scheduler::{
+    decide::{Limits, work::RunWork},
+    facts::{PodChange, PodFact},
+    identity::{pod_name, try_id},
+    retry,
+    transitions::Cause,
+};
+
+/// A task instance that a fact is about, after the fences: the try and the launch are current.
+pub(super) struct Subject<'w, 'a> {
+    pub(super) run: &'w mut RunWork<'a>,
+    pub(super) task: usize,
+    pub(super) now: Timestamp,
+    pub(super) limits: &'w Limits,
+}
+
+impl Subject<'_, '_> {
+    /// Something about the pod of the current launch.
+    pub(super) fn pod(&mut self, fact: &PodFact) {
+        let recorded = &self.run.row(self.task).pod_uid;
+        match recorded {
+            Some(uid) if *uid != fact.pod_uid => return,
+            Some(_) => {}
+            None => self.run.row_mut(self.task).pod_uid = Some(fact.pod_uid.clone()),
+        }
+        match &fact.what {
+            PodChange::Seen => {}
+            PodChange::Running { started_at } => self.running(*started_at),
+            PodChange::Succeeded {
+                started_at,
+                ended_at,
+                result,
+                note: _,
+            } => {
+                let (now, ended_at) = (self.now, self.ended_at(*ended_at));
+                let row = self
+                    .run
+                    .transition(self.task, TaskState::Success, Cause::PodSucceeded);
+                row.start_date = row.start_date.or(*started_at).or(Some(now));
+                row.end_date = Some(ended_at);
+                row.failure = None;
+                row.result.clone_from(result);
+            }
+            PodChange::Failed {
+                started_at,
+                ended_at,
+                failure,
+                before_start,
+            } => {
+                let row = self.run.row_mut(self.task);
+                row.start_date = row.start_date.or(*started_at);
+                let is_queued = row.state == Some(TaskState::Queued);
+                if *before_start && is_queued {
+                    self.launch_failed(failure.clone(), *ended_at);
+                } else {
+                    self.try_failed(failure.clone(), *ended_at);
+                }
+            }
+            PodChange::Gone => self.gone(&fact.pod_name),
+        }
+    }
+
+    /// The API server refused the pod for good.
+    pub(super) fn launch_refused(&mut self, message: &str) {
+        if self.is_queued() {
+            self.try_failed(failure("LaunchRefused", message), None);
+        }
+    }
+
+    /// The pod cannot be built, which another try does not change.
+    pub(super) fn build_failed(&mut self, message: &str) {
+        if self.is_queued() {
+            let now = self.now;
+            let row = self
+                .run
+                .transition(self.task, TaskState::Failed, Cause::BuildFailed);
+            row.end_date = Some(now);
+            row.failure = Some(failure("LaunchBuildFailed", message));
+        }
+    }
+
+    fn is_queued(&self) -> bool {
+        self.run.row(self.task).state == Some(TaskState::Queued)
+    }
+
+    fn running(&mut self, started_at: Option<Timestamp>) {
+        if self.is_queued() {
+            let now = self.now;
+            let row = self
+                .run
+                .transition(self.task, TaskState::Running, Cause::PodRuns);
+            row.start_date = started_at.or(Some(now));
+        }
+    }
+
+    fn gone(&mut self, pod_name: &str) {
+        if self.is_queued() {
+            let message = format!("pod {pod_name} was deleted before its process ran");
+            self.launch_failed(failure("PodDeleted", &message), None);
+        } else {
+            let message = format!("pod {pod_name} was deleted while its process ran");
+            self.try_failed(failure("PodDeleted", &message), None);
+        }
+    }
+
+    /// The pod died before its process ran: the same try gets another pod, a bounded number of times.
+    fn launch_failed(&mut self, failure: Failure, ended_at: Option<Timestamp>) {
+        let row = self.run.row(self.task);
+        let is_excluded = failure
+            .reason
+            .as_ref()
+            .is_some_and(|why| self.limits.excluded_reasons.contains(why));
+        let max = self.limits.pod_launch_failure_retries;
+        if is_excluded || max.is_some_and(|max| row.launch_failures >= max) {
+            return self.try_failed(failure, ended_at);
+        }
+        let row = self
+            .run
+            .transition(self.task, TaskState::Queued, Cause::LaunchFailed);
+        row.launch_failures += 1;
+        row.start_date = None;
+        row.failure = Some(failure);
+        next_launch(row);
+    }
+
+    /// The try ended badly: the next one where one is left, else the end.
+    fn try_failed(&mut self, failure: Failure, ended_at: Option<Timestamp>) {
+        let ended_at = self.ended_at(ended_at);
+        let row = self.run.row_mut(self.task);
+        if !retry::is_eligible(row.try_number, row.max_tries) {
+            let row = self
+                .run
+                .transition(self.task, TaskState::Failed, Cause::TryFailed);
+            row.end_date = Some(ended_at);
+            row.failure = Some(failure);
+            return;
+        }
+        let mut ended = row.clone();
+        ended.state = Some(TaskState::Failed);
+        ended.end_date = Some(ended_at);
+        ended.failure = Some(failure.clone());
+        self.run.archive(ended);
+
+        let now = self.now;
+        let row = self
+            .run
+            .transition(self.task, TaskState::UpForRetry, Cause::TryFailed);
+        row.id = try_id(now, &row.key, row.try_number + 1);
+        row.launch = 0;
+        row.launch_failures = 0;
+        row.end_date = Some(ended_at);
+        row.pod_name = None;
+        row.pod_uid = None;
+        row.failure = Some(failure);
+    }
+
+    /// A node's clock may be ahead of ours; a wait must not become longer by that.
+    fn ended_at(&self, seen: Option<Timestamp>) -> Timestamp {
+        seen.map_or(self.now, |seen| seen.min(self.now))
+    }
+}
+
+/// Makes the next launch of the current try the current one. The pods controller creates its pod once this is
+/// committed.
+pub(super) fn next_launch(row: &mut longshore_store::TaskInstance) {
+    row.launch += 1;
+    row.pod_name = Some(pod_name(
+        &row.key.run.dag_id,
+        &row.key.task_id,
+        &row.id,
+        row.launch,
+    ));
+    row.pod_uid = None;
+}
+
+fn failure(reason: &str, message: &str) -> Failure {
+    Failure {
+        message: message.to_owned(),
+        reason: Some(reason.to_owned()),
+        exit_code: None,
+        container: None,
+    }
+}

@@ -1,0 +1,210 @@
+//! One round over all runs.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use longshore_core::{Action, Never, Next, Plan};
+use longshore_store::{Changes, RunKey, RunState, TaskState};
+use uuid::Uuid;
+
+use crate::scheduler::{
+    decide::{
+        Observed,
+        advance::advance,
+        pod_facts::{Subject, next_launch},
+        run_facts,
+        work::RunWork,
+    },
+    facts::Fact,
+    limits::{Bounded, admit},
+    transitions::{Cause, RunCause},
+};
+
+/// The working copy of the board.
+pub(super) struct Round<'a> {
+    observed: &'a Observed,
+    runs: Vec<RunWork<'a>>,
+    by_key: BTreeMap<RunKey, usize>,
+}
+
+impl<'a> Round<'a> {
+    pub(super) fn new(observed: &'a Observed) -> Self {
+        let runs = &observed.board.runs;
+        Self {
+            observed,
+            runs: runs.values().map(|active| RunWork::of(active)).collect(),
+            by_key: runs.keys().cloned().zip(0..).collect(),
+        }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.observed.now
+    }
+
+    pub(super) fn find(&self, key: &RunKey) -> Option<usize> {
+        self.by_key.get(key).copied()
+    }
+
+    pub(super) fn add(&mut self, key: RunKey, run: RunWork<'a>) {
+        self.by_key.insert(key, self.runs.len());
+        self.runs.push(run);
+    }
+
+    /// Does what one fact says.
+    pub(super) fn take(&mut self, fact: &'a Fact) {
+        let now = self.now();
+        match fact {
+            Fact::RunRequested(new) => run_facts::request(self, new),
+            Fact::RunPrepared(key) => self.with_run(key, run_facts::prepared),
+            Fact::RunPrepareRefused { run, message } => {
+                self.with_run(run, |run| run_facts::prepare_refused(run, message, now));
+            }
+            Fact::CancelRun(key) => self.with_run(key, |run| run_facts::cancel(run, now)),
+            Fact::Interrupt(key) => self.with_run(key, run_facts::interrupt),
+            Fact::Resume(key) => self.with_run(key, run_facts::resume),
+            Fact::Pod(fact) => {
+                self.with_subject(&fact.ti_id, fact.launch, |mut subject| subject.pod(fact));
+            }
+            Fact::LaunchRefused {
+                ti_id,
+                launch,
+                message,
+            } => {
+                self.with_subject(ti_id, *launch, |mut it| it.launch_refused(message));
+            }
+            Fact::LaunchBuildFailed {
+                ti_id,
+                launch,
+                message,
+            } => {
+                self.with_subject(ti_id, *launch, |mut it| it.build_failed(message));
+            }
+        }
+    }
+
+    /// The fence of facts about a run: one that is over, or that nobody knows, does not change.
+    fn with_run(&mut self, key: &RunKey, change: impl FnOnce(&mut RunWork<'a>)) {
+        let Some(number) = self.find(key) else { return };
+        let run = &mut self.runs[number];
+        if !run.run().state.is_finished() {
+            change(run);
+        }
+    }
+
+    /// The fence of facts about a pod: only the current launch of the current try, while it holds its slot, changes.
+    fn with_subject(&mut self, ti_id: &Uuid, launch: u32, change: impl FnOnce(Subject<'_, 'a>)) {
+        let observed = self.observed;
+        let Some(at) = observed.board.find(ti_id) else {
+            return;
+        };
+        let Some(number) = self.find(&at.run) else {
+            return;
+        };
+        let run = &mut self.runs[number];
+        let row = run.row(at.number);
+        let is_current = row.id == *ti_id && row.launch == launch;
+        if is_current && row.state.is_some_and(TaskState::is_occupying) {
+            change(Subject {
+                run,
+                task: at.number,
+                now: observed.now,
+                limits: &observed.limits,
+            });
+        }
+    }
+
+    /// Takes each running run as far as it goes.
+    pub(super) fn advance_runs(&mut self) {
+        for run in &mut self.runs {
+            advance(run, self.observed.now, &self.observed.limits);
+        }
+    }
+
+    /// Starts queued runs, oldest first, while their DAG runs fewer than `max_active_runs`.
+    pub(super) fn start_runs(&mut self) {
+        let now = self.now();
+        let mut n_running: BTreeMap<String, u32> = BTreeMap::new();
+        let mut queued = Vec::new();
+        for (number, work) in self.runs.iter().enumerate() {
+            let run = work.run();
+            if run.state == RunState::Running {
+                *n_running.entry(run.key.dag_id.clone()).or_default() += 1;
+            } else if run.state == RunState::Queued && !run_facts::is_interrupted(work) {
+                queued.push((run.queued_at, number));
+            }
+        }
+        queued.sort_unstable();
+        for (_, number) in queued {
+            let run = &mut self.runs[number];
+            let n_running = n_running.entry(run.run().key.dag_id.clone()).or_default();
+            if *n_running >= run.dag.max_active_runs {
+                continue;
+            }
+            run.transition_run(RunState::Running, RunCause::Started)
+                .start_date = Some(now);
+            advance(run, now, &self.observed.limits);
+            if !run.run().state.is_finished() {
+                *n_running += 1;
+            }
+        }
+    }
+
+    /// Gives the free slots to scheduled task instances of running runs.
+    pub(super) fn queue_task_instances(&mut self) {
+        let (mut holding, mut candidates) = (Vec::new(), Vec::new());
+        for (number, work) in self.runs.iter().enumerate() {
+            let run = work.run();
+            for (task, row) in work.rows().enumerate() {
+                let bounded = || Bounded {
+                    row,
+                    run: number,
+                    task,
+                    max_active_tasks: work.dag.max_active_tasks,
+                    max_active_tis_per_dag: work.specs[task].max_active_tis_per_dag,
+                    logical_date: run.logical_date.unwrap_or(run.queued_at),
+                    run_queued_at: run.queued_at,
+                };
+                if row.state.is_some_and(TaskState::is_occupying) {
+                    holding.push(bounded());
+                } else if row.state == Some(TaskState::Scheduled) && run.state == RunState::Running
+                {
+                    candidates.push(bounded());
+                }
+            }
+        }
+        let pools = &self.observed.board.pools;
+        let admitted = admit(
+            candidates,
+            &holding,
+            pools,
+            self.observed.limits.parallelism,
+        );
+        let now = self.now();
+        for (run, task) in admitted {
+            let row = self.runs[run].transition(task, TaskState::Queued, Cause::SlotFree);
+            row.queued_at = Some(now);
+            next_launch(row);
+        }
+    }
+
+    /// All that differs from the board, in one set of changes.
+    pub(super) fn into_plan(self) -> Plan<Changes, Never> {
+        let mut changes = Changes::default();
+        let mut next = Next::AwaitChange;
+        for run in self.runs {
+            next = next.min(run.next);
+            run.collect_into(&mut changes);
+        }
+        if !changes.is_empty() || self.observed.store_position {
+            changes
+                .watch_position
+                .clone_from(&self.observed.watch_position);
+        }
+        let actions = if changes.is_empty() {
+            Vec::new()
+        } else {
+            vec![Action::Persist(changes)]
+        };
+        Plan { actions, next }
+    }
+}

@@ -1,0 +1,71 @@
+//! What follows from facts about a whole run.
+
+use longshore_store::{RunState, TaskState};
+
+use crate::scheduler::{
+    decide::{round::Round, work::RunWork},
+    facts::NewRun,
+    run_state::{REASON_CANCELLED, REASON_INTERRUPTED, REASON_NOT_PREPARED},
+    transitions::{Cause, RunCause},
+};
+
+/// Creates the run unless it is there.
+pub(super) fn request<'a>(round: &mut Round<'a>, new: &'a NewRun) {
+    let key = new.key();
+    if round.find(&key).is_none() {
+        round.add(key, RunWork::create(new, round.now()));
+    }
+}
+
+/// The pods of the run may be made from now on.
+pub(super) fn prepared(run: &mut RunWork<'_>) {
+    if !run.run().is_prepared {
+        run.run_mut().is_prepared = true;
+    }
+}
+
+/// The pods of the run can never be made.
+pub(super) fn prepare_refused(run: &mut RunWork<'_>, message: &str, now: jiff::Timestamp) {
+    if !run.run().is_prepared {
+        let reason = format!("{REASON_NOT_PREPARED}: {message}");
+        run.abort(RunCause::PrepareRefused, &reason, now);
+    }
+}
+
+/// Somebody ends the run.
+pub(super) fn cancel(run: &mut RunWork<'_>, now: jiff::Timestamp) {
+    run.abort(RunCause::Cancelled, REASON_CANCELLED, now);
+}
+
+/// Somebody stops the run: what has a slot goes back, the try is not consumed. The next slot means the next launch, so
+/// that nothing which the stopped pods still say counts.
+pub(super) fn interrupt(run: &mut RunWork<'_>) {
+    if is_interrupted(run) {
+        return;
+    }
+    for task in 0..run.specs.len() {
+        if run.row(task).state.is_some_and(TaskState::is_occupying) {
+            let row = run.transition(task, TaskState::Scheduled, Cause::Interrupted);
+            row.queued_at = None;
+            row.start_date = None;
+            row.pod_name = None;
+            row.pod_uid = None;
+        }
+    }
+    run.transition_run(RunState::Queued, RunCause::Interrupted)
+        .reason = Some(REASON_INTERRUPTED.to_owned());
+}
+
+/// Somebody lets the run go on. Its clock starts anew when it does, because `dagrun_timeout` does not mean the time
+/// for which it was stopped.
+pub(super) fn resume(run: &mut RunWork<'_>) {
+    if is_interrupted(run) {
+        run.run_mut().reason = None;
+    }
+}
+
+/// Whether the run was interrupted and not resumed yet.
+pub(super) fn is_interrupted(run: &RunWork<'_>) -> bool {
+    let run = run.run();
+    run.state == RunState::Queued && run.reason.as_deref() == Some(REASON_INTERRUPTED)
+}

@@ -1,0 +1,238 @@
+//! A round's working copy of the board: rows are copied when they are first changed.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use longshore_core::Next;
+use longshore_store::{
+    ArchivedTry, Changes, Failure, Run, RunState, TaskInstance, TaskKey, TaskState,
+};
+
+use crate::{
+    model::{Dag, Task},
+    scheduler::{
+        board::ActiveRun,
+        facts::NewRun,
+        identity::try_id,
+        shape::Shape,
+        transitions::{self, Cause, RunCause},
+    },
+};
+
+/// A row as it is committed, and as it will be.
+struct Slot<'a, T> {
+    committed: Option<&'a T>,
+    changed: Option<Box<T>>,
+}
+
+impl<'a, T: Clone + PartialEq> Slot<'a, T> {
+    fn committed(row: &'a T) -> Self {
+        Self {
+            committed: Some(row),
+            changed: None,
+        }
+    }
+
+    fn created(row: T) -> Self {
+        Self {
+            committed: None,
+            changed: Some(Box::new(row)),
+        }
+    }
+
+    #[expect(clippy::expect_used, reason = "both constructors fill one side")]
+    fn get(&self) -> &T {
+        self.changed.as_deref().or(self.committed).expect("a row")
+    }
+
+    fn get_mut(&mut self) -> &mut T {
+        let changed = self
+            .changed
+            .take()
+            .unwrap_or_else(|| Box::new(self.get().clone()));
+        self.changed.insert(changed)
+    }
+
+    /// The row, where it differs from the committed one.
+    fn into_changed(self) -> Option<T> {
+        self.changed
+            .filter(|row| self.committed != Some(row))
+            .map(|row| *row)
+    }
+}
+
+/// One run within a round.
+pub(super) struct RunWork<'a> {
+    pub(super) dag: &'a Dag,
+    pub(super) shape: Arc<Shape>,
+    /// The DAG's tasks by number.
+    pub(super) specs: Vec<&'a Task>,
+    run: Slot<'a, Run>,
+    /// Its task instances by number.
+    tasks: Vec<Slot<'a, TaskInstance>>,
+    archived: Vec<ArchivedTry>,
+    /// When this run is to be looked at again.
+    pub(super) next: Next,
+}
+
+impl<'a> RunWork<'a> {
+    pub(super) fn of(active: &'a ActiveRun) -> Self {
+        Self {
+            dag: &active.dag,
+            shape: Arc::clone(&active.shape),
+            specs: active.dag.tasks.values().collect(),
+            run: Slot::committed(&active.run),
+            tasks: active
+                .tasks
+                .values()
+                .map(|row| Slot::committed(&**row))
+                .collect(),
+            archived: Vec::new(),
+            next: Next::AwaitChange,
+        }
+    }
+
+    /// A new run with its task instances, queued.
+    pub(super) fn create(new: &'a NewRun, now: Timestamp) -> Self {
+        let dag = &*new.dag;
+        let run = Run {
+            key: new.key(),
+            run_type: new.run_type,
+            state: RunState::Queued,
+            logical_date: new.logical_date,
+            queued_at: now,
+            start_date: None,
+            end_date: None,
+            conf: new.conf.clone(),
+            dag: new.document.clone(),
+            is_prepared: dag.files.is_empty() && dag.workspace.is_none(),
+            reason: None,
+            version: 0,
+        };
+        let shape = Shape::of(dag);
+        let weights = shape.weights(dag);
+        let rows = dag.tasks.values().zip(weights);
+        let rows = rows.map(|(task, weight)| Slot::created(new_row(&run, task, weight, now)));
+        Self {
+            dag,
+            shape: Arc::new(shape),
+            specs: dag.tasks.values().collect(),
+            tasks: rows.collect(),
+            run: Slot::created(run),
+            archived: Vec::new(),
+            next: Next::AwaitChange,
+        }
+    }
+
+    pub(super) fn run(&self) -> &Run {
+        self.run.get()
+    }
+
+    pub(super) fn run_mut(&mut self) -> &mut Run {
+        self.run.get_mut()
+    }
+
+    pub(super) fn row(&self, task: usize) -> &TaskInstance {
+        self.tasks[task].get()
+    }
+
+    pub(super) fn row_mut(&mut self, task: usize) -> &mut TaskInstance {
+        self.tasks[task].get_mut()
+    }
+
+    pub(super) fn rows(&self) -> impl Iterator<Item = &TaskInstance> {
+        self.tasks.iter().map(Slot::get)
+    }
+
+    pub(super) fn archive(&mut self, ended: TaskInstance) {
+        self.archived.push(ArchivedTry {
+            task_instance: ended,
+        });
+    }
+
+    /// Moves a task instance to another state.
+    pub(super) fn transition(
+        &mut self,
+        task: usize,
+        to: TaskState,
+        cause: Cause,
+    ) -> &mut TaskInstance {
+        let row = self.row_mut(task);
+        transitions::note((row.state, to, cause));
+        row.state = Some(to);
+        row
+    }
+
+    /// Moves the run to another state.
+    pub(super) fn transition_run(&mut self, to: RunState, cause: RunCause) -> &mut Run {
+        let run = self.run_mut();
+        transitions::note_run((run.state, to, cause));
+        run.state = to;
+        run
+    }
+
+    /// Ends the run before all of its tasks have: those that run are failed, the others skipped.
+    pub(super) fn abort(&mut self, cause: RunCause, reason: &str, now: Timestamp) {
+        for task in 0..self.tasks.len() {
+            let state = self.row(task).state;
+            if state.is_some_and(TaskState::is_finished) {
+                continue;
+            }
+            let row = if state == Some(TaskState::Running) {
+                let row = self.transition(task, TaskState::Failed, Cause::RunEnded);
+                row.failure = Some(Failure {
+                    message: format!("its run ended first: {reason}"),
+                    reason: Some("RunEnded".to_owned()),
+                    exit_code: None,
+                    container: None,
+                });
+                row
+            } else {
+                self.transition(task, TaskState::Skipped, Cause::RunEnded)
+            };
+            row.end_date = Some(now);
+        }
+        let run = self.transition_run(RunState::Failed, cause);
+        run.end_date = Some(now);
+        run.reason = Some(reason.to_owned());
+    }
+
+    /// Adds what differs from the committed rows.
+    pub(super) fn collect_into(self, changes: &mut Changes) {
+        changes.runs.extend(self.run.into_changed());
+        changes
+            .task_instances
+            .extend(self.tasks.into_iter().filter_map(Slot::into_changed));
+        changes.archived.extend(self.archived);
+    }
+}
+
+/// The task instance of a task in a new run.
+fn new_row(run: &Run, task: &Task, priority_weight: i64, now: Timestamp) -> TaskInstance {
+    let key = TaskKey {
+        run: run.key.clone(),
+        task_id: task.task_id.clone(),
+        map_index: -1,
+    };
+    TaskInstance {
+        id: try_id(now, &key, 1),
+        key,
+        state: None,
+        try_number: 0,
+        max_tries: task.retries,
+        launch: 0,
+        launch_failures: 0,
+        pool: task.pool.clone(),
+        pool_slots: task.pool_slots,
+        priority_weight,
+        scheduled_at: None,
+        queued_at: None,
+        start_date: None,
+        end_date: None,
+        pod_name: None,
+        pod_uid: None,
+        failure: None,
+        result: None,
+        version: 0,
+    }
+}

@@ -1,0 +1,141 @@
+//! What has happened since the last commit.
+//!
+//! Facts may come twice, late, or after the task instance has moved on: each one about a pod carries the id of the try
+//! and the number of the launch that it belongs to, and changes nothing unless both are current (fencing).
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use longshore_store::{Failure, RunKey, RunType};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::model::Dag;
+
+/// One thing that has happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fact {
+    /// Somebody or a timetable wants a run. A run of that name that exists already, unfinished, is left as it is; a
+    /// finished one is known only to the store, so the caller looks there first.
+    RunRequested(NewRun),
+    /// The objects that all pods of a run share exist in the cluster.
+    RunPrepared(RunKey),
+    /// Those objects cannot be created: the run fails.
+    RunPrepareRefused {
+        /// The run.
+        run: RunKey,
+        /// The API server's own words.
+        message: String,
+    },
+    /// End the run now. Its task instances end too, and their pods go because no row wants them any more.
+    CancelRun(RunKey),
+    /// Stop the run without ending it: queued and running task instances go back to `Scheduled` within the same try,
+    /// and nothing starts until [`Fact::Resume`]. The run is `Queued` with the reason `interrupted` meanwhile, also for
+    /// the next process. A success that is told only after this does not count: a process that was asked to end may
+    /// well exit with 0.
+    Interrupt(RunKey),
+    /// Let an interrupted run go on.
+    Resume(RunKey),
+    /// Something about a pod.
+    Pod(PodFact),
+    /// The API server refused a pod for good (section 2.4 of the DAG scheduler spec): the try fails, the retry rule
+    /// applies.
+    LaunchRefused {
+        /// The try.
+        ti_id: Uuid,
+        /// The launch that was refused.
+        launch: u32,
+        /// The API server's own words.
+        message: String,
+    },
+    /// The pod could not be built (template, `executor_config`): the task fails without a retry.
+    LaunchBuildFailed {
+        /// The try.
+        ti_id: Uuid,
+        /// The launch that could not be built.
+        launch: u32,
+        /// What is wrong, for the user.
+        message: String,
+    },
+}
+
+/// A run that is wanted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewRun {
+    /// The DAG that the run is pinned to.
+    pub dag: Arc<Dag>,
+    /// The document that `dag` was read from, stored with the run.
+    pub document: Value,
+    /// The name of the run, unique within the DAG.
+    pub run_id: String,
+    /// What asks for it.
+    pub run_type: RunType,
+    /// The instant that it is about.
+    pub logical_date: Option<Timestamp>,
+    /// Parameters over the DAG's defaults.
+    pub conf: Value,
+}
+
+impl NewRun {
+    /// The address of the run.
+    pub fn key(&self) -> RunKey {
+        RunKey {
+            dag_id: self.dag.dag_id.clone(),
+            run_id: self.run_id.clone(),
+        }
+    }
+}
+
+/// Something about a pod of ours.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodFact {
+    /// The try that the pod belongs to.
+    pub ti_id: Uuid,
+    /// Which launch of that try it is.
+    pub launch: u32,
+    /// Its name.
+    pub pod_name: String,
+    /// Its uid.
+    pub pod_uid: String,
+    /// The `resourceVersion` of the event; `None` where the fact comes from a comparison.
+    pub resource_version: Option<String>,
+    /// What happened to it.
+    pub what: PodChange,
+}
+
+/// What happened to a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PodChange {
+    /// It exists and has not started its process.
+    Seen,
+    /// Its process runs.
+    Running {
+        /// When its process started; `None` where the node did not say.
+        started_at: Option<Timestamp>,
+    },
+    /// Its process ended well.
+    Succeeded {
+        /// When its process started.
+        started_at: Option<Timestamp>,
+        /// When it ended.
+        ended_at: Option<Timestamp>,
+        /// The task's small result, where it wrote one.
+        result: Option<Value>,
+        /// Why what it wrote is no result, for the user. The task has succeeded all the same.
+        note: Option<String>,
+    },
+    /// It ended badly.
+    Failed {
+        /// When its process started, where it did.
+        started_at: Option<Timestamp>,
+        /// When it ended.
+        ended_at: Option<Timestamp>,
+        /// What was seen.
+        failure: Failure,
+        /// Whether the task's process never ran: a launch failure, which does not consume a try at first.
+        before_start: bool,
+    },
+    /// It is gone, and no final state was seen. Where this comes from a comparison with a list, the pod that is not
+    /// listed is the one with the uid that the row has recorded, not the one with its name.
+    Gone,
+}

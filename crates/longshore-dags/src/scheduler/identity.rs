@@ -1,0 +1,62 @@
+//! The id of a try and the name of its pod: both computed, so that deciding twice gives the same.
+
+use jiff::Timestamp;
+use longshore_store::TaskKey;
+use sha2::{Digest, Sha256};
+use uuid::{Builder, Uuid};
+
+/// The id of a try: a UUIDv7 with the time at which the try was decided, and in place of random bits those of SHA-256
+/// over the task instance and the number of the try.
+pub fn try_id(now: Timestamp, key: &TaskKey, try_number: u32) -> Uuid {
+    let mut hash = Sha256::new();
+    for part in [&key.run.dag_id, &key.run.run_id, &key.task_id] {
+        hash.update(part.as_bytes());
+        hash.update([0]);
+    }
+    hash.update(key.map_index.to_be_bytes());
+    hash.update(try_number.to_be_bytes());
+    let hash = hash.finalize();
+    let mut bits = [0; 10];
+    bits.copy_from_slice(&hash[..10]);
+    let millis = u64::try_from(now.as_millisecond()).unwrap_or(0);
+    Builder::from_unix_timestamp_millis(millis, &bits).into_uuid()
+}
+
+/// The name of the pod of a launch: a stand-in for that of `longshore_core::names`.
+pub fn pod_name(_dag_id: &str, _task_id: &str, ti_id: &Uuid, launch: u32) -> String {
+    format!("{ti_id}-{launch}")
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_store::RunKey;
+
+    use super::*;
+
+    #[test]
+    fn the_id_of_a_try_is_a_uuid_v7_that_differs_by_every_part_of_the_address() {
+        let key = |dag: &str, run: &str, task: &str, map_index| TaskKey {
+            run: RunKey {
+                dag_id: dag.to_owned(),
+                run_id: run.to_owned(),
+            },
+            task_id: task.to_owned(),
+            map_index,
+        };
+        let now = Timestamp::from_millisecond(1_795_256_000_123).unwrap();
+        let id = try_id(now, &key("d", "r", "t", -1), 1);
+        assert_eq!(id, try_id(now, &key("d", "r", "t", -1), 1));
+        assert_eq!(id.get_version_num(), 7);
+        let (seconds, nanos) = id.get_timestamp().unwrap().to_unix();
+        assert_eq!((seconds, nanos), (1_795_256_000, 123_000_000));
+        for other in [
+            try_id(now, &key("d", "r", "t", -1), 2),
+            try_id(now, &key("d", "r", "t", 0), 1),
+            try_id(now, &key("d", "r", "u", -1), 1),
+            try_id(now, &key("d", "s", "t", -1), 1),
+            try_id(now, &key("dr", "", "t", -1), 1),
+        ] {
+            assert_ne!(id, other);
+        }
+    }
+}

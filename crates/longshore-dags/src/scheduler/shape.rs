@@ -1,0 +1,128 @@
+//! What the scheduler needs of a DAG in each round, by number instead of by name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::model::{Dag, WeightRule};
+
+/// The graph of a DAG. A task's number is its place among the task ids in order, which is also its place in
+/// [`ActiveRun::tasks`](super::board::ActiveRun::tasks).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// The number of each task.
+    pub numbers: BTreeMap<String, usize>,
+    /// The tasks that each task waits for.
+    pub upstream: Vec<Vec<usize>>,
+    /// The tasks that wait for each task.
+    pub downstream: Vec<Vec<usize>>,
+    /// The setup tasks somewhere before each task that are not among its direct upstream tasks.
+    pub indirect_setups: Vec<Vec<usize>>,
+    /// All tasks, each one after everything that it waits for.
+    pub order: Vec<usize>,
+}
+
+impl Shape {
+    /// The graph of this DAG. Linear in its tasks and edges, times the number of its setup tasks where it has some.
+    pub fn of(dag: &Dag) -> Self {
+        let numbers: BTreeMap<String, usize> = dag
+            .tasks
+            .keys()
+            .enumerate()
+            .map(|(number, id)| (id.clone(), number))
+            .collect();
+        let numbered = |ids: &BTreeSet<String>| -> Vec<usize> {
+            ids.iter()
+                .filter_map(|id| numbers.get(id).copied())
+                .collect()
+        };
+        let upstream: Vec<Vec<usize>> = dag
+            .tasks
+            .values()
+            .map(|task| numbered(&task.upstream))
+            .collect();
+        let mut downstream = vec![Vec::new(); upstream.len()];
+        for (task, before) in upstream.iter().enumerate() {
+            for &other in before {
+                downstream[other].push(task);
+            }
+        }
+        let order = topological_order(&upstream, &downstream);
+        let setups = dag
+            .tasks
+            .values()
+            .enumerate()
+            .filter(|(_, task)| task.is_setup);
+        let mut indirect_setups = vec![Vec::new(); upstream.len()];
+        for (setup, _) in setups {
+            for task in reachable(setup, &downstream) {
+                if !upstream[task].contains(&setup) {
+                    indirect_setups[task].push(setup);
+                }
+            }
+        }
+        Self {
+            numbers,
+            upstream,
+            downstream,
+            indirect_setups,
+            order,
+        }
+    }
+
+    /// The weight of each task in the queue, by its weight rule, as a 32-bit number like upstream's column.
+    ///
+    /// Needed once per run; walks all that is before or after each task, so up to tasks times edges.
+    pub fn weights(&self, dag: &Dag) -> Vec<i64> {
+        let own: Vec<i64> = dag
+            .tasks
+            .values()
+            .map(|task| task.priority_weight)
+            .collect();
+        let weight = |(number, rule): (usize, WeightRule)| {
+            let others = match rule {
+                WeightRule::Absolute => Vec::new(),
+                WeightRule::Downstream => reachable(number, &self.downstream),
+                WeightRule::Upstream => reachable(number, &self.upstream),
+            };
+            let others = others.into_iter().map(|other| own[other]);
+            let sum = others.fold(own[number], i64::saturating_add);
+            sum.clamp(i64::from(i32::MIN), i64::from(i32::MAX))
+        };
+        dag.tasks
+            .values()
+            .map(|task| task.weight_rule)
+            .enumerate()
+            .map(weight)
+            .collect()
+    }
+}
+
+/// All tasks that `edges` lead to from `start`, without `start` itself, in order of number.
+fn reachable(start: usize, edges: &[Vec<usize>]) -> Vec<usize> {
+    let mut seen = BTreeSet::new();
+    let mut stack = edges[start].clone();
+    while let Some(task) = stack.pop() {
+        if seen.insert(task) {
+            stack.extend(&edges[task]);
+        }
+    }
+    seen.into_iter().collect()
+}
+
+/// Every task after all that it waits for. Tasks of a cycle, which a validated DAG does not have, would be left out.
+fn topological_order(upstream: &[Vec<usize>], downstream: &[Vec<usize>]) -> Vec<usize> {
+    let mut n_waiting: Vec<usize> = upstream.iter().map(Vec::len).collect();
+    let mut order: Vec<usize> = (0..upstream.len())
+        .filter(|&task| n_waiting[task] == 0)
+        .collect();
+    let mut next = 0;
+    while let Some(&task) = order.get(next) {
+        next += 1;
+        for &after in &downstream[task] {
+            n_waiting[after] -= 1;
+            if n_waiting[after] == 0 {
+                order.push(after);
+            }
+        }
+    }
+    order
+}

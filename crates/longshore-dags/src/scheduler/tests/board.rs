@@ -1,0 +1,104 @@
+//! Loading.
+
+use std::{convert::Infallible, sync::Arc};
+
+use longshore_store::{Snapshot, TaskInstance};
+
+use super::world::{World, dag, key, task};
+use crate::{
+    model::WeightRule,
+    scheduler::{Board, LoadError, shape::Shape},
+};
+
+fn snapshot(world: &World) -> Snapshot {
+    Snapshot {
+        runs: world.runs.values().cloned().collect(),
+        task_instances: world.rows.values().cloned().collect(),
+        pools: world.pools.clone(),
+        watch_position: None,
+    }
+}
+
+#[test]
+fn a_try_is_found_by_its_id_until_it_is_archived() {
+    let mut a = task("a", &[]);
+    a.retries = 1;
+    let mut world = World::with_run(dag(vec![a, task("b", &["a"])]));
+    let first = world.row("a").id;
+    let (run, row) = world.board.task_instance_by_id(&first).unwrap();
+    assert_eq!(
+        (run.run.key.clone(), row.key.task_id.as_str()),
+        (key("r"), "a")
+    );
+    world.pod_round("a", super::world::failed());
+    assert!(world.board.task_instance_by_id(&first).is_none());
+    assert!(
+        world
+            .board
+            .task_instance_by_id(&world.row("a").id)
+            .is_some()
+    );
+    assert_eq!(world.archived[0].id, first);
+}
+
+#[test]
+fn finished_runs_leave_with_their_tries() {
+    let mut world = World::with_run(dag(vec![task("a", &[])]));
+    let id = world.row("a").id;
+    world.pod_round("a", super::world::succeeded());
+    assert_eq!(world.board.runs.len(), 0);
+    assert_eq!(world.board.find(&id), None);
+}
+
+#[test]
+fn rows_that_do_not_fit_their_dag_are_refused_or_left_out() {
+    let world = World::with_run(dag(vec![task("a", &[]), task("b", &[])]));
+    let read = |_: &_| Ok::<_, Infallible>(Arc::clone(&world.dags[&key("r")]));
+
+    let mut without = snapshot(&world);
+    without.task_instances.pop();
+    let refused = Board::load(without, read).unwrap_err();
+    assert!(matches!(refused, LoadError::NoTaskInstance { .. }));
+    assert_eq!(
+        refused.to_string(),
+        "run d/r has no row for task `b`; each task of its DAG must have one"
+    );
+
+    let mut with_more = snapshot(&world);
+    let mut stranger = TaskInstance::clone(world.row("a"));
+    stranger.key.task_id = "z".to_owned();
+    let mut mapped = stranger.clone();
+    mapped.key.map_index = 0;
+    with_more.task_instances.extend([stranger, mapped]);
+    assert_eq!(Board::load(with_more, read).unwrap(), world.board);
+
+    let unreadable = Board::load(snapshot(&world), |_| Err(std::fmt::Error)).unwrap_err();
+    assert!(matches!(unreadable, LoadError::Dag { run, .. } if run == key("r")));
+}
+
+#[test]
+fn weights_follow_the_weight_rule() {
+    // a -> b -> d, a -> c -> d
+    let mut tasks = vec![
+        task("a", &[]),
+        task("b", &["a"]),
+        task("c", &["a"]),
+        task("d", &["b", "c"]),
+    ];
+    for (task, weight) in tasks.iter_mut().zip([1, 10, 100, 1000]) {
+        task.priority_weight = weight;
+    }
+    for (rule, expected) in [
+        (WeightRule::Downstream, [1111, 1010, 1100, 1000]),
+        (WeightRule::Upstream, [1, 11, 101, 1111]),
+        (WeightRule::Absolute, [1, 10, 100, 1000]),
+    ] {
+        tasks.iter_mut().for_each(|task| task.weight_rule = rule);
+        let dag = dag(tasks.clone());
+        assert_eq!(Shape::of(&dag).weights(&dag), expected, "{rule:?}");
+    }
+    tasks[0].weight_rule = WeightRule::Upstream;
+    tasks[0].priority_weight = i64::MAX;
+    let dag = dag(tasks);
+    assert_eq!(Shape::of(&dag).weights(&dag)[0], i64::from(i32::MAX));
+}

@@ -1,0 +1,108 @@
+//! Every listed transition can be taken. (That no other one is taken, each test of this crate asserts.)
+
+use super::world::{World, dag, failed, key, never_started, request, running, succeeded, task};
+use crate::{
+    model::{Dag, TriggerRule},
+    scheduler::{Fact, PodChange, transitions::recorder},
+};
+
+/// `run` runs, `queue` is queued, `wait` waits for a slot, `next` for another task, `again` for its next try.
+fn every_state() -> World {
+    let mut again = task("again", &[]);
+    again.retries = 1;
+    again.priority_weight = 9;
+    let mut run = task("run", &[]);
+    run.retries = 1;
+    run.priority_weight = 8;
+    let mut queue = task("queue", &[]);
+    queue.priority_weight = 7;
+    let mut dag = dag(vec![
+        again,
+        run,
+        queue,
+        task("wait", &[]),
+        task("next", &["wait"]),
+    ]);
+    dag.max_active_tasks = 3;
+    dag.dagrun_timeout = Some(std::time::Duration::from_secs(60));
+    let mut world = World::with_run(dag);
+    let facts = vec![world.pod("run", running()), world.pod("again", running())];
+    world.round(facts);
+    // `wait` would take the slot; a smaller limit is not possible within a run, so parallelism holds it back.
+    world.limits.parallelism = 2;
+    world.pod_round("again", failed());
+    world
+}
+
+fn single(rule: TriggerRule) -> Dag {
+    let mut after = task("b", &["a"]);
+    after.trigger_rule = rule;
+    dag(vec![task("a", &[]), after])
+}
+
+fn unprepared() -> Dag {
+    let mut dag = dag(vec![task("a", &[])]);
+    dag.files.insert("a.csv".to_owned(), Vec::new());
+    dag
+}
+
+fn cancelled_interrupted_and_timed_out() {
+    every_state().round(vec![Fact::CancelRun(key("r"))]);
+    let mut timed_out = every_state();
+    timed_out.wait(60);
+    timed_out.round(Vec::new());
+    let mut interrupted = every_state();
+    interrupted.round(vec![Fact::Interrupt(key("r"))]);
+    interrupted.round(vec![Fact::CancelRun(key("r"))]);
+    let mut refused = World::with_run(unprepared());
+    refused.round(vec![Fact::RunPrepareRefused {
+        run: key("r"),
+        message: String::new(),
+    }]);
+    let mut limited = unprepared();
+    limited.max_active_runs = 1;
+    let dag = std::sync::Arc::new(limited);
+    let mut queued = World::new();
+    queued.round(vec![request(&dag, "q"), request(&dag, "r")]);
+    queued.round(vec![Fact::Interrupt(key("r"))]);
+    queued.round(vec![Fact::RunPrepareRefused {
+        run: key("r"),
+        message: String::new(),
+    }]);
+}
+
+fn tries() {
+    let mut retried = every_state();
+    retried.pod_round("run", failed());
+    retried.wait(59);
+    let relaunched = retried.pod("queue", PodChange::Gone);
+    retried.round(vec![relaunched]);
+    retried.pod_round("queue", never_started("Error"));
+    every_state().pod_round("run", succeeded());
+
+    let mut queued_retry = task("a", &[]);
+    queued_retry.retries = 1;
+    let mut world = World::with_run(dag(vec![queued_retry]));
+    world.pod_round("a", failed());
+    world.wait(300);
+    world.round(Vec::new());
+    world.pod_round("a", running());
+    world.pod_round("a", failed());
+
+    let mut unbuildable = World::with_run(single(TriggerRule::AllSuccess));
+    let (ti_id, launch) = (unbuildable.row("a").id, 1);
+    unbuildable.round(vec![Fact::LaunchBuildFailed {
+        ti_id,
+        launch,
+        message: String::new(),
+    }]);
+    World::with_run(single(TriggerRule::AllFailed)).pod_round("a", succeeded());
+}
+
+#[test]
+fn every_listed_edge_is_taken() {
+    cancelled_interrupted_and_timed_out();
+    tries();
+    super::runs::a_run_of_which_no_task_can_ever_start_fails();
+    assert_eq!(recorder::untaken(), (Vec::new(), Vec::new()));
+}

@@ -1,0 +1,10 @@
+//! The scheduler against a store that is a map.
+
+mod board;
+mod edges;
+mod laws;
+mod limits;
+mod retry;
+mod runs;
+mod tries;
+mod world;

@@ -1,0 +1,529 @@
+//! A scheduler with its store, where each commit is checked against the laws.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::{SignedDuration, Timestamp};
+use longshore_core::{Action, Next};
+use longshore_store::{
+    Changes, Failure, Pool, Run, RunKey, RunState, RunType, Snapshot, TaskInstance, TaskState,
+};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::{
+    model::{Dag, Task, TriggerRule, WeightRule},
+    scheduler::{
+        Board, Fact, Limits, NewRun, Observed, PodChange, PodFact, decide,
+        trigger_rule::{Counts, Verdict, evaluate, evaluate_indirect_setups},
+    },
+};
+
+pub(super) fn task(id: &str, upstream: &[&str]) -> Task {
+    Task {
+        task_id: id.to_owned(),
+        image: None,
+        command: Vec::new(),
+        args: Vec::new(),
+        env: Vec::new(),
+        upstream: upstream.iter().map(|&id| id.to_owned()).collect(),
+        downstream: BTreeSet::new(),
+        retries: 0,
+        retry_delay: Duration::from_secs(300),
+        retry_exponential_backoff: 0.0,
+        max_retry_delay: None,
+        execution_timeout: None,
+        trigger_rule: TriggerRule::AllSuccess,
+        pool: "default_pool".to_owned(),
+        pool_slots: 1,
+        priority_weight: 1,
+        weight_rule: WeightRule::Downstream,
+        max_active_tis_per_dag: None,
+        is_setup: false,
+        pod_override: None,
+    }
+}
+
+pub(super) fn dag(tasks: Vec<Task>) -> Dag {
+    let mut tasks: BTreeMap<String, Task> = tasks
+        .into_iter()
+        .map(|task| (task.task_id.clone(), task))
+        .collect();
+    let edges: Vec<(String, String)> = tasks
+        .values()
+        .flat_map(|task| {
+            task.upstream
+                .iter()
+                .map(|before| (before.clone(), task.task_id.clone()))
+        })
+        .collect();
+    for (before, after) in edges {
+        tasks.get_mut(&before).unwrap().downstream.insert(after);
+    }
+    Dag {
+        dag_id: "d".to_owned(),
+        description: None,
+        schedule: None,
+        catchup: false,
+        params: BTreeMap::new(),
+        max_active_runs: 16,
+        max_active_tasks: 16,
+        dagrun_timeout: None,
+        files: BTreeMap::new(),
+        workspace: None,
+        tasks,
+    }
+}
+
+pub(super) fn request(dag: &Arc<Dag>, run_id: &str) -> Fact {
+    Fact::RunRequested(NewRun {
+        dag: Arc::clone(dag),
+        document: json!({"dag_id": dag.dag_id}),
+        run_id: run_id.to_owned(),
+        run_type: RunType::Manual,
+        logical_date: None,
+        conf: Value::Null,
+    })
+}
+
+pub(super) fn key(run_id: &str) -> RunKey {
+    RunKey {
+        dag_id: "d".to_owned(),
+        run_id: run_id.to_owned(),
+    }
+}
+
+pub(super) fn failure(reason: &str) -> Failure {
+    Failure {
+        message: "it failed".to_owned(),
+        reason: Some(reason.to_owned()),
+        exit_code: Some(1),
+        container: Some("base".to_owned()),
+    }
+}
+
+pub(super) fn running() -> PodChange {
+    PodChange::Running { started_at: None }
+}
+
+pub(super) fn succeeded() -> PodChange {
+    PodChange::Succeeded {
+        started_at: None,
+        ended_at: None,
+        result: None,
+        note: None,
+    }
+}
+
+pub(super) fn failed() -> PodChange {
+    PodChange::Failed {
+        started_at: None,
+        ended_at: None,
+        failure: failure("Error"),
+        before_start: false,
+    }
+}
+
+pub(super) fn never_started(reason: &str) -> PodChange {
+    PodChange::Failed {
+        started_at: None,
+        ended_at: None,
+        failure: failure(reason),
+        before_start: true,
+    }
+}
+
+/// The scheduler, its store, and a clock.
+#[derive(Clone)]
+pub(super) struct World {
+    pub(super) now: Timestamp,
+    pub(super) board: Board,
+    pub(super) limits: Limits,
+    pub(super) pools: Vec<Pool>,
+    pub(super) runs: BTreeMap<RunKey, Run>,
+    pub(super) rows: BTreeMap<(RunKey, String), TaskInstance>,
+    pub(super) archived: Vec<TaskInstance>,
+    pub(super) dags: BTreeMap<RunKey, Arc<Dag>>,
+    pub(super) watch_position: Option<String>,
+    /// What the last round said about the next one.
+    pub(super) next: Next,
+    ids: BTreeSet<Uuid>,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let mut world = Self {
+            now: "2026-11-21T10:00:00Z".parse().unwrap(),
+            board: Board::default(),
+            limits: Limits::default(),
+            pools: Vec::new(),
+            runs: BTreeMap::new(),
+            rows: BTreeMap::new(),
+            archived: Vec::new(),
+            dags: BTreeMap::new(),
+            watch_position: None,
+            next: Next::AwaitChange,
+            ids: BTreeSet::new(),
+        };
+        world.set_pools(&[("default_pool", 128)]);
+        world
+    }
+
+    /// A world in which one run of this DAG was requested.
+    pub(super) fn with_run(dag: Dag) -> Self {
+        let mut world = Self::new();
+        world.round(vec![request(&Arc::new(dag), "r")]);
+        world
+    }
+
+    pub(super) fn set_pools(&mut self, pools: &[(&str, i64)]) {
+        self.pools = pools
+            .iter()
+            .map(|&(name, slots)| Pool {
+                name: name.to_owned(),
+                slots,
+            })
+            .collect();
+        self.board.set_pools(self.pools.clone());
+    }
+
+    pub(super) fn wait(&mut self, seconds: i64) {
+        self.now += SignedDuration::from_secs(seconds);
+    }
+
+    pub(super) fn observe(&self, facts: Vec<Fact>) -> Observed {
+        Observed {
+            now: self.now,
+            board: self.board.clone(),
+            facts,
+            watch_position: Some("7".to_owned()),
+            store_position: false,
+            limits: self.limits.clone(),
+        }
+    }
+
+    /// Decides, commits, applies, and holds everything against the laws. Answers what was committed.
+    pub(super) fn round(&mut self, facts: Vec<Fact>) -> Changes {
+        for fact in &facts {
+            if let Fact::RunRequested(new) = fact {
+                self.dags
+                    .entry(new.key())
+                    .or_insert_with(|| Arc::clone(&new.dag));
+            }
+        }
+        let observed = self.observe(facts);
+        let plan = decide(&observed);
+        assert_eq!(plan, decide(&observed), "a decision is deterministic");
+        self.next = plan.next;
+        let mut changes = Changes::default();
+        for action in plan.actions {
+            assert!(changes.is_empty(), "a round is one commit");
+            let Action::Persist(persisted) = action else {
+                panic!("{action:?}");
+            };
+            changes = persisted;
+        }
+        self.commit(&changes);
+        self.board.apply(&changes, &observed.facts);
+        assert_eq!(
+            self.board,
+            self.load(),
+            "the board is what a restart would load"
+        );
+        self.check_limits();
+        let again = decide(&self.observe(Vec::new()));
+        assert_eq!(again.actions, [], "nothing follows from nothing");
+        // As after a commit whose answer was lost.
+        let mut repeated = observed.facts;
+        repeated.retain(|fact| {
+            !matches!(
+                fact,
+                Fact::RunRequested(_) | Fact::Interrupt(_) | Fact::Resume(_)
+            )
+        });
+        let again = decide(&self.observe(repeated));
+        assert_eq!(again.actions, [], "the same facts mean nothing twice");
+        changes
+    }
+
+    fn load(&self) -> Board {
+        let runs: Vec<Run> = self
+            .runs
+            .values()
+            .filter(|run| !run.state.is_finished())
+            .cloned()
+            .collect();
+        let snapshot = Snapshot {
+            runs,
+            task_instances: self.rows.values().cloned().collect(),
+            pools: self.pools.clone(),
+            watch_position: None,
+        };
+        Board::load(snapshot, |run| {
+            Ok::<_, Infallible>(Arc::clone(&self.dags[&run.key]))
+        })
+        .unwrap()
+    }
+
+    /// What the store does, with its optimistic lock, and the laws of single rows.
+    fn commit(&mut self, changes: &Changes) {
+        for run in &changes.runs {
+            let old = self.runs.get(&run.key);
+            assert_eq!(
+                run.version,
+                old.map_or(0, |old| old.version),
+                "conflict on {}",
+                run.key
+            );
+            assert!(
+                old.is_none_or(|old| !old.state.is_finished()),
+                "{} was over",
+                run.key
+            );
+            let new = Run {
+                version: run.version + 1,
+                ..run.clone()
+            };
+            self.runs.insert(run.key.clone(), new);
+        }
+        for ended in &changes.archived {
+            let ended = &ended.task_instance;
+            let at = (ended.key.run.clone(), ended.key.task_id.clone());
+            assert_eq!(
+                self.rows[&at].id, ended.id,
+                "only the current try is archived"
+            );
+            assert_eq!(ended.state, Some(TaskState::Failed));
+            self.archived.push(ended.clone());
+        }
+        let before = self.rows.clone();
+        for row in &changes.task_instances {
+            let at = (row.key.run.clone(), row.key.task_id.clone());
+            let old = before.get(&at);
+            check_row(old, row);
+            if old.is_none_or(|old| old.id != row.id) {
+                assert!(self.ids.insert(row.id), "the id of each try is new");
+                let n_archived = changes
+                    .archived
+                    .iter()
+                    .filter(|it| it.task_instance.key == row.key);
+                assert_eq!(
+                    n_archived.count(),
+                    usize::from(old.is_some()),
+                    "{}",
+                    row.key
+                );
+            }
+            let new = TaskInstance {
+                version: row.version + 1,
+                ..row.clone()
+            };
+            self.rows.insert(at, new);
+        }
+        for row in &changes.task_instances {
+            let old = before.get(&(row.key.run.clone(), row.key.task_id.clone()));
+            if old.is_none_or(|old| old.state.is_none()) {
+                self.check_dependencies(row);
+            }
+        }
+        if let Some(position) = &changes.watch_position {
+            self.watch_position = Some(position.clone());
+        }
+    }
+
+    /// D3: what left `None` did so because its rule says so of the committed states.
+    fn check_dependencies(&self, row: &TaskInstance) {
+        let run = &self.runs[&row.key.run];
+        let dag = &self.dags[&row.key.run];
+        let task = &dag.tasks[&row.key.task_id];
+        let count = |ids: &BTreeSet<String>| {
+            let mut counts = Counts::default();
+            for id in ids {
+                let state = self.rows[&(row.key.run.clone(), id.clone())].state;
+                counts.add(state, dag.tasks[id].is_setup);
+            }
+            counts
+        };
+        let setups: BTreeSet<String> = ancestors(dag, task)
+            .into_iter()
+            .filter(|id| dag.tasks[id].is_setup && !task.upstream.contains(id))
+            .collect();
+        let mut verdict = evaluate(task.trigger_rule, &count(&task.upstream));
+        if task.trigger_rule != TriggerRule::Always && !setups.is_empty() {
+            let of_setups = evaluate_indirect_setups(&count(&setups));
+            if of_setups != Verdict::Run {
+                verdict = of_setups;
+            }
+        }
+        match row.state {
+            None => assert!(
+                verdict == Verdict::Wait || run.state != RunState::Running || !run.is_prepared,
+                "{} waits for nothing",
+                row.key
+            ),
+            Some(TaskState::Skipped | TaskState::UpstreamFailed) => assert!(
+                run.reason.is_some() || verdict == Verdict::End(row.state.unwrap()),
+                "{} ended against its rule",
+                row.key
+            ),
+            Some(_) => assert_eq!(
+                verdict,
+                Verdict::Run,
+                "{} started against its rule",
+                row.key
+            ),
+        }
+    }
+
+    /// D4, on the committed state.
+    fn check_limits(&self) {
+        let holding: Vec<&TaskInstance> = self
+            .rows
+            .values()
+            .filter(|row| row.state.is_some_and(TaskState::is_occupying))
+            .collect();
+        assert!(
+            holding.len() <= self.limits.parallelism as usize,
+            "parallelism"
+        );
+        for pool in &self.pools {
+            let used: u32 = holding
+                .iter()
+                .filter(|row| row.pool == pool.name)
+                .map(|row| row.pool_slots)
+                .sum();
+            assert!(
+                pool.slots == -1 || i64::from(used) <= pool.slots,
+                "pool {}",
+                pool.name
+            );
+        }
+        let mut n_running: BTreeMap<&str, u32> = BTreeMap::new();
+        for (key, run) in &self.runs {
+            let dag = &self.dags[key];
+            let n = holding.iter().filter(|row| row.key.run == *key).count();
+            assert!(
+                n <= dag.max_active_tasks as usize,
+                "max_active_tasks of {key}"
+            );
+            assert!(
+                n == 0 || run.state == RunState::Running,
+                "{key} is not running"
+            );
+            if run.state == RunState::Running {
+                let n_running = n_running.entry(&key.dag_id).or_default();
+                *n_running += 1;
+                assert!(
+                    *n_running <= dag.max_active_runs,
+                    "max_active_runs of {}",
+                    key.dag_id
+                );
+            }
+        }
+        for row in &holding {
+            let task = &self.dags[&row.key.run].tasks[&row.key.task_id];
+            let n = holding
+                .iter()
+                .filter(|it| it.key.task_id == row.key.task_id)
+                .count();
+            let max = task.max_active_tis_per_dag.unwrap_or(u32::MAX);
+            assert!(
+                n <= max as usize,
+                "max_active_tis_per_dag of {}",
+                row.key.task_id
+            );
+        }
+    }
+
+    pub(super) fn run(&self) -> &Run {
+        &self.runs[&key("r")]
+    }
+
+    pub(super) fn row(&self, task: &str) -> &TaskInstance {
+        &self.rows[&(key("r"), task.to_owned())]
+    }
+
+    pub(super) fn state(&self, task: &str) -> Option<TaskState> {
+        self.row(task).state
+    }
+
+    /// A fact about the current pod of a task of run `r`.
+    pub(super) fn pod(&self, task: &str, what: PodChange) -> Fact {
+        pod_of(self.row(task), what)
+    }
+
+    /// A round with one fact about a pod.
+    pub(super) fn pod_round(&mut self, task: &str, what: PodChange) -> Changes {
+        let fact = self.pod(task, what);
+        self.round(vec![fact])
+    }
+}
+
+/// A fact about the current pod of a task instance.
+pub(super) fn pod_of(row: &TaskInstance, what: PodChange) -> Fact {
+    Fact::Pod(PodFact {
+        ti_id: row.id,
+        launch: row.launch,
+        pod_name: row.pod_name.clone().unwrap_or_default(),
+        pod_uid: format!("uid-{}-{}", row.id, row.launch),
+        resource_version: None,
+        what,
+    })
+}
+
+fn ancestors(dag: &Dag, task: &Task) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut stack: Vec<&String> = task.upstream.iter().collect();
+    while let Some(id) = stack.pop() {
+        if found.insert(id.clone()) {
+            stack.extend(&dag.tasks[id].upstream);
+        }
+    }
+    found
+}
+
+/// The laws of one row.
+fn check_row(old: Option<&TaskInstance>, new: &TaskInstance) {
+    let key = &new.key;
+    assert!(
+        new.try_number <= new.max_tries + 1,
+        "{key} has too many tries"
+    );
+    let wants_pod = new.state.is_some_and(TaskState::is_occupying);
+    assert!(
+        !wants_pod || (new.launch > 0 && new.pod_name.is_some()),
+        "{key} has no pod name"
+    );
+    assert_eq!(
+        new.state.is_some_and(TaskState::is_finished),
+        is_ended(new),
+        "{key} end date"
+    );
+    let Some(old) = old else {
+        assert_eq!(new.version, 0, "{key} is new");
+        return;
+    };
+    assert_eq!(new.version, old.version, "conflict on {key}");
+    assert!(
+        !old.state.is_some_and(TaskState::is_finished),
+        "{key} was over"
+    );
+    assert_ne!(new, old, "{key} did not change");
+    assert!(new.try_number >= old.try_number, "{key} lost a try");
+    if new.id == old.id {
+        assert!(new.launch >= old.launch, "{key} lost a launch");
+        let is_relaunched = new.launch > old.launch;
+        assert!(
+            is_relaunched || new.pod_name == old.pod_name || !wants_pod,
+            "{key} renamed"
+        );
+    }
+}
+
+fn is_ended(row: &TaskInstance) -> bool {
+    row.end_date.is_some() && row.state != Some(TaskState::UpForRetry)
+}
