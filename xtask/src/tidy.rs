@@ -66,18 +66,6 @@ fn check(sources: &[Source]) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_repository_is_tidy() {
-        let findings = check(&repository::sources().unwrap()).unwrap();
-        let lines: Vec<String> = findings.iter().map(Finding::to_string).collect();
-        assert!(lines.is_empty(), "\n{}", lines.join("\n"));
-    }
-}
-
 /// Sources for the rules' own tests.
 #[cfg(test)]
 fn sources(files: &[(&str, &str)]) -> Vec<Source> {
@@ -97,4 +85,16 @@ fn places(findings: &[Finding]) -> Vec<String> {
         .iter()
         .map(|finding| format!("{}:{}", finding.path, finding.line))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_repository_is_tidy() {
+        let findings = check(&repository::sources().unwrap()).unwrap();
+        let lines: Vec<String> = findings.iter().map(Finding::to_string).collect();
+        assert!(lines.is_empty(), "\n{}", lines.join("\n"));
+    }
 }

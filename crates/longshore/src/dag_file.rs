@@ -1,7 +1,7 @@
 //! DAG files: reading, checking, and showing what is wrong with them.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -36,15 +36,17 @@ impl DagFile {
         Ok(Self {
             name: path.display().to_string(),
             text,
-            folder: path.parent().unwrap_or(Path::new(".")).to_owned(),
+            folder: match path.parent() {
+                Some(folder) if folder != Path::new("") => folder.to_owned(),
+                Some(_) | None => PathBuf::from("."),
+            },
         })
     }
 
     /// Checks it, and the files beside it that it names.
     pub(crate) fn check(&self) -> Result<Dag, Vec<Problem>> {
-        let read_beside = |name: &str| fs::read(self.folder.join(name));
         document::parse(&self.name, &self.text)
-            .and_then(|document| document.validate(read_beside))
+            .and_then(|document| document.validate(&mut |name| read_beside(&self.folder, name)))
             .map_err(|problems| problems.into_iter().collect())
     }
 
@@ -56,6 +58,20 @@ impl DagFile {
             text: self.text.clone(),
         })
     }
+}
+
+/// Reads a file that a DAG lists. A symbolic link must not lead out of the DAG's folder: whoever runs somebody's DAG
+/// does not expect it to take other files of theirs along.
+fn read_beside(folder: &Path, name: &str) -> io::Result<Vec<u8>> {
+    let folder = folder.canonicalize()?;
+    let path = folder.join(name).canonicalize()?;
+    if !path.starts_with(&folder) {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it lies outside the folder of the DAG file",
+        ));
+    }
+    fs::read(path)
 }
 
 /// All problems of a file, as a person reads them: with the lines in question on a terminal, one line each elsewhere.
@@ -120,4 +136,32 @@ pub(crate) fn object(problem: &Problem) -> Value {
         "message": problem.message,
         "help": problem.help,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn files_beside_a_dag_do_not_lead_out_of_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let dags = folder.path().join("dags");
+        fs::create_dir(&dags).unwrap();
+        fs::write(folder.path().join("secret"), "x").unwrap();
+        fs::write(dags.join("data.csv"), "a,b").unwrap();
+        symlink("../secret", dags.join("link.csv")).unwrap();
+        symlink("data.csv", dags.join("inside.csv")).unwrap();
+        assert_eq!(read_beside(&dags, "data.csv").unwrap(), b"a,b");
+        assert_eq!(read_beside(&dags, "inside.csv").unwrap(), b"a,b");
+        for name in ["link.csv", "../secret"] {
+            let refused = read_beside(&dags, name).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied, "{name}");
+        }
+        assert_eq!(
+            read_beside(&dags, "missing").unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
+    }
 }

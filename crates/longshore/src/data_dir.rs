@@ -15,10 +15,10 @@ use crate::error::CliError;
 /// Where data go.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DataDirArgs {
-    /// Keep runs, outputs and logs here [default: ~/.local/share/longshore]
+    /// Data directory [default: ~/.local/share/longshore]
     #[arg(long, value_name = "DIR", env = "LONGSHORE_DATA_DIR", hide_env = true)]
     pub(crate) data_dir: Option<PathBuf>,
-    /// Keep nothing: outputs and logs go when the command ends
+    /// Keep nothing, outputs and logs included
     #[arg(long, conflicts_with = "data_dir")]
     pub(crate) ephemeral: bool,
 }

@@ -23,8 +23,7 @@ pub(crate) enum Exit {
 
 /// What `--help` says about exit codes.
 pub(crate) const HELP: &str = "\
-Exit codes: 0 success, 1 failure, 2 usage, 3 not found or unsupported, 4 the run failed,
-            5 timed out, 6 not authorised, 130 interrupted";
+Exit codes: 0 success, 1 failure, 2 usage, 3 not found, 4 run failed, 5 timeout, 130 interrupted";
 
 impl Exit {
     /// The number.

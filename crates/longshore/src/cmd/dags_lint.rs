@@ -17,8 +17,6 @@ use crate::{
 };
 
 /// Check DAG files without running them
-///
-/// Prints every problem of every file with its place and its remedy; exits 1 if there is one.
 #[derive(Args, Debug)]
 #[command(after_help = help_end("longshore dags lint dags/ examples/quickstart/dag.yaml"))]
 pub(crate) struct LintArgs {

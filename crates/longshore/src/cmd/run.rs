@@ -34,7 +34,7 @@ mod tail;
 pub(crate) struct RunArgs {
     /// The DAG file
     file: PathBuf,
-    /// Set a parameter of the DAG; VALUE is JSON or text
+    /// Set a parameter; VALUE is JSON or text
     #[arg(short, long = "param", value_name = "NAME=VALUE", value_parser = param)]
     params: Vec<(String, Value)>,
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub(crate) struct RunArgs {
     /// Go on with a run that was interrupted
     #[arg(long, value_name = "RUN_ID", conflicts_with_all = ["params", "ephemeral"])]
     resume: Option<String>,
-    /// Stop after this long, as 90s or 1h30m; the run can be resumed
+    /// Stop after this long, as 90s or 1h30m
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<Duration>,
     /// Pods at the same time [default: 32]

@@ -196,7 +196,7 @@ pub(crate) fn parse(file: &str, _text: &str) -> Result<Document, Problems> {
 impl Document {
     pub(crate) fn validate(
         self,
-        _read: impl Fn(&str) -> std::io::Result<Vec<u8>>,
+        _read: &mut dyn FnMut(&str) -> std::io::Result<Vec<u8>>,
     ) -> Result<longshore_dags::model::Dag, Problems> {
         Err(Problems::of(Vec::new()))
     }

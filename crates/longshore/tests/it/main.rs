@@ -1,5 +1,7 @@
 //! The command as people run it.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 mod cli;
 mod errors;
 mod quickstart_programs;
