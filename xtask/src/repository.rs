@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 
 /// Its root.
 pub(crate) fn root() -> PathBuf {
@@ -61,9 +61,22 @@ impl Source {
     }
 }
 
-/// All tracked text files, and those that are new but not ignored.
+/// All text files that are tracked or may become so. Without git (a release archive) these are all files there are.
 pub(crate) fn sources() -> Result<Vec<Source>> {
     let root = root();
+    let paths = match tracked(&root) {
+        Some(paths) => paths,
+        None => walk(&root)?,
+    };
+    let read = |path: String| {
+        // A file may be deleted and not yet committed, or hold bytes that are no text.
+        let text = fs::read_to_string(root.join(&path)).ok()?;
+        Some(Source { path, text })
+    };
+    Ok(paths.into_iter().filter_map(read).collect())
+}
+
+fn tracked(root: &Path) -> Option<Vec<String>> {
     let output = Command::new("git")
         .args([
             "ls-files",
@@ -72,24 +85,27 @@ pub(crate) fn sources() -> Result<Vec<Source>> {
             "--others",
             "--exclude-standard",
         ])
-        .current_dir(&root)
+        .current_dir(root)
         .output()
-        .context("git ls-files cannot be run")?;
-    if !output.status.success() {
-        bail!(
-            "git ls-files failed: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-    let mut sources = Vec::new();
-    for path in String::from_utf8(output.stdout)?.split_terminator('\0') {
-        // A file may be deleted and not yet committed, or hold bytes that are no text.
-        if let Ok(text) = fs::read_to_string(root.join(path)) {
-            sources.push(Source {
-                path: path.to_owned(),
-                text,
-            });
+        .ok()
+        .filter(|output| output.status.success())?;
+    let paths = String::from_utf8(output.stdout).ok()?;
+    Some(paths.split_terminator('\0').map(str::to_owned).collect())
+}
+
+fn walk(root: &Path) -> Result<Vec<String>> {
+    let mut paths = Vec::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            let inside = path.strip_prefix(root)?.to_string_lossy().into_owned();
+            if path.is_file() {
+                paths.push(inside);
+            } else if ![".git", "target"].contains(&inside.as_str()) {
+                folders.push(path);
+            }
         }
     }
-    Ok(sources)
+    Ok(paths)
 }

@@ -27,7 +27,7 @@ pub(crate) struct DataDirArgs {
 #[derive(Debug)]
 pub(crate) struct DataDir {
     path: PathBuf,
-    _lock: File,
+    lock: File,
     /// Removes the directory of `--ephemeral`; after the lock, hence below it.
     _temporary: Option<TempDir>,
 }
@@ -82,9 +82,16 @@ impl DataDir {
         write_holder(&mut lock).map_err(in_data_dir)?;
         Ok(Self {
             path,
-            _lock: lock,
+            lock,
             _temporary: temporary,
         })
+    }
+}
+
+impl Drop for DataDir {
+    fn drop(&mut self) {
+        // Closing is not enough: a child process that is just being started holds the descriptor until its exec.
+        let _ = self.lock.unlock();
     }
 }
 
