@@ -15,6 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{error::CliError, progress::change::StateChange};
 
+pub(crate) mod places;
+
 /// What is to be run.
 #[derive(Debug)]
 pub(crate) struct Order {

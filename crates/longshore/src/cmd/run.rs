@@ -23,7 +23,7 @@ use crate::{
 };
 
 #[cfg(test)]
-mod fixtures;
+pub(crate) mod fixtures;
 mod follow;
 mod report;
 mod tail;
