@@ -3,7 +3,7 @@
 //! Codes: 10xx command line and configuration, 12xx pods, 13xx DAGs and runs, 17xx storage, 19xx internal. Mistakes in
 //! DAG files have codes of their own, in `longshore-dags`. Every code has a page ([`pages`]).
 
-use std::{io, path::PathBuf};
+use std::{error::Error, io, path::PathBuf};
 
 use longshore_store::StoreError;
 
@@ -50,8 +50,10 @@ pub(crate) enum CliError {
     DataDirLocked { path: PathBuf, holder: String },
     #[error("there is no space left for the data directory {}", path.display())]
     DiskFull { path: PathBuf, source: io::Error },
-    #[error("the database in {} does not answer", path.display())]
-    Database { path: PathBuf, source: StoreError },
+    #[error("the database cannot be used")]
+    Database {
+        source: Box<dyn Error + Send + Sync>,
+    },
     #[error("there is no run {run_id} of the DAG {dag_id} in {}", data_dir.display())]
     UnknownRun {
         dag_id: String,
@@ -150,6 +152,13 @@ impl CliError {
             | Self::DiskFull { .. }
             | Self::Database { .. }
             | Self::Internal { .. } => Exit::Failure,
+        }
+    }
+
+    /// What a failed request to the database means.
+    pub(crate) fn in_database(error: StoreError) -> Self {
+        Self::Database {
+            source: Box::new(error),
         }
     }
 
