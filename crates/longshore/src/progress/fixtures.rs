@@ -61,25 +61,32 @@ pub(crate) fn task_change(
     }
 }
 
-impl StateChange {
+/// What is particular about a state change of a task.
+pub(crate) trait Adjectives {
     /// In a later try.
-    pub(crate) fn in_try(mut self, n: u32) -> Self {
+    fn in_try(self, n: u32) -> Self;
+    /// With a pod.
+    fn with_pod(self, name: &str) -> Self;
+    /// Because the container ended with exit code 1.
+    fn because_it_failed(self) -> Self;
+}
+
+impl Adjectives for StateChange {
+    fn in_try(mut self, n: u32) -> Self {
         if let Change::Task { try_number, .. } = &mut self.change {
             *try_number = n;
         }
         self
     }
 
-    /// With a pod.
-    pub(crate) fn with_pod(mut self, name: &str) -> Self {
+    fn with_pod(mut self, name: &str) -> Self {
         if let Change::Task { pod, .. } = &mut self.change {
             *pod = Some(name.to_owned());
         }
         self
     }
 
-    /// Because the container ended with exit code 1.
-    pub(crate) fn because_it_failed(mut self) -> Self {
+    fn because_it_failed(mut self) -> Self {
         if let Change::Task { failure, .. } = &mut self.change {
             *failure = Some(exit_code_1());
         }

@@ -91,7 +91,7 @@ pub(crate) fn task_word(state: Option<TaskState>) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::fixtures::{run_change, task_change};
+    use crate::progress::fixtures::{Adjectives, run_change, task_change};
 
     #[test]
     fn a_line_says_when_what_changed_and_where() {

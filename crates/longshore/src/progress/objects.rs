@@ -52,7 +52,7 @@ mod tests {
     use longshore_store::{RunState, TaskState};
 
     use super::*;
-    use crate::progress::fixtures::{run_change, task_change};
+    use crate::progress::fixtures::{Adjectives, run_change, task_change};
 
     #[test]
     fn field_names_are_an_interface() {

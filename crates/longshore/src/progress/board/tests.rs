@@ -1,5 +1,5 @@
 use super::*;
-use crate::progress::fixtures::{at, run_change, run_key, task_change};
+use crate::progress::fixtures::{Adjectives, at, run_change, run_key, task_change};
 
 const SCREEN: Size = Size {
     width: 72,
