@@ -1,2 +1,25 @@
-//! Longshore.
-fn main() {}
+//! The `longshore` command: reads arguments and environment, wires the crates together, prints, and ends with an exit
+//! code that means something.
+//!
+//! One file per command in [`cmd`]; [`cli`] has the arguments that they share, [`error`] everything that can go wrong
+//! in a user's eyes, [`exit`] the exit codes, [`engine`] the controllers and the cluster behind `run`.
+
+use std::process::ExitCode;
+
+mod cli;
+mod cmd;
+mod dag_file;
+mod data_dir;
+mod engine;
+mod error;
+mod exit;
+mod logging;
+mod output;
+mod panics;
+mod progress;
+mod signals;
+
+fn main() -> ExitCode {
+    panics::report_as_internal_errors();
+    cli::main(std::env::args_os()).into()
+}

@@ -1,0 +1,109 @@
+//! The command line: what all commands share, and which command it is.
+
+use std::ffi::OsString;
+
+use clap::{ArgAction, Args, ColorChoice, Parser, Subcommand, ValueEnum};
+
+use crate::{
+    cmd,
+    exit::{self, Exit},
+    output,
+};
+
+/// One crash-safe control plane for the work that people run on Kubernetes.
+#[derive(Debug, Parser)]
+#[command(
+    name = "longshore",
+    version,
+    propagate_version = false,
+    disable_help_subcommand = true,
+    max_term_width = 100,
+    after_help = help_end("longshore run examples/quickstart/dag.yaml")
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) globals: Globals,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Arguments of every command.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Globals {
+    /// Output: table, wide, json, yaml, name
+    #[arg(
+        short,
+        long,
+        global = true,
+        display_order = 101,
+        hide_possible_values = true,
+        hide_default_value = true,
+        value_name = "FORMAT",
+        env = "LONGSHORE_OUTPUT",
+        hide_env = true,
+        default_value = "table"
+    )]
+    pub(crate) output: Format,
+    /// Print no progress and no result
+    #[arg(short, long, global = true, display_order = 102)]
+    pub(crate) quiet: bool,
+    /// Log more (-vv: everything)
+    #[arg(short, long, global = true, display_order = 103, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+    /// Colours: auto, always, never
+    #[arg(
+        long,
+        global = true,
+        display_order = 104,
+        hide_possible_values = true,
+        hide_default_value = true,
+        value_name = "WHEN",
+        env = "LONGSHORE_COLOR",
+        hide_env = true,
+        default_value = "auto"
+    )]
+    pub(crate) color: ColorChoice,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    Table,
+    Wide,
+    Json,
+    Yaml,
+    Name,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(cmd::run::RunArgs),
+    #[command(subcommand, after_help = help_end("longshore dags lint dags/"))]
+    Dags(cmd::Dags),
+    Explain(cmd::explain::ExplainArgs),
+    Completion(cmd::completion::CompletionArgs),
+    Version(cmd::version::VersionArgs),
+    #[command(hide = true)]
+    Shim(cmd::shim::ShimArgs),
+}
+
+/// The end of a command's help: an example and the exit codes.
+pub(crate) fn help_end(example: &str) -> String {
+    format!("Example:\n  {example}\n\n{}", exit::HELP)
+}
+
+/// Runs the command that the arguments name, and says how the process is to end.
+pub(crate) fn main(args: impl IntoIterator<Item = OsString>) -> Exit {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(usage) => return output::usage(&usage),
+    };
+    output::set(&cli.globals);
+    match cmd::dispatch(cli) {
+        Ok(exit) => exit,
+        Err(error) => {
+            output::error(&error);
+            error.exit()
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! `longshore dags lint PATH...`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use serde_json::json;
+
+use crate::{
+    cli::{Format, Globals, help_end},
+    dag_file::{self, DagFile},
+    error::{CliError, counted},
+    exit::Exit,
+    output,
+};
+
+/// Check DAG files without running them
+#[derive(Args, Debug)]
+#[command(after_help = help_end("longshore dags lint dags/ examples/quickstart/dag.yaml"))]
+pub(crate) struct LintArgs {
+    /// DAG files, or folders with DAG files (.yaml, .yml)
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+}
+
+/// Checks the files.
+pub(crate) fn lint(args: &LintArgs, globals: &Globals) -> Result<Exit, CliError> {
+    let mut files = Vec::new();
+    for path in &args.paths {
+        files.extend(dag_files(path)?);
+    }
+
+    let mut problems = Vec::new();
+    for path in &files {
+        let file = DagFile::read(path)?;
+        if let Err(found) = file.check() {
+            if !is_structured(globals.output) {
+                output::note(dag_file::report(&found, &file.text).trim_end());
+            }
+            problems.extend(found);
+        }
+    }
+
+    let list = || {
+        json!({
+            "apiVersion": "v1",
+            "kind": "List",
+            "items": problems.iter().map(dag_file::object).collect::<Vec<_>>(),
+        })
+    };
+    match globals.output {
+        Format::Json => output::json(&list()),
+        Format::Yaml => output::yaml(&list()),
+        Format::Name => {}
+        Format::Table | Format::Wide if globals.quiet => {}
+        Format::Table | Format::Wide => output::line(&format!(
+            "{}, {}",
+            counted(files.len(), "file"),
+            counted(problems.len(), "problem")
+        )),
+    }
+    Ok(if problems.is_empty() {
+        Exit::Success
+    } else {
+        Exit::Failure
+    })
+}
+
+fn is_structured(format: Format) -> bool {
+    matches!(format, Format::Json | Format::Yaml)
+}
+
+/// The path itself, or the DAG files below it in the order of their names.
+fn dag_files(path: &Path) -> Result<Vec<PathBuf>, CliError> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    let mut folders = vec![path.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let unreadable = |source| CliError::in_file(folder.clone(), source);
+        for entry in fs::read_dir(&folder).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            let is_dag = path
+                .extension()
+                .is_some_and(|end| end == "yaml" || end == "yml");
+            if path.is_dir() {
+                folders.push(path);
+            } else if is_dag {
+                files.push(path);
+            }
+        }
+    }
+    if files.is_empty() {
+        return Err(CliError::NoDagFiles {
+            path: path.to_owned(),
+        });
+    }
+    files.sort();
+    Ok(files)
+}

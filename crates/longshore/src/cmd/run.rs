@@ -1,0 +1,204 @@
+//! `longshore run FILE`: a DAG file, run to its end on the embedded cluster of this process.
+
+use std::{num::NonZeroU32, path::PathBuf, time::Duration};
+
+use clap::Args;
+use jiff::{SignedDuration, Span};
+use longshore_dags::model::Dag;
+use longshore_kit::clock::{Clock, SystemClock};
+use serde_json::{Map, Value};
+use tokio::runtime::Runtime;
+
+use crate::{
+    cli::{Globals, help_end},
+    cmd::run::{follow::Followed, report::Report},
+    dag_file::DagFile,
+    data_dir::{DataDir, DataDirArgs},
+    engine::{self, Order},
+    error::CliError,
+    exit::Exit,
+    logging,
+    progress::{Progress, board::Board},
+    signals::{self, Interrupts, Signals},
+};
+
+#[cfg(test)]
+pub(crate) mod fixtures;
+mod follow;
+mod report;
+mod tail;
+
+/// Run a DAG file to its end
+#[derive(Args, Debug)]
+#[command(after_help = help_end("longshore run examples/quickstart/dag.yaml --param title=Penguins"))]
+pub(crate) struct RunArgs {
+    /// The DAG file
+    file: PathBuf,
+    /// Set a parameter; VALUE is JSON or text
+    #[arg(short, long = "param", value_name = "NAME=VALUE", value_parser = param)]
+    params: Vec<(String, Value)>,
+    #[command(flatten)]
+    data_dir: DataDirArgs,
+    /// Go on with a run that was interrupted
+    #[arg(long, value_name = "RUN_ID", conflicts_with_all = ["params", "ephemeral"])]
+    resume: Option<String>,
+    /// Stop after this long, as 90s or 1h30m
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    timeout: Option<Duration>,
+    /// Pods at the same time [default: 32]
+    #[arg(long, value_name = "N")]
+    parallelism: Option<NonZeroU32>,
+    /// Run in the cluster of this kubeconfig context (not yet)
+    #[arg(long, hide = true)]
+    context: Option<String>,
+}
+
+/// Runs the file and follows it to its end.
+pub(crate) fn run(args: &RunArgs, globals: &Globals) -> Result<Exit, CliError> {
+    if args.context.is_some() {
+        return Err(CliError::NotYet {
+            what: "--context".to_owned(),
+            when: "in 0.3, with the controllers in your cluster",
+        });
+    }
+    let dag = DagFile::read(&args.file)?.into_dag()?;
+    let params = known_params(&args.params, &dag)?;
+    let data_dir = DataDir::open(&args.data_dir)?;
+    logging::to_file(data_dir.path(), globals.verbose)?;
+
+    let order = Order {
+        dag,
+        params,
+        resume: args.resume.clone(),
+        parallelism: args.parallelism,
+        data_dir: data_dir.path().to_owned(),
+    };
+    let in_data_dir = |source| CliError::in_data_dir(data_dir.path().to_owned(), source);
+    let runtime = Runtime::new().map_err(in_data_dir)?;
+    let followed = runtime.block_on(async {
+        let signals = Signals::listen().map_err(in_data_dir)?;
+        start_and_follow(order, signals, args.timeout, globals).await
+    })?;
+    let Followed::Over(outcome, end) = followed else {
+        signals::exit_at_once()
+    };
+    runtime.shutdown_timeout(Duration::from_secs(1));
+
+    let report = Report {
+        end: &end,
+        outcome,
+        file: &args.file,
+        data_dir: &args.data_dir,
+    };
+    report.print(globals);
+    Ok(report.exit())
+}
+
+async fn start_and_follow(
+    order: Order,
+    interrupts: impl Interrupts,
+    timeout: Option<Duration>,
+    globals: &Globals,
+) -> Result<Followed, CliError> {
+    let clock = SystemClock;
+    let tasks: Vec<String> = in_order(&order.dag);
+    let started = engine::start(order).await?;
+    let board = Board::new(started.run.clone(), &tasks, clock.now());
+    let mut progress = Progress::choose(globals, board);
+    let followed = follow::to_the_end(started, &mut progress, interrupts, timeout, &clock).await;
+    progress.close();
+    followed
+}
+
+/// The task ids, each after the tasks that it waits for.
+fn in_order(dag: &Dag) -> Vec<String> {
+    let mut ordered: Vec<String> = Vec::new();
+    let mut rest: Vec<&str> = dag.tasks.keys().map(String::as_str).collect();
+    while !rest.is_empty() {
+        let is_ready = |id: &&str| {
+            dag.tasks
+                .get(*id)
+                .is_none_or(|task| task.upstream.iter().all(|before| ordered.contains(before)))
+        };
+        let (ready, later): (Vec<&str>, Vec<&str>) = rest.iter().partition(|id| is_ready(id));
+        if ready.is_empty() {
+            break;
+        }
+        ordered.extend(ready.into_iter().map(str::to_owned));
+        rest = later;
+    }
+    ordered
+}
+
+/// The parameters, all of which the DAG must know: a misspelt one would do nothing, silently.
+fn known_params(given: &[(String, Value)], dag: &Dag) -> Result<Map<String, Value>, CliError> {
+    match given
+        .iter()
+        .find(|(name, _)| !dag.params.contains_key(name))
+    {
+        Some((name, _)) => Err(CliError::UnknownParam {
+            dag_id: dag.dag_id.clone(),
+            name: name.clone(),
+            known: dag.params.keys().cloned().collect(),
+        }),
+        None => Ok(given.iter().cloned().collect()),
+    }
+}
+
+/// `NAME=VALUE`, where what is no JSON is text.
+fn param(text: &str) -> Result<(String, Value), String> {
+    let (name, value) = text
+        .split_once('=')
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or_else(|| format!("expected NAME=VALUE, found {text:?}"))?;
+    let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+    Ok((name.to_owned(), value))
+}
+
+/// `90s`, `1h30m`, or seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let expected = || format!("expected a duration such as 90s or 1h30m, found {text:?}");
+    let signed = match text.parse::<i64>() {
+        Ok(seconds) => SignedDuration::from_secs(seconds),
+        Err(_) => text
+            .parse::<Span>()
+            .and_then(|span| span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()))
+            .map_err(|_| expected())?,
+    };
+    Duration::try_from(signed).map_err(|_| expected())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn parameters_are_json_or_text() {
+        for (text, expected) in [
+            ("a=1", Ok(("a", json!(1)))),
+            ("a=true", Ok(("a", json!(true)))),
+            ("a=x=y", Ok(("a", json!("x=y")))),
+            ("a=", Ok(("a", json!("")))),
+            ("a=\"1\"", Ok(("a", json!("1")))),
+            ("=1", Err("expected NAME=VALUE, found \"=1\"")),
+            ("a", Err("expected NAME=VALUE, found \"a\"")),
+        ] {
+            let found = param(text);
+            let expected = expected
+                .map(|(name, value)| (name.to_owned(), value))
+                .map_err(str::to_owned);
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_seconds_or_have_units() {
+        for (text, seconds) in [("90", 90), ("90s", 90), ("1h30m", 5_400), ("1d", 86_400)] {
+            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)));
+        }
+        assert!(duration("soon").is_err());
+        assert!(duration("-5").is_err());
+    }
+}

@@ -1,0 +1,79 @@
+//! Runs at their end, for the tests of what is made of them.
+
+use std::path::PathBuf;
+
+use jiff::{SignedDuration, Timestamp};
+use longshore_store::{Run, RunKey, RunState, RunType, TaskInstance, TaskKey, TaskState};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::{
+    engine::{End, TaskEnd},
+    progress::fixtures::{at, exit_code_1},
+};
+
+fn run(state: RunState) -> Run {
+    Run {
+        key: RunKey {
+            dag_id: "etl".to_owned(),
+            run_id: "manual__1".to_owned(),
+        },
+        run_type: RunType::Manual,
+        state,
+        logical_date: None,
+        queued_at: at(0),
+        start_date: Some(at(100)),
+        end_date: state.is_finished().then(|| at(8_100)),
+        conf: Value::Null,
+        dag: Value::Null,
+        is_prepared: true,
+        reason: None,
+        version: 1,
+    }
+}
+
+/// A task instance that took 1.5 s; `None` has not started.
+pub(crate) fn task(task_id: &str, state: Option<TaskState>) -> TaskEnd {
+    let started: Option<Timestamp> = state.map(|_| at(1_000));
+    TaskEnd {
+        task_instance: TaskInstance {
+            id: Uuid::nil(),
+            key: TaskKey {
+                run: RunKey {
+                    dag_id: "etl".to_owned(),
+                    run_id: "manual__1".to_owned(),
+                },
+                task_id: task_id.to_owned(),
+                map_index: -1,
+            },
+            state,
+            try_number: u32::from(state.is_some()),
+            max_tries: 0,
+            launch: 1,
+            launch_failures: 0,
+            pool: "default_pool".to_owned(),
+            pool_slots: 1,
+            priority_weight: 1,
+            scheduled_at: started,
+            queued_at: started,
+            start_date: started,
+            end_date: started.map(|at| at + SignedDuration::from_millis(1_500)),
+            pod_name: state.map(|_| format!("etl-{task_id}-x1")),
+            pod_uid: None,
+            failure: (state == Some(TaskState::Failed)).then(exit_code_1),
+            result: None,
+            version: 1,
+        },
+        log: None,
+    }
+}
+
+/// A run that took 8 s, with its tasks.
+pub(crate) fn end(state: RunState, tasks: Vec<TaskEnd>) -> End {
+    End {
+        run: run(state),
+        tasks,
+        workspace: Some(PathBuf::from("/data/workspaces/etl")),
+        logs: PathBuf::from("/data/logs"),
+    }
+}

@@ -1,0 +1,22 @@
+//! `longshore shim`: the small process above each container of the process node. The node starts it; people do not.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use crate::{error::CliError, exit::Exit};
+
+/// Run one container for the process node
+#[derive(Args, Debug)]
+pub(crate) struct ShimArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<OsString>,
+}
+
+/// Hands over to the node's shim.
+pub(crate) fn run(args: &ShimArgs) -> Result<Exit, CliError> {
+    Err(CliError::NotYet {
+        what: format!("a shim ({} arguments)", args.args.len()),
+        when: "with the process node",
+    })
+}

@@ -1,0 +1,167 @@
+//! DAG files: reading, checking, and showing what is wrong with them.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use longshore_dags::model::Dag;
+use miette::{
+    GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource, Report,
+    Severity,
+};
+use serde_json::{Value, json};
+
+pub(crate) use pending::Problem;
+
+use crate::{dag_file::pending as document, error::CliError, output};
+
+mod pending;
+
+/// A DAG file and its text.
+#[derive(Debug)]
+pub(crate) struct DagFile {
+    /// The path as the user gave it.
+    pub(crate) name: String,
+    /// What it says.
+    pub(crate) text: String,
+    folder: PathBuf,
+}
+
+impl DagFile {
+    /// Reads the file.
+    pub(crate) fn read(path: &Path) -> Result<Self, CliError> {
+        let text = fs::read_to_string(path)
+            .map_err(|source| CliError::in_file(path.to_owned(), source))?;
+        Ok(Self {
+            name: path.display().to_string(),
+            text,
+            folder: match path.parent() {
+                Some(folder) if folder != Path::new("") => folder.to_owned(),
+                Some(_) | None => PathBuf::from("."),
+            },
+        })
+    }
+
+    /// Checks it, and the files beside it that it names.
+    pub(crate) fn check(&self) -> Result<Dag, Vec<Problem>> {
+        document::parse(&self.name, &self.text)
+            .and_then(|document| document.validate(&mut |name| read_beside(&self.folder, name)))
+            .map_err(|problems| problems.into_iter().collect())
+    }
+
+    /// Checks it; problems are an error.
+    pub(crate) fn into_dag(self) -> Result<Dag, CliError> {
+        self.check().map_err(|problems| CliError::InvalidDag {
+            file: self.name.clone(),
+            problems,
+            text: self.text.clone(),
+        })
+    }
+}
+
+/// Reads a file that a DAG lists. A symbolic link must not lead out of the DAG's folder: whoever runs somebody's DAG
+/// does not expect it to take other files of theirs along.
+fn read_beside(folder: &Path, name: &str) -> io::Result<Vec<u8>> {
+    let folder = folder.canonicalize()?;
+    let path = folder.join(name).canonicalize()?;
+    if !path.starts_with(&folder) {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it lies outside the folder of the DAG file",
+        ));
+    }
+    fs::read(path)
+}
+
+/// All problems of a file, as a person reads them: with the lines in question on a terminal, one line each elsewhere.
+pub(crate) fn report(problems: &[Problem], text: &str) -> String {
+    let render = if output::stderr_is_terminal() {
+        with_source
+    } else {
+        in_one_line
+    };
+    problems
+        .iter()
+        .map(|problem| render(problem, text))
+        .collect()
+}
+
+/// `dag.yaml:3:5: LS1302: unknown field "comand" (help: did you mean "command"?)`
+fn in_one_line(problem: &Problem, _text: &str) -> String {
+    let Problem {
+        code,
+        file,
+        line,
+        column,
+        message,
+        help,
+        ..
+    } = problem;
+    format!("{file}:{line}:{column}: {code}: {message} (help: {help})\n")
+}
+
+/// The problem with the lines around it.
+fn with_source(problem: &Problem, text: &str) -> String {
+    let label = LabeledSpan::at(problem.offset..problem.offset + problem.len.max(1), "here");
+    let diagnostic = MietteDiagnostic::new(problem.message.clone())
+        .with_code(problem.code.as_str())
+        .with_severity(Severity::Error)
+        .with_help(problem.help.clone())
+        .with_label(label);
+    let report =
+        Report::new(diagnostic).with_source_code(NamedSource::new(&problem.file, text.to_owned()));
+    let theme = if output::stderr_has_colors() {
+        GraphicalTheme::unicode()
+    } else {
+        GraphicalTheme::unicode_nocolor()
+    };
+    let mut rendered = String::new();
+    match GraphicalReportHandler::new_themed(theme)
+        .with_links(false)
+        .render_report(&mut rendered, report.as_ref())
+    {
+        Ok(()) => rendered,
+        Err(_) => in_one_line(problem, text),
+    }
+}
+
+/// A problem as a program reads it.
+pub(crate) fn object(problem: &Problem) -> Value {
+    json!({
+        "code": problem.code.as_str(),
+        "file": problem.file,
+        "line": problem.line,
+        "column": problem.column,
+        "message": problem.message,
+        "help": problem.help,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn files_beside_a_dag_do_not_lead_out_of_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let dags = folder.path().join("dags");
+        fs::create_dir(&dags).unwrap();
+        fs::write(folder.path().join("secret"), "x").unwrap();
+        fs::write(dags.join("data.csv"), "a,b").unwrap();
+        symlink("../secret", dags.join("link.csv")).unwrap();
+        symlink("data.csv", dags.join("inside.csv")).unwrap();
+        assert_eq!(read_beside(&dags, "data.csv").unwrap(), b"a,b");
+        assert_eq!(read_beside(&dags, "inside.csv").unwrap(), b"a,b");
+        for name in ["link.csv", "../secret"] {
+            let refused = read_beside(&dags, name).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied, "{name}");
+        }
+        assert_eq!(
+            read_beside(&dags, "missing").unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
+    }
+}

@@ -1,0 +1,175 @@
+//! The data directory: everything durable of the embedded cluster and its controllers, for one process at a time.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    io::{self, Read, Seek, Write},
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use tempfile::TempDir;
+
+use crate::error::CliError;
+
+/// Where data go.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DataDirArgs {
+    /// Data directory [default: ~/.local/share/longshore]
+    #[arg(long, value_name = "DIR", env = "LONGSHORE_DATA_DIR", hide_env = true)]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Keep nothing, outputs and logs included
+    #[arg(long, conflicts_with = "data_dir")]
+    pub(crate) ephemeral: bool,
+}
+
+/// An open data directory, locked until it is dropped (or the process dies, however that happens).
+#[derive(Debug)]
+pub(crate) struct DataDir {
+    path: PathBuf,
+    lock: File,
+    /// Removes the directory of `--ephemeral`; after the lock, hence below it.
+    _temporary: Option<TempDir>,
+}
+
+impl DataDir {
+    /// Opens the directory that the arguments name, and makes it where it is missing.
+    pub(crate) fn open(args: &DataDirArgs) -> Result<Self, CliError> {
+        if args.ephemeral {
+            let temporary = tempfile::Builder::new()
+                .prefix("longshore-")
+                .tempdir()
+                .map_err(|source| CliError::in_data_dir(std::env::temp_dir(), source))?;
+            return Self::locked(temporary.path().to_owned(), Some(temporary));
+        }
+        let path = match &args.data_dir {
+            Some(path) => path.clone(),
+            None => default_path()?,
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&path)
+            .and_then(|()| fs::canonicalize(&path))
+            .map_err(|source| CliError::in_data_dir(path, source))
+            .and_then(|path| Self::locked(path, None))
+    }
+
+    /// Its absolute path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn locked(path: PathBuf, temporary: Option<TempDir>) -> Result<Self, CliError> {
+        let in_data_dir = |source| CliError::in_data_dir(path.clone(), source);
+        let mut lock = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path.join("lock"))
+            .map_err(in_data_dir)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(CliError::DataDirLocked {
+                    holder: holder(&mut lock),
+                    path,
+                });
+            }
+            Err(TryLockError::Error(source)) => return Err(in_data_dir(source)),
+        }
+        write_holder(&mut lock).map_err(in_data_dir)?;
+        Ok(Self {
+            path,
+            lock,
+            _temporary: temporary,
+        })
+    }
+}
+
+impl Drop for DataDir {
+    fn drop(&mut self) {
+        // Closing is not enough: a child process that is just being started holds the descriptor until its exec.
+        let _ = self.lock.unlock();
+    }
+}
+
+fn default_path() -> Result<PathBuf, CliError> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the binary reads the environment"
+    )]
+    let home = std::env::var_os("HOME")
+        .filter(|home| !home.is_empty())
+        .ok_or(CliError::NoHome)?;
+    Ok(Path::new(&home).join(".local/share/longshore"))
+}
+
+/// The lock file says who holds the lock. Only the lock itself counts; this is for the message.
+fn write_holder(lock: &mut File) -> io::Result<()> {
+    lock.set_len(0)?;
+    lock.rewind()?;
+    writeln!(lock, "{}", std::process::id())
+}
+
+fn holder(lock: &mut File) -> String {
+    let mut text = String::new();
+    match lock.read_to_string(&mut text) {
+        Ok(_) if !text.trim().is_empty() => format!("the process {}", text.trim()),
+        Ok(_) | Err(_) => "another process".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(path: &Path) -> DataDirArgs {
+        DataDirArgs {
+            data_dir: Some(path.to_owned()),
+            ephemeral: false,
+        }
+    }
+
+    #[test]
+    fn a_data_directory_has_one_user_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/data");
+        let first = DataDir::open(&at(&path)).unwrap();
+        let CliError::DataDirLocked { holder, .. } = DataDir::open(&at(&path)).unwrap_err() else {
+            panic!("expected a locked directory");
+        };
+        assert_eq!(holder, format!("the process {}", std::process::id()));
+        drop(first);
+        DataDir::open(&at(&path)).unwrap();
+    }
+
+    #[test]
+    fn a_path_that_is_a_file_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let error = DataDir::open(&at(file.path())).unwrap_err();
+        assert_eq!(error.code(), "LS1701");
+    }
+
+    #[test]
+    fn an_ephemeral_directory_goes_with_its_user() {
+        let open = DataDir::open(&DataDirArgs {
+            data_dir: None,
+            ephemeral: true,
+        })
+        .unwrap();
+        let path = open.path().to_owned();
+        assert!(path.is_dir());
+        drop(open);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_full_disk_is_told_from_a_forbidden_one() {
+        let code = |kind: io::ErrorKind| CliError::in_data_dir("/d".into(), kind.into()).code();
+        assert_eq!(code(io::ErrorKind::StorageFull), "LS1703");
+        assert_eq!(code(io::ErrorKind::QuotaExceeded), "LS1703");
+        assert_eq!(code(io::ErrorKind::PermissionDenied), "LS1701");
+    }
+}

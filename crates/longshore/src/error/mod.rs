@@ -1,0 +1,202 @@
+//! Everything that can go wrong in a user's eyes: one sentence, a stable code, the causes, and what to do.
+//!
+//! Codes: 10xx command line and configuration, 12xx pods, 13xx DAGs and runs, 17xx storage, 19xx internal. Mistakes in
+//! DAG files have codes of their own, in `longshore-dags`. Every code has a page ([`pages`]).
+
+use std::{error::Error, io, path::PathBuf};
+
+use longshore_store::StoreError;
+
+use crate::{dag_file::Problem, exit::Exit};
+
+pub(crate) mod pages;
+pub(crate) mod render;
+#[cfg(test)]
+mod tests;
+
+/// What ends a command early. The message names the object; [`help`](Self::help) names a command or a key.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    #[error("{} does not exist", path.display())]
+    FileMissing { path: PathBuf },
+    #[error("{} cannot be read", path.display())]
+    FileUnreadable { path: PathBuf, source: io::Error },
+    #[error("there is no DAG file in {}", path.display())]
+    NoDagFiles { path: PathBuf },
+    #[error("no data directory is given, and HOME is not set")]
+    NoHome,
+    #[error("{what} is not possible yet: it comes {when}")]
+    NotYet { what: String, when: &'static str },
+    #[error("there is no error code {code}")]
+    UnknownCode {
+        code: String,
+        nearest: Option<&'static str>,
+    },
+    #[error("{file} has {}", counted(problems.len(), "problem"))]
+    InvalidDag {
+        file: String,
+        problems: Vec<Problem>,
+        text: String,
+    },
+    #[error("the DAG {dag_id} has no parameter {name}")]
+    UnknownParam {
+        dag_id: String,
+        name: String,
+        known: Vec<String>,
+    },
+    #[error("the data directory {} cannot be used", path.display())]
+    DataDirUnusable { path: PathBuf, source: io::Error },
+    #[error("the data directory {} is in use by {holder}", path.display())]
+    DataDirLocked { path: PathBuf, holder: String },
+    #[error("there is no space left for the data directory {}", path.display())]
+    DiskFull { path: PathBuf, source: io::Error },
+    #[error("the database cannot be used")]
+    Database {
+        source: Box<dyn Error + Send + Sync>,
+    },
+    #[error("there is no run {run_id} of the DAG {dag_id} in {}", data_dir.display())]
+    UnknownRun {
+        dag_id: String,
+        run_id: String,
+        data_dir: PathBuf,
+    },
+    #[error("internal error at {place}")]
+    Internal { place: String },
+}
+
+impl CliError {
+    /// The stable code; its page is `docs/errors/<code>.md`.
+    pub(crate) fn code(&self) -> &'static str {
+        match self {
+            Self::FileMissing { .. } => "LS1001",
+            Self::FileUnreadable { .. } => "LS1002",
+            Self::NoDagFiles { .. } => "LS1003",
+            Self::NoHome => "LS1004",
+            Self::NotYet { .. } => "LS1005",
+            Self::UnknownCode { .. } => "LS1006",
+            Self::InvalidDag { .. } => "LS1300",
+            Self::UnknownParam { .. } => "LS1382",
+            Self::UnknownRun { .. } => "LS1383",
+            Self::DataDirUnusable { .. } => "LS1701",
+            Self::DataDirLocked { .. } => "LS1702",
+            Self::DiskFull { .. } => "LS1703",
+            Self::Database { .. } => "LS1704",
+            Self::Internal { .. } => "LS1901",
+        }
+    }
+
+    /// What to do about it.
+    pub(crate) fn help(&self) -> String {
+        match self {
+            Self::FileMissing { .. } => {
+                "give the path of a DAG file, as `longshore run examples/quickstart/dag.yaml`"
+                    .to_owned()
+            }
+            Self::FileUnreadable { .. } => {
+                "check its permissions, and that it is a text file in UTF-8".to_owned()
+            }
+            Self::NoDagFiles { .. } => {
+                "DAG files end in .yaml or .yml; name a file or another folder".to_owned()
+            }
+            Self::NoHome => "give one with --data-dir DIR or LONGSHORE_DATA_DIR".to_owned(),
+            Self::NotYet { .. } => {
+                "leave it out to run on the embedded cluster of this machine".to_owned()
+            }
+            Self::UnknownCode { nearest, .. } => match nearest {
+                Some(code) => format!("the nearest one is {code}: `longshore explain {code}`"),
+                None => "codes are LS and four digits, as in `longshore explain LS1203`".to_owned(),
+            },
+            Self::InvalidDag { file, .. } => {
+                format!("correct the file and check it with `longshore dags lint {file}`")
+            }
+            Self::UnknownParam { name, known, .. } => unknown_param_help(name, known),
+            Self::UnknownRun { .. } => {
+                "leave out --resume to start a new run; --data-dir says where to look for old ones"
+                    .to_owned()
+            }
+            Self::DataDirUnusable { .. } => {
+                "make it writable, choose another with --data-dir DIR, or leave nothing behind with --ephemeral"
+                    .to_owned()
+            }
+            Self::DataDirLocked { .. } => {
+                "wait for it to end, or choose another with --data-dir DIR or --ephemeral".to_owned()
+            }
+            Self::DiskFull { .. } => {
+                "free some space or choose another disk with --data-dir DIR; nothing that was recorded is lost"
+                    .to_owned()
+            }
+            Self::Database { .. } => {
+                "free the disk if it is full, then repeat the command; `longshore explain LS1704` has more"
+                    .to_owned()
+            }
+            Self::Internal { .. } => {
+                "this is our mistake: repeat with RUST_BACKTRACE=1 and report it with the output"
+                    .to_owned()
+            }
+        }
+    }
+
+    /// How the process is to end.
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::NoHome | Self::UnknownParam { .. } => Exit::Usage,
+            Self::FileMissing { .. }
+            | Self::NoDagFiles { .. }
+            | Self::NotYet { .. }
+            | Self::UnknownCode { .. }
+            | Self::UnknownRun { .. } => Exit::NotFoundOrUnsupported,
+            Self::FileUnreadable { .. }
+            | Self::InvalidDag { .. }
+            | Self::DataDirUnusable { .. }
+            | Self::DataDirLocked { .. }
+            | Self::DiskFull { .. }
+            | Self::Database { .. }
+            | Self::Internal { .. } => Exit::Failure,
+        }
+    }
+
+    /// What a failed request to the database means.
+    pub(crate) fn in_database(error: StoreError) -> Self {
+        Self::Database {
+            source: Box::new(error),
+        }
+    }
+
+    /// What an I/O error on something in the data directory means.
+    pub(crate) fn in_data_dir(path: PathBuf, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::DiskFull { path, source }
+            }
+            _ => Self::DataDirUnusable { path, source },
+        }
+    }
+
+    /// What an I/O error on a file of the user means.
+    pub(crate) fn in_file(path: PathBuf, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::NotFound => Self::FileMissing { path },
+            _ => Self::FileUnreadable { path, source },
+        }
+    }
+}
+
+fn unknown_param_help(name: &str, known: &[String]) -> String {
+    if known.is_empty() {
+        return "the DAG has none; declare it under `params:` with a default".to_owned();
+    }
+    let nearest = known
+        .iter()
+        .map(|candidate| (strsim::levenshtein(candidate, name), candidate))
+        .filter(|(distance, _)| *distance <= 2)
+        .min();
+    match nearest {
+        Some((_, nearest)) => format!("did you mean {nearest}?"),
+        None => format!("it has: {}", known.join(", ")),
+    }
+}
+
+/// `1 problem`, `2 problems`.
+pub(crate) fn counted(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}

@@ -1,0 +1,31 @@
+//! The pages behind the codes, shipped in the binary.
+
+macro_rules! pages {
+    ($($code:literal),* $(,)?) => {
+        [$(($code, include_str!(concat!("../../../../docs/errors/", $code, ".md")))),*]
+    };
+}
+
+/// Every code that this build can print, with its page.
+pub(crate) const PAGES: &[(&str, &str)] = &pages![
+    "LS1001", "LS1002", "LS1003", "LS1004", "LS1005", "LS1006", "LS1201", "LS1202", "LS1203",
+    "LS1204", "LS1205", "LS1300", "LS1301", "LS1302", "LS1303", "LS1304", "LS1305", "LS1306",
+    "LS1307", "LS1308", "LS1309", "LS1310", "LS1311", "LS1312", "LS1313", "LS1314", "LS1315",
+    "LS1316", "LS1380", "LS1381", "LS1382", "LS1383", "LS1701", "LS1702", "LS1703", "LS1704",
+    "LS1901",
+];
+
+/// The page of a code.
+pub(crate) fn page(code: &str) -> Option<&'static str> {
+    let (_, page) = PAGES.iter().find(|(known, _)| *known == code)?;
+    Some(page)
+}
+
+/// The code that was probably meant.
+pub(crate) fn nearest(code: &str) -> Option<&'static str> {
+    let (distance, nearest) = PAGES
+        .iter()
+        .map(|(known, _)| (strsim::levenshtein(known, code), *known))
+        .min()?;
+    (distance <= 2).then_some(nearest)
+}

@@ -1,0 +1,39 @@
+//! Our own log. `run` keeps it out of the progress, in `<data-dir>/longshore.log`.
+
+use std::{fs::OpenOptions, path::Path, sync::Mutex};
+
+use tracing_subscriber::EnvFilter;
+
+use crate::error::CliError;
+
+/// Sends the log to a file in the data directory, from now to the end of the process.
+pub(crate) fn to_file(data_dir: &Path, verbosity: u8) -> Result<(), CliError> {
+    let file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(data_dir.join("longshore.log"))
+        .map_err(|source| CliError::in_data_dir(data_dir.to_owned(), source))?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter(verbosity))
+        .with_writer(Mutex::new(file))
+        .with_ansi(false)
+        .init();
+    Ok(())
+}
+
+/// `LONGSHORE_LOG` wins over `-v`. A directive that cannot be read is left out.
+fn filter(verbosity: u8) -> EnvFilter {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the binary reads the environment"
+    )]
+    let directives = std::env::var("LONGSHORE_LOG").unwrap_or_else(|_| {
+        match verbosity {
+            0 => "info",
+            1 => "debug",
+            _ => "trace",
+        }
+        .to_owned()
+    });
+    EnvFilter::builder().parse_lossy(directives)
+}

@@ -1,0 +1,45 @@
+//! Durations as people read them.
+
+use jiff::{SignedDuration, Timestamp};
+
+/// `0.4s`, `12s`, `5m3s`, `2h5m`, `3d4h`: two units at most.
+pub(crate) fn age(duration: SignedDuration) -> String {
+    let seconds = duration.as_secs().max(0);
+    match seconds {
+        0..10 => {
+            let tenths = duration.as_millis().max(0) / 100;
+            format!("{}.{}s", tenths / 10, tenths % 10)
+        }
+        10..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m{}s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{}h{}m", seconds / 3_600, seconds % 3_600 / 60),
+        _ => format!("{}d{}h", seconds / 86_400, seconds % 86_400 / 3_600),
+    }
+}
+
+/// The time from one instant to another.
+pub(crate) fn between(from: Timestamp, to: Timestamp) -> String {
+    age(to.duration_since(from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_have_two_units_at_most() {
+        for (milliseconds, expected) in [
+            (-5, "0.0s"),
+            (0, "0.0s"),
+            (449, "0.4s"),
+            (9_999, "9.9s"),
+            (10_000, "10s"),
+            (59_999, "59s"),
+            (303_000, "5m3s"),
+            (7_500_000, "2h5m"),
+            (273_600_000, "3d4h"),
+        ] {
+            assert_eq!(age(SignedDuration::from_millis(milliseconds)), expected);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Help, version, completion, usage.
+
+use serde_json::Value;
+
+use crate::{longshore, outcome};
+
+const COMMANDS: &[&[&str]] = &[
+    &[],
+    &["run"],
+    &["dags"],
+    &["dags", "lint"],
+    &["explain"],
+    &["completion"],
+    &["version"],
+];
+
+#[test]
+fn help_fits_the_first_screen_and_has_an_example_and_the_exit_codes() {
+    for command in COMMANDS {
+        for flag in ["-h", "--help"] {
+            let (code, stdout, stderr) = outcome(longshore().args(*command).arg(flag));
+            assert_eq!((code, stderr.as_str()), (0, ""), "{command:?}");
+            let n_lines = stdout.lines().count();
+            assert!(
+                n_lines < 25,
+                "{command:?} {flag}: {n_lines} lines\n{stdout}"
+            );
+            assert!(
+                stdout.contains("Exit codes: 0 success"),
+                "{command:?}\n{stdout}"
+            );
+            assert!(stdout.contains("Example:\n  "), "{command:?}\n{stdout}");
+        }
+    }
+}
+
+#[test]
+fn help_of_the_whole_command() {
+    let (_, stdout, _) = outcome(longshore().arg("--help"));
+    insta::assert_snapshot!(stdout);
+}
+
+#[test]
+fn help_of_run() {
+    let (_, stdout, _) = outcome(longshore().args(["run", "--help"]));
+    insta::assert_snapshot!(stdout);
+}
+
+#[test]
+fn a_wrong_command_line_exits_2_and_says_so_on_stderr() {
+    for args in [
+        &["rum"][..],
+        &["run"],
+        &["run", "dag.yaml", "--parallelism", "0"],
+        &["run", "dag.yaml", "--param", "x"],
+        &["run", "dag.yaml", "--timeout", "soon"],
+        &["run", "dag.yaml", "--ephemeral", "--resume", "r"],
+        &["version", "-o", "xml"],
+    ] {
+        let (code, stdout, stderr) = outcome(longshore().args(args));
+        assert_eq!((code, stdout.as_str()), (2, ""), "{args:?}");
+        assert!(stderr.starts_with("error: "), "{args:?}\n{stderr}");
+    }
+}
+
+#[test]
+fn version_has_every_format() {
+    let version = env!("CARGO_PKG_VERSION");
+    let (code, stdout, _) = outcome(longshore().arg("version"));
+    assert_eq!(code, 0);
+    assert!(stdout.starts_with(&format!("longshore {version} (Kubernetes API 1.34, ")));
+
+    let (_, stdout, _) = outcome(longshore().args(["version", "-o", "json"]));
+    let object: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(object["version"], version);
+
+    let (_, stdout, _) = outcome(longshore().args(["version", "-o", "yaml"]));
+    assert!(
+        stdout.contains(&format!("version: \"{version}\"")),
+        "{stdout}"
+    );
+
+    let (_, stdout, _) = outcome(longshore().args(["-o", "name", "version"]));
+    assert_eq!(stdout.trim(), version);
+}
+
+#[test]
+fn a_flag_wins_over_the_environment_and_the_environment_over_the_default() {
+    let is_json = |output: &str| serde_json::from_str::<Value>(output).is_ok();
+    let (_, stdout, _) = outcome(longshore().arg("version").env("LONGSHORE_OUTPUT", "json"));
+    assert!(is_json(&stdout), "{stdout}");
+    let (_, stdout, _) = outcome(
+        longshore()
+            .args(["version", "-o", "table"])
+            .env("LONGSHORE_OUTPUT", "json"),
+    );
+    assert!(!is_json(&stdout), "{stdout}");
+}
+
+#[test]
+fn completion_knows_the_commands_of_each_shell() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let (code, stdout, stderr) = outcome(longshore().args(["completion", shell]));
+        assert_eq!((code, stderr.as_str()), (0, ""), "{shell}");
+        assert!(
+            stdout.contains("explain") && stdout.contains("resume"),
+            "{shell}"
+        );
+    }
+}
+
+#[test]
+fn explain_prints_the_page_of_a_code() {
+    let (code, stdout, _) = outcome(longshore().args(["explain", "ls1702"]));
+    assert_eq!(code, 0);
+    assert!(stdout.starts_with("# LS1702: the data directory is in use\n"));
+
+    let (code, stdout, stderr) = outcome(longshore().args(["explain", "LS1799"]));
+    assert_eq!((code, stdout.as_str()), (3, ""));
+    assert!(
+        stderr.contains("error[LS1006]: there is no error code LS1799"),
+        "{stderr}"
+    );
+}

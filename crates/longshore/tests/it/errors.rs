@@ -1,0 +1,61 @@
+//! What people see when something is wrong before a run starts.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::{longshore, outcome};
+
+#[test]
+fn a_missing_file_exits_3() {
+    let (code, stdout, stderr) = outcome(longshore().args(["run", "no/such/dag.yaml"]));
+    assert_eq!((code, stdout.as_str()), (3, ""));
+    insta::assert_snapshot!(stderr);
+}
+
+#[test]
+fn an_error_is_an_object_for_a_program() {
+    let (code, stdout, stderr) =
+        outcome(longshore().args(["run", "no/such/dag.yaml", "-o", "json"]));
+    assert_eq!((code, stdout.as_str()), (3, ""));
+    let error: Value = serde_json::from_str(&stderr).unwrap();
+    assert_eq!(error["kind"], "Error");
+    assert_eq!(error["code"], "LS1001");
+    assert_eq!(error["exitCode"], 3);
+}
+
+#[test]
+fn a_file_that_is_no_text_cannot_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dag.yaml");
+    fs::write(&path, b"dag_id: \xff\xfe").unwrap();
+    let (code, _, stderr) = outcome(longshore().arg("run").arg(&path));
+    assert_eq!(code, 1);
+    assert!(stderr.starts_with("error[LS1002]: "), "{stderr}");
+    assert!(
+        stderr.contains("caused by: stream did not contain valid UTF-8"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_context_is_not_possible_yet() {
+    let args = ["run", "examples/quickstart/dag.yaml", "--context", "kind"];
+    let (code, _, stderr) = outcome(longshore().args(args));
+    assert_eq!(code, 3);
+    assert!(
+        stderr.starts_with("error[LS1005]: --context is not possible yet"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_folder_without_dag_files_exits_3() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, _, stderr) = outcome(longshore().args(["dags", "lint"]).arg(folder.path()));
+    assert_eq!(code, 3);
+    assert!(
+        stderr.starts_with("error[LS1003]: there is no DAG file in "),
+        "{stderr}"
+    );
+}

@@ -1,0 +1,45 @@
+//! The command as people run it.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod cli;
+mod errors;
+mod quickstart_programs;
+
+use assert_cmd::Command;
+
+/// The command, with nothing of this machine's environment that could change what it does.
+fn longshore() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
+    for name in [
+        "LONGSHORE_OUTPUT",
+        "LONGSHORE_COLOR",
+        "LONGSHORE_DATA_DIR",
+        "LONGSHORE_LOG",
+        "RUST_BACKTRACE",
+    ] {
+        command.env_remove(name);
+    }
+    command
+        .env("HOME", "/nonexistent")
+        .current_dir(repository());
+    command
+}
+
+/// The root of the repository.
+fn repository() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
+}
+
+/// Exit code, stdout, stderr.
+fn outcome(command: &mut Command) -> (i32, String, String) {
+    let output = command.output().unwrap();
+    (
+        output.status.code().unwrap(),
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}

@@ -1,0 +1,90 @@
+//! Long measurements: too slow for every change, too important to be forgotten. Each writes a dated result under
+//! `conformance/`, which is committed.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+};
+
+use anyhow::{Context, Result, bail};
+use jiff::{Timestamp, tz::TimeZone};
+use serde_json::Value;
+
+use crate::repository;
+
+mod dags_scale;
+
+/// A campaign: its name, what it is for, and how it is run. It gives its results, and fails where a claim does not hold.
+struct Campaign {
+    name: &'static str,
+    purpose: &'static str,
+    run: fn(&Path) -> Result<Value>,
+}
+
+const CAMPAIGNS: [Campaign; 1] = [Campaign {
+    name: "dags-scale",
+    purpose: "1,000 parallel no-ops and a chain of 100 on the embedded cluster: time, and each task exactly once",
+    run: dags_scale::run,
+}];
+
+/// Prints the campaigns.
+pub(crate) fn list() {
+    for campaign in &CAMPAIGNS {
+        println!("{:<12}  {}", campaign.name, campaign.purpose);
+    }
+}
+
+/// Runs one with the release binary and writes its results.
+pub(crate) fn run(name: &str) -> Result<ExitCode> {
+    let Some(campaign) = CAMPAIGNS.iter().find(|campaign| campaign.name == name) else {
+        list();
+        bail!("there is no campaign {name}");
+    };
+    let results = (campaign.run)(&release_binary()?)?;
+    let path = write(campaign.name, &results)?;
+    println!("{}", serde_json::to_string_pretty(&results)?);
+    println!("written to {}", path.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn release_binary() -> Result<PathBuf> {
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "build",
+            "--release",
+            "-p",
+            "longshore",
+            "--message-format",
+            "json",
+        ])
+        .current_dir(repository::root())
+        .output()
+        .context("cargo build cannot be run")?;
+    if !output.status.success() {
+        bail!(
+            "the release build failed: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    String::from_utf8(output.stdout)?
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|message| message["target"]["name"] == "longshore")
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .context("cargo build names no executable")
+}
+
+/// `conformance/campaigns/<name>/<date>.json`.
+fn write(name: &str, results: &Value) -> Result<PathBuf> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a result is dated by the day on which it was made"
+    )]
+    let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
+    let folder = repository::root().join("conformance/campaigns").join(name);
+    fs::create_dir_all(&folder)?;
+    let path = folder.join(format!("{today}.json"));
+    fs::write(&path, serde_json::to_string_pretty(results)? + "\n")?;
+    Ok(path)
+}

@@ -1,0 +1,186 @@
+//! Which crate may depend on which: arrows go down only, subsystems meet in objects and never in code.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::Finding;
+use crate::repository;
+
+/// A dependency of one of our crates: on another one, or on somebody else's.
+#[derive(Debug)]
+pub(super) struct Edge {
+    from: String,
+    to: String,
+    is_dev: bool,
+}
+
+/// What each crate may use of ours, in production. A crate that is not listed may not exist yet: add its row with it.
+const ALLOWED: [(&str, &[&str]); 16] = [
+    ("longshore-api", &[]),
+    ("longshore-proto", &[]),
+    ("longshore-core", &["longshore-api"]),
+    (
+        "longshore-plugins",
+        &["longshore-api", "longshore-proto", "longshore-core"],
+    ),
+    ("longshore-kit", &["longshore-api", "longshore-core"]),
+    ("longshore-store", &["longshore-core"]),
+    (
+        "longshore-dags",
+        &[
+            "longshore-api",
+            "longshore-core",
+            "longshore-kit",
+            "longshore-store",
+        ],
+    ),
+    (
+        "longshore-tasks",
+        &[
+            "longshore-api",
+            "longshore-proto",
+            "longshore-core",
+            "longshore-kit",
+            "longshore-plugins",
+        ],
+    ),
+    (
+        "longshore-flink",
+        &["longshore-api", "longshore-core", "longshore-kit"],
+    ),
+    (
+        "longshore-podops",
+        &["longshore-api", "longshore-core", "longshore-kit"],
+    ),
+    (
+        "longshore-cluster",
+        &["longshore-api", "longshore-core", "longshore-kit"],
+    ),
+    (
+        "longshore-node",
+        &["longshore-api", "longshore-core", "longshore-kit"],
+    ),
+    (
+        "longshore-console",
+        &["longshore-api", "longshore-core", "longshore-kit"],
+    ),
+    ("longshore-test", ANY),
+    ("longshore-bench", ANY),
+    ("longshore", ANY_BUT_DEV),
+];
+const ANY: &[&str] = &["*"];
+const ANY_BUT_DEV: &[&str] = &["* but the development-only ones"];
+/// Development only: nothing that ships may use them.
+const DEVELOPMENT: [&str; 2] = ["longshore-test", "longshore-bench"];
+/// Crates of others that the pure crates must not use.
+const IMPURE: [&str; 6] = ["kube", "tokio", "reqwest", "sqlx", "tracing", "axum"];
+const PURE: [&str; 3] = ["longshore-api", "longshore-core", "longshore-plugins"];
+
+pub(super) fn check(edges: &[Edge]) -> Vec<Finding> {
+    edges
+        .iter()
+        .filter_map(|edge| {
+            let what = forbidden(edge)?;
+            Some(Finding {
+                path: format!("crates/{}/Cargo.toml", edge.from),
+                line: 1,
+                what,
+            })
+        })
+        .collect()
+}
+
+fn forbidden(edge: &Edge) -> Option<String> {
+    let Edge { from, to, is_dev } = edge;
+    if *is_dev || !from.starts_with("longshore") {
+        return None;
+    }
+    if PURE.contains(&from.as_str()) && IMPURE.contains(&to.as_str()) {
+        return Some(format!("{from} is pure and must not use {to}"));
+    }
+    if !to.starts_with("longshore") {
+        return None;
+    }
+    let Some((_, allowed)) = ALLOWED.iter().find(|(name, _)| name == from) else {
+        return Some(format!(
+            "{from} has no row in the dependency rules (xtask/src/tidy/edges.rs)"
+        ));
+    };
+    let is_allowed = *allowed == ANY
+        || *allowed == ANY_BUT_DEV && !DEVELOPMENT.contains(&to.as_str())
+        || allowed.contains(&to.as_str());
+    (!is_allowed).then(|| format!("{from} must not depend on {to}"))
+}
+
+/// The dependencies of all crates of the workspace.
+pub(super) fn of_workspace() -> Result<Vec<Edge>> {
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "metadata",
+            "--no-deps",
+            "--offline",
+            "--format-version",
+            "1",
+        ])
+        .current_dir(repository::root())
+        .output()
+        .context("cargo metadata cannot be run")?;
+    if !output.status.success() {
+        bail!(
+            "cargo metadata failed: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    let metadata: Value = serde_json::from_slice(&output.stdout)?;
+    let mut edges = Vec::new();
+    for package in list(&metadata["packages"]) {
+        for dependency in list(&package["dependencies"]) {
+            edges.push(Edge {
+                from: text(&package["name"]),
+                to: text(&dependency["name"]),
+                is_dev: dependency["kind"] == "dev",
+            });
+        }
+    }
+    Ok(edges)
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrows_go_down_only() {
+        for (from, to, is_dev, is_fine) in [
+            ("longshore-dags", "longshore-store", false, true),
+            ("longshore-dags", "longshore-tasks", false, false),
+            ("longshore-dags", "longshore-tasks", true, true),
+            ("longshore-core", "tokio", false, false),
+            ("longshore-core", "serde", false, true),
+            ("longshore-kit", "longshore-cluster", false, false),
+            ("longshore-cluster", "longshore-dags", false, false),
+            ("longshore-new", "longshore-core", false, false),
+            ("longshore", "longshore-node", false, true),
+            ("longshore", "longshore-test", false, false),
+            ("longshore-test", "longshore-cluster", false, true),
+            ("xtask", "longshore", false, true),
+        ] {
+            let edge = Edge {
+                from: from.to_owned(),
+                to: to.to_owned(),
+                is_dev,
+            };
+            assert_eq!(forbidden(&edge).is_none(), is_fine, "{edge:?}");
+        }
+    }
+}
