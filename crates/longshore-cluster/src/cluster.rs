@@ -1,0 +1,123 @@
+//! A whole cluster as a value.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::server::{ApiService, Clock, PodLogs, Server, Settings};
+
+/// An embedded cluster: an API server and its objects. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    server: Arc<Server>,
+}
+
+impl Cluster {
+    /// An empty cluster in memory, on the machine's clock.
+    pub fn in_memory() -> Cluster {
+        Cluster::builder().build()
+    }
+
+    /// A cluster with other settings.
+    pub fn builder() -> ClusterBuilder {
+        ClusterBuilder::default()
+    }
+
+    /// The API server as a `tower` service of HTTP requests.
+    pub fn service(&self) -> ApiService {
+        ApiService::new(Arc::clone(&self.server))
+    }
+
+    /// An ordinary client whose requests stay in this process; its default namespace is `default`.
+    ///
+    /// Must be called inside a tokio runtime.
+    pub fn client(&self) -> kube::Client {
+        kube::Client::new(self.service(), "default")
+    }
+
+    /// Forgets every event, as a compaction would: each `resourceVersion` handed out so far answers 410, and open
+    /// watches end with an in-stream 410. For tests.
+    pub fn expire_watches(&self) {
+        self.server.expire_watches();
+    }
+
+    /// Names who answers `GET pods/{name}/log` from now on. Without one the answer is 503.
+    pub fn set_pod_logs(&self, logs: Arc<dyn PodLogs>) {
+        self.server.set_pod_logs(logs);
+    }
+}
+
+/// Settings of a cluster that is not built yet.
+#[must_use]
+pub struct ClusterBuilder {
+    clock: Clock,
+    watch_window: usize,
+    bookmark_interval: Duration,
+    seed: Option<u64>,
+}
+
+impl fmt::Debug for ClusterBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterBuilder")
+            .field("watch_window", &self.watch_window)
+            .field("bookmark_interval", &self.bookmark_interval)
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for ClusterBuilder {
+    fn default() -> Self {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the API server is the one that stamps times; tests give it another clock"
+        )]
+        let clock: Clock = Arc::new(Timestamp::now);
+        let (watch_window, bookmark_interval) = (10_000, Duration::from_secs(60));
+        ClusterBuilder {
+            clock,
+            watch_window,
+            bookmark_interval,
+            seed: None,
+        }
+    }
+}
+
+impl ClusterBuilder {
+    /// Takes the time of day for metadata from here. Timers follow tokio's clock in any case.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// How many events each resource remembers for watches that resume. Default 10,000.
+    pub fn watch_window(mut self, n_events: usize) -> Self {
+        self.watch_window = n_events;
+        self
+    }
+
+    /// Time between the bookmarks of an idle watch. Default 60 seconds.
+    pub fn bookmark_interval(mut self, interval: Duration) -> Self {
+        self.bookmark_interval = interval;
+        self
+    }
+
+    /// Makes uids and generated names the same in every run. Default: different ones.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Builds the cluster.
+    pub fn build(self) -> Cluster {
+        let server = Server::in_memory(Settings {
+            clock: self.clock,
+            watch_window: self.watch_window,
+            bookmark_interval: self.bookmark_interval,
+            seed: self.seed,
+        });
+        Cluster { server }
+    }
+}

@@ -1,0 +1,100 @@
+//! Deletes what nobody owns any more.
+//!
+//! Watches the metadata of every resource. An object whose owners are all gone is deleted; an owner deleted in the
+//! foreground waits for its blocking dependents; an owner deleted with `orphan` leaves its dependents behind. Before
+//! anything is deleted, object and owners are read again from the API and compared by uid.
+
+mod collect;
+mod graph;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures::stream::{BoxStream, SelectAll};
+use futures::{FutureExt, StreamExt};
+use kube::core::PartialObjectMeta;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::{WatchStreamExt, watcher::Config};
+use kube::{Api, Client};
+
+use super::queue::Queue;
+use super::resources::{Listed, discover};
+use collect::Collector;
+use graph::{Graph, Node, Uid};
+
+type Item = (usize, watcher::Result<Event<PartialObjectMeta>>);
+
+/// Runs for ever.
+pub(super) async fn run(client: Client) {
+    let mut resources = discover(&client).await;
+    // Nobody owns events, and they are many.
+    resources.retain(|resource| resource.api.plural != "events");
+    let resources: Arc<[Listed]> = resources.into();
+    let mut events: SelectAll<BoxStream<'static, Item>> = SelectAll::new();
+    for (index, resource) in resources.iter().enumerate() {
+        let api: Api<PartialObjectMeta> = Api::all_with(client.clone(), &resource.api);
+        let stream = watcher(api, Config::default()).default_backoff();
+        events.push(stream.map(move |event| (index, event)).boxed());
+    }
+    let collector = Collector::new(client, Arc::clone(&resources));
+    let mut graph = Graph::default();
+    let mut queue = Queue::new();
+    let mut unlisted: BTreeSet<usize> = (0..resources.len()).collect();
+    loop {
+        // Nothing is judged before every resource has been listed once: until then owners only seem to be absent.
+        let is_ready = unlisted.is_empty();
+        tokio::select! {
+            biased;
+            Some((resource, event)) = events.next() => {
+                take(&mut graph, &mut queue, &mut unlisted, resource, event);
+                while let Some(Some((resource, event))) = events.next().now_or_never() {
+                    take(&mut graph, &mut queue, &mut unlisted, resource, event);
+                }
+            }
+            uid = queue.next(), if is_ready => examine(&collector, &graph, &mut queue, uid).await,
+        }
+    }
+}
+
+/// Takes one watch event and queues what it affects.
+fn take(
+    graph: &mut Graph,
+    queue: &mut Queue<Uid>,
+    unlisted: &mut BTreeSet<usize>,
+    resource: usize,
+    event: watcher::Result<Event<PartialObjectMeta>>,
+) {
+    let affected = match event {
+        Ok(Event::Apply(object) | Event::InitApply(object)) => {
+            let node = Node::of(resource, &object.metadata);
+            graph.apply(object.metadata.uid.unwrap_or_default(), node)
+        }
+        Ok(Event::Delete(object)) => graph.remove(&object.metadata.uid.unwrap_or_default()),
+        Ok(Event::Init) => {
+            graph.start_listing(resource);
+            Vec::new()
+        }
+        Ok(Event::InitDone) => {
+            unlisted.remove(&resource);
+            graph.finish_listing(resource)
+        }
+        Err(error) => {
+            tracing::debug!(%error, "watch failed, starting again");
+            Vec::new()
+        }
+    };
+    affected.into_iter().for_each(|uid| queue.add(uid));
+}
+
+async fn examine(collector: &Collector, graph: &Graph, queue: &mut Queue<Uid>, uid: Uid) {
+    match collector.examine(graph, &uid).await {
+        Ok(further) => {
+            queue.succeed(&uid);
+            further.into_iter().for_each(|uid| queue.add(uid));
+        }
+        Err(error) => {
+            tracing::debug!(%error, uid, "collection failed, trying again");
+            queue.retry(uid);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The controllers that every cluster needs: owner garbage collection, namespace deletion, binding of pods to nodes.
+//!
+//! They are ordinary clients of the API: they know a `kube::Client` and nothing of the server behind it, keep no
+//! state that a restart would miss, and retry whatever fails.
+
+mod gc;
+mod namespaces;
+mod queue;
+mod resources;
+mod scheduler;
+
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+/// Runs all of them until `shutdown` is cancelled.
+///
+/// *Cancellation:* may be dropped at any point; whoever runs next picks up from what the API says.
+pub async fn run(client: Client, shutdown: CancellationToken) {
+    let all = futures::future::join3(
+        gc::run(client.clone()),
+        namespaces::run(client.clone()),
+        scheduler::run(client),
+    );
+    // The futures are large; none of them ever ends by itself.
+    let _ = shutdown.run_until_cancelled(Box::pin(all)).await;
+}

@@ -1,0 +1,75 @@
+//! Work to do, each piece once, some of it later.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// First pause after a failure; it doubles with every further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// Longest pause after a failure.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// A queue of keys, ordered by when they are due.
+#[derive(Debug)]
+pub(crate) struct Queue<K> {
+    due: BTreeMap<K, Instant>,
+    order: BTreeSet<(Instant, K)>,
+    /// Failures in a row of keys that are being worked on.
+    failures: BTreeMap<K, u32>,
+}
+
+impl<K: Ord + Clone> Queue<K> {
+    pub(crate) fn new() -> Queue<K> {
+        Queue {
+            due: BTreeMap::new(),
+            order: BTreeSet::new(),
+            failures: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a key that is due now.
+    pub(crate) fn add(&mut self, key: K) {
+        self.put(key, Duration::ZERO);
+    }
+
+    /// Adds a key again after work on it has failed.
+    pub(crate) fn retry(&mut self, key: K) {
+        let n_failures = self.failures.get(&key).copied().unwrap_or(0);
+        let pause = FIRST_PAUSE
+            .saturating_mul(1 << n_failures.min(12))
+            .min(LONGEST_PAUSE);
+        self.failures.insert(key.clone(), n_failures + 1);
+        self.put(key, pause);
+    }
+
+    /// Forgets the failures of a key.
+    pub(crate) fn succeed(&mut self, key: &K) {
+        self.failures.remove(key);
+    }
+
+    fn put(&mut self, key: K, pause: Duration) {
+        let due_at = Instant::now() + pause;
+        if let Some(present) = self.due.get(&key) {
+            if *present <= due_at {
+                return;
+            }
+            self.order.remove(&(*present, key.clone()));
+        }
+        self.due.insert(key.clone(), due_at);
+        self.order.insert((due_at, key));
+    }
+
+    /// Resolves with the next key when it is due; never, when there is none.
+    pub(crate) async fn next(&mut self) -> K {
+        let Some((due_at, key)) = self.order.first().cloned() else {
+            return std::future::pending().await;
+        };
+        if due_at > Instant::now() {
+            tokio::time::sleep_until(due_at).await;
+        }
+        self.order.remove(&(due_at, key.clone()));
+        self.due.remove(&key);
+        key
+    }
+}

@@ -1,0 +1,313 @@
+//! Which node a pod goes to, and why it cannot go to the others. Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, Taint, Toleration,
+};
+
+use super::ledger::{Amounts, Ledger, demand};
+use super::quantity::thousandths;
+
+/// The node with the fewest pods among those that fit; else what stands in the way, as `kubectl describe` shows it.
+pub(super) fn choose<'a>(
+    pod: &Pod,
+    nodes: impl Iterator<Item = &'a Node>,
+    ledger: &Ledger,
+) -> Result<String, String> {
+    let demand = demand(pod);
+    let mut n_nodes = 0;
+    let mut refusals: BTreeMap<String, usize> = BTreeMap::new();
+    let mut best: Option<(i128, &str)> = None;
+    for node in nodes {
+        n_nodes += 1;
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        let used = ledger.used(name);
+        let reasons = obstacles(pod, &demand, node, &used);
+        if reasons.is_empty() {
+            let n_pods = used.get("pods").copied().unwrap_or(0);
+            if best.is_none_or(|candidate| (n_pods, name) < candidate) {
+                best = Some((n_pods, name));
+            }
+        }
+        for reason in reasons {
+            *refusals.entry(reason).or_default() += 1;
+        }
+    }
+    match best {
+        Some((_, name)) => Ok(name.to_owned()),
+        None if n_nodes == 0 => Err("no nodes available to schedule pods".to_owned()),
+        None => {
+            let reasons: Vec<String> = refusals
+                .into_iter()
+                .map(|(reason, count)| format!("{count} {reason}"))
+                .collect();
+            Err(format!(
+                "0/{n_nodes} nodes are available: {}.",
+                reasons.join(", ")
+            ))
+        }
+    }
+}
+
+/// Why a node cannot take a pod; empty when it can.
+fn obstacles(pod: &Pod, demand: &Amounts, node: &Node, used: &Amounts) -> Vec<String> {
+    let spec = node.spec.as_ref();
+    if spec.and_then(|spec| spec.unschedulable) == Some(true) {
+        return vec!["node(s) were unschedulable".to_owned()];
+    }
+    if !is_ready(node) {
+        return vec!["node(s) were not ready".to_owned()];
+    }
+    if !matches_selectors(pod, node) {
+        return vec!["node(s) didn't match Pod's node affinity/selector".to_owned()];
+    }
+    let taints = spec
+        .and_then(|spec| spec.taints.as_ref())
+        .into_iter()
+        .flatten();
+    if let Some(taint) = taints.into_iter().find(|taint| !is_tolerated(pod, taint)) {
+        let value = taint.value.as_deref().unwrap_or("");
+        return vec![format!(
+            "node(s) had untolerated taint {{{}: {value}}}",
+            taint.key
+        )];
+    }
+    let allocatable = node
+        .status
+        .as_ref()
+        .and_then(|status| status.allocatable.as_ref());
+    let lacks = |name: &&String| {
+        let offered = match allocatable.map(|offered| offered.get(name.as_str())) {
+            Some(Some(quantity)) => thousandths(&quantity.0).unwrap_or(0),
+            // A node that does not say how many pods it takes takes them all.
+            None | Some(None) if name.as_str() == "pods" => return false,
+            None | Some(None) => 0,
+        };
+        let wanted = demand.get(*name).copied().unwrap_or(0);
+        wanted > 0 && used.get(*name).copied().unwrap_or(0) + wanted > offered
+    };
+    demand
+        .keys()
+        .filter(lacks)
+        .map(|name| match name.as_str() {
+            "pods" => "Too many pods".to_owned(),
+            name => format!("Insufficient {name}"),
+        })
+        .collect()
+}
+
+fn is_ready(node: &Node) -> bool {
+    let conditions = node
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_ref());
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+fn is_tolerated(pod: &Pod, taint: &Taint) -> bool {
+    if !matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute") {
+        return true;
+    }
+    let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_ref());
+    tolerations
+        .into_iter()
+        .flatten()
+        .any(|toleration| tolerates(toleration, taint))
+}
+
+fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    let key = toleration.key.as_deref().unwrap_or("");
+    let effect = toleration.effect.as_deref().unwrap_or("");
+    let is_any = toleration.operator.as_deref() == Some("Exists");
+    (effect.is_empty() || effect == taint.effect)
+        && (key == taint.key || (key.is_empty() && is_any))
+        && (is_any
+            || toleration.value.as_deref().unwrap_or("") == taint.value.as_deref().unwrap_or(""))
+}
+
+fn matches_selectors(pod: &Pod, node: &Node) -> bool {
+    let Some(spec) = &pod.spec else { return true };
+    let empty = BTreeMap::new();
+    let labels = node.metadata.labels.as_ref().unwrap_or(&empty);
+    let selector = spec.node_selector.iter().flatten();
+    if !selector
+        .into_iter()
+        .all(|(key, value)| labels.get(key) == Some(value))
+    {
+        return false;
+    }
+    let required = spec
+        .affinity
+        .as_ref()
+        .and_then(|affinity| affinity.node_affinity.as_ref())
+        .and_then(|affinity| {
+            affinity
+                .required_during_scheduling_ignored_during_execution
+                .as_ref()
+        });
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    required.is_none_or(|required| {
+        required
+            .node_selector_terms
+            .iter()
+            .any(|term| matches_term(term, labels, name))
+    })
+}
+
+fn matches_term(term: &NodeSelectorTerm, labels: &BTreeMap<String, String>, name: &str) -> bool {
+    let expressions = term.match_expressions.as_deref().unwrap_or_default();
+    let fields = term.match_fields.as_deref().unwrap_or_default();
+    let field = |requirement: &NodeSelectorRequirement| {
+        (requirement.key == "metadata.name").then_some(name)
+    };
+    (!expressions.is_empty() || !fields.is_empty())
+        && expressions
+            .iter()
+            .all(|it| satisfies(it, labels.get(&it.key).map(String::as_str)))
+        && fields.iter().all(|it| satisfies(it, field(it)))
+}
+
+fn satisfies(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
+    let values = requirement.values.as_deref().unwrap_or_default();
+    let is_among = |value: &str| values.iter().any(|it| it == value);
+    let compared = || -> Option<std::cmp::Ordering> {
+        let bound: i64 = values.first()?.parse().ok()?;
+        Some(value?.parse::<i64>().ok()?.cmp(&bound))
+    };
+    match requirement.operator.as_str() {
+        "In" => value.is_some_and(is_among),
+        "NotIn" => !value.is_some_and(is_among),
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        "Gt" => compared().is_some_and(std::cmp::Ordering::is_gt),
+        "Lt" => compared().is_some_and(std::cmp::Ordering::is_lt),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn node(name: &str, changes: Value) -> Node {
+        let mut node = json!({
+            "metadata": {"name": name, "labels": {"disk": "ssd", "size": "3"}},
+            "spec": {},
+            "status": {"allocatable": {"cpu": "2", "memory": "1Gi", "pods": "2"},
+                       "conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        json_patch::merge(&mut node, &changes);
+        serde_json::from_value(node).unwrap()
+    }
+
+    fn pod(spec: Value) -> Pod {
+        let mut pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}});
+        json_patch::merge(&mut pod["spec"], &spec);
+        serde_json::from_value(pod).unwrap()
+    }
+
+    fn check(pod_spec: Value, node_changes: Value, expected: Result<&str, &str>) {
+        let found = choose(
+            &pod(pod_spec.clone()),
+            [&node("n", node_changes)].into_iter(),
+            &Ledger::default(),
+        );
+        let expected = expected
+            .map(str::to_owned)
+            .map_err(|why| format!("0/1 nodes are available: 1 {why}."));
+        assert_eq!(found, expected, "{pod_spec}");
+    }
+
+    #[test]
+    fn nodes_are_refused_for_the_reasons_of_the_scheduler() {
+        let fits = Ok("n");
+        let unmatched = Err("node(s) didn't match Pod's node affinity/selector");
+        let taint =
+            json!({"spec": {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}});
+        let request = |cpu: &str| json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]});
+        let affinity = |operator: &str, values: Value| {
+            json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [
+                    {"key": "size", "operator": operator, "values": values}]}]}}}})
+        };
+        check(json!({}), json!({}), fits);
+        check(
+            json!({}),
+            json!({"spec": {"unschedulable": true}}),
+            Err("node(s) were unschedulable"),
+        );
+        check(
+            json!({}),
+            json!({"status": {"conditions": null}}),
+            Err("node(s) were not ready"),
+        );
+        check(json!({"nodeSelector": {"disk": "ssd"}}), json!({}), fits);
+        check(
+            json!({"nodeSelector": {"disk": "hdd"}}),
+            json!({}),
+            unmatched,
+        );
+        check(affinity("In", json!(["3"])), json!({}), fits);
+        check(affinity("NotIn", json!(["3"])), json!({}), unmatched);
+        check(affinity("Gt", json!(["2"])), json!({}), fits);
+        check(affinity("Lt", json!(["2"])), json!({}), unmatched);
+        check(
+            json!({}),
+            taint.clone(),
+            Err("node(s) had untolerated taint {k: v}"),
+        );
+        check(
+            json!({"tolerations": [{"operator": "Exists"}]}),
+            taint.clone(),
+            fits,
+        );
+        check(
+            json!({"tolerations": [{"key": "k", "value": "x"}]}),
+            taint.clone(),
+            Err("node(s) had untolerated taint {k: v}"),
+        );
+        check(
+            json!({"tolerations": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}),
+            taint,
+            fits,
+        );
+        check(request("2"), json!({}), fits);
+        check(request("2001m"), json!({}), Err("Insufficient cpu"));
+    }
+
+    #[test]
+    fn the_emptiest_node_that_fits_is_chosen() {
+        let mut ledger = Ledger::default();
+        let one = || demand(&pod(json!({})));
+        ledger.enter(("ns".into(), "a".into()), "a", one());
+        let nodes = [node("a", json!({})), node("b", json!({}))];
+        assert_eq!(
+            choose(&pod(json!({})), nodes.iter(), &ledger),
+            Ok("b".to_owned())
+        );
+        for name in ["b", "c"] {
+            ledger.enter(("ns".into(), name.into()), "b", one());
+        }
+        assert_eq!(
+            choose(&pod(json!({})), nodes.iter(), &ledger),
+            Ok("a".to_owned())
+        );
+        ledger.enter(("ns".into(), "d".into()), "a", one());
+        let full = Err("0/2 nodes are available: 2 Too many pods.".to_owned());
+        assert_eq!(choose(&pod(json!({})), nodes.iter(), &ledger), full);
+        ledger.remove(&("ns".into(), "d".into()));
+        assert_eq!(
+            choose(&pod(json!({})), nodes.iter(), &ledger),
+            Ok("a".to_owned())
+        );
+        assert_eq!(
+            choose(&pod(json!({})), std::iter::empty(), &ledger),
+            Err("no nodes available to schedule pods".to_owned())
+        );
+    }
+}

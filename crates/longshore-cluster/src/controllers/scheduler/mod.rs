@@ -1,0 +1,329 @@
+//! Binds pods to nodes: the part of kube-scheduler that a cluster of process nodes needs.
+//!
+//! Takes pods of `default-scheduler` without node and without gates, chooses a node ([`fit`]) and binds. A pod that
+//! fits nowhere gets the condition `PodScheduled=False` and an event, and is tried again when something changes.
+
+mod fit;
+mod ledger;
+mod quantity;
+
+use std::collections::BTreeMap;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::events::{Event as Announcement, EventType, Recorder, Reporter};
+use kube::runtime::watcher::{Config, Event, watcher};
+use kube::{Api, Client, Error, Resource};
+use serde_json::{Value, json};
+
+use super::queue::Queue;
+use fit::choose;
+use ledger::{Ledger, PodKey, demand};
+
+const SCHEDULER: &str = "default-scheduler";
+
+/// Runs for ever.
+pub(super) async fn run(client: Client) {
+    let pods: Api<Pod> = Api::all(client.clone());
+    let nodes: Api<Node> = Api::all(client.clone());
+    let mut pod_events = watcher(pods, Config::default()).default_backoff().boxed();
+    let mut node_events = watcher(nodes, Config::default()).default_backoff().boxed();
+    let mut scheduler = Scheduler::new(client);
+    loop {
+        let is_ready = scheduler.is_ready();
+        tokio::select! {
+            biased;
+            Some(event) = node_events.next() => match event {
+                Ok(event) => scheduler.take_node(event),
+                Err(error) => tracing::debug!(%error, "watch of nodes failed, starting again"),
+            },
+            Some(event) = pod_events.next() => match event {
+                Ok(event) => scheduler.take_pod(event),
+                Err(error) => tracing::debug!(%error, "watch of pods failed, starting again"),
+            },
+            key = scheduler.queue.next(), if is_ready => scheduler.schedule(key).await,
+        }
+    }
+}
+
+struct Scheduler {
+    client: Client,
+    recorder: Recorder,
+    nodes: BTreeMap<String, Node>,
+    /// Pods that wait for a node.
+    pending: BTreeMap<PodKey, Pod>,
+    ledger: Ledger,
+    queue: Queue<PodKey>,
+    /// Names that a list in progress has shown.
+    listed_nodes: Option<BTreeMap<String, Node>>,
+    has_nodes: bool,
+    has_pods: bool,
+}
+
+impl Scheduler {
+    fn new(client: Client) -> Scheduler {
+        let reporter = Reporter {
+            controller: SCHEDULER.into(),
+            instance: None,
+        };
+        Scheduler {
+            recorder: Recorder::new(client.clone(), reporter),
+            client,
+            nodes: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            ledger: Ledger::default(),
+            queue: Queue::new(),
+            listed_nodes: None,
+            has_nodes: false,
+            has_pods: false,
+        }
+    }
+
+    /// Whether both lists are complete: before that, full nodes look empty.
+    fn is_ready(&self) -> bool {
+        self.has_nodes && self.has_pods
+    }
+
+    fn take_node(&mut self, event: Event<Node>) {
+        let name_of = |node: &Node| node.metadata.name.clone().unwrap_or_default();
+        match event {
+            Event::Init => self.listed_nodes = Some(BTreeMap::new()),
+            Event::InitApply(node) => {
+                self.listed_nodes
+                    .get_or_insert_default()
+                    .insert(name_of(&node), node);
+            }
+            Event::InitDone => {
+                self.nodes = self.listed_nodes.take().unwrap_or_default();
+                self.has_nodes = true;
+                self.try_all();
+            }
+            Event::Apply(node) => {
+                let old = self.nodes.insert(name_of(&node), node.clone());
+                // A heartbeat changes no decision.
+                if old.is_none_or(|old| is_other_offer(&old, &node)) {
+                    self.try_all();
+                }
+            }
+            Event::Delete(node) => {
+                self.nodes.remove(&name_of(&node));
+            }
+        }
+    }
+
+    fn take_pod(&mut self, event: Event<Pod>) {
+        match event {
+            Event::Init => {
+                self.pending.clear();
+                self.ledger = Ledger::default();
+                self.has_pods = false;
+            }
+            Event::InitDone => {
+                self.has_pods = true;
+                self.try_all();
+            }
+            Event::Apply(pod) | Event::InitApply(pod) => self.place(pod),
+            Event::Delete(pod) => {
+                self.pending.remove(&key_of(&pod));
+                if self.ledger.remove(&key_of(&pod)) {
+                    self.try_all();
+                }
+            }
+        }
+    }
+
+    fn place(&mut self, pod: Pod) {
+        let key = key_of(&pod);
+        let node = pod
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.node_name.clone())
+            .unwrap_or_default();
+        let phase = pod
+            .status
+            .as_ref()
+            .and_then(|status| status.phase.as_deref())
+            .unwrap_or("");
+        if matches!(phase, "Succeeded" | "Failed") {
+            self.pending.remove(&key);
+            if self.ledger.remove(&key) {
+                self.try_all();
+            }
+        } else if !node.is_empty() {
+            self.pending.remove(&key);
+            self.ledger.enter(key, &node, demand(&pod));
+        } else if is_ours(&pod) {
+            let is_known = self
+                .pending
+                .insert(key.clone(), pod.clone())
+                .is_some_and(|old| old.spec == pod.spec);
+            // Our own note about a pod that fits nowhere is no reason to try again.
+            if !is_known {
+                self.queue.add(key);
+            }
+        } else {
+            self.pending.remove(&key);
+        }
+    }
+
+    fn try_all(&mut self) {
+        for key in self.pending.keys() {
+            self.queue.add(key.clone());
+        }
+    }
+
+    async fn schedule(&mut self, key: PodKey) {
+        let Some(pod) = self.pending.get(&key).cloned() else {
+            self.queue.succeed(&key);
+            return;
+        };
+        let outcome = match choose(&pod, self.nodes.values(), &self.ledger) {
+            Ok(node) => self.bind(&key, &pod, &node).await,
+            Err(why) => self.refuse(&key, &pod, &why).await,
+        };
+        match outcome {
+            Ok(()) => self.queue.succeed(&key),
+            // Gone, or bound by somebody else: the watch will tell.
+            Err(Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
+                self.queue.succeed(&key);
+            }
+            Err(error) => {
+                tracing::debug!(%error, namespace = key.0, name = key.1, "pod not scheduled, trying again");
+                self.queue.retry(key);
+            }
+        }
+    }
+
+    async fn bind(&mut self, key: &PodKey, pod: &Pod, node: &str) -> Result<(), Error> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &key.0);
+        let binding = json!({
+            "apiVersion": "v1", "kind": "Binding",
+            "metadata": {"name": key.1, "namespace": key.0, "uid": pod.metadata.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        });
+        let params = PostParams::default();
+        let _: Value = pods
+            .create_subresource("binding", &key.1, &params, &binding)
+            .await?;
+        self.pending.remove(key);
+        self.ledger.enter(key.clone(), node, demand(pod));
+        let note = format!("Successfully assigned {}/{} to {node}", key.0, key.1);
+        self.announce(pod, EventType::Normal, "Scheduled", "Binding", note)
+            .await;
+        Ok(())
+    }
+
+    /// Says in the pod's status, and in an event, why it has no node.
+    async fn refuse(&self, key: &PodKey, pod: &Pod, why: &str) -> Result<(), Error> {
+        let conditions = pod
+            .status
+            .as_ref()
+            .and_then(|status| status.conditions.as_ref());
+        let present = conditions
+            .into_iter()
+            .flatten()
+            .find(|it| it.type_ == "PodScheduled");
+        let is_said = |reason: Option<&String>, message: Option<&String>| {
+            reason.is_some_and(|it| it == "Unschedulable") && message.is_some_and(|it| it == why)
+        };
+        if present.is_some_and(|it| is_said(it.reason.as_ref(), it.message.as_ref())) {
+            return Ok(());
+        }
+        let since = match present {
+            Some(condition) if condition.status == "False" => json!(condition.last_transition_time),
+            _ => json!(now()),
+        };
+        let condition = json!({
+            "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why,
+            "lastTransitionTime": since,
+        });
+        let patch = json!({
+            "metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]},
+        });
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &key.0);
+        pods.patch_status(&key.1, &PatchParams::default(), &Patch::Strategic(patch))
+            .await?;
+        self.announce(
+            pod,
+            EventType::Warning,
+            "FailedScheduling",
+            "Scheduling",
+            why.to_owned(),
+        )
+        .await;
+        Ok(())
+    }
+
+    async fn announce(
+        &self,
+        pod: &Pod,
+        type_: EventType,
+        reason: &str,
+        action: &str,
+        note: String,
+    ) {
+        let announcement = Announcement {
+            type_,
+            reason: reason.into(),
+            note: Some(note),
+            action: action.into(),
+            secondary: None,
+        };
+        if let Err(error) = self
+            .recorder
+            .publish(&announcement, &pod.object_ref(&()))
+            .await
+        {
+            tracing::debug!(%error, "event not written");
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a controller beside the server, which has no clock of its own"
+)]
+fn now() -> String {
+    jiff::Timestamp::now()
+        .strftime("%Y-%m-%dT%H:%M:%SZ")
+        .to_string()
+}
+
+fn key_of(pod: &Pod) -> PodKey {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    (text(&pod.metadata.namespace), text(&pod.metadata.name))
+}
+
+/// Whether this scheduler may bind the pod now.
+fn is_ours(pod: &Pod) -> bool {
+    let Some(spec) = &pod.spec else { return false };
+    spec.scheduler_name.as_deref().unwrap_or(SCHEDULER) == SCHEDULER
+        && spec.scheduling_gates.as_ref().is_none_or(Vec::is_empty)
+        && pod.metadata.deletion_timestamp.is_none()
+}
+
+/// Whether a node offers something else than before.
+fn is_other_offer(old: &Node, new: &Node) -> bool {
+    let ready = |node: &Node| -> Vec<(String, String)> {
+        let conditions = node
+            .status
+            .as_ref()
+            .and_then(|status| status.conditions.clone());
+        conditions
+            .into_iter()
+            .flatten()
+            .map(|it| (it.type_, it.status))
+            .collect()
+    };
+    let allocatable = |node: &Node| {
+        node.status
+            .as_ref()
+            .and_then(|status| status.allocatable.clone())
+    };
+    old.spec != new.spec
+        || old.metadata.labels != new.metadata.labels
+        || ready(old) != ready(new)
+        || allocatable(old) != allocatable(new)
+}

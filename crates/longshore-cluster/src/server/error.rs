@@ -1,0 +1,283 @@
+//! Failures as clients see them: a `Status` object with its HTTP code.
+
+use serde_json::{Map, Value, json};
+
+use super::registry::Resource;
+
+/// Outcome of a request.
+pub(crate) type Result<T, E = ApiError> = std::result::Result<T, E>;
+
+/// One complaint about one field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cause {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    pub(crate) field: String,
+}
+
+impl Cause {
+    fn new(reason: &'static str, field: &str, message: String) -> Cause {
+        Cause {
+            reason,
+            field: field.to_owned(),
+            message,
+        }
+    }
+
+    /// A value that the rules do not allow.
+    pub(crate) fn invalid(field: &str, value: &Value, why: &str) -> Cause {
+        Cause::new(
+            "FieldValueInvalid",
+            field,
+            format!("Invalid value: {value}: {why}"),
+        )
+    }
+
+    /// A value that is missing.
+    pub(crate) fn required(field: &str, why: &str) -> Cause {
+        let message = if why.is_empty() {
+            "Required value".to_owned()
+        } else {
+            format!("Required value: {why}")
+        };
+        Cause::new("FieldValueRequired", field, message)
+    }
+
+    /// A value that may not be set, or not be changed.
+    pub(crate) fn forbidden(field: &str, why: &str) -> Cause {
+        Cause::new("FieldValueForbidden", field, format!("Forbidden: {why}"))
+    }
+
+    /// A value longer than its limit.
+    pub(crate) fn too_long(field: &str, limit: usize) -> Cause {
+        let message = format!("Too long: may not be more than {limit} bytes");
+        Cause::new("FieldValueTooLong", field, message)
+    }
+}
+
+/// A refused request.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct ApiError {
+    pub(crate) code: u16,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    pub(crate) details: Option<Box<Map<String, Value>>>,
+}
+
+impl ApiError {
+    fn new(code: u16, reason: &'static str, message: impl Into<String>) -> ApiError {
+        ApiError {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+        }
+    }
+
+    fn with_details(mut self, details: Value) -> ApiError {
+        if let Value::Object(details) = details {
+            self.details = Some(Box::new(details));
+        }
+        self
+    }
+
+    fn about(self, resource: &Resource, name: &str) -> ApiError {
+        let details = named(&resource.group, &resource.plural, name);
+        self.with_details(details)
+    }
+
+    pub(crate) fn bad_request(message: impl Into<String>) -> ApiError {
+        ApiError::new(400, "BadRequest", message)
+    }
+
+    /// A body that could not be read.
+    pub(crate) fn bad_request_from(error: impl std::fmt::Display) -> ApiError {
+        ApiError::bad_request(format!("error decoding the request body: {error}"))
+    }
+
+    pub(crate) fn not_found(resource: &Resource, name: &str) -> ApiError {
+        let message = format!("{} {name:?} not found", resource.qualified());
+        ApiError::new(404, "NotFound", message).about(resource, name)
+    }
+
+    /// Something that belongs to an object and is not there.
+    pub(crate) fn missing(message: impl Into<String>) -> ApiError {
+        ApiError::new(404, "NotFound", message)
+    }
+
+    /// A path below an existing group that names no resource.
+    pub(crate) fn no_such_resource() -> ApiError {
+        ApiError::new(
+            404,
+            "NotFound",
+            "the server could not find the requested resource",
+        )
+        .with_details(json!({}))
+    }
+
+    pub(crate) fn forbidden(resource: &Resource, name: &str, why: &str) -> ApiError {
+        let message = format!("{} {name:?} is forbidden: {why}", resource.qualified());
+        ApiError::new(403, "Forbidden", message).about(resource, name)
+    }
+
+    pub(crate) fn method_not_allowed() -> ApiError {
+        let message = "the server does not allow this method on the requested resource";
+        ApiError::new(405, "MethodNotAllowed", message).with_details(json!({}))
+    }
+
+    pub(crate) fn not_acceptable() -> ApiError {
+        let message =
+            "only the following media types are accepted: application/json, application/yaml";
+        ApiError::new(406, "NotAcceptable", message)
+    }
+
+    pub(crate) fn already_exists(resource: &Resource, name: &str) -> ApiError {
+        let message = format!("{} {name:?} already exists", resource.qualified());
+        ApiError::new(409, "AlreadyExists", message).about(resource, name)
+    }
+
+    pub(crate) fn conflict(resource: &Resource, name: &str, why: &str) -> ApiError {
+        let message = format!(
+            "Operation cannot be fulfilled on {} {name:?}: {why}",
+            resource.qualified()
+        );
+        ApiError::new(409, "Conflict", message).about(resource, name)
+    }
+
+    /// The write was based on an older version of the object.
+    pub(crate) fn modified(resource: &Resource, name: &str) -> ApiError {
+        let why = "the object has been modified; please apply your changes to the latest version and try again";
+        ApiError::conflict(resource, name, why)
+    }
+
+    pub(crate) fn expired(message: impl Into<String>) -> ApiError {
+        ApiError::new(410, "Expired", message)
+    }
+
+    /// A chunked list whose first state is gone.
+    pub(crate) fn expired_continuation() -> ApiError {
+        ApiError::expired(
+            "The provided continue parameter is too old to display a consistent list result. You can start a new list \
+             without the continue parameter, or use the continue token in this response to retrieve the remainder of \
+             the results. Continuing with the provided token results in an inconsistent list - objects that were \
+             created, modified, or deleted between the time the first chunk was returned and now may show up in the \
+             list.",
+        )
+    }
+
+    pub(crate) fn too_large(limit: usize) -> ApiError {
+        let message = format!("Request entity too large: limit is {limit}");
+        ApiError::new(413, "RequestEntityTooLarge", message)
+    }
+
+    pub(crate) fn unsupported_media_type(accepted: &[&str]) -> ApiError {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {}",
+            accepted.join(", ")
+        );
+        ApiError::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// Fields that the rules refuse; `kind` may carry its group, `Deployment.apps`.
+    pub(crate) fn invalid(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> ApiError {
+        let qualified = if group.is_empty() {
+            kind.to_owned()
+        } else {
+            format!("{kind}.{group}")
+        };
+        let texts: Vec<String> = causes
+            .iter()
+            .map(|cause| format!("{}: {}", cause.field, cause.message))
+            .collect();
+        let text = match texts.as_slice() {
+            [only] => only.clone(),
+            several => format!("[{}]", several.join(", ")),
+        };
+        let mut details = named(group, kind, name);
+        details["causes"] = causes
+            .into_iter()
+            .map(|cause| {
+                json!({"reason": cause.reason, "message": cause.message, "field": cause.field})
+            })
+            .collect();
+        ApiError::new(
+            422,
+            "Invalid",
+            format!("{qualified} {name:?} is invalid: {text}"),
+        )
+        .with_details(details)
+    }
+
+    /// An object of a resource that its validation refuses.
+    pub(crate) fn invalid_object(resource: &Resource, name: &str, causes: Vec<Cause>) -> ApiError {
+        ApiError::invalid(&resource.group, &resource.kind, name, causes)
+    }
+
+    /// A patch that decodes but cannot be applied to this object.
+    pub(crate) fn patch_does_not_apply(why: &str) -> ApiError {
+        let message = "the server rejected our request due to an error in our request";
+        let cause = json!({"reason": "UnexpectedServerResponse", "message": why});
+        ApiError::new(422, "Invalid", message).with_details(json!({"causes": [cause]}))
+    }
+
+    pub(crate) fn internal(message: impl std::fmt::Display) -> ApiError {
+        let text = format!("Internal error occurred: {message}");
+        let cause = json!({"message": message.to_string()});
+        ApiError::new(500, "InternalError", text).with_details(json!({"causes": [cause]}))
+    }
+
+    /// A failure that upstream reports without a reason, with its bare text.
+    pub(crate) fn unexplained(message: &str) -> ApiError {
+        ApiError::new(500, "", message)
+    }
+
+    /// The request names a revision that does not exist yet.
+    pub(crate) fn too_new(asked: u64, current: u64) -> ApiError {
+        let message = format!("Too large resource version: {asked}, current: {current}");
+        let cause =
+            json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
+        ApiError::new(504, "Timeout", message)
+            .with_details(json!({"causes": [cause], "retryAfterSeconds": 1}))
+    }
+
+    pub(crate) fn unavailable(message: impl Into<String>) -> ApiError {
+        ApiError::new(503, "ServiceUnavailable", message)
+    }
+
+    /// Adds a cause without a field.
+    pub(crate) fn because(mut self, reason: &str, message: &str) -> ApiError {
+        let details = self.details.get_or_insert_default();
+        details.insert(
+            "causes".into(),
+            json!([{"reason": reason, "message": message}]),
+        );
+        self
+    }
+
+    /// The `Status` object.
+    pub(crate) fn to_status(&self) -> Value {
+        let mut status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.message, "code": self.code,
+        });
+        if !self.reason.is_empty() {
+            status["reason"] = self.reason.into();
+        }
+        if let Some(details) = &self.details {
+            status["details"] = Value::Object((**details).clone());
+        }
+        status
+    }
+}
+
+/// `details` of a status: empty parts are left out.
+fn named(group: &str, kind: &str, name: &str) -> Value {
+    let mut details = Map::new();
+    for (key, value) in [("name", name), ("group", group), ("kind", kind)] {
+        if !value.is_empty() {
+            details.insert(key.to_owned(), value.into());
+        }
+    }
+    Value::Object(details)
+}

@@ -1,0 +1,254 @@
+//! The `tower` service: from a request to a verb.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{Method, Request, Response};
+use serde_json::Value;
+use tower::{BoxError, Service};
+
+use super::accept::{Form, negotiate};
+use super::body::{self, ApiBody};
+use super::discovery;
+use super::query::Query;
+use super::render::Rendering;
+use super::route::{ResourcePath, Route};
+use crate::server::Server;
+use crate::server::error::{ApiError, Result};
+use crate::server::patch::PatchType;
+use crate::server::registry::Resource;
+use crate::server::subresources::{binding, ephemeral, eviction, finalize, log, scale};
+use crate::server::verbs::delete::DeleteOptions;
+use crate::server::verbs::rewrite::{Part, rewrite};
+use crate::server::verbs::{
+    Call, create, delete, delete_collection, get, list, patch, update, watch,
+};
+
+/// The API server as a `tower` service; clones share the cluster.
+#[derive(Clone)]
+pub struct ApiService {
+    server: Arc<Server>,
+}
+
+impl fmt::Debug for ApiService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiService").finish_non_exhaustive()
+    }
+}
+
+impl ApiService {
+    pub(crate) fn new(server: Arc<Server>) -> ApiService {
+        ApiService { server }
+    }
+}
+
+impl<B> Service<Request<B>> for ApiService
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<ApiBody>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<ApiBody>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let server = Arc::clone(&self.server);
+        async move {
+            let (parts, body) = request.into_parts();
+            let answer = answer(server, parts, body).await;
+            Ok(answer.unwrap_or_else(|error| body::failure(&error)))
+        }
+        .boxed()
+    }
+}
+
+async fn answer<B>(server: Arc<Server>, parts: Parts, body: B) -> Result<Response<ApiBody>>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: Into<BoxError>,
+{
+    match Route::parse(parts.uri.path()) {
+        Route::Other(path) => Ok(discovery::other(&parts.method, &path)),
+        Route::Discovery(path) => match parts.method {
+            Method::GET => discovery::describe(&server.registry, &path),
+            _ => Err(ApiError::method_not_allowed()),
+        },
+        Route::Resource(path) => {
+            let Some(served) = server
+                .registry
+                .find(&path.group, &path.version, &path.plural)
+            else {
+                return Ok(discovery::unknown(
+                    &server.registry,
+                    &path.group,
+                    &path.version,
+                ));
+            };
+            if !is_in_scope(&served.resource, &path) {
+                return Err(ApiError::no_such_resource());
+            }
+            let is_log = path.subresource.as_deref() == Some("log");
+            let form = if is_log {
+                Form::Whole
+            } else {
+                negotiate(&parts.headers)?
+            };
+            let call = Call {
+                server,
+                rendering: Rendering::new(form, Arc::clone(&served.resource)),
+                served: served.resource,
+                collection: served.collection,
+                namespace: path.namespace,
+                name: path.name.unwrap_or_default(),
+                query: Query::parse(parts.uri.query().unwrap_or("")),
+            };
+            let content_type = parts
+                .headers
+                .get(CONTENT_TYPE)
+                .and_then(|value| value.to_str().ok());
+            let input = Input {
+                content_type: content_type.unwrap_or("").to_owned(),
+                bytes: body::collect(body).await?,
+            };
+            dispatch(&parts.method, path.subresource.as_deref(), &call, &input).await
+        }
+    }
+}
+
+/// Objects of the whole cluster have no namespace; named ones inside a namespace do.
+fn is_in_scope(resource: &Resource, path: &ResourcePath) -> bool {
+    match (resource.is_namespaced(), &path.namespace, &path.name) {
+        (false, Some(_), _) | (true, None, Some(_)) => false,
+        (false, None, _) | (true, _, None) | (true, Some(_), Some(_)) => true,
+    }
+}
+
+/// The body of a request.
+struct Input {
+    content_type: String,
+    bytes: Bytes,
+}
+
+impl Input {
+    fn object(&self) -> Result<Value> {
+        body::decode(&self.content_type, &self.bytes)
+    }
+
+    fn patch(&self) -> Result<(PatchType, Value)> {
+        Ok((
+            PatchType::of(&self.content_type)?,
+            body::decode_json(&self.bytes)?,
+        ))
+    }
+}
+
+async fn dispatch(
+    method: &Method,
+    subresource: Option<&str>,
+    call: &Call,
+    input: &Input,
+) -> Result<Response<ApiBody>> {
+    match subresource {
+        None if call.name.is_empty() => on_collection(method, call, input).await,
+        None => on_object(method, call, input, Part::Main).await,
+        Some("status") if call.resource().has_status() && *method != Method::DELETE => {
+            on_object(method, call, input, Part::Status).await
+        }
+        Some("scale") if call.resource().has_scale => on_scale(method, call, input).await,
+        Some(subresource) => on_subresource(method, subresource, call, input).await,
+    }
+}
+
+async fn on_collection(method: &Method, call: &Call, input: &Input) -> Result<Response<ApiBody>> {
+    let is_everywhere = call.resource().is_namespaced() && call.namespace.is_none();
+    match *method {
+        Method::GET if call.query.flag("watch")?.unwrap_or(false) => watch::watch(call).await,
+        Method::GET => list::list(call).await,
+        Method::POST if !is_everywhere => create::create(call, input.object()?).await,
+        Method::DELETE if !is_everywhere => {
+            let options = DeleteOptions::read(&input.bytes, &call.query)?;
+            delete_collection::delete_collection(call, options).await
+        }
+        _ => Err(ApiError::method_not_allowed()),
+    }
+}
+
+async fn on_object(
+    method: &Method,
+    call: &Call,
+    input: &Input,
+    part: Part,
+) -> Result<Response<ApiBody>> {
+    match *method {
+        Method::GET if call.query.flag("watch")?.unwrap_or(false) => watch::watch(call).await,
+        Method::GET => get::get(call).await,
+        Method::PUT => update::update(call, part, input.object()?).await,
+        Method::PATCH => {
+            let (patch_type, patch) = input.patch()?;
+            patch::patch(call, part, patch_type, &patch).await
+        }
+        Method::DELETE => {
+            delete::delete(call, DeleteOptions::read(&input.bytes, &call.query)?).await
+        }
+        _ => Err(ApiError::method_not_allowed()),
+    }
+}
+
+async fn on_scale(method: &Method, call: &Call, input: &Input) -> Result<Response<ApiBody>> {
+    match *method {
+        Method::GET => scale::get(call),
+        Method::PUT => scale::update(call, &input.object()?).await,
+        Method::PATCH => {
+            let (patch_type, patch) = input.patch()?;
+            scale::patch(call, patch_type, &patch).await
+        }
+        _ => Err(ApiError::method_not_allowed()),
+    }
+}
+
+async fn on_subresource(
+    method: &Method,
+    subresource: &str,
+    call: &Call,
+    input: &Input,
+) -> Result<Response<ApiBody>> {
+    let resource = call.resource();
+    match (resource.qualified().as_str(), subresource, method.as_str()) {
+        ("pods", "binding", "POST") => binding::bind(call, &input.object()?).await,
+        ("pods", "eviction", "POST") => eviction::evict(call, &input.object()?).await,
+        ("pods", "log", "GET") => log::log(call).await,
+        ("pods", "ephemeralcontainers", "GET") => get::get(call).await,
+        ("pods", "ephemeralcontainers", "PUT") => {
+            let asked = input.object()?;
+            let change = |pod: &Value| Ok(ephemeral::with_ephemeral_containers(pod, &asked));
+            Ok(rewrite(call, Part::Private, change).await?.respond(call))
+        }
+        ("pods", "ephemeralcontainers", "PATCH") => {
+            let (patch_type, patch) = input.patch()?;
+            let change = |pod: &Value| {
+                let asked = crate::server::patch::apply(patch_type, "Pod", pod, &patch)?;
+                Ok(ephemeral::with_ephemeral_containers(pod, &asked))
+            };
+            Ok(rewrite(call, Part::Private, change).await?.respond(call))
+        }
+        ("namespaces", "finalize", "PUT") => {
+            let asked = input.object()?;
+            let change = |namespace: &Value| Ok(finalize::with_finalizers(namespace, &asked));
+            Ok(rewrite(call, Part::Private, change).await?.respond(call))
+        }
+        ("pods", "binding" | "eviction" | "log" | "ephemeralcontainers", _)
+        | ("namespaces", "finalize", _) => Err(ApiError::method_not_allowed()),
+        _ => Err(ApiError::no_such_resource()),
+    }
+}

@@ -1,0 +1,164 @@
+//! The objects of one resource and the events that led to them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::watch;
+
+use super::{EventType, Key, Object, lock};
+use crate::server::registry::Resource;
+
+/// All objects of a resource. Writers copy it only while a reader still holds the same version.
+pub(crate) type Objects = Arc<BTreeMap<Key, Arc<Object>>>;
+
+/// One committed write, as watchers see it.
+#[derive(Debug)]
+pub(crate) struct Event {
+    pub(crate) kind: EventType,
+    /// The state after the write; for a delete the last state under the delete's revision.
+    pub(crate) object: Arc<Object>,
+    /// The state before the write.
+    pub(crate) previous: Option<Arc<Object>>,
+}
+
+impl Event {
+    pub(crate) fn revision(&self) -> u64 {
+        self.object.revision
+    }
+}
+
+/// A revision that is older than every event still known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("too old resource version: {asked} ({oldest})")]
+pub(crate) struct TooOld {
+    pub(crate) asked: u64,
+    /// The oldest revision that would have worked.
+    pub(crate) oldest: u64,
+}
+
+pub(super) struct State {
+    pub(super) objects: Objects,
+    /// Recent events, oldest first.
+    pub(super) window: VecDeque<Arc<Event>>,
+    /// Every event after this revision is in the window.
+    pub(super) start: u64,
+    /// Counts compactions: a watch opened before one ends with it.
+    pub(super) epoch: u64,
+}
+
+/// The objects of one resource and their recent events.
+pub(crate) struct Collection {
+    pub(crate) resource: Arc<Resource>,
+    pub(super) state: Mutex<State>,
+    pub(super) changed: watch::Sender<u64>,
+    window_length: usize,
+}
+
+impl Collection {
+    /// An empty collection that remembers `window_length` events.
+    pub(crate) fn new(resource: Arc<Resource>, window_length: usize) -> Collection {
+        let state = State {
+            objects: Objects::default(),
+            window: VecDeque::new(),
+            start: 0,
+            epoch: 0,
+        };
+        Collection {
+            resource,
+            state: Mutex::new(state),
+            changed: watch::Sender::new(0),
+            window_length: window_length.max(1),
+        }
+    }
+
+    pub(crate) fn get(&self, key: &Key) -> Option<Arc<Object>> {
+        lock(&self.state).objects.get(key).cloned()
+    }
+
+    /// The current state and a revision at which it is exact, given a revision that was published before the call.
+    pub(crate) fn snapshot(&self, published: u64) -> (Objects, u64) {
+        let state = lock(&self.state);
+        let newest = state.window.back().map_or(0, |event| event.revision());
+        (Arc::clone(&state.objects), published.max(newest))
+    }
+
+    /// The state as it was at a revision: the current one with the newer events undone.
+    pub(crate) fn snapshot_at(&self, revision: u64) -> Result<Objects, TooOld> {
+        let (mut objects, newer) = {
+            let state = lock(&self.state);
+            if revision < state.start {
+                return Err(TooOld {
+                    asked: revision,
+                    oldest: state.start,
+                });
+            }
+            (
+                Arc::clone(&state.objects),
+                state.after(revision, usize::MAX),
+            )
+        };
+        if newer.is_empty() {
+            return Ok(objects);
+        }
+        let undone = Arc::make_mut(&mut objects);
+        for event in newer.iter().rev() {
+            match &event.previous {
+                Some(previous) => undone.insert(previous.key.clone(), Arc::clone(previous)),
+                None => undone.remove(&event.object.key),
+            };
+        }
+        Ok(objects)
+    }
+
+    /// Puts an object back that was stored before this process; there is no event for it.
+    pub(super) fn restore(&self, object: Object, newest: u64) {
+        let mut state = lock(&self.state);
+        state.start = newest;
+        Arc::make_mut(&mut state.objects).insert(object.key.clone(), Arc::new(object));
+    }
+
+    /// Applies an event; called by the sequencer only.
+    pub(super) fn publish(&self, event: Event) {
+        let mut state = lock(&self.state);
+        let objects = Arc::make_mut(&mut state.objects);
+        match event.kind {
+            EventType::Added | EventType::Modified => {
+                objects.insert(event.object.key.clone(), Arc::clone(&event.object));
+            }
+            EventType::Deleted => {
+                objects.remove(&event.object.key);
+            }
+        }
+        state.window.push_back(Arc::new(event));
+        if state.window.len() > self.window_length
+            && let Some(oldest) = state.window.pop_front()
+        {
+            state.start = oldest.revision();
+        }
+    }
+
+    /// Wakes the watchers.
+    pub(super) fn announce(&self, revision: u64) {
+        self.changed.send_replace(revision);
+    }
+
+    pub(super) fn compact(&self, revision: u64) {
+        {
+            let mut state = lock(&self.state);
+            state.window.clear();
+            state.start = revision;
+            state.epoch += 1;
+        }
+        self.announce(revision);
+    }
+}
+
+impl State {
+    /// At most `limit` events after a revision, oldest first.
+    pub(super) fn after(&self, revision: u64, limit: usize) -> Vec<Arc<Event>> {
+        let first = self
+            .window
+            .partition_point(|event| event.revision() <= revision);
+        self.window.range(first..).take(limit).cloned().collect()
+    }
+}

@@ -1,0 +1,228 @@
+//! Reading and keeping `metadata`: who may set what.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use super::error::Cause;
+
+/// The text at a JSON pointer, empty when there is none.
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or("")
+}
+
+/// `metadata.name`.
+pub(crate) fn name(object: &Value) -> &str {
+    text(object, "/metadata/name")
+}
+
+/// `metadata.finalizers`.
+pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
+    let list = object
+        .pointer("/metadata/finalizers")
+        .and_then(Value::as_array);
+    list.into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
+}
+
+/// Whether the object is on its way out.
+pub(crate) fn is_deleting(object: &Value) -> bool {
+    !text(object, "/metadata/deletionTimestamp").is_empty()
+}
+
+/// The object's map, made if it is something else.
+#[expect(clippy::expect_used, reason = "the value has just been made an object")]
+pub(crate) fn members(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    value.as_object_mut().expect("made an object above")
+}
+
+/// The map of a member, made if it is missing.
+pub(crate) fn member<'a>(value: &'a mut Value, key: &str) -> &'a mut Map<String, Value> {
+    members(members(value).entry(key).or_insert(Value::Null))
+}
+
+/// The `metadata` map, made if it is missing.
+pub(crate) fn metadata(object: &mut Value) -> &mut Map<String, Value> {
+    member(object, "metadata")
+}
+
+/// An instant as metadata carries it: whole seconds, UTC.
+pub(crate) fn seconds(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Removes what decoding into upstream's types would remove: nulls anywhere, empty lists and maps of metadata, and
+/// fields that only the server sets.
+pub(crate) fn normalise(object: &mut Value, has_free_form_nulls: bool) {
+    if !has_free_form_nulls {
+        prune_nulls(object);
+    }
+    let metadata = metadata(object);
+    for key in ["selfLink", "managedFields"] {
+        metadata.remove(key);
+    }
+    metadata.retain(|_, value| match value {
+        Value::Null => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+        Value::Bool(_) | Value::Number(_) => true,
+    });
+}
+
+fn prune_nulls(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|_, member| !member.is_null());
+            members.values_mut().for_each(prune_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(prune_nulls),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Copies a member from the old object, or removes it when the old object has none.
+pub(crate) fn keep(new: &mut Map<String, Value>, old: &Value, key: &str) {
+    match old.get(key) {
+        Some(value) => new.insert(key.to_owned(), value.clone()),
+        None => new.remove(key),
+    };
+}
+
+/// Adds one to `metadata.generation`, if the object counts generations.
+pub(crate) fn count_generation(object: &mut Value) {
+    let metadata = metadata(object);
+    if let Some(generation) = metadata.get("generation").and_then(Value::as_i64) {
+        metadata.insert("generation".into(), (generation + 1).into());
+    }
+}
+
+/// Whether anything but metadata and status differs.
+pub(crate) fn spec_differs(new: &Value, old: &Value) -> bool {
+    let is_spec = |key: &str| !matches!(key, "kind" | "apiVersion" | "metadata" | "status");
+    let spec_of = |object: &Value| -> Vec<(String, Value)> {
+        let members = object.as_object().into_iter().flatten();
+        let mut spec: Vec<_> = members
+            .filter(|(key, _)| is_spec(key))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        spec.sort_by(|a, b| a.0.cmp(&b.0));
+        spec
+    };
+    spec_of(new) != spec_of(old)
+}
+
+/// Largest sum of annotation keys and values, in bytes.
+const ANNOTATIONS_LIMIT: usize = 256 * 1024;
+
+/// What is wrong with labels, annotations and owner references.
+pub(crate) fn violations(object: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let pairs = |pointer: &str| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+    };
+    for (key, value) in pairs("/metadata/labels") {
+        let field = "metadata.labels";
+        if !is_qualified_name(key) {
+            causes.push(Cause::invalid(
+                field,
+                &key.as_str().into(),
+                QUALIFIED_NAME_MESSAGE,
+            ));
+        }
+        if !value.as_str().is_some_and(is_label_value) {
+            causes.push(Cause::invalid(field, value, LABEL_VALUE_MESSAGE));
+        }
+    }
+    let mut size = 0;
+    for (key, value) in pairs("/metadata/annotations") {
+        size += key.len() + value.as_str().map_or(0, str::len);
+        if !is_qualified_name(&key.to_lowercase()) {
+            let field = "metadata.annotations";
+            causes.push(Cause::invalid(
+                field,
+                &key.as_str().into(),
+                QUALIFIED_NAME_MESSAGE,
+            ));
+        }
+    }
+    if size > ANNOTATIONS_LIMIT {
+        causes.push(Cause::too_long("metadata.annotations", ANNOTATIONS_LIMIT));
+    }
+    causes.extend(owner_violations(object));
+    causes
+}
+
+fn owner_violations(object: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let owners = object
+        .pointer("/metadata/ownerReferences")
+        .and_then(Value::as_array);
+    let mut n_controllers = 0;
+    for (index, owner) in owners.into_iter().flatten().enumerate() {
+        for (key, why) in [
+            ("apiVersion", "version must not be empty"),
+            ("kind", "must not be empty"),
+            ("name", "must not be empty"),
+            ("uid", "must not be empty"),
+        ] {
+            if owner
+                .get(key)
+                .and_then(Value::as_str)
+                .is_none_or(str::is_empty)
+            {
+                let field = format!("metadata.ownerReferences[{index}].{key}");
+                causes.push(Cause::invalid(&field, &"".into(), why));
+            }
+        }
+        n_controllers += usize::from(owner.get("controller") == Some(&Value::Bool(true)));
+    }
+    if n_controllers > 1 {
+        let why = "Only one reference can have Controller set to true";
+        causes.push(Cause::invalid("metadata.ownerReferences", &"".into(), why));
+    }
+    causes
+}
+
+const QUALIFIED_NAME_MESSAGE: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must \
+     start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for \
+     validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const LABEL_VALUE_MESSAGE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', \
+     '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', \
+     regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+
+fn is_name_part(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let is_edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    text.len() <= 63
+        && is_edge(bytes.first())
+        && is_edge(bytes.last())
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+}
+
+fn is_label_value(text: &str) -> bool {
+    text.is_empty() || is_name_part(text)
+}
+
+fn is_qualified_name(key: &str) -> bool {
+    use super::names::NameRule;
+    match key.split_once('/') {
+        Some((prefix, name)) => {
+            NameRule::Subdomain.violations(prefix).is_empty() && is_name_part(name)
+        }
+        None => is_name_part(key),
+    }
+}

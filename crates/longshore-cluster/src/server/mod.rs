@@ -1,0 +1,150 @@
+//! The API server: HTTP requests in, committed objects and watch streams out. Knows nothing of Longshore.
+//!
+//! A request passes `http` (path, options, body) → `verbs` or `subresources` → `strategy`, `patch`, `meta` (pure
+//! rules about one object) → `hub` (the one order of writes, lists and watches) → `store` (durability).
+
+mod error;
+mod http;
+mod hub;
+mod logs;
+mod meta;
+mod names;
+mod patch;
+mod random;
+mod registry;
+mod selectors;
+mod store;
+mod strategy;
+mod subresources;
+mod verbs;
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use hub::{Change, Draft, Expected, Hub, Key};
+use random::Random;
+use registry::{Registry, Served};
+use store::{MemoryStore, Store, StoreError};
+
+pub use self::http::body::ApiBody;
+pub use self::http::service::ApiService;
+pub use logs::{LogError, LogOptions, LogStream, PodLogs};
+
+/// Where the server takes the time of day from.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// Namespaces that exist from the start.
+const FIRST_NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// What a server can be told.
+pub(crate) struct Settings {
+    pub(crate) clock: Clock,
+    /// Events that each resource remembers.
+    pub(crate) watch_window: usize,
+    /// Time between bookmarks of an idle watch.
+    pub(crate) bookmark_interval: Duration,
+    /// Makes uids and generated names repeatable.
+    pub(crate) seed: Option<u64>,
+}
+
+/// All state of one API server.
+pub(crate) struct Server {
+    hub: Arc<Hub>,
+    registry: Registry,
+    clock: Clock,
+    random: Random,
+    bookmark_interval: Duration,
+    pod_logs: RwLock<Option<Arc<dyn PodLogs>>>,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("revision", &self.hub.revision())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// A server in memory with nothing in it but the first namespaces.
+    pub(crate) fn in_memory(settings: Settings) -> Arc<Server> {
+        #[expect(clippy::expect_used, reason = "memory refuses nothing")]
+        Server::open(Box::new(MemoryStore), settings).expect("open a store in memory")
+    }
+
+    /// A server with what its store has kept.
+    fn open(mut store: Box<dyn Store>, settings: Settings) -> Result<Arc<Server>, StoreError> {
+        let loaded = store.load()?;
+        let server = Arc::new(Server {
+            hub: Arc::new(Hub::new(store, loaded.revision)),
+            registry: Registry::built_in(settings.watch_window),
+            clock: settings.clock,
+            random: settings
+                .seed
+                .map_or_else(Random::from_entropy, Random::seeded),
+            bookmark_interval: settings.bookmark_interval,
+            pod_logs: RwLock::new(None),
+        });
+        for collection in server.registry.collections() {
+            server.hub.restore(&collection, &loaded.objects);
+        }
+        server.create_first_namespaces();
+        Ok(server)
+    }
+
+    fn create_first_namespaces(&self) {
+        let Some(Served {
+            resource,
+            collection,
+        }) = self.registry.find("", "v1", "namespaces")
+        else {
+            return;
+        };
+        for name in FIRST_NAMESPACES {
+            let mut namespace = json!({"metadata": {"name": name}});
+            strategy::prepare_create(&resource, &mut namespace);
+            self.stamp(&mut namespace);
+            let draft = Draft::new(&resource, &namespace);
+            let key = Key::new(None, name);
+            // It is there already when the store has kept it.
+            let _ = self
+                .hub
+                .commit_now(&collection, key, Expected::Absent, Change::Put(draft));
+        }
+    }
+
+    /// Sets what identifies a new object.
+    fn stamp(&self, object: &mut serde_json::Value) {
+        let now = meta::seconds(self.now());
+        let metadata = meta::metadata(object);
+        metadata.insert("uid".into(), self.random.uuid().into());
+        metadata.insert("creationTimestamp".into(), now.into());
+    }
+
+    fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    /// Forgets all events: every revision handed out so far answers 410, and open watches end with one.
+    pub(crate) fn expire_watches(&self) {
+        self.hub.compact(self.registry.collections().iter());
+    }
+
+    pub(crate) fn set_pod_logs(&self, logs: Arc<dyn PodLogs>) {
+        *self
+            .pod_logs
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Some(logs);
+    }
+
+    fn pod_logs(&self) -> Option<Arc<dyn PodLogs>> {
+        self.pod_logs
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}

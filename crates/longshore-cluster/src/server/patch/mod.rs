@@ -1,0 +1,75 @@
+//! The three patch languages. Each is a pure function from the current object and a patch to the new object.
+
+mod keys;
+mod strategic;
+
+use serde_json::Value;
+
+use super::error::{ApiError, Result};
+
+/// A patch language.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PatchType {
+    Json,
+    Merge,
+    Strategic,
+}
+
+impl PatchType {
+    /// The language of a content type.
+    pub(crate) fn of(content_type: &str) -> Result<PatchType> {
+        match content_type.split(';').next().unwrap_or("").trim() {
+            "application/json-patch+json" => Ok(PatchType::Json),
+            "application/merge-patch+json" => Ok(PatchType::Merge),
+            "application/strategic-merge-patch+json" => Ok(PatchType::Strategic),
+            _ => Err(ApiError::unsupported_media_type(&[
+                "application/json-patch+json",
+                "application/merge-patch+json",
+                "application/strategic-merge-patch+json",
+            ])),
+        }
+    }
+}
+
+/// Applies a patch to an object of a kind.
+pub(crate) fn apply(
+    patch_type: PatchType,
+    kind: &str,
+    object: &Value,
+    patch: &Value,
+) -> Result<Value> {
+    let mut patched = object.clone();
+    match patch_type {
+        PatchType::Json => {
+            let operations: json_patch::Patch = serde_json::from_value(patch.clone())
+                .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
+            json_patch::patch(&mut patched, &operations)
+                .map_err(|error| ApiError::patch_does_not_apply(&error.to_string()))?;
+        }
+        PatchType::Merge => {
+            require_object(patch)?;
+            json_patch::merge(&mut patched, patch);
+        }
+        PatchType::Strategic => {
+            require_object(patch)?;
+            strategic::merge(kind, &mut patched, patch)?;
+        }
+    }
+    if patched.is_object() {
+        Ok(patched)
+    } else {
+        Err(ApiError::patch_does_not_apply(
+            "the result is not an object",
+        ))
+    }
+}
+
+fn require_object(patch: &Value) -> Result<()> {
+    if patch.is_object() {
+        Ok(())
+    } else {
+        Err(ApiError::bad_request(
+            "error decoding patch: expected a JSON object",
+        ))
+    }
+}

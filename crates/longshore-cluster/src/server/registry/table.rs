@@ -1,0 +1,311 @@
+//! The built-in resources of Kubernetes 1.34 that this server has.
+
+use super::conversion::EVENTS;
+use super::{DeletionAnswer, Field, Resource, Scope, StatusWrites, Strategy};
+use crate::server::names::NameRule;
+
+/// Starts a row: a namespaced resource without subresources.
+fn namespaced(api_version: &str, plural: &str, kind: &str) -> Resource {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    Resource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        plural: plural.to_owned(),
+        kind: kind.to_owned(),
+        scope: Scope::Namespaced,
+        short_names: Vec::new(),
+        status: StatusWrites::Nothing,
+        has_generation: false,
+        has_scale: false,
+        creates_on_update: false,
+        deletion_answer: DeletionAnswer::Status,
+        names: NameRule::Subdomain,
+        strategy: Strategy::Plain,
+        fields: Vec::new(),
+        conversion: None,
+    }
+}
+
+/// Starts a row: a resource of the whole cluster.
+fn cluster(api_version: &str, plural: &str, kind: &str) -> Resource {
+    Resource {
+        scope: Scope::Cluster,
+        ..namespaced(api_version, plural, kind)
+    }
+}
+
+impl Resource {
+    fn short(mut self, names: &[&'static str]) -> Resource {
+        self.short_names = names.to_vec();
+        self
+    }
+
+    fn status(mut self) -> Resource {
+        self.status = StatusWrites::Metadata;
+        self
+    }
+
+    fn status_without_labels(mut self) -> Resource {
+        self.status = StatusWrites::MetadataWithoutLabels;
+        self
+    }
+
+    fn generation(mut self) -> Resource {
+        self.has_generation = true;
+        self
+    }
+
+    fn scale(mut self) -> Resource {
+        self.has_scale = true;
+        self
+    }
+
+    fn creates_on_update(mut self) -> Resource {
+        self.creates_on_update = true;
+        self
+    }
+
+    fn answers_deleted_object(mut self) -> Resource {
+        self.deletion_answer = DeletionAnswer::Object;
+        self
+    }
+
+    fn names(mut self, names: NameRule) -> Resource {
+        self.names = names;
+        self
+    }
+
+    fn strategy(mut self, strategy: Strategy) -> Resource {
+        self.strategy = strategy;
+        self
+    }
+
+    fn fields(mut self, labels: &[&str]) -> Resource {
+        self.fields = labels.iter().map(|label| Field::of(label)).collect();
+        self
+    }
+}
+
+const POD_FIELDS: &[&str] = &[
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "spec.hostNetwork",
+    "status.phase",
+    "status.podIP",
+    "status.podIPs",
+    "status.nominatedNodeName",
+];
+
+const EVENT_FIELDS: &[&str] = &[
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "involvedObject.apiVersion",
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "reason",
+    "reportingComponent",
+    "source",
+    "type",
+];
+
+/// The same fields under their names in events.k8s.io, in the same order.
+const NEW_EVENT_FIELDS: &[&str] = &[
+    "regarding.kind",
+    "regarding.namespace",
+    "regarding.name",
+    "regarding.uid",
+    "regarding.apiVersion",
+    "regarding.resourceVersion",
+    "regarding.fieldPath",
+    "reason",
+    "reportingController",
+    "deprecatedSource",
+    "type",
+];
+
+/// Resources that show the objects of another one, each with that other one.
+pub(super) fn converted() -> Vec<(Resource, Resource)> {
+    let mut events = namespaced("events.k8s.io/v1", "events", "Event")
+        .short(&["ev"])
+        .creates_on_update()
+        .fields(NEW_EVENT_FIELDS);
+    events.conversion = Some(EVENTS);
+    vec![(events, namespaced("v1", "events", "Event"))]
+}
+
+/// Every built-in resource.
+pub(super) fn built_in() -> Vec<Resource> {
+    let mut rows = core();
+    rows.extend(workloads());
+    rows.extend(policy_and_access());
+    rows.extend(network_and_storage());
+    rows
+}
+
+fn core() -> Vec<Resource> {
+    vec![
+        namespaced("v1", "pods", "Pod")
+            .short(&["po"])
+            .status()
+            .generation()
+            .answers_deleted_object()
+            .strategy(Strategy::Pod)
+            .fields(POD_FIELDS),
+        namespaced("v1", "configmaps", "ConfigMap")
+            .short(&["cm"])
+            .strategy(Strategy::Data),
+        namespaced("v1", "secrets", "Secret")
+            .strategy(Strategy::Data)
+            .fields(&["type"]),
+        namespaced("v1", "services", "Service")
+            .short(&["svc"])
+            .status()
+            .answers_deleted_object()
+            .names(NameRule::Label)
+            .strategy(Strategy::Service)
+            .fields(&["spec.clusterIP", "spec.type"]),
+        namespaced("v1", "endpoints", "Endpoints")
+            .short(&["ep"])
+            .creates_on_update(),
+        namespaced("v1", "serviceaccounts", "ServiceAccount")
+            .short(&["sa"])
+            .answers_deleted_object(),
+        namespaced("v1", "events", "Event")
+            .short(&["ev"])
+            .creates_on_update()
+            .fields(EVENT_FIELDS),
+        namespaced("v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+            .short(&["pvc"])
+            .status()
+            .answers_deleted_object()
+            .strategy(Strategy::Claim),
+        namespaced("v1", "replicationcontrollers", "ReplicationController")
+            .short(&["rc"])
+            .status()
+            .generation()
+            .scale()
+            .fields(&["status.replicas"]),
+        namespaced("v1", "resourcequotas", "ResourceQuota")
+            .short(&["quota"])
+            .status()
+            .answers_deleted_object(),
+        namespaced("v1", "limitranges", "LimitRange")
+            .short(&["limits"])
+            .creates_on_update(),
+        namespaced("v1", "podtemplates", "PodTemplate")
+            .generation()
+            .answers_deleted_object(),
+        cluster("v1", "namespaces", "Namespace")
+            .short(&["ns"])
+            .status()
+            .names(NameRule::Label)
+            .strategy(Strategy::Namespace)
+            .fields(&["status.phase"]),
+        cluster("v1", "nodes", "Node")
+            .short(&["no"])
+            .status()
+            .strategy(Strategy::Node)
+            .fields(&["spec.unschedulable"]),
+        cluster("v1", "persistentvolumes", "PersistentVolume")
+            .short(&["pv"])
+            .status()
+            .answers_deleted_object()
+            .strategy(Strategy::Claim),
+    ]
+}
+
+fn workloads() -> Vec<Resource> {
+    vec![
+        namespaced("apps/v1", "deployments", "Deployment")
+            .short(&["deploy"])
+            .status_without_labels()
+            .generation()
+            .scale(),
+        namespaced("apps/v1", "replicasets", "ReplicaSet")
+            .short(&["rs"])
+            .status_without_labels()
+            .generation()
+            .scale()
+            .fields(&["status.replicas"]),
+        namespaced("apps/v1", "statefulsets", "StatefulSet")
+            .short(&["sts"])
+            .status_without_labels()
+            .generation()
+            .scale(),
+        namespaced("apps/v1", "daemonsets", "DaemonSet")
+            .short(&["ds"])
+            .status_without_labels()
+            .generation(),
+        namespaced("apps/v1", "controllerrevisions", "ControllerRevision"),
+        namespaced("batch/v1", "jobs", "Job")
+            .status()
+            .generation()
+            .fields(&["status.successful"]),
+        namespaced("batch/v1", "cronjobs", "CronJob")
+            .short(&["cj"])
+            .status()
+            .generation(),
+        namespaced("coordination.k8s.io/v1", "leases", "Lease").creates_on_update(),
+        namespaced(
+            "autoscaling/v2",
+            "horizontalpodautoscalers",
+            "HorizontalPodAutoscaler",
+        )
+        .short(&["hpa"])
+        .status(),
+        cluster("scheduling.k8s.io/v1", "priorityclasses", "PriorityClass")
+            .short(&["pc"])
+            .generation(),
+        cluster("node.k8s.io/v1", "runtimeclasses", "RuntimeClass"),
+    ]
+}
+
+fn policy_and_access() -> Vec<Resource> {
+    let rbac = "rbac.authorization.k8s.io/v1";
+    let admission = "admissionregistration.k8s.io/v1";
+    vec![
+        namespaced("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget")
+            .short(&["pdb"])
+            .status()
+            .generation(),
+        namespaced(rbac, "roles", "Role").names(NameRule::PathSegment),
+        namespaced(rbac, "rolebindings", "RoleBinding").names(NameRule::PathSegment),
+        cluster(rbac, "clusterroles", "ClusterRole").names(NameRule::PathSegment),
+        cluster(rbac, "clusterrolebindings", "ClusterRoleBinding").names(NameRule::PathSegment),
+        cluster(
+            admission,
+            "mutatingwebhookconfigurations",
+            "MutatingWebhookConfiguration",
+        )
+        .generation(),
+        cluster(
+            admission,
+            "validatingwebhookconfigurations",
+            "ValidatingWebhookConfiguration",
+        )
+        .generation(),
+    ]
+}
+
+fn network_and_storage() -> Vec<Resource> {
+    vec![
+        namespaced("discovery.k8s.io/v1", "endpointslices", "EndpointSlice")
+            .generation()
+            .creates_on_update(),
+        namespaced("networking.k8s.io/v1", "ingresses", "Ingress")
+            .short(&["ing"])
+            .status()
+            .generation(),
+        cluster("networking.k8s.io/v1", "ingressclasses", "IngressClass").generation(),
+        namespaced("networking.k8s.io/v1", "networkpolicies", "NetworkPolicy")
+            .short(&["netpol"])
+            .generation(),
+        cluster("storage.k8s.io/v1", "storageclasses", "StorageClass")
+            .short(&["sc"])
+            .answers_deleted_object(),
+    ]
+}

@@ -1,0 +1,179 @@
+//! Pods: a status that only `/status` writes, a specification that hardly ever changes.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::pod_defaults::{set_admission_defaults, set_defaults};
+use crate::server::error::Cause;
+use crate::server::meta;
+
+/// A new pod is pending.
+pub(super) fn prepare_create(pod: &mut Value) {
+    meta::member(pod, "spec");
+    set_defaults(&mut pod["spec"]);
+    set_admission_defaults(&mut pod["spec"]);
+    let qos_class = qos_class(pod);
+    pod["status"] = json!({"phase": "Pending", "qosClass": qos_class});
+    let is_gated = pod
+        .pointer("/spec/schedulingGates")
+        .and_then(Value::as_array)
+        .is_some_and(|it| !it.is_empty());
+    if is_gated {
+        pod["status"]["conditions"] = json!([{
+            "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }]);
+    }
+}
+
+/// A changed specification has the same defaults as a new one.
+pub(super) fn prepare_update(pod: &mut Value) {
+    meta::member(pod, "spec");
+    set_defaults(&mut pod["spec"]);
+}
+
+fn containers<'a>(pod: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
+    pod.get("spec")
+        .and_then(|spec| spec.get(list))
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+}
+
+/// The pod's quality-of-service class, from requests and limits of CPU and memory.
+fn qos_class(pod: &Value) -> &'static str {
+    let quantity = |container: &Value, kind: &str, resource: &str| {
+        container
+            .pointer(&format!("/resources/{kind}/{resource}"))
+            .cloned()
+    };
+    let all: Vec<&Value> = containers(pod, "containers")
+        .chain(containers(pod, "initContainers"))
+        .collect();
+    let mut has_any = false;
+    let mut is_guaranteed = true;
+    for container in all {
+        for resource in ["cpu", "memory"] {
+            let limit = quantity(container, "limits", resource);
+            let request = quantity(container, "requests", resource);
+            has_any |= limit.is_some() || request.is_some();
+            is_guaranteed &= limit.is_some() && limit == request;
+        }
+    }
+    match (has_any, is_guaranteed) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}
+
+/// What is wrong with a new pod.
+pub(super) fn create_violations(pod: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    if containers(pod, "containers").next().is_none() {
+        causes.push(Cause::required("spec.containers", ""));
+    }
+    let mut names = BTreeSet::new();
+    for list in ["initContainers", "containers"] {
+        for (index, container) in containers(pod, list).enumerate() {
+            let field = format!("spec.{list}[{index}]");
+            let name = meta::text(container, "/name");
+            if name.is_empty() {
+                causes.push(Cause::required(&format!("{field}.name"), ""));
+            } else if !names.insert(name) {
+                let message = format!("Duplicate value: {name:?}");
+                let field = format!("{field}.name");
+                causes.push(Cause {
+                    reason: "FieldValueDuplicate",
+                    message,
+                    field,
+                });
+            }
+            if meta::text(container, "/image").is_empty() {
+                causes.push(Cause::required(&format!("{field}.image"), ""));
+            }
+        }
+    }
+    let restart_policy = meta::text(pod, "/spec/restartPolicy");
+    if !matches!(restart_policy, "Always" | "OnFailure" | "Never") {
+        let message = format!(
+            "Unsupported value: {restart_policy:?}: supported values: \"Always\", \"OnFailure\", \"Never\""
+        );
+        let field = "spec.restartPolicy".to_owned();
+        causes.push(Cause {
+            reason: "FieldValueNotSupported",
+            message,
+            field,
+        });
+    }
+    causes
+}
+
+const UPDATE_MESSAGE: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
+     `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing \
+     tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+
+/// What is wrong with a change of a pod's specification.
+pub(super) fn update_violations(new: &Value, old: &Value) -> Vec<Cause> {
+    let (before, after) = (fixed_part(old, old), fixed_part(new, old));
+    let mut causes = Vec::new();
+    if before != after {
+        causes.push(Cause::forbidden("spec", UPDATE_MESSAGE));
+    }
+    let list = |pod: &Value, key: &str| -> Vec<Value> {
+        pod.pointer(key)
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default()
+    };
+    let (gates, tolerations) = ("/spec/schedulingGates", "/spec/tolerations");
+    let gates_before = list(old, gates);
+    if list(new, gates)
+        .iter()
+        .any(|gate| !gates_before.contains(gate))
+    {
+        let why = "only deletion is allowed, but found new scheduling gate";
+        causes.push(Cause::forbidden("spec.schedulingGates", why));
+    }
+    let kept = list(new, tolerations);
+    if list(old, tolerations)
+        .iter()
+        .any(|toleration| !kept.contains(toleration))
+    {
+        let why = "existing toleration can not be modified except its tolerationSeconds";
+        causes.push(Cause::forbidden("spec.tolerations", why));
+    }
+    causes
+}
+
+/// The specification without what may change. While the pod is gated, that includes where it may run.
+fn fixed_part(pod: &Value, old: &Value) -> Value {
+    let is_gated = old
+        .pointer("/spec/schedulingGates")
+        .and_then(Value::as_array)
+        .is_some_and(|it| !it.is_empty());
+    let mut spec = pod.get("spec").cloned().unwrap_or_default();
+    let members = meta::members(&mut spec);
+    for key in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
+        members.remove(key);
+    }
+    if is_gated {
+        members.remove("nodeSelector");
+        members.remove("affinity");
+    }
+    for list in ["containers", "initContainers"] {
+        for container in members
+            .get_mut(list)
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+        {
+            let container = meta::members(container);
+            container.remove("image");
+            // Derived from the image when it was not given.
+            container.remove("imagePullPolicy");
+        }
+    }
+    spec
+}

@@ -1,0 +1,8 @@
+//! Parts and actions of objects that have paths of their own, beside `/status`.
+
+pub(crate) mod binding;
+pub(crate) mod ephemeral;
+pub(crate) mod eviction;
+pub(crate) mod finalize;
+pub(crate) mod log;
+pub(crate) mod scale;

@@ -1,0 +1,123 @@
+//! `/scale` of workloads: their number of replicas as an `autoscaling/v1` Scale.
+
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+
+use crate::server::error::{ApiError, Cause, Result};
+use crate::server::http::body::{self, ApiBody};
+use crate::server::meta;
+use crate::server::patch::{self, PatchType};
+use crate::server::verbs::Call;
+use crate::server::verbs::rewrite::{Part, rewrite};
+
+/// Answers with the scale.
+pub(crate) fn get(call: &Call) -> Result<Response<ApiBody>> {
+    Ok(body::json(
+        StatusCode::OK,
+        &scale_of(&call.stored()?.value()),
+    ))
+}
+
+/// Sets the number of replicas that the body names.
+pub(crate) async fn update(call: &Call, scale: &Value) -> Result<Response<ApiBody>> {
+    write(call, |_| Ok(scale.clone())).await
+}
+
+/// Patches the scale.
+pub(crate) async fn patch(
+    call: &Call,
+    patch_type: PatchType,
+    patch: &Value,
+) -> Result<Response<ApiBody>> {
+    write(call, |scale| {
+        patch::apply(patch_type, "Scale", scale, patch)
+    })
+    .await
+}
+
+async fn write(call: &Call, change: impl Fn(&Value) -> Result<Value>) -> Result<Response<ApiBody>> {
+    let written = rewrite(call, Part::Main, |workload| {
+        let scale = change(&scale_of(workload))?;
+        let n_replicas = scale
+            .pointer("/spec/replicas")
+            .and_then(Value::as_i64)
+            .unwrap_or(0);
+        if n_replicas < 0 {
+            let why = "must be greater than or equal to 0";
+            let cause = Cause::invalid("spec.replicas", &n_replicas.into(), why);
+            return Err(ApiError::invalid(
+                "autoscaling",
+                "Scale",
+                &call.name,
+                vec![cause],
+            ));
+        }
+        let mut scaled = workload.clone();
+        meta::member(&mut scaled, "spec").insert("replicas".into(), n_replicas.into());
+        let version = meta::text(&scale, "/metadata/resourceVersion");
+        if !version.is_empty() {
+            meta::metadata(&mut scaled).insert("resourceVersion".into(), version.into());
+        }
+        Ok(scaled)
+    })
+    .await?;
+    Ok(body::json(StatusCode::OK, &scale_of(&written.value())))
+}
+
+fn scale_of(workload: &Value) -> Value {
+    let metadata = &workload["metadata"];
+    let n_replicas = workload
+        .pointer("/spec/replicas")
+        .and_then(Value::as_i64)
+        .unwrap_or(1);
+    let n_present = workload
+        .pointer("/status/replicas")
+        .and_then(Value::as_i64)
+        .unwrap_or(0);
+    let mut scale = json!({
+        "kind": "Scale", "apiVersion": "autoscaling/v1",
+        "metadata": {
+            "name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"],
+            "resourceVersion": metadata["resourceVersion"], "creationTimestamp": metadata["creationTimestamp"],
+        },
+        "spec": {"replicas": n_replicas},
+        "status": {"replicas": n_present},
+    });
+    let selector = selector_text(&workload["spec"]["selector"]);
+    if !selector.is_empty() {
+        scale["status"]["selector"] = selector.into();
+    }
+    scale
+}
+
+/// A selector object in the form of query options. ReplicationControllers have plain labels.
+fn selector_text(selector: &Value) -> String {
+    let labels = match selector.get("matchLabels") {
+        Some(labels) => labels,
+        None if selector.get("matchExpressions").is_some() => &Value::Null,
+        None => selector,
+    };
+    let mut parts: Vec<String> = labels
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or("")))
+        .collect();
+    let expressions = selector.get("matchExpressions").and_then(Value::as_array);
+    for expression in expressions.into_iter().flatten() {
+        let key = meta::text(expression, "/key");
+        let values: Vec<&str> = expression["values"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        parts.push(match meta::text(expression, "/operator") {
+            "In" => format!("{key} in ({})", values.join(",")),
+            "NotIn" => format!("{key} notin ({})", values.join(",")),
+            "DoesNotExist" => format!("!{key}"),
+            _ => key.to_owned(),
+        });
+    }
+    parts.join(",")
+}

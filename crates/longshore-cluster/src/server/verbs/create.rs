@@ -1,0 +1,161 @@
+//! POST of a new object.
+
+use http::{Response, StatusCode};
+use serde_json::Value;
+
+use super::Call;
+use crate::server::error::{ApiError, Cause, Result};
+use crate::server::http::body::ApiBody;
+use crate::server::hub::{Change, CommitError, Expected, Key, Object};
+use crate::server::{meta, names, strategy};
+use std::sync::Arc;
+
+/// Attempts at finding a free generated name.
+const NAME_ATTEMPTS: usize = 8;
+
+/// Creates the object in the body.
+pub(crate) async fn create(call: &Call, object: Value) -> Result<Response<ApiBody>> {
+    let is_dry_run = call.query.is_dry_run()?;
+    match create_object(call, object, is_dry_run).await? {
+        Created::Stored(object) => Ok(call.respond(StatusCode::CREATED, &object)),
+        Created::Imagined(object) => Ok(call.respond_unstored(StatusCode::CREATED, object)),
+    }
+}
+
+/// A created object.
+#[derive(Debug)]
+pub(crate) enum Created {
+    Stored(Arc<Object>),
+    /// What a dry run would have stored.
+    Imagined(Value),
+}
+
+/// Creates an object whose type has not been checked yet.
+pub(crate) async fn create_object(call: &Call, object: Value, is_dry_run: bool) -> Result<Created> {
+    let mut object = call.to_stored(object)?;
+    place(call, &mut object)?;
+    let resource = call.resource();
+    if !meta::text(&object, "/metadata/resourceVersion").is_empty() {
+        return Err(ApiError::unexplained(
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
+    let metadata = meta::metadata(&mut object);
+    for key in [
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+    ] {
+        metadata.remove(key);
+    }
+    if resource.has_generation {
+        metadata.insert("generation".into(), 1.into());
+    }
+    strategy::prepare_create(resource, &mut object);
+    call.server.stamp(&mut object);
+    require_live_namespace(call, &object)?;
+
+    let is_generated = meta::name(&object).is_empty();
+    let base = meta::text(&object, "/metadata/generateName").to_owned();
+    for _ in 0..NAME_ATTEMPTS {
+        if is_generated && !base.is_empty() {
+            let name = names::generate(&base, call.server.random.next());
+            meta::metadata(&mut object).insert("name".into(), name.into());
+        }
+        validate(call, &object)?;
+        let name = meta::name(&object);
+        let key = Key::new(call.namespace.as_deref(), name);
+        if is_dry_run {
+            return match call.collection.get(&key) {
+                Some(_) => Err(ApiError::already_exists(resource, name)),
+                None => Ok(Created::Imagined(object)),
+            };
+        }
+        let change = Change::Put(call.draft(&object)?);
+        match call
+            .server
+            .hub
+            .commit(&call.collection, key, Expected::Absent, change)
+            .await
+        {
+            Ok(stored) => return Ok(Created::Stored(stored)),
+            Err(CommitError::Raced) if is_generated => {}
+            Err(CommitError::Raced) => return Err(ApiError::already_exists(resource, name)),
+            Err(error @ CommitError::Store(_)) => return Err(ApiError::internal(error)),
+        }
+    }
+    Err(ApiError::already_exists(resource, meta::name(&object)))
+}
+
+/// Puts the object into the namespace of the URL.
+fn place(call: &Call, object: &mut Value) -> Result<()> {
+    let found = meta::text(object, "/metadata/namespace").to_owned();
+    match &call.namespace {
+        Some(namespace) if found.is_empty() || found == *namespace => {
+            meta::metadata(object).insert("namespace".into(), namespace.as_str().into());
+            Ok(())
+        }
+        Some(_) => Err(ApiError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        )),
+        None => {
+            meta::metadata(object).remove("namespace");
+            Ok(())
+        }
+    }
+}
+
+/// Refuses new objects in namespaces that are missing or going.
+fn require_live_namespace(call: &Call, object: &Value) -> Result<()> {
+    let Some(name) = &call.namespace else {
+        return Ok(());
+    };
+    let Some(namespaces) = call.server.registry.find("", "v1", "namespaces") else {
+        return Ok(());
+    };
+    let Some(namespace) = namespaces.collection.get(&Key::new(None, name)) else {
+        return Err(ApiError::not_found(&namespaces.resource, name));
+    };
+    // The only selectable field of namespaces is their phase.
+    if namespace
+        .facets
+        .fields
+        .first()
+        .is_none_or(|phase| phase != "Terminating")
+    {
+        return Ok(());
+    }
+    let why =
+        format!("unable to create new content in namespace {name} because it is being terminated");
+    let cause = format!("namespace {name} is being terminated");
+    Err(
+        ApiError::forbidden(call.resource(), meta::name(object), &why)
+            .because("NamespaceTerminating", &cause),
+    )
+}
+
+fn validate(call: &Call, object: &Value) -> Result<()> {
+    let resource = call.resource();
+    let name = meta::name(object);
+    let mut causes = Vec::new();
+    if name.is_empty() {
+        causes.push(Cause::required(
+            "metadata.name",
+            "name or generateName is required",
+        ));
+    } else {
+        let violations = resource.names.violations(name);
+        causes.extend(
+            violations
+                .iter()
+                .map(|why| Cause::invalid("metadata.name", &name.into(), why)),
+        );
+    }
+    causes.extend(meta::violations(object));
+    causes.extend(strategy::violations(resource, object, None));
+    if causes.is_empty() {
+        Ok(())
+    } else {
+        Err(ApiError::invalid_object(resource, name, causes))
+    }
+}

@@ -1,0 +1,17 @@
+//! GET of one object.
+
+use http::{Response, StatusCode};
+
+use super::Call;
+use crate::server::error::Result;
+use crate::server::http::body::ApiBody;
+use crate::server::http::query::AskedRevision;
+
+/// Answers with the newest state.
+pub(crate) async fn get(call: &Call) -> Result<Response<ApiBody>> {
+    match AskedRevision::parse(call.query.text("resourceVersion"))? {
+        AskedRevision::Unset | AskedRevision::Any => {}
+        AskedRevision::At(revision) => call.wait_for(revision).await?,
+    }
+    Ok(call.respond(StatusCode::OK, &*call.stored()?))
+}

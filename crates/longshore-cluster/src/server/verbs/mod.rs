@@ -1,0 +1,123 @@
+//! What can be done with the objects of a resource: one file per verb.
+
+pub(crate) mod create;
+pub(crate) mod delete;
+pub(crate) mod delete_collection;
+pub(crate) mod get;
+pub(crate) mod list;
+pub(crate) mod patch;
+pub(crate) mod rewrite;
+pub(crate) mod update;
+pub(crate) mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::{Response, StatusCode};
+use serde_json::Value;
+
+use super::Server;
+use super::error::{ApiError, Result};
+use super::http::body::{self, ApiBody};
+use super::http::query::Query;
+use super::http::render::Rendering;
+use super::hub::{Collection, Draft, Key, Object};
+use super::meta;
+use super::registry::Resource;
+
+/// How long a read waits for a revision that does not exist yet.
+const FUTURE_REVISION_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A request about the objects of one resource.
+#[derive(Clone)]
+pub(crate) struct Call {
+    pub(crate) server: Arc<Server>,
+    /// The resource as the client has addressed it.
+    pub(crate) served: Arc<Resource>,
+    pub(crate) collection: Arc<Collection>,
+    pub(crate) namespace: Option<String>,
+    /// Name on the URL; empty for requests about the collection.
+    pub(crate) name: String,
+    pub(crate) query: Query,
+    pub(crate) rendering: Rendering,
+}
+
+impl Call {
+    pub(crate) fn resource(&self) -> &Resource {
+        &self.collection.resource
+    }
+
+    /// The key of the object on the URL.
+    pub(crate) fn key(&self) -> Key {
+        Key::new(self.namespace.as_deref(), &self.name)
+    }
+
+    /// The object on the URL.
+    pub(crate) fn stored(&self) -> Result<Arc<Object>> {
+        self.collection
+            .get(&self.key())
+            .ok_or_else(|| ApiError::not_found(self.resource(), &self.name))
+    }
+
+    /// Waits a little for a revision that clients may know from elsewhere.
+    pub(crate) async fn wait_for(&self, revision: u64) -> Result<()> {
+        let hub = &self.server.hub;
+        if revision <= hub.revision() {
+            return Ok(());
+        }
+        tokio::time::timeout(FUTURE_REVISION_TIMEOUT, hub.reached(revision))
+            .await
+            .map_err(|_| ApiError::too_new(revision, hub.revision()))
+    }
+
+    /// Checks that a body is an object of this resource, completes its type and converts it to the stored form.
+    pub(crate) fn to_stored(&self, mut object: Value) -> Result<Value> {
+        if !object.is_object() {
+            let message = "the object provided is unrecognized: expected a JSON object";
+            return Err(ApiError::bad_request(message));
+        }
+        let expected = [
+            ("apiVersion", self.served.api_version()),
+            ("kind", self.served.kind.clone()),
+        ];
+        for (key, expected) in expected {
+            let found = meta::text(&object, &format!("/{key}"));
+            if found.is_empty() {
+                object[key] = expected.into();
+            } else if found != expected {
+                return Err(ApiError::bad_request(format!(
+                    "the object in the data has {key} {found:?}, which does not match the expected {expected:?}"
+                )));
+            }
+        }
+        // These objects carry somebody else's JSON, in which null means something.
+        let has_free_form_nulls = self.served.kind == "ControllerRevision";
+        meta::normalise(&mut object, has_free_form_nulls);
+        Ok(match self.served.conversion {
+            Some(conversion) => conversion.to_stored(object),
+            None => object,
+        })
+    }
+
+    /// Answers with a stored object.
+    pub(crate) fn respond(&self, code: StatusCode, object: &Object) -> Response<ApiBody> {
+        body::json_bytes(code, self.rendering.json(object))
+    }
+
+    /// Answers with an object that is not stored (any more).
+    pub(crate) fn respond_unstored(&self, code: StatusCode, object: Value) -> Response<ApiBody> {
+        body::json(code, &self.rendering.value(object))
+    }
+
+    /// Encodes an object for the store.
+    pub(crate) fn draft(&self, object: &Value) -> Result<Draft> {
+        /// Largest stored object, as etcd's default.
+        const OBJECT_LIMIT: usize = 1_572_864;
+        let draft = Draft::new(self.resource(), object);
+        if draft.size() > OBJECT_LIMIT {
+            Err(ApiError::too_large(OBJECT_LIMIT))
+        } else {
+            Ok(draft)
+        }
+    }
+}

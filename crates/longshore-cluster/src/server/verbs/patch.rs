@@ -1,0 +1,22 @@
+//! PATCH of an object.
+
+use http::Response;
+use serde_json::Value;
+
+use super::Call;
+use super::rewrite::{Part, rewrite};
+use crate::server::error::Result;
+use crate::server::http::body::ApiBody;
+use crate::server::patch::{self, PatchType};
+
+/// Changes the object as the patch says.
+pub(crate) async fn patch(
+    call: &Call,
+    part: Part,
+    patch_type: PatchType,
+    patch: &Value,
+) -> Result<Response<ApiBody>> {
+    let kind = call.resource().kind.clone();
+    let change = |old: &Value| patch::apply(patch_type, &kind, old, patch);
+    Ok(rewrite(call, part, change).await?.respond(call))
+}

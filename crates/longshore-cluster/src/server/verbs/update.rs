@@ -1,0 +1,40 @@
+//! PUT of an object.
+
+use http::{Response, StatusCode};
+use serde_json::Value;
+
+use super::Call;
+use super::create::{Created, create_object};
+use super::rewrite::{Part, rewrite};
+use crate::server::error::{ApiError, Result};
+use crate::server::http::body::ApiBody;
+use crate::server::meta;
+
+/// Replaces the object, or creates it where the resource allows that.
+pub(crate) async fn update(call: &Call, part: Part, object: Value) -> Result<Response<ApiBody>> {
+    let is_missing = call.collection.get(&call.key()).is_none();
+    if is_missing && part == Part::Main && call.resource().creates_on_update {
+        return create_missing(call, object).await;
+    }
+    Ok(rewrite(call, part, |_| Ok(object.clone()))
+        .await?
+        .respond(call))
+}
+
+async fn create_missing(call: &Call, object: Value) -> Result<Response<ApiBody>> {
+    if meta::name(&object) != call.name {
+        let message = format!(
+            "the name of the object ({}) does not match the name on the URL ({})",
+            meta::name(&object),
+            call.name
+        );
+        return Err(ApiError::bad_request(message));
+    }
+    if !meta::text(&object, "/metadata/resourceVersion").is_empty() {
+        return Err(ApiError::modified(call.resource(), &call.name));
+    }
+    match create_object(call, object, call.query.is_dry_run()?).await? {
+        Created::Stored(object) => Ok(call.respond(StatusCode::CREATED, &object)),
+        Created::Imagined(object) => Ok(call.respond_unstored(StatusCode::CREATED, object)),
+    }
+}

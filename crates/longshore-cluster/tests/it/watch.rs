@@ -1,0 +1,269 @@
+//! Watches: where they start, what they see, how they end.
+
+use std::time::Duration;
+
+use http::Method;
+use http_body_util::BodyExt;
+use longshore_cluster::{ApiBody, Cluster};
+use serde_json::{Value, json};
+
+use crate::harness::{Api, CONFIG_MAPS, config_map, revision};
+
+/// The lines of an open watch.
+pub(crate) struct Lines {
+    body: ApiBody,
+    buffer: Vec<u8>,
+}
+
+impl Lines {
+    pub(crate) async fn open(api: &Api, path: &str) -> Lines {
+        let response = api.send(Method::GET, path, "", bytes::Bytes::new()).await;
+        assert_eq!(response.status(), 200);
+        Lines {
+            body: response.into_body(),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// The next event; `None` when the watch has ended.
+    pub(crate) async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=end).collect();
+                return Some(serde_json::from_slice(&line).unwrap());
+            }
+            let frame = self.body.frame().await?.unwrap();
+            self.buffer.extend_from_slice(&frame.into_data().unwrap());
+        }
+    }
+
+    /// The next event in short: type, name and the value under `k`.
+    async fn brief(&mut self) -> String {
+        self.next()
+            .await
+            .map_or_else(|| "END".to_owned(), |event| brief(&event))
+    }
+
+    /// Whether nothing arrives for a while (of paused time).
+    async fn is_quiet(&mut self) -> bool {
+        tokio::time::timeout(Duration::from_secs(5), self.next())
+            .await
+            .is_err()
+    }
+}
+
+fn brief(event: &Value) -> String {
+    let object = &event["object"];
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    format!(
+        "{} {} {}",
+        text(&event["type"]),
+        text(&object["metadata"]["name"]),
+        text(&object["data"]["k"])
+    )
+}
+
+fn watch(options: &str) -> String {
+    format!("{CONFIG_MAPS}?watch=true{options}")
+}
+
+fn labelled(name: &str, value: &str, tier: &str) -> Value {
+    let mut object = config_map(name, value);
+    object["metadata"]["labels"] = json!({"tier": tier});
+    object
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_without_revision_starts_with_the_state() {
+    let api = Api::new(&Cluster::in_memory());
+    api.make(CONFIG_MAPS, config_map("a", "1")).await;
+    for options in ["", "&resourceVersion=0"] {
+        let mut lines = Lines::open(&api, &watch(options)).await;
+        assert_eq!(lines.brief().await, "ADDED a 1");
+        assert!(lines.is_quiet().await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_a_revision_replays_what_came_after_it_and_goes_on() {
+    let api = Api::new(&Cluster::in_memory());
+    let a = api.make(CONFIG_MAPS, config_map("a", "1")).await;
+    api.make(CONFIG_MAPS, config_map("b", "1")).await;
+    api.put(&format!("{CONFIG_MAPS}/a"), config_map("a", "2"))
+        .await;
+    let (_, gone) = api.delete(&format!("{CONFIG_MAPS}/b"), json!(null)).await;
+    assert_eq!(gone["status"], "Success");
+    let from = format!("&resourceVersion={}", revision(&a));
+    let mut lines = Lines::open(&api, &watch(&from)).await;
+    for expected in ["ADDED b 1", "MODIFIED a 2", "DELETED b 1"] {
+        assert_eq!(lines.brief().await, expected);
+    }
+    assert!(lines.is_quiet().await);
+    let c = api.make(CONFIG_MAPS, config_map("c", "1")).await;
+    let event = lines.next().await.unwrap();
+    assert_eq!(
+        (brief(&event).as_str(), revision(&event["object"])),
+        ("ADDED c 1", revision(&c))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_carries_its_own_revision() {
+    let api = Api::new(&Cluster::in_memory());
+    let a = api.make(CONFIG_MAPS, config_map("a", "1")).await;
+    let mut lines = Lines::open(&api, &watch(&format!("&resourceVersion={}", revision(&a)))).await;
+    api.delete(&format!("{CONFIG_MAPS}/a"), json!(null)).await;
+    let event = lines.next().await.unwrap();
+    assert_eq!(revision(&event["object"]), revision(&a) + 1);
+    assert_eq!(event["object"]["metadata"]["uid"], a["metadata"]["uid"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_start_or_stop_matching_are_added_and_deleted() {
+    let api = Api::new(&Cluster::in_memory());
+    let mut lines = Lines::open(&api, &watch("&labelSelector=tier%3Dx")).await;
+    let path = format!("{CONFIG_MAPS}/a");
+    api.make(CONFIG_MAPS, labelled("a", "1", "y")).await;
+    api.put(&path, labelled("a", "2", "x")).await;
+    api.put(&path, labelled("a", "3", "x")).await;
+    let (_, left) = api.put(&path, labelled("a", "4", "y")).await;
+    api.put(&path, labelled("a", "5", "y")).await;
+    api.put(&path, labelled("a", "6", "x")).await;
+    assert_eq!(lines.brief().await, "ADDED a 2");
+    assert_eq!(lines.brief().await, "MODIFIED a 3");
+    let departed = lines.next().await.unwrap();
+    assert_eq!(brief(&departed), "DELETED a 3");
+    assert_eq!(departed["object"]["metadata"]["labels"]["tier"], "x");
+    assert_eq!(revision(&departed["object"]), revision(&left));
+    assert_eq!(lines.brief().await, "ADDED a 6");
+}
+
+#[tokio::test(start_paused = true)]
+async fn bookmarks_come_every_minute_and_at_the_end() {
+    let api = Api::new(&Cluster::in_memory());
+    let a = api.make(CONFIG_MAPS, config_map("a", "1")).await;
+    let options = format!(
+        "&resourceVersion={}&allowWatchBookmarks=true&timeoutSeconds=130",
+        revision(&a)
+    );
+    let mut lines = Lines::open(&api, &watch(&options)).await;
+    // Another resource moves the revision on.
+    let secret = api
+        .make(
+            "/api/v1/namespaces/default/secrets",
+            json!({"metadata": {"name": "s"}}),
+        )
+        .await;
+    let started = tokio::time::Instant::now();
+    for seconds in [60, 120, 130] {
+        let bookmark = lines.next().await.unwrap();
+        assert_eq!(bookmark["type"], "BOOKMARK");
+        assert_eq!(bookmark["object"]["kind"], "ConfigMap");
+        assert_eq!(revision(&bookmark["object"]), revision(&secret));
+        assert_eq!(started.elapsed().as_secs(), seconds);
+    }
+    assert_eq!(lines.next().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn initial_events_end_with_a_marked_bookmark() {
+    let api = Api::new(&Cluster::in_memory());
+    let a = api.make(CONFIG_MAPS, config_map("a", "1")).await;
+    let options =
+        "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let mut lines = Lines::open(&api, &watch(options)).await;
+    assert_eq!(lines.brief().await, "ADDED a 1");
+    let bookmark = lines.next().await.unwrap();
+    assert_eq!(
+        bookmark["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"],
+        "true"
+    );
+    assert_eq!(revision(&bookmark["object"]), revision(&a));
+    api.make(CONFIG_MAPS, config_map("b", "1")).await;
+    assert_eq!(lines.brief().await, "ADDED b 1");
+
+    let (code, status) = api.get(&watch("&sendInitialEvents=true")).await;
+    assert_eq!((code, &status["reason"]), (422, &json!("Invalid")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn compacted_revisions_answer_410_inside_the_stream() {
+    let cluster = Cluster::in_memory();
+    let api = Api::new(&cluster);
+    let a = api.make(CONFIG_MAPS, config_map("a", "1")).await;
+    let mut open = Lines::open(&api, &watch(&format!("&resourceVersion={}", revision(&a)))).await;
+    cluster.expire_watches();
+    for lines in [
+        &mut open,
+        &mut Lines::open(&api, &watch(&format!("&resourceVersion={}", revision(&a)))).await,
+    ] {
+        let event = lines.next().await.unwrap();
+        assert_eq!(event["type"], "ERROR");
+        assert_eq!(
+            (&event["object"]["code"], &event["object"]["reason"]),
+            (&json!(410), &json!("Expired"))
+        );
+        assert_eq!(lines.next().await, None);
+    }
+    let (_, list) = api.get(CONFIG_MAPS).await;
+    let mut lines = Lines::open(
+        &api,
+        &watch(&format!("&resourceVersion={}", revision(&list))),
+    )
+    .await;
+    assert!(lines.is_quiet().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watcher_slower_than_the_window_is_closed() {
+    let api = Api::new(&Cluster::builder().watch_window(10).build());
+    let a = api.make(CONFIG_MAPS, config_map("a", "0")).await;
+    let from = format!("&resourceVersion={}", revision(&a));
+    let mut lines = Lines::open(&api, &watch(&from)).await;
+    for value in 0..20 {
+        api.put(
+            &format!("{CONFIG_MAPS}/a"),
+            config_map("a", &format!("v{value}")),
+        )
+        .await;
+    }
+    assert_eq!(lines.next().await, None);
+    let event = Lines::open(&api, &watch(&from)).await.next().await.unwrap();
+    assert_eq!(event["object"]["code"], 410);
+}
+
+#[tokio::test(start_paused = true)]
+async fn revisions_of_the_future_are_waited_for_and_then_refused() {
+    let api = Api::new(&Cluster::in_memory());
+    let a = api.make(CONFIG_MAPS, config_map("a", "1")).await;
+    let future = revision(&a) + 1;
+    for path in [
+        watch(&format!("&resourceVersion={future}")),
+        format!("{CONFIG_MAPS}?resourceVersion={future}"),
+    ] {
+        let started = tokio::time::Instant::now();
+        let (code, status) = api.get(&path).await;
+        assert_eq!(
+            (code, &status["reason"]),
+            (504, &json!("Timeout")),
+            "{status}"
+        );
+        assert_eq!(
+            status["details"]["causes"][0]["reason"],
+            "ResourceVersionTooLarge"
+        );
+        assert_eq!(started.elapsed().as_secs(), 3);
+    }
+    let path = format!("{CONFIG_MAPS}/a?resourceVersion={future}");
+    let (answer, _) = tokio::join!(api.get(&path), api.make(CONFIG_MAPS, config_map("b", "1")));
+    assert_eq!(answer.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_object_can_be_watched_by_name() {
+    let api = Api::new(&Cluster::in_memory());
+    let mut lines = Lines::open(&api, &watch("&fieldSelector=metadata.name%3Db")).await;
+    api.make(CONFIG_MAPS, config_map("a", "1")).await;
+    api.make(CONFIG_MAPS, config_map("b", "1")).await;
+    assert_eq!(lines.brief().await, "ADDED b 1");
+}
