@@ -303,13 +303,19 @@ mod tests {
         sources
     }
 
-    fn build(container: serde_json::Value) -> Result<Environment, EnvError> {
-        let pod: Pod = serde_json::from_value(json!({
+    fn pod_with(container: serde_json::Value) -> Pod {
+        serde_json::from_value(json!({
             "metadata": {"name": "p", "namespace": "n", "uid": "u", "labels": {"app": "x"}},
             "spec": {"containers": [container], "nodeName": "here"},
         }))
-        .expect("a pod");
-        let container = &pod.spec.as_ref().expect("spec").containers[0];
+        .expect("a pod")
+    }
+
+    fn build(container: serde_json::Value) -> Result<Environment, EnvError> {
+        let pod = pod_with(container);
+        let Some(container) = pod.spec.iter().flat_map(|s| &s.containers).next() else {
+            panic!("the pod has a container");
+        };
         let host = HostFacts {
             ip: "127.0.0.1".into(),
             allocatable: BTreeMap::from([("cpu".into(), "4".into())]),

@@ -17,6 +17,7 @@ mod log_book;
 pub mod logs;
 mod node;
 mod pod;
+mod private_dir;
 mod profile;
 mod quantity;
 mod refusal;

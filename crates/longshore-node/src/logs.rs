@@ -248,7 +248,14 @@ impl Reader {
 fn watch_file(path: &Path) -> std::io::Result<AsyncFd<OwnedFd>> {
     let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
     inotify.add_watch(path, AddWatchFlags::IN_MODIFY)?;
-    AsyncFd::register(inotify.as_fd().try_clone_to_owned()?)
+    let fd = inotify.as_fd().try_clone_to_owned()?;
+    #[expect(
+        unsafe_code,
+        reason = "tokio cannot check that a descriptor stays the same"
+    )]
+    // SAFETY: an `OwnedFd` always gives the descriptor that it owns, and owns it until it is dropped.
+    let registered = unsafe { AsyncFd::register(fd) };
+    Ok(registered?)
 }
 
 /// Where the last `lines` lines begin, read backwards in blocks.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -25,6 +25,7 @@ use crate::pod::actor::{Actor, News};
 use crate::pod::directory;
 use crate::pod::publish::PodRef;
 use crate::pod::shim_link::ShimLink;
+use crate::private_dir;
 use crate::profile::{self, Profile};
 use crate::register;
 use crate::shim::protocol::{AttemptId, Command};
@@ -150,12 +151,15 @@ impl Node {
         if config.shim_command.is_empty() {
             return Err(NodeError::NoShimCommand);
         }
-        let pods = config.root.join("pods");
+        let path = config.root.clone();
         let root = |source| NodeError::Root {
-            path: pods.clone(),
+            path: path.clone(),
             source,
         };
-        fs::create_dir_all(&pods).map_err(root)?;
+        for dir in ["pods", "logs"] {
+            // Nobody else may command a shim or read what pods were told.
+            private_dir::make(&config.root.join(dir)).map_err(root)?;
+        }
         // Mounts and sockets are found by this path from other working directories.
         let config = NodeConfig {
             root: config.root.canonicalize().map_err(root)?,
@@ -214,7 +218,8 @@ impl Node {
             shared.host.ip.clone(),
             shutdown.clone(),
         );
-        tokio::join!(registration, self.run_pods(shutdown));
+        // On the heap, or every caller's future would carry the two along.
+        tokio::join!(Box::pin(registration), Box::pin(self.run_pods(shutdown)));
     }
 
     async fn run_pods(&self, shutdown: CancellationToken) {
@@ -444,7 +449,7 @@ impl Pods {
     }
 }
 
-async fn end_orphan(shared: &Shared, dir: &std::path::Path, uid: &str) -> io::Result<()> {
+async fn end_orphan(shared: &Shared, dir: &Path, uid: &str) -> io::Result<()> {
     if let Some(mut shim) = ShimLink::find(dir)? {
         shim.send(&Command::Quit).await;
         // Reports until the end of the connection: then every process has ended.

@@ -340,7 +340,9 @@ impl Actor {
         match &mut self.local.preparation {
             // The refusal that is shown stays until this try has an answer.
             Preparation::Failed { again_at, .. } => *again_at = None,
-            other => *other = Preparation::Running,
+            before @ (Preparation::Needed | Preparation::Running | Preparation::Ready) => {
+                *before = Preparation::Running;
+            }
         }
         let (shared, pod, dir) = (self.shared.clone(), self.pod.clone(), self.dir.clone());
         let acknowledged_at = self.local.acknowledged_at;

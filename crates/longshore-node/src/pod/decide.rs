@@ -25,8 +25,6 @@ pub(crate) const PREPARE_AGAIN: Backoff = Backoff {
 };
 /// A pod that ends within this time costs one status write less.
 const QUIET_START: Duration = Duration::from_millis(20);
-/// A pod that starts within this time is never published as being created.
-const QUIET_CREATION: Duration = Duration::from_secs(1);
 
 /// One effect on shim, disk or API server.
 #[derive(Clone, Debug, PartialEq)]
@@ -204,11 +202,20 @@ fn decide_publication(
     if desired.is_over {
         return;
     }
-    let patience = match &local.preparation {
-        _ if is_over => Duration::ZERO,
-        Preparation::Failed { .. } => Duration::ZERO,
-        Preparation::Needed | Preparation::Running if local.attempts.is_empty() => QUIET_CREATION,
-        Preparation::Needed | Preparation::Running | Preparation::Ready => QUIET_START,
+    let is_refused = matches!(local.preparation, Preparation::Failed { .. });
+    let has_begun = local
+        .attempts
+        .values()
+        .flatten()
+        .any(|a| a.state != AttemptState::Requested);
+    if !(is_over || is_refused || has_begun) {
+        // That the pod is on its way is no news: its binding said so.
+        return;
+    }
+    let patience = if is_over || is_refused {
+        Duration::ZERO
+    } else {
+        QUIET_START
     };
     let due = later(changed_at, patience).max(publication.not_before.unwrap_or(changed_at));
     if due <= now {

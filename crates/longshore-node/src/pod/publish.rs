@@ -1,5 +1,7 @@
 //! Writes to the pod object: its status, and its end.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client};
@@ -11,8 +13,11 @@ pub(crate) enum Outcome {
     Done,
     /// The object does not exist any more, or another one has its name.
     Gone,
-    Failed(kube::Error),
+    Failed(String),
 }
+
+/// A request that takes longer is tried again: its answer is lost, and every write here can be repeated.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The address of a pod object.
 #[derive(Clone, Debug)]
@@ -31,11 +36,8 @@ impl PodRef {
     pub(crate) async fn write_status(&self, client: Client, status: &Value) -> Outcome {
         let patch = Patch::Strategic(json!({"metadata": {"uid": self.uid}, "status": status}));
         let params = PatchParams::default();
-        outcome(
-            self.api(client)
-                .patch_status(&self.name, &params, &patch)
-                .await,
-        )
+        let api = self.api(client);
+        outcome(api.patch_status(&self.name, &params, &patch)).await
     }
 
     /// Ends the object's graceful deletion.
@@ -48,19 +50,21 @@ impl PodRef {
             }),
             ..DeleteParams::default()
         };
-        outcome(self.api(client).delete(&self.name, &params).await)
+        let api = self.api(client);
+        outcome(api.delete(&self.name, &params)).await
     }
 }
 
-fn outcome<T>(result: Result<T, kube::Error>) -> Outcome {
-    match result {
-        Ok(_) => Outcome::Done,
-        Err(kube::Error::Api(status))
+async fn outcome<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Outcome {
+    match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
+        Ok(Ok(_)) => Outcome::Done,
+        Ok(Err(kube::Error::Api(status)))
             if status.code == 404 || is_other_uid(&status.message, status.code) =>
         {
             Outcome::Gone
         }
-        Err(error) => Outcome::Failed(error),
+        Ok(Err(error)) => Outcome::Failed(error.to_string()),
+        Err(elapsed) => Outcome::Failed(elapsed.to_string()),
     }
 }
 

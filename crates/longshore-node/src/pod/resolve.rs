@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use kube::ResourceExt;
@@ -24,6 +25,9 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 /// Kubernetes' default of `terminationMessagePath`.
 const TERMINATION_LOG: &str = "/dev/termination-log";
 
+/// A pod that cannot read its configuration in this time gives its turn to start to another one.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// A pod's containers by name, without the log files of single attempts.
 pub(crate) type Specs = BTreeMap<String, ContainerSpec>;
 
@@ -35,9 +39,12 @@ pub(crate) async fn resolve(shared: &Shared, pod: &Pod, dir: &Path) -> Result<Sp
     for container in containers(pod) {
         check_image(shared, container)?;
     }
-    let sources = sources::read(&shared.client, pod)
+    let unread =
+        |why: String| Refusal::machine(format!("cannot read what the pod refers to: {why}"));
+    let sources = tokio::time::timeout(READ_TIMEOUT, sources::read(&shared.client, pod))
         .await
-        .map_err(|e| Refusal::machine(format!("cannot read what the pod refers to: {e}")))?;
+        .map_err(|e| unread(e.to_string()))?
+        .map_err(|e| unread(e.to_string()))?;
     let claims = shared.config.root.join("volumes");
     let store = volumes::Store {
         pod_dir: dir,

@@ -55,10 +55,10 @@ fn start(
     pipes: &ChildPipes,
 ) -> Result<Pid, Failure> {
     prepare(spec, scratch, own).map_err(Failure::before_exec)?;
-    let (read, write) = pipe2(OFlag::O_CLOEXEC).map_err(|e| no_process(e))?;
+    let (read, write) = pipe2(OFlag::O_CLOEXEC).map_err(no_process)?;
     #[expect(unsafe_code, reason = "the program needs a process of its own")]
     // SAFETY: this process has one thread, so its memory is consistent in the child.
-    let program = match unsafe { fork() }.map_err(|e| no_process(e))? {
+    let program = match unsafe { fork() }.map_err(no_process)? {
         ForkResult::Parent { child } => child,
         ForkResult::Child => {
             drop(read);

@@ -380,7 +380,8 @@ impl Shim {
                 Ok(running) => drop(self.running.insert(running.record.id.clone(), running)),
                 Err(record) => self.record_end(*record),
             },
-            // Without knowing whether it ran, it must not run; the node asks again when it sees no report.
+            // Without knowing whether it ran, it must not run: it waits for a disk that can be read
+            // and a node that asks again.
             Err(e) => drop(writeln!(
                 io::stderr(),
                 "shim: cannot read the record of {id}: {e}"

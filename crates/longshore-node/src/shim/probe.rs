@@ -63,8 +63,8 @@ fn attempt(profile: &str, scratch: &Path) -> io::Result<()> {
             return Err(io::Error::other(failure.message));
         }
     }
-    match status {
-        WaitStatus::Exited(_, 0) => Ok(()),
-        other => Err(io::Error::other(format!("the trial ended with {other:?}"))),
+    if matches!(status, WaitStatus::Exited(_, 0)) {
+        return Ok(());
     }
+    Err(io::Error::other(format!("the trial ended with {status:?}")))
 }

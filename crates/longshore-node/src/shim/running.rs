@@ -157,12 +157,20 @@ impl Running {
                 ended(code, None, ExitReason::Error, started_at, String::new())
             }
             // The init itself was killed, and every process with it.
-            Some(InitReport::Started(_)) | None => match status {
-                WaitStatus::Exited(_, code) => {
-                    ended(code, None, ExitReason::Error, started_at, String::new())
-                }
-                _ => ended(137, Some(9), ExitReason::Error, started_at, String::new()),
-            },
+            Some(InitReport::Started(_)) | None => {
+                let (code, signal) = match status {
+                    WaitStatus::Exited(_, code) => (code, None),
+                    WaitStatus::Signaled(_, signal, _) => {
+                        (128 + signal as i32, Some(signal as i32))
+                    }
+                    WaitStatus::Stopped(..)
+                    | WaitStatus::PtraceEvent(..)
+                    | WaitStatus::PtraceSyscall(_)
+                    | WaitStatus::Continued(_)
+                    | WaitStatus::StillAlive => (137, Some(9)),
+                };
+                ended(code, signal, ExitReason::Error, started_at, String::new())
+            }
         };
         let exit = Exit {
             message: self.message(&exit, pod_dir),

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, Volume, VolumeMount};
 use kube::ResourceExt;
 
 use crate::env::{Environment, HostFacts};
+use crate::private_dir;
 use crate::refusal::Refusal;
 use crate::shim::protocol::MountSpec;
 use crate::sources::Sources;
@@ -49,7 +50,11 @@ fn prepare_one(store: &Store<'_>, volume: &Volume) -> Result<PathBuf, Refusal> {
     if let Some(empty) = &volume.empty_dir {
         let dir = match empty.medium.as_deref() {
             None | Some("") => dir,
-            Some("Memory") => memory_dir(&store.pod.uid().unwrap_or_default()).join(&volume.name),
+            Some("Memory") => {
+                let of_pod = memory_dir(&store.pod.uid().unwrap_or_default());
+                private_dir::make(&of_pod).map_err(failed)?;
+                of_pod.join(&volume.name)
+            }
             Some(other) => {
                 return Err(Refusal::pod(format!(
                     "volume {}: the medium {other} of an emptyDir is not supported: expected none or Memory",

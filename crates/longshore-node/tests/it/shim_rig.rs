@@ -15,7 +15,7 @@ use longshore_node::shim::protocol::{
 };
 
 /// Longer than any test takes; a test that waits for it fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Profile {

@@ -1,0 +1,162 @@
+//! A pod in any situation, for the tables of its two pure functions.
+
+mod next_steps;
+mod told;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+use super::decide::{Plan, decide};
+use super::model::{AttemptState, Desired, Local, Preparation, Stop, StopCause};
+use super::status;
+use crate::refusal::Refusal;
+use crate::shim::protocol::{AttemptId, Exit, ExitReason, Started};
+
+/// A pod in some situation, built by adjectives.
+#[derive(Clone)]
+struct Case {
+    pod: Value,
+    local: Local,
+}
+
+fn t(seconds: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1_000_000 + seconds)
+}
+
+fn id(container: &str, attempt: u32) -> AttemptId {
+    AttemptId {
+        container: container.into(),
+        attempt,
+    }
+}
+
+/// A pod with the container `main`, first seen at 0.
+fn pod(restart: &str) -> Case {
+    let pod = json!({
+        "metadata": {"name": "p", "namespace": "n", "uid": "u", "generation": 1},
+        "spec": {"restartPolicy": restart, "containers": [{"name": "main", "image": "i"}]},
+    });
+    Case {
+        pod,
+        local: Local::new(t(0)),
+    }
+}
+
+impl Case {
+    fn with_init(mut self) -> Self {
+        self.pod["spec"]["initContainers"] = json!([{"name": "init", "image": "i"}]);
+        self
+    }
+
+    fn with(mut self, field: &str, value: Value) -> Self {
+        self.pod["spec"][field] = value;
+        self
+    }
+
+    fn deleted(mut self, grace: i64) -> Self {
+        self.pod["metadata"]["deletionTimestamp"] = json!("1970-01-12T13:46:40Z");
+        self.pod["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
+        self
+    }
+
+    fn at_phase(mut self, phase: &str) -> Self {
+        self.pod["status"] = json!({"phase": phase});
+        self
+    }
+
+    fn prepared(mut self) -> Self {
+        self.local.preparation = Preparation::Ready;
+        self.local.has_shim = true;
+        self
+    }
+
+    fn refused(mut self, again_at: i64) -> Self {
+        let refusal = Refusal::config("main", "no");
+        let again_at = Some(t(again_at));
+        self.local.preparation = Preparation::Failed {
+            refusal,
+            n_failures: 1,
+            again_at,
+        };
+        self
+    }
+
+    fn requested(mut self, container: &str, attempt: u32) -> Self {
+        self.local
+            .learn(&id(container, attempt), AttemptState::Requested);
+        self
+    }
+
+    fn running(mut self, container: &str, attempt: u32, since: i64) -> Self {
+        let started = Started {
+            at: t(since),
+            pid: 7,
+        };
+        self.local
+            .learn(&id(container, attempt), AttemptState::Running(started));
+        self
+    }
+
+    fn exited(mut self, container: &str, attempt: u32, code: i32, from: i64, to: i64) -> Self {
+        let exit = Exit {
+            code,
+            signal: None,
+            reason: if code == 0 {
+                ExitReason::Completed
+            } else {
+                ExitReason::Error
+            },
+            started_at: Some(t(from)),
+            finished_at: t(to),
+            message: String::new(),
+        };
+        self.local
+            .learn(&id(container, attempt), AttemptState::Exited(exit));
+        self
+    }
+
+    fn stopping(mut self, cause: StopCause, since: i64) -> Self {
+        self.local.stop = Some(Stop {
+            cause,
+            since: t(since),
+            is_killed: false,
+        });
+        self
+    }
+
+    fn killed(mut self) -> Self {
+        if let Some(stop) = &mut self.local.stop {
+            stop.is_killed = true;
+        }
+        self
+    }
+
+    fn gone(mut self) -> Self {
+        self.local.is_gone = true;
+        self
+    }
+
+    /// The API server knows the status as it is now.
+    fn told(mut self) -> Self {
+        self.local.publication.written = Some(self.status(0));
+        self
+    }
+
+    fn desired(&self) -> Desired {
+        let pod: Pod = serde_json::from_value(self.pod.clone()).expect("a pod");
+        Desired::of(&pod)
+    }
+
+    fn status(&self, now: i64) -> Value {
+        status::build(&self.desired(), &self.local, "u", "127.0.0.1", t(now))
+    }
+
+    fn plan(&self, now: i64) -> Plan {
+        let (mut local, status) = (self.local.clone(), self.status(now));
+        if local.publication.written.as_ref() != Some(&status) {
+            local.publication.changed_at.get_or_insert(t(now));
+        }
+        decide(&self.desired(), &local, &status, t(now))
+    }
+}

@@ -1,0 +1,319 @@
+//! What is done next.
+
+use serde_json::json;
+
+use super::{Plan, StopCause, pod, t};
+use crate::pod::decide::Action;
+
+/// The plan in short: actions, and the second to wake at.
+fn short(plan: &Plan) -> String {
+    let mut words: Vec<String> = plan
+        .actions
+        .iter()
+        .map(|action| match action {
+            Action::Prepare => "prepare".into(),
+            Action::Start(id) => format!("start {id}"),
+            Action::Stop(cause) => format!("stop {cause:?}"),
+            Action::Kill => "kill".into(),
+            Action::Publish(status) => {
+                format!("publish {}", status["phase"].as_str().expect("a phase"))
+            }
+            Action::DeleteObject => "delete".into(),
+            Action::Release => "release".into(),
+            Action::Forget => "forget".into(),
+        })
+        .collect();
+    if let Some(at) = plan.wake_at {
+        words.push(format!("wake {}", at.duration_since(t(0)).as_secs()));
+    }
+    words.join(", ")
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "one row per situation")]
+fn each_situation_has_its_next_step() {
+    use StopCause::{DeadlineExceeded, Deleted, Over};
+    let never = || pod("Never");
+    let ran = |code| never().prepared().exited("main", 0, code, 1, 2);
+    for (situation, case, now, expected) in [
+        ("new", never(), 0, "prepare"),
+        ("ready to start", never().prepared(), 0, "start main/0"),
+        ("refused", never().refused(5), 1, "publish Pending, wake 5"),
+        (
+            "refused, time to try again",
+            never().refused(5).told(),
+            5,
+            "prepare",
+        ),
+        (
+            "starting",
+            never().prepared().requested("main", 0).told(),
+            1,
+            "",
+        ),
+        (
+            "running",
+            never().prepared().running("main", 0, 1).told(),
+            2,
+            "",
+        ),
+        (
+            "running, not told yet",
+            never().prepared().running("main", 0, 1),
+            2,
+            "wake 2",
+        ),
+        (
+            "init first",
+            never().with_init().prepared().told(),
+            0,
+            "start init/0",
+        ),
+        (
+            "init runs",
+            never().with_init().prepared().running("init", 0, 1).told(),
+            2,
+            "",
+        ),
+        (
+            "init done",
+            never()
+                .with_init()
+                .prepared()
+                .exited("init", 0, 0, 1, 2)
+                .told(),
+            2,
+            "start main/0",
+        ),
+        (
+            "init failed",
+            never().with_init().prepared().exited("init", 0, 1, 1, 2),
+            2,
+            "publish Failed",
+        ),
+        ("succeeded", ran(0), 2, "publish Succeeded"),
+        ("failed", ran(3), 2, "publish Failed"),
+        ("succeeded and told", ran(0).told(), 2, "release"),
+        (
+            "terminal at the API server, nothing local",
+            never().at_phase("Failed"),
+            0,
+            "stop Over",
+        ),
+        (
+            "evicted while running",
+            never()
+                .at_phase("Failed")
+                .prepared()
+                .running("main", 0, 1)
+                .told(),
+            2,
+            "stop Over",
+        ),
+        (
+            "evicted, stopping",
+            never()
+                .at_phase("Failed")
+                .prepared()
+                .running("main", 0, 1)
+                .stopping(Over, 2)
+                .told(),
+            3,
+            "wake 32",
+        ),
+        (
+            "OnFailure, succeeded",
+            pod("OnFailure").prepared().exited("main", 0, 0, 1, 2),
+            2,
+            "publish Succeeded",
+        ),
+        (
+            "OnFailure, first failure",
+            pod("OnFailure")
+                .prepared()
+                .exited("main", 0, 1, 1, 2)
+                .told(),
+            2,
+            "start main/1",
+        ),
+        (
+            "Always, first success",
+            pod("Always").prepared().exited("main", 0, 0, 1, 2).told(),
+            2,
+            "start main/1",
+        ),
+        (
+            "second failure waits",
+            pod("Always")
+                .prepared()
+                .exited("main", 0, 1, 1, 2)
+                .exited("main", 1, 1, 2, 3)
+                .told(),
+            4,
+            "wake 13",
+        ),
+        (
+            "second failure, waited",
+            pod("Always")
+                .prepared()
+                .exited("main", 0, 1, 1, 2)
+                .exited("main", 1, 1, 2, 3)
+                .told(),
+            13,
+            "start main/2",
+        ),
+        (
+            "a long run forgives",
+            pod("Always")
+                .prepared()
+                .exited("main", 0, 1, 1, 2)
+                .exited("main", 1, 1, 2, 700)
+                .told(),
+            701,
+            "start main/2",
+        ),
+        (
+            "restart after the shim died",
+            pod("Always").exited("main", 0, 1, 1, 2).told(),
+            2,
+            "prepare",
+        ),
+        (
+            "deleted before anything ran",
+            never().deleted(30).told(),
+            1,
+            "stop Deleted",
+        ),
+        (
+            "deleted while running",
+            never().prepared().running("main", 0, 1).deleted(30).told(),
+            2,
+            "stop Deleted",
+        ),
+        (
+            "stopping",
+            never()
+                .prepared()
+                .running("main", 0, 1)
+                .deleted(30)
+                .stopping(Deleted, 2)
+                .told(),
+            3,
+            "wake 32",
+        ),
+        (
+            "stopping, shorter grace",
+            never()
+                .prepared()
+                .running("main", 0, 1)
+                .deleted(1)
+                .stopping(Deleted, 2)
+                .told(),
+            3,
+            "kill",
+        ),
+        (
+            "killed",
+            never()
+                .prepared()
+                .running("main", 0, 1)
+                .deleted(1)
+                .stopping(Deleted, 2)
+                .killed()
+                .told(),
+            4,
+            "",
+        ),
+        (
+            "stopped, not told",
+            ran(143).deleted(30).stopping(Deleted, 1),
+            2,
+            "publish Failed",
+        ),
+        (
+            "stopped and told",
+            ran(143).deleted(30).stopping(Deleted, 1).told(),
+            2,
+            "release, delete",
+        ),
+        (
+            "no restart while stopping",
+            pod("Always")
+                .prepared()
+                .exited("main", 0, 1, 1, 2)
+                .deleted(9)
+                .stopping(Deleted, 1)
+                .told(),
+            3,
+            "release, delete",
+        ),
+        (
+            "before the deadline",
+            never()
+                .with("activeDeadlineSeconds", json!(9))
+                .prepared()
+                .running("main", 0, 1)
+                .told(),
+            2,
+            "wake 9",
+        ),
+        (
+            "at the deadline",
+            never()
+                .with("activeDeadlineSeconds", json!(9))
+                .prepared()
+                .running("main", 0, 1)
+                .told(),
+            9,
+            "stop DeadlineExceeded",
+        ),
+        (
+            "done before the deadline",
+            ran(0).with("activeDeadlineSeconds", json!(9)).told(),
+            10,
+            "release",
+        ),
+        (
+            "stopped by the deadline",
+            ran(143).stopping(DeadlineExceeded, 1),
+            2,
+            "publish Failed",
+        ),
+        (
+            "gone while running",
+            never().prepared().running("main", 0, 1).gone(),
+            2,
+            "kill",
+        ),
+        (
+            "gone, killed",
+            never()
+                .prepared()
+                .running("main", 0, 1)
+                .stopping(Over, 2)
+                .killed()
+                .gone(),
+            2,
+            "",
+        ),
+        ("gone and ended", ran(137).gone(), 2, "forget"),
+        ("gone before it began", never().gone(), 0, "forget"),
+    ] {
+        assert_eq!(short(&case.plan(now)), expected, "{situation}");
+    }
+}
+
+#[test]
+fn waits_between_restarts_double_up_to_five_minutes() {
+    let mut case = pod("Always").prepared();
+    let mut waits = Vec::new();
+    for n in 0..8 {
+        case = case.exited("main", n, 1, 0, 0);
+        let plan = case.clone().told().plan(0);
+        waits.push(
+            plan.wake_at
+                .map_or(0, |at| at.duration_since(t(0)).as_secs()),
+        );
+    }
+    assert_eq!(waits, [0, 10, 20, 40, 80, 160, 300, 300]);
+}
