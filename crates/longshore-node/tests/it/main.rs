@@ -1,5 +1,11 @@
-//! Integration tests of the process node: real shims, real processes.
+//! Integration tests of the process node: real shims, real processes, an embedded cluster.
 
+#[cfg(test)]
+mod node_rig;
+#[cfg(test)]
+mod pods;
+#[cfg(test)]
+mod restarts;
 #[cfg(test)]
 mod shim;
 #[cfg(test)]
