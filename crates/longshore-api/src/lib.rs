@@ -2,3 +2,7 @@
 
 pub mod airflow;
 pub mod dags;
+pub mod node;
+
+/// The `reportingController` of an Event is this and the role that published it: `longshore.dev/dags`.
+pub const REPORTING_CONTROLLER_PREFIX: &str = "longshore.dev/";

@@ -71,6 +71,9 @@ struct Entry<K> {
     version: u64,
     /// `None`: it is gone, and late events of this incarnation must not bring it back.
     object: Option<Arc<K>>,
+    /// What was last seen of an object that a live read found gone, until the watch or a list says so too: whoever
+    /// follows the updates is told of every end once.
+    untold: Option<Arc<K>>,
 }
 
 impl<K: Cached> Default for Cache<K> {
@@ -198,6 +201,7 @@ impl<K: Cached> State<K> {
             uid,
             version,
             object: Some(Arc::clone(&object)),
+            untold: None,
         };
         self.entries.insert(name, entry);
         Some(object)
@@ -214,16 +218,17 @@ impl<K: Cached> State<K> {
         if self.is_complete {
             self.entries.remove(&name);
         } else {
-            self.bury(name, object.meta().uid.clone(), version);
+            self.bury(name, object.meta().uid.clone(), version, None);
         }
         Some(Arc::new(object))
     }
 
-    fn bury(&mut self, name: Name, uid: Option<String>, version: u64) {
+    fn bury(&mut self, name: Name, uid: Option<String>, version: u64, untold: Option<Arc<K>>) {
         let entry = Entry {
             uid,
             version,
             object: None,
+            untold,
         };
         self.entries.insert(name, entry);
     }
@@ -241,7 +246,7 @@ impl<K: Cached> State<K> {
             if entry.version > version {
                 self.entries.insert(name, entry); // A live read was ahead of this list.
             } else if !self.entries.contains_key(&name) {
-                gone.extend(entry.object);
+                gone.extend(entry.object.or(entry.untold));
             }
         }
         let here = self.objects().cloned().map(Update::Applied);
@@ -286,7 +291,10 @@ impl<K: Cached> CacheFeed for Cache<K> {
                 let known = state.entries.get(&name);
                 let version = known.map_or(0, |entry| entry.version);
                 let uid = known.and_then(|entry| entry.uid.clone());
-                state.bury(name, uid.or_else(|| target.uid.clone()), version);
+                let untold =
+                    known.and_then(|entry| entry.object.as_ref().or(entry.untold.as_ref()));
+                let untold = untold.cloned();
+                state.bury(name, uid.or_else(|| target.uid.clone()), version, untold);
             }
         }
         self.changed(state);

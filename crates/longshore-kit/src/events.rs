@@ -8,6 +8,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use longshore_api::REPORTING_CONTROLLER_PREFIX;
 use longshore_core::{Announcement, EventType, ObjectRef, PatchKind, Resource, Scope};
 use serde_json::{Value, json};
 
@@ -43,7 +44,7 @@ impl Events {
     pub(crate) fn new(requests: Requests, role: &str) -> Self {
         Self {
             requests,
-            controller: format!("longshore.dev/{role}"),
+            controller: format!("{REPORTING_CONTROLLER_PREFIX}{role}"),
             counts: Arc::default(),
         }
     }

@@ -25,6 +25,8 @@ const BACKOFF: Backoff = Backoff {
 };
 /// The API server ends a watch after this many seconds.
 const WATCH_SECONDS: u32 = 290;
+/// The same for the first request of a watch that catches up.
+const CATCH_UP_SECONDS: u32 = 1;
 /// A watch that delivers nothing for this long is dead: longer than the API server keeps it open.
 const WATCH_IDLE: Duration = Duration::from_secs(295);
 /// Objects per page of a list.
@@ -37,6 +39,7 @@ pub struct ListWatch<K> {
     labels: Option<String>,
     fields: Option<String>,
     start_at: Option<u64>,
+    catch_up_to: Option<u64>,
 }
 
 impl<K: Cached> ListWatch<K> {
@@ -47,6 +50,7 @@ impl<K: Cached> ListWatch<K> {
             labels: None,
             fields: None,
             start_at: None,
+            catch_up_to: None,
         }
     }
 
@@ -68,6 +72,15 @@ impl<K: Cached> ListWatch<K> {
     #[must_use]
     pub fn start_at(mut self, version: u64) -> Self {
         self.start_at = Some(version);
+        self
+    }
+
+    /// Says `Reached(version)` once everything up to `version`, which a list has just shown to exist, was delivered:
+    /// with the first event or bookmark from there on, or when the first request ends, which is kept short for that.
+    /// The API server sends all that it remembers at once, so the end says that there was no more.
+    #[must_use]
+    pub fn catching_up_to(mut self, version: u64) -> Self {
+        self.catch_up_to = Some(version);
         self
     }
 
@@ -169,6 +182,10 @@ impl<K: Cached> Run<K> {
         {
             *version = reached;
             self.n_failures = 0;
+            self.what.catch_up_to = self
+                .what
+                .catch_up_to
+                .filter(|caught_up| reached < *caught_up);
         }
         self.cache.apply_event(event).into_iter().collect()
     }
@@ -176,6 +193,11 @@ impl<K: Cached> Run<K> {
     /// The watch ended without an error. One that brought nothing new is not resumed at once.
     async fn reconnect(&mut self, version: u64) -> Vec<Update<K>> {
         self.step = Step::Connect { version };
+        if let Some(caught_up) = self.what.catch_up_to.take() {
+            let version = version.max(caught_up);
+            self.step = Step::Connect { version };
+            return vec![Update::Reached(version)];
+        }
         tokio::time::sleep(BACKOFF.wait(self.n_failures)).await;
         self.n_failures = self.n_failures.saturating_add(1);
         Vec::new()
@@ -217,7 +239,11 @@ impl<K: Cached> ListWatch<K> {
         let params = WatchParams {
             label_selector: self.labels.clone(),
             field_selector: self.fields.clone(),
-            timeout: Some(WATCH_SECONDS),
+            timeout: Some(if self.catch_up_to.is_some() {
+                CATCH_UP_SECONDS
+            } else {
+                WATCH_SECONDS
+            }),
             bookmarks: true,
             send_initial_events: false,
         };

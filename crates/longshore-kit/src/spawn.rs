@@ -1,7 +1,12 @@
 //! Named tasks that are joined: nothing runs on after its owner said that it has stopped.
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
+use tokio::task::AbortHandle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
 
@@ -9,6 +14,7 @@ use tracing::Instrument;
 #[derive(Clone, Debug, Default)]
 pub struct Tasks {
     tracker: TaskTracker,
+    running: Arc<Mutex<Vec<AbortHandle>>>,
     shutdown: CancellationToken,
 }
 
@@ -28,6 +34,7 @@ impl Tasks {
     pub fn spawn(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         let shutdown = self.shutdown.clone();
         let task = tokio::spawn(work.instrument(tracing::info_span!("task", name)));
+        self.running().push(task.abort_handle());
         self.tracker.spawn(async move {
             if let Err(error) = task.await
                 && error.is_panic()
@@ -36,6 +43,16 @@ impl Tasks {
                 shutdown.cancel();
             }
         });
+    }
+
+    /// Ends every task at its next await, as a crash would.
+    pub fn abort(&self) {
+        self.shutdown.cancel();
+        self.running().drain(..).for_each(|task| task.abort());
+    }
+
+    fn running(&self) -> MutexGuard<'_, Vec<AbortHandle>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks every task to end and waits for them, at most `limit`; answers whether all of them ended.
