@@ -170,7 +170,7 @@ impl Node {
             None => profile::detect(&config).await,
         };
         let reporter = Reporter {
-            controller: "longshore.dev/node".into(),
+            controller: format!("{}node", longshore_api::REPORTING_CONTROLLER_PREFIX),
             instance: Some(config.name.clone()),
         };
         let host = HostFacts {

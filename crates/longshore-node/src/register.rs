@@ -7,6 +7,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use longshore_api::node::{LABEL_NODE_KIND, LABEL_NODE_PROFILE, NODE_KIND_PROCESS};
 use longshore_core::Backoff;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -130,8 +131,8 @@ fn labels(config: &NodeConfig, profile: Profile) -> BTreeMap<String, String> {
         ("kubernetes.io/hostname", config.name.as_str()),
         ("kubernetes.io/os", "linux"),
         ("kubernetes.io/arch", arch),
-        ("longshore.dev/node-kind", "process"),
-        ("longshore.dev/node-profile", profile.as_str()),
+        (LABEL_NODE_KIND, NODE_KIND_PROCESS),
+        (LABEL_NODE_PROFILE, profile.as_str()),
     ];
     let own = own.map(|(key, value)| (key.to_owned(), value.to_owned()));
     own.into_iter().chain(config.labels.clone()).collect()

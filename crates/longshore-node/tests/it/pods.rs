@@ -106,13 +106,13 @@ async fn init_containers_run_one_after_the_other_and_share_volumes_with_the_rest
     }
     let container = |name: &str, program: &str| {
         json!({"name": name, "image": "any", "command": ["sh", "-c", program],
-            "volumeMounts": [{"name": "work", "mountPath": "/work"}]})
+            "volumeMounts": [{"name": "work", "mountPath": "/job"}]})
     };
     rig.run("steps", json!({
         "restartPolicy": "Never",
         "volumes": [{"name": "work", "emptyDir": {}}],
-        "initContainers": [container("a", "echo a >> /work/order"), container("b", "echo b >> /work/order")],
-        "containers": [container("c", "echo c >> /work/order; cat /work/order")],
+        "initContainers": [container("a", "echo a >> /job/order"), container("b", "echo b >> /job/order")],
+        "containers": [container("c", "echo c >> /job/order; cat /job/order")],
     })).await;
     let status = rig.until_phase("steps", "Succeeded").await;
     assert_eq!(

@@ -277,7 +277,7 @@ fn the_termination_message_is_the_file_or_the_end_of_the_log() {
         assert_eq!(rig.run_to_end(spec).message, "{\"rows\":3}");
 
         let mut rig = Rig::start(profile, "stay");
-        let mut spec = rig.shell("mkdir -p /work/x; echo deep > /tmp/a/b; exit 0");
+        let mut spec = rig.shell("echo deep > /tmp/a/b; exit 0");
         spec.termination.path = "/tmp/a/b".into();
         assert_eq!(rig.run_to_end(spec).message, "deep\n");
     });
