@@ -79,12 +79,25 @@ pub enum BuildError {
         /// What is missing.
         source: Box<RenderError>,
     },
+    /// The pod would be where nobody watches it.
+    #[error(
+        "the pod override of task `{task_id}` wants namespace `{found}`, and the pods of this scheduler are watched in \
+         `{expected}` only; leave the namespace out"
+    )]
+    Namespace {
+        /// The task.
+        task_id: String,
+        /// What the override says.
+        found: String,
+        /// What the scheduler watches.
+        expected: String,
+    },
 }
 
 impl Classify for BuildError {
     fn class(&self) -> Class {
         match self {
-            Self::Template { .. } => Class::Invalid,
+            Self::Template { .. } | Self::Namespace { .. } => Class::Invalid,
         }
     }
 }
@@ -92,11 +105,11 @@ impl Classify for BuildError {
 /// The pod of the current launch of a task instance: the template, what we say, the task's override, each over the
 /// one before (see [`merge_pods`]).
 ///
-/// The override may change everything, name, namespace and labels too; who has to find the pod again reads them from
-/// the result and knows it by its label `ti_id`, which an override cannot change.
+/// The override may change everything but what we find the pod again by: its namespace, the labels of the watch, the id
+/// of its try.
 ///
 /// # Errors
-/// A template of the task cannot be filled in.
+/// A template of the task cannot be filled in, or its override wants another namespace.
 pub fn build_pod(input: &BuildInput<'_>) -> Result<Value, BuildError> {
     let empty = json!({});
     let template = input.config.pod_template.as_ref().unwrap_or(&empty);
@@ -105,14 +118,15 @@ pub fn build_pod(input: &BuildInput<'_>) -> Result<Value, BuildError> {
     if let Some(over) = &input.task.pod_override {
         pod = merge_pods(&pod, over);
     }
-    let identity = identity(input);
-    restore(&mut pod, "labels", &identity, airflow::LABEL_TI_ID);
-    restore(
-        &mut pod,
-        "annotations",
-        &identity,
-        airflow::ANNOTATION_TASK_INSTANCE_ID,
-    );
+    restore(&mut pod, input);
+    let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
+    if namespace != input.config.namespace {
+        return Err(BuildError::Namespace {
+            task_id: input.task.task_id.clone(),
+            found: namespace.to_owned(),
+            expected: input.config.namespace.clone(),
+        });
+    }
     Ok(pod)
 }
 
@@ -365,10 +379,36 @@ fn volume_mounts(input: &BuildInput<'_>) -> Vec<Value> {
 }
 
 /// Sets a key of a map in the metadata whatever a template or an override said.
-fn restore(pod: &mut Value, map: &str, identity: &str, key: &str) {
-    let map = pod.pointer_mut(&format!("/metadata/{map}"));
-    if let Some(map) = map.and_then(Value::as_object_mut) {
-        map.insert(key.to_owned(), identity.into());
+/// Puts back what the pod is found again by, whatever the template or the override said.
+fn restore(pod: &mut Value, input: &BuildInput<'_>) {
+    let ours = [
+        ("labels", airflow::LABEL_TI_ID, identity(input)),
+        (
+            "labels",
+            airflow::LABEL_KUBERNETES_EXECUTOR,
+            airflow::TRUE.to_owned(),
+        ),
+        (
+            "labels",
+            airflow::LABEL_AIRFLOW_WORKER,
+            names::label_value(&input.config.scheduler_id),
+        ),
+        (
+            "annotations",
+            airflow::ANNOTATION_TASK_INSTANCE_ID,
+            identity(input),
+        ),
+        (
+            "annotations",
+            dags::ANNOTATION_LAUNCH,
+            input.task_instance.launch.to_string(),
+        ),
+    ];
+    for (map, key, value) in ours {
+        let map = pod.pointer_mut(&format!("/metadata/{map}"));
+        if let Some(map) = map.and_then(Value::as_object_mut) {
+            map.insert(key.to_owned(), value.into());
+        }
     }
 }
 

@@ -1,13 +1,19 @@
 //! Which pod of a try is to be created or removed. One round is about one try, that is: one task-instance id.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use longshore_api::airflow::ANNOTATION_TASK_INSTANCE_ID;
 use longshore_core::{Action, Create, Delete, Never, ObjectRef, Plan, Resource, Seen};
 use longshore_store::TaskState;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::pods::events::{ANNOTATION_TASK_INSTANCE_ID, launch_of};
+use crate::pods::events::launch_of;
+
+/// What could not be seen is looked at again after this, if no change comes before.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// All that a round is decided upon.
 #[derive(Clone, Debug)]
@@ -57,9 +63,8 @@ pub struct TaskView {
     /// The uid of the pod of the current launch, once the scheduler has recorded it: from then on a missing pod was
     /// deleted, and is not created again under the same name.
     pub pod_uid: Option<String>,
-    /// The pod that it wants, where one is to be created; `None` where the pod cannot be built, which the scheduler
-    /// hears as [`Fact::LaunchBuildFailed`](crate::scheduler::Fact::LaunchBuildFailed).
-    pub pod: Option<Value>,
+    /// The pod that it wants, where one is to be created, or why it cannot be built.
+    pub pod: Option<Result<Value, String>>,
 }
 
 /// A pod as far as the decision goes.
@@ -123,6 +128,14 @@ pub enum PodsEffect {
         /// The try.
         ti_id: Uuid,
     },
+    /// Tell the scheduler that the pod cannot be built
+    /// ([`Fact::LaunchBuildFailed`](crate::scheduler::Fact::LaunchBuildFailed)).
+    ReportBuildFailure {
+        /// The launch that it was for.
+        launch: u32,
+        /// What is wrong, for the user.
+        message: String,
+    },
 }
 
 /// Decides one round.
@@ -138,12 +151,12 @@ pub fn decide_pods(observed: &PodsObserved) -> Plan<Never, PodsEffect> {
     let pods: &[PodView] = match &observed.pods {
         Seen::Present(pods) => pods,
         Seen::Absent => &[],
-        Seen::Unknown(_) => return Plan::await_change(),
+        Seen::Unknown(_) => return Plan::after(LOOK_AGAIN),
     };
     let task = match &observed.task {
         Seen::Present(task) => Some(task),
         Seen::Absent => None,
-        Seen::Unknown(_) => return Plan::await_change(),
+        Seen::Unknown(_) => return Plan::after(LOOK_AGAIN),
     };
     let mut actions = Vec::new();
     for pod in pods.iter().filter(|pod| !pod.is_deleting) {
@@ -200,8 +213,8 @@ fn fate(pod: &PodView, task: Option<&TaskView>, config: PodsConfig) -> Fate {
             | TaskState::Skipped
             | TaskState::Removed,
         ) => match pod.phase {
-            // Its run was cancelled, or it will never start.
-            PodPhase::Live => Fate::IsDeleted,
+            // Its run was cancelled, or it will never start: what it has said so far is kept.
+            PodPhase::Live => Fate::IsArchived { then_delete: true },
             PodPhase::Succeeded => Fate::IsArchived {
                 then_delete: config.delete_worker_pods,
             },
@@ -225,11 +238,17 @@ fn create(
     if !is_wanted || is_blocked || !observed.replay_done {
         return None;
     }
-    Some(Action::Create(Create {
-        resource: Resource::POD,
-        object: task.pod.clone()?,
-        identity: (ANNOTATION_TASK_INSTANCE_ID, observed.ti_id.to_string()),
-    }))
+    Some(match task.pod.clone()? {
+        Ok(object) => Action::Create(Create {
+            resource: Resource::POD,
+            object,
+            identity: (ANNOTATION_TASK_INSTANCE_ID, observed.ti_id.to_string()),
+        }),
+        Err(message) => Action::Call(PodsEffect::ReportBuildFailure {
+            launch: task.launch,
+            message,
+        }),
+    })
 }
 
 fn delete(pod: &PodView) -> Action<Never, PodsEffect> {

@@ -10,23 +10,15 @@ use k8s_openapi::{
     api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodStatus},
     apimachinery::pkg::apis::meta::v1::Time,
 };
+use longshore_api::{
+    airflow::{ANNOTATION_TASK_INSTANCE_ID, CONTAINER_BASE},
+    dags::{ANNOTATION_LAUNCH, MAX_RESULT_BYTES},
+};
 use longshore_store::Failure;
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::scheduler::facts::{PodChange, PodFact};
-
-/// Label of a pod: the id of the try that it belongs to.
-pub const LABEL_TI_ID: &str = "ti_id";
-/// The same id as annotation, under upstream's name; the identity of the pod.
-pub const ANNOTATION_TASK_INSTANCE_ID: &str = "task_instance_id";
-/// Annotation: which launch of the try the pod is, from 1.
-pub const ANNOTATION_LAUNCH: &str = "longshore.dev/launch";
-/// Name of the container that runs the task; where no container has it, the first one does.
-pub const CONTAINER_BASE: &str = "base";
-
-/// A result is at most this long, like the termination message that it is read from.
-const MAX_RESULT_BYTES: usize = 4096;
 
 /// Reasons for which a waiting container fails a pending pod: the default of `[kubernetes_executor]
 /// worker_pod_pending_fatal_container_state_reasons`.

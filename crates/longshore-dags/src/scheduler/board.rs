@@ -226,6 +226,16 @@ impl Board {
         Some((run, run.tasks.get(&at.task_id)?))
     }
 
+    /// The task instance of this key.
+    pub fn task_instance(&self, key: &TaskKey) -> Option<&Arc<TaskInstance>> {
+        self.runs.get(&key.run)?.tasks.get(&key.task_id)
+    }
+
+    /// All task instances, by run and task.
+    pub fn task_instances(&self) -> impl Iterator<Item = &Arc<TaskInstance>> {
+        self.runs.values().flat_map(|active| active.tasks.values())
+    }
+
     /// Where the current try with this id is.
     pub fn find(&self, id: &Uuid) -> Option<&TaskRef> {
         self.by_id.get(id)

@@ -59,6 +59,24 @@ pub enum Fact {
     },
 }
 
+impl Fact {
+    /// The try that it is about, if it is about one.
+    pub fn ti_id(&self) -> Option<Uuid> {
+        match self {
+            Self::Pod(pod) => Some(pod.ti_id),
+            Self::LaunchRefused { ti_id, .. } | Self::LaunchBuildFailed { ti_id, .. } => {
+                Some(*ti_id)
+            }
+            Self::RunRequested(_)
+            | Self::RunPrepared(_)
+            | Self::RunPrepareRefused { .. }
+            | Self::CancelRun(_)
+            | Self::Interrupt(_)
+            | Self::Resume(_) => None,
+        }
+    }
+}
+
 /// A run that is wanted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewRun {

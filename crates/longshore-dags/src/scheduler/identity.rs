@@ -1,6 +1,7 @@
 //! The id of a try and the name of its pod: both computed, so that deciding twice gives the same.
 
 use jiff::Timestamp;
+use longshore_core::names;
 use longshore_store::TaskKey;
 use sha2::{Digest, Sha256};
 use uuid::{Builder, Uuid};
@@ -22,9 +23,9 @@ pub fn try_id(now: Timestamp, key: &TaskKey, try_number: u32) -> Uuid {
     Builder::from_unix_timestamp_millis(millis, &bits).into_uuid()
 }
 
-/// The name of the pod of a launch: a stand-in for that of `longshore_core::names`.
-pub fn pod_name(_dag_id: &str, _task_id: &str, ti_id: &Uuid, launch: u32) -> String {
-    format!("{ti_id}-{launch}")
+/// The name of the pod of a launch.
+pub fn pod_name(dag_id: &str, task_id: &str, ti_id: &Uuid, launch: u32) -> String {
+    names::pod_name(dag_id, task_id, &ti_id.to_string(), launch)
 }
 
 #[cfg(test)]

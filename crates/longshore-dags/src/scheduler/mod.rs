@@ -8,9 +8,11 @@
 //! Read [`board`] and [`facts`] first, then [`decide`]; what may follow from what is listed in [`transitions`].
 
 pub mod board;
+pub(crate) mod controller;
 pub mod decide;
 pub mod facts;
 pub mod identity;
+pub(crate) mod inbox;
 pub mod limits;
 pub mod retry;
 pub mod run_state;

@@ -1,6 +1,6 @@
 //! When a run is over, by the states of its tasks (section 6.2.6 of the DAG scheduler spec).
 
-use longshore_store::TaskState;
+use longshore_store::{Run, RunState, TaskState};
 
 /// `Run::reason` of a run that took longer than its DAG's `dagrun_timeout`; upstream's word.
 pub const REASON_TIMED_OUT: &str = "timed_out";
@@ -10,8 +10,14 @@ pub const REASON_DEADLOCKED: &str = "all_tasks_deadlocked";
 pub const REASON_CANCELLED: &str = "cancelled";
 /// `Run::reason` of a run that is `Queued` because somebody interrupted it; it starts again only when resumed.
 pub const REASON_INTERRUPTED: &str = "interrupted";
+
 /// Begins the `Run::reason` of a run whose shared objects cannot be created; the API server's words follow.
 pub const REASON_NOT_PREPARED: &str = "not_prepared";
+
+/// Whether the run was interrupted and not resumed yet.
+pub fn is_interrupted(run: &Run) -> bool {
+    run.state == RunState::Queued && run.reason.as_deref() == Some(REASON_INTERRUPTED)
+}
 
 /// How a run is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

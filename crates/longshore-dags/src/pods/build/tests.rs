@@ -239,21 +239,34 @@ fn the_name_is_that_of_the_launch() {
 }
 
 #[test]
-fn an_override_changes_everything_but_the_identity() {
+fn an_override_changes_everything_but_what_the_pod_is_found_by() {
     let dag = one_task(
-        "image: i, executor_config: {pod_override: {metadata: {name: mine, namespace: other, \
-         labels: {ti_id: x, dag_id: y}, annotations: {task_instance_id: x, extra: z}}}}",
+        "image: i, executor_config: {pod_override: {metadata: {name: mine, \
+         labels: {ti_id: x, airflow-worker: x, dag_id: y}, \
+         annotations: {task_instance_id: x, longshore.dev/launch: x, extra: z}}}}",
     );
-    let pod = pod(&dag, "a");
-    let metadata = &pod["metadata"];
-    assert_eq!(
-        (&metadata["name"], &metadata["namespace"]),
-        (&json!("mine"), &json!("other"))
-    );
+    let metadata = &pod(&dag, "a")["metadata"];
+    assert_eq!(metadata["name"], "mine");
     assert_eq!(metadata["labels"]["dag_id"], "y");
     assert_eq!(metadata["annotations"]["extra"], "z");
     assert_eq!(metadata["labels"]["ti_id"], TI_ID);
+    assert_eq!(
+        metadata["labels"]["airflow-worker"],
+        PodConfig::default().scheduler_id
+    );
     assert_eq!(metadata["annotations"]["task_instance_id"], TI_ID);
+    assert_eq!(metadata["annotations"]["longshore.dev/launch"], "1");
+}
+
+#[test]
+fn a_namespace_that_nobody_watches_is_refused() {
+    let dag = one_task("image: i, executor_config: {pod_override: {metadata: {namespace: other}}}");
+    let error = pod_with(&dag, "a", &PodConfig::default(), |_| {}).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the pod override of task `a` wants namespace `other`, and the pods of this scheduler are watched in `default` \
+         only; leave the namespace out"
+    );
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn observed(state: TaskState, launch: u32, pods: Vec<PodView>) -> PodsObserved {
             state: Some(state),
             launch,
             pod_uid: None,
-            pod: Some(json!({"kind": "Pod"})),
+            pod: Some(Ok(json!({"kind": "Pod"}))),
         }),
         pods: Seen::Present(pods),
         replay_done: true,
@@ -57,6 +57,9 @@ fn plan(observed: &PodsObserved) -> String {
             format!("delete {}", delete.target.name)
         }
         Action::Call(PodsEffect::ArchiveLog { pod, .. }) => format!("archive {}", pod.name),
+        Action::Call(PodsEffect::ReportBuildFailure { launch, message }) => {
+            format!("report that launch {launch} cannot be built: {message}")
+        }
         Action::Persist(_)
         | Action::EnsureFinalizer { .. }
         | Action::Patch(_)
@@ -102,12 +105,21 @@ fn nothing_is_done_before_all_is_seen() {
 
 #[test]
 fn a_pod_that_was_seen_or_cannot_be_built_is_not_created() {
-    for (pod_uid, pod) in [(Some("u".to_owned()), Some(json!({}))), (None, None)] {
+    let broken = Some(Err("no such field".to_owned()));
+    for (pod_uid, pod, expected) in [
+        (Some("u".to_owned()), Some(Ok(json!({}))), ""),
+        (None, None, ""),
+        (
+            None,
+            broken,
+            "report that launch 1 cannot be built: no such field",
+        ),
+    ] {
         let mut observed = observed(TaskState::Queued, 1, Vec::new());
         if let Seen::Present(task) = &mut observed.task {
             (task.pod_uid, task.pod) = (pod_uid, pod);
         }
-        assert_eq!(plan(&observed), "");
+        assert_eq!(plan(&observed), expected);
     }
 }
 
@@ -192,7 +204,7 @@ fn pods_that_outlive_their_task_instance_are_deleted() {
     for state in [TaskState::Failed, TaskState::Skipped] {
         assert_eq!(
             plan(&observed(state, 1, vec![pod(1, Live)])),
-            "delete pod-1"
+            "archive pod-1, delete pod-1"
         );
     }
     // Not this one: it has ended, and we see an older state of it.

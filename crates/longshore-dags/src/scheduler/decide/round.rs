@@ -17,6 +17,7 @@ use crate::scheduler::{
     },
     facts::Fact,
     limits::{Bounded, admit},
+    run_state::is_interrupted,
     transitions::{Cause, RunCause},
 };
 
@@ -129,7 +130,7 @@ impl<'a> Round<'a> {
             let run = work.run();
             if run.state == RunState::Running {
                 *n_running.entry(run.key.dag_id.clone()).or_default() += 1;
-            } else if run.state == RunState::Queued && !run_facts::is_interrupted(work) {
+            } else if run.state == RunState::Queued && !is_interrupted(run) {
                 queued.push((run.queued_at, number));
             }
         }

@@ -5,7 +5,7 @@ use longshore_store::{RunState, TaskState};
 use crate::scheduler::{
     decide::{round::Round, work::RunWork},
     facts::NewRun,
-    run_state::{REASON_CANCELLED, REASON_INTERRUPTED, REASON_NOT_PREPARED},
+    run_state::{REASON_CANCELLED, REASON_INTERRUPTED, REASON_NOT_PREPARED, is_interrupted},
     transitions::{Cause, RunCause},
 };
 
@@ -40,7 +40,7 @@ pub(super) fn cancel(run: &mut RunWork<'_>, now: jiff::Timestamp) {
 /// Somebody stops the run: what has a slot goes back, the try is not consumed. The next slot means the next launch, so
 /// that nothing which the stopped pods still say counts.
 pub(super) fn interrupt(run: &mut RunWork<'_>) {
-    if is_interrupted(run) {
+    if is_interrupted(run.run()) {
         return;
     }
     for task in 0..run.specs.len() {
@@ -59,13 +59,7 @@ pub(super) fn interrupt(run: &mut RunWork<'_>) {
 /// Somebody lets the run go on. Its clock starts anew when it does, because `dagrun_timeout` does not mean the time
 /// for which it was stopped.
 pub(super) fn resume(run: &mut RunWork<'_>) {
-    if is_interrupted(run) {
+    if is_interrupted(run.run()) {
         run.run_mut().reason = None;
     }
-}
-
-/// Whether the run was interrupted and not resumed yet.
-pub(super) fn is_interrupted(run: &RunWork<'_>) -> bool {
-    let run = run.run();
-    run.state == RunState::Queued && run.reason.as_deref() == Some(REASON_INTERRUPTED)
 }

@@ -68,6 +68,8 @@ pub(super) fn dag(tasks: Vec<Task>) -> Dag {
         dag_id: "d".to_owned(),
         description: None,
         schedule: None,
+        start_date: None,
+        tags: Vec::new(),
         catchup: false,
         params: BTreeMap::new(),
         max_active_runs: 16,

@@ -1,0 +1,167 @@
+//! The shared objects of one run: created before its first pod, and its files removed after its end.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, Client, ResourceExt, api::ListParams};
+use longshore_api::{
+    airflow::{LABEL_DAG_ID, LABEL_RUN_ID},
+    dags::ANNOTATION_RUN,
+};
+use longshore_core::{Class, Classify, Never, ObjectRef, Plan, Resource, Seen, names};
+use longshore_kit::{Controller, Refusal, cache::reference};
+use longshore_store::{RunKey, RunState};
+
+use super::decide::{RunEffect, RunObserved, decide_run};
+use crate::{
+    pods::build,
+    scheduler::{board::ActiveRun, facts::Fact},
+    service::shared::Shared,
+};
+
+/// Keeps the shared objects of runs.
+pub(crate) struct Runs {
+    shared: Arc<Shared>,
+    client: Client,
+}
+
+/// Why a round about a run failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunsError {
+    /// The ConfigMaps of a run that is over cannot be listed.
+    #[error("the files of run {run} cannot be listed")]
+    List {
+        /// The run.
+        run: RunKey,
+        /// What the client answered.
+        source: Box<kube::Error>,
+    },
+}
+
+impl Classify for RunsError {
+    fn class(&self) -> Class {
+        match self {
+            Self::List { .. } => Class::Retry,
+        }
+    }
+}
+
+impl Runs {
+    pub(crate) fn new(shared: Arc<Shared>, client: Client) -> Self {
+        Self { shared, client }
+    }
+
+    fn wanted(&self, active: &ActiveRun) -> Vec<(Resource, serde_json::Value)> {
+        let config = &self.shared.pod_config;
+        let files = build::build_files(&active.run.key, &active.dag, config);
+        let workspace = build::build_workspace(&active.run.key, &active.dag, config);
+        let files = files.map(|object| (Resource::CONFIG_MAP, object));
+        let workspace = workspace.map(|object| (Resource::PERSISTENT_VOLUME_CLAIM, object));
+        files.into_iter().chain(workspace).collect()
+    }
+
+    async fn files(&self, key: &RunKey) -> Result<Seen<Vec<ObjectRef>>, kube::Error> {
+        let namespace = &self.shared.pod_config.namespace;
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
+        let selector = format!(
+            "{LABEL_DAG_ID}={},{LABEL_RUN_ID}={}",
+            names::label_value(&key.dag_id),
+            names::label_value(&key.run_id)
+        );
+        let list = maps
+            .list_metadata(&ListParams::default().labels(&selector))
+            .await?;
+        let files: Vec<_> = list
+            .items
+            .iter()
+            .map(|map| reference(Resource::CONFIG_MAP, map))
+            .collect();
+        Ok(if files.is_empty() {
+            Seen::Absent
+        } else {
+            Seen::Present(files)
+        })
+    }
+}
+
+/// The runs whose files are in the cluster, whether they are over or not.
+pub(crate) async fn left_behind(
+    client: &Client,
+    namespace: &str,
+) -> Result<Vec<RunKey>, kube::Error> {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let selector = format!("{LABEL_DAG_ID},{LABEL_RUN_ID}");
+    let list = maps
+        .list_metadata(&ListParams::default().labels(&selector))
+        .await?;
+    Ok(list
+        .items
+        .iter()
+        .filter_map(|map| run_of(map.annotations()))
+        .collect())
+}
+
+/// The run that an object was made for: [`build::run_identity`] backwards. No DAG id has a slash in it.
+fn run_of(annotations: &BTreeMap<String, String>) -> Option<RunKey> {
+    let (dag_id, run_id) = annotations.get(ANNOTATION_RUN)?.split_once('/')?;
+    Some(RunKey {
+        dag_id: dag_id.to_owned(),
+        run_id: run_id.to_owned(),
+    })
+}
+
+impl Controller for Runs {
+    type Key = RunKey;
+    type Observed = RunObserved;
+    type Status = Never;
+    type Effect = RunEffect;
+    type Error = RunsError;
+
+    fn name(&self) -> &'static str {
+        "dags.runs"
+    }
+
+    async fn observe(&self, key: &RunKey, _now: Timestamp) -> Result<RunObserved, RunsError> {
+        if let Some(active) = self.shared.board().runs.get(key) {
+            let is_waiting = active.run.state == RunState::Queued || active.run.is_prepared;
+            return Ok(if is_waiting {
+                RunObserved::Settled
+            } else {
+                RunObserved::Unprepared {
+                    wanted: self.wanted(active),
+                }
+            });
+        }
+        let files = self.files(key).await;
+        let files = files.map_err(|source| RunsError::List {
+            run: key.clone(),
+            source: Box::new(source),
+        })?;
+        Ok(RunObserved::Ended { files })
+    }
+
+    fn decide(&self, observed: &RunObserved) -> Plan<Never, RunEffect> {
+        decide_run(observed)
+    }
+
+    async fn persist(&self, _key: &RunKey, status: &Never) -> Result<(), RunsError> {
+        match *status {}
+    }
+
+    async fn call(&self, key: &RunKey, effect: &RunEffect) -> Result<(), RunsError> {
+        match effect {
+            RunEffect::ReportPrepared => {
+                self.shared.inbox.push(Fact::RunPrepared(key.clone()));
+                Ok(())
+            }
+        }
+    }
+
+    fn refused(&self, key: &RunKey, refusal: &Refusal) {
+        self.shared.inbox.push(Fact::RunPrepareRefused {
+            run: key.clone(),
+            message: refusal.message.clone(),
+        });
+    }
+}

@@ -1,0 +1,67 @@
+//! Which shared objects of a run are to be created or removed.
+
+use longshore_api::dags::ANNOTATION_RUN;
+use longshore_core::{Action, Create, Delete, Never, ObjectRef, Plan, Resource, Seen};
+use serde_json::Value;
+
+/// All that a round is decided upon.
+#[derive(Clone, Debug)]
+pub(crate) enum RunObserved {
+    /// The run has started, and its objects are not known to exist.
+    Unprepared {
+        /// The objects that it wants, with their kind.
+        wanted: Vec<(Resource, Value)>,
+    },
+    /// It is waiting, or all is there.
+    Settled,
+    /// It is over.
+    Ended {
+        /// Its objects that go with it.
+        files: Seen<Vec<ObjectRef>>,
+    },
+}
+
+/// What the controller does besides creating and deleting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RunEffect {
+    /// Tell the scheduler that everything is there.
+    ReportPrepared,
+}
+
+/// Decides one round.
+pub(crate) fn decide_run(observed: &RunObserved) -> Plan<Never, RunEffect> {
+    match observed {
+        RunObserved::Unprepared { wanted } => {
+            let creates = wanted.iter().map(|(resource, object)| {
+                let identity = object["metadata"]["annotations"][ANNOTATION_RUN].as_str();
+                Action::Create(Create {
+                    resource: *resource,
+                    object: object.clone(),
+                    identity: (ANNOTATION_RUN, identity.unwrap_or_default().to_owned()),
+                })
+            });
+            Plan::of(
+                creates
+                    .chain([Action::Call(RunEffect::ReportPrepared)])
+                    .collect(),
+            )
+        }
+        RunObserved::Settled
+        | RunObserved::Ended {
+            files: Seen::Absent | Seen::Unknown(_),
+        } => Plan::await_change(),
+        RunObserved::Ended {
+            files: Seen::Present(files),
+        } => Plan::of(
+            files
+                .iter()
+                .map(|target| {
+                    Action::Delete(Delete {
+                        target: target.clone(),
+                        grace_period_seconds: None,
+                    })
+                })
+                .collect(),
+        ),
+    }
+}

@@ -1,0 +1,227 @@
+//! The scheduler's round: facts and committed rows in, one transaction out.
+
+use std::{fmt, sync::Arc};
+
+use jiff::Timestamp;
+use longshore_core::{Action, Class, Classify, Never, Plan};
+use longshore_kit::Controller;
+use longshore_store::{Changes, StoreError, TaskInstance};
+
+use super::{
+    board::{ActiveRun, Board, LoadError},
+    decide::{self, Limits, Observed},
+    facts::Fact,
+};
+use crate::{
+    model::CanonicalError,
+    service::{change::StateChange, read_dag, shared::Shared},
+};
+
+/// There is one scheduler per database, so there is one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct TheScheduler;
+
+impl fmt::Display for TheScheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("scheduler")
+    }
+}
+
+/// What one round records: the rows that change, and how many facts of the inbox that settles.
+#[derive(Clone, Debug)]
+pub(crate) struct Round {
+    changes: Changes,
+    n_facts: usize,
+}
+
+/// Decides which task may start, and what became of those that did. Its only effect is the commit; pods follow the
+/// committed rows (`pods/`).
+pub(crate) struct Scheduler {
+    shared: Arc<Shared>,
+    limits: Limits,
+}
+
+/// Why a round of the scheduler failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SchedulerError {
+    /// The rows could not be committed or read.
+    #[error("the round was not recorded")]
+    Store(#[from] StoreError),
+    /// The rows make no sense together.
+    #[error("the rows were changed by somebody else and cannot be taken up again")]
+    Rows(#[from] LoadError<CanonicalError>),
+}
+
+impl Classify for SchedulerError {
+    fn class(&self) -> Class {
+        match self {
+            Self::Store(error) => error.class(),
+            Self::Rows(error) => error.class(),
+        }
+    }
+}
+
+impl Scheduler {
+    pub(crate) fn new(shared: Arc<Shared>, limits: Limits) -> Self {
+        Self { shared, limits }
+    }
+
+    /// After a commit: the board follows, the facts are settled, everybody who waits is told.
+    fn committed(&self, round: &Round) {
+        let facts = self.shared.inbox.peek().facts;
+        let facts = &facts[..round.n_facts.min(facts.len())];
+        let before = self.shared.board();
+        self.shared.board_mut().apply(&round.changes, facts);
+        self.shared
+            .inbox
+            .consume(round.n_facts, round.changes.watch_position.clone());
+        let at = self.shared.clock.now();
+        // A run begins before its tasks do, and ends after them.
+        let runs = |is_over: bool| {
+            let runs = round
+                .changes
+                .runs
+                .iter()
+                .filter(move |run| run.state.is_finished() == is_over);
+            runs.filter_map(|run| {
+                let before = before.runs.get(&run.key).map(|active| &*active.run);
+                StateChange::of_run(at, before, run)
+            })
+        };
+        let rows = &round.changes.task_instances;
+        let tasks = rows.iter().filter_map(|row| {
+            StateChange::of_task(at, before.task_instance(&row.key).map(|row| &**row), row)
+        });
+        self.publish(runs(false).chain(tasks).chain(runs(true)));
+        // The ids before as well: the pod of an ended try is to go.
+        let before = rows.iter().filter_map(|row| before.task_instance(&row.key));
+        self.shared.pod_keys.add(
+            before
+                .map(|row| row.id)
+                .chain(rows.iter().map(|row| row.id)),
+        );
+        self.shared
+            .pod_keys
+            .add(facts.iter().filter_map(Fact::ti_id));
+        self.shared
+            .run_keys
+            .add(round.changes.runs.iter().map(|run| run.key.clone()));
+        self.shared.committed.notify_waiters();
+    }
+
+    fn publish(&self, changes: impl Iterator<Item = StateChange>) {
+        for change in changes {
+            // Nobody may be following.
+            let _ = self.shared.changes.send(change);
+        }
+    }
+
+    /// Reads the rows again, after somebody else wrote them: a commit of ours whose answer was lost, most likely.
+    async fn reload(&self) -> Result<(), SchedulerError> {
+        let snapshot = self.shared.store.load().await?;
+        self.shared.inbox.stored(snapshot.watch_position.clone());
+        let reloaded = Board::load(snapshot, read_dag)?;
+        let before = std::mem::replace(&mut *self.shared.board_mut(), reloaded.clone());
+        for active in before.runs.values() {
+            self.publish_since(active, &reloaded).await?;
+        }
+        for board in [&before, &reloaded] {
+            self.shared
+                .pod_keys
+                .add(board.task_instances().map(|row| row.id));
+        }
+        self.shared
+            .run_keys
+            .add(before.runs.keys().chain(reloaded.runs.keys()).cloned());
+        self.shared.committed.notify_waiters();
+        Ok(())
+    }
+
+    /// Publishes what happened to a run between its last known rows and a reload.
+    async fn publish_since(&self, before: &ActiveRun, now: &Board) -> Result<(), StoreError> {
+        let key = &before.run.key;
+        let (run, rows) = match now.runs.get(key) {
+            Some(active) => (active.run.clone(), active.tasks.values().cloned().collect()),
+            None => match self.shared.store.run(key).await? {
+                Some((run, rows)) => (Arc::new(run), rows.into_iter().map(Arc::new).collect()),
+                None => return Ok(()),
+            },
+        };
+        let at = self.shared.clock.now();
+        let rows: Vec<Arc<TaskInstance>> = rows;
+        self.publish(rows.iter().filter_map(|row| {
+            let before = before.tasks.get(&row.key.task_id).map(|row| &**row);
+            StateChange::of_task(at, before, row)
+        }));
+        self.publish(StateChange::of_run(at, Some(&before.run), &run).into_iter());
+        Ok(())
+    }
+}
+
+impl Controller for Scheduler {
+    type Key = TheScheduler;
+    type Observed = Observed;
+    type Status = Round;
+    type Effect = Never;
+    type Error = SchedulerError;
+
+    fn name(&self) -> &'static str {
+        "dags.scheduler"
+    }
+
+    async fn observe(
+        &self,
+        _key: &TheScheduler,
+        now: Timestamp,
+    ) -> Result<Observed, SchedulerError> {
+        let batch = self.shared.inbox.peek();
+        Ok(Observed {
+            now,
+            board: self.shared.board(),
+            facts: batch.facts,
+            watch_position: batch.position,
+            store_position: false,
+            limits: self.limits.clone(),
+        })
+    }
+
+    /// The pure decision, and a record of which facts it settles even where they change nothing.
+    fn decide(&self, observed: &Observed) -> Plan<Round> {
+        let decision = decide::decide(observed);
+        let mut changes = Changes::default();
+        for action in decision.actions {
+            if let Action::Persist(rows) = action {
+                changes = rows;
+            }
+        }
+        let n_facts = observed.facts.len();
+        let mut plan = Plan {
+            actions: vec![],
+            next: decision.next,
+        };
+        if n_facts > 0 || !changes.is_empty() {
+            plan.actions
+                .push(Action::Persist(Round { changes, n_facts }));
+        }
+        plan
+    }
+
+    async fn persist(&self, _key: &TheScheduler, round: &Round) -> Result<(), SchedulerError> {
+        if !round.changes.is_empty() {
+            match self.shared.store.commit(&round.changes).await {
+                Ok(()) => {}
+                Err(error @ StoreError::Conflict { .. }) => {
+                    self.reload().await?;
+                    return Err(error.into());
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.committed(round);
+        Ok(())
+    }
+
+    async fn call(&self, _key: &TheScheduler, effect: &Never) -> Result<(), SchedulerError> {
+        match *effect {}
+    }
+}

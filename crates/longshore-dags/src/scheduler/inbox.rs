@@ -1,0 +1,159 @@
+//! What has happened since the last commit, in order, together with the watch position that it reaches.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+use super::facts::Fact;
+
+/// Facts that one round takes at most: bounds a round's transaction.
+const ROUND_LIMIT: usize = 2_000;
+
+/// The watch stops reading while this many facts wait: memory stays bounded, the API server buffers or closes.
+const CAPACITY: usize = 10_000;
+
+/// The scheduler's queue of facts. A fact leaves it only when the commit that holds its effect has succeeded, so a
+/// failed commit loses nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    waiting: Mutex<Waiting>,
+    arrived: Notify,
+    left: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Each fact with the watch position that it reaches, if it came from the watch.
+    facts: VecDeque<(Fact, Option<String>)>,
+    /// How many of them are about a try's pods.
+    about: BTreeMap<Uuid, usize>,
+    /// The position that all facts which have left reach.
+    reached: Option<String>,
+    /// The position that the database has.
+    stored: Option<String>,
+}
+
+impl Waiting {
+    fn push(&mut self, fact: Fact, position: Option<String>) {
+        if let Fact::Pod(pod) = &fact {
+            *self.about.entry(pod.ti_id).or_default() += 1;
+        }
+        self.facts.push_back((fact, position));
+    }
+
+    fn pop(&mut self) {
+        let Some((fact, position)) = self.facts.pop_front() else {
+            return;
+        };
+        if let Fact::Pod(pod) = &fact
+            && let Some(n_facts) = self.about.get_mut(&pod.ti_id)
+        {
+            *n_facts -= 1;
+            if *n_facts == 0 {
+                self.about.remove(&pod.ti_id);
+            }
+        }
+        if position.is_some() {
+            self.reached = position;
+        }
+    }
+}
+
+/// What one round works on.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Batch {
+    /// The facts, in order.
+    pub(crate) facts: Vec<Fact>,
+    /// The watch position once these facts are committed, where it differs from the stored one.
+    pub(crate) position: Option<String>,
+}
+
+impl Inbox {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells which position the database has, so that it is not stored again.
+    pub(crate) fn stored(&self, position: Option<String>) {
+        self.waiting().stored = position;
+    }
+
+    /// Adds a fact that no watch event carried: never waits.
+    pub(crate) fn push(&self, fact: Fact) {
+        self.waiting().push(fact, None);
+        self.arrived.notify_one();
+    }
+
+    /// Adds a fact of the watch and the position that it reaches; waits while the inbox is full.
+    ///
+    /// *Cancellation*: dropping it before it returns may leave the fact out; the watch then resumes before it.
+    pub(crate) async fn push_watched(&self, fact: Fact, position: Option<String>) {
+        loop {
+            let left = self.left.notified();
+            {
+                let mut waiting = self.waiting();
+                if waiting.facts.len() < CAPACITY {
+                    waiting.push(fact, position);
+                    break;
+                }
+            }
+            left.await;
+        }
+        self.arrived.notify_one();
+    }
+
+    /// Notes that the watch has come this far without a fact. Does not wake the scheduler: the position goes along
+    /// with the next commit, and a restart from an older one only replays what is known.
+    pub(crate) fn reached(&self, position: String) {
+        let mut waiting = self.waiting();
+        match waiting.facts.back_mut() {
+            Some((_, reached)) => *reached = Some(position),
+            None => waiting.reached = Some(position),
+        }
+    }
+
+    /// Whether something about this try's pods waits to be decided upon.
+    pub(crate) fn is_waiting_for(&self, ti_id: &Uuid) -> bool {
+        self.waiting().about.contains_key(ti_id)
+    }
+
+    /// Waits until there is something to do.
+    pub(crate) async fn arrived(&self) {
+        self.arrived.notified().await;
+    }
+
+    /// The facts of the next round. They stay in the inbox until [`consume`](Self::consume).
+    pub(crate) fn peek(&self) -> Batch {
+        let waiting = self.waiting();
+        let taken = || waiting.facts.iter().take(ROUND_LIMIT);
+        let newest = taken().rev().find_map(|(_, position)| position.as_ref());
+        let position = newest.or(waiting.reached.as_ref());
+        Batch {
+            facts: taken().map(|(fact, _)| fact.clone()).collect(),
+            position: position
+                .filter(|position| Some(*position) != waiting.stored.as_ref())
+                .cloned(),
+        }
+    }
+
+    /// Removes the first `n_facts`, whose effects are committed, with the position that was committed along.
+    pub(crate) fn consume(&self, n_facts: usize, position: Option<String>) {
+        let mut waiting = self.waiting();
+        for _ in 0..n_facts {
+            waiting.pop();
+        }
+        if position.is_some() {
+            waiting.stored = position;
+        }
+        let has_more = !waiting.facts.is_empty();
+        drop(waiting);
+        self.left.notify_waiters();
+        if has_more {
+            self.arrived.notify_one();
+        }
+    }
+}

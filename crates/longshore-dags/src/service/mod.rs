@@ -1,0 +1,305 @@
+//! One scheduler, running: the watch, the three controllers, and the handle that the outside holds.
+
+pub mod change;
+pub(crate) mod position;
+pub(crate) mod shared;
+pub(crate) mod triggers;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use futures::Stream;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::{Api, Client, ResourceExt};
+use longshore_core::Resource;
+use longshore_kit::{Applier, CacheFeed, Clock, Controller, Key, Runner, Tasks};
+use longshore_store::{Run, RunKey, RunStore, StoreError, TaskInstance};
+use tokio::sync::broadcast;
+
+use self::{change::StateChange, position::Position, shared::Shared};
+use crate::{
+    logs::LogArchive,
+    model::{CanonicalError, Dag},
+    pods::{build::PodConfig, controller::Pods, decide::PodsConfig, watch::PodWatch},
+    runs::controller::{self, Runs},
+    scheduler::{
+        board::{Board, LoadError},
+        controller::{Scheduler, TheScheduler},
+        decide::Limits,
+        facts::{Fact, NewRun},
+        run_state,
+    },
+};
+
+/// How a scheduler behaves, from the `[core]`, `[scheduler]` and `[kubernetes_executor]` sections.
+#[derive(Clone, Debug)]
+pub struct DagsConfig {
+    /// Bounds of the scheduler.
+    pub limits: Limits,
+    /// How pods are built.
+    pub pods: PodConfig,
+    /// What becomes of pods that have ended.
+    pub disposal: PodsConfig,
+    /// Pods created or deleted at the same time; default 32.
+    pub concurrency: usize,
+}
+
+/// Why a scheduler cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The rows cannot be read.
+    #[error("the runs cannot be read from the database")]
+    Store(#[from] StoreError),
+    /// The rows make no sense together: a run is pinned to a document that this version cannot read, for one.
+    #[error("the unfinished runs cannot be taken up")]
+    Rows(#[from] LoadError<CanonicalError>),
+    /// The API server does not answer.
+    #[error("the Kubernetes API server does not answer")]
+    Api(#[source] Box<kube::Error>),
+}
+
+/// Why a run cannot be created.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// There is one with this id.
+    #[error("run {0} exists already")]
+    Exists(RunKey),
+    /// The rows cannot be read.
+    #[error("the database cannot tell whether the run exists")]
+    Store(#[from] StoreError),
+}
+
+/// A running scheduler. Dropping it ends its tasks where they are, like a crash: nothing is lost.
+pub struct Dags {
+    shared: Arc<Shared>,
+    tasks: Tasks,
+}
+
+impl Drop for Dags {
+    fn drop(&mut self) {
+        self.tasks.abort();
+    }
+}
+
+impl fmt::Debug for Dags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dags")
+            .field("cluster", &self.shared.cluster)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Dags {
+    /// Starts the scheduler of one database in one cluster, and goes on with whatever is unfinished there.
+    ///
+    /// *Guarantees*: the first effect comes after the pods have been listed and joined with the rows.
+    pub async fn start(
+        client: Client,
+        store: Arc<dyn RunStore>,
+        logs: Arc<dyn LogArchive>,
+        clock: Arc<dyn Clock>,
+        config: DagsConfig,
+    ) -> Result<Self, StartError> {
+        let snapshot = store.load().await?;
+        let cluster = cluster_id(&client).await?;
+        let stored = snapshot.watch_position.clone();
+        let is_elsewhere = |at: &Position| at.cluster != cluster;
+        let position: Option<Position> = stored.as_deref().and_then(|text| text.parse().ok());
+        let has_moved = position.as_ref().is_some_and(is_elsewhere);
+        let at = position
+            .filter(|at| at.cluster == cluster)
+            .map(|at| at.resource_version);
+        let board = Board::load(snapshot, read_dag)?;
+
+        let shared = Arc::new(Shared::new(
+            store,
+            clock,
+            cluster,
+            config.pods.clone(),
+            board,
+        ));
+        shared.inbox.stored(stored);
+        if has_moved {
+            shared.start_tries_again();
+        }
+        let service = Self {
+            shared,
+            tasks: Tasks::new(),
+        };
+        service.spawn(client, logs, config, at).await?;
+        Ok(service)
+    }
+
+    async fn spawn(
+        &self,
+        client: Client,
+        logs: Arc<dyn LogArchive>,
+        config: DagsConfig,
+        at: Option<u64>,
+    ) -> Result<(), StartError> {
+        let shared = &self.shared;
+        let namespace = &shared.pod_config.namespace;
+        let cache: Arc<dyn CacheFeed> = shared.pods.cache.clone();
+        let applier = Applier::new(client.clone(), "dags", [(Resource::POD, cache)]);
+        let left_behind = controller::left_behind(&client, namespace).await;
+        let left_behind = left_behind.map_err(|error| StartError::Api(Box::new(error)))?;
+
+        let watch = PodWatch::new(
+            Api::<Pod>::namespaced(client.clone(), namespace),
+            shared.clone(),
+        );
+        self.tasks
+            .spawn("dags.watch", watch.run(at, self.tasks.shutdown()));
+        shared.pods.listed().await;
+
+        let scheduler = Scheduler::new(shared.clone(), config.limits);
+        self.run(scheduler, &applier, 1, scheduler_triggers(shared.clone()));
+        let pods = Pods::new(shared.clone(), client.clone(), logs, config.disposal);
+        self.run(
+            pods,
+            &applier,
+            config.concurrency,
+            shared.pod_keys.clone().stream(),
+        );
+        let runs = Runs::new(shared.clone(), client);
+        self.run(
+            runs,
+            &applier,
+            config.concurrency,
+            shared.run_keys.clone().stream(),
+        );
+        shared
+            .run_keys
+            .add(shared.board().runs.keys().cloned().chain(left_behind));
+        Ok(())
+    }
+
+    fn run<K: Key, C: Controller<Key = K>>(
+        &self,
+        controller: C,
+        applier: &Applier,
+        concurrency: usize,
+        triggers: impl Stream<Item = K> + Send + 'static,
+    ) {
+        let name = controller.name();
+        let runner = Runner::new(
+            Arc::new(controller),
+            applier.clone(),
+            self.shared.clock.clone(),
+        );
+        let rounds = runner
+            .concurrency(concurrency)
+            .run(triggers, self.tasks.shutdown());
+        self.tasks.spawn(name, rounds);
+    }
+
+    /// Follows state changes from now on. A follower that is 4,096 changes behind loses the oldest.
+    pub fn changes(&self) -> broadcast::Receiver<StateChange> {
+        self.shared.changes.subscribe()
+    }
+
+    /// Creates a run and waits until it is recorded.
+    pub async fn request_run(&self, new: NewRun) -> Result<RunKey, RequestError> {
+        let key = new.key();
+        if self.shared.store.run(&key).await?.is_some() {
+            return Err(RequestError::Exists(key));
+        }
+        self.shared.inbox.push(Fact::RunRequested(new));
+        loop {
+            let committed = self.shared.committed.notified();
+            if self.shared.board().runs.contains_key(&key)
+                || self.shared.store.run(&key).await?.is_some()
+            {
+                return Ok(key);
+            }
+            committed.await;
+        }
+    }
+
+    /// Ends a run now: its pods are stopped within their grace.
+    pub fn cancel(&self, key: &RunKey) {
+        self.shared.inbox.push(Fact::CancelRun(key.clone()));
+    }
+
+    /// Stops a run without ending it: its pods are stopped within their grace, no try is consumed. Returns when that
+    /// is recorded; [`released`](Self::released) waits for the pods.
+    pub async fn interrupt(&self, key: &RunKey) {
+        self.shared.inbox.push(Fact::Interrupt(key.clone()));
+        loop {
+            let committed = self.shared.committed.notified();
+            let board = self.shared.board();
+            if board
+                .runs
+                .get(key)
+                .is_none_or(|active| run_state::is_interrupted(&active.run))
+            {
+                return;
+            }
+            committed.await;
+        }
+    }
+
+    /// Lets an interrupted run go on.
+    pub fn resume(&self, key: &RunKey) {
+        self.shared.inbox.push(Fact::Resume(key.clone()));
+    }
+
+    /// Waits until a run is over. `None`: there is no such run.
+    pub async fn ended(
+        &self,
+        key: &RunKey,
+    ) -> Result<Option<(Run, Vec<TaskInstance>)>, StoreError> {
+        loop {
+            let committed = self.shared.committed.notified();
+            if !self.shared.board().runs.contains_key(key) {
+                return self.shared.store.run(key).await;
+            }
+            committed.await;
+        }
+    }
+
+    /// Waits until the pods of a run that is over or interrupted are gone, or kept for good, with their logs stored.
+    pub async fn released(&self, key: &RunKey) {
+        let mut moved = self.shared.pods.moved();
+        let mut cached = self.shared.pods.cache.changes();
+        while self.shared.pods.is_busy_with(key) {
+            let changed = tokio::select! {
+                changed = moved.changed() => changed,
+                changed = cached.changed() => changed,
+            };
+            if changed.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Stops: running rounds finish within `limit`, pods stay. Answers whether all of them did.
+    pub async fn shutdown(self, limit: Duration) -> bool {
+        self.tasks.stop(limit).await
+    }
+}
+
+/// Reads the DAG that a run is pinned to.
+pub(crate) fn read_dag(run: &Run) -> Result<Arc<Dag>, CanonicalError> {
+    Dag::from_json(&run.dag).map(Arc::new)
+}
+
+async fn cluster_id(client: &Client) -> Result<String, StartError> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let system = namespaces.get_metadata("kube-system").await;
+    Ok(system
+        .map_err(|error| StartError::Api(Box::new(error)))?
+        .uid()
+        .unwrap_or_default())
+}
+
+fn scheduler_triggers(shared: Arc<Shared>) -> impl Stream<Item = TheScheduler> + Send {
+    futures::stream::unfold(true, move |is_first| {
+        let shared = shared.clone();
+        async move {
+            if !is_first {
+                shared.inbox.arrived().await;
+            }
+            Some((TheScheduler, false))
+        }
+    })
+}

@@ -1,0 +1,82 @@
+//! What the parts of one scheduler share.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use longshore_kit::Clock;
+use longshore_store::{RunKey, RunStore};
+use tokio::sync::{Notify, broadcast};
+use uuid::Uuid;
+
+use super::{change::StateChange, triggers::Triggers};
+use crate::{
+    pods::{build::PodConfig, table::PodTable},
+    scheduler::{board::Board, facts::Fact, inbox::Inbox, run_state},
+};
+
+/// State changes that a follower may be behind.
+const CHANGES: usize = 4_096;
+
+/// What the parts of one scheduler share. The board is a copy of what the database holds; everything else can be
+/// rebuilt from the API server.
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn RunStore>,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// The uid of `kube-system`.
+    pub(crate) cluster: String,
+    pub(crate) pod_config: PodConfig,
+    pub(crate) inbox: Inbox,
+    pub(crate) pods: PodTable,
+    /// Tries whose pods want a look.
+    pub(crate) pod_keys: Arc<Triggers<Uuid>>,
+    /// Runs whose shared objects want a look.
+    pub(crate) run_keys: Arc<Triggers<RunKey>>,
+    pub(crate) changes: broadcast::Sender<StateChange>,
+    /// Told after every commit.
+    pub(crate) committed: Notify,
+    board: Mutex<Board>,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        store: Arc<dyn RunStore>,
+        clock: Arc<dyn Clock>,
+        cluster: String,
+        pod_config: PodConfig,
+        board: Board,
+    ) -> Self {
+        Self {
+            store,
+            clock,
+            cluster,
+            pod_config,
+            inbox: Inbox::default(),
+            pods: PodTable::new(),
+            pod_keys: Triggers::new(),
+            run_keys: Triggers::new(),
+            changes: broadcast::Sender::new(CHANGES),
+            committed: Notify::new(),
+            board: Mutex::new(board),
+        }
+    }
+
+    /// The committed state. Cheap: rows are shared, not copied.
+    pub(crate) fn board(&self) -> Board {
+        self.board_mut().clone()
+    }
+
+    /// The committed state, to be changed by the one who committed.
+    pub(crate) fn board_mut(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts every unfinished try again, without consuming it: its pods went with another cluster.
+    pub(crate) fn start_tries_again(&self) {
+        for active in self.board().runs.values() {
+            let run = &active.run.key;
+            if !run_state::is_interrupted(&active.run) {
+                self.inbox.push(Fact::Interrupt(run.clone()));
+                self.inbox.push(Fact::Resume(run.clone()));
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The store's contract in memory: the law runs replay each scenario hundreds of times, and always in the same order.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard},
+};
+
+use async_trait::async_trait;
+use longshore_store::{
+    ArchivedTry, Changes, Pool, Run, RunFilter, RunKey, RunStore, Snapshot, StoreError,
+    TaskInstance, TaskKey,
+};
+use uuid::Uuid;
+
+#[derive(Debug, Default)]
+pub(crate) struct MemoryStore {
+    rows: Mutex<Rows>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Rows {
+    runs: BTreeMap<RunKey, Run>,
+    task_instances: BTreeMap<TaskKey, TaskInstance>,
+    archived: Vec<ArchivedTry>,
+    pools: BTreeMap<String, Pool>,
+    watch_position: Option<String>,
+}
+
+impl MemoryStore {
+    pub(crate) fn new() -> Self {
+        let pool = Pool {
+            name: "default_pool".to_owned(),
+            slots: 128,
+        };
+        let store = Self::default();
+        store.rows().pools.insert(pool.name.clone(), pool);
+        store
+    }
+
+    fn rows(&self) -> MutexGuard<'_, Rows> {
+        self.rows.lock().unwrap()
+    }
+}
+
+/// Refuses a row whose version is not the stored one.
+fn check(what: impl std::fmt::Display, given: i64, stored: Option<i64>) -> Result<(), StoreError> {
+    if given == stored.unwrap_or(0) {
+        return Ok(());
+    }
+    Err(StoreError::Conflict {
+        what: what.to_string(),
+    })
+}
+
+#[async_trait]
+impl RunStore for MemoryStore {
+    fn scheduler_id(&self) -> &str {
+        "memory00"
+    }
+
+    async fn commit(&self, changes: &Changes) -> Result<(), StoreError> {
+        let mut stored = self.rows();
+        let mut rows = stored.clone();
+        for run in &changes.runs {
+            check(
+                &run.key,
+                run.version,
+                rows.runs.get(&run.key).map(|row| row.version),
+            )?;
+            let run = Run {
+                version: run.version + 1,
+                ..run.clone()
+            };
+            rows.runs.insert(run.key.clone(), run);
+        }
+        for row in &changes.task_instances {
+            let known = rows.task_instances.get(&row.key).map(|row| row.version);
+            check(&row.key, row.version, known)?;
+            let row = TaskInstance {
+                version: row.version + 1,
+                ..row.clone()
+            };
+            rows.task_instances.insert(row.key.clone(), row);
+        }
+        rows.archived.extend(changes.archived.iter().cloned());
+        if changes.watch_position.is_some() {
+            rows.watch_position.clone_from(&changes.watch_position);
+        }
+        *stored = rows;
+        Ok(())
+    }
+
+    async fn load(&self) -> Result<Snapshot, StoreError> {
+        let rows = self.rows();
+        let is_open = |key: &RunKey| !rows.runs[key].state.is_finished();
+        Ok(Snapshot {
+            runs: rows
+                .runs
+                .values()
+                .filter(|run| is_open(&run.key))
+                .cloned()
+                .collect(),
+            task_instances: rows
+                .task_instances
+                .values()
+                .filter(|row| is_open(&row.key.run))
+                .cloned()
+                .collect(),
+            pools: rows.pools.values().cloned().collect(),
+            watch_position: rows.watch_position.clone(),
+        })
+    }
+
+    async fn run(&self, key: &RunKey) -> Result<Option<(Run, Vec<TaskInstance>)>, StoreError> {
+        let rows = self.rows();
+        Ok(rows.runs.get(key).map(|run| {
+            let tasks = rows
+                .task_instances
+                .values()
+                .filter(|row| row.key.run == *key);
+            (run.clone(), tasks.cloned().collect())
+        }))
+    }
+
+    async fn runs(&self, _filter: &RunFilter) -> Result<Vec<Run>, StoreError> {
+        Ok(self.rows().runs.values().cloned().collect())
+    }
+
+    async fn try_by_id(&self, id: Uuid) -> Result<Option<TaskInstance>, StoreError> {
+        let rows = self.rows();
+        let archived = rows.archived.iter().map(|archived| &archived.task_instance);
+        let mut all = rows.task_instances.values().chain(archived);
+        Ok(all.find(|row| row.id == id).cloned())
+    }
+
+    async fn history(&self, key: &RunKey) -> Result<Vec<ArchivedTry>, StoreError> {
+        let rows = self.rows();
+        let of_run = rows
+            .archived
+            .iter()
+            .filter(|it| it.task_instance.key.run == *key);
+        Ok(of_run.cloned().collect())
+    }
+
+    async fn set_pool(&self, pool: &Pool) -> Result<(), StoreError> {
+        self.rows().pools.insert(pool.name.clone(), pool.clone());
+        Ok(())
+    }
+}

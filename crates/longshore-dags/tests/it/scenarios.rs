@@ -1,0 +1,205 @@
+//! What is run: DAGs with scripts for their tasks, and what people do to them meanwhile.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, ListParams},
+};
+use longshore_dags::Dags;
+use longshore_kit::Clock;
+use longshore_test::clock::EPOCH;
+
+use crate::world::{RUN_ID, World};
+
+/// A DAG and what people do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Story {
+    pub(crate) name: &'static str,
+    pub(crate) dag: &'static str,
+    pub(crate) people: People,
+}
+
+/// What people do besides asking for the run. Every instant is in seconds from the beginning.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum People {
+    /// Nothing.
+    Watch,
+    /// Ask for a second run as well.
+    AskTwice,
+    /// Interrupt the run, and let it go on later.
+    InterruptAndResume(u64, u64),
+    /// Cancel the run.
+    Cancel(u64),
+    /// Delete the pod of a task while it runs.
+    DeletePodOf(&'static str, u64),
+}
+
+impl People {
+    /// What they do through the scheduler. It is done again after each restart, as people would.
+    pub(crate) async fn use_scheduler(self, world: &World, dags: &Dags) {
+        let run = world.request(dags, RUN_ID).await;
+        match self {
+            Self::Watch | Self::DeletePodOf(..) => {}
+            Self::AskTwice => {
+                world
+                    .request(dags, "manual__2026-01-01T00:00:01+00:00")
+                    .await;
+            }
+            Self::InterruptAndResume(stop, go_on) => {
+                if at(world, stop).await < Duration::from_secs(go_on) {
+                    dags.interrupt(&run).await;
+                }
+                at(world, go_on).await;
+                dags.resume(&run);
+            }
+            Self::Cancel(second) => {
+                at(world, second).await;
+                dags.cancel(&run);
+            }
+        }
+    }
+
+    /// What they do through the API server. It is done once, whatever becomes of the scheduler.
+    pub(crate) async fn use_cluster(self, client: Client) {
+        let Self::DeletePodOf(task_id, second) = self else {
+            return;
+        };
+        tokio::time::sleep(Duration::from_secs(second)).await;
+        let pods: Api<Pod> = Api::namespaced(client, "default");
+        let of_task = ListParams::default().labels(&format!("task_id={task_id}"));
+        loop {
+            for pod in pods.list(&of_task).await.unwrap() {
+                let is_live = pod.metadata.deletion_timestamp.is_none()
+                    && pod.status.as_ref().and_then(|it| it.phase.as_deref()) == Some("Running");
+                if is_live {
+                    pods.delete(&pod.name_any(), &DeleteParams::default())
+                        .await
+                        .unwrap();
+                    return;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+/// Waits for a second of the story; returns how far it is.
+async fn at(world: &World, second: u64) -> Duration {
+    let now = || Duration::try_from(world.clock.now().duration_since(EPOCH)).unwrap();
+    tokio::time::sleep(Duration::from_secs(second).saturating_sub(now())).await;
+    now()
+}
+
+/// All stories. A tidy list: `laws.rs` has a test for each.
+pub(crate) const CHAIN: Story = Story {
+    name: "chain",
+    dag: "
+dag_id: chain
+tasks:
+  a: {command: [x], env: {SCRIPT: run 1s}}
+  b: {command: [x], env: {SCRIPT: run 1s}, depends_on: a}
+",
+    people: People::Watch,
+};
+
+pub(crate) const RETRY: Story = Story {
+    name: "retry",
+    dag: "
+dag_id: retry
+tasks:
+  a: {command: [x], env: {SCRIPT: 'run 1s exit 3 | run 1s message {\"n\": 1}'}, retries: 2, retry_delay: 7}
+  b: {command: [x, '{{ xcom.a.n }}'], env: {SCRIPT: run 1s exit 4}, depends_on: a, retries: 1, retry_delay: 5}
+  c: {command: [x], env: {SCRIPT: run 1s}, depends_on: b}
+  d: {command: [x], env: {SCRIPT: run 1s}, depends_on: b, trigger_rule: all_done}
+",
+    people: People::Watch,
+};
+
+pub(crate) const DIAMOND: Story = Story {
+    name: "diamond",
+    dag: "
+dag_id: diamond
+max_active_tasks: 2
+files: [a.csv]
+workspace: true
+tasks:
+  a: {command: [x], env: {SCRIPT: run 1s}}
+  b: {command: [x], env: {SCRIPT: run 2s}, depends_on: a}
+  c: {command: [x], env: {SCRIPT: run 3s}, depends_on: a}
+  d: {command: [x], env: {SCRIPT: run 1s}, depends_on: a, priority_weight: 5}
+  e: {command: [x], env: {SCRIPT: run 1s}, depends_on: [b, c, d]}
+",
+    people: People::Watch,
+};
+
+pub(crate) const TWO_RUNS: Story = Story {
+    name: "two_runs",
+    dag: "
+dag_id: two_runs
+max_active_runs: 1
+tasks:
+  a: {command: [x], env: {SCRIPT: run 2s}}
+  b: {command: [x], env: {SCRIPT: run 1s exit 1}, depends_on: a}
+",
+    people: People::AskTwice,
+};
+
+pub(crate) const LAUNCH_FAILURE: Story = Story {
+    name: "launch_failure",
+    dag: "
+dag_id: launch_failure
+tasks:
+  a: {command: [x], env: {SCRIPT: waiting ErrImagePull}}
+  b: {command: [x, '{{ xcom.c.n }}'], depends_on: c}
+  c: {command: [x], env: {SCRIPT: run 1s}}
+",
+    people: People::Watch,
+};
+
+pub(crate) const INTERRUPTED: Story = Story {
+    name: "interrupted",
+    dag: "
+dag_id: interrupted
+tasks:
+  a: {command: [x], env: {SCRIPT: run 1s}}
+  b: {command: [x], env: {SCRIPT: run 30s}, depends_on: a}
+  c: {command: [x], env: {SCRIPT: run 1s}, depends_on: b}
+",
+    people: People::InterruptAndResume(15, 30),
+};
+
+pub(crate) const CANCELLED: Story = Story {
+    name: "cancelled",
+    dag: "
+dag_id: cancelled
+tasks:
+  a: {command: [x], env: {SCRIPT: run 1s}}
+  b: {command: [x], env: {SCRIPT: run 60s}, depends_on: a}
+  c: {command: [x], env: {SCRIPT: run 1s}, depends_on: b}
+",
+    people: People::Cancel(20),
+};
+
+pub(crate) const POD_DELETED: Story = Story {
+    name: "pod_deleted",
+    dag: "
+dag_id: pod_deleted
+tasks:
+  a: {command: [x], env: {SCRIPT: run 40s | run 1s}, retries: 1, retry_delay: 5}
+",
+    people: People::DeletePodOf("a", 15),
+};
+
+pub(crate) const TIMED_OUT: Story = Story {
+    name: "timed_out",
+    dag: "
+dag_id: timed_out
+dagrun_timeout: 40
+tasks:
+  a: {command: [x], env: {SCRIPT: hang}}
+  b: {command: [x], env: {SCRIPT: run 1s}, depends_on: a}
+",
+    people: People::Watch,
+};

@@ -1,0 +1,302 @@
+//! A cluster, a database, a scripted node: everything around one scheduler, in simulated time.
+
+use std::{io, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use longshore_cluster::{Cluster, LogError, LogOptions, LogStream as PodLogStream, PodLogs};
+use longshore_dags::{
+    Dags, DagsConfig, RequestError, document,
+    logs::{LogArchive, LogPath, LogStream},
+    model::Dag,
+    pods::{build::PodConfig, decide::PodsConfig},
+    scheduler::{Limits, NewRun},
+};
+use longshore_kit::Clock;
+use longshore_store::{
+    ArchivedTry, Changes, Pool, Run, RunFilter, RunKey, RunStore, RunType, Snapshot, StoreError,
+    TaskInstance,
+};
+use longshore_test::{
+    clock::SimClock,
+    faults::{Injected, Process},
+    scripted_node::{NodeConfig, ScriptedNode},
+};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::memory_store::MemoryStore;
+
+/// The run that every scenario starts.
+pub(crate) const RUN_ID: &str = "manual__2026-01-01T00:00:00+00:00";
+
+/// Everything around the scheduler under test. It lives through the scheduler's crashes.
+pub(crate) struct World {
+    pub(crate) cluster: Cluster,
+    pub(crate) clock: Arc<SimClock>,
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) node: ScriptedNode,
+    pub(crate) dag: Arc<Dag>,
+    pub(crate) config: DagsConfig,
+}
+
+impl World {
+    pub(crate) async fn new(yaml: &str) -> Self {
+        let clock = SimClock::start();
+        let now = clock.clone();
+        let cluster = Cluster::builder()
+            .clock(Arc::new(move || now.now()))
+            .build();
+        let node = ScriptedNode::start(cluster.client(), clock.clone(), NodeConfig::default());
+        cluster.set_pod_logs(Arc::new(ScriptedLogs));
+        let store = Arc::new(MemoryStore::new());
+        let config = config(store.scheduler_id());
+        Self {
+            cluster,
+            clock,
+            store,
+            node,
+            dag: dag(yaml),
+            config,
+        }
+    }
+
+    /// Starts the scheduler, behind the faults of `process`.
+    pub(crate) async fn start(&self, process: &Process) -> Dags {
+        loop {
+            let started = Dags::start(
+                process.client(self.cluster.service()),
+                Arc::new(FaultyStore {
+                    store: self.store.clone(),
+                    process: process.clone(),
+                }),
+                Arc::new(FaultyLogs {
+                    process: process.clone(),
+                }),
+                self.clock.clone(),
+                self.config.clone(),
+            )
+            .await;
+            match started {
+                Ok(dags) => return dags,
+                // What a supervisor does with a process that cannot start.
+                Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
+            }
+        }
+    }
+
+    /// Asks for the scenario's run, unless it is there.
+    pub(crate) async fn request(&self, dags: &Dags, run_id: &str) -> RunKey {
+        let new = NewRun {
+            dag: self.dag.clone(),
+            document: self.dag.to_json(),
+            run_id: run_id.to_owned(),
+            run_type: RunType::Manual,
+            logical_date: None,
+            conf: json!({}),
+        };
+        let key = new.key();
+        loop {
+            match dags.request_run(new.clone()).await {
+                Ok(_) | Err(RequestError::Exists(_)) => return key,
+                // Asked again, as a person would.
+                Err(RequestError::Store(_)) => {}
+            }
+        }
+    }
+}
+
+pub(crate) fn dag(yaml: &str) -> Arc<Dag> {
+    let document = document::parse("scenario.yaml", yaml).unwrap();
+    let read = &mut |name: &str| Ok(format!("contents of {name}").into_bytes());
+    Arc::new(document.validate(read).unwrap())
+}
+
+fn config(scheduler_id: &str) -> DagsConfig {
+    DagsConfig {
+        limits: Limits::default(),
+        pods: PodConfig {
+            scheduler_id: scheduler_id.to_owned(),
+            ..PodConfig::default()
+        },
+        disposal: PodsConfig::default(),
+        concurrency: 8,
+    }
+}
+
+/// The log of every scripted pod.
+struct ScriptedLogs;
+
+#[async_trait]
+impl PodLogs for ScriptedLogs {
+    async fn logs(&self, _pod: &Value, _options: LogOptions) -> Result<PodLogStream, LogError> {
+        Ok(Box::pin(futures::stream::once(async {
+            Ok("a line\n".into())
+        })))
+    }
+}
+
+/// The database behind the faults.
+struct FaultyStore {
+    store: Arc<MemoryStore>,
+    process: Process,
+}
+
+impl FaultyStore {
+    async fn effect<T>(
+        &self,
+        doing: &'static str,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        self.process
+            .effect(doing, work)
+            .await
+            .unwrap_or_else(|injected| {
+                Err(StoreError::Unavailable {
+                    doing,
+                    why: injected.to_string().into(),
+                })
+            })
+    }
+}
+
+#[async_trait]
+impl RunStore for FaultyStore {
+    fn scheduler_id(&self) -> &str {
+        self.store.scheduler_id()
+    }
+
+    async fn commit(&self, changes: &Changes) -> Result<(), StoreError> {
+        self.effect("commit", self.store.commit(changes)).await
+    }
+
+    async fn load(&self) -> Result<Snapshot, StoreError> {
+        self.effect("get rows", self.store.load()).await
+    }
+
+    async fn run(&self, key: &RunKey) -> Result<Option<(Run, Vec<TaskInstance>)>, StoreError> {
+        self.effect("get run", self.store.run(key)).await
+    }
+
+    async fn runs(&self, filter: &RunFilter) -> Result<Vec<Run>, StoreError> {
+        self.effect("list runs", self.store.runs(filter)).await
+    }
+
+    async fn try_by_id(&self, id: Uuid) -> Result<Option<TaskInstance>, StoreError> {
+        self.effect("get try", self.store.try_by_id(id)).await
+    }
+
+    async fn history(&self, key: &RunKey) -> Result<Vec<ArchivedTry>, StoreError> {
+        self.effect("list tries", self.store.history(key)).await
+    }
+
+    async fn set_pool(&self, pool: &Pool) -> Result<(), StoreError> {
+        self.effect("set pool", self.store.set_pool(pool)).await
+    }
+}
+
+/// An archive behind the faults. What it keeps is of no interest: scripted pods have no logs.
+struct FaultyLogs {
+    process: Process,
+}
+
+#[async_trait]
+impl LogArchive for FaultyLogs {
+    async fn store(&self, _path: &LogPath, _log: LogStream) -> io::Result<()> {
+        let stored = self.process.effect("archive log", async {}).await;
+        stored.map_err(|injected: Injected| io::Error::other(injected.to_string()))
+    }
+}
+
+/// The end of a world as text: rows, archived tries, what ran, what is left in the cluster. Ids and times are left out.
+pub(crate) async fn digest(world: &World) -> String {
+    let mut lines = Vec::new();
+    for run in world.store.runs(&RunFilter::default()).await.unwrap() {
+        let (run, rows) = world.store.run(&run.key).await.unwrap().unwrap();
+        lines.push(format!("run {} {:?} {:?}", run.key, run.state, run.reason));
+        let mut tries = world.store.history(&run.key).await.unwrap();
+        tries.sort_by_key(|archived| {
+            (
+                archived.task_instance.key.clone(),
+                archived.task_instance.try_number,
+            )
+        });
+        lines.extend(
+            tries
+                .iter()
+                .map(|archived| format!("  ended {}", row(&archived.task_instance))),
+        );
+        lines.extend(
+            rows.iter()
+                .map(|task_instance| format!("  now   {}", row(task_instance))),
+        );
+    }
+    lines.extend(ran(world));
+    for plural in ["pods", "configmaps", "persistentvolumeclaims"] {
+        lines.push(format!(
+            "{plural} left: {}",
+            left(world, plural).await.join(" ")
+        ));
+    }
+    lines.join("\n")
+}
+
+fn row(row: &TaskInstance) -> String {
+    let failure = row.failure.as_ref().map(|failure| match failure.exit_code {
+        // A watch that breaks just then does not tell how a deleted pod ended.
+        Some(143) => "PodDeleted".to_owned(),
+        Some(code) => format!("exit code {code}"),
+        None => failure.reason.clone().unwrap_or_default(),
+    });
+    format!(
+        "{} {:?} try {} of {} launch {} failure {} result {:?}",
+        row.key.task_id,
+        row.state,
+        row.try_number,
+        row.max_tries + 1,
+        row.launch,
+        failure.as_deref().unwrap_or("-"),
+        row.result
+    )
+}
+
+/// What the node ran, by try: the heart of "nothing runs twice".
+fn ran(world: &World) -> Vec<String> {
+    let by_try = world.node.history();
+    let runs = by_try.by(|run| {
+        Some(format!(
+            "{} {} try {}",
+            run.annotations.get("run_id")?,
+            run.annotations.get("task_id")?,
+            run.annotations.get("try_number")?
+        ))
+    });
+    runs.into_iter()
+        .map(|(identity, runs)| {
+            let codes: Vec<_> = runs.iter().map(|run| run.exit_code).collect();
+            format!("ran {identity}: {codes:?}")
+        })
+        .collect()
+}
+
+async fn left(world: &World, plural: &str) -> Vec<String> {
+    let request = http::Request::get(format!("/api/v1/namespaces/default/{plural}")).body(vec![]);
+    let list: Value = world
+        .cluster
+        .client()
+        .request(request.unwrap())
+        .await
+        .unwrap();
+    let items = list["items"].as_array().cloned().unwrap_or_default();
+    let mut left: Vec<String> = items
+        .iter()
+        .filter(|item| !item["metadata"]["labels"]["dag_id"].is_null())
+        .map(|item| {
+            let task = item["metadata"]["annotations"]["task_id"]
+                .as_str()
+                .unwrap_or("-");
+            format!("{task}:{}", item["status"]["phase"].as_str().unwrap_or("-"))
+        })
+        .collect();
+    left.sort();
+    left
+}
