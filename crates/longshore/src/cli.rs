@@ -1,14 +1,10 @@
 //! The command line: what all commands share, and which command it is.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, process::ExitCode};
 
 use clap::{ArgAction, Args, ColorChoice, Parser, Subcommand, ValueEnum};
 
-use crate::{
-    cmd,
-    exit::{self, Exit},
-    output,
-};
+use crate::{cmd, exit, output};
 
 /// One crash-safe control plane for the work that people run on Kubernetes.
 #[derive(Debug, Parser)]
@@ -93,17 +89,17 @@ pub(crate) fn help_end(example: &str) -> String {
 }
 
 /// Runs the command that the arguments name, and says how the process is to end.
-pub(crate) fn main(args: impl IntoIterator<Item = OsString>) -> Exit {
+pub(crate) fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
-        Err(usage) => return output::usage(&usage),
+        Err(usage) => return output::usage(&usage).into(),
     };
     output::set(&cli.globals);
     match cmd::dispatch(cli) {
         Ok(exit) => exit,
         Err(error) => {
             output::error(&error);
-            error.exit()
+            error.exit().into()
         }
     }
 }

@@ -5,18 +5,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use longshore_dags::model::Dag;
+use longshore_dags::{document, model::Dag};
 use miette::{
     GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource, Report,
     Severity,
 };
 use serde_json::{Value, json};
 
-pub(crate) use pending::Problem;
+pub(crate) use longshore_dags::document::Problem;
 
-use crate::{dag_file::pending as document, error::CliError, output};
-
-mod pending;
+use crate::{error::CliError, output};
 
 /// A DAG file and its text.
 #[derive(Debug)]

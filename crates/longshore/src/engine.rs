@@ -5,17 +5,36 @@
 use std::{
     num::NonZeroU32,
     path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
 };
 
-use longshore_dags::model::Dag;
-use longshore_store::{Run, RunKey, TaskInstance};
+use longshore_dags::{
+    Dags, DagsConfig, StateChange,
+    logs::{LogDirectory, LogPath},
+    model::Dag,
+    pods::{
+        build::{PodConfig, workspace_name},
+        decide::PodsConfig,
+    },
+    scheduler::{Limits, NewRun},
+};
+use longshore_kit::{Clock, SystemClock};
+use longshore_store::{Run, RunKey, RunStore, RunType, Store, TaskInstance};
 use serde_json::{Map, Value};
-use tokio::{sync::mpsc, task::JoinHandle};
+use tokio::{
+    sync::{broadcast, mpsc},
+    task::JoinHandle,
+};
 use tokio_util::sync::CancellationToken;
 
-use crate::{error::CliError, progress::change::StateChange};
+use crate::{error::CliError, local_cluster::LocalCluster};
 
-pub(crate) mod places;
+/// Where pods and what they share live in the embedded cluster.
+const NAMESPACE: &str = "default";
+
+/// How long the controllers get to finish their rounds.
+const STOP_LIMIT: Duration = Duration::from_secs(5);
 
 /// What is to be run.
 #[derive(Debug)]
@@ -69,9 +88,189 @@ pub(crate) struct TaskEnd {
 
 /// Starts a run, or goes on with one.
 pub(crate) async fn start(order: Order) -> Result<Started, CliError> {
-    let _: (&Path, &Dag) = (&order.data_dir, &order.dag);
-    Err(CliError::NotYet {
-        what: "a run".to_owned(),
-        when: "with the scheduler",
+    let engine = Engine::start(&order).await?;
+    let mut changes = engine.dags.changes();
+    let has_workspace = order.dag.workspace.is_some();
+    let run = match order.resume {
+        Some(run_id) => engine.resume(&order.dag, run_id).await?,
+        None => engine.request(order.dag, order.params).await?,
+    };
+    let stop = CancellationToken::new();
+    let (tell, told) = mpsc::unbounded_channel();
+    let (key, stopped) = (run.clone(), stop.clone());
+    let end = tokio::spawn(async move {
+        let follow = forward(&mut changes, &key, &tell);
+        let ended = engine.to_the_end(&key, &stopped);
+        // Both end with the run: the last change is told before its end is.
+        tokio::select! {
+            () = follow => {}
+            () = ended => {}
+        }
+        while let Ok(change) = changes.try_recv() {
+            let _ = tell.send(change);
+        }
+        engine.finish(&key, has_workspace).await
+    });
+    Ok(Started {
+        run,
+        changes: told,
+        stop,
+        end,
     })
+}
+
+/// Hands the changes of one run on.
+async fn forward(
+    changes: &mut broadcast::Receiver<StateChange>,
+    run: &RunKey,
+    tell: &mpsc::UnboundedSender<StateChange>,
+) {
+    loop {
+        match changes.recv().await {
+            Ok(change) if change.run == *run => {
+                let _ = tell.send(change);
+            }
+            Ok(_) => {}
+            Err(broadcast::error::RecvError::Lagged(n_missed)) => {
+                tracing::warn!(n_missed, "the progress is behind the run");
+            }
+            Err(broadcast::error::RecvError::Closed) => return,
+        }
+    }
+}
+
+/// A scheduler on an embedded cluster of its own.
+struct Engine {
+    data_dir: PathBuf,
+    store: Arc<Store>,
+    logs: LogDirectory,
+    cluster: LocalCluster,
+    dags: Dags,
+}
+
+impl Engine {
+    async fn start(order: &Order) -> Result<Self, CliError> {
+        let data_dir = order.data_dir.clone();
+        let store = Store::open(data_dir.join("longshore.db")).await;
+        let store = Arc::new(store.map_err(CliError::in_database)?);
+        let parallelism = order
+            .parallelism
+            .map_or(Limits::default().parallelism, NonZeroU32::get);
+        let cluster = LocalCluster::start(&data_dir, parallelism).await?;
+        let logs = LogDirectory::new(data_dir.join("logs"));
+        let dags = Dags::start(
+            cluster.client(),
+            store.clone(),
+            Arc::new(logs.clone()),
+            Arc::new(SystemClock),
+            config(parallelism, store.scheduler_id()),
+        )
+        .await
+        .map_err(|source| CliError::engine("the scheduler", source))?;
+        Ok(Self {
+            data_dir,
+            store,
+            logs,
+            cluster,
+            dags,
+        })
+    }
+
+    async fn request(&self, dag: Dag, params: Map<String, Value>) -> Result<RunKey, CliError> {
+        let at = SystemClock.now();
+        let run = NewRun {
+            document: dag.to_json(),
+            dag: Arc::new(dag),
+            run_id: format!("manual__{}", at.strftime("%Y-%m-%dT%H:%M:%S%.6f+00:00")),
+            run_type: RunType::Manual,
+            logical_date: Some(at),
+            conf: Value::Object(params),
+        };
+        let requested = self.dags.request_run(run).await;
+        requested.map_err(CliError::in_database)
+    }
+
+    async fn resume(&self, dag: &Dag, run_id: String) -> Result<RunKey, CliError> {
+        let key = RunKey {
+            dag_id: dag.dag_id.clone(),
+            run_id,
+        };
+        let known = self.store.run(&key).await;
+        if known.map_err(CliError::in_database)?.is_none() {
+            return Err(CliError::UnknownRun {
+                dag_id: key.dag_id,
+                run_id: key.run_id,
+                data_dir: self.data_dir.clone(),
+            });
+        }
+        self.dags.resume(&key);
+        Ok(key)
+    }
+
+    /// Waits until the run is over, or was stopped and has let its pods go.
+    async fn to_the_end(&self, run: &RunKey, stop: &CancellationToken) {
+        tokio::select! {
+            _ = self.dags.ended(run) => {}
+            () = stop.cancelled() => self.dags.interrupt(run).await,
+        }
+        self.dags.released(run).await;
+    }
+
+    /// Stops everything, and says how the run stands.
+    async fn finish(self, key: &RunKey, has_workspace: bool) -> Result<End, CliError> {
+        self.dags.shutdown(STOP_LIMIT).await;
+        let claims = self.cluster.stop().await;
+        let stands = self.store.run(key).await;
+        self.store.close().await;
+        let stands = stands.map_err(CliError::in_database)?;
+        let (run, rows) = stands.ok_or_else(|| CliError::Internal {
+            place: format!("the row of run {key}"),
+        })?;
+        let workspace = has_workspace.then(|| claims.join(NAMESPACE).join(workspace_name(key)));
+        Ok(End {
+            run,
+            tasks: rows
+                .into_iter()
+                .map(|row| task_end(row, &self.logs))
+                .collect(),
+            workspace,
+            logs: run_logs(&self.logs, key),
+        })
+    }
+}
+
+fn config(parallelism: u32, scheduler_id: &str) -> DagsConfig {
+    DagsConfig {
+        limits: Limits {
+            parallelism,
+            ..Limits::default()
+        },
+        pods: PodConfig {
+            namespace: NAMESPACE.to_owned(),
+            scheduler_id: scheduler_id.to_owned(),
+            ..PodConfig::default()
+        },
+        disposal: PodsConfig::default(),
+        concurrency: 32,
+    }
+}
+
+fn task_end(task_instance: TaskInstance, logs: &LogDirectory) -> TaskEnd {
+    let last = task_instance.try_number;
+    let tries = (1..=last)
+        .rev()
+        .map(|n| logs.file(&LogPath::of_try(&task_instance.key, n)));
+    let log = tries.into_iter().find(|file| file.exists());
+    TaskEnd { task_instance, log }
+}
+
+/// The directory above the logs of a run.
+fn run_logs(logs: &LogDirectory, run: &RunKey) -> PathBuf {
+    let any = longshore_store::TaskKey {
+        run: run.clone(),
+        task_id: "-".to_owned(),
+        map_index: -1,
+    };
+    let file = logs.file(&LogPath::of_try(&any, 1));
+    file.ancestors().nth(2).unwrap_or(Path::new(".")).to_owned()
 }

@@ -13,6 +13,7 @@ mod data_dir;
 mod engine;
 mod error;
 mod exit;
+mod local_cluster;
 mod logging;
 mod output;
 mod panics;
@@ -21,5 +22,5 @@ mod signals;
 
 fn main() -> ExitCode {
     panics::report_as_internal_errors();
-    cli::main(std::env::args_os()).into()
+    cli::main(std::env::args_os())
 }

@@ -1,11 +1,12 @@
 //! One file per command.
 
+use std::process::ExitCode;
+
 use clap::Subcommand;
 
 use crate::{
     cli::{Cli, Command},
     error::CliError,
-    exit::Exit,
 };
 
 pub(crate) mod completion;
@@ -22,14 +23,15 @@ pub(crate) enum Dags {
 }
 
 /// Runs one command.
-pub(crate) fn dispatch(cli: Cli) -> Result<Exit, CliError> {
+pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
     let globals = &cli.globals;
-    match &cli.command {
+    let exit = match &cli.command {
+        Command::Shim(args) => return Ok(shim::run(args)),
         Command::Run(args) => run::run(args, globals),
         Command::Dags(Dags::Lint(args)) => dags_lint::lint(args, globals),
         Command::Explain(args) => explain::explain(args),
         Command::Completion(args) => completion::print(args),
         Command::Version(_) => version::print(globals),
-        Command::Shim(args) => shim::run(args),
-    }
+    }?;
+    Ok(exit.into())
 }

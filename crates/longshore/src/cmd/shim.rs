@@ -1,10 +1,8 @@
 //! `longshore shim`: the small process above each container of the process node. The node starts it; people do not.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, process::ExitCode};
 
 use clap::Args;
-
-use crate::{error::CliError, exit::Exit};
 
 /// Run one container for the process node
 #[derive(Args, Debug)]
@@ -14,9 +12,6 @@ pub(crate) struct ShimArgs {
 }
 
 /// Hands over to the node's shim.
-pub(crate) fn run(args: &ShimArgs) -> Result<Exit, CliError> {
-    Err(CliError::NotYet {
-        what: format!("a shim ({} arguments)", args.args.len()),
-        when: "with the process node",
-    })
+pub(crate) fn run(args: &ShimArgs) -> ExitCode {
+    longshore_node::shim::main(args.args.iter().cloned())
 }

@@ -5,8 +5,6 @@
 
 use std::{error::Error, io, path::PathBuf};
 
-use longshore_store::StoreError;
-
 use crate::{dag_file::Problem, exit::Exit};
 
 pub(crate) mod pages;
@@ -54,6 +52,11 @@ pub(crate) enum CliError {
     Database {
         source: Box<dyn Error + Send + Sync>,
     },
+    #[error("{part} cannot start")]
+    Engine {
+        part: &'static str,
+        source: Box<dyn Error + Send + Sync>,
+    },
     #[error("there is no run {run_id} of the DAG {dag_id} in {}", data_dir.display())]
     UnknownRun {
         dag_id: String,
@@ -82,6 +85,7 @@ impl CliError {
             Self::DiskFull { .. } => "LS1703",
             Self::Database { .. } => "LS1704",
             Self::Internal { .. } => "LS1901",
+            Self::Engine { .. } => "LS1902",
         }
     }
 
@@ -129,6 +133,9 @@ impl CliError {
                 "free the disk if it is full, then repeat the command; `longshore explain LS1704` has more"
                     .to_owned()
             }
+            Self::Engine { .. } => {
+                "the log of this command has more: longshore.log in the data directory".to_owned()
+            }
             Self::Internal { .. } => {
                 "this is our mistake: repeat with RUST_BACKTRACE=1 and report it with the output"
                     .to_owned()
@@ -151,32 +158,42 @@ impl CliError {
             | Self::DataDirLocked { .. }
             | Self::DiskFull { .. }
             | Self::Database { .. }
+            | Self::Engine { .. }
             | Self::Internal { .. } => Exit::Failure,
         }
     }
 
-    /// What a failed request to the database means.
-    pub(crate) fn in_database(error: StoreError) -> Self {
+    /// What an error of the database means.
+    pub(crate) fn in_database(source: impl Error + Send + Sync + 'static) -> Self {
         Self::Database {
-            source: Box::new(error),
+            source: Box::new(source),
+        }
+    }
+
+    /// A part of what `run` needs cannot start.
+    pub(crate) fn engine(part: &'static str, source: impl Error + Send + Sync + 'static) -> Self {
+        Self::Engine {
+            part,
+            source: Box::new(source),
         }
     }
 
     /// What an I/O error on something in the data directory means.
     pub(crate) fn in_data_dir(path: PathBuf, source: io::Error) -> Self {
-        match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                Self::DiskFull { path, source }
-            }
-            _ => Self::DataDirUnusable { path, source },
+        let is_full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        if is_full.contains(&source.kind()) {
+            Self::DiskFull { path, source }
+        } else {
+            Self::DataDirUnusable { path, source }
         }
     }
 
     /// What an I/O error on a file of the user means.
     pub(crate) fn in_file(path: PathBuf, source: io::Error) -> Self {
-        match source.kind() {
-            io::ErrorKind::NotFound => Self::FileMissing { path },
-            _ => Self::FileUnreadable { path, source },
+        if source.kind() == io::ErrorKind::NotFound {
+            Self::FileMissing { path }
+        } else {
+            Self::FileUnreadable { path, source }
         }
     }
 }

@@ -36,9 +36,10 @@ pub(crate) fn headline(code: &str, message: &str) -> String {
 
 /// For a program.
 pub(crate) fn object(error: &CliError) -> Value {
-    let problems: &[Problem] = match error {
-        CliError::InvalidDag { problems, .. } => problems,
-        _ => &[],
+    let problems: &[Problem] = if let CliError::InvalidDag { problems, .. } = error {
+        problems
+    } else {
+        &[]
     };
     let mut object = json!({
         "kind": "Error",

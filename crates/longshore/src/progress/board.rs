@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anstyle::Style;
 use jiff::Timestamp;
+use longshore_dags::{Change, StateChange};
 use longshore_store::{RunKey, RunState, TaskState};
 
 use crate::{
     output::{ACTIVE, BAD, DIM, GOOD, WARN},
     progress::{
         age,
-        change::{Change, StateChange},
         lines::{run_word, task_name, task_word},
     },
 };

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use longshore_store::{Failure, RunKey, RunState, TaskState};
 
-use crate::progress::change::{Change, StateChange};
+use longshore_dags::{Change, StateChange};
 
 /// The run of all fixtures.
 pub(crate) fn run_key() -> RunKey {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use longshore_store::{Failure, RunState, TaskState};
 
-use crate::progress::change::{Change, StateChange};
+use longshore_dags::{Change, StateChange};
 
 /// `2026-11-21T10:00:00Z run/abc task/extract queued -> running (pod etl-extract-x1)`
 pub(crate) fn line(change: &StateChange) -> String {

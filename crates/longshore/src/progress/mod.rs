@@ -6,19 +6,16 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::Timestamp;
+use longshore_dags::StateChange;
 
 use crate::{
     cli::{Format, Globals},
     output,
-    progress::{
-        board::{Board, Size},
-        change::StateChange,
-    },
+    progress::board::{Board, Size},
 };
 
 pub(crate) mod age;
 pub(crate) mod board;
-pub(crate) mod change;
 #[cfg(test)]
 pub(crate) mod fixtures;
 pub(crate) mod lines;

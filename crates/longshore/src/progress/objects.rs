@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::progress::change::{Change, StateChange};
+use longshore_dags::{Change, StateChange};
 
 /// The change as an object; states are Airflow's words, `null` where there is none.
 pub(crate) fn change(change: &StateChange) -> Value {

@@ -1,10 +1,12 @@
 //! The command as people run it.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod cli;
 mod errors;
+mod lint;
 mod quickstart_programs;
+mod run;
 
 use assert_cmd::Command;
 

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::repository;
 
 /// The true numbers, computed from the raw file with another program.
-const REPORT: &str = "\
+pub(crate) const REPORT: &str = "\
 species,count,mean_mass_g,median_mass_g,mean_flipper_mm
 Gentoo,123,5076.0,5000,217.2
 Chinstrap,68,3733.1,3700,195.8

@@ -16,7 +16,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) enum Followed {
     /// The run is over, or was stopped.
-    Over(Outcome, End),
+    Over(Outcome, Box<End>),
     /// A second interrupt came before the run had stopped.
     Abandoned,
 }
@@ -84,7 +84,7 @@ pub(crate) async fn to_the_end(
     } else {
         outcome
     };
-    Ok(Followed::Over(outcome, end))
+    Ok(Followed::Over(outcome, Box::new(end)))
 }
 
 #[cfg(test)]

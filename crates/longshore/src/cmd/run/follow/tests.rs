@@ -1,4 +1,5 @@
 use jiff::Timestamp;
+use longshore_dags::StateChange;
 use longshore_store::{RunState, TaskState};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -6,10 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::{
     cmd::run::fixtures::{end, task},
-    progress::{
-        change::StateChange,
-        fixtures::{at, run_key, task_change},
-    },
+    progress::fixtures::{at, run_key, task_change},
 };
 
 /// A run that ends by itself after so many seconds, or that many after it was asked to stop.
@@ -84,7 +82,6 @@ impl Clock for TestClock {
 }
 
 async fn follow(script: Script, ctrl_c: &[u64], timeout: Option<u64>) -> (Followed, u64) {
-    #[expect(clippy::disallowed_methods, reason = "tokio's paused time")]
     let started_at = time::Instant::now();
     let followed = STARTED_AT.scope(started_at, async {
         let timeout = timeout.map(Duration::from_secs);

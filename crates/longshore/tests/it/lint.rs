@@ -1,0 +1,96 @@
+//! Problems in DAG files, as people and programs see them.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::{longshore, outcome};
+
+const BROKEN: &str = "\
+dag_id: broken
+tasks:
+  extract:
+    comand: [sh, -c, 'echo 1']
+  load:
+    command: sh -c 'echo 2'
+    depends_on: [extrakt]
+";
+
+fn broken_dag() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("broken.yaml"), BROKEN).unwrap();
+    folder
+}
+
+#[test]
+fn lint_prints_every_problem_with_its_place_and_exits_1() {
+    let folder = broken_dag();
+    let command = &mut longshore();
+    let (code, stdout, stderr) =
+        outcome(
+            command
+                .current_dir(folder.path())
+                .args(["dags", "lint", "broken.yaml"]),
+        );
+    assert_eq!(code, 1);
+    insta::assert_snapshot!(format!("{stderr}--\n{stdout}"));
+}
+
+#[test]
+fn lint_is_a_list_for_a_program() {
+    let folder = broken_dag();
+    let command = &mut longshore();
+    let (code, stdout, stderr) = outcome(
+        command
+            .current_dir(folder.path())
+            .args(["dags", "lint", ".", "-o", "json"]),
+    );
+    assert_eq!((code, stderr.as_str()), (1, ""));
+    let list: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(list["kind"], "List");
+    let item = &list["items"][0];
+    assert_eq!(item["file"], "./broken.yaml");
+    for field in ["code", "line", "column", "message", "help"] {
+        assert!(!item[field].is_null(), "{field}");
+    }
+}
+
+#[test]
+fn a_run_of_a_file_with_problems_starts_nothing() {
+    let folder = broken_dag();
+    let data = folder.path().join("data");
+    let command = &mut longshore();
+    command
+        .args(["run", "broken.yaml", "--data-dir"])
+        .arg(&data);
+    let (code, stdout, stderr) = outcome(command.current_dir(folder.path()));
+    assert_eq!((code, stdout.as_str()), (1, ""));
+    assert!(
+        stderr.contains("error[LS1300]: broken.yaml has 4 problems"),
+        "{stderr}"
+    );
+    assert!(!data.exists());
+}
+
+#[test]
+fn the_quickstart_has_no_problems() {
+    let (code, stdout, stderr) = outcome(longshore().args(["dags", "lint", "examples"]));
+    assert_eq!(
+        (code, stdout.as_str(), stderr.as_str()),
+        (0, "1 file, 0 problems\n", "")
+    );
+}
+
+#[test]
+fn a_misspelt_parameter_is_refused_before_anything_starts() {
+    let args = [
+        "run",
+        "examples/quickstart/dag.yaml",
+        "--ephemeral",
+        "--param",
+        "titel=x",
+    ];
+    let (code, _, stderr) = outcome(longshore().args(args));
+    assert_eq!(code, 2);
+    insta::assert_snapshot!(stderr);
+}
