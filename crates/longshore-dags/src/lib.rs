@@ -5,6 +5,7 @@
 //! the pods that the rows ask for, `runs` does so for what all pods of a run share. [`service`] runs it all.
 
 pub mod document;
+pub mod folder;
 pub mod logs;
 pub mod model;
 pub mod pods;
