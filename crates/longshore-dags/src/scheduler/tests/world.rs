@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use crate::{
     model::{Dag, Task, TriggerRule, WeightRule},
+    timetable::Timetable,
     scheduler::{
         Board, Fact, Limits, NewRun, Observed, PodChange, PodFact, decide,
         trigger_rule::{Counts, Verdict, evaluate, evaluate_indirect_setups},
@@ -68,8 +69,10 @@ pub(super) fn dag(tasks: Vec<Task>) -> Dag {
         dag_id: "d".to_owned(),
         description: None,
         schedule: None,
+        timetable: Timetable::Null,
         start_date: None,
         tags: Vec::new(),
+        end_date: None,
         catchup: false,
         params: BTreeMap::new(),
         max_active_runs: 16,
