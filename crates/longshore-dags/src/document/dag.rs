@@ -171,8 +171,16 @@ fn read_max_active_runs(reader: &mut Reader<'_>, dag: &Object<'_>, timetable: &T
     if let (Some(most), Some(read), Some(node)) = (most, read, dag.get(NAME))
         && read > most
     {
-        let message = format!("`{NAME}` of {} must be at most {most}, as its schedule is `@continuous`", dag.place);
-        reader.report(Code::OutOfRange, node.span, message, format!("write {most}, or remove it"));
+        let message = format!(
+            "`{NAME}` of {} must be at most {most}, as its schedule is `@continuous`",
+            dag.place
+        );
+        reader.report(
+            Code::OutOfRange,
+            node.span,
+            message,
+            format!("write {most}, or remove it"),
+        );
     }
     read.or(most).unwrap_or(DEFAULT_MAX_ACTIVE_RUNS)
 }

@@ -83,7 +83,12 @@ fn read_timetable(
         Kind::Number(_) => read_step(reader, what, node),
         Kind::Map(entries) => read_units(reader, what, node, entries),
         Kind::List(items) if items.is_empty() => {
-            reader.report(Code::InvalidValue, node.span, format!("{what} is empty"), HELP);
+            reader.report(
+                Code::InvalidValue,
+                node.span,
+                format!("{what} is empty"),
+                HELP,
+            );
             None
         }
         Kind::List(_) => {

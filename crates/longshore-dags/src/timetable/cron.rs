@@ -70,7 +70,11 @@ impl Ticks for CronSchedule {
 
     fn align_to_next(&self, time: Timestamp) -> Option<Timestamp> {
         let next = self.after(time)?;
-        Some(if self.before(next)? == time { time } else { next })
+        Some(if self.before(next)? == time {
+            time
+        } else {
+            next
+        })
     }
 
     fn align_to_previous(&self, time: Timestamp) -> Option<Timestamp> {

@@ -73,9 +73,15 @@ impl FromStr for CronExpression {
             search: search_for(&fields, text)?,
         };
         // From the year 2000 on every combination of days and weekdays comes within the limit.
-        if expression.next(DateTime::constant(2000, 1, 1, 0, 0, 0, 0)).is_none()
-            && expression.next(DateTime::constant(2050, 1, 1, 0, 0, 0, 0)).is_none()
-            && expression.next(DateTime::constant(1969, 12, 31, 0, 0, 0, 0)).is_none()
+        if expression
+            .next(DateTime::constant(2000, 1, 1, 0, 0, 0, 0))
+            .is_none()
+            && expression
+                .next(DateTime::constant(2050, 1, 1, 0, 0, 0, 0))
+                .is_none()
+            && expression
+                .next(DateTime::constant(1969, 12, 31, 0, 0, 0, 0))
+                .is_none()
         {
             return Err(CronError {
                 range: 0..text.len(),

@@ -259,8 +259,7 @@ fn wrapped(kind: FieldKind, low: u16, high: u16, step: u16) -> Vec<u16> {
     let mut values: Vec<u16> = (low..=most).step_by(every).collect();
     let reached = values.last().copied().unwrap_or(low);
     let after_reached = most - reached;
-    let does_overshoot =
-        u32::from(reached - least) + u32::from(step) > u32::from(most - least) + 1;
+    let does_overshoot = u32::from(reached - least) + u32::from(step) > u32::from(most - least) + 1;
     let skipped = if does_overshoot && after_reached < step {
         step - after_reached
     } else {

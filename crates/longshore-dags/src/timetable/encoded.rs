@@ -66,37 +66,39 @@ impl Timetable {
             };
             return Err(whole.error("__type", "the name of a class"));
         }
-        Ok(match fields.class.strip_prefix(PREFIX).unwrap_or_default() {
-            NULL => Self::Null,
-            ONCE => Self::Once,
-            CONTINUOUS => Self::Continuous,
-            CRON_TRIGGER => {
-                let expression = fields.cron("expression", &fields.value["expression"])?;
-                Self::CronTrigger(fields.cron_trigger(expression)?)
-            }
-            DELTA_TRIGGER => Self::DeltaTrigger {
-                delta: fields.step("delta")?,
-                interval: fields.delta("interval")?,
+        Ok(
+            match fields.class.strip_prefix(PREFIX).unwrap_or_default() {
+                NULL => Self::Null,
+                ONCE => Self::Once,
+                CONTINUOUS => Self::Continuous,
+                CRON_TRIGGER => {
+                    let expression = fields.cron("expression", &fields.value["expression"])?;
+                    Self::CronTrigger(fields.cron_trigger(expression)?)
+                }
+                DELTA_TRIGGER => Self::DeltaTrigger {
+                    delta: fields.step("delta")?,
+                    interval: fields.delta("interval")?,
+                },
+                MULTIPLE_CRON_TRIGGER => {
+                    let list = fields.value["expressions"].as_array();
+                    let expressions = list.filter(|list| !list.is_empty());
+                    let expressions = expressions
+                        .ok_or_else(|| fields.error("expressions", "a list of cron expressions"))?;
+                    let triggers = expressions.iter().map(|expression| {
+                        fields.cron_trigger(fields.cron("expressions", expression)?)
+                    });
+                    Self::MultipleCronTrigger(triggers.collect::<Result<_, _>>()?)
+                }
+                CRON_DATA_INTERVAL => Self::CronDataInterval(CronSchedule {
+                    expression: fields.cron("expression", &fields.value["expression"])?,
+                    zone: fields.zone()?,
+                }),
+                DELTA_DATA_INTERVAL => Self::DeltaDataInterval(fields.step("delta")?),
+                _ => Self::Unsupported {
+                    class: fields.class.to_owned(),
+                },
             },
-            MULTIPLE_CRON_TRIGGER => {
-                let list = fields.value["expressions"].as_array();
-                let expressions = list.filter(|list| !list.is_empty());
-                let expressions = expressions
-                    .ok_or_else(|| fields.error("expressions", "a list of cron expressions"))?;
-                let triggers = expressions.iter().map(|expression| {
-                    fields.cron_trigger(fields.cron("expressions", expression)?)
-                });
-                Self::MultipleCronTrigger(triggers.collect::<Result<_, _>>()?)
-            }
-            CRON_DATA_INTERVAL => Self::CronDataInterval(CronSchedule {
-                expression: fields.cron("expression", &fields.value["expression"])?,
-                zone: fields.zone()?,
-            }),
-            DELTA_DATA_INTERVAL => Self::DeltaDataInterval(fields.step("delta")?),
-            _ => Self::Unsupported {
-                class: fields.class.to_owned(),
-            },
-        })
+        )
     }
 
     /// Airflow's encoded object. Of an unsupported timetable only the class is kept.
@@ -240,7 +242,10 @@ impl Delta {
         let months = |each: f64| {
             let more = n * each;
             let is_whole = more.fract() == 0.0 && more.abs() <= 1_200_000.0;
-            #[expect(clippy::cast_possible_truncation, reason = "whole and small, as checked")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "whole and small, as checked"
+            )]
             let months = is_whole.then_some(more as i32)?;
             let months = self.months.checked_add(months)?;
             Some(Self { months, ..self })
@@ -272,8 +277,12 @@ pub(crate) fn zone(name: &str) -> Option<TimeZone> {
 fn seconds(seconds: f64) -> Option<SignedDuration> {
     // A hundred thousand years of microseconds fit into 64 bits.
     let microseconds = (seconds * 1e6).round();
-    #[expect(clippy::cast_possible_truncation, reason = "whole and small, as checked")]
-    let exact = (microseconds.abs() < 3e18).then(|| SignedDuration::from_micros(microseconds as i64));
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "whole and small, as checked"
+    )]
+    let exact =
+        (microseconds.abs() < 3e18).then(|| SignedDuration::from_micros(microseconds as i64));
     exact
 }
 

@@ -235,11 +235,7 @@ pub fn scheduled_run_id(run_after: Timestamp) -> String {
     format!("scheduled__{}+00:00", whole.strftime(format))
 }
 
-fn once(
-    last: Option<&DataInterval>,
-    restriction: &Restriction,
-    now: Timestamp,
-) -> Option<NextRun> {
+fn once(last: Option<&DataInterval>, restriction: &Restriction, now: Timestamp) -> Option<NextRun> {
     if last.is_some() {
         return None;
     }

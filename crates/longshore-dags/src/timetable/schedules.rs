@@ -89,7 +89,9 @@ impl ScheduledDag {
 
     fn max_active_runs(&self) -> u32 {
         let limit = self.timetable.max_active_runs();
-        limit.map_or(self.max_active_runs, |limit| limit.min(self.max_active_runs))
+        limit.map_or(self.max_active_runs, |limit| {
+            limit.min(self.max_active_runs)
+        })
     }
 }
 

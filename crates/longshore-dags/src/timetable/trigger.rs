@@ -63,7 +63,9 @@ pub(super) fn next_run(
             None => None,
         };
         // The latest of all: what was missed stays missed. `None` is less than any time.
-        Some(ticks.align_to_previous(now)?).max(begin).max(earliest)?
+        Some(ticks.align_to_previous(now)?)
+            .max(begin)
+            .max(earliest)?
     };
     if restriction.latest.is_some_and(|latest| latest < tick) {
         return None;

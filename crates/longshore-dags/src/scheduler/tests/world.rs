@@ -17,11 +17,11 @@ use uuid::Uuid;
 
 use crate::{
     model::{Dag, Task, TriggerRule, WeightRule},
-    timetable::Timetable,
     scheduler::{
         Board, Fact, Limits, NewRun, Observed, PodChange, PodFact, decide,
         trigger_rule::{Counts, Verdict, evaluate, evaluate_indirect_setups},
     },
+    timetable::Timetable,
 };
 
 pub(super) fn task(id: &str, upstream: &[&str]) -> Task {
