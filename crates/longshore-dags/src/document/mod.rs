@@ -137,4 +137,6 @@ fn message(error: &Error) -> String {
 }
 
 #[cfg(test)]
+mod schedule_tests;
+#[cfg(test)]
 mod tests;

@@ -149,6 +149,19 @@ fn read_fields(lower: &str) -> Result<[Field; 7], CronError> {
     let (dom_star, dow_star) = (has_star(2), has_star(4));
     fields[2].is_star |= fields[2].is_full(FieldKind::DayOfMonth) && dow_star;
     fields[4].is_star |= fields[4].is_full(FieldKind::DayOfWeek) && dom_star;
+    let [_, _, dom, _, dow, ..] = &mut fields;
+    let is_clash = dom.nearest_weekday.is_some() && !dow.is_star
+        || dow.has_nth() && dom.has_last_day
+        || !dow.last_weekday.is_empty() && !dom.is_star;
+    if is_clash {
+        return Err(CronError {
+            range: 0..lower.len(),
+            message: format!("`W`, `#` and `L` stand beside another day in `{lower}`"),
+            help: "write `*` as the other one of day of month and day of week".to_owned(),
+        });
+    }
+    // Beside `1#2` croniter does not look at the day of the month.
+    dom.is_star |= dow.has_nth();
     Ok(fields)
 }
 
@@ -175,7 +188,11 @@ fn canonical(field: &Field) -> String {
     }
     let plain = field.values.iter().map(u16::to_string);
     let last_day = field.has_last_day.then(|| "L".to_owned());
-    let nearest = field.nearest_weekday.map(|day| format!("{day}W"));
+    // croniter takes the last day of a month that is too short.
+    let nearest = field.nearest_weekday.map(|day| match day {
+        31 => "LW".to_owned(),
+        day => format!("{day}W"),
+    });
     let nth = field.nth.iter().map(|(day, nth)| format!("{day}#{nth}"));
     let last = field.last_weekday.iter().map(|day| format!("{day}#L"));
     let parts: BTreeSet<String> = plain

@@ -122,6 +122,11 @@ impl Field {
         self.values.len() == usize::from(most - least) + 1
     }
 
+    /// Whether it has days of the week by their place in the month: `1#2`, `L5`.
+    pub(super) fn has_nth(&self) -> bool {
+        !self.nth.is_empty() || !self.last_weekday.is_empty()
+    }
+
     /// Reads a field in lower case. `at` is the byte where it begins in the expression.
     pub(super) fn parse(kind: FieldKind, text: &str, at: usize) -> Result<Self, CronError> {
         let mut field = Self::default();
@@ -149,8 +154,7 @@ impl Field {
         if text.contains('?') && text != "?" {
             return Err(whole("`?` stands alone in its field"));
         }
-        let has_special = !field.nth.is_empty() || !field.last_weekday.is_empty();
-        if has_special && !field.values.is_empty() {
+        if field.has_nth() && !field.values.is_empty() {
             return Err(whole(
                 "days of the week are all with `#` or `L`, or all without",
             ));
@@ -173,7 +177,13 @@ impl Field {
                 return Ok(());
             }
             if let Some(day) = part.strip_suffix('w').or_else(|| part.strip_prefix('w')) {
-                self.nearest_weekday = Some(value(kind, day)?);
+                let day = value(kind, day)?;
+                if (29..31).contains(&day) {
+                    return Err(
+                        "`W` goes with the days 1 to 28, or 31 for the last weekday".to_owned()
+                    );
+                }
+                self.nearest_weekday = Some(day);
                 return Ok(());
             }
         }

@@ -236,3 +236,19 @@ fn days_that_never_come_are_refused() {
         assert_eq!(text.parse::<CronExpression>().is_ok(), is_fine, "of {text}");
     }
 }
+
+#[test]
+fn what_cron_dialects_do_not_agree_on_is_refused() {
+    for text in [
+        "0 0 15W * 1",
+        "0 0 15W * 5#2",
+        "0 0 L * 5#2",
+        "0 0 13 * L5",
+        "0 0 30W * *",
+        "0 0 LW * *",
+        "0 0 * * 5L",
+        "H * * * *",
+    ] {
+        assert!(text.parse::<CronExpression>().is_err(), "{text} was read");
+    }
+}
