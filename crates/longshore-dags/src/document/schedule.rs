@@ -169,7 +169,12 @@ fn read_cron(
 
 /// A duration as everywhere in a DAG file.
 fn read_step(reader: &mut Reader<'_>, what: &str, node: &Node) -> Option<Timetable> {
-    let duration = reader.timeout(what, node)?;
+    let duration = reader.duration(what, node)?;
+    if duration.is_zero() {
+        let message = format!("{what} must be longer than zero");
+        reader.report(Code::OutOfRange, node.span, message, HELP);
+        return None;
+    }
     let rest = duration.try_into().ok()?;
     Some(every(Delta::exact(rest)))
 }
