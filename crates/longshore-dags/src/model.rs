@@ -9,6 +9,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::timetable::Timetable;
+
 mod canonical;
 mod graph;
 mod rules;
@@ -41,11 +43,17 @@ pub struct Dag {
     pub dag_id: String,
     /// For people.
     pub description: Option<String>,
-    /// As written: a cron expression, a preset, or nothing. Kept for the service that runs schedules.
+    /// As written, where it is one text: a cron expression, a preset, a duration. For people.
     pub schedule: Option<String>,
+    /// When it runs, as Airflow encodes it.
+    #[serde(default)]
+    pub timetable: Timetable,
     /// From when on the schedule holds.
     #[serde(default)]
     pub start_date: Option<Timestamp>,
+    /// Until when the schedule holds.
+    #[serde(default)]
+    pub end_date: Option<Timestamp>,
     /// Whether missed intervals are run.
     pub catchup: bool,
     /// Defaults of the run's parameters.

@@ -21,6 +21,7 @@ use crate::{
         Board, Fact, Limits, NewRun, Observed, PodChange, PodFact, decide,
         trigger_rule::{Counts, Verdict, evaluate, evaluate_indirect_setups},
     },
+    timetable::Timetable,
 };
 
 pub(super) fn task(id: &str, upstream: &[&str]) -> Task {
@@ -68,8 +69,10 @@ pub(super) fn dag(tasks: Vec<Task>) -> Dag {
         dag_id: "d".to_owned(),
         description: None,
         schedule: None,
+        timetable: Timetable::Null,
         start_date: None,
         tags: Vec::new(),
+        end_date: None,
         catchup: false,
         params: BTreeMap::new(),
         max_active_runs: 16,
