@@ -121,6 +121,7 @@ impl Scheduler {
         let snapshot = self.shared.store.load().await?;
         self.shared.inbox.stored(snapshot.watch_position.clone());
         let reloaded = Board::load(snapshot, read_dag)?;
+        self.forget_runs_that_ended(&reloaded).await?;
         let before = std::mem::replace(&mut *self.shared.board_mut(), reloaded.clone());
         for active in before.runs.values() {
             self.publish_since(active, &reloaded).await?;
@@ -134,6 +135,16 @@ impl Scheduler {
             .run_keys
             .add(before.runs.keys().chain(reloaded.runs.keys()).cloned());
         self.shared.committed.notify_waiters();
+        Ok(())
+    }
+
+    /// A run that is wanted and over already, in the very commit whose answer was lost for one, cannot be made again.
+    async fn forget_runs_that_ended(&self, board: &Board) -> Result<(), StoreError> {
+        for run in self.shared.inbox.requested() {
+            if !board.runs.contains_key(&run) && self.shared.store.run(&run).await?.is_some() {
+                self.shared.inbox.forget_request(&run);
+            }
+        }
         Ok(())
     }
 
