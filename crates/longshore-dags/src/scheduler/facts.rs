@@ -36,6 +36,9 @@ pub enum Fact {
     Interrupt(RunKey),
     /// Let an interrupted run go on.
     Resume(RunKey),
+    /// The rows are in another cluster than before, where nothing of ours exists: what had a slot goes back within the
+    /// same try, and what the pods of each run share has to be made again.
+    ClusterChanged,
     /// Something about a pod.
     Pod(PodFact),
     /// The API server refused a pod for good (section 2.4 of the DAG scheduler spec): the try fails, the retry rule
@@ -72,7 +75,8 @@ impl Fact {
             | Self::RunPrepareRefused { .. }
             | Self::CancelRun(_)
             | Self::Interrupt(_)
-            | Self::Resume(_) => None,
+            | Self::Resume(_)
+            | Self::ClusterChanged => None,
         }
     }
 }

@@ -24,7 +24,7 @@ pub enum Cause {
     BuildFailed,
     /// The wait before its next try is over.
     RetryDue,
-    /// Its run was interrupted.
+    /// Its run was interrupted, or its pod stayed behind in another cluster.
     Interrupted,
     /// Its run ended before it did.
     RunEnded,

@@ -119,7 +119,7 @@ impl Dags {
         ));
         shared.inbox.stored(stored);
         if has_moved {
-            shared.start_tries_again();
+            shared.inbox.push(Fact::ClusterChanged);
         }
         let service = Self {
             shared,

@@ -7,5 +7,6 @@
 
 mod laws;
 mod memory_store;
+mod restart;
 mod scenarios;
 mod world;

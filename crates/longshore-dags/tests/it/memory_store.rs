@@ -12,8 +12,9 @@ use longshore_store::{
 };
 use uuid::Uuid;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct MemoryStore {
+    scheduler_id: &'static str,
     rows: Mutex<Rows>,
 }
 
@@ -27,12 +28,15 @@ struct Rows {
 }
 
 impl MemoryStore {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(scheduler_id: &'static str) -> Self {
         let pool = Pool {
             name: "default_pool".to_owned(),
             slots: 128,
         };
-        let store = Self::default();
+        let store = Self {
+            scheduler_id,
+            rows: Mutex::default(),
+        };
         store.rows().pools.insert(pool.name.clone(), pool);
         store
     }
@@ -55,7 +59,7 @@ fn check(what: impl std::fmt::Display, given: i64, stored: Option<i64>) -> Resul
 #[async_trait]
 impl RunStore for MemoryStore {
     fn scheduler_id(&self) -> &str {
-        "memory00"
+        self.scheduler_id
     }
 
     async fn commit(&self, changes: &Changes) -> Result<(), StoreError> {

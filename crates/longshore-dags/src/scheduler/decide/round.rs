@@ -17,7 +17,7 @@ use crate::scheduler::{
     },
     facts::Fact,
     limits::{Bounded, admit},
-    run_state::is_interrupted,
+    run_state::{is_interrupted, may_launch},
     transitions::{Cause, RunCause},
 };
 
@@ -63,6 +63,7 @@ impl<'a> Round<'a> {
             Fact::CancelRun(key) => self.with_run(key, |run| run_facts::cancel(run, now)),
             Fact::Interrupt(key) => self.with_run(key, run_facts::interrupt),
             Fact::Resume(key) => self.with_run(key, run_facts::resume),
+            Fact::ClusterChanged => self.runs.iter_mut().for_each(run_facts::start_again),
             Fact::Pod(fact) => {
                 self.with_subject(&fact.ti_id, fact.launch, |mut subject| subject.pod(fact));
             }
@@ -167,8 +168,7 @@ impl<'a> Round<'a> {
                 };
                 if row.state.is_some_and(TaskState::is_occupying) {
                     holding.push(bounded());
-                } else if row.state == Some(TaskState::Scheduled) && run.state == RunState::Running
-                {
+                } else if row.state == Some(TaskState::Scheduled) && may_launch(run) {
                     candidates.push(bounded());
                 }
             }
