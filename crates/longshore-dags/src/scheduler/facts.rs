@@ -1,7 +1,8 @@
 //! What has happened since the last commit.
 //!
 //! Facts may come twice, late, or after the task instance has moved on: each one about a pod carries the id of the try
-//! and the number of the launch that it belongs to, and changes nothing unless both are current (fencing).
+//! and the number of the launch that it belongs to, and changes nothing unless both are current (fencing). The one
+//! exception is an earlier launch of the current try that succeeded by itself: the work is done.
 
 use std::sync::Arc;
 
@@ -31,8 +32,8 @@ pub enum Fact {
     CancelRun(RunKey),
     /// Stop the run without ending it: queued and running task instances go back to `Scheduled` within the same try,
     /// and nothing starts until [`Fact::Resume`]. The run is `Queued` with the reason `interrupted` meanwhile, also for
-    /// the next process. A success that is told only after this does not count: a process that was asked to end may
-    /// well exit with 0.
+    /// the next process. A success that is told only after this counts if the pod ended by itself, so that nothing runs
+    /// twice; one that was stopped does not.
     Interrupt(RunKey),
     /// Let an interrupted run go on.
     Resume(RunKey),
@@ -141,6 +142,8 @@ pub enum PodChange {
         started_at: Option<Timestamp>,
         /// When it ended.
         ended_at: Option<Timestamp>,
+        /// Whether its deletion had begun before: a process that was asked to end may well exit with 0.
+        was_stopped: bool,
         /// The task's small result, where it wrote one.
         result: Option<Value>,
         /// Why what it wrote is no result, for the user. The task has succeeded all the same.

@@ -65,6 +65,7 @@ pub const TRANSITIONS: &[Transition] = {
         (None, UpstreamFailed, Cause::TriggerRule),
         (None, Skipped, Cause::RunEnded),
         (Some(Scheduled), Queued, Cause::SlotFree),
+        (Some(Scheduled), Success, Cause::PodSucceeded),
         (Some(Scheduled), Skipped, Cause::RunEnded),
         (Some(Queued), Running, Cause::PodRuns),
         (Some(Queued), Success, Cause::PodSucceeded),

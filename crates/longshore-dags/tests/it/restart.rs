@@ -2,9 +2,14 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams},
+};
 use longshore_dags::Dags;
 use longshore_store::{RunKey, RunState, TaskInstance};
-use longshore_test::faults::{Fault, FaultPlan, Faults, Point, Process};
+use longshore_test::faults::{Fault, FaultPlan, Faults, Point, Process, WatchFault};
 
 use crate::world::{RUN_ID, World, left};
 
@@ -107,4 +112,94 @@ async fn a_run_that_ended_in_the_commit_that_made_it_does_not_stop_the_scheduler
     let next = world.request(&dags, "next");
     let next = tokio::time::timeout(LONG, next).await.unwrap();
     assert_eq!(ended(&dags, &next).await.0, RunState::Success);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_ended_before_its_run_was_interrupted_does_not_run_again() {
+    for pause in [0, 20] {
+        let world = World::new(SHARING).await;
+        let late = FaultPlan {
+            watches: vec![WatchFault::late(Duration::from_secs(5))],
+            ..FaultPlan::none()
+        };
+        let dags = world.start(&Faults::new(late).start()).await;
+        let run = world.request(&dags, RUN_ID).await;
+        while !world
+            .node
+            .history()
+            .runs()
+            .iter()
+            .any(|it| it.ended_at.is_some())
+        {
+            seconds(1).await;
+        }
+        dags.interrupt(&run).await;
+        seconds(pause).await;
+        dags.resume(&run);
+        let (state, task) = ended(&dags, &run).await;
+        assert_eq!((state, task.try_number), (RunState::Success, 1));
+        assert_eq!(world.node.history().runs().len(), 1, "paused for {pause} s");
+    }
+}
+
+/// Deletes the pods of the run as soon as they have ended, while nobody looks.
+async fn sweep(world: &World) {
+    let pods: Api<Pod> = Api::namespaced(world.cluster.client(), "default");
+    loop {
+        for pod in pods.list(&ListParams::default()).await.unwrap() {
+            let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
+            if matches!(phase, Some("Succeeded" | "Failed")) {
+                let now = DeleteParams::default().grace_period(0);
+                pods.delete(&pod.name_any(), &now).await.unwrap();
+                return;
+            }
+        }
+        seconds(1).await;
+    }
+}
+
+/// The end of a pod that ended and went away while the scheduler was down is in the events since the stored position.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_ended_and_was_deleted_while_nobody_looked_counts_with_its_real_end() {
+    for watches in [
+        vec![],
+        vec![WatchFault::CutAfter(1)],
+        vec![WatchFault::NoBookmarks],
+        vec![WatchFault::CutAfter(1), WatchFault::NoBookmarks],
+        vec![WatchFault::late(Duration::from_secs(2))],
+    ] {
+        let world = World::new(SHARING).await;
+        let (dags, run) = under_way(&world, 10).await;
+        drop(dags);
+        sweep(&world).await;
+        let plan = FaultPlan {
+            watches,
+            ..FaultPlan::none()
+        };
+        let dags = world.start(&Faults::new(plan.clone()).start()).await;
+        let (state, task) = ended(&dags, &run).await;
+        assert_eq!((state, task.try_number), (RunState::Success, 1), "{plan:?}");
+        assert_eq!(world.node.history().runs().len(), 1, "{plan:?}");
+    }
+}
+
+/// Where the events are forgotten, the pod is gone: its end is not known, and the try has failed.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_went_away_in_forgotten_events_has_failed() {
+    let world = World::new(SHARING).await;
+    let (dags, run) = under_way(&world, 10).await;
+    drop(dags);
+    sweep(&world).await;
+    let expired = WatchFault::ExpireOnConnect {
+        resource: "pods".to_owned(),
+        n: 1,
+    };
+    let plan = FaultPlan {
+        watches: vec![expired],
+        ..FaultPlan::none()
+    };
+    let dags = world.start(&Faults::new(plan).start()).await;
+    let (state, task) = ended(&dags, &run).await;
+    assert_eq!(state, RunState::Failed);
+    assert_eq!(task.failure.unwrap().reason.as_deref(), Some("PodDeleted"));
 }
