@@ -158,9 +158,11 @@ impl Controller for Runs {
     }
 
     fn refused(&self, key: &RunKey, refusal: &Refusal) {
-        self.shared.inbox.push(Fact::RunPrepareRefused {
-            run: key.clone(),
-            message: refusal.message.clone(),
-        });
+        if refusal.create.is_some() {
+            self.shared.inbox.push(Fact::RunPrepareRefused {
+                run: key.clone(),
+                message: refusal.message.clone(),
+            });
+        }
     }
 }
