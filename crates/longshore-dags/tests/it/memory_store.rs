@@ -29,15 +29,17 @@ struct Rows {
 
 impl MemoryStore {
     pub(crate) fn new(scheduler_id: &'static str) -> Self {
-        let pool = Pool {
-            name: "default_pool".to_owned(),
-            slots: 128,
-        };
         let store = Self {
             scheduler_id,
             rows: Mutex::default(),
         };
-        store.rows().pools.insert(pool.name.clone(), pool);
+        for (name, slots) in [("default_pool", 128), ("one", 1)] {
+            let name = name.to_owned();
+            store
+                .rows()
+                .pools
+                .insert(name.clone(), Pool { name, slots });
+        }
         store
     }
 
