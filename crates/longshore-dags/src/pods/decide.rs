@@ -261,4 +261,6 @@ fn delete(pod: &PodView) -> Action<Never, PodsEffect> {
 }
 
 #[cfg(test)]
+mod laws;
+#[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use longshore_api::{
     airflow::{LABEL_DAG_ID, LABEL_RUN_ID},
     dags::ANNOTATION_RUN,
 };
-use longshore_core::{Class, Classify, Never, ObjectRef, Plan, Resource, Seen, names};
+use longshore_core::{Class, Classify, Never, ObjectRef, Plan, Resource, names};
 use longshore_kit::{Controller, Refusal, cache::reference};
 use longshore_store::{RunKey, RunState};
 
@@ -64,24 +64,19 @@ impl Runs {
         files.into_iter().chain(workspace).collect()
     }
 
-    async fn files(&self, key: &RunKey) -> Result<Seen<Vec<ObjectRef>>, kube::Error> {
+    async fn files(&self, key: &RunKey) -> Result<Vec<ObjectRef>, kube::Error> {
         let config = &self.shared.pod_config;
         let of_run = format!(
             "{LABEL_DAG_ID}={},{LABEL_RUN_ID}={}",
             names::label_value(&key.dag_id),
             names::label_value(&key.run_id)
         );
-        let files: Vec<_> = config_maps(&self.client, config, &of_run)
-            .await?
+        let maps = config_maps(&self.client, config, &of_run).await?;
+        Ok(maps
             .iter()
             .filter(|map| run_of(map, config).as_ref() == Some(key))
             .map(|map| reference(Resource::CONFIG_MAP, map))
-            .collect();
-        Ok(if files.is_empty() {
-            Seen::Absent
-        } else {
-            Seen::Present(files)
-        })
+            .collect())
     }
 }
 

@@ -64,6 +64,15 @@ pub enum Fact {
 }
 
 impl Fact {
+    /// The run that it asks for, if it asks for one.
+    pub(crate) fn requested(&self) -> Option<RunKey> {
+        if let Self::RunRequested(new) = self {
+            Some(new.key())
+        } else {
+            None
+        }
+    }
+
     /// The try that it is about, if it is about one.
     pub fn ti_id(&self) -> Option<Uuid> {
         match self {

@@ -11,15 +11,6 @@ use uuid::Uuid;
 
 use super::facts::Fact;
 
-/// The run that a fact asks for.
-fn requested(fact: &Fact) -> Option<RunKey> {
-    if let Fact::RunRequested(new) = fact {
-        Some(new.key())
-    } else {
-        None
-    }
-}
-
 /// Facts that one round takes at most: bounds a round's transaction.
 const ROUND_LIMIT: usize = 2_000;
 
@@ -130,29 +121,22 @@ impl Inbox {
     pub(crate) fn requested(&self) -> Vec<RunKey> {
         let waiting = self.waiting();
         let facts = waiting.facts.iter();
-        facts.filter_map(|(fact, _)| requested(fact)).collect()
+        facts.filter_map(|(fact, _)| fact.requested()).collect()
     }
 
-    /// Forgets that a run is wanted.
-    pub(crate) fn forget_request(&self, run: &RunKey) {
+    /// Forgets facts of no watch whose effects are on record already.
+    pub(crate) fn forget(&self, is_settled: impl Fn(&Fact) -> bool) {
         let mut waiting = self.waiting();
-        let Waiting { facts, reached, .. } = &mut *waiting;
-        let mut at = 0;
-        while let Some((fact, position)) = facts.get(at) {
-            if requested(fact).as_ref() != Some(run) {
-                at += 1;
-                continue;
-            }
-            // The position that was noted with it goes to what is before it.
-            if position.is_some() {
-                let before = at.checked_sub(1).and_then(|before| facts.get(before));
-                let position = position.clone();
-                match before {
-                    Some(_) => facts[at - 1].1 = position,
-                    None => *reached = position,
+        for (fact, position) in std::mem::take(&mut waiting.facts) {
+            if !is_settled(&fact) {
+                waiting.facts.push_back((fact, position));
+            } else if position.is_some() {
+                // The position that was noted with it goes to what is before it.
+                match waiting.facts.back_mut() {
+                    Some((_, before)) => *before = position,
+                    None => waiting.reached = position,
                 }
             }
-            facts.remove(at);
         }
     }
 

@@ -55,6 +55,11 @@ impl Scenario for Story {
         point.is_read() || point.what == "commit"
     }
 
+    /// A scheduler that starts again stores the logs of the pods that are kept again.
+    fn is_heartbeat(&self, point: &Point) -> bool {
+        point.what == "archive log"
+    }
+
     /// No two pods of one try ran at the same time, and none ran after one that had ended by itself.
     async fn broken(&self, world: &Arc<World>) -> Vec<Violation> {
         let history = world.node.history();

@@ -8,5 +8,6 @@
 mod laws;
 mod memory_store;
 mod restart;
+mod scale;
 mod scenarios;
 mod world;

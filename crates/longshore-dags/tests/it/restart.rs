@@ -95,6 +95,18 @@ async fn a_scheduler_killed_in_another_cluster_knows_that_it_had_arrived() {
     assert_eq!(world.node.history().runs().len(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_arrival_whose_record_was_not_answered_counts_once() {
+    let world = World::new(SHARING).await;
+    let (dags, run) = under_way(&world, 10).await;
+    drop(dags);
+    let world = world.elsewhere();
+    let lost = FaultPlan::at(Point::new("commit", 1), Fault::LoseAnswer);
+    let dags = world.start(&Faults::new(lost).start()).await;
+    let (state, task) = ended(&dags, &run).await;
+    assert_eq!((state, task.launch), (RunState::Success, 2));
+}
+
 /// Its row is final and not on the board any more when the request is decided upon again.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_ended_in_the_commit_that_made_it_does_not_stop_the_scheduler() {
