@@ -85,7 +85,7 @@ fn pod(index: usize) -> impl Strategy<Value = PodView> {
 }
 
 fn pods() -> impl Strategy<Value = Seen<Vec<PodView>>> {
-    let all = [pod(0), pod(1), pod(2)].map(|pod| prop::option::of(pod));
+    let all = [pod(0), pod(1), pod(2)].map(prop::option::of);
     all.prop_map(|pods| {
         let pods: Vec<PodView> = pods.into_iter().flatten().collect();
         if pods.is_empty() {
