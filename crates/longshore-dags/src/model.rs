@@ -76,6 +76,13 @@ pub struct Dag {
     pub tasks: BTreeMap<String, Task>,
 }
 
+impl Dag {
+    /// Whether the pods of a run share objects, which have to exist before the first of them.
+    pub fn has_shared_objects(&self) -> bool {
+        !self.files.is_empty() || self.workspace.is_some()
+    }
+}
+
 /// The volume that the tasks of one run share: a claim in a cluster, a directory on the process node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Workspace {

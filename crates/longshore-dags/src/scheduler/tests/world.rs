@@ -119,8 +119,30 @@ pub(super) fn succeeded() -> PodChange {
     PodChange::Succeeded {
         started_at: None,
         ended_at: None,
+        was_stopped: false,
         result: None,
         note: None,
+    }
+}
+
+/// A success of a pod that was asked to end.
+pub(super) fn stopped() -> PodChange {
+    let PodChange::Succeeded {
+        started_at,
+        ended_at,
+        result,
+        note,
+        ..
+    } = succeeded()
+    else {
+        unreachable!()
+    };
+    PodChange::Succeeded {
+        started_at,
+        ended_at,
+        was_stopped: true,
+        result,
+        note,
     }
 }
 
