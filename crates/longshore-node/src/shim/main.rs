@@ -31,6 +31,8 @@ use crate::clock;
 pub(crate) const ARG_DIE: &str = "die";
 /// The shim keeps its containers when the node goes away.
 pub(crate) const ARG_STAY: &str = "stay";
+/// Longest grace of containers whose node went away: nobody waits for their end, and whoever comes next wants to start.
+const GRACE_WITHOUT_NODE: Duration = Duration::from_secs(3);
 /// How long the shim waits before it tries again to write what it must not lose.
 const RETRY_RECORD: Duration = Duration::from_secs(1);
 
@@ -350,7 +352,7 @@ impl Shim {
     fn node_is_gone(&mut self) {
         self.node = None;
         if self.on_loss == OnLoss::Stop {
-            self.stop(self.grace);
+            self.stop(self.grace.min(GRACE_WITHOUT_NODE));
         }
     }
 

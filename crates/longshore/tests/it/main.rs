@@ -2,11 +2,13 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod bad_input;
 mod cli;
 mod errors;
 mod lint;
 mod quickstart_programs;
 mod run;
+mod stopping;
 
 use assert_cmd::Command;
 
