@@ -156,7 +156,11 @@ impl Shim {
     /// everything, and a node that needs a shim starts one.
     fn is_done(&self) -> bool {
         let is_alone = self.has_met_node && self.node.is_none();
-        let is_idle = self.running.is_empty() && self.unrecorded.is_empty();
+        // Without a node that could come back, a disk that takes no record must not keep the shim for ever.
+        let is_given_up = is_alone
+            && self.on_loss == OnLoss::Stop
+            && self.stopping.is_some_and(|kill_at| clock::now() >= kill_at);
+        let is_idle = self.running.is_empty() && (self.unrecorded.is_empty() || is_given_up);
         is_idle && (self.stopping.is_some() || is_alone)
     }
 

@@ -7,6 +7,7 @@ mod cli;
 mod errors;
 mod lint;
 mod quickstart_programs;
+mod readme;
 mod run;
 mod stopping;
 
