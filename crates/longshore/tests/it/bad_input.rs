@@ -9,6 +9,7 @@ use crate::{longshore, outcome};
 const OK: &str = "dag_id: ok\nworkspace: true\ntasks:\n  one:\n    command: [\"true\"]\n";
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn a_bad_dag_file_is_named_with_the_remedy_and_nothing_is_started() {
     let huge = format!("# {}\n{OK}", "x".repeat(4_000_000));
     for (name, text, code, message, remedy) in [
