@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::server::{ApiService, Clock, PodLogs, Server, Settings};
+use crate::server::{
+    ApiService, Clock, PodLogs, ServeConfig, ServeError, Server, Serving, Settings, wire,
+};
 
 /// An embedded cluster: an API server and its objects. Clones share it.
 #[derive(Clone, Debug)]
@@ -35,6 +37,17 @@ impl Cluster {
     /// Must be called inside a tokio runtime.
     pub fn client(&self) -> kube::Client {
         kube::Client::new(self.service(), "default")
+    }
+
+    /// Serves the API over TLS to whoever holds the token, until the returned value is stopped or
+    /// dropped. Keys, token and kubeconfig are kept in the directory of the configuration.
+    ///
+    /// Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// The directory cannot be used, what it keeps is damaged, or the address is not free.
+    pub fn serve(&self, config: ServeConfig) -> Result<Serving, ServeError> {
+        wire::serve(self.service(), config)
     }
 
     /// Forgets every event, as a compaction would: each `resourceVersion` handed out so far answers

@@ -27,3 +27,4 @@ mod server;
 
 pub use cluster::{Cluster, ClusterBuilder};
 pub use server::{ApiBody, ApiService, Clock, LogError, LogOptions, LogStream, PodLogs};
+pub use server::{Limits, ServeConfig, ServeError, Serving};

@@ -96,6 +96,38 @@ impl ApiError {
         ApiError::bad_request(format!("error decoding the request body: {error}"))
     }
 
+    /// No token, or a wrong one.
+    pub(crate) fn unauthorized() -> ApiError {
+        ApiError::new(401, "Unauthorized", "Unauthorized")
+    }
+
+    /// A request that names a host which this server is not.
+    pub(crate) fn foreign_host(host: &str) -> ApiError {
+        let message = format!(
+            "expected a request for this server, found one for host {host:?}: use the address in the kubeconfig"
+        );
+        ApiError::new(403, "Forbidden", message)
+    }
+
+    /// More requests at once than are answered.
+    pub(crate) fn too_many_requests() -> ApiError {
+        let message = "too many requests, please try again later";
+        ApiError::new(429, "TooManyRequests", message).with_details(json!({"retryAfterSeconds": 1}))
+    }
+
+    /// A request that took longer than requests may.
+    pub(crate) fn timed_out() -> ApiError {
+        let message = "request did not complete within the allotted timeout";
+        ApiError::new(504, "Timeout", message)
+    }
+
+    /// A body whose fields do not fit its type.
+    pub(crate) fn undecodable(kind: &str, version: &str, why: &str) -> ApiError {
+        ApiError::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a {kind}: {why}"
+        ))
+    }
+
     pub(crate) fn not_found(resource: &Resource, name: &str) -> ApiError {
         let message = format!("{} {name:?} not found", resource.qualified());
         ApiError::new(404, "NotFound", message).about(resource, name)

@@ -12,16 +12,21 @@ mod hub;
 mod logs;
 mod meta;
 mod names;
+mod openapi;
 mod patch;
 mod random;
 mod registry;
+mod reviews;
+mod schema;
 mod selectors;
 mod store;
 mod strategy;
 mod subresources;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod verbs;
+pub(crate) mod wire;
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -38,6 +43,7 @@ use store::{MemoryStore, Store, StoreError};
 
 pub use self::http::body::ApiBody;
 pub use self::http::service::ApiService;
+pub use self::wire::{Limits, ServeConfig, ServeError, Serving};
 pub use logs::{LogError, LogOptions, LogStream, PodLogs};
 
 /// Where the server takes the time of day from.
@@ -65,6 +71,7 @@ pub(crate) struct Server {
     random: Random,
     expiry: Expiry,
     bookmark_interval: Duration,
+    openapi: openapi::Documents,
     pod_logs: RwLock<Option<Arc<dyn PodLogs>>>,
 }
 
@@ -95,6 +102,7 @@ impl Server {
                 .map_or_else(Random::from_entropy, Random::seeded),
             expiry: Expiry::default(),
             bookmark_interval: settings.bookmark_interval,
+            openapi: openapi::Documents::default(),
             pod_logs: RwLock::new(None),
         });
         for collection in server.registry.collections() {

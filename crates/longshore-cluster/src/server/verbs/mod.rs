@@ -10,10 +10,11 @@ pub(crate) mod rewrite;
 pub(crate) mod update;
 pub(crate) mod watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ::http::{Response, StatusCode};
+use ::http::header::WARNING;
+use ::http::{HeaderValue, Response, StatusCode};
 use serde_json::Value;
 
 use super::Server;
@@ -40,6 +41,25 @@ pub(crate) struct Call {
     pub(crate) name: String,
     pub(crate) query: Query,
     pub(crate) rendering: Rendering,
+    pub(crate) warnings: Warnings,
+}
+
+/// What the client should know about a request that is answered all the same. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Warnings {
+    /// Says this, instead of what was said before: a write may be tried several times.
+    pub(crate) fn set(&self, warnings: Vec<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = warnings;
+    }
+
+    fn get(&self) -> Vec<String> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
 }
 
 impl Call {
@@ -115,6 +135,18 @@ impl Call {
     /// Answers with an object that is not stored (any more).
     pub(crate) fn respond_unstored(&self, code: StatusCode, object: Value) -> Response<ApiBody> {
         body::json(code, &self.rendering.value(object))
+    }
+
+    /// Adds the warnings to an answer.
+    pub(crate) fn with_warnings(&self, mut response: Response<ApiBody>) -> Response<ApiBody> {
+        for warning in self.warnings.get() {
+            let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+            // What a header cannot say goes unsaid.
+            if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+                response.headers_mut().append(WARNING, value);
+            }
+        }
+        response
     }
 
     /// Encodes an object for the store.

@@ -8,6 +8,7 @@ use super::rewrite::{Part, rewrite};
 use crate::server::error::Result;
 use crate::server::http::body::ApiBody;
 use crate::server::patch::{self, PatchType};
+use crate::server::schema::{self, FieldValidation};
 
 /// Changes the object as the patch says.
 pub(crate) async fn patch(
@@ -17,6 +18,12 @@ pub(crate) async fn patch(
     patch: &Value,
 ) -> Result<Response<ApiBody>> {
     let kind = call.resource().kind.clone();
-    let change = |old: &Value| patch::apply(patch_type, &kind, old, patch);
+    let validation = FieldValidation::asked(&call.query)?;
+    let change = |old: &Value| {
+        let new = patch::apply(patch_type, &kind, old, patch)?;
+        let oddities = schema::check_patched(&call.served, validation, old, &new, patch)?;
+        call.warnings.set(oddities);
+        Ok(new)
+    };
     Ok(rewrite(call, part, change).await?.respond(call))
 }
