@@ -45,9 +45,10 @@ impl SteadyAcceptor {
             .map_err(|_| io::Error::other("too many open connections"))?;
         stream.set_nodelay(true)?;
         // The system finds a peer that vanished while nothing was to be sent.
+        let at_least_one = |time: Duration| time.max(Duration::from_secs(1));
         let keepalive = TcpKeepalive::new()
-            .with_time(self.patience)
-            .with_interval(self.patience / 3);
+            .with_time(at_least_one(self.patience))
+            .with_interval(at_least_one(self.patience / 3));
         SockRef::from(stream).set_tcp_keepalive(&keepalive)?;
         Ok(permit)
     }
