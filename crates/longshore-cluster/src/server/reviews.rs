@@ -1,6 +1,6 @@
 //! Questions about who asks and what they may do. Whoever holds the token may do everything.
 
-use http::{Method, Response, StatusCode};
+use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::error::{ApiError, Result};
@@ -85,14 +85,7 @@ pub(crate) fn find(path: &ResourcePath) -> Option<&'static Review> {
 }
 
 /// Answers a question.
-pub(crate) fn answer(
-    review: &Review,
-    method: &Method,
-    mut asked: Value,
-) -> Result<Response<ApiBody>> {
-    if *method != Method::POST {
-        return Err(ApiError::method_not_allowed());
-    }
+pub(crate) fn answer(review: &Review, mut asked: Value) -> Result<Response<ApiBody>> {
     let Some(members) = asked.as_object_mut() else {
         let message = "the object provided is unrecognized: expected a JSON object";
         return Err(ApiError::bad_request(message));

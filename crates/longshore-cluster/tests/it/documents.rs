@@ -65,6 +65,7 @@ async fn aggregated_discovery_is_tagged_and_answers_304() {
     )
     .await;
     assert_eq!((again.status().as_u16(), again.body().len()), (304, 0));
+    assert!(again.headers().get("content-type").is_none());
 }
 
 #[tokio::test]

@@ -35,6 +35,16 @@ spec:
       - {name: two, image: b}
 ";
 
+/// What `kubectl create KIND` would send in protobuf, which this server does not read.
+const OBJECTS: &str = r#"{"apiVersion": "v1", "kind": "List", "items": [
+    {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {"a": "1"}},
+    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}},
+    {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "other"}},
+    {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {
+        "replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {
+            "metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "i", "image": "i"}]}}}}
+]}"#;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_finds_its_way() {
     let Some(script) = Script::start() else {
@@ -77,15 +87,11 @@ async fn kubectl_makes_changes_and_removes() {
     let Some(script) = Script::start() else {
         return;
     };
-    script
-        .expect(
-            "create configmap one --from-literal=a=1",
-            "configmap/one created",
-        )
-        .await;
-    script
-        .refuse("create configmap one", "(AlreadyExists)")
-        .await;
+    let created = script.feed("create -f -", OBJECTS).await;
+    created.says("configmap/one created");
+    created.says("deployment.apps/web created");
+    let again = script.feed_refused("create -f -", OBJECTS).await;
+    again.says("(AlreadyExists)");
     script
         .expect("get configmap one -o jsonpath={.data.a}", "1")
         .await;
@@ -124,9 +130,6 @@ async fn kubectl_makes_changes_and_removes() {
         .await;
 
     script
-        .expect("create deployment web --image=i --replicas=2", "created")
-        .await;
-    script
         .expect("scale deployment web --replicas=5", "scaled")
         .await;
     script.expect("get deployment web", "0/5").await;
@@ -134,13 +137,6 @@ async fn kubectl_makes_changes_and_removes() {
     script.expect("describe deployment web", "5 desired").await;
     script
         .expect("set image deployment/web i=j", "image updated")
-        .await;
-    script.expect("create namespace other", "created").await;
-    script
-        .expect(
-            "create -n other secret generic s --from-literal=k=v",
-            "created",
-        )
         .await;
     script.expect("get -A secrets", "Opaque").await;
     script

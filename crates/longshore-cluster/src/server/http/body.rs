@@ -103,6 +103,14 @@ pub(crate) fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<ApiBody
     respond(code, "text/plain; charset=utf-8", full(text.into()))
 }
 
+/// The answer to a client that has the document already. Says nothing about its type: caches take
+/// over what it says.
+pub(crate) fn not_modified() -> Response<ApiBody> {
+    let mut response = Response::new(full(Bytes::new()));
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    response
+}
+
 /// Marks an answer that goes on until somebody ends it: each piece must reach the client at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Live;

@@ -101,7 +101,7 @@ fn cacheable(headers: &HeaderMap, document: &Value) -> Response<ApiBody> {
         .and_then(|value| value.to_str().ok())
         .is_some_and(|tags| tags.contains(&tag));
     let mut response = if is_known {
-        text(StatusCode::NOT_MODIFIED, "")
+        super::body::not_modified()
     } else {
         super::body::json_bytes(StatusCode::OK, encoded.into())
     };

@@ -111,7 +111,7 @@ fn send(headers: &HeaderMap, document: &Document, is_immutable: bool) -> Result<
     };
     let takes_gzip = says(ACCEPT_ENCODING, "gzip");
     let mut response = match (says(IF_NONE_MATCH, &tag), takes_gzip) {
-        (true, _) => body::text(StatusCode::NOT_MODIFIED, ""),
+        (true, _) => body::not_modified(),
         (false, true) => {
             let mut response = body::json_bytes(StatusCode::OK, document.compressed.clone());
             let gzip = HeaderValue::from_static("gzip");
