@@ -35,15 +35,24 @@ spec:
       - {name: two, image: b}
 ";
 
-/// What `kubectl create KIND` would send in protobuf, which this server does not read.
-const OBJECTS: &str = r#"{"apiVersion": "v1", "kind": "List", "items": [
-    {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {"a": "1"}},
-    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}},
-    {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "other"}},
-    {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {
-        "replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {
-            "metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "i", "image": "i"}]}}}}
-]}"#;
+/// Objects to create. (`kubectl create KIND` sends protobuf, which this server does not read.)
+const OBJECTS: &str = "
+{apiVersion: v1, kind: ConfigMap, metadata: {name: one}, data: {a: '1'}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: other}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: other}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: i, image: i}]}
+";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_finds_its_way() {

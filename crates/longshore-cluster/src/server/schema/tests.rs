@@ -3,12 +3,13 @@
 use serde_json::json;
 
 use super::*;
+use crate::server::http::body::decode_json;
 use crate::server::registry::Registry;
 
 fn check(plural: &str, validation: FieldValidation, text: &str) -> Result<Oddities> {
     let group = if plural == "deployments" { "apps" } else { "" };
     let resource = Registry::built_in(1).find(group, "v1", plural).unwrap();
-    let object = serde_json::from_str(text).unwrap();
+    let object = decode_json(text.as_bytes())?;
     check_body(
         &resource.resource,
         validation,

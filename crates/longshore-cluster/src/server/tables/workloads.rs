@@ -11,6 +11,7 @@ const CONTAINERS: Column = wide("Containers");
 const IMAGES: Column = wide("Images");
 const SELECTOR: Column = wide("Selector");
 
+#[expect(clippy::too_many_lines, reason = "a table: a row for each kind")]
 pub(super) fn printer(qualified: &str) -> Option<Printer> {
     Some(match qualified {
         "deployments.apps" => Printer {

@@ -36,6 +36,7 @@ impl Said {
 
 impl Script {
     /// `None`, with the reason on the screen, when there is no kubectl.
+    #[expect(clippy::print_stdout, reason = "a skipped test must say so")]
     pub(super) fn start() -> Option<Script> {
         let Some(kubectl) = find_kubectl() else {
             println!("skipped: expected a kubectl on the path or in KUBECTL, found none");
@@ -83,9 +84,8 @@ impl Script {
         let _ = stdin.write_all(input.as_bytes()).await;
         drop(stdin);
         let ended = timeout(PATIENCE, child.wait_with_output()).await;
-        let output = ended
-            .unwrap_or_else(|_| panic!("kubectl {arguments}: does not end"))
-            .unwrap();
+        assert!(ended.is_ok(), "kubectl {arguments}: does not end");
+        let output = ended.unwrap().unwrap();
         (output.status.success(), said(arguments, &output))
     }
 
