@@ -37,11 +37,18 @@ spec:
 
 /// Objects to create. (`kubectl create KIND` sends protobuf, which this server does not read.)
 const OBJECTS: &str = "
-{apiVersion: v1, kind: ConfigMap, metadata: {name: one}, data: {a: '1'}}
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: one}
+data: {a: '1'}
 ---
-{apiVersion: v1, kind: Namespace, metadata: {name: other}}
+apiVersion: v1
+kind: Namespace
+metadata: {name: other}
 ---
-{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: other}}
+apiVersion: v1
+kind: Secret
+metadata: {name: s, namespace: other}
 ---
 apiVersion: apps/v1
 kind: Deployment
