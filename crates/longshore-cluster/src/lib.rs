@@ -26,4 +26,6 @@ pub mod controllers;
 mod server;
 
 pub use cluster::{Cluster, ClusterBuilder};
-pub use server::{ApiBody, ApiService, Clock, LogError, LogOptions, LogStream, PodLogs};
+pub use server::{
+    ApiBody, ApiService, Clock, Durability, LogError, LogOptions, LogStream, OpenError, PodLogs,
+};
