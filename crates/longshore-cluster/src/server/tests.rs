@@ -1,7 +1,7 @@
 //! What only shows from the inside: the seam to the store, and that watches leave nothing behind.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::Request;
@@ -11,54 +11,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::hub::lock;
-use super::store::{Loaded, Record, Store, StoreError, Stored, Undo};
-use super::{ApiService, Durability, OpenError, Server, Settings};
-
-/// A log that outlives the server.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<Record>>>);
-
-impl Store for Log {
-    fn load(&mut self) -> Result<Loaded, OpenError> {
-        let mut loaded = Loaded::default();
-        for record in lock(&self.0).iter() {
-            let (revision, key) = (record.revision, record.key.clone());
-            let shelf = loaded.shelves.entry(record.collection.clone()).or_default();
-            match record.json.clone() {
-                Some(json) => shelf.objects.insert(key.clone(), Stored { revision, json }),
-                None => shelf.objects.remove(&key),
-            };
-            let previous = record.previous.clone();
-            shelf.events.push(Undo {
-                revision,
-                key,
-                previous,
-            });
-            loaded.revision = revision;
-        }
-        Ok(loaded)
-    }
-
-    fn append(&mut self, batch: &[Record]) -> Result<(), StoreError> {
-        if let Some(record) = batch.iter().find(|it| it.key == "default/refused") {
-            return Err(StoreError {
-                revision: record.revision,
-                message: "disk full".into(),
-            });
-        }
-        lock(&self.0).extend_from_slice(batch);
-        Ok(())
-    }
-
-    fn close(&mut self, _revision: u64) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn is_durable(&self) -> bool {
-        true
-    }
-}
+use super::store::tests::Log;
+use super::{ApiService, Durability, Server, Settings};
 
 fn open(log: &Log) -> Arc<Server> {
     let settings = Settings {

@@ -10,7 +10,7 @@ mod lock;
 mod memory;
 mod open;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::collections::BTreeMap;
 

@@ -10,7 +10,8 @@ use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use redb::{Database, ReadableDatabase};
+use redb::backends::FileBackend;
+use redb::{Database, ReadableDatabase, StorageBackend};
 
 use super::lock::{DirectoryLock, private_file};
 use super::{Durability, Loaded, MAX_UNSTORED, OpenError, Record, Store, StoreError};
@@ -63,7 +64,7 @@ impl FileStore {
             // It got its name after its first transaction was durable.
             return Err(OpenError::damaged(&path, "it is empty"));
         }
-        let mut database = guarded(&path, || Ok(builder().create_file(file)?))?;
+        let mut database = guarded(&path, || database(FileBackend::new(file)?))?;
         if length > SMALL_FILE_BYTES {
             guarded(&path, || compact_when_sparse(&mut database, length))?;
         }
@@ -90,12 +91,12 @@ impl FileStore {
     /// A store over a medium that a test made.
     #[cfg(test)]
     pub(super) fn on_medium(
-        medium: impl redb::StorageBackend,
+        medium: impl StorageBackend,
         is_new: bool,
         window: usize,
     ) -> Result<FileStore, OpenError> {
         let path = PathBuf::from("medium");
-        let database = guarded(&path, || Ok(builder().create_with_backend(medium)?))?;
+        let database = guarded(&path, || database(medium))?;
         if is_new {
             guarded(&path, || Writer::initialise(&database))?;
         }
@@ -266,10 +267,10 @@ fn guarded<T>(path: &Path, run: impl FnOnce() -> Result<T, Failure>) -> Result<T
     }
 }
 
-fn builder() -> redb::Builder {
+fn database(medium: impl StorageBackend) -> Result<Database, Failure> {
     let mut builder = Database::builder();
     builder.set_cache_size(CACHE_BYTES);
-    builder
+    Ok(builder.create_with_backend(medium)?)
 }
 
 /// Makes an empty store under another name first, so that the name always means a whole one.
@@ -282,7 +283,7 @@ fn create(directory: &Path, path: &Path) -> Result<(), OpenError> {
         .open(&unfinished)
         .map_err(failed)?;
     guarded(&unfinished, || {
-        Writer::initialise(&builder().create_file(file)?)
+        Writer::initialise(&database(FileBackend::new(file)?)?)
     })?;
     std::fs::rename(&unfinished, path).map_err(failed)?;
     File::open(directory)

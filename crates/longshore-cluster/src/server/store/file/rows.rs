@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use redb::{
-    Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable,
-    ReadableTableMetadata, Table, TableDefinition, WriteTransaction,
+    Database, ReadOnlyTable, ReadTransaction, ReadableTable, ReadableTableMetadata, Table,
+    TableDefinition, WriteTransaction,
 };
 
 use super::Failure;
