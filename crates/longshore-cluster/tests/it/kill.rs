@@ -164,6 +164,7 @@ struct History {
 
 impl History {
     fn note(&mut self, lines: &[String]) {
+        assert!(lines.iter().any(|it| it.starts_with("open ")), "{lines:?}");
         for line in lines {
             let words: Vec<&str> = line.split(' ').collect();
             let number = |at: usize| words[at].parse::<u64>().unwrap();
