@@ -2,6 +2,8 @@
 //! it runs [`a_process_that_is_killed`] with a directory, and reports every try, answer and event on
 //! its standard output.
 
+#![expect(clippy::print_stdout, reason = "that is how the child reports")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -15,13 +15,19 @@ pub(super) const FORMAT: u64 = 1;
 
 /// Numbers about the file as a whole.
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-/// Collection and key to revision, checksum and JSON.
-const OBJECTS: TableDefinition<'_, (&str, &str), (u64, u32, &[u8])> =
-    TableDefinition::new("objects");
-/// Collection and revision to key, and revision, checksum and JSON of what was there before;
-/// revision 0 when there was nothing.
-const EVENTS: TableDefinition<'_, (&str, u64), (&str, u64, u32, &[u8])> =
-    TableDefinition::new("events");
+/// Collection and key.
+type ObjectKey = (&'static str, &'static str);
+/// Revision, checksum and JSON.
+type ObjectRow = (u64, u32, &'static [u8]);
+/// Collection and revision.
+type EventKey = (&'static str, u64);
+/// Key, and revision, checksum and JSON of what was there before; revision 0 when there was nothing.
+type EventRow = (&'static str, u64, u32, &'static [u8]);
+
+/// The current state.
+const OBJECTS: TableDefinition<'_, ObjectKey, ObjectRow> = TableDefinition::new("objects");
+/// The window: how each of the newest writes is taken back.
+const EVENTS: TableDefinition<'_, EventKey, EventRow> = TableDefinition::new("events");
 /// Collection to the revision of its newest event that is not kept any more.
 const STARTS: TableDefinition<'_, &str, u64> = TableDefinition::new("starts");
 
@@ -83,8 +89,8 @@ impl Session {
 /// The tables inside a write transaction.
 pub(super) struct Writer<'t> {
     meta: Table<'t, &'static str, u64>,
-    objects: Table<'t, (&'static str, &'static str), (u64, u32, &'static [u8])>,
-    events: Table<'t, (&'static str, u64), (&'static str, u64, u32, &'static [u8])>,
+    objects: Table<'t, ObjectKey, ObjectRow>,
+    events: Table<'t, EventKey, EventRow>,
     starts: Table<'t, &'static str, u64>,
 }
 
@@ -160,8 +166,8 @@ impl<'t> Writer<'t> {
 /// The tables inside a read transaction.
 pub(super) struct Reader {
     session: Session,
-    objects: ReadOnlyTable<(&'static str, &'static str), (u64, u32, &'static [u8])>,
-    events: ReadOnlyTable<(&'static str, u64), (&'static str, u64, u32, &'static [u8])>,
+    objects: ReadOnlyTable<ObjectKey, ObjectRow>,
+    events: ReadOnlyTable<EventKey, EventRow>,
     starts: ReadOnlyTable<&'static str, u64>,
 }
 

@@ -73,7 +73,7 @@ impl Disk {
             match change {
                 Change::Write(offset, data) => {
                     for (n, sector) in data.chunks(SECTOR).enumerate() {
-                        if random.next() % 2 == 0 {
+                        if random.next().is_multiple_of(2) {
                             let offset = offset + n * SECTOR;
                             Change::Write(offset, sector.to_vec()).apply(&mut content);
                         }
