@@ -1,7 +1,7 @@
 //! A Kubernetes API server in a library: an in-memory cluster behind an ordinary kube client.
 //!
 //! [`Cluster`] owns the objects. [`Cluster::client`] is a `kube::Client` that cannot tell it from a
-//! real API server: no socket, no fake client. [`controllers::run`] adds garbage collection,
+//! real API server: no socket, no fake client. [`Cluster::open`] keeps the objects in a directory. [`controllers::run`] adds garbage collection,
 //! namespace deletion and binding. For laptops, demos and tests, never for production.
 //!
 //! ```
