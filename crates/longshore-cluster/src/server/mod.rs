@@ -29,6 +29,7 @@ mod verbs;
 pub(crate) mod wire;
 
 use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -39,12 +40,13 @@ use expiry::Expiry;
 use hub::{Change, Collection, Draft, Expected, Hub, Key, Object};
 use random::Random;
 use registry::{Registry, Served};
-use store::{MemoryStore, Store, StoreError};
+use store::{FileStore, MemoryStore, Store};
 
 pub use self::http::body::ApiBody;
 pub use self::http::service::ApiService;
 pub use self::wire::{Limits, ServeConfig, ServeError, Serving};
 pub use logs::{LogError, LogOptions, LogStream, PodLogs};
+pub use store::{Durability, OpenError};
 
 /// Where the server takes the time of day from.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -61,6 +63,8 @@ pub(crate) struct Settings {
     pub(crate) bookmark_interval: Duration,
     /// Makes uids and generated names repeatable.
     pub(crate) seed: Option<u64>,
+    /// When a write is answered; of no meaning in memory.
+    pub(crate) durability: Durability,
 }
 
 /// All state of one API server.
@@ -87,14 +91,31 @@ impl Server {
     /// A server in memory with nothing in it but the first namespaces.
     pub(crate) fn in_memory(settings: Settings) -> Arc<Server> {
         #[expect(clippy::expect_used, reason = "memory refuses nothing")]
-        Server::open(Box::new(MemoryStore), settings).expect("open a store in memory")
+        Server::open(Box::new(MemoryStore), Path::new("memory"), settings)
+            .expect("open a store in memory")
     }
 
-    /// A server with what its store has kept.
-    fn open(mut store: Box<dyn Store>, settings: Settings) -> Result<Arc<Server>, StoreError> {
+    /// A server whose objects live in a directory.
+    pub(crate) fn in_directory(
+        directory: &Path,
+        settings: Settings,
+    ) -> Result<Arc<Server>, OpenError> {
+        let (durability, window) = (settings.durability, settings.watch_window);
+        let store = FileStore::open(directory, durability, window)?;
+        Server::open(Box::new(store), directory, settings)
+    }
+
+    /// A server with what its store has kept at a place.
+    fn open(
+        mut store: Box<dyn Store>,
+        place: &Path,
+        settings: Settings,
+    ) -> Result<Arc<Server>, OpenError> {
         let loaded = store.load()?;
+        let hub = Hub::new(store, loaded.revision, settings.durability)
+            .map_err(|error| OpenError::from_io(place, error))?;
         let server = Arc::new(Server {
-            hub: Arc::new(Hub::new(store, loaded.revision)),
+            hub: Arc::new(hub),
             registry: Registry::built_in(settings.watch_window),
             clock: settings.clock,
             random: settings
@@ -106,7 +127,8 @@ impl Server {
             pod_logs: RwLock::new(None),
         });
         for collection in server.registry.collections() {
-            server.hub.restore(&collection, &loaded.objects);
+            hub::restore(&collection, &loaded).map_err(|error| OpenError::damaged(place, error))?;
+            server.expiry.restore(&collection, server.now());
         }
         server.create_first_namespaces();
         Ok(server)
@@ -155,7 +177,17 @@ impl Server {
     /// Forgets all events: every revision handed out so far answers 410, and open watches end with
     /// one.
     pub(crate) fn expire_watches(&self) {
-        self.hub.compact(self.registry.collections().iter());
+        self.hub.compact(self.registry.collections());
+    }
+
+    /// Stores what waits and lets go of the directory. Blocks.
+    pub(crate) fn close(&self) {
+        self.hub.close();
+    }
+
+    /// Why no write is taken any more.
+    pub(crate) fn stopped(&self) -> Option<String> {
+        self.hub.stopped().map(|error| error.to_string())
     }
 
     pub(crate) fn set_pod_logs(&self, logs: Arc<dyn PodLogs>) {
