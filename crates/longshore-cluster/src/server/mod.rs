@@ -5,6 +5,7 @@
 //! `meta` (pure rules about one object) → `hub` (the one order of writes, lists and watches) →
 //! `store` (durability).
 
+mod crd;
 mod error;
 mod expiry;
 mod http;
@@ -33,7 +34,7 @@ use serde_json::json;
 use expiry::Expiry;
 use hub::{Change, Collection, Draft, Expected, Hub, Key, Object};
 use random::Random;
-use registry::{Registry, Served};
+use registry::{Registry, Served, Strategy};
 use store::{MemoryStore, Store, StoreError};
 
 pub use self::http::body::ApiBody;
@@ -100,6 +101,11 @@ impl Server {
         for collection in server.registry.collections() {
             server.hub.restore(&collection, &loaded.objects);
         }
+        // Only now is it known which these are.
+        for collection in server.registry.catalog().collections() {
+            server.hub.restore(&collection, &loaded.objects);
+        }
+        crd::settle(&server);
         server.create_first_namespaces();
         Ok(server)
     }
@@ -133,8 +139,23 @@ impl Server {
         metadata.insert("creationTimestamp".into(), now.into());
     }
 
+    /// What follows from the end of an object, or from its marking.
+    fn after_removal(&self, collection: &Collection) {
+        let resource = &collection.resource;
+        let is_last_of_definition = resource
+            .custom
+            .as_ref()
+            .is_some_and(|custom| custom.is_terminating);
+        if resource.strategy == Strategy::Definition || is_last_of_definition {
+            crd::settle(self);
+        }
+    }
+
     /// What follows from a write.
     async fn after_write(&self, collection: &Arc<Collection>, object: &Object) {
+        if collection.resource.strategy == Strategy::Definition {
+            crd::settle(self);
+        }
         self.expiry
             .note(&self.hub, collection, object, self.now())
             .await;

@@ -115,13 +115,16 @@ fn describe_resources(registry: &Registry, group: &str, version: &str) -> Value 
 fn describe_resource(resource: &Resource) -> Value {
     let mut description = json!({
         "name": resource.plural,
-        "singularName": resource.kind.to_lowercase(),
+        "singularName": resource.singular,
         "namespaced": resource.is_namespaced(),
         "kind": resource.kind,
         "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
     });
     if !resource.short_names.is_empty() {
         description["shortNames"] = resource.short_names.clone().into();
+    }
+    if !resource.categories.is_empty() {
+        description["categories"] = resource.categories.clone().into();
     }
     description
 }

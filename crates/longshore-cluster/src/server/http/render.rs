@@ -23,16 +23,15 @@ impl Rendering {
         Rendering { form, served }
     }
 
-    fn is_stored_form(&self) -> bool {
-        self.form == Form::Whole && self.served.conversion.is_none()
+    fn is_stored_form(&self, object: &Object) -> bool {
+        self.form == Form::Whole && self.served.shows_stored(object.revision)
     }
 
     /// A decoded object.
     pub(crate) fn value(&self, object: Value) -> Value {
-        match (self.form, self.served.conversion) {
-            (Form::Whole, None) => object,
-            (Form::Whole, Some(conversion)) => conversion.to_served(object),
-            (Form::Metadata, _) => json!({
+        match self.form {
+            Form::Whole => self.served.to_served(object),
+            Form::Metadata => json!({
                 "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"],
             }),
         }
@@ -40,22 +39,28 @@ impl Rendering {
 
     /// A stored object.
     pub(crate) fn json(&self, object: &Object) -> Bytes {
-        if self.is_stored_form() {
+        if self.is_stored_form(object) {
             object.json()
         } else {
             self.value(object.value()).to_string().into()
         }
     }
 
-    /// A stored object as an item of a list. Items of built-in kinds do not repeat their type.
+    /// A stored object as an item of a list.
     pub(crate) fn put_item(&self, object: &Object, out: &mut BytesMut) {
-        if self.is_stored_form() {
+        // Items of built-in kinds do not repeat their type; custom ones do.
+        let is_custom = self.served.custom.is_some();
+        if is_custom && self.is_stored_form(object) {
+            return out.put_slice(&object.json());
+        }
+        if self.is_stored_form(object) {
             out.put_u8(b'{');
             out.put_slice(object.item_tail());
             return;
         }
         let mut item = self.value(object.value());
         if self.form == Form::Whole
+            && !is_custom
             && let Some(members) = item.as_object_mut()
         {
             members.remove("kind");
@@ -66,7 +71,7 @@ impl Rendering {
 
     /// The line of a watch event.
     pub(crate) fn frame(&self, event: EventType, object: &Object) -> Bytes {
-        if self.is_stored_form() {
+        if self.is_stored_form(object) {
             object.frame(event)
         } else {
             frame_of(event.name(), &self.value(object.value()))
