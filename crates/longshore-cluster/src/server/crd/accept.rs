@@ -54,7 +54,8 @@ pub(crate) fn mark_deleted(definition: &mut Value, now: Timestamp) {
         finalizers.push(FINALIZER.to_owned());
     }
     meta::metadata(definition).insert("finalizers".into(), finalizers.into());
-    let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+    let message =
+        "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
     let pending = ("True", "InstanceDeletionPending", message.to_owned());
     let mut status = definition["status"].take();
     set_condition(&mut status, "Terminating", pending, now);
@@ -69,10 +70,18 @@ fn set_defaults(definition: &mut Value) {
     let Some(names) = spec.get_mut("names").and_then(Value::as_object_mut) else {
         return;
     };
-    let kind = names.get("kind").and_then(Value::as_str).unwrap_or("").to_owned();
+    let kind = names
+        .get("kind")
+        .and_then(Value::as_str)
+        .unwrap_or("")
+        .to_owned();
     if !kind.is_empty() {
-        names.entry("singular").or_insert_with(|| kind.to_lowercase().into());
-        names.entry("listKind").or_insert_with(|| format!("{kind}List").into());
+        names
+            .entry("singular")
+            .or_insert_with(|| kind.to_lowercase().into());
+        names
+            .entry("listKind")
+            .or_insert_with(|| format!("{kind}List").into());
     }
     names.retain(|_, value| value != &json!([]));
 }
@@ -105,7 +114,11 @@ pub(crate) fn violations(definition: &Value, old: Option<&Value>) -> Vec<Cause> 
     check_names(&spec["names"], &mut causes);
     if spec["preserveUnknownFields"] == Value::Bool(true) {
         let why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
-        causes.push(Cause::invalid("spec.preserveUnknownFields", &true.into(), why));
+        causes.push(Cause::invalid(
+            "spec.preserveUnknownFields",
+            &true.into(),
+            why,
+        ));
     }
     check_conversion(spec, &mut causes);
     let is_schema_known = old.is_some_and(|old| old["spec"]["versions"] == spec["versions"]);
@@ -125,12 +138,20 @@ pub(crate) fn violations(definition: &Value, old: Option<&Value>) -> Vec<Cause> 
 }
 
 fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
-    value.get(key).and_then(Value::as_array).into_iter().flatten()
+    value
+        .get(key)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
 }
 
 fn check_name(definition: &Value, causes: &mut Vec<Cause>) {
     let spec = &definition["spec"];
-    let required = format!("{}.{}", meta::text(spec, "/names/plural"), meta::text(spec, "/group"));
+    let required = format!(
+        "{}.{}",
+        meta::text(spec, "/names/plural"),
+        meta::text(spec, "/group")
+    );
     let name = meta::name(definition);
     if name != required {
         let why = "must be spec.names.plural+\".\"+spec.group";
@@ -151,7 +172,11 @@ fn check_group_and_scope(spec: &Value, causes: &mut Vec<Cause>) {
     match meta::text(spec, "/scope") {
         "" => causes.push(Cause::required("spec.scope", "")),
         "Cluster" | "Namespaced" => {}
-        other => causes.push(Cause::unsupported("spec.scope", other, &["Cluster", "Namespaced"])),
+        other => causes.push(Cause::unsupported(
+            "spec.scope",
+            other,
+            &["Cluster", "Namespaced"],
+        )),
     }
 }
 
@@ -170,7 +195,11 @@ fn check_versions(spec: &Value, causes: &mut Vec<Cause>) {
     }
     let versions = &spec["versions"];
     if !is_unique {
-        causes.push(Cause::invalid("spec.versions", versions, "must contain unique version names"));
+        causes.push(Cause::invalid(
+            "spec.versions",
+            versions,
+            "must contain unique version names",
+        ));
     }
     if n_stored != 1 {
         let why = "must have exactly one version marked as storage version";
@@ -186,7 +215,12 @@ fn is_label_1035(text: &str) -> bool {
 }
 
 fn check_names(names: &Value, causes: &mut Vec<Cause>) {
-    for (key, is_kind) in [("plural", false), ("singular", false), ("kind", true), ("listKind", true)] {
+    for (key, is_kind) in [
+        ("plural", false),
+        ("singular", false),
+        ("kind", true),
+        ("listKind", true),
+    ] {
         let field = format!("spec.names.{key}");
         let name = names.get(key).and_then(Value::as_str).unwrap_or("");
         if name.is_empty() {
@@ -233,7 +267,12 @@ fn check_subresources(version: &Value, path: &str, causes: &mut Vec<Cause>) {
     let rules = [
         ("specReplicasPath", &["spec"][..], ".spec", true),
         ("statusReplicasPath", &["status"][..], ".status", true),
-        ("labelSelectorPath", &["spec", "status"][..], "either .spec or .status", false),
+        (
+            "labelSelectorPath",
+            &["spec", "status"][..],
+            "either .spec or .status",
+            false,
+        ),
     ];
     for (key, roots, shown, is_required) in rules {
         let field = format!("{path}.subresources.scale.{key}");
@@ -330,9 +369,16 @@ fn check_update(definition: &Value, old: &Value, causes: &mut Vec<Cause>) {
         .map(|version| meta::text(version, "/name"))
         .collect();
     for (index, stored) in list(&definition["status"], "storedVersions").enumerate() {
-        if !stored.as_str().is_some_and(|stored| versions.contains(&stored)) {
+        if !stored
+            .as_str()
+            .is_some_and(|stored| versions.contains(&stored))
+        {
             let field = format!("status.storedVersions[{index}]");
-            causes.push(Cause::invalid(&field, stored, "must appear in spec.versions"));
+            causes.push(Cause::invalid(
+                &field,
+                stored,
+                "must appear in spec.versions",
+            ));
         }
     }
 }

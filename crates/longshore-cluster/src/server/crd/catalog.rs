@@ -44,7 +44,9 @@ impl Catalog {
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<Served> {
         let key = Key::new(None, &format!("{plural}.{group}"));
         let entry = self.entry(&*self.definitions.get(&key)?);
-        entry.served().find(|served| served.resource.version == version)
+        entry
+            .served()
+            .find(|served| served.resource.version == version)
     }
 
     /// Every custom resource that is served, in each of its versions.
@@ -55,7 +57,10 @@ impl Catalog {
 
     /// The objects of every definition, also of those that are not served.
     pub(crate) fn collections(&self) -> Vec<Arc<Collection>> {
-        self.entries().into_iter().map(|entry| entry.instances).collect()
+        self.entries()
+            .into_iter()
+            .map(|entry| entry.instances)
+            .collect()
     }
 
     /// Every definition.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::columns::Column;
-use super::json_path::at;
+use super::json_path::{at, put};
 use super::schema::Schema;
 use crate::server::error::Cause;
 use crate::server::meta;
@@ -30,11 +30,36 @@ pub(crate) struct Custom {
     pub(crate) stored_api_version: String,
     pub(crate) scale: Option<ScalePaths>,
     /// The warning that a deprecated version answers with.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for Warning headers, which are not sent yet")
+    )]
     pub(crate) deprecation: Option<String>,
     /// The definition is being deleted: nothing new is taken.
     pub(crate) is_terminating: bool,
     /// Objects written after this revision have been admitted by this very schema.
     pub(crate) since: u64,
+}
+
+impl ScalePaths {
+    /// Number of replicas asked for, number of those present, and the selector.
+    pub(crate) fn read(&self, object: &Value) -> (i64, i64, String) {
+        let number = |members: &[String]| at(object, members).and_then(Value::as_i64).unwrap_or(0);
+        let selector = self
+            .selector
+            .as_ref()
+            .and_then(|it| at(object, it)?.as_str());
+        (
+            number(&self.spec_replicas),
+            number(&self.status_replicas),
+            selector.unwrap_or("").to_owned(),
+        )
+    }
+
+    /// Sets the number of replicas asked for.
+    pub(crate) fn set_replicas(&self, object: &mut Value, n_replicas: i64) {
+        put(object, &self.spec_replicas, n_replicas.into());
+    }
 }
 
 impl Custom {
@@ -48,7 +73,8 @@ impl Custom {
 
     /// The stored form of an admitted object. Versions differ in nothing but their name.
     pub(crate) fn to_stored(&self, mut object: Value) -> Value {
-        meta::members(&mut object).insert("apiVersion".into(), self.stored_api_version.as_str().into());
+        meta::members(&mut object)
+            .insert("apiVersion".into(), self.stored_api_version.as_str().into());
         object
     }
 

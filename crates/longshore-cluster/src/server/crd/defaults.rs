@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::schema::{Additional, Schema};
+use super::schema::Schema;
 
 impl Schema {
     /// Completes a value. Null where the schema has no null counts as missing: it gets the default,
@@ -50,17 +50,5 @@ impl Schema {
         {
             *value = (**default).clone();
         }
-    }
-
-    /// Whether anything in here has a default.
-    pub(crate) fn has_defaults(&self) -> bool {
-        let additional = match &self.additional {
-            Additional::Like(schema) => Some(&**schema),
-            Additional::Undeclared | Additional::Anything => None,
-        };
-        self.default.is_some()
-            || self.properties.values().any(Schema::has_defaults)
-            || additional.into_iter().any(Schema::has_defaults)
-            || self.items.as_ref().is_some_and(|items| items.has_defaults())
     }
 }

@@ -11,9 +11,7 @@ use super::names::Names;
 use super::schema::{Schema, texts};
 use crate::server::meta;
 use crate::server::names::NameRule;
-use crate::server::registry::{
-    DeletionAnswer, Field, Resource, Scope, StatusWrites, Strategy,
-};
+use crate::server::registry::{DeletionAnswer, Field, Resource, Scope, StatusWrites, Strategy};
 
 /// A definition as the server uses it.
 #[derive(Debug, Clone)]
@@ -168,8 +166,14 @@ fn resource_of(spec: &Value, version: &Value, stored: &str, revision: u64) -> Re
 }
 
 fn columns(version: &Value) -> Arc<[Column]> {
-    let declared = version.get("additionalPrinterColumns").and_then(Value::as_array);
-    let columns: Vec<Column> = declared.into_iter().flatten().filter_map(Column::read).collect();
+    let declared = version
+        .get("additionalPrinterColumns")
+        .and_then(Value::as_array);
+    let columns: Vec<Column> = declared
+        .into_iter()
+        .flatten()
+        .filter_map(Column::read)
+        .collect();
     if columns.is_empty() {
         let age = serde_json::json!({
             "name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp",

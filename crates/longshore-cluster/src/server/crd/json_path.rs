@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use crate::server::meta;
+
 /// A compiled path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JsonPath(Vec<Step>);
@@ -39,11 +41,15 @@ impl JsonPath {
         let mut rest = inner.unwrap_or(trimmed);
         rest = rest.strip_prefix('$').unwrap_or(rest);
         if rest.is_empty() {
-            return Err(BadPath { rest: text.to_owned() });
+            return Err(BadPath {
+                rest: text.to_owned(),
+            });
         }
         let mut steps = Vec::new();
         while !rest.is_empty() {
-            let (step, after) = next_step(rest).ok_or_else(|| BadPath { rest: rest.to_owned() })?;
+            let (step, after) = next_step(rest).ok_or_else(|| BadPath {
+                rest: rest.to_owned(),
+            })?;
             steps.push(step);
             rest = after;
         }
@@ -54,7 +60,10 @@ impl JsonPath {
     pub(crate) fn find<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
         let mut found = vec![value];
         for step in &self.0 {
-            found = found.into_iter().flat_map(|value| step.take(value)).collect();
+            found = found
+                .into_iter()
+                .flat_map(|value| step.take(value))
+                .collect();
         }
         found
     }
@@ -136,7 +145,11 @@ fn unquote(text: &str) -> Option<&str> {
 }
 
 fn filter(condition: &str) -> Option<Step> {
-    let member = |text: &str| JsonPath::parse(text.trim().strip_prefix('@')?).ok()?.members();
+    let member = |text: &str| {
+        JsonPath::parse(text.trim().strip_prefix('@')?)
+            .ok()?
+            .members()
+    };
     for (sign, is_equal) in [("==", true), ("!=", false)] {
         if let Some((left, right)) = condition.split_once(sign) {
             let right = right.trim();
@@ -191,9 +204,22 @@ fn children(value: &Value) -> Vec<&Value> {
     }
 }
 
+/// Puts a value below a chain of members; maps on the way are made.
+pub(crate) fn put(object: &mut Value, members: &[String], value: Value) {
+    match members {
+        [] => *object = value,
+        [first, rest @ ..] => {
+            let member = meta::members(object).entry(first.clone());
+            put(member.or_insert(Value::Null), rest, value);
+        }
+    }
+}
+
 /// The value below a chain of members.
 pub(crate) fn at<'a>(value: &'a Value, members: &[String]) -> Option<&'a Value> {
-    members.iter().try_fold(value, |value, name| value.get(name))
+    members
+        .iter()
+        .try_fold(value, |value, name| value.get(name))
 }
 
 fn text_of(value: &Value) -> String {
@@ -223,13 +249,23 @@ mod tests {
             (".spec.items[5].name", json!([])),
             (".spec.items[?(@.on==true)].name", json!(["b"])),
             (".spec.items[?(@.on)].name", json!(["b"])),
-            (".status.conditions[?(@.type=='Ready')].status", json!(["True"])),
-            (".status.conditions[?(@.type != \"Ready\")].status", json!(["False"])),
+            (
+                ".status.conditions[?(@.type=='Ready')].status",
+                json!(["True"]),
+            ),
+            (
+                ".status.conditions[?(@.type != \"Ready\")].status",
+                json!(["False"]),
+            ),
             (".metadata.labels.app\\.io/name", json!(["x"])),
             (".metadata.labels['app.io/name']", json!(["x"])),
             (".nowhere.to.go", json!([])),
         ] {
-            let found = JsonPath::parse(path).unwrap().find(&object).into_iter().cloned();
+            let found = JsonPath::parse(path)
+                .unwrap()
+                .find(&object)
+                .into_iter()
+                .cloned();
             assert_eq!(Value::Array(found.collect()), expected, "{path}");
         }
     }

@@ -25,9 +25,18 @@ impl Schema {
                 return;
             }
             for key in ["apiVersion", "kind"] {
-                if value.get(key).and_then(Value::as_str).unwrap_or("").is_empty() {
+                if value
+                    .get(key)
+                    .and_then(Value::as_str)
+                    .unwrap_or("")
+                    .is_empty()
+                {
                     let message = "Required value: must not be empty".to_owned();
-                    causes.push(cause("FieldValueRequired", &format!("{path}.{key}"), message));
+                    causes.push(cause(
+                        "FieldValueRequired",
+                        &format!("{path}.{key}"),
+                        message,
+                    ));
                 }
             }
         });
@@ -70,7 +79,11 @@ fn find_duplicates(schema: &Schema, value: &Value, path: &str, causes: &mut Vec<
         };
         if seen.contains(&identity) {
             let message = format!("Duplicate value: {identity}");
-            causes.push(cause("FieldValueDuplicate", &format!("{path}[{index}]"), message));
+            causes.push(cause(
+                "FieldValueDuplicate",
+                &format!("{path}[{index}]"),
+                message,
+            ));
         }
         seen.push(identity);
     }

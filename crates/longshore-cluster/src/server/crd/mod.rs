@@ -29,7 +29,6 @@ mod validate;
 
 pub(crate) use accept::{mark_deleted, prepare_create, prepare_update, violations};
 pub(crate) use catalog::Catalog;
-pub(crate) use columns::{Column, ColumnType};
+pub(crate) use columns::Column;
 pub(crate) use custom::{Custom, ScalePaths};
-pub(crate) use schema::Schema;
 pub(crate) use settle::settle;

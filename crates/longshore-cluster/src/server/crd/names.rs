@@ -22,7 +22,13 @@ pub(super) struct Names {
 
 impl Names {
     pub(super) fn read(source: &Value) -> Names {
-        let text = |key: &str| source.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
+        let text = |key: &str| {
+            source
+                .get(key)
+                .and_then(Value::as_str)
+                .unwrap_or("")
+                .to_owned()
+        };
         Names {
             plural: text("plural"),
             singular: text("singular"),
@@ -77,7 +83,11 @@ pub(super) fn status_of(definition: &Definition, others: &[&Definition], now: Ti
             let message = "the initial names have been accepted".to_owned();
             ("True", "InitialNamesAccepted", message)
         } else {
-            ("False", "NotAccepted", "not all names are accepted".to_owned())
+            (
+                "False",
+                "NotAccepted",
+                "not all names are accepted".to_owned(),
+            )
         };
         set_condition(&mut status, "Established", established, now);
     }
@@ -128,7 +138,10 @@ pub(super) fn set_condition(
     let since = present
         .map(|at| &conditions[at])
         .filter(|it| it["status"] == state)
-        .map_or_else(|| meta::seconds(now).into(), |it| it["lastTransitionTime"].clone());
+        .map_or_else(
+            || meta::seconds(now).into(),
+            |it| it["lastTransitionTime"].clone(),
+        );
     condition.insert("lastTransitionTime".into(), since);
     condition.insert("message".into(), message.into());
     condition.insert("reason".into(), reason.into());

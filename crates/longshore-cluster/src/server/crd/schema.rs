@@ -172,9 +172,23 @@ impl Schema {
 impl Rules {
     fn compile(source: &Map<String, Value>, kind: Option<Type>) -> Option<Box<Rules>> {
         const KEYWORDS: &[&str] = &[
-            "format", "enum", "pattern", "minLength", "maxLength", "minItems", "maxItems",
-            "minProperties", "maxProperties", "minimum", "maximum", "multipleOf", "required",
-            "allOf", "anyOf", "oneOf", "not",
+            "format",
+            "enum",
+            "pattern",
+            "minLength",
+            "maxLength",
+            "minItems",
+            "maxItems",
+            "minProperties",
+            "maxProperties",
+            "minimum",
+            "maximum",
+            "multipleOf",
+            "required",
+            "allOf",
+            "anyOf",
+            "oneOf",
+            "not",
         ];
         if !KEYWORDS.iter().any(|key| source.contains_key(*key)) {
             return None;

@@ -114,7 +114,9 @@ fn rewrite(server: &Server, key: &Key, change: impl Fn(&mut Value)) {
             Change::Put(Draft::new(&definitions.resource, &value))
         };
         let expected = Expected::At(stored.revision);
-        let written = server.hub.commit_now(definitions, key.clone(), expected, write);
+        let written = server
+            .hub
+            .commit_now(definitions, key.clone(), expected, write);
         match written {
             Err(CommitError::Raced) => {}
             Err(error @ CommitError::Store(_)) => {

@@ -42,25 +42,44 @@ fn text<'a>(schema: &'a Map<String, Value>, key: &str) -> &'a str {
 }
 
 /// The schemas below a node, with their paths.
-fn below<'a>(schema: &'a Map<String, Value>, path: &str) -> Vec<(&'a Map<String, Value>, String, Level)> {
+fn below<'a>(
+    schema: &'a Map<String, Value>,
+    path: &str,
+) -> Vec<(&'a Map<String, Value>, String, Level)> {
     let mut found = Vec::new();
     for key in ["items", "additionalProperties", "not"] {
         if let Some(inner) = schema.get(key).and_then(Value::as_object) {
-            let level = if key == "items" { Level::Item } else { Level::Field };
+            let level = if key == "items" {
+                Level::Item
+            } else {
+                Level::Field
+            };
             found.push((inner, format!("{path}.{key}"), level));
         }
     }
-    for (name, inner) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+    for (name, inner) in schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
         if let Some(inner) = inner.as_object() {
             found.push((inner, format!("{path}.properties[{name}]"), Level::Field));
         }
     }
-    found.extend(alternatives(schema, path).into_iter().map(|(inner, path)| (inner, path, Level::Field)));
+    found.extend(
+        alternatives(schema, path)
+            .into_iter()
+            .map(|(inner, path)| (inner, path, Level::Field)),
+    );
     found
 }
 
 /// The schemas of `allOf`, `anyOf` and `oneOf`.
-fn alternatives<'a>(schema: &'a Map<String, Value>, path: &str) -> Vec<(&'a Map<String, Value>, String)> {
+fn alternatives<'a>(
+    schema: &'a Map<String, Value>,
+    path: &str,
+) -> Vec<(&'a Map<String, Value>, String)> {
     let mut found = Vec::new();
     for key in ["allOf", "anyOf", "oneOf"] {
         let list = schema.get(key).and_then(Value::as_array);
@@ -76,9 +95,20 @@ fn alternatives<'a>(schema: &'a Map<String, Value>, path: &str) -> Vec<(&'a Map<
 /// Rules about single keywords, for every schema wherever it stands.
 fn check_keywords(schema: &Map<String, Value>, path: &str, causes: &mut Vec<Cause>) {
     let at = |key: &str| format!("{path}.{key}");
-    for key in ["$ref", "definitions", "dependencies", "id", "patternProperties", "additionalItems", "$schema"] {
+    for key in [
+        "$ref",
+        "definitions",
+        "dependencies",
+        "id",
+        "patternProperties",
+        "additionalItems",
+        "$schema",
+    ] {
         if schema.get(key).is_some_and(|value| !value.is_null()) {
-            causes.push(Cause::forbidden(&at(key), &format!("{key} is not supported")));
+            causes.push(Cause::forbidden(
+                &at(key),
+                &format!("{key} is not supported"),
+            ));
         }
     }
     let kind = text(schema, "type");
@@ -87,7 +117,8 @@ fn check_keywords(schema: &Map<String, Value>, path: &str, causes: &mut Vec<Caus
         causes.push(Cause::unsupported(&at("type"), kind, &known));
     }
     if flag(schema, "uniqueItems") {
-        let why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
+        let why =
+            "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
         causes.push(Cause::forbidden(&at("uniqueItems"), why));
     }
     let has_properties = schema
@@ -127,7 +158,11 @@ fn check_lists(schema: &Map<String, Value>, path: &str, causes: &mut Vec<Cause>)
     let keys_field = format!("{path}.x-kubernetes-list-map-keys");
     let keys = texts(schema.get("x-kubernetes-list-map-keys"));
     if !list_type.is_empty() && !matches!(list_type, "atomic" | "set" | "map") {
-        causes.push(Cause::unsupported(&type_field, list_type, &["atomic", "set", "map"]));
+        causes.push(Cause::unsupported(
+            &type_field,
+            list_type,
+            &["atomic", "set", "map"],
+        ));
     }
     if !list_type.is_empty() && text(schema, "type") != "array" {
         let field = format!("{path}.type");
@@ -149,7 +184,11 @@ fn check_lists(schema: &Map<String, Value>, path: &str, causes: &mut Vec<Cause>)
     if meta::text(items, "/type") != "object" {
         let why = "must be object if parent array's x-kubernetes-list-type is map";
         let found = meta::text(items, "/type");
-        causes.push(Cause::invalid(&format!("{path}.items.type"), &found.into(), why));
+        causes.push(Cause::invalid(
+            &format!("{path}.items.type"),
+            &found.into(),
+            why,
+        ));
     }
     let required = texts(items.get("required"));
     for (index, key) in keys.iter().enumerate() {
@@ -188,7 +227,10 @@ fn check_default(schema: &Map<String, Value>, path: &str, causes: &mut Vec<Cause
             "<nil>" => field.clone(),
             inner => format!("{field}.{inner}"),
         };
-        causes.push(Cause { field: inner, ..cause });
+        causes.push(Cause {
+            field: inner,
+            ..cause
+        });
     }
 }
 
@@ -203,7 +245,10 @@ fn check_structure(schema: &Map<String, Value>, level: Level, path: &str, causes
         causes.push(Cause::required(&at("items"), "must be specified"));
     }
     if level == Level::Root && schema.contains_key("additionalProperties") {
-        causes.push(Cause::forbidden(&at("additionalProperties"), "must not be used at the root"));
+        causes.push(Cause::forbidden(
+            &at("additionalProperties"),
+            "must not be used at the root",
+        ));
     }
     if is_embedded && kind != "object" {
         let why = "must be object if x-kubernetes-embedded-resource is true";
@@ -221,10 +266,17 @@ fn check_structure(schema: &Map<String, Value>, level: Level, path: &str, causes
         causes.push(Cause::required(&at("type"), what));
     }
     if level == Level::Root && !kind.is_empty() && kind != "object" {
-        causes.push(Cause::invalid(&at("type"), &kind.into(), "must be object at the root"));
+        causes.push(Cause::invalid(
+            &at("type"),
+            &kind.into(),
+            "must be object at the root",
+        ));
     }
     if is_int_or_string {
-        let conflicting = ["x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"];
+        let conflicting = [
+            "x-kubernetes-preserve-unknown-fields",
+            "x-kubernetes-embedded-resource",
+        ];
         for key in conflicting.into_iter().filter(|key| flag(schema, key)) {
             let why = "must be false if x-kubernetes-int-or-string is true";
             causes.push(Cause::invalid(&at(key), &true.into(), why));
@@ -250,13 +302,27 @@ fn check_structure(schema: &Map<String, Value>, level: Level, path: &str, causes
     check_completeness(schema, schema, path, path, causes);
     for key in ["items", "additionalProperties"] {
         if let Some(inner) = schema.get(key).and_then(Value::as_object) {
-            let level = if key == "items" { Level::Item } else { Level::Field };
+            let level = if key == "items" {
+                Level::Item
+            } else {
+                Level::Field
+            };
             check_structure(inner, level, &at(key), causes);
         }
     }
-    for (name, inner) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+    for (name, inner) in schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
         if let Some(inner) = inner.as_object() {
-            check_structure(inner, Level::Field, &format!("{path}.properties[{name}]"), causes);
+            check_structure(
+                inner,
+                Level::Field,
+                &format!("{path}.properties[{name}]"),
+                causes,
+            );
         }
     }
 }
@@ -271,7 +337,12 @@ fn spells_int_or_string(schema: &Map<String, Value>) -> bool {
 }
 
 /// `apiVersion`, `kind` and `metadata` are what they are in every object.
-fn check_type_fields(schema: &Map<String, Value>, level: Level, path: &str, causes: &mut Vec<Cause>) {
+fn check_type_fields(
+    schema: &Map<String, Value>,
+    level: Level,
+    path: &str,
+    causes: &mut Vec<Cause>,
+) {
     let property = |name: &str| schema.get("properties").and_then(|it| it.get(name));
     for name in ["kind", "apiVersion"] {
         if let Some(property) = property(name)
@@ -288,13 +359,23 @@ fn check_type_fields(schema: &Map<String, Value>, level: Level, path: &str, caus
     let field = format!("{path}.properties[metadata]");
     if meta::text(metadata, "/type") != "object" {
         let found = meta::text(metadata, "/type");
-        causes.push(Cause::invalid(&format!("{field}.type"), &found.into(), "must be object"));
+        causes.push(Cause::invalid(
+            &format!("{field}.type"),
+            &found.into(),
+            "must be object",
+        ));
     }
     let is_plain = |name: &str| name == "name" || name == "generateName";
     let members = metadata.get("properties").and_then(Value::as_object);
-    let has_more = members.into_iter().flatten().any(|(name, _)| !is_plain(name))
+    let has_more = members
+        .into_iter()
+        .flatten()
+        .any(|(name, _)| !is_plain(name))
         || metadata.as_object().into_iter().flatten().any(|(key, _)| {
-            !matches!(key.as_str(), "type" | "properties" | "description" | "default")
+            !matches!(
+                key.as_str(),
+                "type" | "properties" | "description" | "default"
+            )
         });
     if level == Level::Root && has_more {
         let why = "must not specify anything other than name and generateName, but metadata is implicitly specified";
@@ -312,12 +393,30 @@ fn check_nested(schema: &Map<String, Value>, path: &str, causes: &mut Vec<Cause>
         ("description", "must be empty to be structural"),
         ("nullable", "must be false to be structural"),
         ("externalDocs", "must be undefined to be structural"),
-        ("x-kubernetes-preserve-unknown-fields", "must be false to be structural"),
-        ("x-kubernetes-embedded-resource", "must be false to be structural"),
-        ("x-kubernetes-int-or-string", "must be false to be structural"),
-        ("x-kubernetes-list-map-keys", "must be empty to be structural"),
-        ("x-kubernetes-list-type", "must be undefined to be structural"),
-        ("x-kubernetes-map-type", "must be undefined to be structural"),
+        (
+            "x-kubernetes-preserve-unknown-fields",
+            "must be false to be structural",
+        ),
+        (
+            "x-kubernetes-embedded-resource",
+            "must be false to be structural",
+        ),
+        (
+            "x-kubernetes-int-or-string",
+            "must be false to be structural",
+        ),
+        (
+            "x-kubernetes-list-map-keys",
+            "must be empty to be structural",
+        ),
+        (
+            "x-kubernetes-list-type",
+            "must be undefined to be structural",
+        ),
+        (
+            "x-kubernetes-map-type",
+            "must be undefined to be structural",
+        ),
         ("x-kubernetes-validations", "must be empty to be structural"),
     ];
     for (key, why) in keywords {
@@ -326,9 +425,15 @@ fn check_nested(schema: &Map<String, Value>, path: &str, causes: &mut Vec<Cause>
             causes.push(Cause::forbidden(&format!("{path}.{key}"), why));
         }
     }
-    if schema.get("properties").is_some_and(|it| it.get("metadata").is_some()) {
+    if schema
+        .get("properties")
+        .is_some_and(|it| it.get("metadata").is_some())
+    {
         let field = format!("{path}.properties[metadata]");
-        causes.push(Cause::forbidden(&field, "must not be specified in a nested context"));
+        causes.push(Cause::forbidden(
+            &field,
+            "must not be specified in a nested context",
+        ));
     }
     for (inner, path, _) in below(schema, path) {
         check_nested(inner, &path, causes);
@@ -366,10 +471,18 @@ fn require_fields(
     let missing = |field: &str, nested: &str| {
         Cause::required(field, &format!("because it is defined in {nested}"))
     };
-    for (name, inner) in nested.get("properties").and_then(Value::as_object).into_iter().flatten() {
+    for (name, inner) in nested
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
         let field = format!("{path}.properties[{name}]");
         let nested_field = format!("{nested_path}.properties[{name}]");
-        let own = structure.get("properties").and_then(|it| it.get(name)).and_then(Value::as_object);
+        let own = structure
+            .get("properties")
+            .and_then(|it| it.get(name))
+            .and_then(Value::as_object);
         match (own, inner.as_object()) {
             (Some(own), Some(inner)) => {
                 require_fields(own, inner, &field, &nested_field, causes);

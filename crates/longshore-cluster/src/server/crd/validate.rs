@@ -53,7 +53,8 @@ fn invalid(path: &str, value: &Value, demand: &str) -> Cause {
 }
 
 fn wrong_type(path: &str, value: &str, expected: &str) -> Cause {
-    let message = format!("Invalid value: {value:?}: {path} in body must be of type {expected}: {value:?}");
+    let message =
+        format!("Invalid value: {value:?}: {path} in body must be of type {expected}: {value:?}");
     cause("FieldValueTypeInvalid", path, message)
 }
 
@@ -65,9 +66,9 @@ fn composition(path: &str, demand: &str) -> Cause {
 /// A value inside a message: whole numbers without a fraction, everything else as JSON.
 pub(super) fn shown(value: &Value) -> String {
     match value {
-        Value::Number(number) if number.is_f64() => {
-            number.as_f64().map_or_else(String::new, |it| it.to_string())
-        }
+        Value::Number(number) if number.is_f64() => number
+            .as_f64()
+            .map_or_else(String::new, |it| it.to_string()),
         other => other.to_string(),
     }
 }
@@ -127,7 +128,10 @@ fn judge_type(schema: &Schema, value: &Value, path: &str, result: &mut Judgement
         return;
     }
     // A format that is checked takes the place of the type, unless a text or a list was found.
-    let format = schema.rules.as_ref().and_then(|rules| rules.format.as_ref());
+    let format = schema
+        .rules
+        .as_ref()
+        .and_then(|rules| rules.format.as_ref());
     match format {
         Some(format) if matches!(value, Value::Bool(_) | Value::Number(_) | Value::Object(_)) => {
             let found = match value {
@@ -162,9 +166,10 @@ fn judge_composition(
     if !rules.any_of.is_empty() {
         let tried = try_all(&rules.any_of);
         if !tried.iter().any(Judgement::is_good) {
-            result
-                .causes
-                .push(composition(path, "must validate at least one schema (anyOf)"));
+            result.causes.push(composition(
+                path,
+                "must validate at least one schema (anyOf)",
+            ));
             result.add(furthest(tried));
         }
     }
@@ -207,7 +212,13 @@ fn judge_composition(
 fn furthest(tried: Vec<Judgement>) -> Judgement {
     tried
         .into_iter()
-        .reduce(|best, next| if next.n_checks > best.n_checks { next } else { best })
+        .reduce(|best, next| {
+            if next.n_checks > best.n_checks {
+                next
+            } else {
+                best
+            }
+        })
         .unwrap_or_default()
 }
 
@@ -218,7 +229,9 @@ fn judge_text(rules: &Rules, text: &str, value: &Value, path: &str, result: &mut
     {
         let unit = if limit == 1 { "byte" } else { "bytes" };
         let message = format!("Too long: may not be more than {limit} {unit}");
-        result.causes.push(cause("FieldValueTooLong", path, message));
+        result
+            .causes
+            .push(cause("FieldValueTooLong", path, message));
     } else if let Some(limit) = rules.min_length
         && length() < limit
     {
@@ -294,7 +307,9 @@ fn judge_enum(rules: Option<&Rules>, value: &Value, path: &str, result: &mut Jud
         shown(value),
         allowed.join(", ")
     );
-    result.causes.push(cause("FieldValueNotSupported", path, message));
+    result
+        .causes
+        .push(cause("FieldValueNotSupported", path, message));
 }
 
 fn judge_items(
@@ -355,7 +370,9 @@ fn judge_members(
         && n_members < limit
     {
         let demand = format!("should have at least {limit} properties");
-        return result.causes.push(invalid(path, &n_members.into(), &demand));
+        return result
+            .causes
+            .push(invalid(path, &n_members.into(), &demand));
     }
     if let Some(limit) = rules.and_then(|rules| rules.max_properties)
         && n_members > limit

@@ -36,7 +36,9 @@ impl Field {
 
     /// A field at a chain of members.
     pub(crate) fn at(members: &[String]) -> Field {
-        let escaped = members.iter().map(|it| it.replace('~', "~0").replace('/', "~1"));
+        let escaped = members
+            .iter()
+            .map(|it| it.replace('~', "~0").replace('/', "~1"));
         Field {
             label: members.join("."),
             pointer: escaped.fold(String::new(), |path, member| path + "/" + &member),

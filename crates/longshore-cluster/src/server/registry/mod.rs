@@ -141,7 +141,10 @@ impl Resource {
     }
 
     /// The columns of a custom resource's table, after the name; built-in resources have none here.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for tables, which are not served yet"))]
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for tables, which are not served yet")
+    )]
     pub(crate) fn columns(&self) -> Option<&[Column]> {
         self.custom.as_ref().map(|custom| &*custom.columns)
     }

@@ -80,7 +80,10 @@ impl Call {
         self.check_type(&mut object)?;
         // These objects carry somebody else's JSON, in which null means something.
         let has_free_form_nulls = self.served.kind == "ControllerRevision"
-            || matches!(self.served.strategy, Strategy::Custom | Strategy::Definition);
+            || matches!(
+                self.served.strategy,
+                Strategy::Custom | Strategy::Definition
+            );
         meta::normalise(&mut object, has_free_form_nulls);
         let (object, unknown) = self.served.to_stored(object);
         self.check_unknown(&unknown)?;

@@ -187,8 +187,8 @@ fn prepare(resource: &Resource, part: Part, new: &mut Value, old: &Value) {
     ] {
         meta::keep(metadata, &old["metadata"], key);
     }
-    let is_counted =
-        meta::spec_differs(new, old) || (resource.counts_status() && new["status"] != old["status"]);
+    let is_counted = meta::spec_differs(new, old)
+        || (resource.counts_status() && new["status"] != old["status"]);
     if resource.has_generation && is_counted {
         meta::count_generation(new);
     }
