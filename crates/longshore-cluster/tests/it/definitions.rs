@@ -1,5 +1,8 @@
 //! CustomResourceDefinitions and the resources that they describe.
 
+use bytes::Bytes;
+use http::Method;
+use http_body_util::BodyExt;
 use longshore_cluster::Cluster;
 use serde_json::{Value, json};
 
@@ -319,6 +322,23 @@ async fn a_definition_goes_when_its_objects_are_gone() {
     api.make(DEFINITIONS, gadgets()).await;
     let (_, list) = api.get(GADGETS).await;
     assert_eq!(list["items"], json!([]));
+}
+
+#[tokio::test]
+async fn a_watch_sees_the_objects_and_ends_with_the_definition() {
+    let api = with_gadgets().await;
+    api.make(GADGETS, gadget("a")).await;
+    let watch = format!("{GADGETS}?watch=true&resourceVersion=0");
+    let response = api.send(Method::GET, &watch, "", Bytes::new()).await;
+    let path = format!("{DEFINITIONS}/gadgets.example.com");
+    api.delete(&path, Value::Null).await;
+    let lines = response.into_body().collect().await.unwrap().to_bytes();
+    let events: Vec<Value> = String::from_utf8_lossy(&lines)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(events[0]["type"], "ADDED");
+    assert_eq!(events[0]["object"]["kind"], "Gadget");
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ mod defaults;
 mod definition;
 mod formats;
 mod json_path;
+mod keywords;
 mod lists;
 mod names;
 mod prune;
