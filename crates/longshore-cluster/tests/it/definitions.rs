@@ -366,7 +366,7 @@ async fn names_are_given_to_the_first_that_asks() {
 }
 
 #[tokio::test]
-async fn real_definitions_are_taken_and_their_samples_too() {
+async fn real_definitions_are_taken() {
     let api = Api::new(&Cluster::in_memory());
     for name in [
         "flinkdeployments.flink.apache.org-v1.yml",
@@ -391,6 +391,13 @@ async fn real_definitions_are_taken_and_their_samples_too() {
             "{name}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_task_action_is_judged_by_its_definition() {
+    let api = Api::new(&Cluster::in_memory());
+    api.make(DEFINITIONS, file("flyte.org_taskactions.yaml"))
+        .await;
     let actions = "/apis/flyte.org/v1/namespaces/default/taskactions";
     api.make(actions, file("flyte.org_v1_taskaction.yaml"))
         .await;
@@ -421,7 +428,18 @@ async fn real_definitions_are_taken_and_their_samples_too() {
             &json!("Invalid value: \"\": spec.runName in body should be at least 1 chars long")
         )
     );
+}
 
+#[tokio::test]
+async fn a_flink_deployment_and_pod_rules_are_judged_by_theirs() {
+    let api = Api::new(&Cluster::in_memory());
+    for name in [
+        "flinkdeployments.flink.apache.org-v1.yml",
+        "apps.kusionstack.io_collasets.yaml",
+        "apps.kusionstack.io_podtransitionrules.yaml",
+    ] {
+        api.make(DEFINITIONS, file(name)).await;
+    }
     let deployments = "/apis/flink.apache.org/v1beta1/namespaces/default/flinkdeployments";
     let mut deployment = file("flink-basic.yaml");
     deployment["spec"]["nonsense"] = true.into();

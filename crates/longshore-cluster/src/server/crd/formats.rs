@@ -58,7 +58,6 @@ impl Format {
 
 macro_rules! pattern {
     ($name:ident, $text:expr) => {
-        #[expect(clippy::expect_used, reason = "a constant that a test compiles")]
         static $name: LazyLock<Regex> =
             LazyLock::new(|| Regex::new($text).expect("compile a constant pattern"));
     };

@@ -225,7 +225,9 @@ pub(crate) fn at<'a>(value: &'a Value, members: &[String]) -> Option<&'a Value> 
 fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        other => other.to_string(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            value.to_string()
+        }
     }
 }
 

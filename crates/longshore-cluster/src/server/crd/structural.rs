@@ -91,13 +91,13 @@ fn alternatives<'a>(
     found
 }
 
-/// Rules about the structure: what is a field, a map or a list.
-fn check_structure(schema: &Map<String, Value>, level: Level, path: &str, causes: &mut Vec<Cause>) {
+/// Every node says what it is.
+fn check_type(schema: &Map<String, Value>, level: Level, path: &str, causes: &mut Vec<Cause>) {
     let at = |key: &str| format!("{path}.{key}");
     let kind = text(schema, "type");
     let is_embedded = flag(schema, "x-kubernetes-embedded-resource");
-    let preserves = flag(schema, "x-kubernetes-preserve-unknown-fields");
-    let is_int_or_string = flag(schema, "x-kubernetes-int-or-string");
+    let is_free = flag(schema, "x-kubernetes-int-or-string")
+        || flag(schema, "x-kubernetes-preserve-unknown-fields");
     if kind == "array" && !schema.contains_key("items") {
         causes.push(Cause::required(&at("items"), "must be specified"));
     }
@@ -114,7 +114,7 @@ fn check_structure(schema: &Map<String, Value>, level: Level, path: &str, causes
         } else {
             Cause::invalid(&at("type"), &kind.into(), why)
         });
-    } else if kind.is_empty() && !is_int_or_string && !preserves {
+    } else if kind.is_empty() && !is_free {
         let what = match level {
             Level::Root => "must not be empty at the root",
             Level::Item => "must not be empty for specified array items",
@@ -129,6 +129,15 @@ fn check_structure(schema: &Map<String, Value>, level: Level, path: &str, causes
             "must be object at the root",
         ));
     }
+}
+
+/// Rules about the structure: what is a field, a map or a list.
+fn check_structure(schema: &Map<String, Value>, level: Level, path: &str, causes: &mut Vec<Cause>) {
+    let at = |key: &str| format!("{path}.{key}");
+    let is_embedded = flag(schema, "x-kubernetes-embedded-resource");
+    let preserves = flag(schema, "x-kubernetes-preserve-unknown-fields");
+    let is_int_or_string = flag(schema, "x-kubernetes-int-or-string");
+    check_type(schema, level, path, causes);
     if is_int_or_string {
         let conflicting = [
             "x-kubernetes-preserve-unknown-fields",
@@ -149,7 +158,8 @@ fn check_structure(schema: &Map<String, Value>, level: Level, path: &str, causes
     let is_usual = is_int_or_string && is_usual_int_or_string(schema);
     for (inner, inner_path) in alternatives(schema, path) {
         // The one exception: how int-or-string is spelled for clients that do not know it.
-        if !(is_usual && inner_path.contains(".anyOf[")) && !spells_int_or_string(inner) {
+        let is_spelling = is_usual && inner_path.contains(".anyOf[");
+        if !is_spelling && !spells_int_or_string(inner) {
             check_nested(inner, &inner_path, causes);
         }
     }

@@ -20,6 +20,7 @@ fn judge(schema: &Value, value: &Value) -> Vec<String> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn every_keyword_complains_in_the_words_of_upstream() {
     let invalid = "FieldValueInvalid x: Invalid value:";
     for (schema, value, complaints) in [
@@ -295,6 +296,7 @@ proptest! {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn schemas_that_are_not_structural_are_refused() {
     let path = "v.schema.openAPIV3Schema";
     for (schema, complaints) in [

@@ -69,7 +69,12 @@ pub(super) fn shown(value: &Value) -> String {
         Value::Number(number) if number.is_f64() => number
             .as_f64()
             .map_or_else(String::new, |it| it.to_string()),
-        other => other.to_string(),
+        Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Array(_)
+        | Value::Object(_) => value.to_string(),
     }
 }
 
@@ -134,10 +139,10 @@ fn judge_type(schema: &Schema, value: &Value, path: &str, result: &mut Judgement
         .and_then(|rules| rules.format.as_ref());
     match format {
         Some(format) if matches!(value, Value::Bool(_) | Value::Number(_) | Value::Object(_)) => {
-            let found = match value {
-                Value::Number(number) if number.is_f64() => "double",
-                Value::Number(_) => "int64",
-                _ => "",
+            let found = match value.as_number() {
+                Some(number) if number.is_f64() => "double",
+                Some(_) => "int64",
+                None => "",
             };
             result.causes.push(wrong_type(path, found, &format.name));
         }
@@ -255,9 +260,9 @@ fn judge_number(rules: &Rules, value: &Value, path: &str, result: &mut Judgement
     result.n_checks += 2;
     let Some(number) = value.as_f64() else { return };
     // The limit of a whole number is shown as one.
-    let limit_shown = |limit: f64| match value {
-        Value::Number(it) if !it.is_f64() => limit.trunc().to_string(),
-        _ => limit.to_string(),
+    let limit_shown = |limit: f64| {
+        let limit = if value.is_f64() { limit } else { limit.trunc() };
+        limit.to_string()
     };
     if let Some(factor) = rules.multiple_of
         && factor > 0.0
@@ -299,7 +304,11 @@ fn judge_enum(rules: Option<&Rules>, value: &Value, path: &str, result: &mut Jud
         .iter()
         .map(|value| match value {
             Value::String(text) => format!("{text:?}"),
-            other => format!("{:?}", shown(other)),
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::Array(_)
+            | Value::Object(_) => format!("{:?}", shown(value)),
         })
         .collect();
     let message = format!(
