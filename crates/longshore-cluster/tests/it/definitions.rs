@@ -6,7 +6,7 @@ use http_body_util::BodyExt;
 use longshore_cluster::Cluster;
 use serde_json::{Value, json};
 
-use crate::harness::{Api, revision};
+use crate::harness::{Api, CONFIG_MAPS, config_map, controlled, gone, revision};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const GADGETS: &str = "/apis/example.com/v1/namespaces/default/gadgets";
@@ -339,6 +339,34 @@ async fn a_watch_sees_the_objects_and_ends_with_the_definition() {
         .collect();
     assert_eq!(events[0]["type"], "ADDED");
     assert_eq!(events[0]["object"]["kind"], "Gadget");
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_of_a_later_definition_are_collected_with_their_owner() {
+    let (_cluster, api, _guard) = controlled();
+    // The collector is at work before the definition comes.
+    let owned = |owner: &Value, mut object: Value| {
+        object["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": owner["apiVersion"], "kind": owner["kind"],
+            "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"],
+        }]);
+        object
+    };
+    let first = api.make(CONFIG_MAPS, config_map("first", "v")).await;
+    api.make(CONFIG_MAPS, owned(&first, config_map("second", "v")))
+        .await;
+    api.delete(&format!("{CONFIG_MAPS}/first"), Value::Null)
+        .await;
+    gone(&api, &format!("{CONFIG_MAPS}/second")).await;
+
+    api.make(DEFINITIONS, gadgets()).await;
+    let owner = api.make(GADGETS, gadget("owner")).await;
+    api.make(GADGETS, owned(&owner, gadget("owned"))).await;
+    api.make(CONFIG_MAPS, owned(&owner, config_map("third", "v")))
+        .await;
+    api.delete(&format!("{GADGETS}/owner"), Value::Null).await;
+    gone(&api, &format!("{GADGETS}/owned")).await;
+    gone(&api, &format!("{CONFIG_MAPS}/third")).await;
 }
 
 #[tokio::test]
