@@ -16,7 +16,8 @@ pub(crate) struct Cause {
 }
 
 impl Cause {
-    fn new(reason: &'static str, field: &str, message: String) -> Cause {
+    /// A complaint in words of its own.
+    pub(crate) fn new(reason: &'static str, field: &str, message: String) -> Cause {
         Cause {
             reason,
             field: field.to_owned(),
@@ -46,6 +47,16 @@ impl Cause {
     /// A value that may not be set, or not be changed.
     pub(crate) fn forbidden(field: &str, why: &str) -> Cause {
         Cause::new("FieldValueForbidden", field, format!("Forbidden: {why}"))
+    }
+
+    /// A word that is not one of the known ones.
+    pub(crate) fn unsupported(field: &str, value: &str, known: &[&str]) -> Cause {
+        let known: Vec<String> = known.iter().map(|word| format!("{word:?}")).collect();
+        let message = format!(
+            "Unsupported value: {value:?}: supported values: {}",
+            known.join(", ")
+        );
+        Cause::new("FieldValueNotSupported", field, message)
     }
 
     /// A value longer than its limit.
@@ -155,6 +166,12 @@ impl ApiError {
 
     pub(crate) fn method_not_allowed() -> ApiError {
         let message = "the server does not allow this method on the requested resource";
+        ApiError::new(405, "MethodNotAllowed", message).with_details(json!({}))
+    }
+
+    /// A definition is being deleted, and so are its objects.
+    pub(crate) fn terminating_definition() -> ApiError {
+        let message = "create not allowed while custom resource definition is terminating";
         ApiError::new(405, "MethodNotAllowed", message).with_details(json!({}))
     }
 

@@ -5,6 +5,7 @@
 //! `meta` (pure rules about one object) → `hub` (the one order of writes, lists and watches) →
 //! `store` (durability).
 
+mod crd;
 mod error;
 mod expiry;
 mod http;
@@ -39,8 +40,8 @@ use serde_json::json;
 use expiry::Expiry;
 use hub::{Change, Collection, Draft, Expected, Hub, Key, Object};
 use random::Random;
-use registry::{Registry, Served};
-use store::{FileStore, MemoryStore, Store};
+use registry::{Registry, Served, Strategy};
+use store::{FileStore, Loaded, MemoryStore, Store};
 
 pub use self::http::body::ApiBody;
 pub use self::http::service::ApiService;
@@ -126,12 +127,26 @@ impl Server {
             openapi: openapi::Documents::default(),
             pod_logs: RwLock::new(None),
         });
-        for collection in server.registry.collections() {
-            hub::restore(&collection, &loaded).map_err(|error| OpenError::damaged(place, error))?;
-            server.expiry.restore(&collection, server.now());
-        }
+        server
+            .restore(&loaded)
+            .map_err(|error| OpenError::damaged(place, error))?;
+        drop(loaded);
+        crd::settle(&server);
         server.create_first_namespaces();
         Ok(server)
+    }
+
+    /// Puts back what the store has kept.
+    fn restore(&self, loaded: &Loaded) -> Result<(), hub::NotJson> {
+        for collection in self.registry.collections() {
+            hub::restore(&collection, loaded)?;
+            self.expiry.restore(&collection, self.now());
+        }
+        // Only now is it known which these are.
+        for collection in self.registry.catalog().collections() {
+            hub::restore(&collection, loaded)?;
+        }
+        Ok(())
     }
 
     fn create_first_namespaces(&self) {
@@ -163,8 +178,23 @@ impl Server {
         metadata.insert("creationTimestamp".into(), now.into());
     }
 
+    /// What follows from the end of an object, or from its marking.
+    fn after_removal(&self, collection: &Collection) {
+        let resource = &collection.resource;
+        let is_last_of_definition = resource
+            .custom
+            .as_ref()
+            .is_some_and(|custom| custom.is_terminating);
+        if resource.strategy == Strategy::Definition || is_last_of_definition {
+            crd::settle(self);
+        }
+    }
+
     /// What follows from a write.
     async fn after_write(&self, collection: &Arc<Collection>, object: &Object) {
+        if collection.resource.strategy == Strategy::Definition {
+            crd::settle(self);
+        }
         self.expiry
             .note(&self.hub, collection, object, self.now())
             .await;

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
+use super::hub::lock;
 use super::store::tests::Log;
 use super::{ApiService, Durability, Server, Settings};
 
@@ -82,6 +83,89 @@ async fn a_restart_keeps_objects_and_revisions() {
             .unwrap()
     };
     assert_eq!((code, number(&made)), (201, number(&list) + 1));
+}
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const GADGETS: &str = "/apis/example.com/v1/namespaces/default/gadgets";
+
+fn gadgets() -> Value {
+    json!({
+        "metadata": {"name": "gadgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": "gadgets", "kind": "Gadget"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "deprecated": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                    "size": {"type": "integer", "default": 3},
+                }}},
+                "additionalPrinterColumns": [{"name": "Size", "type": "integer", "jsonPath": ".size"}],
+            }],
+        },
+    })
+}
+
+#[tokio::test]
+async fn a_restart_keeps_definitions_and_their_objects() {
+    let log = Log::default();
+    let before = open(&log);
+    send(&before, "POST", DEFINITIONS, gadgets()).await;
+    let object = json!({"metadata": {"name": "a"}});
+    assert_eq!(send(&before, "POST", GADGETS, object).await.0, 201);
+    let (_, list) = send(&before, "GET", GADGETS, Value::Null).await;
+    let (_, definitions) = send(&before, "GET", DEFINITIONS, Value::Null).await;
+    drop(before);
+
+    let after = open(&log);
+    let served = after.registry.find("example.com", "v1", "gadgets").unwrap();
+    let columns = served.resource.columns().unwrap();
+    assert_eq!(columns[0].name, "Size");
+    assert_eq!(columns[0].value_in(&list["items"][0]), 3);
+    assert_eq!(
+        served
+            .resource
+            .custom
+            .as_ref()
+            .unwrap()
+            .deprecation
+            .as_deref(),
+        Some("example.com/v1 Gadget is deprecated")
+    );
+    assert_eq!(send(&after, "GET", GADGETS, Value::Null).await.1, list);
+    let (_, again) = send(&after, "GET", DEFINITIONS, Value::Null).await;
+    assert_eq!(again, definitions);
+}
+
+/// A server that dies between a write and what follows from it.
+#[tokio::test]
+async fn a_restart_finishes_what_was_begun() {
+    let log = Log::default();
+    let before = open(&log);
+    send(&before, "POST", DEFINITIONS, gadgets()).await;
+    let object = json!({"metadata": {"name": "a"}});
+    send(&before, "POST", GADGETS, object).await;
+    drop(before);
+    let last_of = |key: &str| {
+        let records = lock(&log.records);
+        records
+            .iter()
+            .rposition(|record| record.key == key)
+            .unwrap()
+    };
+    // The status was never written.
+    let status = last_of("gadgets.example.com");
+    lock(&log.records).remove(status);
+    let between = open(&log);
+    assert_eq!(send(&between, "GET", GADGETS, Value::Null).await.0, 200);
+    let path = format!("{DEFINITIONS}/gadgets.example.com");
+    let n_before = lock(&log.records).len();
+    send(&between, "DELETE", &path, Value::Null).await;
+    drop(between);
+    // Only the mark was written, and none of the deletions after it.
+    lock(&log.records).truncate(n_before + 1);
+    let after = open(&log);
+    assert_eq!(send(&after, "GET", &path, Value::Null).await.0, 404);
+    let kept = last_of("default/a");
+    assert!(lock(&log.records)[kept].json.is_none());
 }
 
 #[tokio::test]

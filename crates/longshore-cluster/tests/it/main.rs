@@ -9,6 +9,7 @@ mod harness;
 
 mod controllers;
 mod crud;
+mod definitions;
 mod deletion;
 mod documents;
 mod durable;

@@ -183,7 +183,7 @@ fn describe_resources(registry: &Registry, group: &str, version: &str) -> Value 
 fn describe_resource(resource: &Resource) -> Value {
     let mut description = json!({
         "name": resource.plural,
-        "singularName": resource.kind.to_lowercase(),
+        "singularName": resource.singular,
         "namespaced": resource.is_namespaced(),
         "kind": resource.kind,
         "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
@@ -194,6 +194,9 @@ fn describe_resource(resource: &Resource) -> Value {
     }
     if !resource.short_names.is_empty() {
         description["shortNames"] = resource.short_names.clone().into();
+    }
+    if !resource.categories.is_empty() {
+        description["categories"] = resource.categories.clone().into();
     }
     description
 }

@@ -51,27 +51,20 @@ impl Rendering {
         }
     }
 
-    fn is_stored_form(&self) -> bool {
-        self.form == Form::Whole && self.served.conversion.is_none()
+    fn is_stored_form(&self, object: &Object) -> bool {
+        self.form == Form::Whole && self.served.shows_stored(object.revision)
     }
 
     /// A decoded object.
     pub(crate) fn value(&self, object: Value) -> Value {
         match self.form {
-            Form::Whole => self.converted(object),
+            Form::Whole => self.served.to_served(object),
             Form::Metadata => metadata_of(&object),
             Form::Table => {
                 let mut table = self.table(&object);
                 table["columnDefinitions"] = tables::columns(&self.served);
                 table
             }
-        }
-    }
-
-    fn converted(&self, object: Value) -> Value {
-        match self.served.conversion {
-            None => object,
-            Some(conversion) => conversion.to_served(object),
         }
     }
 
@@ -89,14 +82,14 @@ impl Rendering {
         let shown = match self.row_object {
             RowObject::None => Value::Null,
             RowObject::Metadata => metadata_of(object),
-            RowObject::Whole => self.converted(object.clone()),
+            RowObject::Whole => self.served.to_served(object.clone()),
         };
         json!({"cells": cells, "object": shown})
     }
 
     /// A stored object.
     pub(crate) fn json(&self, object: &Object) -> Bytes {
-        if self.is_stored_form() {
+        if self.is_stored_form(object) {
             object.json()
         } else {
             self.value(object.value()).to_string().into()
@@ -120,9 +113,14 @@ impl Rendering {
         }
     }
 
-    /// A stored object as an item of a list. Items of built-in kinds do not repeat their type.
+    /// A stored object as an item of a list.
     pub(crate) fn put_item(&self, object: &Object, out: &mut BytesMut) {
-        if self.is_stored_form() {
+        // Items of built-in kinds do not repeat their type; custom ones do.
+        let is_custom = self.served.custom.is_some();
+        if is_custom && self.is_stored_form(object) {
+            return out.put_slice(&object.json());
+        }
+        if self.is_stored_form(object) {
             out.put_u8(b'{');
             out.put_slice(object.item_tail());
             return;
@@ -132,6 +130,7 @@ impl Rendering {
             Form::Table => self.row(&object.value()),
         };
         if self.form == Form::Whole
+            && !is_custom
             && let Some(members) = item.as_object_mut()
         {
             members.remove("kind");
@@ -142,7 +141,7 @@ impl Rendering {
 
     /// The line of a watch event.
     pub(crate) fn frame(&mut self, event: EventType, object: &Object) -> Bytes {
-        if self.is_stored_form() {
+        if self.is_stored_form(object) {
             return object.frame(event);
         }
         let shown = match self.form {

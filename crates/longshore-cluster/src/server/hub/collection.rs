@@ -52,8 +52,8 @@ pub(super) struct State {
 /// The objects of one resource and their recent events.
 pub(crate) struct Collection {
     pub(crate) resource: Arc<Resource>,
-    pub(super) state: Mutex<State>,
-    pub(super) changed: watch::Sender<u64>,
+    pub(super) state: Arc<Mutex<State>>,
+    pub(super) changed: Arc<watch::Sender<u64>>,
     pub(super) window_length: usize,
 }
 
@@ -69,10 +69,36 @@ impl Collection {
         };
         Collection {
             resource,
-            state: Mutex::new(state),
-            changed: watch::Sender::new(0),
+            state: Arc::new(Mutex::new(state)),
+            changed: Arc::new(watch::Sender::new(0)),
             window_length: window_length.max(1),
         }
+    }
+
+    /// The same collection, which was empty up to a revision: older ones are too old to watch from.
+    pub(crate) fn starting_at(self, revision: u64) -> Collection {
+        lock(&self.state).start = revision;
+        self
+    }
+
+    /// The same objects under a resource whose definition has changed.
+    pub(crate) fn with_resource(&self, resource: Arc<Resource>) -> Collection {
+        Collection {
+            resource,
+            state: Arc::clone(&self.state),
+            changed: Arc::clone(&self.changed),
+            window_length: self.window_length,
+        }
+    }
+
+    /// Ends every watch: the resource is gone.
+    pub(crate) fn close(&self) {
+        {
+            let mut state = lock(&self.state);
+            state.window.clear();
+            state.start = u64::MAX;
+        }
+        self.announce(u64::MAX);
     }
 
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<Object>> {

@@ -21,7 +21,7 @@ use journal::{Entry, Journal, Progress};
 pub(crate) use collection::{Collection, Event, Objects, TooOld};
 pub(crate) use cursor::{Cursor, Lost};
 pub(crate) use object::{Draft, EventType, Key, Object, frame_of};
-pub(crate) use restore::restore;
+pub(crate) use restore::{NotJson, restore};
 
 /// What a write expects to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -207,7 +207,7 @@ impl Hub {
         }
     }
 
-    /// As [`Hub::commit`] for code that may block, which is only the start.
+    /// As [`Hub::commit`] for code that may block: the start, and what settles definitions.
     pub(crate) fn commit_now(
         &self,
         collection: &Arc<Collection>,
@@ -215,7 +215,9 @@ impl Hub {
         expected: Expected,
         change: Change,
     ) -> Result<Arc<Object>, CommitError> {
-        futures::executor::block_on(self.commit(collection, key, expected, change))
+        let commit = self.commit(collection, key, expected, change);
+        // The caller may be a task that has used up its budget, which would never wake here.
+        futures::executor::block_on(tokio::task::unconstrained(commit))
     }
 
     /// Gives a write the next revision, and publishes it or hands it to the journal.

@@ -131,13 +131,21 @@ impl Describer<'_> {
                 Version::Two => {
                     parameters.push(json!({"name": "body", "in": "body", "required": true, "schema": {"type": "object"}}));
                     if method == "patch" {
-                        operation["consumes"] = PATCHES.into();
+                        operation["consumes"] = self.patches().into();
                     }
                 }
             }
         }
         operation["parameters"] = parameters.into();
         operation
+    }
+
+    /// The patch languages of the resource: only built-in kinds have merge keys.
+    fn patches(&self) -> &'static [&'static str] {
+        match self.resource.custom {
+            Some(_) => &PATCHES[..2],
+            None => PATCHES,
+        }
     }
 
     fn option(&self, name: &str) -> Value {
@@ -172,7 +180,8 @@ impl Describer<'_> {
     /// The media types of a body; those of a patch tell clients which languages they may use.
     fn request_body(&self, method: &str) -> Value {
         let content: Map<String, Value> = match method {
-            "patch" => PATCHES
+            "patch" => self
+                .patches()
                 .iter()
                 .map(|language| {
                     (

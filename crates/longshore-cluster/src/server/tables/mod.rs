@@ -4,6 +4,7 @@
 mod age;
 mod cluster;
 mod config;
+mod custom;
 mod pods;
 mod view;
 mod workloads;
@@ -97,6 +98,9 @@ fn printer(resource: &Resource) -> Printer {
 
 /// The columns of a resource, as a table describes them.
 pub(crate) fn columns(resource: &Resource) -> Value {
+    if let Some(own) = custom::columns_of(resource) {
+        return custom::describe(&resource.kind, own);
+    }
     let columns = printer(resource).columns.iter().map(|column| {
         let is_name = column.name == "Name";
         json!({
@@ -112,7 +116,11 @@ pub(crate) fn columns(resource: &Resource) -> Value {
 
 /// The cells of an object in its stored form.
 pub(crate) fn cells(resource: &Resource, object: &Value, now: Timestamp) -> Vec<Value> {
-    (printer(resource).cells)(&View { object, now })
+    let view = View { object, now };
+    match custom::columns_of(resource) {
+        Some(own) => custom::cells(&view, own),
+        None => (printer(resource).cells)(&view),
+    }
 }
 
 #[cfg(test)]

@@ -74,9 +74,14 @@ impl<'a> View<'a> {
 
     /// Time since a time stamp.
     pub(super) fn since(&self, pointer: &str) -> String {
-        match self.time(pointer) {
-            Some(time) => age::between(time, self.now),
-            None => "<unknown>".to_owned(),
+        self.since_text(self.text(pointer))
+    }
+
+    /// Time since a time stamp as text.
+    pub(super) fn since_text(&self, time: &str) -> String {
+        match time.parse() {
+            Ok(time) => age::between(time, self.now),
+            Err(_) => "<unknown>".to_owned(),
         }
     }
 

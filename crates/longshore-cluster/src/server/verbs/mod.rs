@@ -24,7 +24,7 @@ use super::http::query::Query;
 use super::http::render::Rendering;
 use super::hub::{Collection, Draft, Key, Object};
 use super::meta;
-use super::registry::Resource;
+use super::registry::{Resource, Strategy};
 
 /// How long a read waits for a revision that does not exist yet.
 const FUTURE_REVISION_TIMEOUT: Duration = Duration::from_secs(3);
@@ -99,12 +99,32 @@ impl Call {
         }
         self.check_type(&mut object)?;
         // These objects carry somebody else's JSON, in which null means something.
-        let has_free_form_nulls = self.served.kind == "ControllerRevision";
+        let has_free_form_nulls = self.served.kind == "ControllerRevision"
+            || matches!(
+                self.served.strategy,
+                Strategy::Custom | Strategy::Definition
+            );
         meta::normalise(&mut object, has_free_form_nulls);
-        Ok(match self.served.conversion {
-            Some(conversion) => conversion.to_stored(object),
-            None => object,
-        })
+        let (object, unknown) = self.served.to_stored(object);
+        self.check_unknown(&unknown)?;
+        Ok(object)
+    }
+
+    /// Refuses members that were dropped, if the client wants that.
+    fn check_unknown(&self, unknown: &[String]) -> Result<()> {
+        if unknown.is_empty() || self.query.text("fieldValidation") != "Strict" {
+            return Ok(());
+        }
+        let kind = &self.served.kind;
+        let fields: Vec<String> = unknown
+            .iter()
+            .map(|path| format!("unknown field {path:?}"))
+            .collect();
+        Err(ApiError::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {}",
+            self.served.version,
+            fields.join(", ")
+        )))
     }
 
     /// Refuses objects of another type; one without type gets that of the path.

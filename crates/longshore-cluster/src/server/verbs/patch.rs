@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::Call;
 use super::rewrite::{Part, rewrite};
-use crate::server::error::Result;
+use crate::server::error::{ApiError, Result};
 use crate::server::http::body::ApiBody;
 use crate::server::patch::{self, PatchType};
 use crate::server::schema::{self, FieldValidation};
@@ -17,6 +17,13 @@ pub(crate) async fn patch(
     patch_type: PatchType,
     patch: &Value,
 ) -> Result<Response<ApiBody>> {
+    if patch_type == PatchType::Strategic && call.served.custom.is_some() {
+        return Err(ApiError::unsupported_media_type(&[
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/apply-patch+yaml",
+        ]));
+    }
     let kind = call.resource().kind.clone();
     let validation = FieldValidation::asked(&call.query)?;
     let change = |old: &Value| {

@@ -16,7 +16,7 @@ use crate::server::hub::lock;
 /// memory that outlives the server. It refuses the key `default/refused`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Log {
-    records: Arc<Mutex<Vec<Record>>>,
+    pub(crate) records: Arc<Mutex<Vec<Record>>>,
     /// Events to keep of each collection; all when there is none.
     window: Option<usize>,
 }
