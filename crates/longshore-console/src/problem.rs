@@ -9,29 +9,29 @@ use crate::control::ControlError;
 /// The content type of a problem.
 pub const CONTENT_TYPE: &str = "application/problem+json";
 
-/// The content of an error answer.
+/// The content of an error answer. Boxed texts keep a `Result` with it small.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
     /// `urn:longshore:error:LS1391`: the same for every occurrence.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub kind: Box<str>,
     /// The reason phrase of the status.
-    pub title: String,
+    pub title: Box<str>,
     /// The HTTP status.
     pub status: u16,
     /// What failed and for which object, in one sentence.
-    pub detail: String,
+    pub detail: Box<str>,
     /// The stable code; its page is `docs/errors/<code>.md`.
-    pub code: String,
+    pub code: Box<str>,
     /// What to do.
-    pub help: String,
+    pub help: Box<str>,
     /// The path that was asked for.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub instance: String,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub instance: Box<str>,
     /// The id of the request, which the service's log has too.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub request_id: String,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub request_id: Box<str>,
 }
 
 impl Problem {
@@ -39,23 +39,23 @@ impl Problem {
     pub fn new(
         status: StatusCode,
         code: &'static str,
-        detail: impl Into<String>,
-        help: impl Into<String>,
+        detail: impl Into<Box<str>>,
+        help: impl Into<Box<str>>,
     ) -> Self {
         Self {
-            kind: format!("urn:longshore:error:{code}"),
-            title: status.canonical_reason().unwrap_or("Error").to_owned(),
+            kind: format!("urn:longshore:error:{code}").into(),
+            title: status.canonical_reason().unwrap_or("Error").into(),
             status: status.as_u16(),
             detail: detail.into(),
-            code: code.to_owned(),
+            code: code.into(),
             help: help.into(),
-            instance: String::new(),
-            request_id: String::new(),
+            instance: "".into(),
+            request_id: "".into(),
         }
     }
 
     /// The request is malformed.
-    pub(crate) fn bad_request(status: StatusCode, detail: impl Into<String>) -> Self {
+    pub(crate) fn bad_request(status: StatusCode, detail: impl Into<Box<str>>) -> Self {
         Self::new(
             status,
             "LS1024",
@@ -65,7 +65,7 @@ impl Problem {
     }
 
     /// The request took too long, or there are too many of them.
-    pub(crate) fn busy(detail: impl Into<String>) -> Self {
+    pub(crate) fn busy(detail: impl Into<Box<str>>) -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "LS1903",

@@ -25,10 +25,10 @@ pub(super) async fn finish(request: Request, next: Next) -> Response {
     let span = tracing::info_span!("request", request_id = %id, %method, %path);
     let mut response = next.run(request).instrument(span.clone()).await;
     if let Some(mut problem) = response.extensions_mut().remove::<Problem>() {
-        problem.instance = path;
-        problem.request_id.clone_from(&id);
+        problem.instance = path.into();
+        problem.request_id = id.as_str().into();
         let _entered = span.enter();
-        tracing::debug!(code = problem.code, detail = problem.detail, "refused");
+        tracing::debug!(code = %problem.code, detail = %problem.detail, "refused");
         write(&mut response, &problem);
     }
     let headers = response.headers_mut();
