@@ -76,6 +76,11 @@ pub(crate) enum Command {
     Run(cmd::run::RunArgs),
     #[command(subcommand, after_help = help_end("longshore dags lint dags/"))]
     Dags(cmd::Dags),
+    #[command(subcommand, after_help = help_end("longshore runs watch etl"))]
+    Runs(cmd::Runs),
+    #[command(subcommand, after_help = help_end("longshore tasks list etl/latest"))]
+    Tasks(cmd::Tasks),
+    Logs(cmd::client::logs::LogsArgs),
     Explain(cmd::explain::ExplainArgs),
     Completion(cmd::completion::CompletionArgs),
     Version(cmd::version::VersionArgs),

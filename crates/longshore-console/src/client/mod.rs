@@ -102,6 +102,11 @@ impl Client {
         &self.server
     }
 
+    /// Whether requests show a token.
+    pub fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
     /// All DAGs.
     pub async fn dags(&self) -> Result<List<Dag>, ClientError> {
         self.get("/dags", &[]).await

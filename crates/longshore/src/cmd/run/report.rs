@@ -232,6 +232,7 @@ impl Report<'_> {
             | Exit::Failure
             | Exit::Usage
             | Exit::NotFoundOrUnsupported
+            | Exit::NotAuthorised
             | Exit::Interrupted => None,
         }
     }
