@@ -7,6 +7,7 @@ mod errors;
 mod lint;
 mod quickstart_programs;
 mod run;
+mod service;
 
 use assert_cmd::Command;
 
@@ -17,6 +18,8 @@ fn longshore() -> Command {
         "LONGSHORE_OUTPUT",
         "LONGSHORE_COLOR",
         "LONGSHORE_DATA_DIR",
+        "LONGSHORE_SERVER",
+        "LONGSHORE_TOKEN",
         "LONGSHORE_LOG",
         "RUST_BACKTRACE",
     ] {
