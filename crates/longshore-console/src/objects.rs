@@ -53,7 +53,7 @@ impl<T> List<T> {
 
 /// A DAG as the service knows it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(tag = "kind", rename_all = "camelCase", default)]
 pub struct Dag {
     /// Its id.
     pub dag_id: String,
@@ -95,7 +95,7 @@ pub struct DagTask {
 
 /// A run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(tag = "kind", rename_all = "camelCase", default)]
 pub struct Run {
     /// Its DAG.
     pub dag_id: String,
@@ -128,7 +128,7 @@ impl Run {
 
 /// A task instance: the current try of a task of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(tag = "kind", rename_all = "camelCase", default)]
 pub struct Task {
     /// Its DAG.
     pub dag_id: String,

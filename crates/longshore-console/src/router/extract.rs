@@ -49,6 +49,13 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for Body<T> {
                 format!("expected a body of application/json, found {essence:?}"),
             ));
         }
+        // An array would be taken for the values of the fields in their order.
+        if bytes.trim_ascii_start().first() != Some(&b'{') {
+            return Err(Problem::bad_request(
+                StatusCode::BAD_REQUEST,
+                "expected a JSON object as the body",
+            ));
+        }
         serde_json::from_slice(&bytes).map(Self).map_err(|why| {
             Problem::bad_request(
                 StatusCode::BAD_REQUEST,

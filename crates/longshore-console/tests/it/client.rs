@@ -56,7 +56,7 @@ async fn a_log_comes_as_it_is_written() {
     };
     let mut log = service.client().logs(&task, query).await.unwrap();
     let mut text = Vec::new();
-    while text.len() < 13 {
+    while text.len() < 12 {
         text.extend(timeout(LIMIT, log.next()).await.unwrap().unwrap().unwrap());
     }
     assert_eq!(text, b"one\ntwo\x1b[2J\n");

@@ -77,128 +77,131 @@ impl Service {
     }
 }
 
+/// A command line, its exit code, and a part of what it prints.
+const ANSWERS: &[(&str, i32, &str)] = &[
+    ("dags list -o name", 0, "etl\nhourly\n"),
+    ("dags show etl -o name", 0, "etl\n"),
+    ("dags show nope", 3, "error[LS1390]: there is no DAG nope"),
+    ("dags pause etl hourly -o name", 0, "etl\nhourly\n"),
+    (
+        "dags list --no-headers",
+        0,
+        "etl     -  yes  -  -\nhourly  -  yes  -  -\n",
+    ),
+    ("dags unpause etl", 0, "etl  -         no      -         -"),
+    (
+        "dags trigger etl --run-id new --param day=1",
+        0,
+        "run etl/new queued\n",
+    ),
+    (
+        "dags trigger etl --run-id new",
+        1,
+        "error[LS1394]: the run etl/new exists already",
+    ),
+    (
+        "dags trigger etl --param dya=1",
+        2,
+        "error[LS1382]: the DAG etl has no parameter dya",
+    ),
+    ("runs list -o name", 0, "etl/new\netl/r3\netl/r2\netl/r1\n"),
+    ("runs list etl --state failed -o name", 0, "etl/r2\n"),
+    (
+        "runs list --limit 2",
+        0,
+        "there are more: add --continue etl/r3",
+    ),
+    (
+        "runs list --limit 2 --continue etl/r3 -o name",
+        0,
+        "etl/r2\netl/r1\n",
+    ),
+    (
+        "runs list --state borken",
+        2,
+        "error[LS1024]: expected one of queued, running, success, failed",
+    ),
+    ("runs get etl -o name", 0, "etl/new\n"),
+    ("runs get etl/latest", 0, "State:         queued"),
+    (
+        "runs get etl/r9",
+        3,
+        "error[LS1391]: there is no run r9 of the DAG etl",
+    ),
+    (
+        "runs get hourly",
+        3,
+        "error[LS1391]: there is no run of the DAG hourly",
+    ),
+    (
+        "runs cancel etl/r3",
+        2,
+        "error[LS1026]: nobody confirmed: cancel run etl/r3",
+    ),
+    (
+        "runs cancel etl/r3 --yes",
+        0,
+        "run etl/r3 is being cancelled\n",
+    ),
+    (
+        "runs cancel etl/r1 --yes",
+        1,
+        "error[LS1395]: run etl/r1 is success",
+    ),
+    (
+        "runs retry etl/r2",
+        3,
+        "error[LS1005]: retrying a run is not possible yet",
+    ),
+    ("runs watch etl/r1", 0, "run etl/r1 success\n"),
+    ("runs watch etl/r2", 4, "error[LS1380]: run etl/r2 failed"),
+    (
+        "runs watch etl/r3 --timeout 1s",
+        5,
+        "error[LS1381]: run etl/r3 did not end in time",
+    ),
+    (
+        "tasks list etl/r2 -o name",
+        0,
+        "etl/r2/extract\netl/r2/load\n",
+    ),
+    (
+        "tasks list etl/r2 --state waiting -o name",
+        0,
+        "etl/r2/load\n",
+    ),
+    (
+        "tasks get etl/r2/extract",
+        0,
+        "container base ended with exit code 1",
+    ),
+    (
+        "tasks get etl/r2/nope",
+        3,
+        "error[LS1392]: there is no task nope in the run etl/r2",
+    ),
+    ("tasks get etl/r2", 2, "expected DAG/RUN/TASK"),
+    (
+        "tasks clear etl/r2/extract -d -y -o name",
+        0,
+        "etl/r2/extract\netl/r2/extract\n",
+    ),
+    ("logs etl/r2/extract", 0, "one\ntwo\u{1b}[2J\n"),
+    ("logs etl/r2/extract --tail 1", 0, "two\u{1b}[2J\n"),
+    (
+        "logs etl/r2/extract --attempt 9",
+        3,
+        "error[LS1393]: there is no log of etl/r2/extract",
+    ),
+    ("logs etl/r2/extract --attempt 0", 2, "--attempt"),
+];
+
 #[test]
 fn every_command_has_its_answer_and_its_exit_code() {
     let service = Service::start();
-    for (line, code, expected) in [
-        ("dags list -o name", 0, "etl\nhourly\n"),
-        ("dags show etl -o name", 0, "etl\n"),
-        ("dags show nope", 3, "error[LS1390]: there is no DAG nope"),
-        ("dags pause etl hourly -o name", 0, "etl\nhourly\n"),
-        (
-            "dags list --no-headers",
-            0,
-            "etl     -  yes  -  -\nhourly  -  yes  -  -\n",
-        ),
-        ("dags unpause etl", 0, "etl  -         no      -         -"),
-        (
-            "dags trigger etl --run-id new --param day=1",
-            0,
-            "run etl/new queued\n",
-        ),
-        (
-            "dags trigger etl --run-id new",
-            1,
-            "error[LS1394]: the run etl/new exists already",
-        ),
-        (
-            "dags trigger etl --param dya=1",
-            2,
-            "error[LS1382]: the DAG etl has no parameter dya",
-        ),
-        ("runs list -o name", 0, "etl/new\netl/r3\netl/r2\netl/r1\n"),
-        ("runs list etl --state failed -o name", 0, "etl/r2\n"),
-        (
-            "runs list --limit 2",
-            0,
-            "there are more: add --continue etl/r3",
-        ),
-        (
-            "runs list --limit 2 --continue etl/r3 -o name",
-            0,
-            "etl/r2\netl/r1\n",
-        ),
-        (
-            "runs list --state borken",
-            2,
-            "error[LS1024]: expected one of queued, running, success, failed",
-        ),
-        ("runs get etl -o name", 0, "etl/new\n"),
-        ("runs get etl/latest", 0, "State:         queued"),
-        (
-            "runs get etl/r9",
-            3,
-            "error[LS1391]: there is no run r9 of the DAG etl",
-        ),
-        (
-            "runs get hourly",
-            3,
-            "error[LS1391]: there is no run of the DAG hourly",
-        ),
-        (
-            "runs cancel etl/r3",
-            2,
-            "error[LS1026]: nobody confirmed: cancel run etl/r3",
-        ),
-        (
-            "runs cancel etl/r3 --yes",
-            0,
-            "run etl/r3 is being cancelled\n",
-        ),
-        (
-            "runs cancel etl/r1 --yes",
-            1,
-            "error[LS1395]: run etl/r1 is success",
-        ),
-        (
-            "runs retry etl/r2",
-            3,
-            "error[LS1005]: retrying a run is not possible yet",
-        ),
-        ("runs watch etl/r1", 0, "run etl/r1 success\n"),
-        ("runs watch etl/r2", 4, "error[LS1380]: run etl/r2 failed"),
-        (
-            "runs watch etl/r3 --timeout 1s",
-            5,
-            "error[LS1381]: run etl/r3 did not end in time",
-        ),
-        (
-            "tasks list etl/r2 -o name",
-            0,
-            "etl/r2/extract\netl/r2/load\n",
-        ),
-        (
-            "tasks list etl/r2 --state waiting -o name",
-            0,
-            "etl/r2/load\n",
-        ),
-        (
-            "tasks get etl/r2/extract",
-            0,
-            "container base ended with exit code 1",
-        ),
-        (
-            "tasks get etl/r2/nope",
-            3,
-            "error[LS1392]: there is no task nope in the run etl/r2",
-        ),
-        ("tasks get etl/r2", 2, "expected DAG/RUN/TASK"),
-        (
-            "tasks clear etl/r2/extract -d -y -o name",
-            0,
-            "etl/r2/extract\netl/r2/extract\n",
-        ),
-        ("logs etl/r2/extract", 0, "one\ntwo\u{1b}[2J\n"),
-        ("logs etl/r2/extract --tail 1", 0, "two\u{1b}[2J\n"),
-        (
-            "logs etl/r2/extract --attempt 9",
-            3,
-            "error[LS1393]: there is no log of etl/r2/extract",
-        ),
-        ("logs etl/r2/extract --attempt 0", 2, "--attempt"),
-    ] {
+    for (line, code, expected) in ANSWERS {
         let (found, stdout, stderr) = service.outcome(line);
-        assert_eq!(found, code, "{line}\n{stdout}{stderr}");
+        assert_eq!(found, *code, "{line}\n{stdout}{stderr}");
         let is_there = stdout.contains(expected) || stderr.contains(expected);
         assert!(is_there, "{line}\n{stdout}{stderr}");
     }
