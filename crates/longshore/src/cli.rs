@@ -82,6 +82,8 @@ pub(crate) enum Command {
     Tasks(cmd::Tasks),
     Logs(cmd::client::logs::LogsArgs),
     Explain(cmd::explain::ExplainArgs),
+    // Hidden: the help has to fit the first screen, and who needs it looks for it.
+    #[command(hide = true)]
     Completion(cmd::completion::CompletionArgs),
     Version(cmd::version::VersionArgs),
     #[command(hide = true)]
@@ -90,7 +92,7 @@ pub(crate) enum Command {
 
 /// The end of a command's help: an example and the exit codes.
 pub(crate) fn help_end(example: &str) -> String {
-    format!("Example:\n  {example}\n\n{}", exit::HELP)
+    format!("Example:\n  {example}\n{}", exit::HELP)
 }
 
 /// Runs the command that the arguments name, and says how the process is to end.

@@ -25,8 +25,7 @@ pub(crate) enum Exit {
 
 /// What `--help` says about exit codes.
 pub(crate) const HELP: &str = "\
-Exit codes: 0 success, 1 failure, 2 usage, 3 not found, 4 run failed, 5 timeout, 6 no access, \
-130 interrupted";
+Exit codes: 0 success, 1 failure, 2 usage, 3 not found, 4 run failed, 5 timeout, 6 denied, 130 Ctrl-C";
 
 impl Exit {
     /// The number.

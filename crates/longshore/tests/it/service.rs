@@ -217,7 +217,6 @@ fn every_table_has_its_json_and_yaml() {
         ("runs get etl/r1", "object"),
         ("tasks list etl/r2", "list"),
         ("tasks get etl/r2/extract", "object"),
-        ("dags trigger hourly", "object"),
     ] {
         let (code, stdout, _) = service.outcome(&format!("{line} -o json"));
         let value: Value =
