@@ -25,7 +25,7 @@ pub(crate) enum Exit {
 
 /// What `--help` says about exit codes.
 pub(crate) const HELP: &str = "\
-Exit codes: 0 success, 1 failure, 2 usage, 3 not found, 4 run failed, 5 timeout, 6 denied, 130 Ctrl-C";
+Exit codes: 0 success, 1 error, 2 usage, 3 not found, 4 run failed, 5 timeout, 6 denied, 130 Ctrl-C";
 
 impl Exit {
     /// The number.
