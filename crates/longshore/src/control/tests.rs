@@ -81,3 +81,98 @@ async fn the_feed_tells_what_the_scheduler_tells_in_the_same_words() {
         );
     }
 }
+
+/// One DAG that is never paused.
+struct OneDag(KnownDag);
+
+#[async_trait]
+impl Catalogue for OneDag {
+    fn dags(&self) -> Vec<KnownDag> {
+        vec![self.0.clone()]
+    }
+
+    fn dag(&self, dag_id: &str) -> Option<KnownDag> {
+        (self.0.dag.dag_id == dag_id).then(|| self.0.clone())
+    }
+
+    async fn set_pause(&self, _dag_id: &str, _pause: Pause) -> Result<(), ControlError> {
+        Err(ControlError::NotYet("pausing a DAG"))
+    }
+}
+
+/// A service on a cluster without nodes: pods are made and never run.
+async fn service() -> ServiceControl {
+    let text = "dag_id: etl\ntasks:\n  extract:\n    command: [\"true\"]\n";
+    let document = longshore_dags::document::parse("etl.yaml", text).unwrap();
+    let dag = document.validate(&mut |_| Err(std::io::ErrorKind::NotFound.into()));
+    let client = longshore_cluster::Cluster::in_memory().client();
+    let store = Arc::new(longshore_store::Store::in_memory().await.unwrap());
+    let clock = Arc::new(longshore_kit::SystemClock);
+    let folder = std::path::Path::new("/nonexistent/logs");
+    let directory = longshore_dags::logs::LogDirectory::new(folder);
+    let dags = Dags::start(
+        client.clone(),
+        store.clone(),
+        Arc::new(longshore_dags::logs::NoLogArchive),
+        clock.clone(),
+        crate::engine::config(4, store.scheduler_id()),
+    );
+    ServiceControl {
+        catalogue: Arc::new(OneDag(KnownDag {
+            dag: Arc::new(dag.unwrap()),
+            file: None,
+            is_paused: false,
+            next_run_at: None,
+        })),
+        dags: Arc::new(dags.await.unwrap()),
+        store,
+        logs: Logs {
+            directory,
+            pods: kube::Api::namespaced(client, "default"),
+        },
+        feed: Feed::default(),
+        clock,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_triggered_seen_and_cancelled() {
+    let service = service().await;
+    let trigger = objects::Trigger {
+        run_id: Some("r1".to_owned()),
+        ..objects::Trigger::default()
+    };
+    let run = service.trigger("etl", trigger.clone()).await.unwrap();
+    assert_eq!(
+        (run.run_id.as_str(), run.run_type.as_str()),
+        ("r1", "manual")
+    );
+    let name = "etl/r1".parse().unwrap();
+    let again = service.trigger("etl", trigger).await.unwrap_err();
+    assert!(matches!(again, ControlError::RunExists(run) if run == name));
+
+    let last = service.dags().await.unwrap()[0].last_run.clone().unwrap();
+    assert_eq!(last.run_id, "r1");
+    assert_eq!(service.tasks(&name).await.unwrap()[0].task_id, "extract");
+    let no_such_try = LogQuery {
+        attempt: Some(9),
+        ..LogQuery::default()
+    };
+    let task = "etl/r1/extract".parse().unwrap();
+    let log = service.logs(&task, no_such_try).await;
+    let error = log.err().unwrap();
+    assert!(matches!(error, ControlError::NoLog { .. }), "{error:?}");
+
+    let cancelled = service.cancel(&name).await.unwrap();
+    assert_eq!(
+        (cancelled.state.as_str(), cancelled.reason.as_deref()),
+        ("failed", Some("cancelled"))
+    );
+    let again = service.cancel(&name).await.unwrap_err();
+    assert!(matches!(again, ControlError::WrongState { .. }));
+    let unknown = service
+        .task(&"etl/r1/nope".parse().unwrap())
+        .await
+        .unwrap_err();
+    assert!(matches!(unknown, ControlError::UnknownTask(_)));
+}
