@@ -2,8 +2,8 @@
 
 /// Annotation: which launch of its try a pod is, decimal, from 1.
 pub const ANNOTATION_LAUNCH: &str = "longshore.dev/launch";
-/// Annotation: the run that a shared object (files, workspace) belongs to, as `<dag_id>/<run_id>`. Identifies the
-/// object when its creation is repeated.
+/// Annotation: the run that a shared object (files, workspace) belongs to, as `<scheduler id>/<dag_id>/<run_id>`.
+/// Identifies the object when its creation is repeated.
 pub const ANNOTATION_RUN: &str = "longshore.dev/run";
 
 /// Image of a container task that names none: the machine itself on the process node.

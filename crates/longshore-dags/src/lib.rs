@@ -2,15 +2,18 @@
 //!
 //! The way through: a file becomes a [`model::Dag`] ([`document`]), a run and its task instances are rows of
 //! `longshore-store`, [`scheduler`] moves them (which task may start, what became of a pod), [`pods`] makes and removes
-//! the pods that the rows ask for, `runs` does so for what all pods of a run share. [`service`] runs it all.
+//! the pods that the rows ask for, `runs` does so for what all pods of a run share. [`timetable`] says when a DAG
+//! runs by itself. [`service`] runs it all.
 
 pub mod document;
+pub mod folder;
 pub mod logs;
 pub mod model;
 pub mod pods;
 mod runs;
 pub mod scheduler;
 pub mod service;
+pub mod timetable;
 
 pub use service::{
     Dags, DagsConfig, RequestError, StartError,

@@ -9,6 +9,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::timetable::Timetable;
+
 mod canonical;
 mod graph;
 mod rules;
@@ -41,11 +43,17 @@ pub struct Dag {
     pub dag_id: String,
     /// For people.
     pub description: Option<String>,
-    /// As written: a cron expression, a preset, or nothing. Kept for the service that runs schedules.
+    /// As written, where it is one text: a cron expression, a preset, a duration. For people.
     pub schedule: Option<String>,
+    /// When it runs, as Airflow encodes it.
+    #[serde(default)]
+    pub timetable: Timetable,
     /// From when on the schedule holds.
     #[serde(default)]
     pub start_date: Option<Timestamp>,
+    /// Until when the schedule holds.
+    #[serde(default)]
+    pub end_date: Option<Timestamp>,
     /// Whether missed intervals are run.
     pub catchup: bool,
     /// Defaults of the run's parameters.
@@ -66,6 +74,13 @@ pub struct Dag {
     pub workspace: Option<Workspace>,
     /// The tasks by id. Every name in `upstream` is a key here, and there is no cycle.
     pub tasks: BTreeMap<String, Task>,
+}
+
+impl Dag {
+    /// Whether the pods of a run share objects, which have to exist before the first of them.
+    pub fn has_shared_objects(&self) -> bool {
+        !self.files.is_empty() || self.workspace.is_some()
+    }
 }
 
 /// The volume that the tasks of one run share: a claim in a cluster, a directory on the process node.

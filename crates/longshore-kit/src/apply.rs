@@ -337,10 +337,11 @@ impl ApplyError {
         }
     }
 
-    /// What the controller is told about a refusal for good.
+    /// What the controller is told about a refusal for good, of an action that creates nothing.
     pub fn refusal(&self) -> Refusal {
         match self {
             Self::Api(error) => Refusal {
+                create: None,
                 code: error.code(),
                 message: error
                     .message()
@@ -351,6 +352,7 @@ impl ApplyError {
             | Self::Changed(_)
             | Self::NoUid(_)
             | Self::NoIdentity { .. } => Refusal {
+                create: None,
                 code: None,
                 message: self.to_string(),
             },
@@ -371,8 +373,10 @@ impl Classify for ApplyError {
 }
 
 /// An action that was refused for good.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
+    /// What was to be created; `None` where it was another action that was refused.
+    pub create: Option<Create>,
     /// The HTTP status, where the API server refused; `None` where the kit did (an object of that name is foreign).
     pub code: Option<u16>,
     /// In the API server's own words.

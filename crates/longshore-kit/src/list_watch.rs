@@ -12,6 +12,7 @@ use kube::{
     core::WatchEvent,
 };
 use longshore_core::Backoff;
+use tokio::time::Instant;
 
 use crate::{
     cache::{Cache, Cached, Update},
@@ -25,10 +26,12 @@ const BACKOFF: Backoff = Backoff {
 };
 /// The API server ends a watch after this many seconds.
 const WATCH_SECONDS: u32 = 290;
-/// The same for the first request of a watch that catches up.
+/// The same while a watch catches up.
 const CATCH_UP_SECONDS: u32 = 1;
-/// A watch that delivers nothing for this long is dead: longer than the API server keeps it open.
-const WATCH_IDLE: Duration = Duration::from_secs(295);
+/// A watch that delivers nothing for this long after the API server should have ended it is dead.
+const WATCH_IDLE: Duration = Duration::from_secs(5);
+/// A request without an answer for this long is dead: the connection is half open.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Objects per page of a list.
 const PAGE: u32 = 500;
 
@@ -76,8 +79,9 @@ impl<K: Cached> ListWatch<K> {
     }
 
     /// Says `Reached(version)` once everything up to `version`, which a list has just shown to exist, was delivered:
-    /// with the first event or bookmark from there on, or when the first request ends, which is kept short for that.
-    /// The API server sends all that it remembers at once, so the end says that there was no more.
+    /// with the first event or bookmark from there on, or after a request that brought nothing in all of its time,
+    /// which is kept short for that. The API server sends what it remembers first, so there was no more. A request that
+    /// ends early (the server goes down) or with something (there was no time for all) says nothing of the kind.
     #[must_use]
     pub fn catching_up_to(mut self, version: u64) -> Self {
         self.catch_up_to = Some(version);
@@ -129,6 +133,8 @@ enum Step<K> {
     Watch {
         version: u64,
         events: BoxStream<'static, kube::Result<WatchEvent<K>>>,
+        /// When it was asked for, while it has brought nothing.
+        silent_since: Option<Instant>,
     },
 }
 
@@ -146,18 +152,27 @@ impl<K: Cached> Run<K> {
             },
             Step::Connect { version } => {
                 let version = *version;
+                let asked_at = Instant::now();
                 match self.what.watch(version).await {
                     Ok(events) => {
-                        self.step = Step::Watch { version, events };
+                        self.step = Step::Watch {
+                            version,
+                            events,
+                            silent_since: Some(asked_at),
+                        };
                         Vec::new()
                     }
                     Err(error) if is_expired(&error) => self.fail(&error, Step::List).await,
                     Err(error) => self.fail(&error, Step::Connect { version }).await,
                 }
             }
-            Step::Watch { version, events } => {
-                let version = *version;
-                match tokio::time::timeout(WATCH_IDLE, events.next()).await {
+            Step::Watch {
+                version,
+                events,
+                silent_since,
+            } => {
+                let (version, since) = (*version, *silent_since);
+                match tokio::time::timeout(self.what.time() + WATCH_IDLE, events.next()).await {
                     Ok(Some(Ok(WatchEvent::Error(status)))) => {
                         let error = kube::Error::Api(status);
                         let is_expired = is_expired(&error);
@@ -170,6 +185,7 @@ impl<K: Cached> Run<K> {
                     }
                     Ok(Some(Ok(event))) => self.take(event),
                     Ok(Some(Err(error))) => self.fail(&error, Step::Connect { version }).await,
+                    Ok(None) if self.has_caught_up(since) => self.caught_up(version),
                     Ok(None) | Err(_) => self.reconnect(version).await,
                 }
             }
@@ -177,10 +193,18 @@ impl<K: Cached> Run<K> {
     }
 
     fn take(&mut self, event: WatchEvent<K>) -> Vec<Update<K>> {
-        if let (Step::Watch { version, .. }, Some(reached)) = (&mut self.step, version_of(&event))
+        if let (
+            Step::Watch {
+                version,
+                silent_since,
+                ..
+            },
+            Some(reached),
+        ) = (&mut self.step, version_of(&event))
             && reached > *version
         {
             *version = reached;
+            *silent_since = None;
             self.n_failures = 0;
             self.what.catch_up_to = self
                 .what
@@ -190,14 +214,21 @@ impl<K: Cached> Run<K> {
         self.cache.apply_event(event).into_iter().collect()
     }
 
+    /// Whether a watch that ended without an error was there in all of its time and had nothing to tell.
+    fn has_caught_up(&self, silent_since: Option<Instant>) -> bool {
+        self.what.catch_up_to.is_some()
+            && silent_since.is_some_and(|since| since.elapsed() >= self.what.time())
+    }
+
+    fn caught_up(&mut self, version: u64) -> Vec<Update<K>> {
+        let version = version.max(self.what.catch_up_to.take().unwrap_or(0));
+        self.step = Step::Connect { version };
+        vec![Update::Reached(version)]
+    }
+
     /// The watch ended without an error. One that brought nothing new is not resumed at once.
     async fn reconnect(&mut self, version: u64) -> Vec<Update<K>> {
         self.step = Step::Connect { version };
-        if let Some(caught_up) = self.what.catch_up_to.take() {
-            let version = version.max(caught_up);
-            self.step = Step::Connect { version };
-            return vec![Update::Reached(version)];
-        }
         tokio::time::sleep(BACKOFF.wait(self.n_failures)).await;
         self.n_failures = self.n_failures.saturating_add(1);
         Vec::new()
@@ -222,7 +253,7 @@ impl<K: Cached> ListWatch<K> {
         };
         let mut objects = Vec::new();
         loop {
-            let page = self.api.list(&params).await?;
+            let page = in_time(self.api.list(&params)).await?;
             objects.extend(page.items);
             let version = page.metadata.resource_version.as_deref();
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
@@ -239,17 +270,32 @@ impl<K: Cached> ListWatch<K> {
         let params = WatchParams {
             label_selector: self.labels.clone(),
             field_selector: self.fields.clone(),
-            timeout: Some(if self.catch_up_to.is_some() {
-                CATCH_UP_SECONDS
-            } else {
-                WATCH_SECONDS
-            }),
+            timeout: Some(self.seconds()),
             bookmarks: true,
             send_initial_events: false,
         };
-        let events = self.api.watch(&params, &version.to_string()).await?;
+        let events = in_time(self.api.watch(&params, &version.to_string())).await?;
         Ok(events.boxed())
     }
+
+    /// After how many seconds the API server is to end a watch.
+    fn seconds(&self) -> u32 {
+        if self.catch_up_to.is_some() {
+            CATCH_UP_SECONDS
+        } else {
+            WATCH_SECONDS
+        }
+    }
+
+    fn time(&self) -> Duration {
+        Duration::from_secs(u64::from(self.seconds()))
+    }
+}
+
+/// The answer to a request, unless nobody gives one.
+async fn in_time<T>(answer: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
+    let answer = tokio::time::timeout(ANSWER_TIMEOUT, answer).await;
+    answer.unwrap_or_else(|elapsed| Err(kube::Error::Service(Box::new(elapsed))))
 }
 
 fn version_of<K: Cached>(event: &WatchEvent<K>) -> Option<u64> {

@@ -5,7 +5,7 @@ use std::{error::Error, sync::Arc, time::Duration};
 use longshore_core::{Action, Class, Classify, Next};
 
 use crate::{
-    apply::{Applier, ApplyError},
+    apply::{Applier, ApplyError, Refusal},
     clock::Clock,
     controller::Controller,
     outcome::{Counters, Outcome},
@@ -118,10 +118,23 @@ impl<C: Controller> Round<C> {
         };
         applied.map_err(|error| {
             if error.class() == Class::Invalid {
-                self.controller.refused(key, &error.refusal());
+                self.controller.refused(key, &refusal(action, &error));
             }
             Failure::of_kit(&error)
         })
+    }
+}
+
+/// What the controller is told.
+fn refusal<S, E>(action: &Action<S, E>, error: &ApplyError) -> Refusal {
+    let create = if let Action::Create(create) = action {
+        Some(create.clone())
+    } else {
+        None
+    };
+    Refusal {
+        create,
+        ..error.refusal()
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{LogsLifetime, NodeConfig};
+use crate::config::{LogsLifetime, NodeConfig, PodsLifetime};
 use crate::env::HostFacts;
 use crate::log_book::{AttemptWatch, LogBook};
 use crate::logs::{self, LogError, LogOptions};
@@ -223,6 +223,9 @@ impl Node {
     }
 
     async fn run_pods(&self, shutdown: CancellationToken) {
+        if self.shared.config.lifetime == PodsLifetime::DieWithNode {
+            self.end_survivors().await;
+        }
         let api = Api::<Pod>::all(self.shared.client.clone());
         let selector = format!("spec.nodeName={}", self.shared.config.name);
         let events =
@@ -240,6 +243,20 @@ impl Node {
             }
         }
         while pods.tasks.join_next().await.is_some() {}
+    }
+
+    /// Ends what still runs of a node that was killed, before anything starts: a task must not meet its own last try.
+    async fn end_survivors(&self) {
+        let pods = fs::read_dir(self.shared.pods_dir())
+            .into_iter()
+            .flatten()
+            .flatten();
+        let ended = pods.map(|pod| async move {
+            if let Err(error) = end_shim(&pod.path()).await {
+                tracing::warn!(pod = %pod.path().display(), %error, "cannot end what is left of a pod");
+            }
+        });
+        futures::future::join_all(ended).await;
     }
 
     /// The log of a container.
@@ -449,12 +466,18 @@ impl Pods {
     }
 }
 
-async fn end_orphan(shared: &Shared, dir: &Path, uid: &str) -> io::Result<()> {
+/// Kills what runs under the shim of a pod, and waits until it has ended.
+async fn end_shim(dir: &Path) -> io::Result<()> {
     if let Some(mut shim) = ShimLink::find(dir)? {
         shim.send(&Command::Quit).await;
         // Reports until the end of the connection: then every process has ended.
         while shim.next().await.is_some() {}
     }
+    Ok(())
+}
+
+async fn end_orphan(shared: &Shared, dir: &Path, uid: &str) -> io::Result<()> {
+    end_shim(dir).await?;
     directory::remove(dir, uid)?;
     if shared.config.logs == LogsLifetime::UntilPodDeleted {
         let logs = fs::read_dir(shared.config.root.join("logs"))

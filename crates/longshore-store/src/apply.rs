@@ -1,14 +1,14 @@
 //! One set of changes, applied inside a transaction that somebody else began.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-use uuid::Uuid;
-
-use crate::changes::Changes;
-use crate::model::{Pool, RunKey, TaskInstance, TaskKey};
+use crate::catalog::ParsedDag;
+use crate::changes::{Changes, DagAdvance};
+use crate::engine::{Cell, Connection, EngineError, Fault};
+use crate::model::{Pool, Run};
+use crate::rows::document::Document;
 use crate::rows::task_instance::{self, Kind};
-use crate::rows::{Table, run};
-use crate::sqlite::{Cell, Connection, EngineError, Fault, Row};
+use crate::rows::{Table, dag, instant, run};
 
 /// Rows in one statement: enough to make its overhead small, few enough for any engine's limit on parameters.
 const MAX_ROWS: usize = 100;
@@ -16,7 +16,7 @@ const MAX_ROWS: usize = 100;
 /// Why a set of changes was not applied.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// Some row is not as the caller saw it. [`find_conflict`] tells which, after the rollback.
+    /// Some row is not as the caller saw it. [`crate::conflict::find`] tells which, after the rollback.
     Conflict,
     /// The engine failed.
     Engine(EngineError),
@@ -26,21 +26,20 @@ impl From<EngineError> for Refusal {
     fn from(error: EngineError) -> Self {
         match error.fault {
             Fault::Constraint => Self::Conflict,
-            Fault::Full | Fault::Damaged | Fault::Io | Fault::Denied | Fault::Other => {
-                Self::Engine(error)
-            }
+            Fault::Collision
+            | Fault::Full
+            | Fault::Damaged
+            | Fault::Io
+            | Fault::Lost
+            | Fault::Denied
+            | Fault::Other => Self::Engine(error),
         }
     }
 }
 
 /// Applies all of the changes. After a refusal the transaction holds some of them: roll back.
 pub(crate) async fn apply(c: &mut Connection, changes: &Changes) -> Result<(), Refusal> {
-    let (new, known): (Vec<_>, Vec<_>) = changes.runs.iter().partition(|run| run.version == 0);
-    let new = new.iter().map(|run| run::cells(run, 1));
-    let known = known.iter().map(|run| run::cells(run, run.version));
-    // Updates before inserts, so that a row given twice, as a new and as a known one, is a conflict.
-    update(c, &run::TABLE, known).await?;
-    insert(c, &run::TABLE, new).await?;
+    apply_runs(c, &changes.runs).await?;
 
     let tasks = &changes.task_instances;
     let (new, known): (Vec<_>, Vec<_>) = tasks.iter().partition(|task| task.version == 0);
@@ -67,7 +66,93 @@ pub(crate) async fn apply(c: &mut Connection, changes: &Changes) -> Result<(), R
         )
         .await?;
     }
+    for advance in &changes.dag_advances {
+        advance_dag(c, advance).await?;
+    }
     Ok(())
+}
+
+async fn apply_runs(c: &mut Connection, runs: &[Run]) -> Result<(), Refusal> {
+    let (new, known): (Vec<_>, Vec<_>) = runs.iter().partition(|run| run.version == 0);
+    let known = known.iter().map(|run| run::cells(run, run.version, None));
+    // Updates before inserts, so that a row given twice, as a new and as a known one, is a conflict.
+    update(c, &run::TABLE, known).await?;
+    let mut documents = BTreeMap::new();
+    let mut rows = Vec::with_capacity(new.len());
+    for run in new {
+        let Document { hash, body } = Document::of(&run.dag);
+        rows.push(run::cells(run, 1, Some(hash.clone())));
+        documents.insert(hash, body);
+    }
+    for (hash, body) in documents {
+        insert_document(c, Document { hash, body }).await?;
+    }
+    insert(c, &run::TABLE, rows.into_iter()).await
+}
+
+async fn insert_document(c: &mut Connection, document: Document) -> Result<(), Refusal> {
+    let Document { hash, body } = document;
+    // The same hash is the same document.
+    let sql = "INSERT INTO document (hash, body) VALUES (?, ?) ON CONFLICT DO NOTHING";
+    c.execute(sql, [hash.into(), body.into()]).await?;
+    Ok(())
+}
+
+async fn advance_dag(c: &mut Connection, advance: &DagAdvance) -> Result<(), Refusal> {
+    let DagAdvance { dag_id, from, to } = advance;
+    let sql = "UPDATE dag SET next_run_after = ?, next_logical_date = ?, \
+               next_interval_start = ?, next_interval_end = ? \
+               WHERE dag_id = ? AND next_run_after IS NOT DISTINCT FROM ? \
+               AND next_logical_date IS NOT DISTINCT FROM ? \
+               AND next_interval_start IS NOT DISTINCT FROM ? \
+               AND next_interval_end IS NOT DISTINCT FROM ?";
+    let cells = dag::next_run_cells(*to)
+        .into_iter()
+        .chain([dag_id.as_str().into()])
+        .chain(dag::next_run_cells(*from));
+    must_change_one(c.execute(sql, cells).await?)
+}
+
+/// Creates a DAG, or changes what its file says.
+pub(crate) async fn apply_dag(c: &mut Connection, dag: &ParsedDag) -> Result<(), Refusal> {
+    let document = dag.document.as_ref().map(Document::of);
+    let hash = document.as_ref().map(|document| document.hash.clone());
+    if let Some(document) = document {
+        insert_document(c, document).await?;
+    }
+    let sql = "INSERT INTO dag (dag_id, file, is_paused, parsed_at, error, document_hash) \
+               VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (dag_id) DO UPDATE SET \
+               file = excluded.file, parsed_at = excluded.parsed_at, error = excluded.error, \
+               document_hash = COALESCE(excluded.document_hash, dag.document_hash)";
+    let cells = [
+        dag.dag_id.as_str().into(),
+        dag.file.clone().into(),
+        i64::from(dag.is_paused_upon_creation).into(),
+        instant(Some(dag.parsed_at)),
+        dag.error.clone().into(),
+        hash.into(),
+    ];
+    c.execute(sql, cells).await?;
+    Ok(())
+}
+
+/// Pauses a DAG or lets it go on.
+pub(crate) async fn apply_pause(
+    c: &mut Connection,
+    dag_id: &str,
+    is_paused: bool,
+) -> Result<(), Refusal> {
+    let sql = "UPDATE dag SET is_paused = ? WHERE dag_id = ?";
+    let cells = [i64::from(is_paused).into(), dag_id.into()];
+    must_change_one(c.execute(sql, cells).await?)
+}
+
+fn must_change_one(n_changed: u64) -> Result<(), Refusal> {
+    if n_changed == 1 {
+        Ok(())
+    } else {
+        Err(Refusal::Conflict)
+    }
 }
 
 /// Creates or changes a pool.
@@ -157,105 +242,4 @@ async fn write_in_chunks<const N: usize>(
         }
     }
     Ok(())
-}
-
-/// Which row refused these changes; the transaction is as it was before them.
-pub(crate) async fn find_conflict(
-    c: &mut Connection,
-    changes: &Changes,
-) -> Result<String, EngineError> {
-    let mut runs = BTreeSet::new();
-    for run in &changes.runs {
-        let stored = run_version(c, &run.key).await?;
-        if stored.unwrap_or(0) != run.version || !runs.insert(&run.key) {
-            return Ok(format!("run {}", run.key));
-        }
-    }
-    let mut tasks = BTreeSet::new();
-    for task in &changes.task_instances {
-        let stored = task_version(c, &task.key).await?;
-        if stored.unwrap_or(0) != task.version || !tasks.insert(&task.key) {
-            return Ok(format!("task instance {}", task.key));
-        }
-    }
-    let archived = changes
-        .archived
-        .iter()
-        .map(|archived| &archived.task_instance);
-    for task in changes.task_instances.iter().chain(archived.clone()) {
-        if !runs.contains(&task.key.run) && run_version(c, &task.key.run).await?.is_none() {
-            return Ok(format!("run {}", task.key.run));
-        }
-    }
-    let mut ids = BTreeSet::new();
-    for task in &changes.task_instances {
-        let is_own = |holder: &Holder| !holder.is_archived && holder.key == task.key;
-        let is_free = holder_of(c, task.id)
-            .await?
-            .is_none_or(|holder| is_own(&holder));
-        if !is_free || !ids.insert(task.id) {
-            return Ok(try_name(task));
-        }
-    }
-    for task in archived {
-        let is_left = |holder: &Holder| !holder.is_archived && tasks.contains(&holder.key);
-        let is_free = holder_of(c, task.id)
-            .await?
-            .is_none_or(|holder| is_left(&holder));
-        if !is_free || !ids.insert(task.id) {
-            return Ok(try_name(task));
-        }
-    }
-    // Not reached by anything known; the rollback was right all the same.
-    Ok("a row of the changes".to_owned())
-}
-
-fn try_name(task: &TaskInstance) -> String {
-    format!("try {} of task instance {}", task.id, task.key)
-}
-
-/// The row that holds an id.
-struct Holder {
-    key: TaskKey,
-    is_archived: bool,
-}
-
-async fn holder_of(c: &mut Connection, id: Uuid) -> Result<Option<Holder>, EngineError> {
-    let sql = "SELECT dag_id, run_id, task_id, map_index, is_archived \
-               FROM task_instance WHERE id = ?";
-    let rows = c.fetch(sql, [id.to_string().into()]).await?;
-    let read = |row: &Row| {
-        Ok(Holder {
-            key: task_instance::read_key(row)?,
-            is_archived: row.int("is_archived")? != 0,
-        })
-    };
-    rows.first().map(read).transpose().map_err(unreadable)
-}
-
-async fn run_version(c: &mut Connection, key: &RunKey) -> Result<Option<i64>, EngineError> {
-    let sql = "SELECT version FROM run WHERE dag_id = ? AND run_id = ?";
-    let rows = c.fetch(sql, run::key_cells(key)).await?;
-    rows.first()
-        .map(|row| row.int("version"))
-        .transpose()
-        .map_err(unreadable)
-}
-
-async fn task_version(c: &mut Connection, key: &TaskKey) -> Result<Option<i64>, EngineError> {
-    let sql = "SELECT version FROM task_instance \
-               WHERE dag_id = ? AND run_id = ? AND task_id = ? AND map_index = ? \
-               AND is_archived = 0";
-    let rows = c.fetch(sql, task_instance::key_cells(key)).await?;
-    rows.first()
-        .map(|row| row.int("version"))
-        .transpose()
-        .map_err(unreadable)
-}
-
-fn unreadable(why: String) -> EngineError {
-    EngineError {
-        fault: Fault::Damaged,
-        why: why.into(),
-    }
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use longshore_core::{Class, Classify};
 use uuid::Uuid;
 
-use crate::model::{ArchivedTry, Pool, Run, RunKey, TaskInstance};
+use crate::model::{ArchivedTry, NextRun, Pool, Run, RunKey, RunState, TaskInstance};
 
 /// What one transaction does. Empty changes are not committed.
 ///
@@ -24,6 +25,19 @@ pub struct Changes {
     pub archived: Vec<ArchivedTry>,
     /// The last `resourceVersion` of the pod watch whose effects are in this transaction or an earlier one.
     pub watch_position: Option<String>,
+    /// Schedules that go on, in the transaction that creates the run that was due.
+    pub dag_advances: Vec<DagAdvance>,
+}
+
+/// The schedule of a DAG goes on. Holds only if its next run is still the given one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DagAdvance {
+    /// The DAG.
+    pub dag_id: String,
+    /// Its next run as it was read.
+    pub from: Option<NextRun>,
+    /// Its next run from now on.
+    pub to: Option<NextRun>,
 }
 
 impl Changes {
@@ -33,6 +47,7 @@ impl Changes {
             && self.task_instances.is_empty()
             && self.archived.is_empty()
             && self.watch_position.is_none()
+            && self.dag_advances.is_empty()
     }
 }
 
@@ -54,8 +69,30 @@ pub struct Snapshot {
 pub struct RunFilter {
     /// Only this DAG.
     pub dag_id: Option<String>,
+    /// Only in one of these states; empty for any.
+    pub states: Vec<RunState>,
+    /// Only those that come after this place in the listing: the next page.
+    pub before: Option<RunCursor>,
     /// At most this many, newest first.
     pub limit: Option<u32>,
+}
+
+/// A place in the listing of runs. It stays where it is when its run changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunCursor {
+    /// When the run at this place was created.
+    pub queued_at: Timestamp,
+    /// That run.
+    pub key: RunKey,
+}
+
+impl From<&Run> for RunCursor {
+    fn from(run: &Run) -> Self {
+        Self {
+            queued_at: run.queued_at,
+            key: run.key.clone(),
+        }
+    }
 }
 
 /// The store as the scheduler and the command line see it. Tests put a decorator in front that fails, delays, or

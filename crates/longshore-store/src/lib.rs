@@ -1,22 +1,30 @@
-//! Runs, task instances and the watch position, behind one trait; SQLite is the first engine.
+//! Runs, task instances, DAGs and the watch position, in SQLite or Postgres.
 //!
-//! Read [`model`] for the rows and [`changes`] for the one way in which they change. [`Store`] keeps them: `writer`
-//! takes what waits and commits it at once, `apply` turns one set of changes into statements, `query` reads, `rows`
-//! knows the columns, `open` refuses what must not be opened, and `sqlite` alone knows the engine.
+//! Read [`model`] for the rows and [`changes`] for the one way in which the scheduler's rows change; [`catalog`] is
+//! what the service keeps and lists beside them. [`Store`] keeps it all: `writer` takes what waits and commits it at
+//! once, `apply` turns one set of changes into statements, `conflict` names the
+//! row that was in the way, `query` and `listing` read, `rows` knows the columns, `open`
+//! refuses what must not be opened, `server` reads a database URL, and `engine` alone knows the two engines.
 
 mod apply;
+pub mod catalog;
 pub mod changes;
+mod conflict;
+mod engine;
+mod listing;
 mod lock;
 pub mod model;
 mod off_clock;
 mod open;
+mod open_error;
 mod query;
 mod rows;
-mod sqlite;
+mod server;
 mod store;
 mod writer;
 
-pub use changes::{Changes, RunFilter, RunStore, Snapshot, StoreError};
+pub use catalog::{Catalog, ParsedDag, TaskFilter};
+pub use changes::{Changes, DagAdvance, RunCursor, RunFilter, RunStore, Snapshot, StoreError};
 pub use model::*;
-pub use open::OpenError;
+pub use open_error::OpenError;
 pub use store::{Counters, Store};

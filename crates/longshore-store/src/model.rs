@@ -72,7 +72,8 @@ pub struct Run {
     pub end_date: Option<Timestamp>,
     /// Parameters given at the trigger, over the DAG's defaults.
     pub conf: Value,
-    /// The validated DAG document that the run is pinned to, as its file had it, files beside it included.
+    /// The validated DAG document that the run is pinned to, as its file had it, files beside it included. Stored at the
+    /// insert; an update leaves it as it was.
     pub dag: Value,
     /// Whether the objects that all its pods share (files, workspace) exist in the cluster.
     pub is_prepared: bool,
@@ -216,4 +217,34 @@ pub struct Pool {
     pub name: String,
     /// How many slots; -1 is unlimited.
     pub slots: i64,
+}
+
+/// What the service knows of a DAG in its folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dag {
+    /// Its name.
+    pub dag_id: String,
+    /// Its file, relative to the folder; `None` once that is gone.
+    pub file: Option<String>,
+    /// Whether no scheduled run may be created.
+    pub is_paused: bool,
+    /// The next scheduled run; `None` where there is none to come.
+    pub next_run: Option<NextRun>,
+    /// When its file was last read.
+    pub parsed_at: Timestamp,
+    /// What was wrong with the file then.
+    pub error: Option<String>,
+    /// The last document without errors, by its hash.
+    pub document_hash: Option<String>,
+}
+
+/// A scheduled run to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NextRun {
+    /// When it is due.
+    pub run_after: Timestamp,
+    /// The instant that it will be about.
+    pub logical_date: Option<Timestamp>,
+    /// The interval that it will be about: start and end.
+    pub data_interval: Option<(Timestamp, Timestamp)>,
 }

@@ -2,133 +2,34 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use longshore_core::{Class, Classify};
 use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use uuid::Uuid;
 
+use crate::engine::{Connection, EngineError, Fault, sqlite};
 use crate::lock::{Lock, LockError};
-use crate::sqlite::{Connection, EngineError, Fault};
+use crate::open_error::OpenError;
+use crate::server::Server;
 
-/// Every change of the tables there ever was: version and SQL. Append only, never edit one that was released.
-const MIGRATIONS: &[(i64, &str, &str)] =
-    &[(1, "runs", include_str!("../migrations/0001_runs.sql"))];
+/// One change of the tables, in the words of each engine; the result is the same tables and columns.
+struct Change {
+    version: i64,
+    name: &'static str,
+    sqlite: &'static str,
+    postgres: &'static str,
+}
+
+/// Every change of the tables there ever was. Append only, never edit one that was released.
+const MIGRATIONS: &[Change] = &[Change {
+    version: 1,
+    name: "runs",
+    sqlite: include_str!("../migrations/sqlite/0001_runs.sql"),
+    postgres: include_str!("../migrations/postgres/0001_runs.sql"),
+}];
 
 /// sqlx's table of applied migrations.
 const MIGRATIONS_TABLE: &str = "_sqlx_migrations";
-
-/// Why a database cannot be opened. Nothing was changed in it.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum OpenError {
-    /// Another process uses it.
-    #[error(
-        "database {} is in use by {}; stop that one first, or use another data directory",
-        path.display(), holder(*process)
-    )]
-    InUse {
-        /// The database.
-        path: PathBuf,
-        /// The process that holds the lock, where the lock file tells.
-        process: Option<u32>,
-    },
-    /// The directory is missing or takes no files.
-    #[error(
-        "the directory of database {} must exist and be writable: create it, or use another data directory",
-        path.display()
-    )]
-    Directory {
-        /// The database.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        source: Arc<io::Error>,
-    },
-    /// The file cannot be opened or written.
-    #[error("database {} must be a file that this user can read and write: {why}", path.display())]
-    Denied {
-        /// The database.
-        path: PathBuf,
-        /// The engine's own words.
-        why: Arc<str>,
-    },
-    /// No space is left.
-    #[error("database {} cannot be opened because the disk is full; free some space", path.display())]
-    Full {
-        /// The database.
-        path: PathBuf,
-    },
-    /// It was written by a newer version.
-    #[error(
-        "database {} has version {found}, this program knows versions up to {known}; use the newer program again",
-        path.display()
-    )]
-    Newer {
-        /// The database.
-        path: PathBuf,
-        /// The version of its tables.
-        found: i64,
-        /// The newest that we know.
-        known: i64,
-    },
-    /// It is a database of something else.
-    #[error("database {} belongs to another program (it holds table {table}); use another file", path.display())]
-    Foreign {
-        /// The database.
-        path: PathBuf,
-        /// One of its tables.
-        table: String,
-    },
-    /// It is no database, or not a whole one.
-    #[error(
-        "database {} is damaged: {why}; restore a backup, or move it away to start with an empty one",
-        path.display()
-    )]
-    Damaged {
-        /// The database.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: Arc<str>,
-    },
-    /// Its tables could not be brought up to date.
-    #[error("the tables of database {} could not be brought up to date: {why}", path.display())]
-    Migrate {
-        /// The database.
-        path: PathBuf,
-        /// The engine's own words.
-        why: Arc<str>,
-    },
-    /// The engine failed in another way.
-    #[error("database {} cannot be opened: {why}", path.display())]
-    Engine {
-        /// The database.
-        path: PathBuf,
-        /// The engine's own words.
-        why: Arc<str>,
-    },
-}
-
-fn holder(process: Option<u32>) -> String {
-    process.map_or_else(
-        || "another process".to_owned(),
-        |id| format!("process {id}"),
-    )
-}
-
-impl Classify for OpenError {
-    fn class(&self) -> Class {
-        match self {
-            Self::InUse { .. } | Self::Full { .. } | Self::Engine { .. } => Class::Retry,
-            Self::Directory { .. }
-            | Self::Denied { .. }
-            | Self::Newer { .. }
-            | Self::Foreign { .. }
-            | Self::Damaged { .. } => Class::Invalid,
-            Self::Migrate { .. } => Class::Bug,
-        }
-    }
-}
 
 /// Where a database is.
 #[derive(Clone, Debug)]
@@ -137,6 +38,8 @@ pub(crate) enum Place {
     File(PathBuf),
     /// In the memory of this process, under this name.
     Memory(String),
+    /// On this Postgres server.
+    Server(Box<Server>),
 }
 
 /// An opened database.
@@ -145,6 +48,8 @@ pub(crate) struct Opened {
     pub(crate) reader: Connection,
     pub(crate) lock: Option<Lock>,
     pub(crate) scheduler_id: String,
+    /// Which opening of the database this is, counted in the database: another process in between is noticed.
+    pub(crate) opening: i64,
 }
 
 impl Place {
@@ -152,66 +57,96 @@ impl Place {
     pub(crate) async fn open(&self) -> Result<Opened, OpenError> {
         let lock = match self {
             Self::File(path) => Some(take_lock(path)?),
-            Self::Memory(_) => None,
+            Self::Memory(_) | Self::Server(_) => None,
         };
-        let mut writer = self.connect().await?;
+        let mut writer = self.connect_writer().await?;
         self.inspect(&mut writer).await?;
         self.prepare(&mut writer).await?;
         let scheduler_id = self.identify(&mut writer).await?;
-        let reader = self.connect().await?;
+        let opening = self.opening(&mut writer).await?;
+        let reader = self.connect_reader().await?;
         Ok(Opened {
             writer,
             reader,
             lock,
             scheduler_id,
+            opening,
         })
     }
 
-    async fn connect(&self) -> Result<Connection, OpenError> {
+    /// Opens another connection for the writer in place of one that was lost. Returns when the old one is over,
+    /// whatever it was doing, and nobody else has used the database.
+    pub(crate) async fn reopen(&self, opening: i64) -> Result<Connection, OpenError> {
+        let mut writer = self.connect_writer().await?;
+        writer.make_durable().await.map_err(|e| self.error(e))?;
+        if self.opening(&mut writer).await? == opening {
+            Ok(writer)
+        } else {
+            let database = self.name();
+            Err(OpenError::TakenOver { database })
+        }
+    }
+
+    /// The connection that writes; with the lock, where the engine keeps it.
+    async fn connect_writer(&self) -> Result<Connection, OpenError> {
+        let Self::Server(server) = self else {
+            return self.connect_reader().await;
+        };
+        let connect = async || {
+            let mut writer = server.connect_writer().await?;
+            writer.end_namesakes(&server.writer_name()).await?;
+            let locked = writer.lock().await?;
+            Ok((writer, locked))
+        };
+        let (writer, locked) = connect().await.map_err(|e| self.error(e))?;
+        locked.map_err(|holder| OpenError::InUse {
+            database: self.name(),
+            holder,
+            instead: "database",
+        })?;
+        Ok(Connection::Postgres(writer))
+    }
+
+    /// A connection that reads.
+    pub(crate) async fn connect_reader(&self) -> Result<Connection, OpenError> {
         let connection = match self {
-            Self::File(path) => Connection::open_file(path).await,
-            Self::Memory(name) => Connection::open_memory(name).await,
+            Self::File(path) => sqlite::Connection::open_file(path)
+                .await
+                .map(Connection::Sqlite),
+            Self::Memory(name) => sqlite::Connection::open_memory(name)
+                .await
+                .map(Connection::Sqlite),
+            Self::Server(server) => server.connect_reader().await.map(Connection::Postgres),
         };
         connection.map_err(|e| self.error(e))
     }
 
     /// Reads only: refuses what is not ours before anything is written.
     async fn inspect(&self, c: &mut Connection) -> Result<(), OpenError> {
+        let database = self.name();
         if let Some(why) = c.damage().await.map_err(|e| self.error(e))? {
             let why = why.into();
-            return Err(OpenError::Damaged {
-                path: self.path(),
-                why,
-            });
+            return Err(OpenError::Damaged { database, why });
         }
-        let rows = c.tables().await.map_err(|e| self.error(e))?;
-        let tables: Vec<String> = rows
-            .iter()
-            .filter_map(|row| row.text("name").ok())
-            .collect();
-        if !tables.iter().any(|table| table == MIGRATIONS_TABLE) {
-            return match tables.into_iter().next() {
-                None => Ok(()),
-                Some(table) => Err(OpenError::Foreign {
-                    path: self.path(),
-                    table,
-                }),
-            };
+        let tables = c.tables().await.map_err(|e| self.error(e))?;
+        let has = |name: &str| tables.iter().any(|table| table == name);
+        let is_ours = has(MIGRATIONS_TABLE) && has("scheduler");
+        if let Some(table) = tables.iter().find(|table| *table != MIGRATIONS_TABLE)
+            && !is_ours
+        {
+            let table = table.clone();
+            return Err(OpenError::Foreign { database, table });
+        }
+        if !is_ours {
+            return Ok(());
         }
         let sql = "SELECT COALESCE(MAX(version), 0) AS version FROM _sqlx_migrations";
-        let rows = c.fetch(sql, []).await.map_err(|e| self.error(e))?;
-        let found = rows
-            .first()
-            .and_then(|row| row.int("version").ok())
-            .unwrap_or(0);
-        let known = MIGRATIONS
-            .iter()
-            .map(|(version, ..)| *version)
-            .max()
-            .unwrap_or(0);
+        let found = self.number(c, sql, "version").await?;
+        let known = MIGRATIONS.iter().map(|change| change.version).max();
+        let known = known.unwrap_or(0);
         if found > known {
             return Err(OpenError::Newer {
-                path: self.path(),
+                database,
                 found,
                 known,
             });
@@ -221,65 +156,108 @@ impl Place {
 
     async fn prepare(&self, c: &mut Connection) -> Result<(), OpenError> {
         c.make_durable().await.map_err(|e| self.error(e))?;
-        let migrations = MIGRATIONS.iter().map(|&(version, name, sql)| {
-            let sql = sql.into_sql_str();
-            Migration::new(version, name.into(), MigrationType::Simple, sql, false)
+        let migrations = MIGRATIONS.iter().map(|change| {
+            let sql = match self {
+                Self::File(_) | Self::Memory(_) => change.sqlite,
+                Self::Server(_) => change.postgres,
+            };
+            let (name, sql) = (change.name.into(), sql.into_sql_str());
+            Migration::new(change.version, name, MigrationType::Simple, sql, false)
         });
         let migrator = Migrator::with_migrations(migrations.collect());
         c.migrate(&migrator).await.map_err(|e| OpenError::Migrate {
-            path: self.path(),
+            database: self.name(),
             why: e.to_string().into(),
         })
     }
 
-    /// The scheduler's id: made once, then read.
+    /// The scheduler's id: made once, then read. Counts this opening.
     async fn identify(&self, c: &mut Connection) -> Result<String, OpenError> {
-        let sql = "INSERT INTO scheduler (id) SELECT ? WHERE NOT EXISTS (SELECT 1 FROM scheduler)";
+        let sql = "INSERT INTO scheduler (id, n_openings) \
+                   SELECT ?, 0 WHERE NOT EXISTS (SELECT 1 FROM scheduler)";
         c.execute(sql, [new_scheduler_id().into()])
             .await
             .map_err(|e| self.error(e))?;
+        let sql = "UPDATE scheduler SET n_openings = n_openings + 1";
+        c.execute(sql, []).await.map_err(|e| self.error(e))?;
         let rows = c
             .fetch("SELECT id FROM scheduler", [])
             .await
             .map_err(|e| self.error(e))?;
         rows.first()
             .and_then(|row| row.text("id").ok())
-            .ok_or_else(|| OpenError::Damaged {
-                path: self.path(),
-                why: "table scheduler has no row".into(),
-            })
+            .ok_or_else(|| self.no_scheduler())
     }
 
-    /// For messages.
-    fn path(&self) -> PathBuf {
-        match self {
-            Self::File(path) => path.clone(),
-            Self::Memory(_) => PathBuf::from(":memory:"),
+    async fn opening(&self, c: &mut Connection) -> Result<i64, OpenError> {
+        let sql = "SELECT n_openings FROM scheduler";
+        self.number(c, sql, "n_openings").await
+    }
+
+    async fn number(
+        &self,
+        c: &mut Connection,
+        sql: &'static str,
+        column: &str,
+    ) -> Result<i64, OpenError> {
+        let rows = c.fetch(sql, []).await.map_err(|e| self.error(e))?;
+        rows.first()
+            .and_then(|row| row.int(column).ok())
+            .ok_or_else(|| self.no_scheduler())
+    }
+
+    fn no_scheduler(&self) -> OpenError {
+        OpenError::Damaged {
+            database: self.name(),
+            why: "table scheduler has no row".into(),
         }
     }
 
-    fn error(&self, error: EngineError) -> OpenError {
-        let path = self.path();
+    /// For messages; without secrets.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Memory(_) => ":memory:".to_owned(),
+            Self::Server(server) => server.to_string(),
+        }
+    }
+
+    /// An error of opening it.
+    pub(crate) fn error(&self, error: EngineError) -> OpenError {
+        let database = self.name();
         let EngineError { fault, why } = error;
         match fault {
-            Fault::Full => OpenError::Full { path },
-            Fault::Damaged => OpenError::Damaged { path, why },
-            Fault::Denied => OpenError::Denied { path, why },
-            Fault::Constraint | Fault::Io | Fault::Other => OpenError::Engine { path, why },
+            Fault::Full => OpenError::Full { database },
+            Fault::Damaged => OpenError::Damaged { database, why },
+            Fault::Lost => OpenError::Unreachable { database, why },
+            Fault::Denied => match self {
+                Self::File(_) | Self::Memory(_) => OpenError::Denied { database, why },
+                Self::Server(_) => OpenError::Refused { database, why },
+            },
+            Fault::Constraint | Fault::Collision | Fault::Io | Fault::Other => {
+                OpenError::Engine { database, why }
+            }
         }
     }
 }
 
 fn take_lock(path: &Path) -> Result<Lock, OpenError> {
     Lock::take(path).map_err(|error| {
-        let path = path.to_owned();
+        let database = path.display().to_string();
         match error {
-            LockError::Held(process) => OpenError::InUse { path, process },
+            LockError::Held(process) => OpenError::InUse {
+                database,
+                holder: process.map_or_else(
+                    || "another process".to_owned(),
+                    |id| format!("process {id}"),
+                ),
+                instead: "data directory",
+            },
             LockError::Io(error) if error.kind() == io::ErrorKind::StorageFull => {
-                OpenError::Full { path }
+                OpenError::Full { database }
             }
             LockError::Io(error) => OpenError::Directory {
-                path,
+                database,
                 source: error.into(),
             },
         }

@@ -1,11 +1,18 @@
 //! What can be read.
 
+use std::collections::BTreeSet;
+
+use serde_json::Value;
 use uuid::Uuid;
 
-use crate::changes::{RunFilter, Snapshot, StoreError};
-use crate::model::{ArchivedTry, Pool, Run, RunKey, TaskInstance};
-use crate::rows::{run, task_instance};
-use crate::sqlite::{Cell, Connection, Row};
+use crate::changes::{Snapshot, StoreError};
+use crate::engine::{Cell, Connection, Row};
+use crate::model::{ArchivedTry, Dag, Pool, Run, RunKey, TaskInstance};
+use crate::rows::document::Documents;
+use crate::rows::{dag, document, run, task_instance};
+
+/// Documents in one query; each can be large.
+const MAX_DOCUMENTS: usize = 50;
 
 /// Runs queries in one transaction, so that all see the same state.
 pub(crate) async fn in_transaction<T>(
@@ -16,6 +23,9 @@ pub(crate) async fn in_transaction<T>(
         .await
         .map_err(|e| e.into_store_error("read"))?;
     let result = work(c).await;
+    if c.is_lost() {
+        return result;
+    }
     // Also after an error: the next reader must find no transaction.
     c.execute("ROLLBACK", [])
         .await
@@ -38,8 +48,9 @@ pub(crate) async fn load(c: &mut Connection) -> Result<Snapshot, StoreError> {
     let scheduler = fetch(c, "SELECT watch_position FROM scheduler", []).await?;
     let position = |row: &Row| row.opt_text("watch_position");
     let position = scheduler.first().map(position).transpose();
+    let runs = fetch(c, runs, []).await?;
     Ok(Snapshot {
-        runs: read_all(fetch(c, runs, []).await?, run::read)?,
+        runs: read_runs(c, runs).await?,
         task_instances: read_all(fetch(c, task_instances, []).await?, task_instance::read)?,
         pools: read_all(pools, read_pool)?,
         watch_position: position
@@ -55,31 +66,13 @@ pub(crate) async fn run(
 ) -> Result<Option<(Run, Vec<TaskInstance>)>, StoreError> {
     let sql = "SELECT * FROM run WHERE dag_id = ? AND run_id = ?";
     let rows = fetch(c, sql, run::key_cells(key)).await?;
-    let Some(row) = rows.first() else {
+    let Some(run) = read_runs(c, rows).await?.pop() else {
         return Ok(None);
     };
-    let run = run::read(row)?;
     let sql = "SELECT * FROM task_instance \
                WHERE dag_id = ? AND run_id = ? AND is_archived = 0 ORDER BY task_id, map_index";
     let rows = fetch(c, sql, run::key_cells(key)).await?;
     Ok(Some((run, read_all(rows, task_instance::read)?)))
-}
-
-/// Runs, newest first.
-pub(crate) async fn runs(c: &mut Connection, filter: &RunFilter) -> Result<Vec<Run>, StoreError> {
-    let RunFilter { dag_id, limit } = filter;
-    let mut sql = "SELECT * FROM run".to_owned();
-    let mut cells = Vec::new();
-    if let Some(dag_id) = dag_id {
-        sql += " WHERE dag_id = ?";
-        cells.push(dag_id.as_str().into());
-    }
-    sql += " ORDER BY queued_at DESC, dag_id DESC, run_id DESC";
-    if let Some(limit) = limit {
-        sql += " LIMIT ?";
-        cells.push(i64::from(*limit).into());
-    }
-    read_all(fetch(c, sql, cells).await?, run::read)
 }
 
 /// The current or archived try with this id.
@@ -110,6 +103,39 @@ pub(crate) async fn history(
     read_all(rows, archived)
 }
 
+/// All DAGs, by name.
+pub(crate) async fn dags(c: &mut Connection) -> Result<Vec<Dag>, StoreError> {
+    let rows = fetch(c, "SELECT * FROM dag ORDER BY dag_id", []).await?;
+    read_all(rows, dag::read)
+}
+
+/// A document by its hash.
+pub(crate) async fn document(c: &mut Connection, hash: &str) -> Result<Option<Value>, StoreError> {
+    let hashes = BTreeSet::from([hash.to_owned()]);
+    Ok(documents(c, hashes).await?.remove(hash))
+}
+
+/// Runs from their rows; a document that many share is read once.
+pub(crate) async fn read_runs(c: &mut Connection, rows: Vec<Row>) -> Result<Vec<Run>, StoreError> {
+    // A row without a hash is told when it is read.
+    let hashes = rows.iter().filter_map(|row| row.text("dag_hash").ok());
+    let documents = documents(c, hashes.collect()).await?;
+    read_all(rows, |row| run::read(row, &documents))
+}
+
+async fn documents(c: &mut Connection, hashes: BTreeSet<String>) -> Result<Documents, StoreError> {
+    let mut documents = Documents::new();
+    let hashes = Vec::from_iter(hashes);
+    for hashes in hashes.chunks(MAX_DOCUMENTS) {
+        let marks = vec!["?"; hashes.len()].join(", ");
+        let sql = format!("SELECT hash, body FROM document WHERE hash IN ({marks})");
+        let cells = hashes.iter().map(|hash| hash.as_str().into());
+        let rows = fetch(c, sql, cells.collect::<Vec<_>>()).await?;
+        documents.extend(read_all(rows, document::read)?);
+    }
+    Ok(documents)
+}
+
 fn read_pool(row: &Row) -> Result<Pool, StoreError> {
     let read = || {
         Ok(Pool {
@@ -120,7 +146,7 @@ fn read_pool(row: &Row) -> Result<Pool, StoreError> {
     read().map_err(|why| corrupt("a pool", why))
 }
 
-async fn fetch(
+pub(crate) async fn fetch(
     c: &mut Connection,
     sql: impl Into<std::borrow::Cow<'static, str>>,
     cells: impl IntoIterator<Item = Cell>,
@@ -130,14 +156,14 @@ async fn fetch(
         .map_err(|e| e.into_store_error("read"))
 }
 
-fn read_all<T>(
+pub(crate) fn read_all<T>(
     rows: Vec<Row>,
     read: impl Fn(&Row) -> Result<T, StoreError>,
 ) -> Result<Vec<T>, StoreError> {
     rows.iter().map(read).collect()
 }
 
-fn corrupt(what: &str, why: String) -> StoreError {
+pub(crate) fn corrupt(what: &str, why: String) -> StoreError {
     StoreError::Corrupt {
         what: what.to_owned(),
         why: why.into(),

@@ -1,21 +1,25 @@
-//! The store on an embedded database.
+//! The store, on either engine.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
+use serde_json::Value;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::task::JoinError;
 use uuid::Uuid;
 
+use crate::catalog::{Catalog, ParsedDag, TaskFilter};
 use crate::changes::{Changes, RunFilter, RunStore, Snapshot, StoreError};
-use crate::model::{ArchivedTry, Pool, Run, RunKey, TaskInstance};
+use crate::engine::Connection;
+use crate::model::{ArchivedTry, Dag, Pool, Run, RunKey, TaskInstance};
 use crate::off_clock;
-use crate::open::{OpenError, Opened, Place};
-use crate::query;
-use crate::sqlite::Connection;
+use crate::open::{Opened, Place};
+use crate::open_error::OpenError;
+use crate::server::Server;
 use crate::writer::{Message, Request, Shared, Work, Writer};
+use crate::{listing, query};
 
 /// Requests that may wait for the writer; further callers wait to be let in.
 const MAX_WAITING: usize = 1024;
@@ -29,21 +33,59 @@ pub struct Counters {
     pub n_transactions: u64,
 }
 
-/// Runs and task instances in SQLite.
+/// Runs, task instances and DAGs, in SQLite or Postgres.
 ///
 /// *Flow*: all writes go to one writer, which commits together what waits together; reads go to a connection of their
 /// own and see all that was answered before.
 /// *Guarantees*: a commit that was answered survives any crash of the process and of the machine; one that was not is
 /// there wholly or not at all. No timer of the runtime is involved: under a paused clock the store takes no time.
 /// *Cancellation*: a caller may go away at any moment; its commit is then wholly done or not at all.
-/// *After a failed write* whose outcome nobody knows, all calls answer [`StoreError::Unavailable`] until a restart.
+/// *After a failed write* to a file whose outcome nobody knows, all calls answer [`StoreError::Unavailable`] until a
+/// restart. *After a lost connection* to a server they do so until there is another one, which the store sees to by
+/// itself; by then every commit whose answer was lost is decided, so read again.
 #[derive(Debug)]
 pub struct Store {
     scheduler_id: String,
     inbox: mpsc::Sender<Message>,
-    /// `None` once closed.
-    reader: Arc<Mutex<Option<Connection>>>,
+    reader: Arc<Mutex<Reader>>,
     shared: Arc<Shared>,
+}
+
+/// The reading connection.
+#[derive(Debug)]
+struct Reader {
+    place: Place,
+    /// `None` once it was lost, or closed for good.
+    connection: Option<Connection>,
+    is_closed: bool,
+}
+
+impl Reader {
+    fn close(&mut self) -> Option<Connection> {
+        self.is_closed = true;
+        self.connection.take()
+    }
+
+    /// The connection; another one where it was lost.
+    async fn connection(&mut self) -> Result<&mut Connection, StoreError> {
+        if self.is_closed {
+            return Err(closed("read"));
+        }
+        if self.connection.as_ref().is_some_and(Connection::is_lost) {
+            self.connection = None;
+        }
+        match &mut self.connection {
+            Some(connection) => Ok(connection),
+            empty => {
+                let connected = self.place.connect_reader().await;
+                let connected = connected.map_err(|error| StoreError::Unavailable {
+                    doing: "read",
+                    why: error.to_string().into(),
+                })?;
+                Ok(empty.insert(connected))
+            }
+        }
+    }
 }
 
 impl Store {
@@ -52,7 +94,7 @@ impl Store {
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref();
         let absolute = std::path::absolute(path).map_err(|e| OpenError::Directory {
-            path: path.to_owned(),
+            database: path.display().to_string(),
             source: e.into(),
         })?;
         Self::start(Place::File(absolute)).await
@@ -63,24 +105,40 @@ impl Store {
         Self::start(Place::Memory(Uuid::new_v4().to_string())).await
     }
 
+    /// Connects to a Postgres database: `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, with `sslmode`, `sslrootcert`,
+    /// `sslcert`, `sslkey`, `host` (a directory is that of a Unix socket), `port`, `dbname`, `user`, `password` and
+    /// `options` as parameters where needed. What the URL does not say is taken from the variables that `psql` reads.
+    /// The database must exist; its tables are made. An advisory lock keeps other schedulers out.
+    ///
+    /// *Errors* never hold the password, nor anything of a URL that cannot be read.
+    pub async fn connect(url: &str) -> Result<Self, OpenError> {
+        let server = Server::parse(url).map_err(|why| OpenError::Url { why })?;
+        Self::start(Place::Server(server.into())).await
+    }
+
     async fn start(place: Place) -> Result<Self, OpenError> {
-        let path = match &place {
-            Place::File(path) => path.clone(),
-            Place::Memory(name) => name.into(),
-        };
-        let opened = off_clock::run(async move || place.open().await).await;
+        let opener = place.clone();
+        let opened = off_clock::run(async move || opener.open().await).await;
         let Opened {
             writer,
             reader,
             lock,
             scheduler_id,
+            opening,
         } = opened.map_err(|e| OpenError::Engine {
-            path,
+            database: place.name(),
             why: e.to_string().into(),
         })??;
+        let reader = Reader {
+            place: place.clone(),
+            connection: Some(reader),
+            is_closed: false,
+        };
         let shared = Arc::new(Shared::default());
         let (inbox, requests) = mpsc::channel(MAX_WAITING);
         let writer = Writer {
+            place,
+            opening,
             connection: writer,
             shared: Arc::clone(&shared),
             lock,
@@ -90,7 +148,7 @@ impl Store {
         Ok(Self {
             scheduler_id,
             inbox,
-            reader: Arc::new(Mutex::new(Some(reader))),
+            reader: Arc::new(Mutex::new(reader)),
             shared,
         })
     }
@@ -98,7 +156,7 @@ impl Store {
     /// Closes the database after all that was asked before; returns when it can be opened again. Later calls answer
     /// [`StoreError::Unavailable`]. (Dropping the store closes it too, a moment later.)
     pub async fn close(&self) {
-        let reader = self.reader.lock().await.take();
+        let reader = self.reader.lock().await.close();
         if let Some(reader) = reader
             && let Ok(Err(error)) = off_clock::run(async move || reader.close().await).await
         {
@@ -136,11 +194,10 @@ impl Store {
         W: AsyncFnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
         T: Send + 'static,
     {
-        self.shared.check("read")?;
         let mut reader = Arc::clone(&self.reader).lock_owned().await;
+        self.shared.check("read")?;
         let read = off_clock::run(async move || {
-            let connection = reader.as_mut().ok_or_else(|| closed("read"))?;
-            query::in_transaction(connection, work).await
+            query::in_transaction(reader.connection().await?, work).await
         });
         read.await.map_err(stopped)?
     }
@@ -185,7 +242,7 @@ impl RunStore for Store {
 
     async fn runs(&self, filter: &RunFilter) -> Result<Vec<Run>, StoreError> {
         let filter = filter.clone();
-        self.read(async move |c: &mut Connection| query::runs(c, &filter).await)
+        self.read(async move |c: &mut Connection| listing::runs(c, &filter).await)
             .await
     }
 
@@ -202,5 +259,45 @@ impl RunStore for Store {
 
     async fn set_pool(&self, pool: &Pool) -> Result<(), StoreError> {
         self.write(Work::Pool(pool.clone())).await
+    }
+}
+
+#[async_trait]
+impl Catalog for Store {
+    async fn count_runs(&self, filter: &RunFilter) -> Result<u64, StoreError> {
+        let filter = filter.clone();
+        self.read(async move |c: &mut Connection| listing::count_runs(c, &filter).await)
+            .await
+    }
+
+    async fn task_instances(&self, filter: &TaskFilter) -> Result<Vec<TaskInstance>, StoreError> {
+        let filter = filter.clone();
+        self.read(async move |c: &mut Connection| listing::task_instances(c, &filter).await)
+            .await
+    }
+
+    async fn count_task_instances(&self, filter: &TaskFilter) -> Result<u64, StoreError> {
+        let filter = filter.clone();
+        self.read(async move |c: &mut Connection| listing::count_task_instances(c, &filter).await)
+            .await
+    }
+
+    async fn dags(&self) -> Result<Vec<Dag>, StoreError> {
+        self.read(query::dags).await
+    }
+
+    async fn document(&self, hash: &str) -> Result<Option<Value>, StoreError> {
+        let hash = hash.to_owned();
+        self.read(async move |c: &mut Connection| query::document(c, &hash).await)
+            .await
+    }
+
+    async fn set_dag(&self, dag: &ParsedDag) -> Result<(), StoreError> {
+        self.write(Work::Dag(dag.clone())).await
+    }
+
+    async fn set_paused(&self, dag_id: &str, is_paused: bool) -> Result<(), StoreError> {
+        let dag_id = dag_id.to_owned();
+        self.write(Work::Pause { dag_id, is_paused }).await
     }
 }

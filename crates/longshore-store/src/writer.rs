@@ -1,19 +1,34 @@
 //! The one writer, and its group commit.
 //!
 //! All that waits when the writer is free becomes one transaction with one sync of the disk. Each request has a
-//! savepoint of its own in it, so that a conflict refuses that request alone.
+//! savepoint of its own in it, so that a conflict refuses that request alone. A server whose connection was lost is
+//! connected again, with pauses; until then every request is told so.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
 use crate::apply::{self, Refusal};
+use crate::catalog::ParsedDag;
 use crate::changes::{Changes, StoreError};
+use crate::conflict;
+use crate::engine::{Connection, EngineError, Fault};
 use crate::lock::Lock;
 use crate::model::Pool;
 use crate::off_clock;
-use crate::sqlite::{Connection, EngineError, Fault};
+use crate::open::Place;
+use crate::open_error::OpenError;
+
+/// How often a transaction that another one collided with is tried again before its callers are told.
+const MAX_COLLISIONS: u32 = 10;
+
+/// The pause after the first attempt to connect again that failed; each later one is twice as long.
+const MIN_PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest pause between two attempts.
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// Requests in one transaction at most: bounds how long the first one waits for the others.
 const MAX_GROUP: usize = 256;
@@ -25,6 +40,36 @@ pub(crate) enum Work {
     Changes(Changes),
     /// A pool.
     Pool(Pool),
+    /// What the file of a DAG says.
+    Dag(ParsedDag),
+    /// A DAG is paused or goes on.
+    Pause {
+        /// The DAG.
+        dag_id: String,
+        /// Whether it is paused from now on.
+        is_paused: bool,
+    },
+}
+
+impl Work {
+    async fn apply(&self, c: &mut Connection) -> Result<(), Refusal> {
+        match self {
+            Self::Changes(changes) => apply::apply(c, changes).await,
+            Self::Pool(pool) => apply::apply_pool(c, pool).await,
+            Self::Dag(dag) => apply::apply_dag(c, dag).await,
+            Self::Pause { dag_id, is_paused } => apply::apply_pause(c, dag_id, *is_paused).await,
+        }
+    }
+
+    /// What refused it, after the rollback.
+    async fn find_conflict(&self, c: &mut Connection) -> Result<String, EngineError> {
+        Ok(match self {
+            Self::Changes(changes) => conflict::find(c, changes).await?,
+            Self::Pool(pool) => format!("pool {}", pool.name),
+            Self::Dag(dag) => format!("DAG {}", dag.dag_id),
+            Self::Pause { dag_id, .. } => format!("DAG {dag_id}"),
+        })
+    }
 }
 
 /// A request to the writer; the answer is sent once its effect is on the disk.
@@ -36,13 +81,16 @@ pub(crate) struct Request {
     pub(crate) answer: oneshot::Sender<Result<(), StoreError>>,
 }
 
+/// Who waits for the close.
+type Closer = oneshot::Sender<()>;
+
 /// What the writer is told.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// Write this.
     Write(Request),
     /// Close the database after all that was sent before, and say when that is done.
-    Close(oneshot::Sender<()>),
+    Close(Closer),
 }
 
 /// What writer and readers share.
@@ -54,23 +102,42 @@ pub(crate) struct Shared {
     pub(crate) n_transactions: AtomicU64,
     /// Why nothing may be read or written any more: a write failed and nobody knows what is on the disk.
     pub(crate) failed: OnceLock<Arc<str>>,
+    /// Why nothing can be read or written for now: the writer lost its connection. Reads wait for it too, because a
+    /// commit whose answer was lost may still be under way until the writer has its lock again.
+    lost: Mutex<Option<Arc<str>>>,
 }
 
 impl Shared {
-    /// Refuses all work after a failed write.
+    /// Refuses all work after a failed write, and while the connection is lost.
     pub(crate) fn check(&self, doing: &'static str) -> Result<(), StoreError> {
-        self.failed.get().map_or(Ok(()), |why| {
-            Err(StoreError::Unavailable {
-                doing,
-                why: why.clone(),
-            })
-        })
+        match self.failed.get().cloned().or_else(|| self.lost()) {
+            None => Ok(()),
+            Some(why) => Err(StoreError::Unavailable { doing, why }),
+        }
+    }
+
+    fn lost(&self) -> Option<Arc<str>> {
+        self.lost
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn set_lost(&self, why: Option<Arc<str>>) {
+        *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
+    /// Refuses all work until a restart. Only the first reason counts.
+    fn stop(&self, why: String) {
+        let _ = self.failed.set(why.into());
     }
 }
 
 /// The writer's end of the store.
 #[derive(Debug)]
 pub(crate) struct Writer {
+    pub(crate) place: Place,
+    pub(crate) opening: i64,
     pub(crate) connection: Connection,
     pub(crate) shared: Arc<Shared>,
     /// Held until the connection is closed.
@@ -103,7 +170,18 @@ impl Writer {
                     return;
                 }
             }
+            if closer.is_none() && self.shared.lost().is_some() {
+                closer = self.reconnect(&mut inbox).await;
+            }
         }
+        self.close().await;
+        if let Some(done) = closer {
+            // Nobody waiting is fine.
+            let _ = done.send(());
+        }
+    }
+
+    async fn close(self) {
         let closed = off_clock::run(async move || {
             let closed = self.connection.close().await;
             drop(self.lock);
@@ -112,10 +190,60 @@ impl Writer {
         if let Ok(Err(error)) = closed.await {
             tracing::warn!(%error, "the database was not closed cleanly; its log is replayed at the next start");
         }
-        if let Some(done) = closer {
-            // Nobody waiting is fine.
-            let _ = done.send(());
+    }
+
+    /// Connects again in place of a connection that was lost, however long that takes; who asks meanwhile is told.
+    /// Returns who asked for the close, if somebody did.
+    async fn reconnect(&mut self, inbox: &mut mpsc::Receiver<Message>) -> Option<Closer> {
+        let mut pause = MIN_PAUSE;
+        loop {
+            let (place, opening) = (self.place.clone(), self.opening);
+            let opened = off_clock::run(async move || place.reopen(opening).await);
+            match opened.await {
+                Ok(Ok(connection)) => {
+                    tracing::info!("connected to the database again");
+                    self.connection = connection;
+                    self.shared.set_lost(None);
+                    return None;
+                }
+                Ok(Err(error @ OpenError::TakenOver { .. })) => {
+                    tracing::error!(%error, "the store stops until a restart");
+                    self.shared.stop(error.to_string());
+                    self.shared.set_lost(None);
+                    return None;
+                }
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "connecting to the database again failed; trying on");
+                    self.shared.set_lost(Some(error.to_string().into()));
+                }
+                Err(error) => {
+                    self.shared.set_lost(Some(error.to_string().into()));
+                }
+            }
+            let refused = tokio::time::timeout(pause, self.refuse(inbox));
+            match refused.await {
+                Ok(closer) => return closer,
+                Err(_) => pause = (pause * 2).min(MAX_PAUSE),
+            }
         }
+    }
+
+    /// Answers requests with why they are refused, until the store is closed or dropped.
+    async fn refuse(&self, inbox: &mut mpsc::Receiver<Message>) -> Option<Closer> {
+        loop {
+            match inbox.recv().await? {
+                Message::Write(request) => {
+                    self.answer(request.answer, self.shared.check("commit"));
+                }
+                Message::Close(done) => return Some(done),
+            }
+        }
+    }
+
+    fn answer(&self, who: oneshot::Sender<Result<(), StoreError>>, answer: Result<(), StoreError>) {
+        self.shared.n_requests.fetch_add(1, Ordering::Relaxed);
+        // A caller that went away does not wait for its answer.
+        let _ = who.send(answer);
     }
 
     async fn serve(&mut self, group: Vec<Request>) {
@@ -125,9 +253,7 @@ impl Writer {
             .unzip();
         let answers = self.commit_group(&work).await;
         for (who, answer) in waiting.into_iter().zip(answers) {
-            self.shared.n_requests.fetch_add(1, Ordering::Relaxed);
-            // A caller that went away does not wait for its answer.
-            let _ = who.send(answer);
+            self.answer(who, answer);
         }
     }
 
@@ -153,17 +279,36 @@ impl Writer {
         group: &[Work],
     ) -> Result<Vec<Result<(), StoreError>>, StoreError> {
         self.shared.check("commit")?;
-        match self.transact(group).await {
-            Ok(answers) => Ok(answers),
-            Err(error) => {
-                // Fails where the engine has rolled back by itself; a transaction left open refuses the next begin.
-                let _ = self.connection.execute("ROLLBACK", []).await;
-                if matches!(error.fault, Fault::Io | Fault::Damaged) {
-                    self.stop(&error);
+        for _ in 0..MAX_COLLISIONS {
+            match self.try_together(group).await {
+                Err(error) if error.fault == Fault::Collision => {
+                    tracing::debug!(%error, "a transaction collided with another; trying it again");
                 }
-                Err(error.into_store_error("commit"))
+                done => return done.map_err(|error| error.into_store_error("commit")),
             }
         }
+        let last = self.try_together(group).await;
+        last.map_err(|error| error.into_store_error("commit"))
+    }
+
+    async fn try_together(
+        &mut self,
+        group: &[Work],
+    ) -> Result<Vec<Result<(), StoreError>>, EngineError> {
+        let done = self.transact(group).await;
+        let Err(error) = &done else { return done };
+        if self.connection.is_lost() {
+            tracing::warn!(%error, "the connection to the database was lost");
+            // Before anybody learns of it: who reads then must not meet the old state.
+            self.shared.set_lost(Some(error.why.clone()));
+            return done;
+        }
+        // Fails where the engine has rolled back by itself; a transaction left open refuses the next begin.
+        let _ = self.connection.execute("ROLLBACK", []).await;
+        if matches!(error.fault, Fault::Io | Fault::Damaged) {
+            self.stop(error);
+        }
+        done
     }
 
     async fn transact(
@@ -185,11 +330,9 @@ impl Writer {
     /// so. A restart reads what really is there.
     fn stop(&self, error: &EngineError) {
         tracing::error!(%error, "writing the database failed; the store stops until a restart");
-        let why = format!(
+        self.shared.stop(format!(
             "an earlier write failed ({error}), so what is on the disk is unknown; check the disk and restart"
-        );
-        // Only the first reason counts.
-        let _ = self.shared.failed.set(why.into());
+        ));
     }
 }
 
@@ -198,19 +341,12 @@ async fn apply_in_savepoint(
     work: &Work,
 ) -> Result<Result<(), StoreError>, EngineError> {
     c.execute("SAVEPOINT request", []).await?;
-    let applied = match work {
-        Work::Changes(changes) => apply::apply(c, changes).await,
-        Work::Pool(pool) => apply::apply_pool(c, pool).await,
-    };
-    let answer = match applied {
+    let answer = match work.apply(c).await {
         Ok(()) => Ok(()),
         Err(Refusal::Engine(error)) => return Err(error),
         Err(Refusal::Conflict) => {
             c.execute("ROLLBACK TO request", []).await?;
-            let what = match work {
-                Work::Changes(changes) => apply::find_conflict(c, changes).await?,
-                Work::Pool(pool) => format!("pool {}", pool.name),
-            };
+            let what = work.find_conflict(c).await?;
             Err(StoreError::Conflict { what })
         }
     };
@@ -232,9 +368,12 @@ impl EngineError {
                 why: format!("the disk is full; free some space, it goes on by itself ({why})")
                     .into(),
             },
-            Fault::Constraint | Fault::Io | Fault::Denied | Fault::Other => {
-                StoreError::Unavailable { doing, why }
-            }
+            Fault::Constraint
+            | Fault::Collision
+            | Fault::Io
+            | Fault::Lost
+            | Fault::Denied
+            | Fault::Other => StoreError::Unavailable { doing, why },
         }
     }
 }
@@ -263,12 +402,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_disk_refuses_what_does_not_fit_and_the_rest_goes_on() {
+        let place = Place::Memory("full-disk".to_owned());
         let Opened {
             writer,
             reader: _reader,
+            opening,
             ..
-        } = Place::Memory("full-disk".to_owned()).open().await.unwrap();
+        } = place.open().await.unwrap();
         let mut writer = Writer {
+            place,
+            opening,
             connection: writer,
             shared: Arc::default(),
             lock: None,

@@ -1,11 +1,15 @@
 //! DAG files: reading, checking, and showing what is wrong with them.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
-use longshore_dags::{document, model::Dag};
+use longshore_dags::{
+    document,
+    model::{Dag, MAX_FILES_BYTES},
+};
 use miette::{
     GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource, Report,
     Severity,
@@ -29,8 +33,7 @@ pub(crate) struct DagFile {
 impl DagFile {
     /// Reads the file.
     pub(crate) fn read(path: &Path) -> Result<Self, CliError> {
-        let text = fs::read_to_string(path)
-            .map_err(|source| CliError::in_file(path.to_owned(), source))?;
+        let text = read_text(path).map_err(|source| CliError::in_file(path.to_owned(), source))?;
         Ok(Self {
             name: path.display().to_string(),
             text,
@@ -58,6 +61,29 @@ impl DagFile {
     }
 }
 
+/// Reads a regular file, and not more of it than tells that it is too large. (A pipe might never end.)
+fn read_text(path: &Path) -> io::Result<String> {
+    let is_odd = |kind: fs::FileType| !kind.is_file() && !kind.is_dir();
+    if is_odd(fs::metadata(path)?.file_type()) {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let limit = document::MAX_DOCUMENT_BYTES as u64 + 1;
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path)?;
+    let length = file.metadata()?.len();
+    file.take(limit).read_to_end(&mut bytes)?;
+    if length > limit {
+        let most = document::MAX_DOCUMENT_BYTES;
+        return Err(io::Error::other(format!(
+            "a DAG file has at most {most} bytes, this one has {length}"
+        )));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        io::Error::other(format!("it is not UTF-8 at byte {at}"))
+    })
+}
+
 /// Reads a file that a DAG lists. A symbolic link must not lead out of the DAG's folder: whoever runs somebody's DAG
 /// does not expect it to take other files of theirs along.
 fn read_beside(folder: &Path, name: &str) -> io::Result<Vec<u8>> {
@@ -69,7 +95,15 @@ fn read_beside(folder: &Path, name: &str) -> io::Result<Vec<u8>> {
             "it lies outside the folder of the DAG file",
         ));
     }
-    fs::read(path)
+    if !path.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    // One byte more than can travel is enough to see that it is too much.
+    let mut content = Vec::new();
+    fs::File::open(path)?
+        .take(MAX_FILES_BYTES as u64 + 1)
+        .read_to_end(&mut content)?;
+    Ok(content)
 }
 
 /// All problems of a file, as a person reads them: with the lines in question on a terminal, one line each elsewhere.

@@ -28,7 +28,9 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{error::CliError, local_cluster::LocalCluster};
+use crate::{engine::watched_store::WatchedStore, error::CliError, local_cluster::LocalCluster};
+
+mod watched_store;
 
 /// Where pods and what they share live in the embedded cluster.
 const NAMESPACE: &str = "default";
@@ -142,7 +144,7 @@ async fn forward(
 /// A scheduler on an embedded cluster of its own.
 struct Engine {
     data_dir: PathBuf,
-    store: Arc<Store>,
+    store: Arc<WatchedStore>,
     logs: LogDirectory,
     cluster: LocalCluster,
     dags: Dags,
@@ -152,7 +154,8 @@ impl Engine {
     async fn start(order: &Order) -> Result<Self, CliError> {
         let data_dir = order.data_dir.clone();
         let store = Store::open(data_dir.join("longshore.db")).await;
-        let store = Arc::new(store.map_err(CliError::in_database)?);
+        let store = store.map_err(|source| CliError::in_opening(&data_dir, source))?;
+        let store = Arc::new(WatchedStore::new(store));
         let parallelism = order
             .parallelism
             .map_or(Limits::default().parallelism, NonZeroU32::get);
@@ -186,8 +189,13 @@ impl Engine {
             logical_date: Some(at),
             conf: Value::Object(params),
         };
-        let requested = self.dags.request_run(run).await;
-        requested.map_err(CliError::in_database)
+        tokio::select! {
+            requested = self.dags.request_run(run) => requested.map_err(CliError::in_database),
+            () = self.store.broken() => Err(match self.store.failure() {
+                Some(why) => CliError::in_writing(&self.data_dir, why),
+                None => CliError::Internal { place: "the store".to_owned() },
+            }),
+        }
     }
 
     async fn resume(&self, dag: &Dag, run_id: String) -> Result<RunKey, CliError> {
@@ -196,11 +204,18 @@ impl Engine {
             run_id,
         };
         let known = self.store.run(&key).await;
-        if known.map_err(CliError::in_database)?.is_none() {
+        let Some((run, _)) = known.map_err(CliError::in_database)? else {
             return Err(CliError::UnknownRun {
                 dag_id: key.dag_id,
                 run_id: key.run_id,
                 data_dir: self.data_dir.clone(),
+            });
+        };
+        // A run keeps the version that it began with: to go on with the old one, silently, is not what was asked for.
+        if run.dag != dag.to_json() {
+            return Err(CliError::OtherVersion {
+                dag_id: key.dag_id,
+                run_id: key.run_id,
             });
         }
         self.dags.resume(&key);
@@ -209,11 +224,18 @@ impl Engine {
 
     /// Waits until the run is over, or was stopped and has let its pods go.
     async fn to_the_end(&self, run: &RunKey, stop: &CancellationToken) {
+        let regular = async {
+            tokio::select! {
+                _ = self.dags.ended(run) => {}
+                () = stop.cancelled() => self.dags.interrupt(run).await,
+            }
+            self.dags.released(run).await;
+        };
         tokio::select! {
-            _ = self.dags.ended(run) => {}
-            () = stop.cancelled() => self.dags.interrupt(run).await,
+            () = regular => {}
+            // Nothing can be recorded any more, hence nothing may happen.
+            () = self.store.broken() => {}
         }
-        self.dags.released(run).await;
     }
 
     /// Stops everything, and says how the run stands.
@@ -222,6 +244,9 @@ impl Engine {
         let claims = self.cluster.stop().await;
         let stands = self.store.run(key).await;
         self.store.close().await;
+        if let Some(why) = self.store.failure() {
+            return Err(CliError::in_writing(&self.data_dir, why));
+        }
         let stands = stands.map_err(CliError::in_database)?;
         let (run, rows) = stands.ok_or_else(|| CliError::Internal {
             place: format!("the row of run {key}"),

@@ -82,7 +82,7 @@ fn images(path: &Path) -> Result<ImageMap, CliError> {
     if !path.exists() {
         return Ok(ImageMap::default());
     }
-    ImageMap::load(path).map_err(|source| CliError::engine("the image map images.yaml", source))
+    ImageMap::load(path).map_err(|source| CliError::engine("the process node", source))
 }
 
 /// Lets the API server ask the node for logs.

@@ -54,7 +54,7 @@ fn measure(longshore: &Path, name: &str, dag: &str, n_tasks: usize) -> Result<Va
     let output = Command::new(longshore)
         .arg("run")
         .arg(&file)
-        .args(["-o", "json", "--data-dir"])
+        .args(["-o", "json", "--parallelism", "64", "--data-dir"])
         .arg(folder.path().join("data"))
         .output()
         .context("longshore cannot be run")?;

@@ -205,7 +205,7 @@ fn variables() -> String {
 
 impl Reader<'_> {
     /// The place of a part of a text that was read: exact where the file has it letter by letter, else the whole.
-    fn span_in(&self, text: &Located, range: &std::ops::Range<usize>) -> Span {
+    pub(super) fn span_in(&self, text: &Located, range: &std::ops::Range<usize>) -> Span {
         let part = &text.text[range.clone()];
         let n_before = text.text[..range.start].matches(part).count();
         self.find_in(text.span, part, n_before).unwrap_or(text.span)

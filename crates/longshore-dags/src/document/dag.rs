@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, io, time::Duration};
 
-use jiff::{Timestamp, civil, tz::TimeZone};
 use serde_json::Value;
 
 use super::{
@@ -10,18 +9,22 @@ use super::{
     node::{Kind, Node},
     problem::Code,
     reader::{Object, Reader},
+    schedule,
     task::{self, TaskFields},
 };
 use crate::model::{
     DEFAULT_MAX_ACTIVE_RUNS, DEFAULT_MAX_ACTIVE_TASKS, DEFAULT_WORKSPACE_ACCESS_MODE,
     DEFAULT_WORKSPACE_MOUNT_PATH, DEFAULT_WORKSPACE_SIZE, Dag, Workspace,
 };
+use crate::timetable::Timetable;
 
-const FIELDS: [&str; 14] = [
+const FIELDS: [&str; 16] = [
     "dag_id",
     "description",
     "schedule",
+    "timezone",
     "start_date",
+    "end_date",
     "catchup",
     "params",
     "default_args",
@@ -60,17 +63,17 @@ pub(super) fn read(
     let params = params.unwrap_or_default();
     check::check(reader, &tasks, &params);
 
+    let schedule = schedule::read(reader, &dag);
     let mut read = Dag {
         dag_id: dag_id.unwrap_or_default(),
         description: dag.read("description", |what, node| reader.text(what, node)),
-        schedule: dag.read("schedule", |what, node| reader.text(what, node)),
-        start_date: dag.read("start_date", |what, node| read_date(reader, what, node)),
-        catchup: dag
-            .read("catchup", |what, node| reader.boolean(what, node))
-            .unwrap_or(false),
+        schedule: schedule.written,
+        start_date: schedule.restriction.earliest,
+        end_date: schedule.restriction.latest,
+        catchup: schedule.restriction.catchup,
         params,
-        max_active_runs: read_count(reader, &dag, "max_active_runs")
-            .unwrap_or(DEFAULT_MAX_ACTIVE_RUNS),
+        max_active_runs: read_max_active_runs(reader, &dag, &schedule.timetable),
+        timetable: schedule.timetable,
         max_active_tasks: read_count(reader, &dag, "max_active_tasks")
             .unwrap_or(DEFAULT_MAX_ACTIVE_TASKS),
         dagrun_timeout: read_timeout(reader, &dag),
@@ -160,6 +163,28 @@ fn read_count(reader: &mut Reader<'_>, dag: &Object<'_>, name: &str) -> Option<u
     })
 }
 
+/// Airflow allows a continuous DAG one run at a time.
+fn read_max_active_runs(reader: &mut Reader<'_>, dag: &Object<'_>, timetable: &Timetable) -> u32 {
+    const NAME: &str = "max_active_runs";
+    let most = timetable.max_active_runs();
+    let read = read_count(reader, dag, NAME);
+    if let (Some(most), Some(read), Some(node)) = (most, read, dag.get(NAME))
+        && read > most
+    {
+        let message = format!(
+            "`{NAME}` of {} must be at most {most}, as its schedule is `@continuous`",
+            dag.place
+        );
+        reader.report(
+            Code::OutOfRange,
+            node.span,
+            message,
+            format!("write {most}, or remove it"),
+        );
+    }
+    read.or(most).unwrap_or(DEFAULT_MAX_ACTIVE_RUNS)
+}
+
 fn read_timeout(reader: &mut Reader<'_>, dag: &Object<'_>) -> Option<Duration> {
     dag.read("dagrun_timeout", |what, node| reader.timeout(what, node))
 }
@@ -172,23 +197,6 @@ fn read_tags(reader: &mut Reader<'_>, dag: &Object<'_>) -> Vec<String> {
         .into_iter()
         .map(|tag| tag.text)
         .collect()
-}
-
-/// A date or a date with time; UTC where it does not say otherwise.
-fn read_date(reader: &mut Reader<'_>, what: &str, node: &Node) -> Option<Timestamp> {
-    let text = reader.text(what, node)?;
-    let in_utc = |date: civil::DateTime| Some(date.to_zoned(TimeZone::UTC).ok()?.timestamp());
-    let read = text
-        .parse()
-        .ok()
-        .or_else(|| in_utc(text.parse().ok()?))
-        .or_else(|| in_utc(text.parse::<civil::Date>().ok()?.into()));
-    if read.is_none() {
-        let message = format!("{what} must be a date, but is {}", node.describe());
-        let help = "write `2026-01-31` or `2026-01-31T06:00:00Z`";
-        reader.report(Code::InvalidValue, node.span, message, help);
-    }
-    read
 }
 
 fn read_workspace(reader: &mut Reader<'_>, node: &Node) -> Option<Workspace> {

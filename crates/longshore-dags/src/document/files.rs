@@ -50,7 +50,7 @@ pub(super) fn read(
         .sum();
     if n_bytes > MAX_FILES_BYTES {
         let message = format!(
-            "{what} hold {n_bytes} bytes, and at most {MAX_FILES_BYTES} can travel with a run"
+            "{what} are larger than the {MAX_FILES_BYTES} bytes that can travel with a run"
         );
         let help = "put large files where tasks can fetch them, or into their image";
         reader.report(Code::File, node.span, message, help);

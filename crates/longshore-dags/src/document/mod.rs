@@ -5,7 +5,7 @@
 //! ends earlier.
 //!
 //! [`parse`] reads the text into a tree that knows its places (`node`), [`Document::validate`] reads the fields
-//! (`dag`, `task`, `pod_override`), the files beside the DAG (`files`), and what only shows in the whole (`check`:
+//! (`dag`, `schedule`, `task`, `pod_override`), the files beside the DAG (`files`), and what only shows in the whole (`check`:
 //! unknown tasks, cycles, templates).
 
 mod check;
@@ -16,6 +16,7 @@ mod node;
 mod pod_override;
 mod problem;
 mod reader;
+mod schedule;
 mod suggest;
 mod task;
 
@@ -135,5 +136,7 @@ fn message(error: &Error) -> String {
     format!("not readable as YAML: {}", node::shortened_to(&text, 300))
 }
 
+#[cfg(test)]
+mod schedule_tests;
 #[cfg(test)]
 mod tests;

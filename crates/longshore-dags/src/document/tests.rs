@@ -395,7 +395,7 @@ fn files_travel_within_their_limits() {
         ),
         (
             "[half.bin, other/half2.bin]",
-            "LS1313 `files` of the DAG hold 1228817 bytes",
+            "LS1313 `files` of the DAG are larger than the 1048576 bytes that can travel with a run",
         ),
         (
             "etl.csv",

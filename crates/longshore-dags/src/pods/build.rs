@@ -17,7 +17,9 @@ use longshore_store::model::{Run, TaskInstance};
 
 mod shared;
 
-pub use shared::{build_files, build_workspace, files_name, run_identity, workspace_name};
+pub use shared::{
+    build_files, build_workspace, files_name, run_identity, run_of, shared_selector, workspace_name,
+};
 
 use super::template::{self, Context, RenderError};
 use crate::model::{Dag, Task};

@@ -5,7 +5,7 @@ use std::{io, sync::Arc};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, api::LogParams};
-use longshore_api::airflow::CONTAINER_BASE;
+use longshore_api::{airflow::CONTAINER_BASE, dags::ANNOTATION_LAUNCH};
 use longshore_core::{Class, Classify, Never, ObjectRef, Plan, Seen};
 use longshore_kit::{Controller, Refusal};
 use longshore_store::{StoreError, TaskInstance, TaskState};
@@ -226,16 +226,19 @@ impl Controller for Pods {
         }
     }
 
-    /// The API server will never take this pod: that is how the try ended.
+    /// The API server will never take this pod: that is how its launch ended.
     fn refused(&self, ti_id: &Uuid, refusal: &Refusal) {
-        let board = self.shared.board();
-        let Some((_, row)) = board.task_instance_by_id(ti_id) else {
-            return;
-        };
-        if row.state == Some(TaskState::Queued) {
+        let create = refusal.create.as_ref();
+        let launch = create.and_then(|create| {
+            create.object["metadata"]["annotations"][ANNOTATION_LAUNCH]
+                .as_str()?
+                .parse()
+                .ok()
+        });
+        if let Some(launch) = launch {
             self.shared.inbox.push(Fact::LaunchRefused {
                 ti_id: *ti_id,
-                launch: row.launch,
+                launch,
                 message: refusal.message.clone(),
             });
         }

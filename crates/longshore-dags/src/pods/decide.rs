@@ -140,8 +140,9 @@ pub enum PodsEffect {
 
 /// Decides one round.
 ///
-/// - A queued try without a pod of its launch gets it, once the pods of earlier launches have ended: two pods of one
-///   try never live at the same time, even if that means to wait for a node that is gone.
+/// - A queued try without a pod of its launch gets it, once the pods of earlier launches have failed or are gone: two
+///   pods of one try never live at the same time, even if that means to wait for a node that is gone, and the scheduler
+///   decides first upon one that has succeeded.
 /// - A pod that no row wants is deleted. The log of one that has ended is archived first, and whether it goes is then
 ///   the configuration's to say.
 /// - What could not be seen, and a pod of a launch newer than the row, lead to nothing.
@@ -197,7 +198,8 @@ fn fate(pod: &PodView, task: Option<&TaskView>, config: PodsConfig) -> Fate {
     if pod.launch > task.launch {
         return Fate::Stays;
     }
-    if pod.launch < task.launch {
+    let is_recorded = task.pod_uid.is_some() && task.pod_uid == pod.object.uid;
+    if pod.launch < task.launch && !is_recorded {
         return Fate::IsDeleted;
     }
     match task.state {
@@ -234,7 +236,7 @@ fn create(
     let is_wanted = task.state == Some(TaskState::Queued) && task.pod_uid.is_none();
     let is_blocked = pods
         .iter()
-        .any(|pod| pod.launch >= task.launch || pod.phase == PodPhase::Live);
+        .any(|pod| pod.launch >= task.launch || pod.phase != PodPhase::Failed);
     if !is_wanted || is_blocked || !observed.replay_done {
         return None;
     }
@@ -258,5 +260,7 @@ fn delete(pod: &PodView) -> Action<Never, PodsEffect> {
     })
 }
 
+#[cfg(test)]
+mod laws;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@
 //! a deletion without `deletionTimestamp` is not read as "the pod left our selector", because a forced deletion looks
 //! just the same and must not leave the task waiting for ever.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodStatus},
     apimachinery::pkg::apis::meta::v1::Time,
@@ -72,7 +72,7 @@ fn change(event: PodEvent, pod: &Pod) -> PodChange {
         return failed(status);
     }
     match (status.phase.as_deref(), event) {
-        (Some("Succeeded"), _) => succeeded(status),
+        (Some("Succeeded"), _) => succeeded(pod, status),
         (Some("Failed"), _) => failed(status),
         (_, PodEvent::Deleted) => PodChange::Gone,
         (Some("Running"), PodEvent::Applied) => PodChange::Running {
@@ -83,9 +83,10 @@ fn change(event: PodEvent, pod: &Pod) -> PodChange {
     }
 }
 
-fn succeeded(status: &PodStatus) -> PodChange {
+fn succeeded(pod: &Pod, status: &PodStatus) -> PodChange {
     let main = main_container(status);
     let terminated = main.and_then(terminated);
+    let ended_at = terminated.and_then(|it| instant(it.finished_at.as_ref()));
     let (result, note) = match terminated.and_then(|it| it.message.as_deref()).map(result) {
         None => (None, None),
         Some(Ok(value)) => (value, None),
@@ -93,10 +94,22 @@ fn succeeded(status: &PodStatus) -> PodChange {
     };
     PodChange::Succeeded {
         started_at: main.and_then(started_at),
-        ended_at: terminated.and_then(|it| instant(it.finished_at.as_ref())),
+        ended_at,
+        was_stopped: was_stopped(pod, ended_at),
         result,
         note,
     }
+}
+
+/// Whether the deletion of a pod began before it ended. Times have whole seconds: in doubt it did.
+fn was_stopped(pod: &Pod, ended_at: Option<Timestamp>) -> bool {
+    let Some(deadline) = instant(pod.metadata.deletion_timestamp.as_ref()) else {
+        return false;
+    };
+    let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
+    let began_at = deadline.checked_sub(SignedDuration::from_secs(grace));
+    let by_itself = ended_at.zip(began_at.ok());
+    by_itself.is_none_or(|(ended_at, began_at)| ended_at >= began_at)
 }
 
 /// The result in a termination message, or why it is none.

@@ -40,7 +40,7 @@ impl PodWatch {
 
     async fn follow(&self, stored: Option<u64>) {
         let mut updates = self.updates(self.what.clone());
-        let listed = self.take_list(&mut updates).await;
+        let listed = self.take_list(&mut updates, stored).await;
         match stored.filter(|stored| *stored < listed) {
             // What ended and went away since then is in no list.
             Some(stored) => {
@@ -61,12 +61,21 @@ impl PodWatch {
     }
 
     /// Takes the first list in, whose objects come in no order of time: the position is its end. Returns it.
-    async fn take_list(&self, updates: &mut (impl Stream<Item = Update<Pod>> + Unpin)) -> u64 {
+    ///
+    /// Where no older events are to come, the commit of what the list says holds the position.
+    async fn take_list(
+        &self,
+        updates: &mut (impl Stream<Item = Update<Pod>> + Unpin),
+        stored: Option<u64>,
+    ) -> u64 {
         while let Some(update) = updates.next().await {
             match update {
                 Update::Applied(pod) => self.applied(&pod, None).await,
                 Update::Deleted(pod) => self.deleted(&pod, None).await,
                 Update::Reached(listed) => {
+                    if stored.is_none_or(|stored| stored >= listed) {
+                        self.shared.inbox.reached(self.position(listed));
+                    }
                     self.shared.pods.set_listed();
                     return listed;
                 }

@@ -1,21 +1,24 @@
 //! The shared objects of one run: created before its first pod, and its files removed after its end.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ListParams, PartialObjectMeta},
+};
 use longshore_api::{
     airflow::{LABEL_DAG_ID, LABEL_RUN_ID},
     dags::ANNOTATION_RUN,
 };
-use longshore_core::{Class, Classify, Never, ObjectRef, Plan, Resource, Seen, names};
+use longshore_core::{Class, Classify, Never, ObjectRef, Plan, Resource, names};
 use longshore_kit::{Controller, Refusal, cache::reference};
 use longshore_store::{RunKey, RunState};
 
 use super::decide::{RunEffect, RunObserved, decide_run};
 use crate::{
-    pods::build,
+    pods::build::{self, PodConfig},
     scheduler::{board::ActiveRun, facts::Fact},
     service::shared::Shared,
 };
@@ -61,54 +64,45 @@ impl Runs {
         files.into_iter().chain(workspace).collect()
     }
 
-    async fn files(&self, key: &RunKey) -> Result<Seen<Vec<ObjectRef>>, kube::Error> {
-        let namespace = &self.shared.pod_config.namespace;
-        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
-        let selector = format!(
+    async fn files(&self, key: &RunKey) -> Result<Vec<ObjectRef>, kube::Error> {
+        let config = &self.shared.pod_config;
+        let of_run = format!(
             "{LABEL_DAG_ID}={},{LABEL_RUN_ID}={}",
             names::label_value(&key.dag_id),
             names::label_value(&key.run_id)
         );
-        let list = maps
-            .list_metadata(&ListParams::default().labels(&selector))
-            .await?;
-        let files: Vec<_> = list
-            .items
+        let maps = config_maps(&self.client, config, &of_run).await?;
+        Ok(maps
             .iter()
+            .filter(|map| run_of(map, config).as_ref() == Some(key))
             .map(|map| reference(Resource::CONFIG_MAP, map))
-            .collect();
-        Ok(if files.is_empty() {
-            Seen::Absent
-        } else {
-            Seen::Present(files)
-        })
+            .collect())
     }
 }
 
-/// The runs whose files are in the cluster, whether they are over or not.
+/// The runs of ours whose files are in the cluster, whether they are over or not.
 pub(crate) async fn left_behind(
     client: &Client,
-    namespace: &str,
+    config: &PodConfig,
 ) -> Result<Vec<RunKey>, kube::Error> {
-    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let selector = format!("{LABEL_DAG_ID},{LABEL_RUN_ID}");
-    let list = maps
-        .list_metadata(&ListParams::default().labels(&selector))
-        .await?;
-    Ok(list
-        .items
-        .iter()
-        .filter_map(|map| run_of(map.annotations()))
-        .collect())
+    let maps = config_maps(client, config, LABEL_DAG_ID).await?;
+    Ok(maps.iter().filter_map(|map| run_of(map, config)).collect())
 }
 
-/// The run that an object was made for: [`build::run_identity`] backwards. No DAG id has a slash in it.
-fn run_of(annotations: &BTreeMap<String, String>) -> Option<RunKey> {
-    let (dag_id, run_id) = annotations.get(ANNOTATION_RUN)?.split_once('/')?;
-    Some(RunKey {
-        dag_id: dag_id.to_owned(),
-        run_id: run_id.to_owned(),
-    })
+/// Our ConfigMaps.
+async fn config_maps(
+    client: &Client,
+    config: &PodConfig,
+    selector: &str,
+) -> Result<Vec<PartialObjectMeta<ConfigMap>>, kube::Error> {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &config.namespace);
+    let selector = format!("{},{selector}", build::shared_selector(config));
+    let params = ListParams::default().labels(&selector);
+    Ok(maps.list_metadata(&params).await?.items)
+}
+
+fn run_of(map: &PartialObjectMeta<ConfigMap>, config: &PodConfig) -> Option<RunKey> {
+    build::run_of(map.annotations().get(ANNOTATION_RUN)?, config)
 }
 
 impl Controller for Runs {
@@ -159,9 +153,11 @@ impl Controller for Runs {
     }
 
     fn refused(&self, key: &RunKey, refusal: &Refusal) {
-        self.shared.inbox.push(Fact::RunPrepareRefused {
-            run: key.clone(),
-            message: refusal.message.clone(),
-        });
+        if refusal.create.is_some() {
+            self.shared.inbox.push(Fact::RunPrepareRefused {
+                run: key.clone(),
+                message: refusal.message.clone(),
+            });
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Which shared objects of a run are to be created or removed.
 
 use longshore_api::dags::ANNOTATION_RUN;
-use longshore_core::{Action, Create, Delete, Never, ObjectRef, Plan, Resource, Seen};
+use longshore_core::{Action, Create, Delete, Never, ObjectRef, Plan, Resource};
 use serde_json::Value;
 
 /// All that a round is decided upon.
@@ -17,7 +17,7 @@ pub(crate) enum RunObserved {
     /// It is over.
     Ended {
         /// Its objects that go with it.
-        files: Seen<Vec<ObjectRef>>,
+        files: Vec<ObjectRef>,
     },
 }
 
@@ -46,13 +46,8 @@ pub(crate) fn decide_run(observed: &RunObserved) -> Plan<Never, RunEffect> {
                     .collect(),
             )
         }
-        RunObserved::Settled
-        | RunObserved::Ended {
-            files: Seen::Absent | Seen::Unknown(_),
-        } => Plan::await_change(),
-        RunObserved::Ended {
-            files: Seen::Present(files),
-        } => Plan::of(
+        RunObserved::Settled => Plan::await_change(),
+        RunObserved::Ended { files } => Plan::of(
             files
                 .iter()
                 .map(|target| {
@@ -65,3 +60,6 @@ pub(crate) fn decide_run(observed: &RunObserved) -> Plan<Never, RunEffect> {
         ),
     }
 }
+
+#[cfg(test)]
+mod laws;

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use jiff::Timestamp;
 use longshore_core::{Action, Class, Classify, Never, Plan};
 use longshore_kit::Controller;
-use longshore_store::{Changes, StoreError, TaskInstance};
+use longshore_store::{Changes, RunKey, Snapshot, StoreError, TaskInstance};
 
 use super::{
     board::{ActiveRun, Board, LoadError},
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     model::CanonicalError,
-    service::{change::StateChange, read_dag, shared::Shared},
+    service::{change::StateChange, position::Position, read_dag, shared::Shared},
 };
 
 /// There is one scheduler per database, so there is one key.
@@ -120,6 +120,7 @@ impl Scheduler {
     async fn reload(&self) -> Result<(), SchedulerError> {
         let snapshot = self.shared.store.load().await?;
         self.shared.inbox.stored(snapshot.watch_position.clone());
+        self.forget_what_is_settled(&snapshot).await?;
         let reloaded = Board::load(snapshot, read_dag)?;
         let before = std::mem::replace(&mut *self.shared.board_mut(), reloaded.clone());
         for active in before.runs.values() {
@@ -134,6 +135,25 @@ impl Scheduler {
             .run_keys
             .add(before.runs.keys().chain(reloaded.runs.keys()).cloned());
         self.shared.committed.notify_waiters();
+        Ok(())
+    }
+
+    /// Forgets what the commit whose answer was lost has settled, and what would not mean the same twice: that a run is
+    /// wanted, which is over by now, and that the cluster is another one.
+    async fn forget_what_is_settled(&self, snapshot: &Snapshot) -> Result<(), StoreError> {
+        let is_open = |key: &RunKey| snapshot.runs.iter().any(|run| run.key == *key);
+        for key in self.shared.inbox.requested() {
+            if !is_open(&key) && self.shared.store.run(&key).await?.is_some() {
+                let is_it = |fact: &Fact| fact.requested().as_ref() == Some(&key);
+                self.shared.inbox.forget(is_it);
+            }
+        }
+        let position = snapshot.watch_position.as_deref();
+        let position = position.and_then(|text| text.parse::<Position>().ok());
+        if position.is_some_and(|at| at.cluster == self.shared.cluster) {
+            let is_it = |fact: &Fact| *fact == Fact::ClusterChanged;
+            self.shared.inbox.forget(is_it);
+        }
         Ok(())
     }
 

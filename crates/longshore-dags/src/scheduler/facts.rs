@@ -1,7 +1,8 @@
 //! What has happened since the last commit.
 //!
 //! Facts may come twice, late, or after the task instance has moved on: each one about a pod carries the id of the try
-//! and the number of the launch that it belongs to, and changes nothing unless both are current (fencing).
+//! and the number of the launch that it belongs to, and changes nothing unless both are current (fencing). The one
+//! exception is an earlier launch of the current try that succeeded by itself: the work is done.
 
 use std::sync::Arc;
 
@@ -31,11 +32,14 @@ pub enum Fact {
     CancelRun(RunKey),
     /// Stop the run without ending it: queued and running task instances go back to `Scheduled` within the same try,
     /// and nothing starts until [`Fact::Resume`]. The run is `Queued` with the reason `interrupted` meanwhile, also for
-    /// the next process. A success that is told only after this does not count: a process that was asked to end may
-    /// well exit with 0.
+    /// the next process. A success that is told only after this counts if the pod ended by itself, so that nothing runs
+    /// twice; one that was stopped does not.
     Interrupt(RunKey),
     /// Let an interrupted run go on.
     Resume(RunKey),
+    /// The rows are in another cluster than before, where nothing of ours exists: what had a slot goes back within the
+    /// same try, and what the pods of each run share has to be made again.
+    ClusterChanged,
     /// Something about a pod.
     Pod(PodFact),
     /// The API server refused a pod for good (section 2.4 of the DAG scheduler spec): the try fails, the retry rule
@@ -60,6 +64,15 @@ pub enum Fact {
 }
 
 impl Fact {
+    /// The run that it asks for, if it asks for one.
+    pub(crate) fn requested(&self) -> Option<RunKey> {
+        if let Self::RunRequested(new) = self {
+            Some(new.key())
+        } else {
+            None
+        }
+    }
+
     /// The try that it is about, if it is about one.
     pub fn ti_id(&self) -> Option<Uuid> {
         match self {
@@ -72,7 +85,8 @@ impl Fact {
             | Self::RunPrepareRefused { .. }
             | Self::CancelRun(_)
             | Self::Interrupt(_)
-            | Self::Resume(_) => None,
+            | Self::Resume(_)
+            | Self::ClusterChanged => None,
         }
     }
 }
@@ -137,6 +151,8 @@ pub enum PodChange {
         started_at: Option<Timestamp>,
         /// When it ended.
         ended_at: Option<Timestamp>,
+        /// Whether its deletion had begun before: a process that was asked to end may well exit with 0.
+        was_stopped: bool,
         /// The task's small result, where it wrote one.
         result: Option<Value>,
         /// Why what it wrote is no result, for the user. The task has succeeded all the same.

@@ -5,6 +5,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use longshore_store::RunKey;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
@@ -113,6 +114,29 @@ impl Inbox {
         match waiting.facts.back_mut() {
             Some((_, reached)) => *reached = Some(position),
             None => waiting.reached = Some(position),
+        }
+    }
+
+    /// The runs that are wanted.
+    pub(crate) fn requested(&self) -> Vec<RunKey> {
+        let waiting = self.waiting();
+        let facts = waiting.facts.iter();
+        facts.filter_map(|(fact, _)| fact.requested()).collect()
+    }
+
+    /// Forgets facts of no watch whose effects are on record already.
+    pub(crate) fn forget(&self, is_settled: impl Fn(&Fact) -> bool) {
+        let mut waiting = self.waiting();
+        for (fact, position) in std::mem::take(&mut waiting.facts) {
+            if !is_settled(&fact) {
+                waiting.facts.push_back((fact, position));
+            } else if position.is_some() {
+                // The position that was noted with it goes to what is before it.
+                match waiting.facts.back_mut() {
+                    Some((_, before)) => *before = position,
+                    None => waiting.reached = position,
+                }
+            }
         }
     }
 

@@ -19,6 +19,11 @@ pub fn is_interrupted(run: &Run) -> bool {
     run.state == RunState::Queued && run.reason.as_deref() == Some(REASON_INTERRUPTED)
 }
 
+/// Whether pods of the run may be made.
+pub fn may_launch(run: &Run) -> bool {
+    run.state == RunState::Running && run.is_prepared
+}
+
 /// How a run is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunEnd {

@@ -24,7 +24,7 @@ pub enum Cause {
     BuildFailed,
     /// The wait before its next try is over.
     RetryDue,
-    /// Its run was interrupted.
+    /// Its run was interrupted, or its pod stayed behind in another cluster.
     Interrupted,
     /// Its run ended before it did.
     RunEnded,
@@ -65,6 +65,7 @@ pub const TRANSITIONS: &[Transition] = {
         (None, UpstreamFailed, Cause::TriggerRule),
         (None, Skipped, Cause::RunEnded),
         (Some(Scheduled), Queued, Cause::SlotFree),
+        (Some(Scheduled), Success, Cause::PodSucceeded),
         (Some(Scheduled), Skipped, Cause::RunEnded),
         (Some(Queued), Running, Cause::PodRuns),
         (Some(Queued), Success, Cause::PodSucceeded),

@@ -119,7 +119,7 @@ impl Dags {
         ));
         shared.inbox.stored(stored);
         if has_moved {
-            shared.start_tries_again();
+            shared.inbox.push(Fact::ClusterChanged);
         }
         let service = Self {
             shared,
@@ -140,7 +140,7 @@ impl Dags {
         let namespace = &shared.pod_config.namespace;
         let cache: Arc<dyn CacheFeed> = shared.pods.cache.clone();
         let applier = Applier::new(client.clone(), "dags", [(Resource::POD, cache)]);
-        let left_behind = controller::left_behind(&client, namespace).await;
+        let left_behind = controller::left_behind(&client, &shared.pod_config).await;
         let left_behind = left_behind.map_err(|error| StartError::Api(Box::new(error)))?;
 
         let watch = PodWatch::new(

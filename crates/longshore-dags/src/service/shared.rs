@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::{change::StateChange, triggers::Triggers};
 use crate::{
     pods::{build::PodConfig, table::PodTable},
-    scheduler::{board::Board, facts::Fact, inbox::Inbox, run_state},
+    scheduler::{board::Board, inbox::Inbox},
 };
 
 /// State changes that a follower may be behind.
@@ -67,16 +67,5 @@ impl Shared {
     /// The committed state, to be changed by the one who committed.
     pub(crate) fn board_mut(&self) -> MutexGuard<'_, Board> {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Starts every unfinished try again, without consuming it: its pods went with another cluster.
-    pub(crate) fn start_tries_again(&self) {
-        for active in self.board().runs.values() {
-            let run = &active.run.key;
-            if !run_state::is_interrupted(&active.run) {
-                self.inbox.push(Fact::Interrupt(run.clone()));
-                self.inbox.push(Fact::Resume(run.clone()));
-            }
-        }
     }
 }

@@ -1,11 +1,11 @@
 //! Each story undisturbed, and then once for every effect of the scheduler with a crash before it, a crash after it,
 //! its answer lost, a refusal, and with late, cut, repeated and expired watches: the end must be the same.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use longshore_test::{
     faults::{Point, Process},
-    laws::{Law, Scenario, Violation, check_scenario, replay},
+    laws::{Law, Scenario, Violation, check_scenario, check_seeds, replay},
 };
 use tokio::task::JoinHandle;
 
@@ -55,6 +55,11 @@ impl Scenario for Story {
         point.is_read() || point.what == "commit"
     }
 
+    /// A scheduler that starts again stores the logs of the pods that are kept again.
+    fn is_heartbeat(&self, point: &Point) -> bool {
+        point.what == "archive log"
+    }
+
     /// No two pods of one try ran at the same time, and none ran after one that had ended by itself.
     async fn broken(&self, world: &Arc<World>) -> Vec<Violation> {
         let history = world.node.history();
@@ -74,6 +79,24 @@ impl Scenario for Story {
             .collect()
     }
 }
+
+/// Worlds with many faults each, per story.
+const SEEDS: Range<u64> = 0..4;
+
+const STORIES: [Story; 12] = [
+    scenarios::CHAIN,
+    scenarios::RETRY,
+    scenarios::DIAMOND,
+    scenarios::TWO_RUNS,
+    scenarios::LAUNCH_FAILURE,
+    scenarios::INTERRUPTED,
+    scenarios::CANCELLED,
+    scenarios::POD_DELETED,
+    scenarios::TIMED_OUT,
+    scenarios::LIMITED,
+    scenarios::RULES,
+    scenarios::REFUSED,
+];
 
 macro_rules! stories {
     ($($test:ident: $story:ident,)*) => {
@@ -98,23 +121,23 @@ stories! {
     a_cancelled_run_survives_everything: CANCELLED,
     a_deleted_pod_survives_everything: POD_DELETED,
     a_run_that_takes_too_long_survives_everything: TIMED_OUT,
+    limits_over_runs_survive_everything: LIMITED,
+    trigger_rules_survive_everything: RULES,
+    a_refused_pod_survives_everything: REFUSED,
+}
+
+/// Many faults at once.
+#[test]
+fn every_story_survives_many_faults_at_once() {
+    for story in STORIES {
+        check_seeds(&story, SEEDS).assert_kept();
+    }
 }
 
 /// The undisturbed ends, as text to be reviewed.
 #[test]
 fn the_ends_are_these() {
-    let stories = [
-        scenarios::CHAIN,
-        scenarios::RETRY,
-        scenarios::DIAMOND,
-        scenarios::TWO_RUNS,
-        scenarios::LAUNCH_FAILURE,
-        scenarios::INTERRUPTED,
-        scenarios::CANCELLED,
-        scenarios::POD_DELETED,
-        scenarios::TIMED_OUT,
-    ];
     let ends =
-        stories.map(|story| replay(&story, longshore_test::faults::FaultPlan::none()).digest);
+        STORIES.map(|story| replay(&story, longshore_test::faults::FaultPlan::none()).digest);
     insta::assert_snapshot!(ends.join("\n\n"));
 }

@@ -7,5 +7,7 @@
 
 mod laws;
 mod memory_store;
+mod restart;
+mod scale;
 mod scenarios;
 mod world;

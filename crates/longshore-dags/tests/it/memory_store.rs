@@ -12,8 +12,9 @@ use longshore_store::{
 };
 use uuid::Uuid;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct MemoryStore {
+    scheduler_id: &'static str,
     rows: Mutex<Rows>,
 }
 
@@ -27,13 +28,18 @@ struct Rows {
 }
 
 impl MemoryStore {
-    pub(crate) fn new() -> Self {
-        let pool = Pool {
-            name: "default_pool".to_owned(),
-            slots: 128,
+    pub(crate) fn new(scheduler_id: &'static str) -> Self {
+        let store = Self {
+            scheduler_id,
+            rows: Mutex::default(),
         };
-        let store = Self::default();
-        store.rows().pools.insert(pool.name.clone(), pool);
+        for (name, slots) in [("default_pool", 128), ("one", 1)] {
+            let name = name.to_owned();
+            store
+                .rows()
+                .pools
+                .insert(name.clone(), Pool { name, slots });
+        }
         store
     }
 
@@ -55,7 +61,7 @@ fn check(what: impl std::fmt::Display, given: i64, stored: Option<i64>) -> Resul
 #[async_trait]
 impl RunStore for MemoryStore {
     fn scheduler_id(&self) -> &str {
-        "memory00"
+        self.scheduler_id
     }
 
     async fn commit(&self, changes: &Changes) -> Result<(), StoreError> {

@@ -203,3 +203,43 @@ tasks:
 ",
     people: People::Watch,
 };
+
+/// `one` is a pool of one slot.
+pub(crate) const LIMITED: Story = Story {
+    name: "limited",
+    dag: "
+dag_id: limited
+max_active_runs: 2
+tasks:
+  a: {command: [x], env: {SCRIPT: run 2s}, max_active_tis_per_dag: 1}
+  b: {command: [x], env: {SCRIPT: run 1s}, pool: one}
+  c: {command: [x], env: {SCRIPT: run 1s}, pool: one}
+",
+    people: People::AskTwice,
+};
+
+pub(crate) const RULES: Story = Story {
+    name: "rules",
+    dag: "
+dag_id: rules
+tasks:
+  good: {command: [x], env: {SCRIPT: run 1s}}
+  slow: {command: [x], env: {SCRIPT: run 20s exit 1}}
+  skipped: {command: [x], depends_on: good, trigger_rule: all_failed}
+  early: {command: [x], env: {SCRIPT: run 1s}, depends_on: [good, slow], trigger_rule: one_success}
+  any: {command: [x], env: {SCRIPT: run 1s}, depends_on: [good, skipped], trigger_rule: none_failed_min_one_success}
+  none: {command: [x], depends_on: [slow, skipped], trigger_rule: none_failed_min_one_success}
+",
+    people: People::Watch,
+};
+
+pub(crate) const REFUSED: Story = Story {
+    name: "refused",
+    dag: "
+dag_id: refused
+tasks:
+  a: {command: [x], retries: 1, retry_delay: 3, executor_config: {pod_override: {metadata: {labels: {bad: 'not a value'}}}}}
+  b: {command: [x], env: {SCRIPT: run 1s}}
+",
+    people: People::Watch,
+};

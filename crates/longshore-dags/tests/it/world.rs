@@ -34,29 +34,48 @@ pub(crate) struct World {
     pub(crate) cluster: Cluster,
     pub(crate) clock: Arc<SimClock>,
     pub(crate) store: Arc<MemoryStore>,
-    pub(crate) node: ScriptedNode,
+    pub(crate) node: Arc<ScriptedNode>,
     pub(crate) dag: Arc<Dag>,
     pub(crate) config: DagsConfig,
 }
 
 impl World {
     pub(crate) async fn new(yaml: &str) -> Self {
-        let clock = SimClock::start();
-        let now = clock.clone();
-        let cluster = Cluster::builder()
-            .clock(Arc::new(move || now.now()))
-            .build();
-        let node = ScriptedNode::start(cluster.client(), clock.clone(), NodeConfig::default());
-        cluster.set_pod_logs(Arc::new(ScriptedLogs));
-        let store = Arc::new(MemoryStore::new());
-        let config = config(store.scheduler_id());
+        let (clock, store) = (SimClock::start(), MemoryStore::new("memory00"));
+        let (cluster, node) = new_cluster(&clock);
         Self {
             cluster,
             clock,
-            store,
+            config: config(store.scheduler_id()),
+            store: Arc::new(store),
             node,
             dag: dag(yaml),
-            config,
+        }
+    }
+
+    /// The same database and the same DAG in another cluster.
+    pub(crate) fn elsewhere(&self) -> Self {
+        let (cluster, node) = new_cluster(&self.clock);
+        Self {
+            cluster,
+            clock: self.clock.clone(),
+            store: self.store.clone(),
+            node,
+            dag: self.dag.clone(),
+            config: self.config.clone(),
+        }
+    }
+
+    /// Another database and the same DAG in the same cluster.
+    pub(crate) fn beside(&self) -> Self {
+        let store = MemoryStore::new("memory01");
+        Self {
+            cluster: self.cluster.clone(),
+            clock: self.clock.clone(),
+            config: config(store.scheduler_id()),
+            store: Arc::new(store),
+            node: self.node.clone(),
+            dag: self.dag.clone(),
         }
     }
 
@@ -109,6 +128,16 @@ pub(crate) fn dag(yaml: &str) -> Arc<Dag> {
     let document = document::parse("scenario.yaml", yaml).unwrap();
     let read = &mut |name: &str| Ok(format!("contents of {name}").into_bytes());
     Arc::new(document.validate(read).unwrap())
+}
+
+fn new_cluster(clock: &Arc<SimClock>) -> (Cluster, Arc<ScriptedNode>) {
+    let now = clock.clone();
+    let cluster = Cluster::builder()
+        .clock(Arc::new(move || now.now()))
+        .build();
+    let node = ScriptedNode::start(cluster.client(), clock.clone(), NodeConfig::default());
+    cluster.set_pod_logs(Arc::new(ScriptedLogs));
+    (cluster, Arc::new(node))
 }
 
 fn config(scheduler_id: &str) -> DagsConfig {
@@ -278,7 +307,7 @@ fn ran(world: &World) -> Vec<String> {
         .collect()
 }
 
-async fn left(world: &World, plural: &str) -> Vec<String> {
+pub(crate) async fn left(world: &World, plural: &str) -> Vec<String> {
     let request = http::Request::get(format!("/api/v1/namespaces/default/{plural}")).body(vec![]);
     let list: Value = world
         .cluster

@@ -3,4 +3,6 @@
 #[cfg(test)]
 mod cache;
 #[cfg(test)]
+mod list_watch;
+#[cfg(test)]
 mod runner;

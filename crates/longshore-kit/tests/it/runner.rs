@@ -11,8 +11,9 @@ use std::{
 use futures::stream;
 use jiff::Timestamp;
 use kube::{Client, client::Body};
-use longshore_core::{Action, Class, Classify, Next, Plan};
-use longshore_kit::{Applier, Clock, Controller, Outcome, Runner};
+use longshore_core::{Action, Class, Classify, Create, Delete, Next, ObjectRef, Plan, Resource};
+use longshore_kit::{Applier, Clock, Controller, Outcome, Refusal, Runner};
+use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -44,6 +45,8 @@ struct Toy {
     rounds: Mutex<BTreeMap<&'static str, Vec<u64>>>,
     running: AtomicU32,
     most_running: AtomicU32,
+    /// The names of objects that could not be created; nothing for another action.
+    refused: Mutex<Vec<String>>,
 }
 
 impl Toy {
@@ -56,6 +59,7 @@ impl Toy {
             rounds: Mutex::default(),
             running: AtomicU32::new(0),
             most_running: AtomicU32::new(0),
+            refused: Mutex::default(),
         })
     }
 
@@ -108,6 +112,14 @@ impl Controller for Toy {
 
     async fn call(&self, _: &Self::Key, effect: &Infallible) -> Result<(), Told> {
         match *effect {}
+    }
+
+    fn refused(&self, _: &Self::Key, refusal: &Refusal) {
+        let create = refusal.create.as_ref();
+        let name = create.map_or("", |create| {
+            create.object["metadata"]["name"].as_str().unwrap()
+        });
+        self.refused.lock().unwrap().push(name.to_owned());
     }
 }
 
@@ -207,4 +219,35 @@ async fn shutdown_lets_running_rounds_finish_and_starts_none() {
     run_for(runner, vec!["a", "b"], Duration::from_millis(5)).await;
     assert_eq!(counters.of(Outcome::Skipped), 1);
     assert!(toy.rounds("b").is_empty());
+}
+
+/// A deletion that is refused says nothing about what was to be created.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_says_what_could_not_be_created() {
+    let create = Action::Create(Create {
+        resource: Resource::POD,
+        object: json!({"metadata": {"name": "new", "namespace": "default", "annotations": {"id": "1"}}}),
+        identity: ("id", "1".to_owned()),
+    });
+    let delete = Action::Delete(Delete {
+        target: ObjectRef {
+            resource: Resource::POD,
+            namespace: "default".to_owned(),
+            name: "old".to_owned(),
+            uid: Some("u".to_owned()),
+        },
+        grace_period_seconds: None,
+    });
+    let toy = Toy::new(move |n| Ok(Plan::of(vec![[&create, &delete][n as usize - 1].clone()])));
+    let forbids = tower::service_fn(|_: http::Request<Body>| async {
+        let status = json!({
+            "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "code": 403,
+        });
+        let body = Body::from(status.to_string().into_bytes());
+        Ok::<_, Infallible>(http::Response::builder().status(403).body(body).unwrap())
+    });
+    let applier = Applier::new(Client::new(forbids, "default"), "toy", []);
+    let runner = Runner::new(Arc::clone(&toy), applier, Arc::new(EpochClock));
+    run_for(runner, vec!["a"], Duration::from_millis(300)).await;
+    assert_eq!(*toy.refused.lock().unwrap(), ["new", ""]);
 }

@@ -31,6 +31,8 @@ use crate::clock;
 pub(crate) const ARG_DIE: &str = "die";
 /// The shim keeps its containers when the node goes away.
 pub(crate) const ARG_STAY: &str = "stay";
+/// Longest grace of containers whose node went away: nobody waits for their end, and whoever comes next wants to start.
+const GRACE_WITHOUT_NODE: Duration = Duration::from_secs(3);
 /// How long the shim waits before it tries again to write what it must not lose.
 const RETRY_RECORD: Duration = Duration::from_secs(1);
 
@@ -154,7 +156,11 @@ impl Shim {
     /// everything, and a node that needs a shim starts one.
     fn is_done(&self) -> bool {
         let is_alone = self.has_met_node && self.node.is_none();
-        let is_idle = self.running.is_empty() && self.unrecorded.is_empty();
+        // Without a node that could come back, a disk that takes no record must not keep the shim for ever.
+        let is_given_up = is_alone
+            && self.on_loss == OnLoss::Stop
+            && self.stopping.is_some_and(|kill_at| clock::now() >= kill_at);
+        let is_idle = self.running.is_empty() && (self.unrecorded.is_empty() || is_given_up);
         is_idle && (self.stopping.is_some() || is_alone)
     }
 
@@ -350,7 +356,7 @@ impl Shim {
     fn node_is_gone(&mut self) {
         self.node = None;
         if self.on_loss == OnLoss::Stop {
-            self.stop(self.grace);
+            self.stop(self.grace.min(GRACE_WITHOUT_NODE));
         }
     }
 

@@ -5,8 +5,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::sqlite::{Cell, Row};
+use crate::engine::{Cell, Row};
 
+pub(crate) mod dag;
+pub(crate) mod document;
 pub(crate) mod run;
 pub(crate) mod task_instance;
 

@@ -3,9 +3,9 @@
 use super::{Table, Unreadable};
 use super::{instant, json, parse_json, parse_word, read_int, read_opt_instant, word};
 use crate::changes::StoreError;
+use crate::engine::{Cell, Row};
 use crate::model::{Failure, TaskInstance, TaskKey};
 use crate::rows::run;
-use crate::sqlite::{Cell, Row};
 
 /// Table `task_instance`.
 pub(crate) const TABLE: Table = Table {

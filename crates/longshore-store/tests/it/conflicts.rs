@@ -1,6 +1,6 @@
 //! What refuses a commit, and that a refused commit leaves nothing behind.
 
-use longshore_store::{Changes, Run, RunStore, StoreError, TaskInstance};
+use longshore_store::{Catalog, Changes, Run, StoreError, TaskInstance};
 
 use crate::samples::{archive, next_try, run, run_key, runs, task, tasks};
 use crate::stores::on_every_engine;
@@ -19,7 +19,7 @@ struct World {
     archived: TaskInstance,
 }
 
-async fn world(store: &dyn RunStore) -> World {
+async fn world(store: &dyn Catalog) -> World {
     let (first, save) = (task("a", "load"), task("a", "save"));
     let changes = Changes {
         task_instances: vec![first.clone(), save.clone()],
@@ -65,7 +65,7 @@ fn only_archived(task: &TaskInstance) -> Changes {
 }
 
 /// Commits each with good changes around it; it must be refused with that row's name, and change nothing.
-async fn refused(store: &dyn RunStore, world: &World, cases: Vec<(&str, Changes, &str)>) {
+async fn refused(store: &dyn Catalog, world: &World, cases: Vec<(&str, Changes, &str)>) {
     let before = store.load().await.unwrap();
     let history = store.history(&run_key("a")).await.unwrap();
     for (name, mut changes, expected) in cases {
@@ -97,7 +97,7 @@ async fn refused(store: &dyn RunStore, world: &World, cases: Vec<(&str, Changes,
     }
 }
 
-async fn a_run_that_is_not_as_given_is_a_conflict(store: &dyn RunStore) {
+async fn a_run_that_is_not_as_given_is_a_conflict(store: &dyn Catalog) {
     let world = world(store).await;
     let a = |version| Run {
         version,
@@ -128,7 +128,7 @@ async fn a_run_that_is_not_as_given_is_a_conflict(store: &dyn RunStore) {
     refused(store, &world, cases).await;
 }
 
-async fn a_task_instance_that_is_not_as_given_is_a_conflict(store: &dyn RunStore) {
+async fn a_task_instance_that_is_not_as_given_is_a_conflict(store: &dyn Catalog) {
     let world = world(store).await;
     let load = |version| at_version(&world.load, version);
     let new = |version| at_version(&task("a", "x"), version);
@@ -156,7 +156,7 @@ async fn a_task_instance_that_is_not_as_given_is_a_conflict(store: &dyn RunStore
     refused(store, &world, cases).await;
 }
 
-async fn an_id_that_is_taken_is_a_conflict(store: &dyn RunStore) {
+async fn an_id_that_is_taken_is_a_conflict(store: &dyn Catalog) {
     let world = world(store).await;
     let World {
         load,
@@ -214,7 +214,7 @@ async fn an_id_that_is_taken_is_a_conflict(store: &dyn RunStore) {
     refused(store, &world, cases.collect()).await;
 }
 
-async fn a_conflict_far_down_a_long_commit_takes_all_of_it_back(store: &dyn RunStore) {
+async fn a_conflict_far_down_a_long_commit_takes_all_of_it_back(store: &dyn Catalog) {
     world(store).await;
     let before = store.load().await.unwrap();
     let mut given: Vec<_> = (0..350).map(|n| task("a", &format!("task{n}"))).collect();

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use crate::samples::{run, run_key, stored, stored_run, task};
+use crate::stores::{Factory as _, Postgres};
 
 /// What the store should hold.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -130,7 +131,7 @@ fn changes_of(parts: &[Part], view: &World) -> Changes {
     changes
 }
 
-async fn read(store: &Store) -> World {
+async fn read(store: &dyn RunStore) -> World {
     let snapshot = store.load().await.unwrap();
     let mut world = World::default();
     for run in snapshot.runs {
@@ -148,13 +149,12 @@ async fn read(store: &Store) -> World {
     world
 }
 
-async fn replay(ops: &[Op]) {
-    let store = Store::in_memory().await.unwrap();
+async fn replay(store: &dyn RunStore, ops: &[Op]) {
     let mut world = World::default();
     let mut views = [World::default(), World::default()];
     for op in ops {
         match op {
-            Op::Look { writer } => views[*writer] = read(&store).await,
+            Op::Look { writer } => views[*writer] = read(store).await,
             Op::Commit { writer, parts } => {
                 let changes = changes_of(parts, &views[*writer]);
                 let expected = world.commit(&changes);
@@ -168,7 +168,7 @@ async fn replay(ops: &[Op]) {
                 assert_eq!(answer, expected, "{changes:#?}");
             }
         }
-        assert_eq!(read(&store).await, world, "{op:?}");
+        assert_eq!(read(store).await, world, "{op:?}");
     }
 }
 
@@ -178,6 +178,24 @@ proptest! {
     #[test]
     fn two_writers_with_stale_views_do_what_the_model_does(ops in ops()) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(replay(&ops));
+        runtime.block_on(async {
+            let store = Store::in_memory().await.unwrap();
+            replay(&store, &ops).await;
+        });
+    }
+}
+
+proptest! {
+    // Each case takes a database of its own.
+    #![proptest_config(ProptestConfig { cases: 10, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn two_writers_with_stale_views_do_what_the_model_does_on_a_server(ops in ops()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            if let Some((store, _)) = Postgres.make().await {
+                replay(&*store, &ops).await;
+            }
+        });
     }
 }

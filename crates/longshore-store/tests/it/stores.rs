@@ -3,22 +3,27 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use longshore_store::{RunStore, Store};
+use longshore_store::{Catalog, Store};
 use tempfile::TempDir;
+
+use crate::server;
+
+/// An empty store, and what must outlive it.
+pub(crate) type Made = (Arc<dyn Catalog>, Option<TempDir>);
 
 /// Makes empty stores of one engine.
 #[async_trait]
 pub(crate) trait Factory: Send + Sync {
-    /// An empty store, and what must outlive it.
-    async fn make(&self) -> (Arc<dyn RunStore>, Option<TempDir>);
+    /// An empty store; `None` where this machine does not have the engine.
+    async fn make(&self) -> Option<Made>;
 }
 
 pub(crate) struct Memory;
 
 #[async_trait]
 impl Factory for Memory {
-    async fn make(&self) -> (Arc<dyn RunStore>, Option<TempDir>) {
-        (Arc::new(Store::in_memory().await.unwrap()), None)
+    async fn make(&self) -> Option<Made> {
+        Some((Arc::new(Store::in_memory().await.unwrap()), None))
     }
 }
 
@@ -26,32 +31,45 @@ pub(crate) struct File;
 
 #[async_trait]
 impl Factory for File {
-    async fn make(&self) -> (Arc<dyn RunStore>, Option<TempDir>) {
+    async fn make(&self) -> Option<Made> {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(directory.path().join("runs.db")).await.unwrap();
-        (Arc::new(store), Some(directory))
+        Some((Arc::new(store), Some(directory)))
+    }
+}
+
+pub(crate) struct Postgres;
+
+#[async_trait]
+impl Factory for Postgres {
+    async fn make(&self) -> Option<Made> {
+        let url = server::empty_database().await?;
+        Some((Arc::new(Store::connect(&url).await.unwrap()), None))
     }
 }
 
 /// Makes a test of each case for each engine.
 macro_rules! on_every_engine {
     ($($case:ident),* $(,)?) => {
-        mod memory {
+        $crate::stores::on_engine!(memory, Memory, $($case),*);
+        $crate::stores::on_engine!(file, File, $($case),*);
+        $crate::stores::on_engine!(postgres, Postgres, $($case),*);
+    };
+}
+pub(crate) use on_every_engine;
+
+/// Makes a test of each case for one engine.
+macro_rules! on_engine {
+    ($module:ident, $factory:ident, $($case:ident),*) => {
+        mod $module {
             $(#[tokio::test]
             async fn $case() {
-                use crate::stores::Factory as _;
-                let (store, _directory) = crate::stores::Memory.make().await;
-                super::$case(&*store).await;
-            })*
-        }
-        mod file {
-            $(#[tokio::test]
-            async fn $case() {
-                use crate::stores::Factory as _;
-                let (store, _directory) = crate::stores::File.make().await;
-                super::$case(&*store).await;
+                use $crate::stores::Factory as _;
+                if let Some((store, _directory)) = $crate::stores::$factory.make().await {
+                    super::$case(&*store).await;
+                }
             })*
         }
     };
 }
-pub(crate) use on_every_engine;
+pub(crate) use on_engine;

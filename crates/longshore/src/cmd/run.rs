@@ -6,6 +6,7 @@ use clap::Args;
 use jiff::{SignedDuration, Span};
 use longshore_dags::model::Dag;
 use longshore_kit::clock::{Clock, SystemClock};
+use longshore_store::RunKey;
 use serde_json::{Map, Value};
 use tokio::runtime::Runtime;
 
@@ -17,7 +18,7 @@ use crate::{
     engine::{self, Order},
     error::CliError,
     exit::Exit,
-    logging,
+    logging, output,
     progress::{Progress, board::Board},
     signals::{self, Interrupts, Signals},
 };
@@ -26,6 +27,7 @@ use crate::{
 pub(crate) mod fixtures;
 mod follow;
 mod report;
+mod resume;
 mod tail;
 
 /// Run a DAG file to its end
@@ -75,12 +77,25 @@ pub(crate) fn run(args: &RunArgs, globals: &Globals) -> Result<Exit, CliError> {
     };
     let in_data_dir = |source| CliError::in_data_dir(data_dir.path().to_owned(), source);
     let runtime = Runtime::new().map_err(in_data_dir)?;
-    let followed = runtime.block_on(async {
+    let (run, followed) = runtime.block_on(async {
         let signals = Signals::listen().map_err(in_data_dir)?;
         start_and_follow(order, signals, args.timeout, globals).await
     })?;
-    let Followed::Over(outcome, end) = followed else {
-        signals::exit_at_once()
+    let resume = resume::command(&args.file, &args.data_dir, &run);
+    let (outcome, end) = match followed {
+        Ok(Followed::Over(outcome, end)) => (outcome, end),
+        Ok(Followed::Abandoned) => {
+            report::abandoned(&run, resume.as_deref(), globals);
+            signals::exit_at_once()
+        }
+        Err(error) => {
+            if let Some(resume) = resume {
+                output::note(&format!(
+                    "run {run} has stopped; when the cause is gone, go on with: {resume}"
+                ));
+            }
+            return Err(error);
+        }
     };
     runtime.shutdown_timeout(Duration::from_secs(1));
 
@@ -99,15 +114,16 @@ async fn start_and_follow(
     interrupts: impl Interrupts,
     timeout: Option<Duration>,
     globals: &Globals,
-) -> Result<Followed, CliError> {
+) -> Result<(RunKey, Result<Followed, CliError>), CliError> {
     let clock = SystemClock;
     let tasks: Vec<String> = in_order(&order.dag);
     let started = engine::start(order).await?;
+    let run = started.run.clone();
     let board = Board::new(started.run.clone(), &tasks, clock.now());
     let mut progress = Progress::choose(globals, board);
     let followed = follow::to_the_end(started, &mut progress, interrupts, timeout, &clock).await;
     progress.close();
-    followed
+    Ok((run, followed))
 }
 
 /// The task ids, each after the tasks that it waits for.

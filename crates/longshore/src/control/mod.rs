@@ -88,6 +88,7 @@ impl ServiceControl {
         let filter = RunFilter {
             dag_id: Some(known.dag.dag_id.clone()),
             limit: Some(1),
+            ..RunFilter::default()
         };
         let last = self.store.runs(&filter).await.map_err(unavailable)?;
         Ok(to_objects::dag(known, last.first()))
@@ -158,14 +159,15 @@ impl Control for ServiceControl {
     }
 
     async fn runs(&self, query: &RunQuery) -> Result<RunPage, ControlError> {
-        // One more than the page tells whether there is another page; a filter that the database does not know needs
-        // all rows.
+        // One more than the page tells whether there is another page. States and the place to go on from are found
+        // here, among all rows: the query names a run, and not the place in the listing that the database asks for.
         let is_first_of_all = query.states.is_empty() && query.after.is_none();
         let filter = RunFilter {
             dag_id: query.dag_id.clone(),
             limit: is_first_of_all
                 .then(|| u32::try_from(query.limit + 1).ok())
                 .flatten(),
+            ..RunFilter::default()
         };
         let runs = self.store.runs(&filter).await.map_err(unavailable)?;
         Ok(page(runs.iter().map(to_objects::run), query))

@@ -3,7 +3,13 @@
 //! Codes: 10xx command line and configuration, 12xx pods, 13xx DAGs and runs, 17xx storage, 19xx internal. Mistakes in
 //! DAG files have codes of their own, in `longshore-dags`. Every code has a page ([`pages`]).
 
-use std::{error::Error, io, path::PathBuf};
+use std::{
+    error::Error,
+    io,
+    path::{Path, PathBuf},
+};
+
+use longshore_store::{OpenError, StoreError};
 
 use longshore_console::client::{ClientError, FileError};
 
@@ -74,6 +80,8 @@ pub(crate) enum CliError {
     Client(#[from] ClientError),
     #[error("nobody confirmed: {what}")]
     NotConfirmed { what: String },
+    #[error("run {run_id} was started with another version of the DAG {dag_id}")]
+    OtherVersion { dag_id: String, run_id: String },
     #[error("internal error at {place}")]
     Internal { place: String },
 }
@@ -91,6 +99,7 @@ impl CliError {
             Self::InvalidDag { .. } => "LS1300",
             Self::UnknownParam { .. } => "LS1382",
             Self::UnknownRun { .. } => "LS1383",
+            Self::OtherVersion { .. } => "LS1384",
             Self::DataDirUnusable { .. } => "LS1701",
             Self::DataDirLocked { .. } => "LS1702",
             Self::DiskFull { .. } => "LS1703",
@@ -133,6 +142,10 @@ impl CliError {
                 "leave out --resume to start a new run; --data-dir says where to look for old ones"
                     .to_owned()
             }
+            Self::OtherVersion { .. } => {
+                "undo the change of the file to go on with the run, or leave out --resume to start a new one"
+                    .to_owned()
+            }
             Self::DataDirUnusable { .. } => {
                 "make it writable, choose another with --data-dir DIR, or leave nothing behind with --ephemeral"
                     .to_owned()
@@ -145,7 +158,7 @@ impl CliError {
                     .to_owned()
             }
             Self::Database { .. } => {
-                "free the disk if it is full, then repeat the command; `longshore explain LS1704` has more"
+                "do what the cause says, or choose another data directory with --data-dir DIR; `longshore explain LS1704` has more"
                     .to_owned()
             }
             Self::Engine { .. } => {
@@ -175,6 +188,7 @@ impl CliError {
             | Self::UnknownRun { .. } => Exit::NotFoundOrUnsupported,
             Self::FileUnreadable { .. }
             | Self::InvalidDag { .. }
+            | Self::OtherVersion { .. }
             | Self::DataDirUnusable { .. }
             | Self::DataDirLocked { .. }
             | Self::DiskFull { .. }
@@ -189,6 +203,33 @@ impl CliError {
     pub(crate) fn in_database(source: impl Error + Send + Sync + 'static) -> Self {
         Self::Database {
             source: Box::new(source),
+        }
+    }
+
+    /// What it means that the database in the data directory cannot be opened.
+    pub(crate) fn in_opening(data_dir: &Path, source: OpenError) -> Self {
+        let is_full = matches!(source, OpenError::Full { .. }) || has_no_space(&source.to_string());
+        Self::in_database_of(data_dir, is_full, source)
+    }
+
+    /// What it means that the database in the data directory takes no more writes.
+    pub(crate) fn in_writing(data_dir: &Path, source: StoreError) -> Self {
+        let is_full = has_no_space(&source.to_string());
+        Self::in_database_of(data_dir, is_full, source)
+    }
+
+    fn in_database_of(
+        data_dir: &Path,
+        is_full: bool,
+        source: impl Error + Send + Sync + 'static,
+    ) -> Self {
+        if is_full {
+            Self::DiskFull {
+                path: data_dir.to_owned(),
+                source: io::Error::other(source),
+            }
+        } else {
+            Self::in_database(source)
         }
     }
 
@@ -218,6 +259,11 @@ impl CliError {
             Self::FileUnreadable { path, source }
         }
     }
+}
+
+/// SQLite's words for a full disk. (The shared memory beside the database fails to grow with an I/O error of its own.)
+fn has_no_space(why: &str) -> bool {
+    why.contains("disk is full") || why.contains("(code: 4874)")
 }
 
 fn unknown_param_help(name: &str, known: &[String]) -> String {

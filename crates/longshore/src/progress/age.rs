@@ -22,6 +22,16 @@ pub(crate) fn between(from: Timestamp, to: Timestamp) -> String {
     age(to.duration_since(from))
 }
 
+/// The time between two instants of a pod. Kubernetes keeps whole seconds: less than one is not "nothing".
+pub(crate) fn of_pod(from: Timestamp, to: Timestamp) -> String {
+    let is_whole = [from, to].iter().all(|at| at.subsec_nanosecond() == 0);
+    match to.duration_since(from).as_secs() {
+        ..=0 if is_whole => "<1s".to_owned(),
+        seconds if is_whole => age(SignedDuration::from_secs(seconds)).replace(".0s", "s"),
+        _ => between(from, to),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,6 +50,19 @@ mod tests {
             (273_600_000, "3d4h"),
         ] {
             assert_eq!(age(SignedDuration::from_millis(milliseconds)), expected);
+        }
+    }
+
+    #[test]
+    fn times_of_pods_are_no_finer_than_seconds() {
+        let at = |milliseconds| Timestamp::from_millisecond(milliseconds).unwrap();
+        for (from, to, expected) in [
+            (1_000, 1_000, "<1s"),
+            (1_000, 4_000, "3s"),
+            (1_000, 61_000, "1m0s"),
+            (1_000, 2_500, "1.5s"),
+        ] {
+            assert_eq!(of_pod(at(from), at(to)), expected);
         }
     }
 }

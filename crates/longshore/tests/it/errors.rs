@@ -33,7 +33,7 @@ fn a_file_that_is_no_text_cannot_be_read() {
     assert_eq!(code, 1);
     assert!(stderr.starts_with("error[LS1002]: "), "{stderr}");
     assert!(
-        stderr.contains("caused by: stream did not contain valid UTF-8"),
+        stderr.contains("caused by: it is not UTF-8 at byte 8"),
         "{stderr}"
     );
 }

@@ -2,12 +2,15 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod bad_input;
 mod cli;
 mod errors;
 mod lint;
 mod quickstart_programs;
+mod readme;
 mod run;
 mod service;
+mod stopping;
 
 use assert_cmd::Command;
 

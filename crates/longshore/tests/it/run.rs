@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::{longshore, outcome, quickstart_programs::REPORT, repository};
 
 /// The last line of `-o json`, and the state changes before it.
-fn result(stdout: &str) -> (Vec<Value>, Value) {
+pub(crate) fn result(stdout: &str) -> (Vec<Value>, Value) {
     let mut lines: Vec<Value> = stdout
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -198,13 +198,13 @@ fn folder_with_started(folder: &Path) -> Option<PathBuf> {
 }
 
 /// A run that goes on in the background, followed by its state changes.
-struct Background {
-    child: Child,
+pub(crate) struct Background {
+    pub(crate) child: Child,
     stdout: BufReader<std::process::ChildStdout>,
 }
 
 impl Background {
-    fn start(dag: &Path, data: &Path, args: &[&str]) -> Self {
+    pub(crate) fn start(dag: &Path, data: &Path, args: &[&str]) -> Self {
         let mut child = Process::new(env!("CARGO_BIN_EXE_longshore"))
             .arg("run")
             .arg(dag)
@@ -218,23 +218,31 @@ impl Background {
         Self { child, stdout }
     }
 
-    fn wait_until_it_runs(&mut self, task_id: &str) {
+    pub(crate) fn wait_until_it_runs(&mut self, task_id: &str) {
+        self.wait_until(|change| change["taskId"] == task_id && change["to"] == "running");
+    }
+
+    /// Waits for a state change.
+    pub(crate) fn wait_until(&mut self, is_it: impl Fn(&Value) -> bool) {
         let mut line = String::new();
         while self.stdout.read_line(&mut line).unwrap() > 0 {
-            let change: Value = serde_json::from_str(&line).unwrap();
-            if change["taskId"] == task_id && change["to"] == "running" {
+            if is_it(&serde_json::from_str(&line).unwrap()) {
                 return;
             }
             line.clear();
         }
-        panic!("the run ended before {task_id} ran");
+        panic!("the run ended before");
     }
 
     fn interrupt(&self) {
+        self.signal("INT");
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         assert!(
             Process::new("kill")
-                .args(["-INT", &pid])
+                .args(["-s", name, &pid])
                 .status()
                 .unwrap()
                 .success()
@@ -242,7 +250,7 @@ impl Background {
     }
 
     /// Exit code and the rest of stdout.
-    fn end(mut self) -> (i32, String) {
+    pub(crate) fn end(mut self) -> (i32, String) {
         let mut rest = String::new();
         self.stdout.read_to_string(&mut rest).unwrap();
         (self.child.wait().unwrap().code().unwrap(), rest)

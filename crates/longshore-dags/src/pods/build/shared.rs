@@ -53,9 +53,34 @@ pub fn build_workspace(run: &RunKey, dag: &Dag, config: &PodConfig) -> Option<Va
     }))
 }
 
-/// The value of the annotation [`dags::ANNOTATION_RUN`] on what the pods of a run share.
-pub fn run_identity(run: &RunKey) -> String {
-    run.to_string()
+/// The value of the annotation [`dags::ANNOTATION_RUN`] on what the pods of a run share. Other schedulers may have runs
+/// of the same name in the same namespace.
+pub fn run_identity(run: &RunKey, config: &PodConfig) -> String {
+    format!("{}/{run}", config.scheduler_id)
+}
+
+/// The run that an object was made for: [`run_identity`] backwards. `None` where it is another scheduler's.
+///
+/// Neither a scheduler's id nor a DAG's has a slash in it.
+pub fn run_of(identity: &str, config: &PodConfig) -> Option<RunKey> {
+    let run = identity
+        .strip_prefix(&config.scheduler_id)?
+        .strip_prefix('/')?;
+    let (dag_id, run_id) = run.split_once('/')?;
+    Some(RunKey {
+        dag_id: dag_id.to_owned(),
+        run_id: run_id.to_owned(),
+    })
+}
+
+/// The selector of all that the pods of this scheduler's runs share.
+pub fn shared_selector(config: &PodConfig) -> String {
+    format!(
+        "{},{}={}",
+        airflow::LABEL_RUN_ID,
+        airflow::LABEL_AIRFLOW_WORKER,
+        names::label_value(&config.scheduler_id)
+    )
 }
 
 /// The name of the ConfigMap of a run.
@@ -75,7 +100,8 @@ fn shared_metadata(run: &RunKey, purpose: &str, config: &PodConfig) -> Value {
         "labels": {
             airflow::LABEL_DAG_ID: names::label_value(&run.dag_id),
             airflow::LABEL_RUN_ID: names::label_value(&run.run_id),
+            airflow::LABEL_AIRFLOW_WORKER: names::label_value(&config.scheduler_id),
         },
-        "annotations": {dags::ANNOTATION_RUN: run_identity(run)},
+        "annotations": {dags::ANNOTATION_RUN: run_identity(run, config)},
     })
 }

@@ -139,6 +139,8 @@ fn a_new_launch_waits_until_the_pods_of_older_ones_have_ended() {
         (vec![deleting(pod(1, Live))], ""),
         (vec![pod(1, Failed)], "delete pod-1, create"),
         (vec![deleting(pod(1, Failed))], "create"),
+        (vec![pod(1, Succeeded)], "delete pod-1"),
+        (vec![deleting(pod(1, Succeeded))], ""),
         (vec![pod(1, Failed), pod(2, Live)], "delete pod-1"),
         (vec![deleting(pod(2, Live))], ""),
     ] {

@@ -152,6 +152,32 @@ fn a_final_state_counts_also_when_the_deletion_tells_it() {
 }
 
 #[test]
+fn a_success_tells_whether_the_pod_was_stopped() {
+    // It ended at :05, with a grace of 30 s.
+    for (deletion, expected) in [
+        (json!({}), false),
+        (json!({"deletionTimestamp": "2026-11-21T10:00:34Z"}), true),
+        (json!({"deletionTimestamp": "2026-11-21T10:00:35Z"}), true),
+        (json!({"deletionTimestamp": "2026-11-21T10:00:36Z"}), false),
+    ] {
+        let mut meta = deletion;
+        meta["deletionGracePeriodSeconds"] = 30.into();
+        let base = ("base", ended(0, "Completed", ""));
+        let mut pod = pod(with("Succeeded", &[base]));
+        let ours = serde_json::to_value(&pod.metadata).unwrap();
+        for (key, value) in ours.as_object().unwrap() {
+            meta[key] = value.clone();
+        }
+        pod.metadata = serde_json::from_value(meta).unwrap();
+        let fact = pod_fact(PodEvent::Applied, &pod).unwrap();
+        let PodChange::Succeeded { was_stopped, .. } = fact.what else {
+            panic!("{fact:?}");
+        };
+        assert_eq!(was_stopped, expected, "{:?}", pod.metadata);
+    }
+}
+
+#[test]
 fn the_result_is_the_termination_message_of_the_main_container() {
     let result = |message: &str| {
         let sidecar = ("sidecar", ended(0, "Completed", "\"not this\""));
@@ -160,6 +186,7 @@ fn the_result_is_the_termination_message_of_the_main_container() {
         let PodChange::Succeeded {
             started_at,
             ended_at,
+            was_stopped: false,
             result,
             note,
         } = change

@@ -2,7 +2,7 @@
 //! (sections 2.6.2 and 7.5 of the DAG scheduler spec).
 
 use jiff::Timestamp;
-use longshore_store::{Failure, TaskState};
+use longshore_store::{Failure, TaskInstance, TaskState};
 
 use crate::scheduler::{
     decide::{Limits, work::RunWork},
@@ -12,7 +12,7 @@ use crate::scheduler::{
     transitions::Cause,
 };
 
-/// A task instance that a fact is about, after the fences: the try and the launch are current.
+/// A task instance that a fact is about, after the fences.
 pub(super) struct Subject<'w, 'a> {
     pub(super) run: &'w mut RunWork<'a>,
     pub(super) task: usize,
@@ -35,6 +35,7 @@ impl Subject<'_, '_> {
             PodChange::Succeeded {
                 started_at,
                 ended_at,
+                was_stopped: _,
                 result,
                 note: _,
             } => {
@@ -44,6 +45,7 @@ impl Subject<'_, '_> {
                     .transition(self.task, TaskState::Success, Cause::PodSucceeded);
                 row.start_date = row.start_date.or(*started_at).or(Some(now));
                 row.end_date = Some(ended_at);
+                row.pod_name = Some(fact.pod_name.clone());
                 row.failure = None;
                 row.result.clone_from(result);
             }
@@ -166,9 +168,36 @@ impl Subject<'_, '_> {
     }
 }
 
+/// Whether a pod of an earlier launch, or of one that was interrupted, has succeeded by itself, and no later pod is
+/// known. Its successor is made only after this was decided upon.
+pub(super) fn has_done_its_work(row: &TaskInstance, fact: &PodFact) -> bool {
+    let was_launched_before = match row.state {
+        Some(TaskState::Scheduled) => fact.launch <= row.launch,
+        Some(TaskState::Queued) => fact.launch < row.launch,
+        None
+        | Some(
+            TaskState::Running
+            | TaskState::Success
+            | TaskState::Failed
+            | TaskState::UpForRetry
+            | TaskState::UpstreamFailed
+            | TaskState::Skipped
+            | TaskState::Removed,
+        ) => false,
+    };
+    let has_succeeded = matches!(
+        fact.what,
+        PodChange::Succeeded {
+            was_stopped: false,
+            ..
+        }
+    );
+    was_launched_before && row.pod_uid.is_none() && has_succeeded
+}
+
 /// Makes the next launch of the current try the current one. The pods controller creates its pod once this is
 /// committed.
-pub(super) fn next_launch(row: &mut longshore_store::TaskInstance) {
+pub(super) fn next_launch(row: &mut TaskInstance) {
     row.launch += 1;
     row.pod_name = Some(pod_name(
         &row.key.run.dag_id,

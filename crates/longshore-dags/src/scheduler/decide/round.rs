@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use longshore_core::{Action, Never, Next, Plan};
-use longshore_store::{Changes, RunKey, RunState, TaskState};
+use longshore_store::{Changes, RunKey, RunState, TaskInstance, TaskState};
 use uuid::Uuid;
 
 use crate::scheduler::{
     decide::{
         Observed,
         advance::advance,
-        pod_facts::{Subject, next_launch},
+        pod_facts::{self, Subject, next_launch},
         run_facts,
         work::RunWork,
     },
     facts::Fact,
     limits::{Bounded, admit},
-    run_state::is_interrupted,
+    run_state::{is_interrupted, may_launch},
     transitions::{Cause, RunCause},
 };
 
@@ -63,22 +63,29 @@ impl<'a> Round<'a> {
             Fact::CancelRun(key) => self.with_run(key, |run| run_facts::cancel(run, now)),
             Fact::Interrupt(key) => self.with_run(key, run_facts::interrupt),
             Fact::Resume(key) => self.with_run(key, run_facts::resume),
+            Fact::ClusterChanged => self.runs.iter_mut().for_each(run_facts::start_again),
             Fact::Pod(fact) => {
-                self.with_subject(&fact.ti_id, fact.launch, |mut subject| subject.pod(fact));
+                self.with_subject(
+                    &fact.ti_id,
+                    |row| is_current(row, fact.launch) || pod_facts::has_done_its_work(row, fact),
+                    |mut it| it.pod(fact),
+                );
             }
             Fact::LaunchRefused {
                 ti_id,
                 launch,
                 message,
             } => {
-                self.with_subject(ti_id, *launch, |mut it| it.launch_refused(message));
+                let is_current = |row: &_| is_current(row, *launch);
+                self.with_subject(ti_id, is_current, |mut it| it.launch_refused(message));
             }
             Fact::LaunchBuildFailed {
                 ti_id,
                 launch,
                 message,
             } => {
-                self.with_subject(ti_id, *launch, |mut it| it.build_failed(message));
+                let is_current = |row: &_| is_current(row, *launch);
+                self.with_subject(ti_id, is_current, |mut it| it.build_failed(message));
             }
         }
     }
@@ -92,8 +99,13 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// The fence of facts about a pod: only the current launch of the current try, while it holds its slot, changes.
-    fn with_subject(&mut self, ti_id: &Uuid, launch: u32, change: impl FnOnce(Subject<'_, 'a>)) {
+    /// The fence of facts about a pod: only the current try changes, and only where `is_meant` says so.
+    fn with_subject(
+        &mut self,
+        ti_id: &Uuid,
+        is_meant: impl FnOnce(&TaskInstance) -> bool,
+        change: impl FnOnce(Subject<'_, 'a>),
+    ) {
         let observed = self.observed;
         let Some(at) = observed.board.find(ti_id) else {
             return;
@@ -103,8 +115,7 @@ impl<'a> Round<'a> {
         };
         let run = &mut self.runs[number];
         let row = run.row(at.number);
-        let is_current = row.id == *ti_id && row.launch == launch;
-        if is_current && row.state.is_some_and(TaskState::is_occupying) {
+        if row.id == *ti_id && is_meant(row) {
             change(Subject {
                 run,
                 task: at.number,
@@ -167,8 +178,7 @@ impl<'a> Round<'a> {
                 };
                 if row.state.is_some_and(TaskState::is_occupying) {
                     holding.push(bounded());
-                } else if row.state == Some(TaskState::Scheduled) && run.state == RunState::Running
-                {
+                } else if row.state == Some(TaskState::Scheduled) && may_launch(run) {
                     candidates.push(bounded());
                 }
             }
@@ -208,4 +218,9 @@ impl<'a> Round<'a> {
         };
         Plan { actions, next }
     }
+}
+
+/// Whether this is the launch of the row, and the row holds its slot.
+fn is_current(row: &TaskInstance, launch: u32) -> bool {
+    row.launch == launch && row.state.is_some_and(TaskState::is_occupying)
 }

@@ -43,6 +43,23 @@ pub(super) fn interrupt(run: &mut RunWork<'_>) {
     if is_interrupted(run.run()) {
         return;
     }
+    give_slots_back(run);
+    run.transition_run(RunState::Queued, RunCause::Interrupted)
+        .reason = Some(REASON_INTERRUPTED.to_owned());
+}
+
+/// Nothing of the run exists in this cluster. It goes on, once what its pods share has been made.
+pub(super) fn start_again(run: &mut RunWork<'_>) {
+    if run.run().state.is_finished() {
+        return;
+    }
+    give_slots_back(run);
+    if run.run().is_prepared && run.dag.has_shared_objects() {
+        run.run_mut().is_prepared = false;
+    }
+}
+
+fn give_slots_back(run: &mut RunWork<'_>) {
     for task in 0..run.specs.len() {
         if run.row(task).state.is_some_and(TaskState::is_occupying) {
             let row = run.transition(task, TaskState::Scheduled, Cause::Interrupted);
@@ -52,8 +69,6 @@ pub(super) fn interrupt(run: &mut RunWork<'_>) {
             row.pod_uid = None;
         }
     }
-    run.transition_run(RunState::Queued, RunCause::Interrupted)
-        .reason = Some(REASON_INTERRUPTED.to_owned());
 }
 
 /// Somebody lets the run go on. Its clock starts anew when it does, because `dagrun_timeout` does not mean the time

@@ -105,7 +105,7 @@ impl<'a> RunWork<'a> {
             end_date: None,
             conf: new.conf.clone(),
             dag: new.document.clone(),
-            is_prepared: dag.files.is_empty() && dag.workspace.is_none(),
+            is_prepared: !dag.has_shared_objects(),
             reason: None,
             version: 0,
         };

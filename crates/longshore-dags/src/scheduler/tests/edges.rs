@@ -53,6 +53,8 @@ fn cancelled_interrupted_and_timed_out() {
     timed_out.round(Vec::new());
     let mut interrupted = every_state();
     interrupted.round(vec![Fact::Interrupt(key("r"))]);
+    let done_before = interrupted.pod("run", succeeded());
+    interrupted.round(vec![done_before]);
     interrupted.round(vec![Fact::CancelRun(key("r"))]);
     let mut refused = World::with_run(unprepared());
     refused.round(vec![Fact::RunPrepareRefused {

@@ -3,8 +3,9 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use longshore_core::Next;
-use longshore_store::{RunKey, TaskInstance, TaskState};
+use longshore_core::{Never, Next, Plan};
+use longshore_store::{Changes, RunKey, TaskInstance, TaskState};
+use longshore_test::laws::{Decider, check_decider};
 use proptest::prelude::*;
 
 use super::world::{
@@ -12,7 +13,7 @@ use super::world::{
 };
 use crate::{
     model::{Dag, TriggerRule},
-    scheduler::{Fact, PodChange},
+    scheduler::{Fact, Observed, PodChange, decide},
 };
 
 const RULES: [TriggerRule; 13] = [
@@ -295,4 +296,60 @@ proptest! {
         });
         prop_assert_eq!(first, second);
     }
+}
+
+struct Scheduler;
+
+impl Decider for Scheduler {
+    type Observed = Observed;
+    type Status = Changes;
+    type Effect = Never;
+
+    fn decide(&self, observed: &Observed) -> Plan<Changes> {
+        decide(observed)
+    }
+
+    fn max_actions(&self) -> usize {
+        1
+    }
+
+    /// Nor does a try or, within it, a launch come back.
+    fn leaves_terminal(&self, observed: &Observed, changes: &Changes) -> bool {
+        changes.task_instances.iter().any(|row| {
+            observed
+                .board
+                .task_instance(&row.key)
+                .is_some_and(|before| {
+                    before.state.is_some_and(TaskState::is_finished)
+                        || row.try_number < before.try_number
+                        || (row.id == before.id && row.launch < before.launch)
+                })
+        })
+    }
+}
+
+/// A world on its way, and what it is told next: also the end of its cluster.
+fn observed() -> impl Strategy<Value = Observed> {
+    (tape(), 0..15_usize).prop_map(|(tape, n_rounds)| {
+        let mut tape = Tape::new(tape);
+        let dag = random_dag(&mut tape, Rules::All);
+        let mut world = new_world(&mut tape, dag, 2);
+        let mut cluster = Cluster::new(tape.below(1000));
+        for _ in 0..n_rounds {
+            let mut facts = cluster.facts(&world, &mut tape);
+            facts.extend(tape.one_in(10).then(|| Fact::Interrupt(key("r"))));
+            facts.extend(tape.one_in(5).then(|| Fact::Resume(key("r"))));
+            world.round(facts);
+            world.wait(10);
+        }
+        let mut facts = cluster.facts(&world, &mut tape);
+        facts.extend(tape.one_in(4).then_some(Fact::ClusterChanged));
+        facts.extend(cluster.told);
+        world.observe(facts)
+    })
+}
+
+#[test]
+fn the_decision_of_a_round_keeps_the_laws() {
+    assert_eq!(check_decider(&Scheduler, &observed(), 12), []);
 }

@@ -10,7 +10,7 @@ use longshore_store::{
     },
 };
 
-use super::world::{World, dag, failed, key, request, running, succeeded, task};
+use super::world::{World, dag, failed, key, request, running, stopped, succeeded, task};
 use crate::{
     model::{Dag, TriggerRule, Workspace},
     scheduler::{Fact, decide},
@@ -233,7 +233,7 @@ fn an_interrupted_run_goes_on_with_the_same_tries_and_new_launches() {
     dag.dagrun_timeout = Some(Duration::from_secs(100));
     let mut world = World::with_run(dag);
     world.pod_round("a", running());
-    let (id, late) = (world.row("a").id, world.pod("a", succeeded()));
+    let (id, late) = (world.row("a").id, world.pod("a", stopped()));
     world.round(vec![Fact::Interrupt(key("r"))]);
     let run = world.run();
     assert_eq!(
@@ -267,6 +267,23 @@ fn an_interrupted_run_goes_on_with_the_same_tries_and_new_launches() {
     );
     assert!(world.round(vec![Fact::Resume(key("r")), late]).is_empty());
     assert_eq!(world.next, Next::After(Duration::from_secs(100)));
+}
+
+#[test]
+fn a_pod_that_succeeded_by_itself_counts_though_its_run_was_interrupted_meanwhile() {
+    for is_resumed in [false, true] {
+        let mut world = World::with_run(dag(vec![task("a", &[]), task("b", &["a"])]));
+        world.pod_round("a", running());
+        let (pod, late) = (world.row("a").clone(), world.pod("a", succeeded()));
+        world.round(vec![Fact::Interrupt(key("r"))]);
+        if is_resumed {
+            world.round(vec![Fact::Resume(key("r"))]);
+        }
+        world.round(vec![late]);
+        let a = world.row("a");
+        assert_eq!((a.state, &a.pod_name), (Some(Success), &pod.pod_name));
+        assert_eq!(world.state("b"), is_resumed.then_some(Queued));
+    }
 }
 
 #[test]

@@ -62,6 +62,7 @@ fn a_pod_is_seen_runs_and_succeeds() {
         PodChange::Succeeded {
             started_at: Some(started_at),
             ended_at: Some("2026-11-21T10:00:04Z".parse().unwrap()),
+            was_stopped: false,
             result: Some(json!({"rows": 3})),
             note: None,
         },

@@ -21,6 +21,7 @@ use crate::{
         Board, Fact, Limits, NewRun, Observed, PodChange, PodFact, decide,
         trigger_rule::{Counts, Verdict, evaluate, evaluate_indirect_setups},
     },
+    timetable::Timetable,
 };
 
 pub(super) fn task(id: &str, upstream: &[&str]) -> Task {
@@ -68,8 +69,10 @@ pub(super) fn dag(tasks: Vec<Task>) -> Dag {
         dag_id: "d".to_owned(),
         description: None,
         schedule: None,
+        timetable: Timetable::Null,
         start_date: None,
         tags: Vec::new(),
+        end_date: None,
         catchup: false,
         params: BTreeMap::new(),
         max_active_runs: 16,
@@ -116,8 +119,30 @@ pub(super) fn succeeded() -> PodChange {
     PodChange::Succeeded {
         started_at: None,
         ended_at: None,
+        was_stopped: false,
         result: None,
         note: None,
+    }
+}
+
+/// A success of a pod that was asked to end.
+pub(super) fn stopped() -> PodChange {
+    let PodChange::Succeeded {
+        started_at,
+        ended_at,
+        result,
+        note,
+        ..
+    } = succeeded()
+    else {
+        unreachable!()
+    };
+    PodChange::Succeeded {
+        started_at,
+        ended_at,
+        was_stopped: true,
+        result,
+        note,
     }
 }
 

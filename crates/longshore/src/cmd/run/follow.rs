@@ -75,7 +75,20 @@ pub(crate) async fn to_the_end(
             _ = redraw.tick() => progress.tick(clock.now()),
         }
     }
-    let end = started.end.await.map_err(|_| CliError::Internal {
+    // The pods have stopped or the run is over; what is left is to close the books, which an interrupt cuts short.
+    let end = loop {
+        tokio::select! {
+            biased;
+            () = interrupts.next() => {
+                if outcome == Outcome::Interrupted {
+                    return Ok(Followed::Abandoned);
+                }
+                outcome = Outcome::Interrupted;
+            }
+            end = &mut started.end => break end,
+        }
+    };
+    let end = end.map_err(|_| CliError::Internal {
         place: "the engine of the run".to_owned(),
     })??;
     // It may have ended by itself just before it was asked to stop.

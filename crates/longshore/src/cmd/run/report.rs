@@ -3,12 +3,16 @@
 use std::{fmt::Write, path::Path};
 
 use comfy_table::{Table, presets};
-use longshore_store::{Failure, RunState, TaskState};
+use longshore_store::{Failure, RunKey, RunState, TaskState};
 use serde_json::{Value, json};
 
 use crate::{
     cli::{Format, Globals},
-    cmd::run::{follow::Outcome, tail},
+    cmd::run::{
+        follow::Outcome,
+        resume::{self, quoted},
+        tail,
+    },
     data_dir::DataDirArgs,
     engine::{End, TaskEnd},
     error::{counted, render},
@@ -208,20 +212,12 @@ impl Report<'_> {
         }
     }
 
-    /// The exact command that goes on with a run that was stopped.
+    /// How to go on, where there is something left to do.
     fn resume_command(&self) -> Option<String> {
-        if self.outcome == Outcome::Ended || self.data_dir.ephemeral {
+        if self.outcome == Outcome::Ended {
             return None;
         }
-        let mut command = format!(
-            "longshore run {} --resume {}",
-            quoted(self.file),
-            quoted(Path::new(&self.end.run.key.run_id))
-        );
-        if let Some(data_dir) = &self.data_dir.data_dir {
-            let _ = write!(command, " --data-dir {}", quoted(data_dir));
-        }
-        Some(command)
+        resume::command(self.file, self.data_dir, &self.end.run.key)
     }
 
     fn code(&self) -> Option<&'static str> {
@@ -238,6 +234,26 @@ impl Report<'_> {
     }
 }
 
+/// Says how to go on when a second interrupt ends the process before the run has stopped.
+pub(crate) fn abandoned(run: &RunKey, resume: Option<&str>, globals: &Globals) {
+    if globals.output == Format::Json {
+        output::json(&json!({
+            "kind": "RunAbandoned",
+            "dagId": run.dag_id,
+            "runId": run.run_id,
+            "exitCode": Exit::Interrupted.code(),
+            "resume": resume,
+        }));
+    }
+    let how = resume.map_or_else(
+        || "with --ephemeral there is nothing to go on with".to_owned(),
+        |resume| format!("go on with: {resume}"),
+    );
+    output::note(&format!(
+        "left at once; nothing is lost\n{DIM}help:{DIM:#} {how}"
+    ));
+}
+
 /// How much a table shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Detail {
@@ -248,7 +264,7 @@ enum Detail {
 fn table_row(task: &TaskEnd, detail: Detail) -> Vec<String> {
     let row = &task.task_instance;
     let took = match (row.start_date, row.end_date) {
-        (Some(from), Some(to)) => age::between(from, to),
+        (Some(from), Some(to)) => age::of_pod(from, to),
         _ => String::new(),
     };
     let try_number = if row.try_number == 0 {
@@ -330,17 +346,6 @@ fn task_object(task: &TaskEnd) -> Value {
             "container": failure.container,
         })),
     })
-}
-
-/// A path as a POSIX shell reads it back.
-fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:=,@".contains(c);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        text
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
--- The tables of one scheduler. Standard SQL for SQLite and Postgres alike, so only two types:
+-- The tables of one scheduler, in SQLite. The file of the same name for Postgres makes the same tables and columns; this
+-- one says what they mean. Only two types, which both engines have:
 --   BIGINT  integers; booleans are 0 or 1.
---   TEXT    strings, and:
+--   TEXT    strings, sorted by their bytes, and:
 --           instants as RFC 3339 in UTC with nine digits of a second (2026-11-21T10:00:00.000000000Z): exact, readable,
 --           and in the order of time when sorted as text;
 --           uuids in lower case with dashes;
@@ -14,7 +15,10 @@ CREATE TABLE scheduler (
     id             TEXT NOT NULL PRIMARY KEY,
     -- The last `resourceVersion` of the pod watch whose effects are committed; opaque; null before the first event.
     -- In the transaction of those effects, so that a restart neither misses nor repeats an event. Writer: scheduler.
-    watch_position TEXT
+    watch_position TEXT,
+    -- How often the database was opened: a store that lost its connection notices another one in between.
+    -- Writer: the store.
+    n_openings     BIGINT NOT NULL
 );
 
 -- Slots that task instances share, over all DAGs.
@@ -27,6 +31,38 @@ CREATE TABLE pool (
 
 -- The pool of every task that names none. 128 is Airflow's default.
 INSERT INTO pool (name, slots) VALUES ('default_pool', 128);
+
+-- DAG documents, each once, however many runs are pinned to it. Rows are never changed.
+CREATE TABLE document (
+    -- SHA-256 of the body, in hexadecimal. Writer: the store.
+    hash TEXT NOT NULL PRIMARY KEY,
+    -- JSON: the document as its file had it, files beside it included. Writer: whoever creates a run, the DAG folder.
+    body TEXT NOT NULL
+);
+
+-- What the service knows of the DAGs in its folder.
+CREATE TABLE dag (
+    -- Its name. Writer: the DAG folder.
+    dag_id              TEXT   NOT NULL PRIMARY KEY,
+    -- Its file, relative to the folder; null once that is gone. Writer: the DAG folder.
+    file                TEXT,
+    -- 1 while no scheduled run may be created. Writer: the user; at the insert the DAG folder.
+    is_paused           BIGINT NOT NULL CHECK (is_paused IN (0, 1)),
+    -- When the next scheduled run is due; null for none. Writer of this and the next three: scheduler, in the
+    -- transaction that creates the run before.
+    next_run_after      TEXT,
+    -- The instant that it will be about; null if none.
+    next_logical_date   TEXT,
+    -- Its data interval; both or neither.
+    next_interval_start TEXT,
+    next_interval_end   TEXT,
+    -- When its file was last read. Writer: the DAG folder.
+    parsed_at           TEXT   NOT NULL,
+    -- What was wrong with the file then; null for nothing. Writer: the DAG folder.
+    error               TEXT,
+    -- The last document without errors; null before there was one. Writer: the DAG folder.
+    document_hash       TEXT REFERENCES document (hash)
+);
 
 -- Runs of DAGs, finished ones too.
 CREATE TABLE run (
@@ -48,8 +84,8 @@ CREATE TABLE run (
     end_date     TEXT,
     -- JSON: parameters given at the trigger, over the DAG's defaults. Writer: whoever creates the run.
     conf         TEXT   NOT NULL,
-    -- JSON: the DAG document that the run is pinned to, so that a changed file changes no run. Writer: whoever creates it.
-    dag          TEXT   NOT NULL,
+    -- The DAG document that the run is pinned to, so that a changed file changes no run. Writer: whoever creates it, once.
+    dag_hash     TEXT   NOT NULL REFERENCES document (hash),
     -- 1 once the objects that all its pods share exist in the cluster. Writer: scheduler.
     is_prepared  BIGINT NOT NULL CHECK (is_prepared IN (0, 1)),
     -- Why it ended as it did, where its tasks do not tell: timed_out, cancelled, all_tasks_deadlocked. Writer: scheduler.

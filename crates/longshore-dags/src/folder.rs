@@ -1,0 +1,252 @@
+//! A folder of DAG files, followed: which DAGs are there, and which files are broken.
+//!
+//! Every change in the folder leads to a look at the whole of it, so no notification needs to be seen; a slow look at
+//! regular intervals covers file systems that notify nobody.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use crate::{document, model::Dag};
+
+/// A look without a notification.
+const RESCAN: Duration = Duration::from_secs(300);
+
+/// A change is looked at after this: whoever copies a folder makes many.
+const SETTLE: Duration = Duration::from_millis(200);
+
+/// A DAG file as it is now.
+#[derive(Clone, Debug)]
+pub struct DagFile {
+    /// Its path below the folder, `/` between the parts.
+    pub name: String,
+    /// What it says.
+    pub state: FileState,
+}
+
+/// What a DAG file says.
+#[derive(Clone, Debug)]
+pub enum FileState {
+    /// A DAG.
+    Dag(Arc<Dag>),
+    /// Something that is no DAG; why, for people, one problem a line.
+    Broken(String),
+    /// The file is gone.
+    Removed,
+}
+
+/// Everything that a change of a file shows in: its own and its listed files' sizes and times.
+type Signature = Vec<(PathBuf, u64, Option<SystemTime>)>;
+
+/// A folder of DAG files. Holds what it saw last, so that only news is told.
+#[derive(Debug)]
+pub struct DagFolder {
+    root: PathBuf,
+    known: BTreeMap<String, Signature>,
+}
+
+impl DagFolder {
+    /// The folder at `root`.
+    ///
+    /// # Errors
+    /// There is no folder.
+    pub fn open(root: &Path) -> io::Result<Self> {
+        let root = root.canonicalize()?;
+        if !root.is_dir() {
+            return Err(io::Error::new(
+                io::ErrorKind::NotADirectory,
+                "expected a folder of DAG files",
+            ));
+        }
+        Ok(Self {
+            root,
+            known: BTreeMap::new(),
+        })
+    }
+
+    /// Looks at every file, and returns what is new since the last look.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn look(&mut self) -> io::Result<Vec<DagFile>> {
+        let mut news = Vec::new();
+        let mut seen = BTreeMap::new();
+        for path in dag_files(&self.root)? {
+            let name = self.name_of(&path);
+            let (state, signature) = match self.known.get(&name) {
+                Some(signature) if *signature == sign(signature) => {
+                    seen.insert(name, signature.clone());
+                    continue;
+                }
+                Some(_) | None => read(&name, &path),
+            };
+            news.push(DagFile {
+                name: name.clone(),
+                state,
+            });
+            seen.insert(name, signature);
+        }
+        let gone = self.known.keys().filter(|name| !seen.contains_key(*name));
+        news.extend(gone.map(|name| DagFile {
+            name: name.clone(),
+            state: FileState::Removed,
+        }));
+        self.known = seen;
+        Ok(news)
+    }
+
+    fn name_of(&self, path: &Path) -> String {
+        let below = path.strip_prefix(&self.root).unwrap_or(path);
+        let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
+        parts.join("/")
+    }
+
+    /// Tells `news` until shutdown, beginning with everything that is there.
+    pub async fn follow(self, news: mpsc::Sender<DagFile>, shutdown: CancellationToken) {
+        shutdown
+            .run_until_cancelled(self.follow_for_ever(news))
+            .await;
+    }
+
+    async fn follow_for_ever(mut self, news: mpsc::Sender<DagFile>) {
+        let changed = Arc::new(Notify::new());
+        // Held for as long as we follow.
+        let _watcher = watch(&self.root, changed.clone());
+        loop {
+            let looked = tokio::task::spawn_blocking(move || {
+                let found = self.look();
+                (self, found)
+            });
+            let Ok((this, found)) = looked.await else {
+                return;
+            };
+            self = this;
+            match found {
+                Ok(files) => {
+                    for file in files {
+                        if news.send(file).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(folder = %self.root.display(), %error, "the DAG folder cannot be read");
+                }
+            }
+            let _ = tokio::time::timeout(RESCAN, changed.notified()).await;
+            tokio::time::sleep(SETTLE).await;
+        }
+    }
+}
+
+/// Notifies of every change below `root`. Without it, the slow look remains.
+fn watch(root: &Path, changed: Arc<Notify>) -> Option<RecommendedWatcher> {
+    let tell = move |event: notify::Result<notify::Event>| {
+        if event.is_ok_and(|event| !event.kind.is_access()) {
+            changed.notify_one();
+        }
+    };
+    let watcher = notify::recommended_watcher(tell).and_then(|mut watcher| {
+        watcher.watch(root, RecursiveMode::Recursive)?;
+        Ok(watcher)
+    });
+    watcher
+        .inspect_err(|error| {
+            tracing::warn!(folder = %root.display(), %error, "changes of the DAG folder are not notified");
+        })
+        .ok()
+}
+
+/// All `.yaml` and `.yml` files below a folder, by path. Hidden files and folders are left out, links to folders too.
+fn dag_files(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            let path = entry.path();
+            let is_hidden = entry.file_name().to_string_lossy().starts_with('.');
+            let is_dag_file = path
+                .extension()
+                .is_some_and(|it| it == "yaml" || it == "yml");
+            if is_hidden {
+                continue;
+            }
+            if entry.file_type()?.is_dir() {
+                folders.push(path);
+            } else if is_dag_file {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn read(name: &str, path: &Path) -> (FileState, Signature) {
+    let mut parts = vec![path.to_owned()];
+    let state = read_with(name, path, &mut parts);
+    let unsigned: Signature = parts.into_iter().map(|path| (path, 0, None)).collect();
+    (state, sign(&unsigned))
+}
+
+fn read_with(name: &str, path: &Path, parts: &mut Vec<PathBuf>) -> FileState {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) => return FileState::Broken(format!("{name}: cannot be read: {error}")),
+    };
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let read_beside = &mut |beside: &str| {
+        parts.push(folder.join(beside));
+        read_beside(folder, beside)
+    };
+    let checked = document::parse(name, &text).and_then(|document| document.validate(read_beside));
+    match checked {
+        Ok(dag) => FileState::Dag(Arc::new(dag)),
+        Err(problems) => FileState::Broken(problems.to_string()),
+    }
+}
+
+/// The same paths with today's sizes and times.
+fn sign(paths: &Signature) -> Signature {
+    let today = |path: &Path| {
+        let meta = fs::metadata(path).ok();
+        let changed_at = meta.as_ref().and_then(|meta| meta.modified().ok());
+        (meta.map_or(0, |meta| meta.len()), changed_at)
+    };
+    paths
+        .iter()
+        .map(|(path, ..)| {
+            let (length, changed_at) = today(path);
+            (path.clone(), length, changed_at)
+        })
+        .collect()
+}
+
+/// Reads a file that a DAG lists. A link must not lead out of the DAG's folder: whoever runs somebody's DAG does not
+/// expect it to take other files of theirs along.
+///
+/// # Errors
+/// The file cannot be read, or lies elsewhere.
+pub fn read_beside(folder: &Path, name: &str) -> io::Result<Vec<u8>> {
+    let folder = folder.canonicalize()?;
+    let path = folder.join(name).canonicalize()?;
+    if !path.starts_with(&folder) {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it lies outside the folder of the DAG file",
+        ));
+    }
+    fs::read(path)
+}
+
+#[cfg(test)]
+mod tests;

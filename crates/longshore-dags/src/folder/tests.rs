@@ -1,0 +1,65 @@
+use super::*;
+
+const DAG: &str = "dag_id: a\nfiles: [data.csv]\ntasks: {t: {command: [x]}}\n";
+
+fn states(files: Vec<DagFile>) -> Vec<String> {
+    let word = |file: DagFile| match file.state {
+        FileState::Dag(dag) => format!("{}: dag {}", file.name, dag.dag_id),
+        FileState::Broken(_) => format!("{}: broken", file.name),
+        FileState::Removed => format!("{}: removed", file.name),
+    };
+    files.into_iter().map(word).collect()
+}
+
+#[test]
+fn a_look_tells_what_is_new_since_the_last_one() {
+    let root = tempfile::tempdir().unwrap();
+    let file = |name: &str| root.path().join(name);
+    fs::create_dir(file("sub")).unwrap();
+    fs::write(file("sub/a.yaml"), DAG).unwrap();
+    fs::write(file("sub/data.csv"), "1").unwrap();
+    fs::write(file("broken.yml"), "dag_id: [").unwrap();
+    fs::write(file(".hidden.yaml"), "dag_id: [").unwrap();
+    fs::write(file("notes.txt"), "not a DAG").unwrap();
+    let mut folder = DagFolder::open(root.path()).unwrap();
+    assert_eq!(
+        states(folder.look().unwrap()),
+        ["broken.yml: broken", "sub/a.yaml: dag a"]
+    );
+    assert!(folder.look().unwrap().is_empty());
+
+    // A file beside the DAG is part of it.
+    fs::write(file("sub/data.csv"), "1,2").unwrap();
+    assert_eq!(states(folder.look().unwrap()), ["sub/a.yaml: dag a"]);
+
+    fs::write(file("broken.yml"), DAG.replace("data.csv", "")).unwrap();
+    fs::remove_file(file("sub/a.yaml")).unwrap();
+    let news = states(folder.look().unwrap());
+    assert_eq!(news.last().unwrap(), "sub/a.yaml: removed");
+}
+
+#[tokio::test]
+async fn a_change_is_told_soon() {
+    let root = tempfile::tempdir().unwrap();
+    let (tell, mut told) = mpsc::channel(8);
+    let shutdown = CancellationToken::new();
+    let folder = DagFolder::open(root.path()).unwrap();
+    let following = tokio::spawn(folder.follow(tell, shutdown.clone()));
+    fs::write(root.path().join("a.yaml"), DAG.replace("[data.csv]", "[]")).unwrap();
+    let news = tokio::time::timeout(Duration::from_secs(30), told.recv())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(news.name, "a.yaml");
+    shutdown.cancel();
+    following.await.unwrap();
+}
+
+#[test]
+fn a_folder_that_is_none_is_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let file = root.path().join("a.yaml");
+    fs::write(&file, DAG).unwrap();
+    assert!(DagFolder::open(&file).is_err());
+    assert!(DagFolder::open(&root.path().join("missing")).is_err());
+}

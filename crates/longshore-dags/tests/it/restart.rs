@@ -1,0 +1,217 @@
+//! What a scheduler owes to its own past and to its neighbours: restarts in another cluster, after losses, beside others.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams},
+};
+use longshore_dags::Dags;
+use longshore_store::{RunKey, RunState, TaskInstance};
+use longshore_test::faults::{Fault, FaultPlan, Faults, Point, Process, WatchFault};
+
+use crate::world::{RUN_ID, World, left};
+
+const SHARING: &str = "
+dag_id: sharing
+files: [a.csv]
+workspace: true
+tasks:
+  a: {command: [x], env: {SCRIPT: run 20s}}
+";
+
+const LONG: Duration = Duration::from_secs(300);
+
+fn undisturbed() -> Process {
+    Faults::new(FaultPlan::none()).start()
+}
+
+async fn seconds(n: u64) {
+    tokio::time::sleep(Duration::from_secs(n)).await;
+}
+
+/// Starts the run and lets it go on for some seconds.
+async fn under_way(world: &World, time: u64) -> (Dags, RunKey) {
+    let dags = world.start(&undisturbed()).await;
+    let run = world.request(&dags, RUN_ID).await;
+    seconds(time).await;
+    (dags, run)
+}
+
+/// How the run ended, and its only task.
+async fn ended(dags: &Dags, run: &RunKey) -> (RunState, TaskInstance) {
+    let ended = tokio::time::timeout(LONG, dags.ended(run)).await;
+    let (run, mut tasks) = ended.unwrap().unwrap().unwrap();
+    (run.state, tasks.remove(0))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scheduler_leaves_the_objects_of_its_neighbour_alone() {
+    let world = World::new(SHARING).await;
+    let (dags, run) = under_way(&world, 5).await;
+    let neighbour = world.beside();
+    let neighbours = neighbour.start(&undisturbed()).await;
+    seconds(5).await;
+    assert_eq!(left(&world, "configmaps").await.len(), 1);
+    assert_eq!(ended(&dags, &run).await.0, RunState::Success);
+    drop(neighbours);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_another_cluster_everything_is_made_again_and_no_try_is_consumed() {
+    let world = World::new(SHARING).await;
+    let (dags, run) = under_way(&world, 10).await;
+    drop(dags);
+    let world = world.elsewhere();
+    let dags = world.start(&undisturbed()).await;
+    seconds(5).await;
+    assert_eq!(left(&world, "configmaps").await.len(), 1);
+    assert_eq!(left(&world, "persistentvolumeclaims").await.len(), 1);
+    let (state, task) = ended(&dags, &run).await;
+    assert_eq!(
+        (state, task.try_number, task.launch),
+        (RunState::Success, 1, 2)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scheduler_killed_in_another_cluster_knows_that_it_had_arrived() {
+    let world = World::new(SHARING).await;
+    let (dags, run) = under_way(&world, 10).await;
+    drop(dags);
+    let world = world.elsewhere();
+    let faults = Faults::new(FaultPlan::at(
+        Point::new("create pods", 1),
+        Fault::KillAfter,
+    ));
+    let dags = world.start(&faults.start()).await;
+    faults.killed().await;
+    drop(dags);
+    seconds(60).await;
+    let dags = world.start(&undisturbed()).await;
+    let (state, task) = ended(&dags, &run).await;
+    assert_eq!((state, task.launch), (RunState::Success, 2));
+    assert_eq!(world.node.history().runs().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_arrival_whose_record_was_not_answered_counts_once() {
+    let world = World::new(SHARING).await;
+    let (dags, run) = under_way(&world, 10).await;
+    drop(dags);
+    let world = world.elsewhere();
+    let lost = FaultPlan::at(Point::new("commit", 1), Fault::LoseAnswer);
+    let dags = world.start(&Faults::new(lost).start()).await;
+    let (state, task) = ended(&dags, &run).await;
+    assert_eq!((state, task.launch), (RunState::Success, 2));
+}
+
+/// Its row is final and not on the board any more when the request is decided upon again.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_ended_in_the_commit_that_made_it_does_not_stop_the_scheduler() {
+    let world = World::new(SHARING).await;
+    let lost = FaultPlan::at(Point::new("commit", 1), Fault::LoseAnswer);
+    let dags = world.start(&Faults::new(lost).start()).await;
+    let run = RunKey {
+        dag_id: "sharing".to_owned(),
+        run_id: RUN_ID.to_owned(),
+    };
+    let request = world.request(&dags, RUN_ID);
+    let cancel = async { dags.cancel(&run) };
+    tokio::join!(request, cancel);
+    assert_eq!(ended(&dags, &run).await.0, RunState::Failed);
+    let next = world.request(&dags, "next");
+    let next = tokio::time::timeout(LONG, next).await.unwrap();
+    assert_eq!(ended(&dags, &next).await.0, RunState::Success);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_ended_before_its_run_was_interrupted_does_not_run_again() {
+    for pause in [0, 20] {
+        let world = World::new(SHARING).await;
+        let late = FaultPlan {
+            watches: vec![WatchFault::late(Duration::from_secs(5))],
+            ..FaultPlan::none()
+        };
+        let dags = world.start(&Faults::new(late).start()).await;
+        let run = world.request(&dags, RUN_ID).await;
+        while !world
+            .node
+            .history()
+            .runs()
+            .iter()
+            .any(|it| it.ended_at.is_some())
+        {
+            seconds(1).await;
+        }
+        dags.interrupt(&run).await;
+        seconds(pause).await;
+        dags.resume(&run);
+        let (state, task) = ended(&dags, &run).await;
+        assert_eq!((state, task.try_number), (RunState::Success, 1));
+        assert_eq!(world.node.history().runs().len(), 1, "paused for {pause} s");
+    }
+}
+
+/// Deletes the pods of the run as soon as they have ended, while nobody looks.
+async fn sweep(world: &World) {
+    let pods: Api<Pod> = Api::namespaced(world.cluster.client(), "default");
+    loop {
+        for pod in pods.list(&ListParams::default()).await.unwrap() {
+            let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
+            if matches!(phase, Some("Succeeded" | "Failed")) {
+                let now = DeleteParams::default().grace_period(0);
+                pods.delete(&pod.name_any(), &now).await.unwrap();
+                return;
+            }
+        }
+        seconds(1).await;
+    }
+}
+
+/// The end of a pod that ended and went away while the scheduler was down is in the events since the stored position.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_ended_and_was_deleted_while_nobody_looked_counts_with_its_real_end() {
+    for watches in [
+        vec![],
+        vec![WatchFault::CutAfter(1)],
+        vec![WatchFault::NoBookmarks],
+        vec![WatchFault::CutAfter(1), WatchFault::NoBookmarks],
+        vec![WatchFault::late(Duration::from_secs(2))],
+    ] {
+        let world = World::new(SHARING).await;
+        let (dags, run) = under_way(&world, 10).await;
+        drop(dags);
+        sweep(&world).await;
+        let plan = FaultPlan {
+            watches,
+            ..FaultPlan::none()
+        };
+        let dags = world.start(&Faults::new(plan.clone()).start()).await;
+        let (state, task) = ended(&dags, &run).await;
+        assert_eq!((state, task.try_number), (RunState::Success, 1), "{plan:?}");
+        assert_eq!(world.node.history().runs().len(), 1, "{plan:?}");
+    }
+}
+
+/// Where the events are forgotten, the pod is gone: its end is not known, and the try has failed.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_went_away_in_forgotten_events_has_failed() {
+    let world = World::new(SHARING).await;
+    let (dags, run) = under_way(&world, 10).await;
+    drop(dags);
+    sweep(&world).await;
+    let expired = WatchFault::ExpireOnConnect {
+        resource: "pods".to_owned(),
+        n: 1,
+    };
+    let plan = FaultPlan {
+        watches: vec![expired],
+        ..FaultPlan::none()
+    };
+    let dags = world.start(&Faults::new(plan).start()).await;
+    let (state, task) = ended(&dags, &run).await;
+    assert_eq!(state, RunState::Failed);
+    assert_eq!(task.failure.unwrap().reason.as_deref(), Some("PodDeleted"));
+}

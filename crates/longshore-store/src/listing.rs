@@ -1,0 +1,128 @@
+//! Listings, page by page.
+
+use crate::catalog::TaskFilter;
+use crate::changes::{RunFilter, StoreError};
+use crate::engine::{Cell, Connection};
+use crate::model::{Run, TaskInstance};
+use crate::query::{corrupt, fetch, read_all, read_runs};
+use crate::rows::{instant, task_instance, word};
+
+/// What follows `WHERE`, with its parameters.
+#[derive(Default)]
+struct Conditions {
+    sql: String,
+    cells: Vec<Cell>,
+}
+
+impl Conditions {
+    fn add(&mut self, sql: &str, cells: impl IntoIterator<Item = Cell>) {
+        self.sql += if self.sql.is_empty() {
+            " WHERE "
+        } else {
+            " AND "
+        };
+        self.sql += sql;
+        self.cells.extend(cells);
+    }
+
+    fn add_equal(&mut self, column: &str, value: Option<&String>) {
+        if let Some(value) = value {
+            self.add(&format!("{column} = ?"), [value.as_str().into()]);
+        }
+    }
+
+    fn add_any_of(&mut self, expression: &str, values: Vec<Cell>) {
+        if !values.is_empty() {
+            let marks = vec!["?"; values.len()].join(", ");
+            self.add(&format!("{expression} IN ({marks})"), values);
+        }
+    }
+
+    /// The rest of the statement: order and limit.
+    fn page(mut self, order: &str, limit: Option<u32>) -> Self {
+        self.sql += order;
+        if let Some(limit) = limit {
+            self.sql += " LIMIT ?";
+            self.cells.push(i64::from(limit).into());
+        }
+        self
+    }
+}
+
+/// Runs, newest first.
+pub(crate) async fn runs(c: &mut Connection, filter: &RunFilter) -> Result<Vec<Run>, StoreError> {
+    let mut conditions = of_runs(filter);
+    if let Some(before) = &filter.before {
+        conditions.add(
+            "(queued_at, dag_id, run_id) < (?, ?, ?)",
+            [
+                instant(Some(before.queued_at)),
+                before.key.dag_id.as_str().into(),
+                before.key.run_id.as_str().into(),
+            ],
+        );
+    }
+    let order = " ORDER BY queued_at DESC, dag_id DESC, run_id DESC";
+    let Conditions { sql, cells } = conditions.page(order, filter.limit);
+    let rows = fetch(c, format!("SELECT * FROM run{sql}"), cells).await?;
+    read_runs(c, rows).await
+}
+
+/// How many runs all pages have.
+pub(crate) async fn count_runs(c: &mut Connection, filter: &RunFilter) -> Result<u64, StoreError> {
+    count(c, "run", of_runs(filter)).await
+}
+
+fn of_runs(filter: &RunFilter) -> Conditions {
+    let mut conditions = Conditions::default();
+    conditions.add_equal("dag_id", filter.dag_id.as_ref());
+    conditions.add_any_of("state", filter.states.iter().map(word).collect());
+    conditions
+}
+
+/// Current tries, in the order of their keys.
+pub(crate) async fn task_instances(
+    c: &mut Connection,
+    filter: &TaskFilter,
+) -> Result<Vec<TaskInstance>, StoreError> {
+    let mut conditions = of_task_instances(filter);
+    if let Some(after) = &filter.after {
+        conditions.add(
+            "(dag_id, run_id, task_id, map_index) > (?, ?, ?, ?)",
+            task_instance::key_cells(after),
+        );
+    }
+    let order = " ORDER BY dag_id, run_id, task_id, map_index";
+    let Conditions { sql, cells } = conditions.page(order, filter.limit);
+    let rows = fetch(c, format!("SELECT * FROM task_instance{sql}"), cells).await?;
+    read_all(rows, task_instance::read)
+}
+
+/// How many task instances all pages have.
+pub(crate) async fn count_task_instances(
+    c: &mut Connection,
+    filter: &TaskFilter,
+) -> Result<u64, StoreError> {
+    count(c, "task_instance", of_task_instances(filter)).await
+}
+
+fn of_task_instances(filter: &TaskFilter) -> Conditions {
+    let mut conditions = Conditions::default();
+    conditions.add("is_archived = 0", []);
+    conditions.add_equal("dag_id", filter.dag_id.as_ref());
+    conditions.add_equal("run_id", filter.run_id.as_ref());
+    conditions.add_equal("task_id", filter.task_id.as_ref());
+    let states = filter.states.iter();
+    let states = states.map(|state| state.as_ref().map_or("".into(), word));
+    conditions.add_any_of("COALESCE(state, '')", states.collect());
+    conditions
+}
+
+async fn count(c: &mut Connection, table: &str, conditions: Conditions) -> Result<u64, StoreError> {
+    let Conditions { sql, cells } = conditions;
+    let sql = format!("SELECT COUNT(*) AS n_rows FROM {table}{sql}");
+    let rows = fetch(c, sql, cells).await?;
+    let n_rows = rows.first().map_or(Ok(0), |row| row.int("n_rows"));
+    let n_rows = n_rows.map_err(|why| corrupt("a count", why))?;
+    Ok(n_rows.unsigned_abs())
+}

@@ -1,0 +1,150 @@
+//! Why a database cannot be opened.
+
+use std::io;
+use std::sync::Arc;
+
+use longshore_core::{Class, Classify};
+
+/// Why a database cannot be opened. Nothing was changed in it.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The URL is none that we understand. It is not repeated: it may hold a password.
+    #[error("the database URL must be postgres://USER:PASSWORD@HOST:PORT/DATABASE, but {why}")]
+    Url {
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// Another process uses it.
+    #[error(
+        "database {database} is in use by {holder}; stop that one first, or use another {instead}"
+    )]
+    InUse {
+        /// The database.
+        database: String,
+        /// The process or the session that holds the lock, where that is known.
+        holder: String,
+        /// What could be used in its place.
+        instead: &'static str,
+    },
+    /// Another process used it while our connection was lost: what we know may be out of date.
+    #[error(
+        "another process took over database {database} while the connection was lost; restart this one"
+    )]
+    TakenOver {
+        /// The database.
+        database: String,
+    },
+    /// The server does not answer.
+    #[error(
+        "database {database} cannot be reached: {why}; check that the server runs and the address is right"
+    )]
+    Unreachable {
+        /// The database.
+        database: String,
+        /// What went wrong.
+        why: Arc<str>,
+    },
+    /// The server does not let us in, or not do enough.
+    #[error(
+        "database {database} refused us: {why}; check user, password, name and grants of the database"
+    )]
+    Refused {
+        /// The database.
+        database: String,
+        /// The server's own words.
+        why: Arc<str>,
+    },
+    /// The directory is missing or takes no files.
+    #[error(
+        "the directory of database {database} must exist and be writable: create it, or use another data directory"
+    )]
+    Directory {
+        /// The database.
+        database: String,
+        /// What the system said.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// The file cannot be opened or written.
+    #[error("database {database} must be a file that this user can read and write: {why}")]
+    Denied {
+        /// The database.
+        database: String,
+        /// The engine's own words.
+        why: Arc<str>,
+    },
+    /// No space is left.
+    #[error("database {database} cannot be opened because the disk is full; free some space")]
+    Full {
+        /// The database.
+        database: String,
+    },
+    /// It was written by a newer version.
+    #[error(
+        "database {database} has version {found}, this program knows versions up to {known}; use the newer program again"
+    )]
+    Newer {
+        /// The database.
+        database: String,
+        /// The version of its tables.
+        found: i64,
+        /// The newest that we know.
+        known: i64,
+    },
+    /// It is a database of something else.
+    #[error(
+        "database {database} belongs to another program (it holds table {table}); use another one"
+    )]
+    Foreign {
+        /// The database.
+        database: String,
+        /// One of its tables.
+        table: String,
+    },
+    /// It is no database, or not a whole one.
+    #[error(
+        "database {database} is damaged: {why}; restore a backup, or move it away to start with an empty one"
+    )]
+    Damaged {
+        /// The database.
+        database: String,
+        /// What is wrong with it.
+        why: Arc<str>,
+    },
+    /// Its tables could not be brought up to date.
+    #[error("the tables of database {database} could not be brought up to date: {why}")]
+    Migrate {
+        /// The database.
+        database: String,
+        /// The engine's own words.
+        why: Arc<str>,
+    },
+    /// The engine failed in another way.
+    #[error("database {database} cannot be opened: {why}")]
+    Engine {
+        /// The database.
+        database: String,
+        /// The engine's own words.
+        why: Arc<str>,
+    },
+}
+
+impl Classify for OpenError {
+    fn class(&self) -> Class {
+        match self {
+            Self::InUse { .. }
+            | Self::Unreachable { .. }
+            | Self::Full { .. }
+            | Self::Engine { .. } => Class::Retry,
+            Self::Url { .. }
+            | Self::TakenOver { .. }
+            | Self::Refused { .. }
+            | Self::Directory { .. }
+            | Self::Denied { .. }
+            | Self::Newer { .. }
+            | Self::Foreign { .. }
+            | Self::Damaged { .. } => Class::Invalid,
+            Self::Migrate { .. } => Class::Bug,
+        }
+    }
+}

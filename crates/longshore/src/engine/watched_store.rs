@@ -1,0 +1,89 @@
+//! The database, and whether it still takes what happens.
+
+use std::sync::OnceLock;
+
+use async_trait::async_trait;
+use longshore_store::{
+    ArchivedTry, Changes, Pool, Run, RunFilter, RunKey, RunStore, Snapshot, Store, StoreError,
+    TaskInstance,
+};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// A store that remembers its first failed write. After that it refuses all others until it is opened again, so that
+/// there is no point in waiting: a full disk must end the command, not hang it.
+#[derive(Debug)]
+pub(crate) struct WatchedStore {
+    store: Store,
+    failure: OnceLock<StoreError>,
+    broken: CancellationToken,
+}
+
+impl WatchedStore {
+    /// Watches this store.
+    pub(crate) fn new(store: Store) -> Self {
+        Self {
+            store,
+            failure: OnceLock::new(),
+            broken: CancellationToken::new(),
+        }
+    }
+
+    /// Waits until a write has failed for good.
+    pub(crate) async fn broken(&self) {
+        self.broken.cancelled().await;
+    }
+
+    /// Why nothing can be written any more.
+    pub(crate) fn failure(&self) -> Option<StoreError> {
+        self.failure.get().cloned()
+    }
+
+    /// Closes the database.
+    pub(crate) async fn close(&self) {
+        self.store.close().await;
+    }
+
+    fn note<T>(&self, written: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let Err(error @ StoreError::Unavailable { .. }) = &written {
+            let _ = self.failure.set(error.clone());
+            self.broken.cancel();
+        }
+        written
+    }
+}
+
+#[async_trait]
+impl RunStore for WatchedStore {
+    fn scheduler_id(&self) -> &str {
+        self.store.scheduler_id()
+    }
+
+    async fn commit(&self, changes: &Changes) -> Result<(), StoreError> {
+        self.note(self.store.commit(changes).await)
+    }
+
+    async fn load(&self) -> Result<Snapshot, StoreError> {
+        self.store.load().await
+    }
+
+    async fn run(&self, key: &RunKey) -> Result<Option<(Run, Vec<TaskInstance>)>, StoreError> {
+        self.store.run(key).await
+    }
+
+    async fn runs(&self, filter: &RunFilter) -> Result<Vec<Run>, StoreError> {
+        self.store.runs(filter).await
+    }
+
+    async fn try_by_id(&self, id: Uuid) -> Result<Option<TaskInstance>, StoreError> {
+        self.store.try_by_id(id).await
+    }
+
+    async fn history(&self, key: &RunKey) -> Result<Vec<ArchivedTry>, StoreError> {
+        self.store.history(key).await
+    }
+
+    async fn set_pool(&self, pool: &Pool) -> Result<(), StoreError> {
+        self.note(self.store.set_pool(pool).await)
+    }
+}

@@ -1,0 +1,175 @@
+//! A run that is stopped or killed leaves no process behind, and goes on where it was: what the tasks themselves wrote
+//! counts.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command as Process,
+    thread,
+    time::Duration,
+};
+
+use tempfile::TempDir;
+
+use crate::{
+    longshore, outcome,
+    run::{Background, result},
+};
+
+/// The second task does not want to end, until it is started again.
+const STUBBORN: &str = r#"
+dag_id: stubborn
+workspace: true
+tasks:
+  first:
+    command: [sh, -c, 'echo "first $LONGSHORE_TRY_NUMBER" >> "$LONGSHORE_WORKSPACE/ran"']
+  second:
+    depends_on: [first]
+    command: [sh, -c, 'cd "$LONGSHORE_WORKSPACE"; echo "second $LONGSHORE_TRY_NUMBER" >> ran; [ ! -e again ] || exit 0; : > again; trap "" TERM; while :; do sleep 0.1; done']
+  third:
+    depends_on: [second]
+    command: [sh, -c, 'echo "third $LONGSHORE_TRY_NUMBER" >> "$LONGSHORE_WORKSPACE/ran"']
+"#;
+
+/// Processes that have this directory on their command line: shims, and what was forked from them.
+fn n_processes(data: &Path) -> usize {
+    let name = data.to_str().unwrap();
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .filter(|entry| {
+            let args = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let is_number = |c: char| c.is_ascii_digit();
+            entry.file_name().to_str().unwrap().chars().all(is_number)
+                && String::from_utf8_lossy(&args).contains(name)
+        })
+        .count()
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    const STEP: Duration = Duration::from_millis(20);
+    for _ in 0..1_000 {
+        if holds() {
+            return;
+        }
+        thread::sleep(STEP);
+    }
+    panic!("not in time: {what}");
+}
+
+fn file_called(name: &str, folder: &Path) -> Option<PathBuf> {
+    let entries: Vec<PathBuf> = fs::read_dir(folder)
+        .ok()?
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    let here = entries.iter().find(|path| path.ends_with(name)).cloned();
+    here.or_else(|| {
+        let folders = entries
+            .iter()
+            .filter(|path| path.is_dir() && !path.is_symlink());
+        folders.into_iter().find_map(|path| file_called(name, path))
+    })
+}
+
+/// Starts the run, and waits until its second task is at it.
+fn start(folder: &Path) -> (Background, PathBuf, PathBuf) {
+    let (dag, data) = (folder.join("dag.yaml"), folder.join("data"));
+    fs::write(&dag, STUBBORN).unwrap();
+    let mut run = Background::start(&dag, &data, &[]);
+    run.wait_until_it_runs("second");
+    until("the second task is at it", || {
+        file_called("again", &data).is_some()
+    });
+    (run, dag, data)
+}
+
+/// Goes on with the run, and checks that nothing ran twice that need not, and that no try was consumed.
+fn goes_on(dag: &Path, data: &Path, run_id: &str) {
+    let mut command = longshore();
+    command
+        .arg("run")
+        .arg(dag)
+        .args(["--resume", run_id, "-o", "json", "--data-dir"]);
+    let (code, stdout, stderr) = outcome(command.arg(data));
+    assert_eq!(code, 0, "{stderr}");
+    let (_, result) = result(&stdout);
+    for task in result["tasks"].as_array().unwrap() {
+        assert_eq!(task["tryNumber"], 1, "{task}");
+    }
+    let ran = Path::new(result["workspace"].as_str().unwrap()).join("ran");
+    assert_eq!(
+        fs::read_to_string(ran).unwrap(),
+        "first 1\nsecond 1\nsecond 1\nthird 1\n"
+    );
+}
+
+#[test]
+fn a_second_signal_exits_at_once_prints_how_to_go_on_and_leaves_no_process() {
+    for signal in ["INT", "TERM"] {
+        let folder = TempDir::new().unwrap();
+        let (mut run, dag, data) = start(folder.path());
+        run.signal(signal);
+        // Two that come together count once: the second one follows when the first one shows.
+        run.wait_until(|change| change["taskId"] == "second" && change["to"] == "scheduled");
+        run.signal(signal);
+        let (code, rest) = run.end();
+        assert_eq!(code, 130, "{signal}: {rest}");
+        let last: serde_json::Value = serde_json::from_str(rest.lines().last().unwrap()).unwrap();
+        assert_eq!(last["kind"], "RunAbandoned", "{signal}");
+        let resume = last["resume"].as_str().unwrap();
+        assert!(resume.starts_with("longshore run "), "{resume}");
+        until("no process is left", || n_processes(&data) == 0);
+        goes_on(&dag, &data, last["runId"].as_str().unwrap());
+    }
+}
+
+#[test]
+fn a_killed_command_goes_on_at_once_without_meeting_its_own_tasks() {
+    let folder = TempDir::new().unwrap();
+    let (mut run, dag, data) = start(folder.path());
+    run.signal("KILL");
+    run.child.wait().unwrap();
+    let run_id = fs::read_dir(data.join("logs/dag_id=stubborn"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .find_map(|name| name.strip_prefix("run_id=").map(str::to_owned))
+        .unwrap();
+    // At once: the stubborn task may still run.
+    goes_on(&dag, &data, &run_id);
+    assert_eq!(n_processes(&data), 0);
+}
+
+#[test]
+fn a_killed_command_leaves_no_process() {
+    let folder = TempDir::new().unwrap();
+    let (mut run, _, data) = start(folder.path());
+    run.signal("KILL");
+    run.child.wait().unwrap();
+    until("no process is left", || n_processes(&data) == 0);
+}
+
+#[test]
+fn a_reader_that_goes_away_does_not_stop_the_run() {
+    let folder = TempDir::new().unwrap();
+    let (dag, data) = (folder.path().join("dag.yaml"), folder.path().join("data"));
+    fs::write(&dag, STUBBORN.replace("trap", "exit 0; trap")).unwrap();
+    let script = format!(
+        "{{ \"$0\" run {} --data-dir {} -o json; echo $? > {}/code; }} | head -n 1",
+        dag.display(),
+        data.display(),
+        folder.path().display()
+    );
+    let output = Process::new("sh")
+        .args(["-c", &script, env!("CARGO_BIN_EXE_longshore")])
+        .output()
+        .unwrap();
+    let line: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(line["runId"].is_string(), "{line}");
+    let code = fs::read_to_string(folder.path().join("code")).unwrap();
+    assert_eq!(
+        code.trim(),
+        "0",
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
