@@ -5,7 +5,8 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs,
+    io::{self, Read},
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime},
@@ -15,7 +16,10 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use crate::{document, model::Dag};
+use crate::{
+    document,
+    model::{Dag, MAX_FILES_BYTES},
+};
 
 /// A look without a notification.
 const RESCAN: Duration = Duration::from_secs(300);
@@ -231,11 +235,11 @@ fn sign(paths: &Signature) -> Signature {
         .collect()
 }
 
-/// Reads a file that a DAG lists. A link must not lead out of the DAG's folder: whoever runs somebody's DAG does not
-/// expect it to take other files of theirs along.
+/// Reads a file that a DAG lists. A symbolic link must not lead out of the DAG's folder: whoever runs somebody's DAG
+/// does not expect it to take other files of theirs along.
 ///
 /// # Errors
-/// The file cannot be read, or lies elsewhere.
+/// The file cannot be read, is no regular file, or lies elsewhere.
 pub fn read_beside(folder: &Path, name: &str) -> io::Result<Vec<u8>> {
     let folder = folder.canonicalize()?;
     let path = folder.join(name).canonicalize()?;
@@ -245,7 +249,15 @@ pub fn read_beside(folder: &Path, name: &str) -> io::Result<Vec<u8>> {
             "it lies outside the folder of the DAG file",
         ));
     }
-    fs::read(path)
+    if !path.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    // One byte more than can travel is enough to see that it is too much.
+    let mut content = Vec::new();
+    fs::File::open(path)?
+        .take(MAX_FILES_BYTES as u64 + 1)
+        .read_to_end(&mut content)?;
+    Ok(content)
 }
 
 #[cfg(test)]

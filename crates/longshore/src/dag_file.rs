@@ -6,10 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use longshore_dags::{
-    document,
-    model::{Dag, MAX_FILES_BYTES},
-};
+use longshore_dags::{document, folder::read_beside, model::Dag};
 use miette::{
     GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource, Report,
     Severity,
@@ -82,28 +79,6 @@ fn read_text(path: &Path) -> io::Result<String> {
         let at = error.utf8_error().valid_up_to();
         io::Error::other(format!("it is not UTF-8 at byte {at}"))
     })
-}
-
-/// Reads a file that a DAG lists. A symbolic link must not lead out of the DAG's folder: whoever runs somebody's DAG
-/// does not expect it to take other files of theirs along.
-fn read_beside(folder: &Path, name: &str) -> io::Result<Vec<u8>> {
-    let folder = folder.canonicalize()?;
-    let path = folder.join(name).canonicalize()?;
-    if !path.starts_with(&folder) {
-        return Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            "it lies outside the folder of the DAG file",
-        ));
-    }
-    if !path.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
-    // One byte more than can travel is enough to see that it is too much.
-    let mut content = Vec::new();
-    fs::File::open(path)?
-        .take(MAX_FILES_BYTES as u64 + 1)
-        .read_to_end(&mut content)?;
-    Ok(content)
 }
 
 /// All problems of a file, as a person reads them: with the lines in question on a terminal, one line each elsewhere.
