@@ -17,7 +17,7 @@ use http_body_util::{BodyExt, Full};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::PostParams;
-use longshore_cluster::Cluster;
+use longshore_cluster::{Cluster, Durability};
 use serde_json::json;
 use tower::ServiceExt;
 
@@ -105,8 +105,53 @@ async fn measure(what: &str, n_watchers: usize, is_typed: bool) {
     );
 }
 
+/// Creates in a directory: how many a second are answered, and how many fit into one sync shows in
+/// the difference between one client and many.
+async fn measure_directory(durability: Durability, n_clients: usize) {
+    const SECONDS: f64 = 3.0;
+    let directory = tempfile::tempdir().unwrap();
+    let open = || {
+        let builder = Cluster::builder().durability(durability);
+        builder.open(directory.path()).unwrap()
+    };
+    let cluster = open();
+    let started = Instant::now();
+    let clients = (0..n_clients).map(|client| {
+        let service = cluster.service();
+        tokio::spawn(async move {
+            let mut n_written = 0;
+            while started.elapsed().as_secs_f64() < SECONDS {
+                let body = object(&format!("o-{client}-{n_written}")).to_string();
+                let request = Request::post(MAPS)
+                    .body(Full::new(Bytes::from(body)))
+                    .unwrap();
+                let response = service.clone().oneshot(request).await.unwrap();
+                assert_eq!(response.status(), 201);
+                n_written += 1;
+            }
+            n_written
+        })
+    });
+    let n_written: usize = try_join_all(clients).await.unwrap().into_iter().sum();
+    let per_second = n_written as f64 / started.elapsed().as_secs_f64();
+    cluster.close();
+    let started = Instant::now();
+    let reopened = open();
+    let opening = started.elapsed();
+    reopened.close();
+    println!(
+        "{durability:?}, {n_clients} clients: {per_second:.0} creates/s; open again with {n_written} objects: \
+         {opening:.2?}"
+    );
+}
+
 #[tokio::main]
 async fn main() {
+    for durability in [Durability::Strict, Durability::Relaxed] {
+        for n_clients in [1, 8, 32] {
+            measure_directory(durability, n_clients).await;
+        }
+    }
     measure("raw service, no watcher", 0, false).await;
     measure("raw service, 100 watchers", 100, false).await;
     measure("kube client, no watcher", 0, true).await;

@@ -1,12 +1,16 @@
 //! A whole cluster as a value.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::server::{ApiService, Clock, PodLogs, Server, Settings};
+use crate::server::{
+    ApiService, Clock, Durability, OpenError, PodLogs, ServeConfig, ServeError, Server, Serving,
+    Settings, wire,
+};
 
 /// An embedded cluster: an API server and its objects. Clones share it.
 #[derive(Clone, Debug)]
@@ -18,6 +22,17 @@ impl Cluster {
     /// An empty cluster in memory, on the machine's clock.
     pub fn in_memory() -> Cluster {
         Cluster::builder().build()
+    }
+
+    /// The cluster that lives in a directory, which is made when it is not there: every write that
+    /// was answered before, with the same uids and revisions, whatever ended the last process.
+    ///
+    /// One process at a time; objects hold secrets, so only their owner can read the files.
+    ///
+    /// # Errors
+    /// When the directory is in use, damaged, of a newer format, or cannot be written.
+    pub fn open(directory: impl AsRef<Path>) -> Result<Cluster, OpenError> {
+        Cluster::builder().open(directory)
     }
 
     /// A cluster with other settings.
@@ -37,10 +52,33 @@ impl Cluster {
         kube::Client::new(self.service(), "default")
     }
 
+    /// Serves the API over TLS to whoever holds the token, until the returned value is stopped or
+    /// dropped. Keys, token and kubeconfig are kept in the directory of the configuration.
+    ///
+    /// Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// The directory cannot be used, what it keeps is damaged, or the address is not free.
+    pub fn serve(&self, config: ServeConfig) -> Result<Serving, ServeError> {
+        wire::serve(self.service(), config)
+    }
+
     /// Forgets every event, as a compaction would: each `resourceVersion` handed out so far answers
     /// 410, and open watches end with an in-stream 410. For tests.
     pub fn expire_watches(&self) {
         self.server.expire_watches();
+    }
+
+    /// Ends a cluster in a directory: stores what was answered and lets go of the directory. Later
+    /// writes fail. Blocks for as long as the disk takes; dropping the last clone does the same.
+    pub fn close(&self) {
+        self.server.close();
+    }
+
+    /// Why the cluster takes no writes any more, when that is so: a disk that failed once is not
+    /// written again before a restart. Reads still work.
+    pub fn stopped(&self) -> Option<String> {
+        self.server.stopped()
     }
 
     /// Names who answers `GET pods/{name}/log` from now on. Without one the answer is 503.
@@ -56,6 +94,7 @@ pub struct ClusterBuilder {
     watch_window: usize,
     bookmark_interval: Duration,
     seed: Option<u64>,
+    durability: Durability,
 }
 
 impl fmt::Debug for ClusterBuilder {
@@ -81,6 +120,7 @@ impl Default for ClusterBuilder {
             watch_window,
             bookmark_interval,
             seed: None,
+            durability: Durability::Strict,
         }
     }
 }
@@ -110,14 +150,34 @@ impl ClusterBuilder {
         self
     }
 
-    /// Builds the cluster.
+    /// When a write is answered. Default: when it is on the disk. Of no meaning in memory.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Builds the cluster in memory.
     pub fn build(self) -> Cluster {
-        let server = Server::in_memory(Settings {
+        let server = Server::in_memory(self.settings());
+        Cluster { server }
+    }
+
+    /// Opens the cluster that lives in a directory, see [`Cluster::open`].
+    ///
+    /// # Errors
+    /// As [`Cluster::open`].
+    pub fn open(self, directory: impl AsRef<Path>) -> Result<Cluster, OpenError> {
+        let server = Server::in_directory(directory.as_ref(), self.settings())?;
+        Ok(Cluster { server })
+    }
+
+    fn settings(self) -> Settings {
+        Settings {
             clock: self.clock,
             watch_window: self.watch_window,
             bookmark_interval: self.bookmark_interval,
             seed: self.seed,
-        });
-        Cluster { server }
+            durability: self.durability,
+        }
     }
 }

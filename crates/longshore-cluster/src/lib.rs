@@ -1,7 +1,7 @@
 //! A Kubernetes API server in a library: an in-memory cluster behind an ordinary kube client.
 //!
 //! [`Cluster`] owns the objects. [`Cluster::client`] is a `kube::Client` that cannot tell it from a
-//! real API server: no socket, no fake client. [`controllers::run`] adds garbage collection,
+//! real API server: no socket, no fake client. [`Cluster::open`] keeps the objects in a directory. [`controllers::run`] adds garbage collection,
 //! namespace deletion and binding. For laptops, demos and tests, never for production.
 //!
 //! ```
@@ -26,4 +26,7 @@ pub mod controllers;
 mod server;
 
 pub use cluster::{Cluster, ClusterBuilder};
-pub use server::{ApiBody, ApiService, Clock, LogError, LogOptions, LogStream, PodLogs};
+pub use server::{
+    ApiBody, ApiService, Clock, Durability, LogError, LogOptions, LogStream, OpenError, PodLogs,
+};
+pub use server::{Limits, ServeConfig, ServeError, Serving};

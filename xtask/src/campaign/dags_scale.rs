@@ -11,10 +11,11 @@ const WIDE: usize = 1_000;
 const DEEP: usize = 100;
 
 /// Runs both and checks that every task ran exactly once.
-pub(super) fn run(longshore: &Path) -> Result<Value> {
+pub(super) fn run() -> Result<Value> {
+    let longshore = super::release_binary()?;
     Ok(json!({
-        "wide": measure(longshore, "wide", &wide(WIDE), WIDE)?,
-        "deep": measure(longshore, "deep", &deep(DEEP), DEEP)?,
+        "wide": measure(&longshore, "wide", &wide(WIDE), WIDE)?,
+        "deep": measure(&longshore, "deep", &deep(DEEP), DEEP)?,
     }))
 }
 

@@ -16,7 +16,8 @@ pub(crate) struct Cause {
 }
 
 impl Cause {
-    fn new(reason: &'static str, field: &str, message: String) -> Cause {
+    /// A complaint in words of its own.
+    pub(crate) fn new(reason: &'static str, field: &str, message: String) -> Cause {
         Cause {
             reason,
             field: field.to_owned(),
@@ -46,6 +47,16 @@ impl Cause {
     /// A value that may not be set, or not be changed.
     pub(crate) fn forbidden(field: &str, why: &str) -> Cause {
         Cause::new("FieldValueForbidden", field, format!("Forbidden: {why}"))
+    }
+
+    /// A word that is not one of the known ones.
+    pub(crate) fn unsupported(field: &str, value: &str, known: &[&str]) -> Cause {
+        let known: Vec<String> = known.iter().map(|word| format!("{word:?}")).collect();
+        let message = format!(
+            "Unsupported value: {value:?}: supported values: {}",
+            known.join(", ")
+        );
+        Cause::new("FieldValueNotSupported", field, message)
     }
 
     /// A value longer than its limit.
@@ -96,6 +107,38 @@ impl ApiError {
         ApiError::bad_request(format!("error decoding the request body: {error}"))
     }
 
+    /// No token, or a wrong one.
+    pub(crate) fn unauthorized() -> ApiError {
+        ApiError::new(401, "Unauthorized", "Unauthorized")
+    }
+
+    /// A request that names a host which this server is not.
+    pub(crate) fn foreign_host(host: &str) -> ApiError {
+        let message = format!(
+            "expected a request for this server, found one for host {host:?}: use the address in the kubeconfig"
+        );
+        ApiError::new(403, "Forbidden", message)
+    }
+
+    /// More requests at once than are answered.
+    pub(crate) fn too_many_requests() -> ApiError {
+        let message = "too many requests, please try again later";
+        ApiError::new(429, "TooManyRequests", message).with_details(json!({"retryAfterSeconds": 1}))
+    }
+
+    /// A request that took longer than requests may.
+    pub(crate) fn timed_out() -> ApiError {
+        let message = "request did not complete within the allotted timeout";
+        ApiError::new(504, "Timeout", message)
+    }
+
+    /// A body whose fields do not fit its type.
+    pub(crate) fn undecodable(kind: &str, version: &str, why: &str) -> ApiError {
+        ApiError::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a {kind}: {why}"
+        ))
+    }
+
     pub(crate) fn not_found(resource: &Resource, name: &str) -> ApiError {
         let message = format!("{} {name:?} not found", resource.qualified());
         ApiError::new(404, "NotFound", message).about(resource, name)
@@ -123,6 +166,12 @@ impl ApiError {
 
     pub(crate) fn method_not_allowed() -> ApiError {
         let message = "the server does not allow this method on the requested resource";
+        ApiError::new(405, "MethodNotAllowed", message).with_details(json!({}))
+    }
+
+    /// A definition is being deleted, and so are its objects.
+    pub(crate) fn terminating_definition() -> ApiError {
+        let message = "create not allowed while custom resource definition is terminating";
         ApiError::new(405, "MethodNotAllowed", message).with_details(json!({}))
     }
 

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use super::hub::{Change, Collection, Expected, Hub, Key, Object, lock};
 
@@ -52,8 +53,39 @@ impl Expiry {
         }
     }
 
+    /// Notes the objects of an earlier process, as written when they last were, as far as they say.
+    pub(crate) fn restore(&self, collection: &Collection, now: Timestamp) {
+        if !collection.resource.expires {
+            return;
+        }
+        let (objects, _) = collection.snapshot(0);
+        let mut restored: Vec<Written> = objects
+            .values()
+            .map(|object| Written {
+                at: last_seen(&object.value()).unwrap_or(now),
+                key: object.key.clone(),
+                revision: object.revision,
+            })
+            .collect();
+        restored.sort_by_key(|written| written.at);
+        lock(&self.0).extend(restored);
+    }
+
     fn take_expired(&self, now: Timestamp) -> Option<Written> {
         let mut written = lock(&self.0);
         written.pop_front_if(|oldest| now.duration_since(oldest.at) > LIFETIME)
     }
+}
+
+/// The newest time that an Event of either API names.
+fn last_seen(event: &Value) -> Option<Timestamp> {
+    const TIMES: &[&str] = &[
+        "/metadata/creationTimestamp",
+        "/eventTime",
+        "/lastTimestamp",
+        "/deprecatedLastTimestamp",
+        "/series/lastObservedTime",
+    ];
+    let time = |path: &&str| event.pointer(path)?.as_str()?.parse().ok();
+    TIMES.iter().filter_map(time).max()
 }

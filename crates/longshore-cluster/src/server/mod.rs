@@ -5,6 +5,7 @@
 //! `meta` (pure rules about one object) → `hub` (the one order of writes, lists and watches) →
 //! `store` (durability).
 
+mod crd;
 mod error;
 mod expiry;
 mod http;
@@ -12,18 +13,24 @@ mod hub;
 mod logs;
 mod meta;
 mod names;
+mod openapi;
 mod patch;
 mod random;
 mod registry;
+mod reviews;
+mod schema;
 mod selectors;
 mod store;
 mod strategy;
 mod subresources;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod verbs;
+pub(crate) mod wire;
 
 use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -33,12 +40,14 @@ use serde_json::json;
 use expiry::Expiry;
 use hub::{Change, Collection, Draft, Expected, Hub, Key, Object};
 use random::Random;
-use registry::{Registry, Served};
-use store::{MemoryStore, Store, StoreError};
+use registry::{Registry, Served, Strategy};
+use store::{FileStore, Loaded, MemoryStore, Store};
 
 pub use self::http::body::ApiBody;
 pub use self::http::service::ApiService;
+pub use self::wire::{Limits, ServeConfig, ServeError, Serving};
 pub use logs::{LogError, LogOptions, LogStream, PodLogs};
+pub use store::{Durability, OpenError};
 
 /// Where the server takes the time of day from.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -55,6 +64,8 @@ pub(crate) struct Settings {
     pub(crate) bookmark_interval: Duration,
     /// Makes uids and generated names repeatable.
     pub(crate) seed: Option<u64>,
+    /// When a write is answered; of no meaning in memory.
+    pub(crate) durability: Durability,
 }
 
 /// All state of one API server.
@@ -65,6 +76,7 @@ pub(crate) struct Server {
     random: Random,
     expiry: Expiry,
     bookmark_interval: Duration,
+    openapi: openapi::Documents,
     pod_logs: RwLock<Option<Arc<dyn PodLogs>>>,
 }
 
@@ -80,14 +92,31 @@ impl Server {
     /// A server in memory with nothing in it but the first namespaces.
     pub(crate) fn in_memory(settings: Settings) -> Arc<Server> {
         #[expect(clippy::expect_used, reason = "memory refuses nothing")]
-        Server::open(Box::new(MemoryStore), settings).expect("open a store in memory")
+        Server::open(Box::new(MemoryStore), Path::new("memory"), settings)
+            .expect("open a store in memory")
     }
 
-    /// A server with what its store has kept.
-    fn open(mut store: Box<dyn Store>, settings: Settings) -> Result<Arc<Server>, StoreError> {
+    /// A server whose objects live in a directory.
+    pub(crate) fn in_directory(
+        directory: &Path,
+        settings: Settings,
+    ) -> Result<Arc<Server>, OpenError> {
+        let (durability, window) = (settings.durability, settings.watch_window);
+        let store = FileStore::open(directory, durability, window)?;
+        Server::open(Box::new(store), directory, settings)
+    }
+
+    /// A server with what its store has kept at a place.
+    fn open(
+        mut store: Box<dyn Store>,
+        place: &Path,
+        settings: Settings,
+    ) -> Result<Arc<Server>, OpenError> {
         let loaded = store.load()?;
+        let hub = Hub::new(store, loaded.revision, settings.durability)
+            .map_err(|error| OpenError::from_io(place, error))?;
         let server = Arc::new(Server {
-            hub: Arc::new(Hub::new(store, loaded.revision)),
+            hub: Arc::new(hub),
             registry: Registry::built_in(settings.watch_window),
             clock: settings.clock,
             random: settings
@@ -95,13 +124,29 @@ impl Server {
                 .map_or_else(Random::from_entropy, Random::seeded),
             expiry: Expiry::default(),
             bookmark_interval: settings.bookmark_interval,
+            openapi: openapi::Documents::default(),
             pod_logs: RwLock::new(None),
         });
-        for collection in server.registry.collections() {
-            server.hub.restore(&collection, &loaded.objects);
-        }
+        server
+            .restore(&loaded)
+            .map_err(|error| OpenError::damaged(place, error))?;
+        drop(loaded);
+        crd::settle(&server);
         server.create_first_namespaces();
         Ok(server)
+    }
+
+    /// Puts back what the store has kept.
+    fn restore(&self, loaded: &Loaded) -> Result<(), hub::NotJson> {
+        for collection in self.registry.collections() {
+            hub::restore(&collection, loaded)?;
+            self.expiry.restore(&collection, self.now());
+        }
+        // Only now is it known which these are.
+        for collection in self.registry.catalog().collections() {
+            hub::restore(&collection, loaded)?;
+        }
+        Ok(())
     }
 
     fn create_first_namespaces(&self) {
@@ -133,8 +178,23 @@ impl Server {
         metadata.insert("creationTimestamp".into(), now.into());
     }
 
+    /// What follows from the end of an object, or from its marking.
+    fn after_removal(&self, collection: &Collection) {
+        let resource = &collection.resource;
+        let is_last_of_definition = resource
+            .custom
+            .as_ref()
+            .is_some_and(|custom| custom.is_terminating);
+        if resource.strategy == Strategy::Definition || is_last_of_definition {
+            crd::settle(self);
+        }
+    }
+
     /// What follows from a write.
     async fn after_write(&self, collection: &Arc<Collection>, object: &Object) {
+        if collection.resource.strategy == Strategy::Definition {
+            crd::settle(self);
+        }
         self.expiry
             .note(&self.hub, collection, object, self.now())
             .await;
@@ -147,7 +207,17 @@ impl Server {
     /// Forgets all events: every revision handed out so far answers 410, and open watches end with
     /// one.
     pub(crate) fn expire_watches(&self) {
-        self.hub.compact(self.registry.collections().iter());
+        self.hub.compact(self.registry.collections());
+    }
+
+    /// Stores what waits and lets go of the directory. Blocks.
+    pub(crate) fn close(&self) {
+        self.hub.close();
+    }
+
+    /// Why no write is taken any more.
+    pub(crate) fn stopped(&self) -> Option<String> {
+        self.hub.stopped().map(|error| error.to_string())
     }
 
     pub(crate) fn set_pod_logs(&self, logs: Arc<dyn PodLogs>) {

@@ -1,6 +1,7 @@
 //! What only shows from the inside: the seam to the store, and that watches leave nothing behind.
 
-use std::sync::{Arc, Mutex};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::Request;
@@ -11,50 +12,8 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::hub::lock;
-use super::store::{Loaded, Record, Store, StoreError};
-use super::{ApiService, Server, Settings};
-
-/// A log that outlives the server.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<Record>>>);
-
-impl Store for Log {
-    fn load(&mut self) -> Result<Loaded, StoreError> {
-        let records = lock(&self.0);
-        let mut newest = std::collections::BTreeMap::new();
-        for record in records.iter() {
-            newest.insert(
-                (record.collection.clone(), record.key.clone()),
-                record.clone(),
-            );
-        }
-        let objects = newest
-            .into_values()
-            .filter(|record| record.json.is_some())
-            .collect();
-        Ok(Loaded {
-            revision: records.last().map_or(0, |record| record.revision),
-            objects,
-        })
-    }
-
-    fn append(&mut self, record: Record) -> Result<(), StoreError> {
-        match record.key.as_str() {
-            "default/refused" => Err(StoreError {
-                revision: record.revision,
-                message: "disk full".into(),
-            }),
-            _ => {
-                lock(&self.0).push(record);
-                Ok(())
-            }
-        }
-    }
-
-    fn is_durable(&self) -> bool {
-        true
-    }
-}
+use super::store::tests::Log;
+use super::{ApiService, Durability, Server, Settings};
 
 fn open(log: &Log) -> Arc<Server> {
     let settings = Settings {
@@ -62,8 +21,9 @@ fn open(log: &Log) -> Arc<Server> {
         watch_window: 100,
         bookmark_interval: Duration::from_secs(60),
         seed: Some(1),
+        durability: Durability::Strict,
     };
-    Server::open(Box::new(log.clone()), settings).unwrap()
+    Server::open(Box::new(log.clone()), Path::new("log"), settings).unwrap()
 }
 
 async fn send(server: &Arc<Server>, method: &str, path: &str, body: Value) -> (u16, Value) {
@@ -123,16 +83,89 @@ async fn a_restart_keeps_objects_and_revisions() {
             .unwrap()
     };
     assert_eq!((code, number(&made)), (201, number(&list) + 1));
-    // The events before the restart are gone with the process.
-    let old = number(&list) - 1;
-    let (_, error) = send(
-        &after,
-        "GET",
-        &format!("{MAPS}?watch=true&resourceVersion={old}"),
-        Value::Null,
-    )
-    .await;
-    assert_eq!(error["object"]["code"], 410);
+}
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const GADGETS: &str = "/apis/example.com/v1/namespaces/default/gadgets";
+
+fn gadgets() -> Value {
+    json!({
+        "metadata": {"name": "gadgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": "gadgets", "kind": "Gadget"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "deprecated": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                    "size": {"type": "integer", "default": 3},
+                }}},
+                "additionalPrinterColumns": [{"name": "Size", "type": "integer", "jsonPath": ".size"}],
+            }],
+        },
+    })
+}
+
+#[tokio::test]
+async fn a_restart_keeps_definitions_and_their_objects() {
+    let log = Log::default();
+    let before = open(&log);
+    send(&before, "POST", DEFINITIONS, gadgets()).await;
+    let object = json!({"metadata": {"name": "a"}});
+    assert_eq!(send(&before, "POST", GADGETS, object).await.0, 201);
+    let (_, list) = send(&before, "GET", GADGETS, Value::Null).await;
+    let (_, definitions) = send(&before, "GET", DEFINITIONS, Value::Null).await;
+    drop(before);
+
+    let after = open(&log);
+    let served = after.registry.find("example.com", "v1", "gadgets").unwrap();
+    let columns = served.resource.columns().unwrap();
+    assert_eq!(columns[0].name, "Size");
+    assert_eq!(columns[0].value_in(&list["items"][0]), 3);
+    assert_eq!(
+        served
+            .resource
+            .custom
+            .as_ref()
+            .unwrap()
+            .deprecation
+            .as_deref(),
+        Some("example.com/v1 Gadget is deprecated")
+    );
+    assert_eq!(send(&after, "GET", GADGETS, Value::Null).await.1, list);
+    let (_, again) = send(&after, "GET", DEFINITIONS, Value::Null).await;
+    assert_eq!(again, definitions);
+}
+
+/// A server that dies between a write and what follows from it.
+#[tokio::test]
+async fn a_restart_finishes_what_was_begun() {
+    let log = Log::default();
+    let before = open(&log);
+    send(&before, "POST", DEFINITIONS, gadgets()).await;
+    let object = json!({"metadata": {"name": "a"}});
+    send(&before, "POST", GADGETS, object).await;
+    drop(before);
+    let last_of = |key: &str| {
+        let records = lock(&log.records);
+        records
+            .iter()
+            .rposition(|record| record.key == key)
+            .unwrap()
+    };
+    // The status was never written.
+    let status = last_of("gadgets.example.com");
+    lock(&log.records).remove(status);
+    let between = open(&log);
+    assert_eq!(send(&between, "GET", GADGETS, Value::Null).await.0, 200);
+    let path = format!("{DEFINITIONS}/gadgets.example.com");
+    let n_before = lock(&log.records).len();
+    send(&between, "DELETE", &path, Value::Null).await;
+    drop(between);
+    // Only the mark was written, and none of the deletions after it.
+    lock(&log.records).truncate(n_before + 1);
+    let after = open(&log);
+    assert_eq!(send(&after, "GET", &path, Value::Null).await.0, 404);
+    let kept = last_of("default/a");
+    assert!(lock(&log.records)[kept].json.is_none());
 }
 
 #[tokio::test]
@@ -142,6 +175,15 @@ async fn a_write_that_cannot_be_stored_does_not_happen() {
     let (_, before) = send(&server, "GET", MAPS, Value::Null).await;
     let (code, status) = send(&server, "POST", MAPS, map("refused")).await;
     assert_eq!((code, &status["reason"]), (500, &json!("InternalError")));
+    assert!(
+        status["message"].as_str().unwrap().contains("disk full"),
+        "{status}"
+    );
+    assert_eq!(send(&server, "GET", MAPS, Value::Null).await.1, before);
+    // A medium that failed once is not trusted again.
+    let (code, status) = send(&server, "POST", MAPS, map("innocent")).await;
+    assert_eq!((code, &status["reason"]), (500, &json!("InternalError")));
+    assert!(server.stopped().unwrap().contains("disk full"));
     assert_eq!(send(&server, "GET", MAPS, Value::Null).await.1, before);
 }
 

@@ -166,3 +166,36 @@ pub(crate) fn controlled() -> (Cluster, Api, tokio_util::sync::DropGuard) {
     let api = Api::new(&cluster);
     (cluster, api, shutdown.drop_guard())
 }
+
+/// The first `n` events of a watch from a revision.
+pub(crate) async fn events_after(api: &Api, query: &str, after: u64, n: usize) -> Vec<Value> {
+    let mut n_left = n;
+    let is_last = |_: &Value| {
+        n_left -= 1;
+        n_left == 0
+    };
+    events_until(api, query, after, is_last).await
+}
+
+/// The events of a watch from a revision, up to the one that is the last.
+pub(crate) async fn events_until(
+    api: &Api,
+    query: &str,
+    after: u64,
+    mut is_last: impl FnMut(&Value) -> bool,
+) -> Vec<Value> {
+    let path = format!("{query}&resourceVersion={after}");
+    let response = api.send(Method::GET, &path, "", Bytes::new()).await;
+    let mut body = response.into_body();
+    let mut events = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let line = frame.unwrap().into_data().unwrap();
+        let event = serde_json::from_slice(&line).unwrap();
+        let is_last = is_last(&event);
+        events.push(event);
+        if is_last {
+            break;
+        }
+    }
+    events
+}

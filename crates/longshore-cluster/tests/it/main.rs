@@ -9,11 +9,18 @@ mod harness;
 
 mod controllers;
 mod crud;
+mod definitions;
 mod deletion;
+mod documents;
+mod durable;
 mod faults;
+mod kill;
+mod kubectl;
 mod lists;
 mod patches;
 mod pods;
 mod properties;
+mod tables;
 mod watch;
+mod wire;
 mod workloads;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use futures::stream::{BoxStream, SelectAll};
 use futures::{FutureExt, StreamExt};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::runtime::{WatchStreamExt, watcher::Config};
@@ -25,12 +26,47 @@ use graph::{Graph, Node, Uid};
 
 type Item = (usize, watcher::Result<Event<PartialObjectMeta>>);
 
-/// Runs for ever.
+/// Runs for ever; starts over when a definition brings or takes a resource.
 pub(super) async fn run(client: Client) {
-    let mut resources = discover(&client).await;
+    loop {
+        let resources: Arc<[Listed]> = owned_resources(&client).await.into();
+        tokio::select! {
+            () = collect(client.clone(), Arc::clone(&resources)) => {}
+            () = other_resources(&client, &resources) => {}
+        }
+    }
+}
+
+async fn owned_resources(client: &Client) -> Vec<Listed> {
+    let mut resources = discover(client).await;
     // Nobody owns events, and they are many.
     resources.retain(|resource| resource.api.plural != "events");
-    let resources: Arc<[Listed]> = resources.into();
+    resources
+}
+
+/// Resolves when the API has other resources than these.
+async fn other_resources(client: &Client, known: &[Listed]) {
+    let names = |resources: &[Listed]| -> Vec<(String, String)> {
+        let name = |it: &Listed| (it.api.api_version.clone(), it.api.plural.clone());
+        resources.iter().map(name).collect()
+    };
+    let definitions: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(client.clone());
+    let mut events = watcher(definitions, Config::default())
+        .default_backoff()
+        .boxed();
+    while let Some(event) = events.next().await {
+        let may_differ = matches!(
+            event,
+            Ok(Event::Apply(_) | Event::Delete(_) | Event::InitDone)
+        );
+        if may_differ && names(&owned_resources(client).await) != names(known) {
+            return;
+        }
+    }
+}
+
+/// Collects among these resources; runs for ever.
+async fn collect(client: Client, resources: Arc<[Listed]>) {
     let mut events: SelectAll<BoxStream<'static, Item>> = SelectAll::new();
     for (index, resource) in resources.iter().enumerate() {
         let api: Api<PartialObjectMeta> = Api::all_with(client.clone(), &resource.api);

@@ -12,6 +12,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use serde_json::Value;
 use tower::BoxError;
+use tower_http::compression::predicate::Predicate;
 
 use crate::server::error::{ApiError, Result};
 
@@ -27,6 +28,10 @@ where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<BoxError>,
 {
+    // A body that says how long it is need not be read to be refused.
+    if body.size_hint().lower() > BODY_LIMIT as u64 {
+        return Err(ApiError::too_large(BODY_LIMIT));
+    }
     let mut body = std::pin::pin!(body);
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
@@ -76,7 +81,8 @@ fn respond(code: StatusCode, content_type: &'static str, body: ApiBody) -> Respo
     response
 }
 
-fn full(bytes: Bytes) -> ApiBody {
+/// A body that is there as a whole.
+pub(crate) fn full(bytes: Bytes) -> ApiBody {
     Full::new(bytes)
         .map_err(|never: Infallible| match never {})
         .boxed_unsync()
@@ -97,17 +103,63 @@ pub(crate) fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<ApiBody
     respond(code, "text/plain; charset=utf-8", full(text.into()))
 }
 
+/// The answer to a client that has the document already. Says nothing about its type: caches take
+/// over what it says.
+pub(crate) fn not_modified() -> Response<ApiBody> {
+    let mut response = Response::new(full(Bytes::new()));
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    response
+}
+
+/// Marks an answer that goes on until somebody ends it: each piece must reach the client at once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Live;
+
 /// An answer that goes on.
 pub(crate) fn stream(
     content_type: &'static str,
     chunks: impl Stream<Item = Result<Bytes, BoxError>> + Send + 'static,
 ) -> Response<ApiBody> {
+    let mut response = respond(StatusCode::OK, content_type, pieces(chunks));
+    response.extensions_mut().insert(Live);
+    response
+}
+
+/// An answer of JSON that is made piece by piece.
+pub(crate) fn json_chunks(
+    mut chunks: impl Iterator<Item = Bytes> + Send + 'static,
+) -> Response<ApiBody> {
+    let first = chunks.next().unwrap_or_default();
+    match chunks.next() {
+        None => json_bytes(StatusCode::OK, first),
+        Some(second) => {
+            let all = [first, second].into_iter().chain(chunks).map(Ok);
+            let body = pieces(futures::stream::iter(all));
+            respond(StatusCode::OK, "application/json", body)
+        }
+    }
+}
+
+fn pieces(chunks: impl Stream<Item = Result<Bytes, BoxError>> + Send + 'static) -> ApiBody {
     let frames: BoxStream<'static, _> = chunks.map(|chunk| chunk.map(Frame::data)).boxed();
-    respond(
-        StatusCode::OK,
-        content_type,
-        BodyExt::boxed_unsync(StreamBody::new(frames)),
-    )
+    BodyExt::boxed_unsync(StreamBody::new(frames))
+}
+
+/// Answers that gain from compression: long ones that end, as upstream.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Compressible;
+
+impl Predicate for Compressible {
+    fn should_compress<B: http_body::Body>(&self, response: &Response<B>) -> bool {
+        const SHORTEST: u64 = 128 * 1024;
+        let is_live = response.extensions().get::<Live>().is_some();
+        let is_long = response
+            .body()
+            .size_hint()
+            .exact()
+            .is_none_or(|n| n > SHORTEST);
+        !is_live && is_long
+    }
 }
 
 /// The answer to an action that leaves no object of its own behind.

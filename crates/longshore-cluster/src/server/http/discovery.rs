@@ -1,15 +1,21 @@
 //! Descriptions of the API itself: groups, versions, resources, the server's version and its
 //! health.
 
+mod aggregated;
+
 use std::collections::BTreeMap;
 
-use http::{Method, Response, StatusCode};
+use http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH, VARY};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
+use super::accept::wants_aggregated_discovery;
 use super::body::{ApiBody, json, text};
 use super::route::DiscoveryPath;
 use crate::server::error::{ApiError, Result};
 use crate::server::registry::{Registry, Resource};
+use crate::server::reviews;
 
 /// Paths outside the API groups.
 pub(crate) fn other(method: &Method, path: &str) -> Response<ApiBody> {
@@ -31,7 +37,23 @@ fn version() -> Value {
 }
 
 /// Answers below `/api` and `/apis`.
-pub(crate) fn describe(registry: &Registry, path: &DiscoveryPath) -> Result<Response<ApiBody>> {
+pub(crate) fn describe(
+    registry: &Registry,
+    path: &DiscoveryPath,
+    headers: &HeaderMap,
+) -> Result<Response<ApiBody>> {
+    let is_top = matches!(path, DiscoveryPath::CoreVersions | DiscoveryPath::Groups);
+    if is_top && wants_aggregated_discovery(headers) {
+        let document = aggregated::describe(registry, *path == DiscoveryPath::CoreVersions);
+        let mut response = cacheable(headers, &document);
+        if response.status() == StatusCode::OK {
+            let content_type = HeaderValue::from_static(aggregated::CONTENT_TYPE);
+            response
+                .headers_mut()
+                .insert(http::header::CONTENT_TYPE, content_type);
+        }
+        return Ok(response);
+    }
     let groups = groups(registry);
     let found = match path {
         DiscoveryPath::CoreVersions => Some(json!({
@@ -56,9 +78,40 @@ pub(crate) fn describe(registry: &Registry, path: &DiscoveryPath) -> Result<Resp
             .map(|_| describe_resources(registry, group, version)),
     };
     match found {
-        Some(description) => Ok(json(StatusCode::OK, &description)),
+        Some(description) => {
+            let mut response = json(StatusCode::OK, &description);
+            if is_top {
+                let vary = HeaderValue::from_static("Accept");
+                response.headers_mut().insert(VARY, vary);
+            }
+            Ok(response)
+        }
         None => Ok(text(StatusCode::NOT_FOUND, "404 page not found\n")),
     }
+}
+
+/// A document that clients keep: they ask again with its tag and get 304 while it is the same.
+fn cacheable(headers: &HeaderMap, document: &Value) -> Response<ApiBody> {
+    let encoded = document.to_string();
+    let digest = Sha256::digest(encoded.as_bytes());
+    let tag: String = digest.iter().map(|byte| format!("{byte:02X}")).collect();
+    let tag = format!("\"{tag}\"");
+    let is_known = headers
+        .get(IF_NONE_MATCH)
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(|tags| tags.contains(&tag));
+    let mut response = if is_known {
+        super::body::not_modified()
+    } else {
+        super::body::json_bytes(StatusCode::OK, encoded.into())
+    };
+    let headers = response.headers_mut();
+    headers.insert(VARY, HeaderValue::from_static("Accept"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        headers.insert(ETAG, tag);
+    }
+    response
 }
 
 /// The failure for a resource path that names nothing: plain text for an unknown group, a Status
@@ -76,11 +129,17 @@ pub(crate) fn unknown(registry: &Registry, group: &str, version: &str) -> Respon
 
 fn groups(registry: &Registry) -> BTreeMap<String, Vec<String>> {
     let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for served in registry.all() {
-        let versions = groups.entry(served.resource.group.clone()).or_default();
-        if !versions.contains(&served.resource.version) {
-            versions.push(served.resource.version.clone());
+    let mut add = |group: &str, version: &str| {
+        let versions = groups.entry(group.to_owned()).or_default();
+        if !versions.iter().any(|known| known == version) {
+            versions.push(version.to_owned());
         }
+    };
+    for served in registry.all() {
+        add(&served.resource.group, &served.resource.version);
+    }
+    for review in reviews::ALL {
+        add(review.group, "v1");
     }
     groups
 }
@@ -102,6 +161,15 @@ fn describe_resources(registry: &Registry, group: &str, version: &str) -> Value 
             resources.extend(describe_subresources(resource));
         }
     }
+    let reviews = reviews::ALL
+        .iter()
+        .filter(|review| review.group == group && version == "v1");
+    resources.extend(reviews.map(|review| {
+        json!({
+            "name": review.plural, "singularName": review.kind.to_lowercase(),
+            "namespaced": review.is_namespaced, "kind": review.kind, "verbs": ["create"],
+        })
+    }));
     let group_version = if group.is_empty() {
         version.to_owned()
     } else {
@@ -115,15 +183,43 @@ fn describe_resources(registry: &Registry, group: &str, version: &str) -> Value 
 fn describe_resource(resource: &Resource) -> Value {
     let mut description = json!({
         "name": resource.plural,
-        "singularName": resource.kind.to_lowercase(),
+        "singularName": resource.singular,
         "namespaced": resource.is_namespaced(),
         "kind": resource.kind,
         "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
     });
+    let categories = categories(resource);
+    if !categories.is_empty() {
+        description["categories"] = categories.into();
+    }
     if !resource.short_names.is_empty() {
         description["shortNames"] = resource.short_names.clone().into();
     }
+    if !resource.categories.is_empty() {
+        description["categories"] = resource.categories.clone().into();
+    }
     description
+}
+
+/// Names for several resources at once: `kubectl get all`.
+fn categories(resource: &Resource) -> &'static [&'static str] {
+    const IN_ALL: &[&str] = &[
+        "pods",
+        "replicationcontrollers",
+        "services",
+        "daemonsets.apps",
+        "deployments.apps",
+        "replicasets.apps",
+        "statefulsets.apps",
+        "horizontalpodautoscalers.autoscaling",
+        "cronjobs.batch",
+        "jobs.batch",
+    ];
+    if IN_ALL.contains(&resource.qualified().as_str()) {
+        &["all"]
+    } else {
+        &[]
+    }
 }
 
 fn describe_subresources(resource: &Resource) -> Vec<Value> {
@@ -145,7 +241,10 @@ fn describe_subresources(resource: &Resource) -> Vec<Value> {
     }
     if resource.kind == "Pod" && resource.group.is_empty() {
         parts.push(part("binding", "Binding", &["create"]));
-        parts.push(part("eviction", "Eviction", &["create"]));
+        let mut eviction = part("eviction", "Eviction", &["create"]);
+        eviction["group"] = "policy".into();
+        eviction["version"] = "v1".into();
+        parts.push(eviction);
         parts.push(part(
             "ephemeralcontainers",
             "Pod",

@@ -3,6 +3,7 @@
 pub(crate) mod accept;
 pub(crate) mod body;
 pub(crate) mod discovery;
+pub(crate) mod present;
 pub(crate) mod query;
 pub(crate) mod render;
 pub(crate) mod route;

@@ -1,61 +1,136 @@
 //! Objects in the form that a client asked for. The plain form shares the stored bytes; every other
 //! one is made from the decoded object.
 
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Value, json};
 
 use super::accept::Form;
+use crate::server::Clock;
 use crate::server::hub::{EventType, Object, frame_of};
 use crate::server::registry::Resource;
+use crate::server::tables::{self, RowObject};
 
 /// How to show objects of a resource to one client.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Rendering {
     form: Form,
     /// The resource as the client has addressed it.
     served: Arc<Resource>,
+    row_object: RowObject,
+    /// The time that ages are counted to.
+    clock: Clock,
+    /// Tables of a watch name their columns once.
+    has_named_columns: bool,
+}
+
+impl fmt::Debug for Rendering {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rendering")
+            .field("form", &self.form)
+            .field("served", &self.served)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Rendering {
-    pub(crate) fn new(form: Form, served: Arc<Resource>) -> Rendering {
-        Rendering { form, served }
+    pub(crate) fn new(
+        form: Form,
+        row_object: RowObject,
+        served: Arc<Resource>,
+        clock: Clock,
+    ) -> Rendering {
+        Rendering {
+            form,
+            served,
+            row_object,
+            clock,
+            has_named_columns: false,
+        }
     }
 
-    fn is_stored_form(&self) -> bool {
-        self.form == Form::Whole && self.served.conversion.is_none()
+    fn is_stored_form(&self, object: &Object) -> bool {
+        self.form == Form::Whole && self.served.shows_stored(object.revision)
     }
 
     /// A decoded object.
     pub(crate) fn value(&self, object: Value) -> Value {
-        match (self.form, self.served.conversion) {
-            (Form::Whole, None) => object,
-            (Form::Whole, Some(conversion)) => conversion.to_served(object),
-            (Form::Metadata, _) => json!({
-                "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"],
-            }),
+        match self.form {
+            Form::Whole => self.served.to_served(object),
+            Form::Metadata => metadata_of(&object),
+            Form::Table => {
+                let mut table = self.table(&object);
+                table["columnDefinitions"] = tables::columns(&self.served);
+                table
+            }
         }
+    }
+
+    /// A table of one row, without the names of its columns.
+    fn table(&self, object: &Value) -> Value {
+        json!({
+            "kind": "Table", "apiVersion": "meta.k8s.io/v1",
+            "metadata": {"resourceVersion": object["metadata"]["resourceVersion"]},
+            "rows": [self.row(object)],
+        })
+    }
+
+    fn row(&self, object: &Value) -> Value {
+        let cells = tables::cells(&self.served, object, (self.clock)());
+        let shown = match self.row_object {
+            RowObject::None => Value::Null,
+            RowObject::Metadata => metadata_of(object),
+            RowObject::Whole => self.served.to_served(object.clone()),
+        };
+        json!({"cells": cells, "object": shown})
     }
 
     /// A stored object.
     pub(crate) fn json(&self, object: &Object) -> Bytes {
-        if self.is_stored_form() {
+        if self.is_stored_form(object) {
             object.json()
         } else {
             self.value(object.value()).to_string().into()
         }
     }
 
-    /// A stored object as an item of a list. Items of built-in kinds do not repeat their type.
+    /// The begin of a list, up to its first item.
+    pub(crate) fn list_head(&self, metadata: &Value) -> String {
+        let (kind, api_version) = self.list_type();
+        let head = format!(
+            "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{metadata}",
+            json!(kind),
+            json!(api_version)
+        );
+        match self.form {
+            Form::Whole | Form::Metadata => head + ",\"items\":[",
+            Form::Table => {
+                let columns = tables::columns(&self.served);
+                format!("{head},\"columnDefinitions\":{columns},\"rows\":[")
+            }
+        }
+    }
+
+    /// A stored object as an item of a list.
     pub(crate) fn put_item(&self, object: &Object, out: &mut BytesMut) {
-        if self.is_stored_form() {
+        // Items of built-in kinds do not repeat their type; custom ones do.
+        let is_custom = self.served.custom.is_some();
+        if is_custom && self.is_stored_form(object) {
+            return out.put_slice(&object.json());
+        }
+        if self.is_stored_form(object) {
             out.put_u8(b'{');
             out.put_slice(object.item_tail());
             return;
         }
-        let mut item = self.value(object.value());
+        let mut item = match self.form {
+            Form::Whole | Form::Metadata => self.value(object.value()),
+            Form::Table => self.row(&object.value()),
+        };
         if self.form == Form::Whole
+            && !is_custom
             && let Some(members) = item.as_object_mut()
         {
             members.remove("kind");
@@ -65,12 +140,16 @@ impl Rendering {
     }
 
     /// The line of a watch event.
-    pub(crate) fn frame(&self, event: EventType, object: &Object) -> Bytes {
-        if self.is_stored_form() {
-            object.frame(event)
-        } else {
-            frame_of(event.name(), &self.value(object.value()))
+    pub(crate) fn frame(&mut self, event: EventType, object: &Object) -> Bytes {
+        if self.is_stored_form(object) {
+            return object.frame(event);
         }
+        let shown = match self.form {
+            Form::Table if self.has_named_columns => self.table(&object.value()),
+            Form::Whole | Form::Metadata | Form::Table => self.value(object.value()),
+        };
+        self.has_named_columns = true;
+        frame_of(event.name(), &shown)
     }
 
     /// The line of a bookmark.
@@ -81,10 +160,15 @@ impl Rendering {
         }
         let (kind, api_version) = match self.form {
             Form::Whole => (self.served.kind.clone(), self.served.api_version()),
-            Form::Metadata => (
-                "PartialObjectMetadata".to_owned(),
-                "meta.k8s.io/v1".to_owned(),
-            ),
+            Form::Metadata => meta_type("PartialObjectMetadata"),
+            Form::Table => {
+                let table = json!({
+                    "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
+                    "rows": [{"cells": [], "object": {"kind": "PartialObjectMetadata",
+                        "apiVersion": "meta.k8s.io/v1", "metadata": metadata}}],
+                });
+                return frame_of("BOOKMARK", &table);
+            }
         };
         frame_of(
             "BOOKMARK",
@@ -93,13 +177,21 @@ impl Rendering {
     }
 
     /// `kind` and `apiVersion` of a list.
-    pub(crate) fn list_type(&self) -> (String, String) {
+    fn list_type(&self) -> (String, String) {
         match self.form {
             Form::Whole => (self.served.list_kind(), self.served.api_version()),
-            Form::Metadata => (
-                "PartialObjectMetadataList".to_owned(),
-                "meta.k8s.io/v1".to_owned(),
-            ),
+            Form::Metadata => meta_type("PartialObjectMetadataList"),
+            Form::Table => meta_type("Table"),
         }
     }
+}
+
+fn meta_type(kind: &str) -> (String, String) {
+    (kind.to_owned(), "meta.k8s.io/v1".to_owned())
+}
+
+fn metadata_of(object: &Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"],
+    })
 }

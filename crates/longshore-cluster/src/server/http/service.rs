@@ -11,25 +11,28 @@ use futures::future::BoxFuture;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{Method, Request, Response};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tower::{BoxError, Service};
 
 use super::accept::{Form, negotiate};
 use super::body::{self, ApiBody};
 use super::discovery;
+use super::present::Presentation;
 use super::query::Query;
 use super::render::Rendering;
 use super::route::{ResourcePath, Route};
-use crate::server::Server;
 use crate::server::error::{ApiError, Result};
 use crate::server::patch::PatchType;
-use crate::server::registry::Resource;
+use crate::server::registry::{Resource, Served};
+use crate::server::schema::{self, FieldValidation};
 use crate::server::subresources::{binding, ephemeral, eviction, finalize, log, scale};
+use crate::server::tables::RowObject;
 use crate::server::verbs::delete::DeleteOptions;
 use crate::server::verbs::rewrite::{Part, rewrite};
 use crate::server::verbs::{
-    Call, create, delete, delete_collection, get, list, patch, update, watch,
+    Call, Warnings, create, delete, delete_collection, get, list, patch, update, watch,
 };
+use crate::server::{Server, openapi, reviews};
 
 /// The API server as a `tower` service; clones share the cluster.
 #[derive(Clone)]
@@ -66,64 +69,114 @@ where
         let server = Arc::clone(&self.server);
         async move {
             let (parts, body) = request.into_parts();
-            let answer = answer(server, parts, body).await;
-            Ok(answer.unwrap_or_else(|error| body::failure(&error)))
+            let query = Query::parse(parts.uri.query().unwrap_or(""));
+            let presentation = Presentation::of(&parts.headers, &query);
+            let answer = answer(server, parts, query, body).await;
+            let answer = answer.unwrap_or_else(|error| body::failure(&error));
+            Ok(presentation.apply(answer).await)
         }
         .boxed()
     }
 }
 
-async fn answer<B>(server: Arc<Server>, parts: Parts, body: B) -> Result<Response<ApiBody>>
+async fn answer<B>(
+    server: Arc<Server>,
+    parts: Parts,
+    query: Query,
+    body: B,
+) -> Result<Response<ApiBody>>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<BoxError>,
 {
-    match Route::parse(parts.uri.path()) {
-        Route::Other(path) => Ok(discovery::other(&parts.method, &path)),
-        Route::Discovery(path) => match parts.method {
-            Method::GET => discovery::describe(&server.registry, &path),
-            _ => Err(ApiError::method_not_allowed()),
-        },
-        Route::Resource(path) => {
-            let Some(served) = server
-                .registry
-                .find(&path.group, &path.version, &path.plural)
-            else {
-                return Ok(discovery::unknown(
-                    &server.registry,
-                    &path.group,
-                    &path.version,
-                ));
+    let path = match Route::parse(parts.uri.path()) {
+        Route::Other(path) => {
+            let Some(path) = path.strip_prefix("openapi/") else {
+                return Ok(discovery::other(&parts.method, &path));
             };
-            if !is_in_scope(&served.resource, &path) {
-                return Err(ApiError::no_such_resource());
-            }
-            let is_log = path.subresource.as_deref() == Some("log");
-            let form = if is_log {
-                Form::Whole
-            } else {
-                negotiate(&parts.headers)?
+            let request = openapi::Request {
+                method: &parts.method,
+                path,
+                query: &query,
+                headers: &parts.headers,
             };
-            let call = Call {
-                server,
-                rendering: Rendering::new(form, Arc::clone(&served.resource)),
-                served: served.resource,
-                collection: served.collection,
-                namespace: path.namespace,
-                name: path.name.unwrap_or_default(),
-                query: Query::parse(parts.uri.query().unwrap_or("")),
-            };
-            let content_type = parts
-                .headers
-                .get(CONTENT_TYPE)
-                .and_then(|value| value.to_str().ok());
-            let input = Input {
-                content_type: content_type.unwrap_or("").to_owned(),
-                bytes: body::collect(body).await?,
-            };
-            dispatch(&parts.method, path.subresource.as_deref(), &call, &input).await
+            return openapi::answer(&server.openapi, &server.registry, &request);
         }
+        Route::Discovery(path) => {
+            return match parts.method {
+                Method::GET => discovery::describe(&server.registry, &path, &parts.headers),
+                _ => Err(ApiError::method_not_allowed()),
+            };
+        }
+        Route::Resource(path) => path,
+    };
+    let input = Input {
+        content_type: content_type(&parts).to_owned(),
+        bytes: Bytes::new(),
+    };
+    if let Some(review) = reviews::find(&path) {
+        if parts.method != Method::POST {
+            return Err(ApiError::method_not_allowed());
+        }
+        let input = input.read(body).await?;
+        // kubectl asks in protobuf; the answer to every question is known without reading it.
+        let is_protobuf = input.content_type == "application/vnd.kubernetes.protobuf";
+        let asked = if is_protobuf {
+            json!({})
+        } else {
+            input.decoded()?
+        };
+        return reviews::answer(review, asked);
     }
+    let Some(served) = server
+        .registry
+        .find(&path.group, &path.version, &path.plural)
+    else {
+        return Ok(discovery::unknown(
+            &server.registry,
+            &path.group,
+            &path.version,
+        ));
+    };
+    if !is_in_scope(&served.resource, &path) {
+        return Err(ApiError::no_such_resource());
+    }
+    let call = call(server, served, &path, query, &parts)?;
+    let input = input.read(body).await?;
+    let answer = dispatch(&parts.method, path.subresource.as_deref(), &call, &input).await?;
+    Ok(call.with_warnings(answer))
+}
+
+fn content_type(parts: &Parts) -> &str {
+    let header = parts.headers.get(CONTENT_TYPE);
+    header.and_then(|value| value.to_str().ok()).unwrap_or("")
+}
+
+fn call(
+    server: Arc<Server>,
+    served: Served,
+    path: &ResourcePath,
+    query: Query,
+    parts: &Parts,
+) -> Result<Call> {
+    let is_log = path.subresource.as_deref() == Some("log");
+    let form = if is_log {
+        Form::Whole
+    } else {
+        negotiate(&parts.headers)?
+    };
+    let row_object = RowObject::asked(&query)?;
+    let clock = Arc::clone(&server.clock);
+    Ok(Call {
+        server,
+        rendering: Rendering::new(form, row_object, Arc::clone(&served.resource), clock),
+        served: served.resource,
+        collection: served.collection,
+        namespace: path.namespace.clone(),
+        name: path.name.clone().unwrap_or_default(),
+        query,
+        warnings: Warnings::default(),
+    })
 }
 
 /// Objects of the whole cluster have no namespace; named ones inside a namespace do.
@@ -141,8 +194,28 @@ struct Input {
 }
 
 impl Input {
-    fn object(&self) -> Result<Value> {
+    async fn read<B>(self, body: B) -> Result<Input>
+    where
+        B: http_body::Body<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        let bytes = body::collect(body).await?;
+        Ok(Input { bytes, ..self })
+    }
+
+    fn decoded(&self) -> Result<Value> {
         body::decode(&self.content_type, &self.bytes)
+    }
+
+    /// An object of the resource that the call is about, its fields judged as the call asks.
+    fn object(&self, call: &Call) -> Result<Value> {
+        let object = self.decoded()?;
+        let is_yaml = self.content_type.starts_with("application/yaml");
+        let json = (!is_yaml).then_some(&*self.bytes);
+        let validation = FieldValidation::asked(&call.query)?;
+        let oddities = schema::check_body(&call.served, validation, &object, json)?;
+        call.warnings.set(oddities);
+        Ok(object)
     }
 
     fn patch(&self) -> Result<(PatchType, Value)> {
@@ -175,7 +248,7 @@ async fn on_collection(method: &Method, call: &Call, input: &Input) -> Result<Re
     match *method {
         Method::GET if call.query.flag("watch")?.unwrap_or(false) => watch::watch(call).await,
         Method::GET => list::list(call).await,
-        Method::POST if !is_everywhere => create::create(call, input.object()?).await,
+        Method::POST if !is_everywhere => create::create(call, input.object(call)?).await,
         Method::DELETE if !is_everywhere => {
             let options = DeleteOptions::read(&input.bytes, &call.query)?;
             delete_collection::delete_collection(call, options).await
@@ -193,7 +266,7 @@ async fn on_object(
     match *method {
         Method::GET if call.query.flag("watch")?.unwrap_or(false) => watch::watch(call).await,
         Method::GET => get::get(call).await,
-        Method::PUT => update::update(call, part, input.object()?).await,
+        Method::PUT => update::update(call, part, input.object(call)?).await,
         Method::PATCH => {
             let (patch_type, patch) = input.patch()?;
             patch::patch(call, part, patch_type, &patch).await
@@ -208,7 +281,7 @@ async fn on_object(
 async fn on_scale(method: &Method, call: &Call, input: &Input) -> Result<Response<ApiBody>> {
     match *method {
         Method::GET => scale::get(call),
-        Method::PUT => scale::update(call, &input.object()?).await,
+        Method::PUT => scale::update(call, &input.decoded()?).await,
         Method::PATCH => {
             let (patch_type, patch) = input.patch()?;
             scale::patch(call, patch_type, &patch).await
@@ -225,12 +298,12 @@ async fn on_subresource(
 ) -> Result<Response<ApiBody>> {
     let resource = call.resource();
     match (resource.qualified().as_str(), subresource, method.as_str()) {
-        ("pods", "binding", "POST") => binding::bind(call, &input.object()?).await,
-        ("pods", "eviction", "POST") => eviction::evict(call, &input.object()?).await,
+        ("pods", "binding", "POST") => binding::bind(call, &input.decoded()?).await,
+        ("pods", "eviction", "POST") => eviction::evict(call, &input.decoded()?).await,
         ("pods", "log", "GET") => log::log(call).await,
         ("pods", "ephemeralcontainers", "GET") => get::get(call).await,
         ("pods", "ephemeralcontainers", "PUT") => {
-            let asked = input.object()?;
+            let asked = input.decoded()?;
             let change = |pod: &Value| Ok(ephemeral::with_ephemeral_containers(pod, &asked));
             Ok(rewrite(call, Part::Private, change).await?.respond(call))
         }
@@ -243,7 +316,7 @@ async fn on_subresource(
             Ok(rewrite(call, Part::Private, change).await?.respond(call))
         }
         ("namespaces", "finalize", "PUT") => {
-            let asked = input.object()?;
+            let asked = input.decoded()?;
             let change = |namespace: &Value| Ok(finalize::with_finalizers(namespace, &asked));
             Ok(rewrite(call, Part::Private, change).await?.respond(call))
         }

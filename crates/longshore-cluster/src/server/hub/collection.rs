@@ -12,7 +12,7 @@ use crate::server::registry::Resource;
 pub(crate) type Objects = Arc<BTreeMap<Key, Arc<Object>>>;
 
 /// One committed write, as watchers see it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Event {
     pub(crate) kind: EventType,
     /// The state after the write; for a delete the last state under the delete's revision.
@@ -38,6 +38,9 @@ pub(crate) struct TooOld {
 
 pub(super) struct State {
     pub(super) objects: Objects,
+    /// Revisions of the writes that are not stored yet, and so not in `objects`; at most one of
+    /// each object.
+    waiting: BTreeMap<Key, u64>,
     /// Recent events, oldest first.
     pub(super) window: VecDeque<Arc<Event>>,
     /// Every event after this revision is in the window.
@@ -49,9 +52,9 @@ pub(super) struct State {
 /// The objects of one resource and their recent events.
 pub(crate) struct Collection {
     pub(crate) resource: Arc<Resource>,
-    pub(super) state: Mutex<State>,
-    pub(super) changed: watch::Sender<u64>,
-    window_length: usize,
+    pub(super) state: Arc<Mutex<State>>,
+    pub(super) changed: Arc<watch::Sender<u64>>,
+    pub(super) window_length: usize,
 }
 
 impl Collection {
@@ -59,16 +62,43 @@ impl Collection {
     pub(crate) fn new(resource: Arc<Resource>, window_length: usize) -> Collection {
         let state = State {
             objects: Objects::default(),
+            waiting: BTreeMap::new(),
             window: VecDeque::new(),
             start: 0,
             epoch: 0,
         };
         Collection {
             resource,
-            state: Mutex::new(state),
-            changed: watch::Sender::new(0),
+            state: Arc::new(Mutex::new(state)),
+            changed: Arc::new(watch::Sender::new(0)),
             window_length: window_length.max(1),
         }
+    }
+
+    /// The same collection, which was empty up to a revision: older ones are too old to watch from.
+    pub(crate) fn starting_at(self, revision: u64) -> Collection {
+        lock(&self.state).start = revision;
+        self
+    }
+
+    /// The same objects under a resource whose definition has changed.
+    pub(crate) fn with_resource(&self, resource: Arc<Resource>) -> Collection {
+        Collection {
+            resource,
+            state: Arc::clone(&self.state),
+            changed: Arc::clone(&self.changed),
+            window_length: self.window_length,
+        }
+    }
+
+    /// Ends every watch: the resource is gone.
+    pub(crate) fn close(&self) {
+        {
+            let mut state = lock(&self.state);
+            state.window.clear();
+            state.start = u64::MAX;
+        }
+        self.announce(u64::MAX);
     }
 
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<Object>> {
@@ -117,16 +147,25 @@ impl Collection {
         Ok(objects)
     }
 
-    /// Puts an object back that was stored before this process; there is no event for it.
-    pub(super) fn restore(&self, object: Object, newest: u64) {
-        let mut state = lock(&self.state);
-        state.start = newest;
-        Arc::make_mut(&mut state.objects).insert(object.key.clone(), Arc::new(object));
+    /// An object, and the revision of the write of it that is not stored yet.
+    pub(super) fn look(&self, key: &Key) -> (Option<Arc<Object>>, Option<u64>) {
+        let state = lock(&self.state);
+        (
+            state.objects.get(key).cloned(),
+            state.waiting.get(key).copied(),
+        )
     }
 
-    /// Applies an event; called by the sequencer only.
+    /// Notes that this write is on its way.
+    pub(super) fn expect(&self, object: &Object) {
+        let mut state = lock(&self.state);
+        state.waiting.insert(object.key.clone(), object.revision);
+    }
+
+    /// Applies an event; called in the order of revisions.
     pub(super) fn publish(&self, event: Event) {
         let mut state = lock(&self.state);
+        state.waiting.remove(&event.object.key);
         let objects = Arc::make_mut(&mut state.objects);
         match event.kind {
             EventType::Added | EventType::Modified => {
@@ -150,13 +189,10 @@ impl Collection {
     }
 
     pub(super) fn compact(&self, revision: u64) {
-        {
-            let mut state = lock(&self.state);
-            state.window.clear();
-            state.start = revision;
-            state.epoch += 1;
-        }
-        self.announce(revision);
+        let mut state = lock(&self.state);
+        state.window.clear();
+        state.start = revision;
+        state.epoch += 1;
     }
 }
 

@@ -34,6 +34,18 @@ impl Field {
         }
     }
 
+    /// A field at a chain of members.
+    pub(crate) fn at(members: &[String]) -> Field {
+        let escaped = members
+            .iter()
+            .map(|it| it.replace('~', "~0").replace('/', "~1"));
+        Field {
+            label: members.join("."),
+            pointer: escaped.fold(String::new(), |path, member| path + "/" + &member),
+            absent: "",
+        }
+    }
+
     /// The field's value as selectors compare it.
     pub(crate) fn value_in(&self, object: &Value) -> String {
         match object.pointer(&self.pointer) {

@@ -1,4 +1,4 @@
-//! Which resources this server has: one row each, the same structure for built-ins and (later)
+//! Which resources this server has: one row each, the same structure for built-ins and
 //! custom resources.
 
 mod conversion;
@@ -8,8 +8,10 @@ mod table;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use super::crd::{Catalog, Column, Custom};
 use super::hub::Collection;
 use super::names::NameRule;
+use serde_json::Value;
 
 pub(crate) use conversion::Conversion;
 pub(crate) use fields::Field;
@@ -30,6 +32,8 @@ pub(crate) enum StatusWrites {
     Metadata,
     /// Annotations and finalizers too.
     MetadataWithoutLabels,
+    /// Nothing else.
+    StatusOnly,
 }
 
 /// Behaviour that a resource does not share with the others.
@@ -46,6 +50,10 @@ pub(crate) enum Strategy {
     Claim,
     /// Configuration data: `immutable`, `stringData` and the size limit.
     Data,
+    /// A CustomResourceDefinition.
+    Definition,
+    /// An object of such a definition.
+    Custom,
 }
 
 /// What immediate deletion answers.
@@ -65,7 +73,11 @@ pub(crate) struct Resource {
     pub(crate) plural: String,
     pub(crate) kind: String,
     pub(crate) scope: Scope,
-    pub(crate) short_names: Vec<&'static str>,
+    /// The name of one object on a command line.
+    pub(crate) singular: String,
+    pub(crate) short_names: Vec<String>,
+    /// Groups of resources that clients list together, `all`.
+    pub(crate) categories: Vec<String>,
     pub(crate) status: StatusWrites,
     /// Objects count the changes of their spec.
     pub(crate) has_generation: bool,
@@ -81,6 +93,8 @@ pub(crate) struct Resource {
     pub(crate) expires: bool,
     /// Set when the objects are those of another resource in another form.
     pub(crate) conversion: Option<Conversion>,
+    /// Set when a definition describes the objects.
+    pub(crate) custom: Option<Custom>,
 }
 
 /// A resource as clients address it, and the objects behind it.
@@ -120,7 +134,51 @@ impl Resource {
     }
 
     pub(crate) fn list_kind(&self) -> String {
-        format!("{}List", self.kind)
+        match &self.custom {
+            Some(custom) => custom.list_kind.clone(),
+            None => format!("{}List", self.kind),
+        }
+    }
+
+    /// The columns of a custom resource's table, after the name; built-in resources have none here.
+    pub(crate) fn columns(&self) -> Option<&[Column]> {
+        self.custom.as_ref().map(|custom| &*custom.columns)
+    }
+
+    /// Completes an object of this resource that a client has sent, and converts it to the stored
+    /// form. The answer names the members that were dropped because nobody knows them.
+    pub(crate) fn to_stored(&self, mut object: Value) -> (Value, Vec<String>) {
+        match (&self.custom, self.conversion) {
+            (Some(custom), _) => {
+                let unknown = custom.admit(&mut object);
+                (custom.to_stored(object), unknown)
+            }
+            (None, Some(conversion)) => (conversion.to_stored(object), Vec::new()),
+            (None, None) => (object, Vec::new()),
+        }
+    }
+
+    /// A stored object in the form that clients of this resource get.
+    pub(crate) fn to_served(&self, object: Value) -> Value {
+        match (&self.custom, self.conversion) {
+            (Some(custom), _) => custom.to_served(object),
+            (None, Some(conversion)) => conversion.to_served(object),
+            (None, None) => object,
+        }
+    }
+
+    /// Whether clients of this resource get exactly the bytes that were stored by a revision.
+    pub(crate) fn shows_stored(&self, revision: u64) -> bool {
+        match &self.custom {
+            Some(custom) => custom.shows_stored(revision),
+            None => self.conversion.is_none(),
+        }
+    }
+
+    /// Whether a change of the status counts as a change of the spec: there is no other way to
+    /// write it.
+    pub(crate) fn counts_status(&self) -> bool {
+        self.custom.is_some() && !self.has_status()
     }
 
     pub(crate) fn is_namespaced(&self) -> bool {
@@ -138,6 +196,7 @@ type Address = (String, String, String);
 /// The resources that are served now.
 pub(crate) struct Registry {
     served: RwLock<BTreeMap<Address, Served>>,
+    catalog: Catalog,
 }
 
 impl Registry {
@@ -169,8 +228,14 @@ impl Registry {
             }
         }
         Registry {
+            catalog: Catalog::new(definitions(&served), window_length),
             served: RwLock::new(served),
         }
+    }
+
+    /// What the stored definitions serve.
+    pub(crate) fn catalog(&self) -> &Catalog {
+        &self.catalog
     }
 
     /// A resource, if there is such a one.
@@ -181,26 +246,40 @@ impl Registry {
             .unwrap_or_else(PoisonError::into_inner)
             .get(&address)
             .cloned()
+            .or_else(|| self.catalog.find(group, version, plural))
     }
 
     /// Every resource, ordered by group, version and plural.
     pub(crate) fn all(&self) -> Vec<Served> {
-        self.served
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .values()
-            .cloned()
-            .collect()
+        let mut all = self.built_ins();
+        all.extend(self.catalog.served());
+        all.sort_by_cached_key(|served| address(&served.resource));
+        all
+    }
+
+    fn built_ins(&self) -> Vec<Served> {
+        let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
+        served.values().cloned().collect()
     }
 
     /// The objects of every resource, each once.
     pub(crate) fn collections(&self) -> Vec<Arc<Collection>> {
         let stored = self
-            .all()
+            .built_ins()
             .into_iter()
             .filter(|served| served.resource.conversion.is_none());
-        stored.map(|served| served.collection).collect()
+        let mut collections: Vec<_> = stored.map(|served| served.collection).collect();
+        collections.extend(self.catalog.collections());
+        collections
     }
+}
+
+/// The collection of the definitions of custom resources.
+#[expect(clippy::expect_used, reason = "a row of the built-in table")]
+fn definitions(served: &BTreeMap<Address, Served>) -> Arc<Collection> {
+    let address = ["apiextensions.k8s.io", "v1", "customresourcedefinitions"].map(str::to_owned);
+    let found = served.get(&address.into());
+    Arc::clone(&found.expect("find a built-in resource").collection)
 }
 
 fn address(resource: &Resource) -> Address {

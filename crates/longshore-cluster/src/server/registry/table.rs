@@ -12,6 +12,8 @@ fn namespaced(api_version: &str, plural: &str, kind: &str) -> Resource {
         version: version.to_owned(),
         plural: plural.to_owned(),
         kind: kind.to_owned(),
+        singular: kind.to_lowercase(),
+        categories: Vec::new(),
         scope: Scope::Namespaced,
         short_names: Vec::new(),
         status: StatusWrites::Nothing,
@@ -24,6 +26,7 @@ fn namespaced(api_version: &str, plural: &str, kind: &str) -> Resource {
         fields: Vec::new(),
         expires: false,
         conversion: None,
+        custom: None,
     }
 }
 
@@ -36,8 +39,8 @@ fn cluster(api_version: &str, plural: &str, kind: &str) -> Resource {
 }
 
 impl Resource {
-    fn short(mut self, names: &[&'static str]) -> Resource {
-        self.short_names = names.to_vec();
+    fn short(mut self, names: &[&str]) -> Resource {
+        self.short_names = names.iter().map(|&name| name.to_owned()).collect();
         self
     }
 
@@ -48,6 +51,11 @@ impl Resource {
 
     fn status_without_labels(mut self) -> Resource {
         self.status = StatusWrites::MetadataWithoutLabels;
+        self
+    }
+
+    fn status_only(mut self) -> Resource {
+        self.status = StatusWrites::StatusOnly;
         self
     }
 
@@ -308,6 +316,15 @@ fn policy_and_access() -> Vec<Resource> {
             "ValidatingWebhookConfiguration",
         )
         .generation(),
+        cluster(
+            "apiextensions.k8s.io/v1",
+            "customresourcedefinitions",
+            "CustomResourceDefinition",
+        )
+        .short(&["crd", "crds"])
+        .status_only()
+        .generation()
+        .strategy(Strategy::Definition),
     ]
 }
 

@@ -9,6 +9,7 @@ mod workloads;
 
 use serde_json::{Value, json};
 
+use super::crd;
 use super::error::Cause;
 use super::meta;
 use super::registry::{Resource, Strategy};
@@ -29,7 +30,8 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
         }
         Strategy::Workload => workloads::set_defaults(&resource.kind, object),
         Strategy::Data => data::prepare(object),
-        Strategy::Plain | Strategy::Node => {}
+        Strategy::Definition => crd::prepare_create(object),
+        Strategy::Plain | Strategy::Node | Strategy::Custom => {}
     }
 }
 
@@ -48,7 +50,8 @@ pub(crate) fn prepare_update(resource: &Resource, new: &mut Value, old: &Value) 
         Strategy::Data => data::prepare(new),
         Strategy::Service => workloads::set_service_defaults(new),
         Strategy::Workload => workloads::set_defaults(&resource.kind, new),
-        Strategy::Plain | Strategy::Node | Strategy::Claim => {}
+        Strategy::Definition => crd::prepare_update(new),
+        Strategy::Plain | Strategy::Node | Strategy::Claim | Strategy::Custom => {}
     }
 }
 
@@ -59,6 +62,11 @@ pub(crate) fn violations(resource: &Resource, new: &Value, old: Option<&Value>) 
         (Strategy::Pod, Some(old)) => pods::update_violations(new, old),
         (Strategy::Workload, _) => workloads::violations(&resource.kind, new, old),
         (Strategy::Data, _) => data::violations(new, old),
+        (Strategy::Definition, _) => crd::violations(new, old),
+        (Strategy::Custom, _) => resource
+            .custom
+            .as_ref()
+            .map_or_else(Vec::new, |custom| custom.violations(new, old)),
         (Strategy::Plain | Strategy::Node | Strategy::Namespace, _)
         | (Strategy::Claim | Strategy::Service, _) => Vec::new(),
     }

@@ -1,8 +1,9 @@
-//! `/scale` of workloads: their number of replicas as an `autoscaling/v1` Scale.
+//! `/scale` of workloads and custom resources: their number of replicas as an `autoscaling/v1` Scale.
 
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
+use crate::server::crd::ScalePaths;
 use crate::server::error::{ApiError, Cause, Result};
 use crate::server::http::body::{self, ApiBody};
 use crate::server::meta;
@@ -14,8 +15,13 @@ use crate::server::verbs::rewrite::{Part, rewrite};
 pub(crate) fn get(call: &Call) -> Result<Response<ApiBody>> {
     Ok(body::json(
         StatusCode::OK,
-        &scale_of(&call.stored()?.value()),
+        &scale_of(paths(call), &call.stored()?.value()),
     ))
+}
+
+/// Where a custom resource has its replicas.
+fn paths(call: &Call) -> Option<&ScalePaths> {
+    call.served.custom.as_ref()?.scale.as_ref()
 }
 
 /// Sets the number of replicas that the body names.
@@ -37,7 +43,7 @@ pub(crate) async fn patch(
 
 async fn write(call: &Call, change: impl Fn(&Value) -> Result<Value>) -> Result<Response<ApiBody>> {
     let written = rewrite(call, Part::Main, |workload| {
-        let scale = change(&scale_of(workload))?;
+        let scale = change(&scale_of(paths(call), workload))?;
         let n_replicas = scale
             .pointer("/spec/replicas")
             .and_then(Value::as_i64)
@@ -53,7 +59,12 @@ async fn write(call: &Call, change: impl Fn(&Value) -> Result<Value>) -> Result<
             ));
         }
         let mut scaled = workload.clone();
-        meta::member(&mut scaled, "spec").insert("replicas".into(), n_replicas.into());
+        match paths(call) {
+            Some(paths) => paths.set_replicas(&mut scaled, n_replicas),
+            None => {
+                meta::member(&mut scaled, "spec").insert("replicas".into(), n_replicas.into());
+            }
+        }
         let version = meta::text(&scale, "/metadata/resourceVersion");
         if !version.is_empty() {
             meta::metadata(&mut scaled).insert("resourceVersion".into(), version.into());
@@ -61,19 +72,28 @@ async fn write(call: &Call, change: impl Fn(&Value) -> Result<Value>) -> Result<
         Ok(scaled)
     })
     .await?;
-    Ok(body::json(StatusCode::OK, &scale_of(&written.value())))
+    Ok(body::json(
+        StatusCode::OK,
+        &scale_of(paths(call), &written.value()),
+    ))
 }
 
-fn scale_of(workload: &Value) -> Value {
+/// Number of replicas asked for, number of those present, and the selector of a workload.
+fn read_workload(workload: &Value) -> (i64, i64, String) {
+    let number = |pointer: &str| workload.pointer(pointer).and_then(Value::as_i64);
+    (
+        number("/spec/replicas").unwrap_or(1),
+        number("/status/replicas").unwrap_or(0),
+        selector_text(&workload["spec"]["selector"]),
+    )
+}
+
+fn scale_of(paths: Option<&ScalePaths>, workload: &Value) -> Value {
     let metadata = &workload["metadata"];
-    let n_replicas = workload
-        .pointer("/spec/replicas")
-        .and_then(Value::as_i64)
-        .unwrap_or(1);
-    let n_present = workload
-        .pointer("/status/replicas")
-        .and_then(Value::as_i64)
-        .unwrap_or(0);
+    let (n_replicas, n_present, selector) = match paths {
+        Some(paths) => paths.read(workload),
+        None => read_workload(workload),
+    };
     let mut scale = json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1",
         "metadata": {
@@ -83,7 +103,6 @@ fn scale_of(workload: &Value) -> Value {
         "spec": {"replicas": n_replicas},
         "status": {"replicas": n_present},
     });
-    let selector = selector_text(&workload["spec"]["selector"]);
     if !selector.is_empty() {
         scale["status"]["selector"] = selector.into();
     }

@@ -32,6 +32,14 @@ pub(crate) enum Created {
 
 /// Creates an object whose type has not been checked yet.
 pub(crate) async fn create_object(call: &Call, object: Value, is_dry_run: bool) -> Result<Created> {
+    if call
+        .served
+        .custom
+        .as_ref()
+        .is_some_and(|custom| custom.is_terminating)
+    {
+        return Err(ApiError::terminating_definition());
+    }
     let mut object = call.to_stored(object)?;
     place(call, &mut object)?;
     let resource = call.resource();
@@ -156,7 +164,7 @@ fn validate(call: &Call, object: &Value) -> Result<()> {
         );
     }
     causes.extend(meta::violations(object));
-    causes.extend(strategy::violations(resource, object, None));
+    causes.extend(strategy::violations(&call.served, object, None));
     if causes.is_empty() {
         Ok(())
     } else {

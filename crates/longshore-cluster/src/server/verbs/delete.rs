@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::Call;
 use super::rewrite::is_deletion_complete;
+use crate::server::crd;
 use crate::server::error::{ApiError, Result};
 use crate::server::http::body::{self, ApiBody};
 use crate::server::http::query::{Query, is_dry_run};
@@ -197,7 +198,10 @@ pub(crate) async fn delete_object(call: &Call, mut options: DeleteOptions) -> Re
             .await
         {
             Ok(written) => match outcome {
-                Deleted::Gone(object) => return Ok(Deleted::Gone(object)),
+                Deleted::Gone(object) => {
+                    call.server.after_removal(&call.collection);
+                    return Ok(Deleted::Gone(object));
+                }
                 // A pod without grace left is marked first and removed by the next step.
                 Deleted::Pending(marked) if is_deletion_complete(resource, &marked) => {
                     options.preconditions = Some(Preconditions {
@@ -205,7 +209,10 @@ pub(crate) async fn delete_object(call: &Call, mut options: DeleteOptions) -> Re
                         resource_version: None,
                     });
                 }
-                Deleted::Pending(_) => return Ok(Deleted::Pending(written.value())),
+                Deleted::Pending(_) => {
+                    call.server.after_removal(&call.collection);
+                    return Ok(Deleted::Pending(written.value()));
+                }
             },
             Err(CommitError::Raced) => {}
             Err(error @ CommitError::Store(_)) => return Err(ApiError::internal(error)),
@@ -227,6 +234,9 @@ enum Plan {
 fn plan(resource: &Resource, object: &Value, options: &DeleteOptions, now: Timestamp) -> Plan {
     let mut marked = object.clone();
     set_propagation(&mut marked, options.propagation());
+    if resource.strategy == Strategy::Definition && !meta::is_deleting(object) {
+        crd::mark_deleted(&mut marked, now);
+    }
     let is_held = !meta::finalizers(&marked).is_empty()
         || (resource.strategy == Strategy::Namespace && holds_content(&marked));
     if resource.strategy == Strategy::Pod {
@@ -281,7 +291,7 @@ fn set_propagation(object: &mut Value, propagation: Option<Propagation>) {
 }
 
 /// Sets the moment of deletion, if it is not set.
-fn mark(object: &mut Value, grace_seconds: i64, now: Timestamp) {
+pub(crate) fn mark(object: &mut Value, grace_seconds: i64, now: Timestamp) {
     if meta::is_deleting(object) {
         return;
     }

@@ -4,10 +4,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use futures::stream;
 use http::Response;
 use serde_json::{Map, Value, json};
-use tower::BoxError;
 
 use super::Call;
 use crate::server::error::{ApiError, Cause, Result};
@@ -62,16 +60,8 @@ pub(crate) fn respond(
     objects: Vec<Arc<Object>>,
     metadata: Value,
 ) -> Response<ApiBody> {
-    let (kind, api_version) = call.rendering.list_type();
-    let head = format!(
-        "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{metadata},\"items\":[",
-        json!(kind),
-        json!(api_version)
-    );
-    body::stream(
-        "application/json",
-        chunks(call.rendering.clone(), head, objects),
-    )
+    let head = call.rendering.list_head(&metadata);
+    body::json_chunks(chunks(call.rendering.clone(), head, objects))
 }
 
 /// The encoded list in pieces of moderate size, so that a long one never exists as a whole.
@@ -79,12 +69,12 @@ fn chunks(
     rendering: Rendering,
     head: String,
     objects: Vec<Arc<Object>>,
-) -> impl futures::Stream<Item = Result<Bytes, BoxError>> + Send + 'static {
+) -> impl Iterator<Item = Bytes> + Send + 'static {
     const CHUNK: usize = 64 * 1024;
     let mut buffer = BytesMut::from(head.as_bytes());
     let mut objects = objects.into_iter();
     let (mut is_first, mut is_done) = (true, false);
-    stream::iter(std::iter::from_fn(move || {
+    std::iter::from_fn(move || {
         if is_done {
             return None;
         }
@@ -100,8 +90,8 @@ fn chunks(
             is_first = false;
             rendering.put_item(&object, &mut buffer);
         }
-        Some(Ok(buffer.split().freeze()))
-    }))
+        Some(buffer.split().freeze())
+    })
 }
 
 /// What a list may ask for.

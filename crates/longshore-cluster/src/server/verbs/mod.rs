@@ -10,10 +10,11 @@ pub(crate) mod rewrite;
 pub(crate) mod update;
 pub(crate) mod watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ::http::{Response, StatusCode};
+use ::http::header::WARNING;
+use ::http::{HeaderValue, Response, StatusCode};
 use serde_json::Value;
 
 use super::Server;
@@ -23,7 +24,7 @@ use super::http::query::Query;
 use super::http::render::Rendering;
 use super::hub::{Collection, Draft, Key, Object};
 use super::meta;
-use super::registry::Resource;
+use super::registry::{Resource, Strategy};
 
 /// How long a read waits for a revision that does not exist yet.
 const FUTURE_REVISION_TIMEOUT: Duration = Duration::from_secs(3);
@@ -40,6 +41,25 @@ pub(crate) struct Call {
     pub(crate) name: String,
     pub(crate) query: Query,
     pub(crate) rendering: Rendering,
+    pub(crate) warnings: Warnings,
+}
+
+/// What the client should know about a request that is answered all the same. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Warnings {
+    /// Says this, instead of what was said before: a write may be tried several times.
+    pub(crate) fn set(&self, warnings: Vec<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = warnings;
+    }
+
+    fn get(&self) -> Vec<String> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
 }
 
 impl Call {
@@ -79,12 +99,32 @@ impl Call {
         }
         self.check_type(&mut object)?;
         // These objects carry somebody else's JSON, in which null means something.
-        let has_free_form_nulls = self.served.kind == "ControllerRevision";
+        let has_free_form_nulls = self.served.kind == "ControllerRevision"
+            || matches!(
+                self.served.strategy,
+                Strategy::Custom | Strategy::Definition
+            );
         meta::normalise(&mut object, has_free_form_nulls);
-        Ok(match self.served.conversion {
-            Some(conversion) => conversion.to_stored(object),
-            None => object,
-        })
+        let (object, unknown) = self.served.to_stored(object);
+        self.check_unknown(&unknown)?;
+        Ok(object)
+    }
+
+    /// Refuses members that were dropped, if the client wants that.
+    fn check_unknown(&self, unknown: &[String]) -> Result<()> {
+        if unknown.is_empty() || self.query.text("fieldValidation") != "Strict" {
+            return Ok(());
+        }
+        let kind = &self.served.kind;
+        let fields: Vec<String> = unknown
+            .iter()
+            .map(|path| format!("unknown field {path:?}"))
+            .collect();
+        Err(ApiError::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {}",
+            self.served.version,
+            fields.join(", ")
+        )))
     }
 
     /// Refuses objects of another type; one without type gets that of the path.
@@ -115,6 +155,18 @@ impl Call {
     /// Answers with an object that is not stored (any more).
     pub(crate) fn respond_unstored(&self, code: StatusCode, object: Value) -> Response<ApiBody> {
         body::json(code, &self.rendering.value(object))
+    }
+
+    /// Adds the warnings to an answer.
+    pub(crate) fn with_warnings(&self, mut response: Response<ApiBody>) -> Response<ApiBody> {
+        for warning in self.warnings.get() {
+            let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+            // What a header cannot say goes unsaid.
+            if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+                response.headers_mut().append(WARNING, value);
+            }
+        }
+        response
     }
 
     /// Encodes an object for the store.

@@ -5,9 +5,10 @@ use serde_json::Value;
 
 use super::Call;
 use super::rewrite::{Part, rewrite};
-use crate::server::error::Result;
+use crate::server::error::{ApiError, Result};
 use crate::server::http::body::ApiBody;
 use crate::server::patch::{self, PatchType};
+use crate::server::schema::{self, FieldValidation};
 
 /// Changes the object as the patch says.
 pub(crate) async fn patch(
@@ -16,7 +17,20 @@ pub(crate) async fn patch(
     patch_type: PatchType,
     patch: &Value,
 ) -> Result<Response<ApiBody>> {
+    if patch_type == PatchType::Strategic && call.served.custom.is_some() {
+        return Err(ApiError::unsupported_media_type(&[
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/apply-patch+yaml",
+        ]));
+    }
     let kind = call.resource().kind.clone();
-    let change = |old: &Value| patch::apply(patch_type, &kind, old, patch);
+    let validation = FieldValidation::asked(&call.query)?;
+    let change = |old: &Value| {
+        let new = patch::apply(patch_type, &kind, old, patch)?;
+        let oddities = schema::check_patched(&call.served, validation, old, &new, patch)?;
+        call.warnings.set(oddities);
+        Ok(new)
+    };
     Ok(rewrite(call, part, change).await?.respond(call))
 }

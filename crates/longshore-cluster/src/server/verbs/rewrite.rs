@@ -63,17 +63,18 @@ pub(crate) async fn rewrite(
     let is_dry_run = call.query.is_dry_run()?;
     for _ in 0..ATTEMPTS {
         let stored = call.stored()?;
-        let old = stored.value();
-        let mut new = match call.served.conversion {
-            Some(conversion) => call.to_stored(change(&conversion.to_served(old.clone()))?)?,
-            None => call.to_stored(change(&old)?)?,
+        let old = match &call.resource().custom {
+            // What the definition says now holds for what was stored before.
+            Some(_) => call.resource().to_served(stored.value()),
+            None => stored.value(),
         };
+        let mut new = call.to_stored(change(&call.served.to_served(old.clone()))?)?;
         check_identity(call, &new, &old)?;
         prepare(call.resource(), part, &mut new, &old);
         if new == old {
             return Ok(Rewritten::Stored(stored));
         }
-        validate(call.resource(), part, &new, &old)?;
+        validate(&call.served, part, &new, &old)?;
         if is_dry_run {
             return Ok(Rewritten::Unstored(new));
         }
@@ -90,7 +91,10 @@ pub(crate) async fn rewrite(
             .commit(&call.collection, call.key(), expected, change)
             .await
         {
-            Ok(_) if is_last => return Ok(Rewritten::Unstored(new)),
+            Ok(_) if is_last => {
+                call.server.after_removal(&call.collection);
+                return Ok(Rewritten::Unstored(new));
+            }
             Ok(object) => {
                 call.server.after_write(&call.collection, &object).await;
                 return Ok(Rewritten::Stored(object));
@@ -183,7 +187,9 @@ fn prepare(resource: &Resource, part: Part, new: &mut Value, old: &Value) {
     ] {
         meta::keep(metadata, &old["metadata"], key);
     }
-    if resource.has_generation && meta::spec_differs(new, old) {
+    let is_counted = meta::spec_differs(new, old)
+        || (resource.counts_status() && new["status"] != old["status"]);
+    if resource.has_generation && is_counted {
         meta::count_generation(new);
     }
 }
@@ -199,7 +205,7 @@ fn keep_all_but_status(resource: &Resource, new: &mut Value, old: &Value) {
         }
     }
     let persisted: &[&str] = match resource.status {
-        StatusWrites::Nothing => &[],
+        StatusWrites::Nothing | StatusWrites::StatusOnly => &[],
         StatusWrites::Metadata => &["labels", "annotations", "finalizers"],
         StatusWrites::MetadataWithoutLabels => &["annotations", "finalizers"],
     };
@@ -227,7 +233,8 @@ fn validate(resource: &Resource, part: Part, new: &Value, old: &Value) -> Result
         );
         causes.push(Cause::forbidden("metadata.finalizers", &why));
     }
-    if part == Part::Main {
+    // A schema describes the status too.
+    if part == Part::Main || (part == Part::Status && resource.strategy == Strategy::Custom) {
         causes.extend(strategy::violations(resource, new, Some(old)));
     }
     if causes.is_empty() {

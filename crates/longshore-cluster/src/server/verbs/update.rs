@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::Call;
 use super::create::{Created, create_object};
 use super::rewrite::{Part, rewrite};
-use crate::server::error::{ApiError, Result};
+use crate::server::error::{ApiError, Cause, Result};
 use crate::server::http::body::ApiBody;
 use crate::server::meta;
 
@@ -16,9 +16,25 @@ pub(crate) async fn update(call: &Call, part: Part, object: Value) -> Result<Res
     if is_missing && part == Part::Main && call.resource().creates_on_update {
         return create_missing(call, object).await;
     }
+    if !is_missing && call.served.custom.is_some() {
+        require_version(call, &object)?;
+    }
     Ok(rewrite(call, part, |_| Ok(object.clone()))
         .await?
         .respond(call))
+}
+
+/// Custom resources are never replaced unseen.
+fn require_version(call: &Call, object: &Value) -> Result<()> {
+    if !meta::text(object, "/metadata/resourceVersion").is_empty() {
+        return Ok(());
+    }
+    let why = "must be specified for an update";
+    let cause = Cause::invalid("metadata.resourceVersion", &0.into(), why);
+    let resource = call.resource();
+    // The resource stands where other complaints have the kind, as upstream.
+    let (group, plural) = (&resource.group, &resource.plural);
+    Err(ApiError::invalid(group, plural, &call.name, vec![cause]))
 }
 
 async fn create_missing(call: &Call, object: Value) -> Result<Response<ApiBody>> {

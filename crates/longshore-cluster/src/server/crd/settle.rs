@@ -1,0 +1,129 @@
+//! Makes the stored definitions true: their status, and the end of those that are deleted.
+//!
+//! There is no task behind this. Whoever writes a definition, or removes an object of one that is
+//! being deleted, settles them all before the answer goes out; so does a server that starts.
+
+use super::catalog::Entry;
+use super::definition::Definition;
+use super::names;
+use crate::server::Server;
+use crate::server::hub::{Change, CommitError, Draft, Expected, Key, Object, lock};
+use crate::server::meta;
+use crate::server::verbs::delete::mark;
+use serde_json::Value;
+
+/// Keeps a definition until its objects are gone.
+pub(super) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Writes the status of every definition that has another one than it should, and removes those
+/// that are deleted and empty.
+pub(crate) fn settle(server: &Server) {
+    let catalog = server.registry.catalog();
+    let _settling = lock(&catalog.settling);
+    for entry in catalog.entries() {
+        if entry.definition.is_terminating {
+            clean_up(server, &entry);
+        }
+    }
+    // A name that becomes free is somebody else's at once, and that may free no other: one pass.
+    for entry in catalog.entries() {
+        if !entry.definition.is_terminating {
+            accept_names(server, &entry);
+        }
+    }
+}
+
+fn accept_names(server: &Server, entry: &Entry) {
+    let entries = server.registry.catalog().entries();
+    let others: Vec<&Definition> = entries.iter().map(|entry| &*entry.definition).collect();
+    let status = names::status_of(&entry.definition, &others, server.now());
+    if status != entry.definition.status {
+        let key = entry.instances.resource.qualified();
+        rewrite(server, &Key::new(None, &key), |definition| {
+            definition["status"] = status.clone();
+        });
+    }
+}
+
+/// Deletes the objects of a definition; when there are none left, the definition goes.
+fn clean_up(server: &Server, entry: &Entry) {
+    let (objects, _) = entry.instances.snapshot(0);
+    for object in objects.values() {
+        remove_instance(server, entry, object);
+    }
+    let (left, _) = entry.instances.snapshot(0);
+    if !left.is_empty() {
+        return;
+    }
+    let name = entry.instances.resource.qualified();
+    let key = Key::new(None, &name);
+    rewrite(server, &key, |definition| {
+        let finalizers: Vec<String> = meta::finalizers(definition)
+            .into_iter()
+            .filter(|finalizer| *finalizer != FINALIZER)
+            .map(str::to_owned)
+            .collect();
+        let metadata = meta::metadata(definition);
+        if finalizers.is_empty() {
+            metadata.remove("finalizers");
+        } else {
+            metadata.insert("finalizers".into(), finalizers.into());
+        }
+    });
+    let definitions = server.registry.catalog().definitions();
+    if definitions.get(&key).is_none() {
+        server.registry.catalog().forget(&key);
+    }
+}
+
+/// Deletes one object, or marks it when finalizers stand in the way.
+fn remove_instance(server: &Server, entry: &Entry, object: &Object) {
+    let mut value = object.value();
+    let change = if meta::finalizers(&value).is_empty() {
+        Change::Delete
+    } else if meta::is_deleting(&value) {
+        return;
+    } else {
+        mark(&mut value, 0, server.now());
+        Change::Put(Draft::new(&entry.instances.resource, &value))
+    };
+    let expected = Expected::At(object.revision);
+    // Whoever wrote it meanwhile settles again after the write.
+    let _ = server
+        .hub
+        .commit_now(&entry.instances, object.key.clone(), expected, change);
+}
+
+/// Changes a definition as it is now; the last finalizer takes it away.
+fn rewrite(server: &Server, key: &Key, change: impl Fn(&mut Value)) {
+    let definitions = server.registry.catalog().definitions();
+    loop {
+        let Some(stored) = definitions.get(key) else {
+            return;
+        };
+        let before = stored.value();
+        let mut value = before.clone();
+        change(&mut value);
+        if value == before {
+            return;
+        }
+        let is_over = meta::is_deleting(&value) && meta::finalizers(&value).is_empty();
+        let write = if is_over {
+            Change::Delete
+        } else {
+            Change::Put(Draft::new(&definitions.resource, &value))
+        };
+        let expected = Expected::At(stored.revision);
+        let written = server
+            .hub
+            .commit_now(definitions, key.clone(), expected, write);
+        match written {
+            Err(CommitError::Raced) => {}
+            Err(error @ CommitError::Store(_)) => {
+                // The next write of a definition tries again.
+                return tracing::warn!(%error, definition = key.as_str(), "status not stored");
+            }
+            Ok(_) => return,
+        }
+    }
+}

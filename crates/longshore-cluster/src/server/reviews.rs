@@ -1,0 +1,97 @@
+//! Questions about who asks and what they may do. Whoever holds the token may do everything.
+
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::error::{ApiError, Result};
+use super::http::body::{self, ApiBody};
+use super::http::route::ResourcePath;
+
+/// A question that is posted like an object and answered at once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Review {
+    pub(crate) group: &'static str,
+    pub(crate) plural: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) is_namespaced: bool,
+    answer: fn() -> Value,
+}
+
+const AUTHORIZATION: &str = "authorization.k8s.io";
+
+/// Every question.
+pub(crate) const ALL: &[Review] = &[
+    Review {
+        group: "authentication.k8s.io",
+        plural: "selfsubjectreviews",
+        kind: "SelfSubjectReview",
+        is_namespaced: false,
+        answer: || json!({"userInfo": {"username": USER, "groups": GROUPS}}),
+    },
+    Review {
+        group: AUTHORIZATION,
+        plural: "localsubjectaccessreviews",
+        kind: "LocalSubjectAccessReview",
+        is_namespaced: true,
+        answer: allowed,
+    },
+    Review {
+        group: AUTHORIZATION,
+        plural: "selfsubjectaccessreviews",
+        kind: "SelfSubjectAccessReview",
+        is_namespaced: false,
+        answer: allowed,
+    },
+    Review {
+        group: AUTHORIZATION,
+        plural: "selfsubjectrulesreviews",
+        kind: "SelfSubjectRulesReview",
+        is_namespaced: false,
+        answer: || {
+            json!({
+                "incomplete": false,
+                "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+                "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+            })
+        },
+    },
+    Review {
+        group: AUTHORIZATION,
+        plural: "subjectaccessreviews",
+        kind: "SubjectAccessReview",
+        is_namespaced: false,
+        answer: allowed,
+    },
+];
+
+/// The one user.
+const USER: &str = "longshore-admin";
+const GROUPS: &[&str] = &["system:masters", "system:authenticated"];
+
+fn allowed() -> Value {
+    json!({"allowed": true})
+}
+
+/// The question that a path is about.
+pub(crate) fn find(path: &ResourcePath) -> Option<&'static Review> {
+    let is_it = |review: &&Review| {
+        path.group == review.group
+            && path.version == "v1"
+            && path.plural == review.plural
+            && path.namespace.is_some() == review.is_namespaced
+            && path.name.is_none()
+    };
+    ALL.iter().find(is_it)
+}
+
+/// Answers a question.
+pub(crate) fn answer(review: &Review, mut asked: Value) -> Result<Response<ApiBody>> {
+    let Some(members) = asked.as_object_mut() else {
+        let message = "the object provided is unrecognized: expected a JSON object";
+        return Err(ApiError::bad_request(message));
+    };
+    members.insert("kind".into(), review.kind.into());
+    members.insert("apiVersion".into(), format!("{}/v1", review.group).into());
+    members.insert("status".into(), (review.answer)());
+    Ok(body::json(StatusCode::CREATED, &asked))
+}

@@ -1,0 +1,161 @@
+//! Who we are and who may ask: a certificate authority of our own, a serving certificate, a token
+//! and the kubeconfig that holds what a client needs of them.
+//!
+//! The authority's key and the token stay across restarts, so that kubeconfigs stay valid; the
+//! serving certificate is new each time, for the address of the time.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use k8s_openapi::ByteString;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::ServerConfig;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{ServeError, files};
+
+/// Names under which pods and people know an API server.
+pub(super) const SERVER_NAMES: &[&str] = &[
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+];
+
+/// Local addresses, and the first service address of a cluster with default settings.
+const SERVER_ADDRESSES: &[&str] = &["127.0.0.1", "::1", "10.96.0.1"];
+
+/// What the server needs to prove who it is and to know its user.
+pub(super) struct Credentials {
+    pub(super) tls: Arc<ServerConfig>,
+    pub(super) token: String,
+    pub(super) kubeconfig: PathBuf,
+}
+
+impl Credentials {
+    /// Takes what the directory has kept, makes what is missing, and writes the kubeconfig for
+    /// this address.
+    pub(super) fn open(directory: &Path, address: SocketAddr) -> Result<Credentials, ServeError> {
+        files::make_directory(directory)?;
+        let key = authority_key(&directory.join("ca.key"))?;
+        let params = authority_params();
+        let certificate = params.self_signed(&key).map_err(ServeError::Certificate)?;
+        files::write(&directory.join("ca.crt"), &certificate.pem())?;
+        let tls = serving_config(&Issuer::new(params, key), address)?;
+        let token = token(&directory.join("token"))?;
+        let kubeconfig = directory.join("kubeconfig");
+        let text = kubeconfig_text(address, &certificate.pem(), &token);
+        files::write(&kubeconfig, &text)?;
+        Ok(Credentials {
+            tls,
+            token,
+            kubeconfig,
+        })
+    }
+}
+
+fn authority_key(path: &Path) -> Result<KeyPair, ServeError> {
+    if let Some(pem) = files::read(path)? {
+        return KeyPair::from_pem(&pem).map_err(|source| ServeError::Authority {
+            path: path.to_owned(),
+            source,
+        });
+    }
+    let key = KeyPair::generate().map_err(ServeError::Certificate)?;
+    files::write(path, &key.serialize_pem())?;
+    Ok(key)
+}
+
+/// Constant, so that the same key gives the same authority after every restart.
+fn authority_params() -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "longshore-ca");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![
+        KeyUsagePurpose::KeyCertSign,
+        KeyUsagePurpose::CrlSign,
+        KeyUsagePurpose::DigitalSignature,
+    ];
+    params
+}
+
+fn serving_config(
+    authority: &Issuer<'_, KeyPair>,
+    address: SocketAddr,
+) -> Result<Arc<ServerConfig>, ServeError> {
+    let mut names: Vec<String> = SERVER_NAMES
+        .iter()
+        .chain(SERVER_ADDRESSES)
+        .map(|name| (*name).to_owned())
+        .collect();
+    let own = address.ip().to_string();
+    if !address.ip().is_unspecified() && !names.contains(&own) {
+        names.push(own);
+    }
+    let mut params = CertificateParams::new(names).map_err(ServeError::Certificate)?;
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "longshore-apiserver");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.use_authority_key_identifier_extension = true;
+    let key = KeyPair::generate().map_err(ServeError::Certificate)?;
+    let certificate = params
+        .signed_by(&key, authority)
+        .map_err(ServeError::Certificate)?;
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(ServeError::Tls)?
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], key)
+        .map_err(ServeError::Tls)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn token(path: &Path) -> Result<String, ServeError> {
+    if let Some(kept) = files::read(path)?
+        && !kept.trim().is_empty()
+    {
+        return Ok(kept.trim().to_owned());
+    }
+    // 244 random bits.
+    let token = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
+    files::write(path, &token)?;
+    Ok(token)
+}
+
+/// A kubeconfig in JSON, which every reader of YAML takes.
+fn kubeconfig_text(address: SocketAddr, authority_pem: &str, token: &str) -> String {
+    let host = if address.ip().is_unspecified() {
+        SocketAddr::from(([127, 0, 0, 1], address.port()))
+    } else {
+        address
+    };
+    let authority = ByteString(authority_pem.as_bytes().to_vec());
+    let name = "longshore";
+    let kubeconfig: Value = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": {
+            "server": format!("https://{host}"),
+            "certificate-authority-data": authority,
+        }}],
+        "users": [{"name": name, "user": {"token": token}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
+        "current-context": name,
+        "preferences": {},
+    });
+    format!("{kubeconfig:#}\n")
+}

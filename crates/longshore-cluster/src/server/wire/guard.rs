@@ -1,0 +1,316 @@
+//! Who may ask, and how much at once. Nothing of a request's body is read before it passes.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::header::{AUTHORIZATION, HOST};
+use http::{HeaderMap, Request, Response, Uri};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use sha2::{Digest, Sha256};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tower::{BoxError, Service};
+
+use super::Limits;
+use super::credentials::SERVER_NAMES;
+use crate::server::error::{ApiError, Result};
+use crate::server::http::body::{self, ApiBody, Live};
+use crate::server::http::query::Query;
+use crate::server::http::service::ApiService;
+
+/// Paths for probes: they need no token.
+const ANONYMOUS: &[&str] = &["healthz", "livez", "readyz", "version"];
+
+/// What every request is held against.
+pub(super) struct Rules {
+    token: [u8; 32],
+    address: SocketAddr,
+    limits: Limits,
+    requests: Arc<Semaphore>,
+    watches: Arc<Semaphore>,
+    closing: CancellationToken,
+}
+
+impl Rules {
+    pub(super) fn new(
+        token: &str,
+        address: SocketAddr,
+        limits: Limits,
+        closing: CancellationToken,
+    ) -> Rules {
+        Rules {
+            token: digest(token),
+            address,
+            limits,
+            requests: Arc::new(Semaphore::new(limits.n_requests)),
+            watches: Arc::new(Semaphore::new(limits.n_watches)),
+            closing,
+        }
+    }
+
+    /// Lets a request in, or says why not.
+    fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<OwnedSemaphorePermit> {
+        self.check_host(uri, headers)?;
+        self.check_token(uri, headers)?;
+        let gate = if is_long_running(uri) {
+            &self.watches
+        } else {
+            &self.requests
+        };
+        Arc::clone(gate)
+            .try_acquire_owned()
+            .map_err(|_| ApiError::too_many_requests())
+    }
+
+    /// Refuses requests for other hosts: a web page that rebinds its name to this address would
+    /// send them.
+    fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<()> {
+        let header = headers.get(HOST).and_then(|value| value.to_str().ok());
+        let authority = match (uri.authority(), header) {
+            (Some(authority), _) => authority.as_str(),
+            (None, Some(header)) => header,
+            // Only HTTP/1.0 goes without, and no browser speaks that.
+            (None, None) => return Ok(()),
+        };
+        let host = host_of(authority);
+        let is_own = host
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|ip| ip.is_loopback() || ip == self.address.ip());
+        if is_own || SERVER_NAMES.contains(&host) || self.address.ip().is_unspecified() {
+            Ok(())
+        } else {
+            Err(ApiError::foreign_host(host))
+        }
+    }
+
+    fn check_token(&self, uri: &Uri, headers: &HeaderMap) -> Result<()> {
+        let Some(header) = headers.get(AUTHORIZATION) else {
+            let first = uri.path().split('/').nth(1).unwrap_or("");
+            return if ANONYMOUS.contains(&first) {
+                Ok(())
+            } else {
+                Err(ApiError::unauthorized())
+            };
+        };
+        let token = header
+            .to_str()
+            .ok()
+            .and_then(|text| text.split_once(' '))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+            .map(|(_, token)| token.trim());
+        match token {
+            // Digests, so that the time of the comparison tells nothing about the token.
+            Some(token) if digest(token) == self.token => Ok(()),
+            Some(_) | None => Err(ApiError::unauthorized()),
+        }
+    }
+}
+
+fn digest(text: &str) -> [u8; 32] {
+    Sha256::digest(text.as_bytes()).into()
+}
+
+/// The host of `host`, `host:port` or `[address]:port`.
+fn host_of(authority: &str) -> &str {
+    let authority = authority.rsplit('@').next().unwrap_or(authority);
+    match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or(rest),
+        None => authority.split(':').next().unwrap_or(authority),
+    }
+}
+
+/// Whether the answer may go on for long: a watch, or a log that is followed.
+fn is_long_running(uri: &Uri) -> bool {
+    let query = Query::parse(uri.query().unwrap_or(""));
+    ["watch", "follow"]
+        .iter()
+        .any(|option| matches!(query.flag(option), Ok(Some(true))))
+}
+
+/// The API behind its rules.
+#[derive(Clone)]
+pub(super) struct Guard {
+    service: ApiService,
+    rules: Arc<Rules>,
+}
+
+impl Guard {
+    pub(super) fn new(service: ApiService, rules: Arc<Rules>) -> Guard {
+        Guard { service, rules }
+    }
+}
+
+impl<B> Service<Request<B>> for Guard
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<ApiBody>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<ApiBody>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let rules = Arc::clone(&self.rules);
+        let answer = match rules.admit(request.uri(), request.headers()) {
+            Ok(permit) => Ok((permit, self.service.call(request))),
+            Err(error) => Err(error),
+        };
+        async move {
+            let (permit, answer) = match answer {
+                Ok(admitted) => admitted,
+                Err(error) => return Ok(body::failure(&error)),
+            };
+            match tokio::time::timeout(rules.limits.request_timeout, answer).await {
+                Ok(Ok(response)) => Ok(hold(response, permit, &rules.closing)),
+                Err(_) => Ok(body::failure(&ApiError::timed_out())),
+            }
+        }
+        .boxed()
+    }
+}
+
+/// Keeps the request counted until its answer is through, and ends one without end at shutdown.
+fn hold(
+    response: Response<ApiBody>,
+    permit: OwnedSemaphorePermit,
+    closing: &CancellationToken,
+) -> Response<ApiBody> {
+    let is_live = response.extensions().get::<Live>().is_some();
+    let closing = is_live.then(|| Box::pin(closing.clone().cancelled_owned()));
+    response.map(|body| {
+        let held = Held {
+            body,
+            closing,
+            _permit: permit,
+        };
+        held.boxed_unsync()
+    })
+}
+
+/// A body that counts.
+struct Held {
+    body: ApiBody,
+    closing: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Body for Held {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Some(closing) = &mut self.closing
+            && closing.as_mut().poll_unpin(context).is_ready()
+        {
+            return Poll::Ready(None);
+        }
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules() -> Rules {
+        let limits = Limits {
+            n_requests: 1,
+            n_watches: 1,
+            ..Limits::default()
+        };
+        let address = SocketAddr::from(([127, 0, 0, 1], 7443));
+        Rules::new("secret", address, limits, CancellationToken::new())
+    }
+
+    fn code(rules: &Rules, path: &str, host: &str, authorization: &str) -> u16 {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [(HOST, host), (AUTHORIZATION, authorization)] {
+            if !value.is_empty() {
+                headers.insert(name, value.parse().unwrap());
+            }
+        }
+        rules
+            .admit(&path.parse().unwrap(), &headers)
+            .map_or_else(|error| error.code, |_| 200)
+    }
+
+    #[test]
+    fn only_the_holder_of_the_token_is_let_in() {
+        let rules = rules();
+        for (path, authorization, expected) in [
+            ("/api/v1/pods", "Bearer secret", 200),
+            ("/api/v1/pods", "bearer secret", 200),
+            ("/api/v1/pods", "Bearer secre", 401),
+            ("/api/v1/pods", "Basic secret", 401),
+            ("/api/v1/pods", "", 401),
+            ("/apis", "", 401),
+            ("/metrics", "", 401),
+            ("/healthz", "", 200),
+            ("/readyz/ping", "", 200),
+            ("/version", "", 200),
+            ("/version", "Bearer wrong", 401),
+        ] {
+            let found = code(&rules, path, "localhost:7443", authorization);
+            assert_eq!(found, expected, "{path} {authorization}");
+        }
+    }
+
+    #[test]
+    fn requests_for_other_hosts_are_refused() {
+        let rules = rules();
+        for (host, expected) in [
+            ("127.0.0.1:7443", 200),
+            ("127.0.0.1", 200),
+            ("[::1]:7443", 200),
+            ("localhost:1", 200),
+            ("kubernetes.default.svc", 200),
+            ("evil.example", 403),
+            ("localhost.evil.example:7443", 403),
+            ("10.0.0.1:7443", 403),
+        ] {
+            assert_eq!(
+                code(&rules, "/api", host, "Bearer secret"),
+                expected,
+                "{host}"
+            );
+        }
+    }
+
+    #[test]
+    fn watches_and_other_requests_are_counted_apart() {
+        let rules = rules();
+        let admit = |path: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, "Bearer secret".parse().unwrap());
+            rules.admit(&path.parse().unwrap(), &headers)
+        };
+        let request = admit("/api/v1/pods").unwrap();
+        let _watch = admit("/api/v1/pods?watch=1").unwrap();
+        assert_eq!(admit("/api/v1/pods").unwrap_err().code, 429);
+        assert_eq!(admit("/api/v1/pods?watch=true").unwrap_err().code, 429);
+        drop(request);
+        assert!(admit("/api/v1/pods").is_ok());
+    }
+}

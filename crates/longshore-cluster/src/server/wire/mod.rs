@@ -1,0 +1,223 @@
+//! The API over the wire: TLS on a local address, a token, and limits on what one client can hold.
+//!
+//! Clients pass `steady` (a connection that stalls is closed), `guard` (host, token, requests in
+//! flight) and then the same service that in-process clients use.
+
+mod credentials;
+mod files;
+mod guard;
+mod steady;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum_server::Handle;
+use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use hyper_util::rt::TokioTimer;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tower::Layer;
+use tower::make::Shared;
+use tower_http::compression::CompressionLayer;
+
+use self::credentials::Credentials;
+use self::guard::{Guard, Rules};
+use self::steady::SteadyAcceptor;
+use super::http::body;
+use super::http::service::ApiService;
+
+/// How a cluster is served over the wire.
+#[derive(Debug, Clone)]
+pub struct ServeConfig {
+    /// Where the certificate authority, the token and the kubeconfig are kept. Made when missing;
+    /// readable by its owner only.
+    pub directory: PathBuf,
+    /// Where to listen; port 0 takes a free one.
+    pub address: SocketAddr,
+    /// What one client, or all together, can hold.
+    pub limits: Limits,
+}
+
+impl ServeConfig {
+    /// A free port on loopback, and the default limits.
+    pub fn new(directory: impl Into<PathBuf>) -> ServeConfig {
+        ServeConfig {
+            directory: directory.into(),
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Bounds on what clients can hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Open connections; further ones are closed at once. Default 1024.
+    pub n_connections: usize,
+    /// Requests being answered, watches aside; further ones get 429. Default 400, as upstream.
+    pub n_requests: usize,
+    /// Open watches and followed logs; further ones get 429. Default 4096.
+    pub n_watches: usize,
+    /// Time for a request that is no watch, its body included; then 504. Default 60 seconds, as
+    /// upstream.
+    pub request_timeout: Duration,
+    /// How long a connection may refuse what we send, or take over the head of a request. Default
+    /// 30 seconds.
+    pub patience: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            n_connections: 1024,
+            n_requests: 400,
+            n_watches: 4096,
+            request_timeout: Duration::from_secs(60),
+            patience: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Why a cluster cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// A file of the directory cannot be read or written.
+    #[error("cannot {action} {path}: give this user access to it, or name another directory")]
+    File {
+        /// `read`, `write`, `create`.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The kept certificate authority is not one.
+    #[error(
+        "expected a private key in PEM form in {path}: remove it to get a new certificate authority"
+    )]
+    Authority {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: rcgen::Error,
+    },
+    /// A certificate could not be made.
+    #[error("cannot make a serving certificate")]
+    Certificate(#[source] rcgen::Error),
+    /// The TLS library refuses the certificate.
+    #[error("cannot use the serving certificate")]
+    Tls(#[source] rustls::Error),
+    /// The address is taken, or not ours.
+    #[error("cannot listen on {address}: free it or name another address")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+/// A cluster that is being served. Dropping it stops at once; [`Serving::stop`] lets requests end.
+#[derive(Debug)]
+pub struct Serving {
+    address: SocketAddr,
+    kubeconfig: PathBuf,
+    closing: CancellationToken,
+    handle: Handle<SocketAddr>,
+    task: JoinHandle<io::Result<()>>,
+}
+
+impl Serving {
+    /// Where the server listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A kubeconfig with everything that kubectl needs.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Stops: no new connections, watches end as if their time were over, other requests get up to
+    /// `grace` to end.
+    pub async fn stop(mut self, grace: Duration) {
+        self.closing.cancel();
+        self.handle.graceful_shutdown(Some(grace));
+        if let Ok(Err(error)) = (&mut self.task).await {
+            tracing::warn!(%error, "the API server stopped with an error");
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.closing.cancel();
+        self.handle.shutdown();
+    }
+}
+
+/// Serves the API until the returned value is stopped or dropped.
+pub(crate) fn serve(service: ApiService, config: ServeConfig) -> Result<Serving, ServeError> {
+    let ServeConfig {
+        directory,
+        address,
+        limits,
+    } = config;
+    let (listener, address) =
+        listen(address).map_err(|source| ServeError::Listen { address, source })?;
+    let credentials = Credentials::open(&directory, address)?;
+    let closing = CancellationToken::new();
+    let rules = Rules::new(&credentials.token, address, limits, closing.clone());
+    let guard = Guard::new(service, Arc::new(rules));
+    let stack = CompressionLayer::new()
+        .compress_when(body::Compressible)
+        .layer(guard);
+
+    let handle = Handle::new();
+    let failed = |source| ServeError::Listen { address, source };
+    let tls = RustlsAcceptor::new(RustlsConfig::from_config(credentials.tls));
+    let mut server = axum_server::from_tcp(listener)
+        .map_err(failed)?
+        .acceptor(SteadyAcceptor::new(tls, limits))
+        .handle(handle.clone());
+    tune(server.http_builder(), limits);
+    let task = tokio::spawn(server.serve(Shared::new(stack)));
+    Ok(Serving {
+        address,
+        kubeconfig: credentials.kubeconfig,
+        closing,
+        handle,
+        task,
+    })
+}
+
+fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+/// Bounds of the protocols: how long heads may take and how large they may be.
+fn tune(
+    builder: &mut hyper_util::server::conn::auto::Builder<hyper_util::rt::TokioExecutor>,
+    limits: Limits,
+) {
+    const HEAD_LIMIT: usize = 64 * 1024;
+    const STREAMS: u32 = 250;
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.patience)
+        .max_buf_size(HEAD_LIMIT);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(limits.patience)
+        .keep_alive_timeout(limits.patience)
+        .max_concurrent_streams(STREAMS)
+        .max_header_list_size(HEAD_LIMIT as u32);
+}

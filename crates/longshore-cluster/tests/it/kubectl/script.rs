@@ -1,0 +1,197 @@
+//! kubectl as a child process against a served cluster.
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+use longshore_cluster::{Cluster, Limits};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::PATIENCE;
+use crate::wire::{Served, served_with};
+
+/// A cluster, and a kubectl that knows it and nothing else.
+pub(super) struct Script {
+    served: Served,
+    kubectl: PathBuf,
+    _controllers: DropGuard,
+}
+
+/// What a command has said.
+pub(super) struct Said(String);
+
+impl Said {
+    /// Fails unless it said this among other things.
+    pub(super) fn says(&self, expected: &str) -> &Said {
+        assert!(
+            self.0.contains(expected),
+            "expected {expected:?}, found {}",
+            self.0
+        );
+        self
+    }
+}
+
+impl Script {
+    /// `None`, with the reason on the screen, when there is no kubectl.
+    #[expect(clippy::print_stdout, reason = "a skipped test must say so")]
+    pub(super) fn start() -> Option<Script> {
+        let Some(kubectl) = find_kubectl() else {
+            println!("skipped: expected a kubectl on the path or in KUBECTL, found none");
+            return None;
+        };
+        let served = served_with(Limits::default());
+        let shutdown = CancellationToken::new();
+        tokio::spawn(longshore_cluster::controllers::run(
+            served.cluster.client(),
+            shutdown.clone(),
+        ));
+        Some(Script {
+            served,
+            kubectl,
+            _controllers: shutdown.drop_guard(),
+        })
+    }
+
+    pub(super) fn cluster(&self) -> &Cluster {
+        &self.served.cluster
+    }
+
+    fn command(&self, arguments: &str) -> Command {
+        let mut command = Command::new(&self.kubectl);
+        command
+            .args(arguments.split(' '))
+            .env_clear()
+            .env("KUBECONFIG", self.served.serving.kubeconfig())
+            .env("HOME", self.served.directory.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command
+    }
+
+    async fn run(&self, arguments: &str, input: &str) -> (bool, Said) {
+        let mut child = self
+            .command(arguments)
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        // A command that does not read its input closes it.
+        let _ = stdin.write_all(input.as_bytes()).await;
+        drop(stdin);
+        let ended = timeout(PATIENCE, child.wait_with_output()).await;
+        assert!(ended.is_ok(), "kubectl {arguments}: does not end");
+        let output = ended.unwrap().unwrap();
+        (output.status.success(), said(arguments, &output))
+    }
+
+    /// Runs a command that must succeed and say this.
+    pub(super) async fn expect(&self, arguments: &str, expected: &str) {
+        self.feed(arguments, "").await.says(expected);
+    }
+
+    /// Runs a command that must fail and say this.
+    pub(super) async fn refuse(&self, arguments: &str, expected: &str) {
+        self.feed_refused(arguments, "").await.says(expected);
+    }
+
+    /// Runs a command with this input; it must succeed.
+    pub(super) async fn feed(&self, arguments: &str, input: &str) -> Said {
+        let (is_ok, said) = self.run(arguments, input).await;
+        assert!(is_ok, "{}", said.0);
+        said
+    }
+
+    /// Runs a command with this input; it must fail.
+    pub(super) async fn feed_refused(&self, arguments: &str, input: &str) -> Said {
+        let (is_ok, said) = self.run(arguments, input).await;
+        assert!(!is_ok, "{}", said.0);
+        said
+    }
+
+    /// Starts a command that goes on.
+    pub(super) fn spawn(&self, arguments: &str) -> Running {
+        let mut child = self.command(arguments).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Running {
+            arguments: arguments.to_owned(),
+            child,
+            lines,
+        }
+    }
+}
+
+fn said(arguments: &str, output: &Output) -> Said {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    Said(format!(
+        "kubectl {arguments}: {}\n{out}{err}",
+        output.status
+    ))
+}
+
+/// A command that has not ended. Killed when dropped.
+pub(super) struct Running {
+    arguments: String,
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Running {
+    /// Reads until a line with this text.
+    pub(super) async fn line_with(&mut self, expected: &str) {
+        let read = async {
+            while let Some(line) = self.lines.next_line().await.unwrap() {
+                if line.contains(expected) {
+                    return true;
+                }
+            }
+            false
+        };
+        let found = timeout(PATIENCE, read).await;
+        assert_eq!(
+            found,
+            Ok(true),
+            "kubectl {}: expected {expected:?}",
+            self.arguments
+        );
+    }
+
+    /// Waits for its end, which must be a success.
+    pub(super) async fn end(mut self) -> Said {
+        let rest = async {
+            let mut rest = String::new();
+            while let Some(line) = self.lines.next_line().await.unwrap() {
+                rest += &line;
+                rest.push('\n');
+            }
+            rest
+        };
+        let rest = timeout(PATIENCE, rest).await.unwrap();
+        let output = self.child.wait_with_output().await.unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            said(&self.arguments, &output).0
+        );
+        Said(rest)
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "whoever runs the tests says which kubectl"
+)]
+fn find_kubectl() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("KUBECTL") {
+        return Some(named.into());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|directory: PathBuf| directory.join("kubectl"))
+        .find(|candidate: &PathBuf| Path::is_file(candidate))
+}
