@@ -76,7 +76,14 @@ pub(crate) enum Command {
     Run(cmd::run::RunArgs),
     #[command(subcommand, after_help = help_end("longshore dags lint dags/"))]
     Dags(cmd::Dags),
+    #[command(subcommand, after_help = help_end("longshore runs watch etl"))]
+    Runs(cmd::Runs),
+    #[command(subcommand, after_help = help_end("longshore tasks list etl/latest"))]
+    Tasks(cmd::Tasks),
+    Logs(cmd::client::logs::LogsArgs),
     Explain(cmd::explain::ExplainArgs),
+    // Hidden: the help has to fit the first screen, and who needs it looks for it.
+    #[command(hide = true)]
     Completion(cmd::completion::CompletionArgs),
     Version(cmd::version::VersionArgs),
     #[command(hide = true)]
@@ -85,7 +92,7 @@ pub(crate) enum Command {
 
 /// The end of a command's help: an example and the exit codes.
 pub(crate) fn help_end(example: &str) -> String {
-    format!("Example:\n  {example}\n\n{}", exit::HELP)
+    format!("Example:\n  {example}\n{}", exit::HELP)
 }
 
 /// Runs the command that the arguments name, and says how the process is to end.

@@ -95,7 +95,8 @@ impl Drop for DataDir {
     }
 }
 
-fn default_path() -> Result<PathBuf, CliError> {
+/// The data directory of this user.
+pub(crate) fn default_path() -> Result<PathBuf, CliError> {
     #[expect(
         clippy::disallowed_methods,
         reason = "the binary reads the environment"

@@ -264,7 +264,7 @@ impl Engine {
     }
 }
 
-fn config(parallelism: u32, scheduler_id: &str) -> DagsConfig {
+pub(crate) fn config(parallelism: u32, scheduler_id: &str) -> DagsConfig {
     DagsConfig {
         limits: Limits {
             parallelism,

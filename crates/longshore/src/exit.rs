@@ -17,13 +17,15 @@ pub(crate) enum Exit {
     RunFailed = 4,
     /// The awaited run did not end in time.
     TimedOut = 5,
+    /// The service does not let this client in.
+    NotAuthorised = 6,
     /// Stopped by Ctrl-C or SIGTERM.
     Interrupted = 130,
 }
 
 /// What `--help` says about exit codes.
 pub(crate) const HELP: &str = "\
-Exit codes: 0 success, 1 failure, 2 usage, 3 not found, 4 run failed, 5 timeout, 130 interrupted";
+Exit codes: 0 success, 1 error, 2 usage, 3 not found, 4 run failed, 5 timeout, 6 denied, 130 Ctrl-C";
 
 impl Exit {
     /// The number.

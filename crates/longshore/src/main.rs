@@ -8,6 +8,11 @@ use std::process::ExitCode;
 
 mod cli;
 mod cmd;
+#[allow(
+    dead_code,
+    reason = "`standalone` constructs it; until then only its tests do"
+)]
+mod control;
 mod dag_file;
 mod data_dir;
 mod engine;

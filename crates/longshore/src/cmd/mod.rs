@@ -5,10 +5,12 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use crate::{
-    cli::{Cli, Command},
+    cli::{Cli, Command, Globals},
     error::CliError,
+    exit::Exit,
 };
 
+pub(crate) mod client;
 pub(crate) mod completion;
 pub(crate) mod dags_lint;
 pub(crate) mod explain;
@@ -16,10 +18,33 @@ pub(crate) mod run;
 pub(crate) mod shim;
 pub(crate) mod version;
 
-/// Work with DAG files
+/// Work with DAGs and DAG files
 #[derive(Debug, Subcommand)]
 pub(crate) enum Dags {
     Lint(dags_lint::LintArgs),
+    List(client::dags::ListArgs),
+    Show(client::dags::ShowArgs),
+    Trigger(client::dags::TriggerArgs),
+    Pause(client::dags::PauseArgs),
+    Unpause(client::dags::UnpauseArgs),
+}
+
+/// Work with runs of a service
+#[derive(Debug, Subcommand)]
+pub(crate) enum Runs {
+    List(client::runs::ListArgs),
+    Get(client::runs::GetArgs),
+    Watch(client::runs::WatchArgs),
+    Cancel(client::runs::CancelArgs),
+    Retry(client::runs::RetryArgs),
+}
+
+/// Work with the tasks of a run
+#[derive(Debug, Subcommand)]
+pub(crate) enum Tasks {
+    List(client::tasks::ListArgs),
+    Get(client::tasks::GetArgs),
+    Clear(client::tasks::ClearArgs),
 }
 
 /// Runs one command.
@@ -28,10 +53,30 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
     let exit = match &cli.command {
         Command::Shim(args) => return Ok(shim::run(args)),
         Command::Run(args) => run::run(args, globals),
-        Command::Dags(Dags::Lint(args)) => dags_lint::lint(args, globals),
+        Command::Dags(dags) => dispatch_dags(dags, globals),
+        Command::Runs(Runs::List(args)) => client::runs::list(args, globals),
+        Command::Runs(Runs::Get(args)) => client::runs::get(args, globals),
+        Command::Runs(Runs::Watch(args)) => client::runs::watch(args, globals),
+        Command::Runs(Runs::Cancel(args)) => client::runs::cancel(args, globals),
+        Command::Runs(Runs::Retry(args)) => client::runs::retry(args, globals),
+        Command::Tasks(Tasks::List(args)) => client::tasks::list(args, globals),
+        Command::Tasks(Tasks::Get(args)) => client::tasks::get(args, globals),
+        Command::Tasks(Tasks::Clear(args)) => client::tasks::clear(args, globals),
+        Command::Logs(args) => client::logs::logs(args, globals),
         Command::Explain(args) => explain::explain(args),
         Command::Completion(args) => completion::print(args),
         Command::Version(_) => version::print(globals),
     }?;
     Ok(exit.into())
+}
+
+fn dispatch_dags(dags: &Dags, globals: &Globals) -> Result<Exit, CliError> {
+    match dags {
+        Dags::Lint(args) => dags_lint::lint(args, globals),
+        Dags::List(args) => client::dags::list(args, globals),
+        Dags::Show(args) => client::dags::show(args, globals),
+        Dags::Trigger(args) => client::dags::trigger(args, globals),
+        Dags::Pause(args) => client::dags::pause(args, globals),
+        Dags::Unpause(args) => client::dags::unpause(args, globals),
+    }
 }

@@ -162,7 +162,7 @@ fn known_params(given: &[(String, Value)], dag: &Dag) -> Result<Map<String, Valu
 }
 
 /// `NAME=VALUE`, where what is no JSON is text.
-fn param(text: &str) -> Result<(String, Value), String> {
+pub(crate) fn param(text: &str) -> Result<(String, Value), String> {
     let (name, value) = text
         .split_once('=')
         .filter(|(name, _)| !name.is_empty())
@@ -172,7 +172,7 @@ fn param(text: &str) -> Result<(String, Value), String> {
 }
 
 /// `90s`, `1h30m`, or seconds.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let expected = || format!("expected a duration such as 90s or 1h30m, found {text:?}");
     let signed = match text.parse::<i64>() {
         Ok(seconds) => SignedDuration::from_secs(seconds),

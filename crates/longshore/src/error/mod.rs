@@ -11,8 +11,11 @@ use std::{
 
 use longshore_store::{OpenError, StoreError};
 
+use longshore_console::client::{ClientError, FileError};
+
 use crate::{dag_file::Problem, exit::Exit};
 
+mod client;
 pub(crate) mod pages;
 pub(crate) mod render;
 #[cfg(test)]
@@ -69,6 +72,14 @@ pub(crate) enum CliError {
         run_id: String,
         data_dir: PathBuf,
     },
+    #[error("there is no service known: {} does not exist", file.display())]
+    NoServer { file: PathBuf },
+    #[error("the file with the address of the service is of no use")]
+    ClientFile(#[from] FileError),
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error("nobody confirmed: {what}")]
+    NotConfirmed { what: String },
     #[error("run {run_id} was started with another version of the DAG {dag_id}")]
     OtherVersion { dag_id: String, run_id: String },
     #[error("internal error at {place}")]
@@ -93,6 +104,10 @@ impl CliError {
             Self::DataDirLocked { .. } => "LS1702",
             Self::DiskFull { .. } => "LS1703",
             Self::Database { .. } => "LS1704",
+            Self::NoServer { .. } => "LS1020",
+            Self::ClientFile(_) => "LS1021",
+            Self::Client(error) => client::code(error),
+            Self::NotConfirmed { .. } => "LS1026",
             Self::Internal { .. } => "LS1901",
             Self::Engine { .. } => "LS1902",
         }
@@ -149,6 +164,10 @@ impl CliError {
             Self::Engine { .. } => {
                 "the log of this command has more: longshore.log in the data directory".to_owned()
             }
+            Self::NoServer { .. } => client::NO_SERVER_HELP.to_owned(),
+            Self::ClientFile(_) => client::FILE_HELP.to_owned(),
+            Self::Client(error) => client::help(error),
+            Self::NotConfirmed { .. } => "add --yes where nobody can be asked".to_owned(),
             Self::Internal { .. } => {
                 "this is our mistake: repeat with RUST_BACKTRACE=1 and report it with the output"
                     .to_owned()
@@ -159,11 +178,13 @@ impl CliError {
     /// How the process is to end.
     pub(crate) fn exit(&self) -> Exit {
         match self {
-            Self::NoHome | Self::UnknownParam { .. } => Exit::Usage,
+            Self::NoHome | Self::UnknownParam { .. } | Self::NotConfirmed { .. } => Exit::Usage,
+            Self::Client(error) => client::exit(error),
             Self::FileMissing { .. }
             | Self::NoDagFiles { .. }
             | Self::NotYet { .. }
             | Self::UnknownCode { .. }
+            | Self::NoServer { .. }
             | Self::UnknownRun { .. } => Exit::NotFoundOrUnsupported,
             Self::FileUnreadable { .. }
             | Self::InvalidDag { .. }
@@ -173,6 +194,7 @@ impl CliError {
             | Self::DiskFull { .. }
             | Self::Database { .. }
             | Self::Engine { .. }
+            | Self::ClientFile(_)
             | Self::Internal { .. } => Exit::Failure,
         }
     }

@@ -9,6 +9,7 @@ mod lint;
 mod quickstart_programs;
 mod readme;
 mod run;
+mod service;
 mod stopping;
 
 use assert_cmd::Command;
@@ -20,6 +21,8 @@ fn longshore() -> Command {
         "LONGSHORE_OUTPUT",
         "LONGSHORE_COLOR",
         "LONGSHORE_DATA_DIR",
+        "LONGSHORE_SERVER",
+        "LONGSHORE_TOKEN",
         "LONGSHORE_LOG",
         "RUST_BACKTRACE",
     ] {

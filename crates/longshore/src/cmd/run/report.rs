@@ -228,6 +228,7 @@ impl Report<'_> {
             | Exit::Failure
             | Exit::Usage
             | Exit::NotFoundOrUnsupported
+            | Exit::NotAuthorised
             | Exit::Interrupted => None,
         }
     }

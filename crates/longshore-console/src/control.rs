@@ -1,0 +1,178 @@
+//! All that the service can be asked, whoever asks: the seam between HTTP and the scheduler.
+
+use std::pin::Pin;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::Stream;
+
+use crate::{
+    feed::Feed,
+    names::{RunName, TaskName},
+    objects::{Check, Clear, Dag, Run, Task, Trigger},
+};
+
+/// A log as it comes. An error ends it.
+pub type LogStream = Pin<Box<dyn Stream<Item = std::io::Result<Bytes>> + Send>>;
+
+/// Which runs are listed, newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunQuery {
+    /// Only of this DAG.
+    pub dag_id: Option<String>,
+    /// Only in one of these states; all where it is empty.
+    pub states: Vec<String>,
+    /// At most so many.
+    pub limit: usize,
+    /// Only those that come after this one: the last of the page before.
+    pub after: Option<RunName>,
+}
+
+/// Runs, and whether there are more of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunPage {
+    /// The runs, newest first.
+    pub runs: Vec<Run>,
+    /// Whether the query has more.
+    pub has_more: bool,
+}
+
+/// Which part of a task's logs is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogQuery {
+    /// The try, from 1; the last one where it is absent.
+    pub attempt: Option<u32>,
+    /// Only so many of its last lines.
+    pub tail: Option<usize>,
+    /// How long.
+    pub until: Until,
+}
+
+/// How long a log is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Until {
+    /// To what is there now.
+    #[default]
+    Now,
+    /// To the end of the try, however long that takes.
+    End,
+}
+
+/// Whether the schedule of a DAG makes runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// It does not.
+    Paused,
+    /// It does.
+    Active,
+}
+
+/// The service.
+///
+/// *Guarantees that an implementation gives*: a change that was answered is durable; every call may be repeated;
+/// dropping a call leaves it wholly done or not at all. All answer within seconds, [`logs`](Self::logs) with a stream
+/// that may last.
+#[async_trait]
+pub trait Control: Send + Sync + 'static {
+    /// All DAGs in the order of their ids.
+    async fn dags(&self) -> Result<Vec<Dag>, ControlError>;
+
+    /// One DAG.
+    async fn dag(&self, dag_id: &str) -> Result<Dag, ControlError>;
+
+    /// Holds the schedule of a DAG, or lets it go on.
+    async fn set_pause(&self, dag_id: &str, pause: Pause) -> Result<Dag, ControlError>;
+
+    /// Creates a run.
+    async fn trigger(&self, dag_id: &str, trigger: Trigger) -> Result<Run, ControlError>;
+
+    /// Lists runs.
+    async fn runs(&self, query: &RunQuery) -> Result<RunPage, ControlError>;
+
+    /// One run.
+    async fn run(&self, run: &RunName) -> Result<Run, ControlError>;
+
+    /// Asks for the end of a run: its pods are stopped within their grace.
+    async fn cancel(&self, run: &RunName) -> Result<Run, ControlError>;
+
+    /// Clears the failed tasks of a run that is over, and the tasks after them; answers which.
+    async fn retry(&self, run: &RunName) -> Result<Vec<Task>, ControlError>;
+
+    /// The task instances of a run in the order of their ids.
+    async fn tasks(&self, run: &RunName) -> Result<Vec<Task>, ControlError>;
+
+    /// One task instance with its earlier tries.
+    async fn task(&self, task: &TaskName) -> Result<Task, ControlError>;
+
+    /// Lets a task run again; answers which tasks were cleared.
+    async fn clear(&self, task: &TaskName, clear: Clear) -> Result<Vec<Task>, ControlError>;
+
+    /// Reads the log of a try, live or stored, whichever exists.
+    async fn logs(&self, task: &TaskName, query: LogQuery) -> Result<LogStream, ControlError>;
+
+    /// The state changes.
+    fn feed(&self) -> &Feed;
+
+    /// Everything that the service needs in order to serve.
+    async fn checks(&self) -> Vec<Check>;
+}
+
+/// Why the service does not do as it was asked. The message is for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// There is no such DAG.
+    #[error("there is no DAG {0}")]
+    UnknownDag(String),
+    /// There is no such run.
+    #[error("there is no run {} of the DAG {}", .0.run_id, .0.dag_id)]
+    UnknownRun(RunName),
+    /// The run has no such task.
+    #[error("there is no task {} in the run {}", .0.task_id, .0.run)]
+    UnknownTask(TaskName),
+    /// The try has no log: it has not started, or it never did.
+    #[error("there is no log of {task}: {why}")]
+    NoLog {
+        /// The task.
+        task: TaskName,
+        /// Why.
+        why: String,
+    },
+    /// The name is taken.
+    #[error("the run {0} exists already")]
+    RunExists(RunName),
+    /// It does not go together with the state that something is in.
+    #[error("{what} is {state}: {expected}")]
+    WrongState {
+        /// The object, as `run etl/r1`.
+        what: String,
+        /// Its state.
+        state: String,
+        /// What can be done in which state.
+        expected: &'static str,
+    },
+    /// The parameters are not those of the DAG.
+    #[error("the DAG {dag_id} has no parameter {name}")]
+    UnknownParam {
+        /// The DAG.
+        dag_id: String,
+        /// The parameter that it does not have.
+        name: String,
+    },
+    /// The request has the right form and makes no sense.
+    #[error("{0}")]
+    Invalid(String),
+    /// This version cannot.
+    #[error("{0} is not possible yet")]
+    NotYet(&'static str),
+    /// It may be possible later: the database or the cluster does not answer.
+    #[error("{what} does not answer")]
+    Unavailable {
+        /// What.
+        what: &'static str,
+        /// Its own words.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Our mistake.
+    #[error("internal error at {0}")]
+    Internal(String),
+}

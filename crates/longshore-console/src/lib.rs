@@ -1,0 +1,24 @@
+//! The HTTP face of Longshore: the JSON API, its streams, and the client that speaks it.
+//!
+//! Read [`control`] first: it is all that the service can be asked, as a trait. [`router`] puts it behind HTTP
+//! (`/api/v1`), [`serve`] behind a socket, [`feed`] lets any number of readers follow state changes, and [`client`] is
+//! what the commands use. [`objects`] are the JSON objects that both sides agree upon, [`problem`] the errors.
+//!
+//! It knows nothing of schedulers, databases and clusters: the binary provides the [`Control`].
+
+pub mod client;
+pub mod control;
+pub mod feed;
+pub mod names;
+pub mod objects;
+pub mod problem;
+pub mod router;
+pub mod serve;
+pub mod token;
+
+pub use control::{Control, ControlError};
+pub use feed::Feed;
+pub use names::{RunName, TaskName};
+pub use problem::Problem;
+pub use router::{Access, router};
+pub use token::Token;

@@ -1,0 +1,292 @@
+//! The JSON objects of the API. Field names are an interface: they may be added, never removed or renamed.
+//!
+//! States are Airflow's words as text, so that a client shows a state that is newer than itself.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The states of a run.
+pub const RUN_STATES: &[&str] = &["queued", "running", "success", "failed"];
+/// The states of a task instance; `null` in objects is `waiting` in filters and tables.
+pub const TASK_STATES: &[&str] = &[
+    "waiting",
+    "scheduled",
+    "queued",
+    "running",
+    "success",
+    "failed",
+    "up_for_retry",
+    "upstream_failed",
+    "skipped",
+    "removed",
+];
+
+/// Several objects.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct List<T> {
+    /// `v1`.
+    pub api_version: String,
+    /// `List`.
+    pub kind: String,
+    /// The objects.
+    pub items: Vec<T>,
+    /// Where the next page begins, as the query's `continue`; absent on the last page.
+    #[serde(rename = "continue", default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+impl<T> List<T> {
+    /// A whole list.
+    pub fn of(items: Vec<T>) -> Self {
+        Self {
+            api_version: "v1".to_owned(),
+            kind: "List".to_owned(),
+            items,
+            next: None,
+        }
+    }
+}
+
+/// A DAG as the service knows it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase", default)]
+pub struct Dag {
+    /// Its id.
+    pub dag_id: String,
+    /// For people.
+    pub description: Option<String>,
+    /// As its file has it.
+    pub schedule: Option<String>,
+    /// Whether its schedule is held.
+    pub is_paused: bool,
+    /// For filters.
+    pub tags: Vec<String>,
+    /// Runs at the same time.
+    pub max_active_runs: u32,
+    /// Parameters with their defaults.
+    pub params: BTreeMap<String, Value>,
+    /// Where it was read.
+    pub file: Option<String>,
+    /// When its schedule starts the next run.
+    pub next_run_at: Option<Timestamp>,
+    /// Its newest run.
+    pub last_run: Option<Run>,
+    /// Its tasks in the order of their ids.
+    pub tasks: Vec<DagTask>,
+}
+
+/// A task of a DAG.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DagTask {
+    /// Its id.
+    pub task_id: String,
+    /// The tasks that it waits for.
+    pub upstream: Vec<String>,
+    /// Tries after the first.
+    pub retries: u32,
+    /// When it may start, by the states of its upstream tasks.
+    pub trigger_rule: String,
+}
+
+/// A run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase", default)]
+pub struct Run {
+    /// Its DAG.
+    pub dag_id: String,
+    /// Its id within the DAG.
+    pub run_id: String,
+    /// `scheduled`, `manual`, `backfill`.
+    pub run_type: String,
+    /// One of [`RUN_STATES`].
+    pub state: String,
+    /// Why, where the state does not tell.
+    pub reason: Option<String>,
+    /// The instant that it is about.
+    pub logical_date: Option<Timestamp>,
+    /// When it was created.
+    pub queued_at: Option<Timestamp>,
+    /// When its first task could start.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// Parameters given at the trigger.
+    pub params: Value,
+}
+
+impl Run {
+    /// Whether it is over.
+    pub fn is_finished(&self) -> bool {
+        ["success", "failed"].contains(&self.state.as_str())
+    }
+}
+
+/// A task instance: the current try of a task of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase", default)]
+pub struct Task {
+    /// Its DAG.
+    pub dag_id: String,
+    /// Its run.
+    pub run_id: String,
+    /// Its task.
+    pub task_id: String,
+    /// -1 for an unmapped task.
+    pub map_index: i32,
+    /// One of [`TASK_STATES`]; `null` before its dependencies hold.
+    pub state: Option<String>,
+    /// 0 before the first try.
+    pub try_number: u32,
+    /// Tries that it may have.
+    pub max_tries: u32,
+    /// Whose slots it takes.
+    pub pool: String,
+    /// When it got a slot.
+    pub queued_at: Option<Timestamp>,
+    /// When its process started.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// Its pod.
+    pub pod: Option<String>,
+    /// Why the last try ended badly.
+    pub failure: Option<Failure>,
+    /// Its small result.
+    pub result: Option<Value>,
+    /// The tries before the current one, oldest first; only where a single task is read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub earlier_tries: Vec<Try>,
+}
+
+/// A try that is over and was followed by another.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Try {
+    /// Its number, from 1.
+    pub try_number: u32,
+    /// How it ended.
+    pub state: Option<String>,
+    /// When its process started.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// Its pod.
+    pub pod: Option<String>,
+    /// Why it ended badly.
+    pub failure: Option<Failure>,
+}
+
+/// Why a try ended badly.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Failure {
+    /// One sentence.
+    pub message: String,
+    /// The container's or pod's reason.
+    pub reason: Option<String>,
+    /// The exit code.
+    pub exit_code: Option<i32>,
+    /// The container.
+    pub container: Option<String>,
+}
+
+/// A state change that was committed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all_fields = "camelCase")]
+pub enum Change {
+    /// Of a run.
+    RunChange {
+        /// When.
+        at: Timestamp,
+        /// Its DAG.
+        dag_id: String,
+        /// The run.
+        run_id: String,
+        /// The state before; `null` for a new run.
+        from: Option<String>,
+        /// The state now.
+        to: String,
+        /// Why, where the states do not tell.
+        reason: Option<String>,
+    },
+    /// Of a task instance.
+    TaskChange {
+        /// When.
+        at: Timestamp,
+        /// Its DAG.
+        dag_id: String,
+        /// Its run.
+        run_id: String,
+        /// The task.
+        task_id: String,
+        /// -1 for an unmapped task.
+        map_index: i32,
+        /// The try that ended, or that starts.
+        try_number: u32,
+        /// The state before.
+        from: Option<String>,
+        /// The state now.
+        to: Option<String>,
+        /// Its pod, once it has one.
+        pod: Option<String>,
+        /// Why the try ended badly.
+        failure: Option<Failure>,
+    },
+}
+
+impl Change {
+    /// DAG and run that it belongs to.
+    pub fn run(&self) -> (&str, &str) {
+        match self {
+            Self::RunChange { dag_id, run_id, .. } | Self::TaskChange { dag_id, run_id, .. } => {
+                (dag_id, run_id)
+            }
+        }
+    }
+}
+
+/// What a trigger asks for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Trigger {
+    /// The new run's id; made from the time where it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
+    /// Parameters over the DAG's defaults.
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    pub params: serde_json::Map<String, Value>,
+    /// The instant that the run is about; now where it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logical_date: Option<Timestamp>,
+}
+
+/// What is to be changed of a DAG.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct DagPatch {
+    /// Whether its schedule is held.
+    pub is_paused: Option<bool>,
+}
+
+/// What is to be cleared with a task.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Clear {
+    /// The tasks that wait for it too.
+    pub downstream: bool,
+}
+
+/// One thing that the service needs in order to serve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Check {
+    /// What is checked, as `database`.
+    pub name: String,
+    /// Why it does not hold; `null` where it does.
+    pub problem: Option<String>,
+}

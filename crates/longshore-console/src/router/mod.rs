@@ -1,0 +1,104 @@
+//! The routes, and the layers around them.
+//!
+//! Outermost is [`edge`] (request id, problems written out, headers), then the deadline, then the [`guard`] (Host and
+//! token), then the handlers: one file per noun.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    extract::DefaultBodyLimit,
+    middleware,
+    routing::{MethodRouter, get, post},
+};
+use http::StatusCode;
+use tokio_util::sync::CancellationToken;
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::{control::Control, problem::Problem, token::Token};
+
+mod changes;
+mod dags;
+mod edge;
+mod extract;
+mod guard;
+mod health;
+mod logs;
+mod runs;
+mod tasks;
+
+/// No request body is larger.
+pub const MAX_BODY_BYTES: usize = 1024 * 1024;
+
+/// How long a handler may take until it answers; a stream begins within it and lasts as long as it likes.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Who may ask.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// What clients have to show.
+    pub token: Token,
+    /// Names and addresses beside the loopback ones that the `Host` header may have.
+    pub hosts: Vec<String>,
+}
+
+/// What every handler gets.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    control: Arc<dyn Control>,
+    access: Arc<Access>,
+    /// Ends the streams.
+    stopping: CancellationToken,
+}
+
+/// The whole API over a service. `stopping` makes it unready and ends its streams.
+pub fn router(control: Arc<dyn Control>, access: Access, stopping: CancellationToken) -> Router {
+    let shared = Shared {
+        control,
+        access: Arc::new(access),
+        stopping,
+    };
+    let run = "/dags/{dag_id}/runs/{run_id}";
+    let task = format!("{run}/tasks/{{task_id}}");
+    let api = Router::new()
+        .route("/dags", only(get(dags::list)))
+        .route("/dags/{dag_id}", only(get(dags::show).patch(dags::patch)))
+        .route("/dags/{dag_id}/runs", only(post(dags::trigger)))
+        .route("/runs", only(get(runs::list)))
+        .route(run, only(get(runs::get)))
+        .route(&format!("{run}/cancel"), only(post(runs::cancel)))
+        .route(&format!("{run}/retry"), only(post(runs::retry)))
+        .route(&format!("{run}/tasks"), only(get(tasks::list)))
+        .route(&task, only(get(tasks::get)))
+        .route(&format!("{task}/clear"), only(post(tasks::clear)))
+        .route(&format!("{task}/logs"), only(get(logs::read)))
+        .route("/changes", only(get(changes::follow)))
+        .fallback(no_route)
+        .layer(middleware::from_fn_with_state(shared.clone(), guard::token));
+    Router::new()
+        .nest("/api/v1", api)
+        .route("/livez", only(get(health::live)))
+        .route("/readyz", only(get(health::ready)))
+        .fallback(no_route)
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(middleware::from_fn_with_state(shared.clone(), guard::host))
+        .layer(middleware::from_fn(edge::deadline))
+        .layer(CatchPanicLayer::custom(edge::panicked))
+        .layer(middleware::from_fn(edge::finish))
+        .with_state(shared)
+}
+
+fn only(methods: MethodRouter<Shared>) -> MethodRouter<Shared> {
+    methods.fallback(wrong_method)
+}
+
+async fn no_route() -> Problem {
+    Problem::bad_request(StatusCode::NOT_FOUND, "there is nothing at this path")
+}
+
+async fn wrong_method() -> Problem {
+    Problem::bad_request(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "this path does not take this method",
+    )
+}

@@ -1,0 +1,131 @@
+//! Our own client against the real thing.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use longshore_console::{
+    TaskName, Token,
+    client::{Changes, Client, ClientError, Followed},
+    control::{LogQuery, Until},
+    objects::{Clear, DagPatch, Trigger},
+};
+use tokio::time::timeout;
+
+use crate::Service;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn what_is_asked_is_done() {
+    let service = Service::start().await;
+    let client = service.client();
+    assert_eq!(client.dags().await.unwrap().items.len(), 2);
+    let patch = DagPatch {
+        is_paused: Some(true),
+    };
+    assert!(client.patch_dag("etl", &patch).await.unwrap().is_paused);
+    let trigger = Trigger {
+        run_id: Some("manual__2026-11-21T10:00:00+00:00".to_owned()),
+        ..Trigger::default()
+    };
+    let run = client.trigger("etl", &trigger).await.unwrap();
+    let name = format!("etl/{}", run.run_id).parse().unwrap();
+    assert_eq!(client.run(&name).await.unwrap(), run);
+    assert_eq!(client.cancel(&name).await.unwrap(), run);
+    assert_eq!(client.tasks(&name, "failed").await.unwrap().items.len(), 1);
+    let task: TaskName = format!("{name}/extract").parse().unwrap();
+    assert_eq!(client.task(&task).await.unwrap().earlier_tries.len(), 1);
+    let clear = Clear { downstream: true };
+    assert_eq!(client.clear(&task, &clear).await.unwrap().items.len(), 2);
+    let mapped: TaskName = format!("{name}/extract[3]").parse().unwrap();
+    assert_eq!(client.task(&mapped).await.unwrap().map_index, 3);
+
+    let ClientError::Refused(problem) = client.retry(&name).await.unwrap_err() else {
+        panic!("expected a refusal");
+    };
+    assert_eq!((problem.status, &*problem.code), (501, "LS1005"));
+}
+
+#[tokio::test]
+async fn a_log_comes_as_it_is_written() {
+    let service = Service::start().await;
+    let task: TaskName = "etl/r2/extract".parse().unwrap();
+    let query = LogQuery {
+        until: Until::End,
+        ..LogQuery::default()
+    };
+    let mut log = service.client().logs(&task, query).await.unwrap();
+    let mut text = Vec::new();
+    while text.len() < 12 {
+        text.extend(timeout(LIMIT, log.next()).await.unwrap().unwrap().unwrap());
+    }
+    assert_eq!(text, b"one\ntwo\x1b[2J\n");
+    // The try goes on: only the end of the service ends the log.
+    service.stopping.cancel();
+    assert!(timeout(LIMIT, log.next()).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn who_is_not_let_in_or_finds_nobody_is_told() {
+    let service = Service::start().await;
+    for token in [None, Some(Token::new("wrong"))] {
+        let client = Client::new(&service.address, token).unwrap();
+        let error = client.dags().await.unwrap_err();
+        assert!(matches!(error, ClientError::Refused(problem) if problem.status == 401));
+    }
+    let client = service.client();
+    service.stop().await;
+    let error = client.dags().await.unwrap_err();
+    assert!(matches!(&error, ClientError::Unreachable { .. }), "{error}");
+    assert!(error.is_temporary());
+}
+
+async fn next(changes: &mut Changes) -> String {
+    match timeout(LIMIT, changes.next()).await.unwrap().unwrap() {
+        Followed::Ready => "ready".to_owned(),
+        Followed::Reset => "reset".to_owned(),
+        Followed::Lost => "lost".to_owned(),
+        Followed::Change(change) => match *change {
+            longshore_console::objects::Change::RunChange { to, .. } => to,
+            longshore_console::objects::Change::TaskChange { task_id, .. } => task_id,
+        },
+    }
+}
+
+#[tokio::test]
+async fn changes_go_on_where_they_were_after_a_lost_connection() {
+    let service = Service::start().await;
+    let mut changes = service.client().changes(&"etl/r3".parse().unwrap());
+    assert_eq!(next(&mut changes).await, "ready");
+    service.fake.set_state("r2", "queued");
+    service.fake.set_state("r3", "queued");
+    assert_eq!(
+        next(&mut changes).await,
+        "queued",
+        "and nothing of other runs"
+    );
+
+    // The same service on the same address, as after a lost network.
+    let (fake, address) = service.stop().await;
+    assert_eq!(next(&mut changes).await, "lost");
+    fake.set_state("r3", "running");
+    let service = Service::with(fake, &address).await;
+    assert_eq!(next(&mut changes).await, "running");
+
+    // Too far behind: told so, then on.
+    let (fake, address) = service.stop().await;
+    assert_eq!(next(&mut changes).await, "lost");
+    for _ in 0..20 {
+        fake.set_state("r3", "queued");
+    }
+    let service = Service::with(fake, &address).await;
+    assert_eq!(next(&mut changes).await, "reset");
+
+    // Another process has its own numbers.
+    let (_, address) = service.stop().await;
+    assert_eq!(next(&mut changes).await, "lost");
+    let service = Service::with(std::sync::Arc::default(), &address).await;
+    assert_eq!(next(&mut changes).await, "reset");
+    service.fake.set_state("r3", "success");
+    assert_eq!(next(&mut changes).await, "success");
+}

@@ -1,0 +1,159 @@
+//! How objects look for people.
+
+use std::fmt::Write;
+
+use longshore_console::objects::{DagTask, Failure, Try};
+use serde_json::json;
+
+use super::*;
+
+fn at(text: &str) -> Option<Timestamp> {
+    Some(format!("2026-11-21T{text}Z").parse().unwrap())
+}
+
+fn now() -> Timestamp {
+    at("10:10:00").unwrap()
+}
+
+fn a_run() -> Run {
+    Run {
+        dag_id: "etl".to_owned(),
+        run_id: "manual__1".to_owned(),
+        run_type: "manual".to_owned(),
+        state: "failed".to_owned(),
+        reason: Some("timed_out".to_owned()),
+        logical_date: at("10:00:00"),
+        queued_at: at("10:00:00.25"),
+        started_at: at("10:00:01"),
+        ended_at: at("10:05:04"),
+        params: json!({"day": "2026-11-21"}),
+    }
+}
+
+fn a_failure() -> Failure {
+    Failure {
+        message: "container base ended with exit code 1\nand \u{1b}[2Jmore".to_owned(),
+        exit_code: Some(1),
+        ..Failure::default()
+    }
+}
+
+fn some_tasks() -> Vec<Task> {
+    let task = Task {
+        dag_id: "etl".to_owned(),
+        run_id: "manual__1".to_owned(),
+        task_id: "extract".to_owned(),
+        map_index: -1,
+        state: Some("failed".to_owned()),
+        try_number: 2,
+        max_tries: 2,
+        pool: "default_pool".to_owned(),
+        queued_at: at("10:00:01"),
+        started_at: at("10:00:02"),
+        ended_at: at("10:00:02.5"),
+        pod: Some("etl-extract-x1".to_owned()),
+        failure: Some(a_failure()),
+        earlier_tries: vec![Try {
+            try_number: 1,
+            state: Some("failed".to_owned()),
+            started_at: at("10:00:01"),
+            ended_at: at("10:00:01.5"),
+            pod: Some("etl-extract-x0".to_owned()),
+            failure: Some(a_failure()),
+        }],
+        result: None,
+    };
+    let part = Task {
+        task_id: "part".to_owned(),
+        map_index: 3,
+        state: Some("running".to_owned()),
+        try_number: 1,
+        max_tries: 1,
+        ended_at: None,
+        failure: None,
+        earlier_tries: Vec::new(),
+        ..task.clone()
+    };
+    let load = Task {
+        task_id: "load".to_owned(),
+        map_index: -1,
+        state: None,
+        try_number: 0,
+        started_at: None,
+        pod: None,
+        ..part.clone()
+    };
+    vec![task, part, load]
+}
+
+fn some_dags() -> Vec<Dag> {
+    let etl = Dag {
+        dag_id: "etl".to_owned(),
+        description: Some("Penguins, counted".to_owned()),
+        schedule: Some("0 * * * *".to_owned()),
+        is_paused: false,
+        tags: vec!["birds".to_owned(), "daily".to_owned()],
+        max_active_runs: 16,
+        params: [("day".to_owned(), json!("today"))].into(),
+        file: Some("dags/etl.yaml".to_owned()),
+        next_run_at: at("11:00:00"),
+        last_run: Some(a_run()),
+        tasks: vec![
+            DagTask {
+                task_id: "extract".to_owned(),
+                upstream: Vec::new(),
+                retries: 1,
+                trigger_rule: "all_success".to_owned(),
+            },
+            DagTask {
+                task_id: "load".to_owned(),
+                upstream: vec!["extract".to_owned(), "part".to_owned()],
+                retries: 0,
+                trigger_rule: "all_done".to_owned(),
+            },
+        ],
+    };
+    let by_hand = Dag {
+        dag_id: "by-hand".to_owned(),
+        is_paused: true,
+        ..Dag::default()
+    };
+    vec![by_hand, etl]
+}
+
+#[test]
+fn lists_are_tables_and_objects_are_fields() {
+    let mut printed = String::new();
+    for detail in [Detail::Short, Detail::Full] {
+        for table in [
+            dags(&some_dags(), now(), detail),
+            runs(&[a_run()], now(), detail),
+            tasks(&some_tasks(), now(), detail),
+        ] {
+            writeln!(printed, "{}", table.render()).unwrap();
+        }
+    }
+    writeln!(printed, "{}", dag(&some_dags()[1])).unwrap();
+    writeln!(printed, "{}", run(&a_run(), now())).unwrap();
+    writeln!(printed, "{}", task(&some_tasks()[0], now())).unwrap();
+    let bare = tasks(&some_tasks(), now(), Detail::Short).without_headers();
+    writeln!(printed, "{}", bare.render()).unwrap();
+    insta::assert_snapshot!(printed);
+}
+
+#[test]
+fn names_read_back_on_the_command_line() {
+    let tasks = some_tasks();
+    let names: Vec<String> = tasks.iter().map(full_task_name).collect();
+    assert_eq!(
+        names,
+        [
+            "etl/manual__1/extract",
+            "etl/manual__1/part[3]",
+            "etl/manual__1/load"
+        ]
+    );
+    for name in names {
+        assert!(name.parse::<TaskName>().is_ok());
+    }
+}

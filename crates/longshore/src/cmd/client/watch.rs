@@ -1,0 +1,314 @@
+//! Following a run of a service: the same progress as `longshore run`, but Ctrl-C only detaches.
+
+use std::{collections::BTreeMap, future, time::Duration};
+
+use longshore_console::{
+    RunName,
+    client::{Changes, Client, Followed},
+    objects::{self, Run, Task},
+};
+use longshore_dags::{Change, StateChange};
+use longshore_kit::{Clock, SystemClock};
+use longshore_store::{Failure, RunKey};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::time::{self, MissedTickBehavior};
+
+use super::{ServerArgs, block_on, print};
+use crate::{
+    cli::{Format, Globals},
+    error::{CliError, render},
+    exit::Exit,
+    output,
+    progress::{Progress, REDRAWS_PER_SECOND, age, board::Board},
+    signals::{Interrupts, Signals},
+};
+
+/// How following ended.
+#[derive(Debug)]
+enum Watched {
+    Over(Box<Run>),
+    Detached,
+    TimedOut,
+}
+
+/// Follows a run until it is over, and prints how it ended.
+pub(super) fn to_the_end(
+    client: &Client,
+    run: RunName,
+    timeout: Option<Duration>,
+    server: &ServerArgs,
+    globals: &Globals,
+) -> Result<Exit, CliError> {
+    let watched = block_on(async {
+        let signals = Signals::listen().map_err(|_| CliError::Internal {
+            place: "the signals of the command".to_owned(),
+        })?;
+        watch(client, &run, timeout, signals, globals).await
+    })?;
+    let again = format!("longshore runs watch {run}{}", server.flags());
+    Ok(match watched {
+        Watched::Over(run) => report(&run, globals),
+        Watched::Detached => {
+            let cancel = format!("longshore runs cancel {run}{}", server.flags());
+            output::note(&format!(
+                "detached: the run goes on\n  watch it again: {again}\n  cancel it:      {cancel}"
+            ));
+            Exit::Interrupted
+        }
+        Watched::TimedOut => {
+            let message = format!("run {run} did not end in time; it goes on");
+            output::note(&render::headline("LS1381", &message));
+            output::note(&format!("help: watch it again: {again}"));
+            Exit::TimedOut
+        }
+    })
+}
+
+fn report(run: &Run, globals: &Globals) -> Exit {
+    let name = print::run_name(run);
+    let text = |run: &Run| {
+        let took = match (run.started_at, run.ended_at) {
+            (Some(from), Some(to)) => format!(" in {}", age::between(from, to)),
+            _ => String::new(),
+        };
+        format!("run {name} {}{took}\n", run.state)
+    };
+    print::object(run, print::run_name, text, globals);
+    if run.state == "success" {
+        return Exit::Success;
+    }
+    if !matches!(globals.output, Format::Json | Format::Yaml) {
+        let why = run
+            .reason
+            .as_ref()
+            .map_or(String::new(), |reason| format!(": {reason}"));
+        output::note(&render::headline(
+            "LS1380",
+            &format!("run {name} failed{why}"),
+        ));
+        output::note(&format!(
+            "help: see what failed: longshore tasks list {name} --state failed"
+        ));
+    }
+    Exit::RunFailed
+}
+
+async fn watch(
+    client: &Client,
+    name: &RunName,
+    timeout: Option<Duration>,
+    mut interrupts: impl Interrupts,
+    globals: &Globals,
+) -> Result<Watched, CliError> {
+    let mut changes = client.changes(name);
+    let mut view = View::read(client, name, &mut changes, globals).await?;
+    let mut redraw = time::interval(Duration::from_secs(1) / u32::from(REDRAWS_PER_SECOND));
+    redraw.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut deadline = Box::pin(async move {
+        match timeout {
+            Some(timeout) => time::sleep(timeout).await,
+            None => future::pending().await,
+        }
+    });
+    let watched = loop {
+        if view.run.is_finished() {
+            break Watched::Over(Box::new(view.run.clone()));
+        }
+        tokio::select! {
+            biased;
+            () = interrupts.next() => break Watched::Detached,
+            () = &mut deadline => break Watched::TimedOut,
+            followed = changes.next() => match followed? {
+                Followed::Change(change) => {
+                    if view.change(&change) {
+                        view.run = client.run(name).await?;
+                    }
+                }
+                Followed::Reset => view.catch_up(client, name).await?,
+                Followed::Lost => view.progress.note("the service does not answer: trying again"),
+                Followed::Ready => {}
+            },
+            _ = redraw.tick() => view.progress.tick(SystemClock.now()),
+        }
+    };
+    view.progress.close();
+    Ok(watched)
+}
+
+/// What is known of the run.
+struct View {
+    run: Run,
+    /// State and try of each task as it was last shown.
+    shown: BTreeMap<(String, i32), (Option<String>, u32)>,
+    progress: Progress,
+}
+
+impl View {
+    /// Reads the state once changes are told, so that nothing falls in between.
+    async fn read(
+        client: &Client,
+        name: &RunName,
+        changes: &mut Changes,
+        globals: &Globals,
+    ) -> Result<Self, CliError> {
+        while changes.next().await? != Followed::Ready {}
+        let run = client.run(name).await?;
+        let tasks = client.tasks(name, "").await?.items;
+        let ids: Vec<String> = tasks
+            .iter()
+            .filter(|task| task.map_index < 0)
+            .map(|task| task.task_id.clone())
+            .collect();
+        let started_at = run
+            .started_at
+            .or(run.queued_at)
+            .unwrap_or_else(|| SystemClock.now());
+        let board = Board::new(key(&run.dag_id, &run.run_id), &ids, started_at);
+        let mut view = Self {
+            progress: Progress::choose(globals, board),
+            shown: BTreeMap::new(),
+            run: Run::default(),
+        };
+        view.show(run, tasks);
+        Ok(view)
+    }
+
+    /// Shows what has changed while nobody told.
+    async fn catch_up(&mut self, client: &Client, name: &RunName) -> Result<(), CliError> {
+        let run = client.run(name).await?;
+        let tasks = client.tasks(name, "").await?.items;
+        self.show(run, tasks);
+        Ok(())
+    }
+
+    fn show(&mut self, run: Run, tasks: Vec<Task>) {
+        let at = SystemClock.now();
+        if run.state != self.run.state {
+            let from = Some(self.run.state.clone()).filter(|state| !state.is_empty());
+            self.change(&objects::Change::RunChange {
+                at,
+                dag_id: run.dag_id.clone(),
+                run_id: run.run_id.clone(),
+                from,
+                to: run.state.clone(),
+                reason: run.reason.clone(),
+            });
+        }
+        self.run = run;
+        for task in tasks {
+            let key = (task.task_id.clone(), task.map_index);
+            let (from, _) = self.shown.get(&key).cloned().unwrap_or_default();
+            if from == task.state {
+                continue;
+            }
+            self.change(&objects::Change::TaskChange {
+                at: task
+                    .ended_at
+                    .or(task.started_at)
+                    .or(task.queued_at)
+                    .unwrap_or(at),
+                dag_id: task.dag_id,
+                run_id: task.run_id,
+                task_id: task.task_id,
+                map_index: task.map_index,
+                try_number: task.try_number,
+                from,
+                to: task.state,
+                pod: task.pod,
+                failure: task.failure,
+            });
+        }
+    }
+
+    /// Shows a change; says whether the run may be over with it.
+    fn change(&mut self, change: &objects::Change) -> bool {
+        if let Some(known) = state_change(change) {
+            self.progress.change(&known);
+        }
+        match change {
+            objects::Change::RunChange { to, .. } => ["success", "failed"].contains(&to.as_str()),
+            objects::Change::TaskChange {
+                task_id,
+                map_index,
+                to,
+                try_number,
+                ..
+            } => {
+                let state = (to.clone(), *try_number);
+                self.shown.insert((task_id.clone(), *map_index), state);
+                false
+            }
+        }
+    }
+}
+
+fn key(dag_id: &str, run_id: &str) -> RunKey {
+    RunKey {
+        dag_id: dag_id.to_owned(),
+        run_id: run_id.to_owned(),
+    }
+}
+
+/// A change from the wire as the progress takes it. `None`: it has a word that this version does not know.
+fn state_change(change: &objects::Change) -> Option<StateChange> {
+    let (dag_id, run_id) = change.run();
+    let run = key(dag_id, run_id);
+    Some(match change {
+        objects::Change::RunChange {
+            at,
+            from,
+            to,
+            reason,
+            ..
+        } => StateChange {
+            at: *at,
+            run,
+            change: Change::Run {
+                from: optional(from.as_deref())?,
+                to: word(to)?,
+                reason: reason.clone(),
+            },
+        },
+        objects::Change::TaskChange {
+            at,
+            task_id,
+            map_index,
+            try_number,
+            from,
+            to,
+            pod,
+            failure,
+            ..
+        } => StateChange {
+            at: *at,
+            run,
+            change: Change::Task {
+                task_id: task_id.clone(),
+                map_index: *map_index,
+                try_number: *try_number,
+                from: optional(from.as_deref())?,
+                to: optional(to.as_deref())?,
+                pod: pod.clone(),
+                failure: failure.as_ref().map(|failure| Failure {
+                    message: failure.message.clone(),
+                    reason: failure.reason.clone(),
+                    exit_code: failure.exit_code,
+                    container: failure.container.clone(),
+                }),
+            },
+        },
+    })
+}
+
+fn word<T: DeserializeOwned>(word: &str) -> Option<T> {
+    serde_json::from_value(Value::from(word)).ok()
+}
+
+/// A state that may be absent; `None` for a word that nobody knows.
+fn optional<T: DeserializeOwned>(state: Option<&str>) -> Option<Option<T>> {
+    match state {
+        None => Some(None),
+        Some(text) => word(text).map(Some),
+    }
+}

@@ -1,0 +1,307 @@
+//! What the service can do, over its scheduler, its database, its logs and its cluster: the answer to every request of
+//! the HTTP API.
+//!
+//! Reads come from the database, so that they show what is durable; requests go to the scheduler and are answered once
+//! they are recorded.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use longshore_console::{
+    Control, ControlError, Feed, RunName, TaskName,
+    control::{LogQuery, LogStream, Pause, RunPage, RunQuery},
+    objects,
+};
+use longshore_dags::{Dags, RequestError, StateChange, model::Dag, scheduler::NewRun};
+use longshore_kit::Clock;
+use longshore_store::{Run, RunFilter, RunKey, RunStore, RunType, StoreError, TaskInstance};
+use serde_json::Value;
+use tokio::sync::broadcast::{self, error::RecvError};
+
+pub(crate) mod logs;
+mod to_objects;
+
+pub(crate) use logs::Logs;
+
+/// How long a cancelled run has to be recorded as such.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A DAG that runs can be made of.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownDag {
+    pub(crate) dag: Arc<Dag>,
+    /// Where it was read.
+    pub(crate) file: Option<String>,
+    pub(crate) is_paused: bool,
+    /// When its schedule makes the next run.
+    pub(crate) next_run_at: Option<Timestamp>,
+}
+
+/// The DAGs of the service.
+#[async_trait]
+pub(crate) trait Catalogue: Send + Sync + 'static {
+    /// All of them in the order of their ids.
+    fn dags(&self) -> Vec<KnownDag>;
+
+    /// One of them.
+    fn dag(&self, dag_id: &str) -> Option<KnownDag>;
+
+    /// Holds its schedule or lets it go on, durably.
+    async fn set_pause(&self, dag_id: &str, pause: Pause) -> Result<(), ControlError>;
+}
+
+/// The service.
+pub(crate) struct ServiceControl {
+    pub(crate) catalogue: Arc<dyn Catalogue>,
+    pub(crate) dags: Arc<Dags>,
+    pub(crate) store: Arc<dyn RunStore>,
+    pub(crate) logs: Logs,
+    pub(crate) feed: Feed,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// Tells the state changes of the scheduler to the readers of the feed, until the scheduler is gone.
+pub(crate) async fn publish_changes(mut changes: broadcast::Receiver<StateChange>, feed: Feed) {
+    loop {
+        match changes.recv().await {
+            Ok(change) => match to_objects::change(&change) {
+                Some(change) => feed.publish(change),
+                None => feed.skip(),
+            },
+            Err(RecvError::Lagged(n_missed)) => {
+                tracing::warn!(n_missed, "the change feed is behind the scheduler");
+                feed.skip();
+            }
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+impl ServiceControl {
+    fn known(&self, dag_id: &str) -> Result<KnownDag, ControlError> {
+        let known = self.catalogue.dag(dag_id);
+        known.ok_or_else(|| ControlError::UnknownDag(dag_id.to_owned()))
+    }
+
+    async fn object(&self, known: &KnownDag) -> Result<objects::Dag, ControlError> {
+        let filter = RunFilter {
+            dag_id: Some(known.dag.dag_id.clone()),
+            limit: Some(1),
+            ..RunFilter::default()
+        };
+        let last = self.store.runs(&filter).await.map_err(unavailable)?;
+        Ok(to_objects::dag(known, last.first()))
+    }
+
+    async fn rows(&self, name: &RunName) -> Result<(Run, Vec<TaskInstance>), ControlError> {
+        rows(self.store.as_ref(), name).await
+    }
+}
+
+#[async_trait]
+impl Control for ServiceControl {
+    async fn dags(&self) -> Result<Vec<objects::Dag>, ControlError> {
+        let mut dags = Vec::new();
+        for known in self.catalogue.dags() {
+            dags.push(self.object(&known).await?);
+        }
+        Ok(dags)
+    }
+
+    async fn dag(&self, dag_id: &str) -> Result<objects::Dag, ControlError> {
+        self.object(&self.known(dag_id)?).await
+    }
+
+    async fn set_pause(&self, dag_id: &str, pause: Pause) -> Result<objects::Dag, ControlError> {
+        self.known(dag_id)?;
+        self.catalogue.set_pause(dag_id, pause).await?;
+        self.dag(dag_id).await
+    }
+
+    async fn trigger(
+        &self,
+        dag_id: &str,
+        trigger: objects::Trigger,
+    ) -> Result<objects::Run, ControlError> {
+        let dag = self.known(dag_id)?.dag;
+        if let Some(name) = trigger
+            .params
+            .keys()
+            .find(|name| !dag.params.contains_key(*name))
+        {
+            return Err(ControlError::UnknownParam {
+                dag_id: dag_id.to_owned(),
+                name: name.clone(),
+            });
+        }
+        let at = self.clock.now();
+        let run_id = trigger
+            .run_id
+            .unwrap_or_else(|| format!("manual__{}", at.strftime("%Y-%m-%dT%H:%M:%S%.6f+00:00")));
+        let name = RunName {
+            dag_id: dag_id.to_owned(),
+            run_id: run_id.clone(),
+        };
+        let new = NewRun {
+            document: dag.to_json(),
+            dag,
+            run_id,
+            run_type: RunType::Manual,
+            logical_date: Some(trigger.logical_date.unwrap_or(at)),
+            conf: Value::Object(trigger.params),
+        };
+        match self.dags.request_run(new).await {
+            Ok(_) => self.run(&name).await,
+            Err(RequestError::Exists(_)) => Err(ControlError::RunExists(name)),
+            Err(RequestError::Store(error)) => Err(unavailable(error)),
+        }
+    }
+
+    async fn runs(&self, query: &RunQuery) -> Result<RunPage, ControlError> {
+        // One more than the page tells whether there is another page. States and the place to go on from are found
+        // here, among all rows: the query names a run, and not the place in the listing that the database asks for.
+        let is_first_of_all = query.states.is_empty() && query.after.is_none();
+        let filter = RunFilter {
+            dag_id: query.dag_id.clone(),
+            limit: is_first_of_all
+                .then(|| u32::try_from(query.limit + 1).ok())
+                .flatten(),
+            ..RunFilter::default()
+        };
+        let runs = self.store.runs(&filter).await.map_err(unavailable)?;
+        Ok(page(runs.iter().map(to_objects::run), query))
+    }
+
+    async fn run(&self, run: &RunName) -> Result<objects::Run, ControlError> {
+        let (run, _) = self.rows(run).await?;
+        Ok(to_objects::run(&run))
+    }
+
+    async fn cancel(&self, run: &RunName) -> Result<objects::Run, ControlError> {
+        let (row, _) = self.rows(run).await?;
+        if row.state.is_finished() {
+            return Err(ControlError::WrongState {
+                what: format!("run {run}"),
+                state: to_objects::run(&row).state,
+                expected: "only a run that is not over can be cancelled",
+            });
+        }
+        self.dags.cancel(&row.key);
+        // Answered once it is recorded: until then a crash would forget it.
+        match tokio::time::timeout(CANCEL_TIMEOUT, self.dags.ended(&row.key)).await {
+            Ok(Ok(_)) => self.run(run).await,
+            Ok(Err(error)) => Err(unavailable(error)),
+            Err(late) => Err(ControlError::Unavailable {
+                what: "the scheduler",
+                source: Box::new(late),
+            }),
+        }
+    }
+
+    async fn retry(&self, run: &RunName) -> Result<Vec<objects::Task>, ControlError> {
+        self.rows(run).await?;
+        Err(ControlError::NotYet("retrying a run"))
+    }
+
+    async fn tasks(&self, run: &RunName) -> Result<Vec<objects::Task>, ControlError> {
+        let (_, rows) = self.rows(run).await?;
+        Ok(rows.iter().map(to_objects::task).collect())
+    }
+
+    async fn task(&self, task: &TaskName) -> Result<objects::Task, ControlError> {
+        let (run, rows) = self.rows(&task.run).await?;
+        let row = find(&rows, task)?;
+        let history = self.store.history(&run.key).await.map_err(unavailable)?;
+        let earlier = history
+            .iter()
+            .filter(|archived| archived.task_instance.key == row.key);
+        Ok(objects::Task {
+            earlier_tries: earlier
+                .map(|archived| to_objects::earlier_try(&archived.task_instance))
+                .collect(),
+            ..to_objects::task(row)
+        })
+    }
+
+    async fn clear(
+        &self,
+        task: &TaskName,
+        _clear: objects::Clear,
+    ) -> Result<Vec<objects::Task>, ControlError> {
+        let (_, rows) = self.rows(&task.run).await?;
+        find(&rows, task)?;
+        Err(ControlError::NotYet("clearing a task"))
+    }
+
+    async fn logs(&self, task: &TaskName, query: LogQuery) -> Result<LogStream, ControlError> {
+        self.logs
+            .read(self.store.clone(), &self.feed, task, query)
+            .await
+    }
+
+    fn feed(&self) -> &Feed {
+        &self.feed
+    }
+
+    async fn checks(&self) -> Vec<objects::Check> {
+        let one = RunFilter {
+            limit: Some(1),
+            ..RunFilter::default()
+        };
+        let database = self.store.runs(&one).await.err();
+        vec![objects::Check {
+            name: "database".to_owned(),
+            problem: database.map(|error| error.to_string()),
+        }]
+    }
+}
+
+/// The page that was asked for, out of the runs newest first.
+fn page(runs: impl Iterator<Item = objects::Run>, query: &RunQuery) -> RunPage {
+    let mut is_before = query.after.is_some();
+    let wanted = runs.filter(|run| {
+        if !is_before {
+            return query.states.is_empty() || query.states.contains(&run.state);
+        }
+        let is_last = |after: &RunName| run.dag_id == after.dag_id && run.run_id == after.run_id;
+        is_before = !query.after.as_ref().is_some_and(is_last);
+        false
+    });
+    let mut runs: Vec<objects::Run> = wanted.take(query.limit + 1).collect();
+    let has_more = runs.len() > query.limit;
+    runs.truncate(query.limit);
+    RunPage { runs, has_more }
+}
+
+/// A run with its task instances.
+async fn rows(
+    store: &dyn RunStore,
+    name: &RunName,
+) -> Result<(Run, Vec<TaskInstance>), ControlError> {
+    let key = RunKey {
+        dag_id: name.dag_id.clone(),
+        run_id: name.run_id.clone(),
+    };
+    let rows = store.run(&key).await.map_err(unavailable)?;
+    rows.ok_or_else(|| ControlError::UnknownRun(name.clone()))
+}
+
+fn find<'a>(rows: &'a [TaskInstance], task: &TaskName) -> Result<&'a TaskInstance, ControlError> {
+    let is_it = |row: &&TaskInstance| {
+        row.key.task_id == task.task_id && row.key.map_index == task.map_index
+    };
+    let found = rows.iter().find(is_it);
+    found.ok_or_else(|| ControlError::UnknownTask(task.clone()))
+}
+
+fn unavailable(error: StoreError) -> ControlError {
+    tracing::warn!(%error, "the database does not answer a request");
+    ControlError::Unavailable {
+        what: "the database",
+        source: Box::new(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

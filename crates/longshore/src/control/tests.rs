@@ -1,0 +1,178 @@
+//! The service over a database in memory; what needs a cluster is tested where there is one.
+
+use super::*;
+use crate::progress::fixtures::{Adjectives, run_change, task_change};
+
+fn run(n: usize, state: &str) -> objects::Run {
+    objects::Run {
+        dag_id: "etl".to_owned(),
+        run_id: n.to_string(),
+        state: state.to_owned(),
+        ..objects::Run::default()
+    }
+}
+
+#[test]
+fn pages_follow_each_other_without_gap_or_overlap() {
+    let states = ["running", "failed", "success"];
+    let all: Vec<objects::Run> = (0..20).map(|n| run(n, states[n % 3])).collect();
+    for (states, n_expected) in [(&[][..], 20), (&["failed"][..], 7)] {
+        for limit in [1, 3, 7, 19, 20, 50] {
+            let mut query = RunQuery {
+                states: states.iter().map(|state| (*state).to_owned()).collect(),
+                limit,
+                ..RunQuery::default()
+            };
+            let mut seen = Vec::new();
+            loop {
+                let RunPage { runs, has_more } = page(all.iter().cloned(), &query);
+                assert!(runs.len() <= limit);
+                seen.extend(runs.iter().map(|run| run.run_id.clone()));
+                if !has_more {
+                    break;
+                }
+                let last = runs.last().unwrap();
+                query.after = Some(RunName {
+                    dag_id: last.dag_id.clone(),
+                    run_id: last.run_id.clone(),
+                });
+            }
+            let unique: std::collections::BTreeSet<_> = seen.iter().collect();
+            assert_eq!(
+                (seen.len(), unique.len()),
+                (n_expected, n_expected),
+                "{limit}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_feed_tells_what_the_scheduler_tells_in_the_same_words() {
+    use longshore_store::{RunState, TaskState};
+
+    let changes = [
+        run_change(0, None, RunState::Queued, None),
+        task_change(
+            5,
+            "extract",
+            Some(TaskState::Running),
+            Some(TaskState::UpForRetry),
+        )
+        .in_try(2)
+        .with_pod("etl-extract-x1")
+        .because_it_failed(),
+    ];
+    let (tell, told) = broadcast::channel(8);
+    let feed = Feed::default();
+    let mut reader = feed.reader(None);
+    for change in &changes {
+        tell.send(change.clone()).unwrap();
+    }
+    drop(tell);
+    publish_changes(told, feed).await;
+    for change in &changes {
+        let Some(longshore_console::feed::Next::Change(_, published)) = reader.next().await else {
+            panic!("expected a change");
+        };
+        assert_eq!(
+            serde_json::to_value(&*published).unwrap(),
+            crate::progress::objects::change(change)
+        );
+    }
+}
+
+/// One DAG that is never paused.
+struct OneDag(KnownDag);
+
+#[async_trait]
+impl Catalogue for OneDag {
+    fn dags(&self) -> Vec<KnownDag> {
+        vec![self.0.clone()]
+    }
+
+    fn dag(&self, dag_id: &str) -> Option<KnownDag> {
+        (self.0.dag.dag_id == dag_id).then(|| self.0.clone())
+    }
+
+    async fn set_pause(&self, _dag_id: &str, _pause: Pause) -> Result<(), ControlError> {
+        Err(ControlError::NotYet("pausing a DAG"))
+    }
+}
+
+/// A service on a cluster without nodes: pods are made and never run.
+async fn service() -> ServiceControl {
+    let text = "dag_id: etl\ntasks:\n  extract:\n    command: [\"true\"]\n";
+    let document = longshore_dags::document::parse("etl.yaml", text).unwrap();
+    let dag = document.validate(&mut |_| Err(std::io::ErrorKind::NotFound.into()));
+    let client = longshore_cluster::Cluster::in_memory().client();
+    let store = Arc::new(longshore_store::Store::in_memory().await.unwrap());
+    let clock = Arc::new(longshore_kit::SystemClock);
+    let folder = std::path::Path::new("/nonexistent/logs");
+    let directory = longshore_dags::logs::LogDirectory::new(folder);
+    let dags = Dags::start(
+        client.clone(),
+        store.clone(),
+        Arc::new(longshore_dags::logs::NoLogArchive),
+        clock.clone(),
+        crate::engine::config(4, store.scheduler_id()),
+    );
+    ServiceControl {
+        catalogue: Arc::new(OneDag(KnownDag {
+            dag: Arc::new(dag.unwrap()),
+            file: None,
+            is_paused: false,
+            next_run_at: None,
+        })),
+        dags: Arc::new(dags.await.unwrap()),
+        store,
+        logs: Logs {
+            directory,
+            pods: kube::Api::namespaced(client, "default"),
+        },
+        feed: Feed::default(),
+        clock,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_triggered_seen_and_cancelled() {
+    let service = service().await;
+    let trigger = objects::Trigger {
+        run_id: Some("r1".to_owned()),
+        ..objects::Trigger::default()
+    };
+    let run = service.trigger("etl", trigger.clone()).await.unwrap();
+    assert_eq!(
+        (run.run_id.as_str(), run.run_type.as_str()),
+        ("r1", "manual")
+    );
+    let name = "etl/r1".parse().unwrap();
+    let again = service.trigger("etl", trigger).await.unwrap_err();
+    assert!(matches!(again, ControlError::RunExists(run) if run == name));
+
+    let last = service.dags().await.unwrap()[0].last_run.clone().unwrap();
+    assert_eq!(last.run_id, "r1");
+    assert_eq!(service.tasks(&name).await.unwrap()[0].task_id, "extract");
+    let no_such_try = LogQuery {
+        attempt: Some(9),
+        ..LogQuery::default()
+    };
+    let task = "etl/r1/extract".parse().unwrap();
+    let log = service.logs(&task, no_such_try).await;
+    let error = log.err().unwrap();
+    assert!(matches!(error, ControlError::NoLog { .. }), "{error:?}");
+
+    let cancelled = service.cancel(&name).await.unwrap();
+    assert_eq!(
+        (cancelled.state.as_str(), cancelled.reason.as_deref()),
+        ("failed", Some("cancelled"))
+    );
+    let again = service.cancel(&name).await.unwrap_err();
+    assert!(matches!(again, ControlError::WrongState { .. }));
+    let unknown = service
+        .task(&"etl/r1/nope".parse().unwrap())
+        .await
+        .unwrap_err();
+    assert!(matches!(unknown, ControlError::UnknownTask(_)));
+}
