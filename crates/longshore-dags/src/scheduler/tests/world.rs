@@ -290,6 +290,7 @@ impl World {
             task_instances: self.rows.values().cloned().collect(),
             pools: self.pools.clone(),
             watch_position: None,
+            dags: Vec::new(),
         };
         Board::load(snapshot, |run| {
             Ok::<_, Infallible>(Arc::clone(&self.dags[&run.key]))
