@@ -276,19 +276,18 @@ tasks:
     people: People::Watch,
 };
 
-/// Four runs, 20 seconds apart, each of which takes longer than that; the first is due before the beginning.
+/// Three runs, 20 seconds apart, each of which takes longer than that; the first is due before the beginning.
 pub(crate) const SCHEDULED: Story = Story {
     name: "scheduled",
     dag: "
 dag_id: scheduled
 schedule: 20s
 start_date: '2025-12-31T23:59:55Z'
-end_date: '2026-01-01T00:00:55Z'
+end_date: '2026-01-01T00:00:35Z'
 catchup: true
 max_active_runs: 2
 tasks:
   a: {command: [x], env: {SCRIPT: run 25s}}
-  b: {command: [x], env: {SCRIPT: run 1s}, depends_on: a}
 ",
     people: People::Schedule,
 };
@@ -298,11 +297,11 @@ pub(crate) const PAUSED: Story = Story {
     name: "paused",
     dag: "
 dag_id: paused
-schedule: '*/2 * * * *'
-start_date: '2026-01-01T00:01:00Z'
-end_date: '2026-01-01T00:19:00Z'
+schedule: '* * * * *'
+start_date: '2026-01-01T00:00:30Z'
+end_date: '2026-01-01T00:03:30Z'
 tasks:
   a: {command: [x], env: {SCRIPT: run 1s}}
 ",
-    people: People::ScheduleAndPause(200, 740),
+    people: People::ScheduleAndPause(100, 200),
 };

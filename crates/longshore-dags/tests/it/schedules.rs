@@ -206,7 +206,7 @@ async fn runs_wait_for_each_other_and_none_is_left_out() {
     );
 }
 
-/// One with a thousand intervals to make up for, one that is due now and then.
+/// One with hundreds of intervals to make up for, one that is due now and then.
 #[tokio::test(start_paused = true)]
 async fn a_dag_that_catches_up_does_not_starve_another() {
     let catching_up = "
@@ -215,20 +215,20 @@ schedule: 1m
 start_date: 2025-12-31
 catchup: true
 tasks:
-  a: {command: [x], env: {SCRIPT: run 30s}}
+  a: {command: [x], env: {SCRIPT: run 90s}}
 ";
     let world = World::following(EVERY_TEN_MINUTES).await;
     write(&world, "busy.yaml", catching_up);
     let _dags = world.start(&undisturbed()).await;
-    seconds(21 * 60).await;
+    seconds(11 * 60).await;
     let runs = runs(&world).await;
     let ticks: Vec<_> = runs
         .iter()
         .filter(|(id, _)| id.starts_with("scheduled__2026-01-01T00:"))
         .cloned()
         .collect();
-    assert_eq!(ticks, succeeded(&[0, 10, 20]));
-    assert!(runs.len() > 300, "{}", runs.len());
+    assert_eq!(ticks, succeeded(&[0, 10]));
+    assert!(runs.len() > 100, "{}", runs.len());
 }
 
 #[tokio::test(start_paused = true)]
