@@ -18,4 +18,5 @@ pub mod timetable;
 pub use service::{
     Dags, DagsConfig, RequestError, StartError,
     change::{Change, StateChange},
+    clear::ClearError,
 };

@@ -1,6 +1,7 @@
 //! One scheduler, running: the watch, the three controllers, and the handle that the outside holds.
 
 pub mod change;
+pub mod clear;
 pub(crate) mod position;
 pub(crate) mod shared;
 pub(crate) mod triggers;
