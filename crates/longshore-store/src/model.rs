@@ -93,6 +93,8 @@ pub enum TaskState {
     Queued,
     /// Its pod runs.
     Running,
+    /// Somebody cleared it, and a pod of this try may still live; a new try follows once none does.
+    Restarting,
     /// Ended well.
     Success,
     /// Ended badly, with no try left.
@@ -114,7 +116,11 @@ impl TaskState {
             Self::Success | Self::Failed | Self::UpstreamFailed | Self::Skipped | Self::Removed => {
                 true
             }
-            Self::Scheduled | Self::Queued | Self::Running | Self::UpForRetry => false,
+            Self::Scheduled
+            | Self::Queued
+            | Self::Running
+            | Self::Restarting
+            | Self::UpForRetry => false,
         }
     }
 

@@ -103,11 +103,12 @@ impl Pods {
         Ok(ended.as_ref().map(view).into())
     }
 
-    /// The pod that a queued row wants.
+    /// The pod that a row wants, or wanted when it was cleared.
     fn wanted(&self, ti_id: &Uuid) -> Option<Result<Value, String>> {
         let board = self.shared.board();
         let (active, row) = board.task_instance_by_id(ti_id)?;
-        (row.state == Some(TaskState::Queued)).then(|| self.build(active, row))
+        let has_wanted = matches!(row.state, Some(TaskState::Queued | TaskState::Restarting));
+        has_wanted.then(|| self.build(active, row))
     }
 
     fn build(&self, active: &ActiveRun, row: &TaskInstance) -> Result<Value, String> {
@@ -215,6 +216,10 @@ impl Controller for Pods {
     async fn call(&self, ti_id: &Uuid, effect: &PodsEffect) -> Result<(), PodsError> {
         match effect {
             PodsEffect::ArchiveLog { pod, .. } => self.archive_log(ti_id, pod).await,
+            PodsEffect::ReportEnded => {
+                self.shared.inbox.push(Fact::PodsEnded { ti_id: *ti_id });
+                Ok(())
+            }
             PodsEffect::ReportBuildFailure { launch, message } => {
                 self.shared.inbox.push(Fact::LaunchBuildFailed {
                     ti_id: *ti_id,

@@ -16,6 +16,16 @@ pub fn try_id(now: Timestamp, key: &TaskKey, try_number: u32) -> Uuid {
     }
     hash.update(key.map_index.to_be_bytes());
     hash.update(try_number.to_be_bytes());
+    uuid_v7(now, hash)
+}
+
+/// The id of the try that follows when a task instance is cleared: never the one that it had, even within the same
+/// millisecond.
+pub fn id_after(now: Timestamp, id: &Uuid) -> Uuid {
+    uuid_v7(now, Sha256::new_with_prefix(id.as_bytes()))
+}
+
+fn uuid_v7(now: Timestamp, hash: Sha256) -> Uuid {
     let hash = hash.finalize();
     let mut bits = [0; 10];
     bits.copy_from_slice(&hash[..10]);

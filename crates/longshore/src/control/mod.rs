@@ -4,7 +4,7 @@
 //! Reads come from the database, so that they show what is durable; requests go to the scheduler and are answered once
 //! they are recorded.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -13,7 +13,11 @@ use longshore_console::{
     control::{LogQuery, LogStream, Pause, RunPage, RunQuery},
     objects,
 };
-use longshore_dags::{Dags, RequestError, StateChange, model::Dag, scheduler::NewRun};
+use longshore_dags::{
+    ClearError, Dags, RequestError, StateChange,
+    model::Dag,
+    scheduler::{NewRun, Selection},
+};
 use longshore_kit::Clock;
 use longshore_store::{Run, RunFilter, RunKey, RunStore, RunType, StoreError, TaskInstance};
 use serde_json::Value;
@@ -24,8 +28,8 @@ mod to_objects;
 
 pub(crate) use logs::Logs;
 
-/// How long a cancelled run has to be recorded as such.
-const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a request has to be recorded by the scheduler.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A DAG that runs can be made of.
 #[derive(Clone, Debug)]
@@ -92,6 +96,23 @@ impl ServiceControl {
         };
         let last = self.store.runs(&filter).await.map_err(unavailable)?;
         Ok(to_objects::dag(known, last.first()))
+    }
+
+    /// Waits for a clear, and reads what it changed.
+    async fn cleared(
+        &self,
+        name: &RunName,
+        clear: impl Future<Output = Result<BTreeSet<String>, ClearError>>,
+    ) -> Result<Vec<objects::Task>, ControlError> {
+        let cleared = tokio::time::timeout(RECORD_TIMEOUT, clear).await;
+        let cleared = cleared.map_err(|late| ControlError::Unavailable {
+            what: "the scheduler",
+            source: Box::new(late),
+        })?;
+        let cleared = cleared.map_err(|error| refused(name, error))?;
+        let (_, rows) = self.rows(name).await?;
+        let rows = rows.iter().filter(|row| cleared.contains(&row.key.task_id));
+        Ok(rows.map(to_objects::task).collect())
     }
 
     async fn rows(&self, name: &RunName) -> Result<(Run, Vec<TaskInstance>), ControlError> {
@@ -189,7 +210,7 @@ impl Control for ServiceControl {
         }
         self.dags.cancel(&row.key);
         // Answered once it is recorded: until then a crash would forget it.
-        match tokio::time::timeout(CANCEL_TIMEOUT, self.dags.ended(&row.key)).await {
+        match tokio::time::timeout(RECORD_TIMEOUT, self.dags.ended(&row.key)).await {
             Ok(Ok(_)) => self.run(run).await,
             Ok(Err(error)) => Err(unavailable(error)),
             Err(late) => Err(ControlError::Unavailable {
@@ -200,8 +221,8 @@ impl Control for ServiceControl {
     }
 
     async fn retry(&self, run: &RunName) -> Result<Vec<objects::Task>, ControlError> {
-        self.rows(run).await?;
-        Err(ControlError::NotYet("retrying a run"))
+        let (row, _) = self.rows(run).await?;
+        self.cleared(run, self.dags.retry(&row.key)).await
     }
 
     async fn tasks(&self, run: &RunName) -> Result<Vec<objects::Task>, ControlError> {
@@ -227,11 +248,17 @@ impl Control for ServiceControl {
     async fn clear(
         &self,
         task: &TaskName,
-        _clear: objects::Clear,
+        clear: objects::Clear,
     ) -> Result<Vec<objects::Task>, ControlError> {
-        let (_, rows) = self.rows(&task.run).await?;
-        find(&rows, task)?;
-        Err(ControlError::NotYet("clearing a task"))
+        let (run, rows) = self.rows(&task.run).await?;
+        let row = find(&rows, task)?;
+        let selection = Selection {
+            task_ids: [row.key.task_id.clone()].into(),
+            includes_downstream: clear.downstream,
+            ..Selection::default()
+        };
+        self.cleared(&task.run, self.dags.clear(&run.key, &selection))
+            .await
     }
 
     async fn logs(&self, task: &TaskName, query: LogQuery) -> Result<LogStream, ControlError> {
@@ -293,6 +320,28 @@ fn find<'a>(rows: &'a [TaskInstance], task: &TaskName) -> Result<&'a TaskInstanc
     };
     let found = rows.iter().find(is_it);
     found.ok_or_else(|| ControlError::UnknownTask(task.clone()))
+}
+
+/// Why tasks are not cleared.
+fn refused(run: &RunName, error: ClearError) -> ControlError {
+    match error {
+        ClearError::UnknownRun(_) => ControlError::UnknownRun(run.clone()),
+        ClearError::UnknownTask { task_id, .. } => ControlError::UnknownTask(TaskName {
+            run: run.clone(),
+            task_id,
+            map_index: -1,
+        }),
+        ClearError::NotOver(_) => ControlError::WrongState {
+            what: format!("run {run}"),
+            state: "not over".to_owned(),
+            expected: "only a run that is over can be retried",
+        },
+        ClearError::Store(error) => unavailable(error),
+        ClearError::Rows(error) => {
+            tracing::error!(%error, %run, "a run cannot be taken up again");
+            ControlError::Internal(format!("run {run}"))
+        }
+    }
 }
 
 fn unavailable(error: StoreError) -> ControlError {

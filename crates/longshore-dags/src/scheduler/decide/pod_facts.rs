@@ -177,6 +177,7 @@ pub(super) fn has_done_its_work(row: &TaskInstance, fact: &PodFact) -> bool {
         None
         | Some(
             TaskState::Running
+            | TaskState::Restarting
             | TaskState::Success
             | TaskState::Failed
             | TaskState::UpForRetry
@@ -208,7 +209,7 @@ pub(super) fn next_launch(row: &mut TaskInstance) {
     row.pod_uid = None;
 }
 
-fn failure(reason: &str, message: &str) -> Failure {
+pub(super) fn failure(reason: &str, message: &str) -> Failure {
     Failure {
         message: message.to_owned(),
         reason: Some(reason.to_owned()),
