@@ -140,9 +140,7 @@ impl Shim {
             for source in self.wait()? {
                 self.handle(source)?;
             }
-            for record in std::mem::take(&mut self.unrecorded) {
-                self.record_end(record);
-            }
+            self.record_again();
             if self.stopping.is_some_and(|kill_at| clock::now() >= kill_at) {
                 self.running.values_mut().for_each(Running::kill);
             }
@@ -156,12 +154,9 @@ impl Shim {
     /// everything, and a node that needs a shim starts one.
     fn is_done(&self) -> bool {
         let is_alone = self.has_met_node && self.node.is_none();
-        // Without a node that could come back, a disk that takes no record must not keep the shim for ever.
-        let is_given_up = is_alone
-            && self.on_loss == OnLoss::Stop
-            && self.stopping.is_some_and(|kill_at| clock::now() >= kill_at);
-        let is_idle = self.running.is_empty() && (self.unrecorded.is_empty() || is_given_up);
-        is_idle && (self.stopping.is_some() || is_alone)
+        // Told to end, it does not wait for a disk: the node knows what could not be recorded, or nobody wants to.
+        let may_end = self.stopping.is_some() || (is_alone && self.unrecorded.is_empty());
+        self.running.is_empty() && may_end
     }
 
     fn wait(&self) -> io::Result<Vec<Source>> {
@@ -274,28 +269,28 @@ impl Shim {
         }
     }
 
-    /// Writes the end of an attempt down, then tells the node; an end that cannot be written is not told.
+    /// Writes the end of an attempt down, then tells the node.
+    ///
+    /// The room for it was taken before the attempt began. A disk that refuses it all the same is asked again and again,
+    /// but the node need not wait for that: it has the API server to write it to.
     fn record_end(&mut self, record: Record) {
-        let Some(exit) = record.exit.clone() else {
-            return;
-        };
-        match record.store(&self.pod_dir) {
-            Ok(()) => {
-                self.tell(&Report::Exited {
-                    id: record.id.clone(),
-                    exit,
-                });
-                super::running::clear_scratch(&self.pod_dir, &record.id);
-            }
-            Err(e) => {
-                drop(writeln!(
-                    io::stderr(),
-                    "shim: cannot record the end of {}: {e}",
-                    record.id
-                ));
-                self.unrecorded.push(record);
-            }
+        if let Err(e) = record.end(&self.pod_dir) {
+            drop(writeln!(
+                io::stderr(),
+                "shim: cannot record the end of {}, trying again: {e}",
+                record.id
+            ));
+            self.unrecorded.push(record.clone());
         }
+        let id = record.id.clone();
+        self.tell_record(record);
+        super::running::clear_scratch(&self.pod_dir, &id);
+    }
+
+    fn record_again(&mut self) {
+        let pod_dir = &self.pod_dir;
+        self.unrecorded
+            .retain(|record| record.end(pod_dir).is_err());
     }
 
     fn on_connection(&mut self) -> io::Result<()> {
@@ -303,7 +298,8 @@ impl Shim {
             Ok((stream, _)) => {
                 self.node = Some(NodeLink::new(stream)?);
                 self.has_met_node = true;
-                for record in Record::load_all(&self.pod_dir)? {
+                let recorded = Record::load_all(&self.pod_dir)?;
+                for record in recorded.into_iter().chain(self.unrecorded.clone()) {
                     self.tell_record(record);
                 }
                 Ok(())
@@ -373,6 +369,9 @@ impl Shim {
 
     /// Runs an attempt unless it has a record: the record is on disk before the fork.
     fn start(&mut self, id: AttemptId, spec: &ContainerSpec) {
+        if let Some(record) = self.unrecorded.iter().find(|r| r.id == id) {
+            return self.tell_record(record.clone());
+        }
         match Record::load(&self.pod_dir, &id) {
             Ok(Some(mut record)) => {
                 if record.exit.is_none() && !self.running.contains_key(&id) {

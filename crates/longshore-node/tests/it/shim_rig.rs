@@ -58,7 +58,11 @@ fn is_root() -> bool {
 }
 
 fn scratch_dir() -> tempfile::TempDir {
-    let dir = tempfile::tempdir().expect("a directory");
+    scratch_dir_in(&std::env::temp_dir())
+}
+
+fn scratch_dir_in(parent: &Path) -> tempfile::TempDir {
+    let dir = tempfile::tempdir_in(parent).expect("a directory");
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).expect("its mode");
     dir
 }
@@ -73,7 +77,12 @@ pub(crate) struct Rig {
 impl Rig {
     /// Starts a shim the way the node does: connected before it runs.
     pub(crate) fn start(profile: Profile, on_loss: &str) -> Self {
-        let dir = scratch_dir();
+        Self::start_in(&std::env::temp_dir(), profile, on_loss)
+    }
+
+    /// The same with its directory below `parent`.
+    pub(crate) fn start_in(parent: &Path, profile: Profile, on_loss: &str) -> Self {
+        let dir = scratch_dir_in(parent);
         let (process, node) = spawn(dir.path(), profile, on_loss);
         Self {
             profile,
