@@ -49,8 +49,7 @@ fn the_end_of_a_container_that_filled_the_disk_is_recorded() {
 
 #[test]
 fn an_attempt_that_finds_no_room_fails_and_a_shim_that_is_told_to_end_does() {
-    let name =
-        "full_disk::an_attempt_that_finds_no_room_fails_and_a_shim_that_is_told_to_end_does";
+    let name = "full_disk::an_attempt_that_finds_no_room_fails_and_a_shim_that_is_told_to_end_does";
     on_a_small_disk(name, 1000, |disk| {
         for profile in Profile::available() {
             let mut rig = Rig::start_in(disk, profile, "stay");
