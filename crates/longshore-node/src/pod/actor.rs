@@ -206,6 +206,10 @@ impl Actor {
     fn learn_report(&mut self, report: Report) {
         self.permit = None;
         match report {
+            Report::Begun { id } => {
+                self.local.learn(&id, AttemptState::Requested);
+            }
+            Report::CaughtUp => self.local.is_behind = false,
             Report::Started { id, started } => {
                 let is_news = self.local.learn(&id, AttemptState::Running(started));
                 if is_news && self.shared.config.events == EventVolume::All {
@@ -233,6 +237,7 @@ impl Actor {
         // One that let go of us (we did not read for too long) still watches its containers.
         self.link = ShimLink::find(&self.dir).unwrap_or_default();
         self.local.has_shim = self.link.is_some();
+        self.local.is_behind = self.local.has_shim;
         let settled = if self.local.has_shim {
             directory::forget_unheard(&self.dir, &mut self.local)
         } else {
@@ -380,25 +385,37 @@ impl Actor {
 
     async fn stop(&mut self, cause: StopCause, now: Timestamp) {
         let live: Vec<_> = self.local.live().collect();
-        let begun = self.local.begun_stop.take();
+        let begun = self.local.begun_stop.take().filter(|begun| begun.is_asked);
+        let since = begun.map_or(now, |begun| begun.since);
         self.local.stop = Some(Stop {
             cause,
-            since: begun.map_or(now, |begun| begun.since),
+            since,
             is_killed: false,
         });
-        if !live.is_empty() {
-            let begun = BegunStop { cause, since: now };
-            if let Err(error) = directory::remember_stop(&self.dir, &begun) {
-                // A full disk must not keep a pod alive: a node that comes back then begins the grace anew.
-                tracing::warn!(pod = %self.this.name, %error, "cannot remember that a pod is being stopped");
-            }
-            let note = format!("Stopping container {}", names(&live));
-            self.announce(EventType::Normal, "Killing", note);
+        if live.is_empty() || begun.is_some() {
+            return;
         }
+        let mut begun = BegunStop {
+            cause,
+            since,
+            is_asked: false,
+        };
+        self.remember(&begun);
+        let note = format!("Stopping container {}", names(&live));
+        self.announce(EventType::Normal, "Killing", note);
         for id in live {
             let wish = self.desired.containers().find(|c| c.name == id.container);
             let signal = wish.map_or(nix::libc::SIGTERM, |c| c.stop_signal);
             self.send(Command::Signal { id, signal }).await;
+        }
+        begun.is_asked = true;
+        self.remember(&begun);
+    }
+
+    fn remember(&self, begun: &BegunStop) {
+        if let Err(error) = directory::remember_stop(&self.dir, begun) {
+            // A full disk must not keep a pod alive: a node that comes back then begins the grace anew.
+            tracing::warn!(pod = %self.this.name, %error, "cannot remember that a pod is being stopped");
         }
     }
 

@@ -78,6 +78,9 @@ pub(crate) fn decide(desired: &Desired, local: &Local, status: &Value, now: Time
         actions: Vec::new(),
         wake_at: None,
     };
+    if local.is_behind {
+        return plan;
+    }
     let outlook = outlook(desired, local, now);
     if local.is_gone {
         decide_gone(local, &mut plan);

@@ -123,6 +123,8 @@ pub(crate) struct Local {
     pub(crate) preparation: Preparation,
     /// A shim is connected.
     pub(crate) has_shim: bool,
+    /// The shim that is connected was found, and has not yet told everything that it knows.
+    pub(crate) is_behind: bool,
     /// The attempts of each container, oldest first.
     pub(crate) attempts: BTreeMap<String, Vec<Attempt>>,
     pub(crate) stop: Option<Stop>,
@@ -176,6 +178,8 @@ pub(crate) struct Stop {
 pub(crate) struct BegunStop {
     pub(crate) cause: StopCause,
     pub(crate) since: Timestamp,
+    /// The containers were told; before that, no grace has begun.
+    pub(crate) is_asked: bool,
 }
 
 /// Why containers are stopped.
@@ -210,6 +214,7 @@ impl Local {
             acknowledged_at,
             preparation: Preparation::Needed,
             has_shim: false,
+            is_behind: false,
             attempts: BTreeMap::new(),
             stop: None,
             begun_stop: None,

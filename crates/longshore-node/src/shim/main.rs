@@ -210,7 +210,10 @@ impl Shim {
     fn handle(&mut self, source: Source) -> io::Result<()> {
         match source {
             Source::Signals => self.on_signals(),
-            Source::Listener => self.on_connection(),
+            Source::Listener => {
+                self.on_connection();
+                Ok(())
+            }
             Source::Node => {
                 self.on_commands();
                 Ok(())
@@ -293,34 +296,42 @@ impl Shim {
             .retain(|record| record.end(pod_dir).is_err());
     }
 
-    fn on_connection(&mut self) -> io::Result<()> {
-        match self.listener.accept() {
-            Ok((stream, _)) => {
-                self.node = Some(NodeLink::new(stream)?);
-                self.has_met_node = true;
-                let recorded = Record::load_all(&self.pod_dir)?;
+    /// Takes a new node. Whatever fails here is the connection's trouble: the containers must not end by it.
+    fn on_connection(&mut self) {
+        let node = match self.listener.accept() {
+            Ok((stream, _)) => NodeLink::new(stream),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+            Err(e) => Err(e),
+        };
+        // What the last node said before it died still counts, and is part of what the next one must know.
+        self.on_commands();
+        self.has_met_node = true;
+        match node {
+            Ok(node) => self.node = Some(node),
+            Err(e) => return drop(writeln!(io::stderr(), "shim: lost a node: {e}")),
+        }
+        match Record::load_all(&self.pod_dir) {
+            Ok(recorded) => {
                 for record in recorded.into_iter().chain(self.unrecorded.clone()) {
                     self.tell_record(record);
                 }
-                Ok(())
+                self.tell(&Report::CaughtUp);
             }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(()),
-            Err(e) => Err(e),
+            Err(e) => {
+                // A node that is not told everything must not decide anything: it shall come again.
+                drop(writeln!(io::stderr(), "shim: cannot read the records: {e}"));
+                self.node_is_gone();
+            }
         }
     }
 
     fn tell_record(&mut self, record: Record) {
-        match (record.exit, record.started) {
-            (Some(exit), _) => self.tell(&Report::Exited {
-                id: record.id,
-                exit,
-            }),
-            (None, Some(started)) => self.tell(&Report::Started {
-                id: record.id,
-                started,
-            }),
-            (None, None) => {}
-        }
+        let id = record.id;
+        self.tell(&match (record.exit, record.started) {
+            (Some(exit), _) => Report::Exited { id, exit },
+            (None, Some(started)) => Report::Started { id, started },
+            (None, None) => Report::Begun { id },
+        });
     }
 
     fn on_commands(&mut self) {

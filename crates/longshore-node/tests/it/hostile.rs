@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use longshore_node::shim::protocol::{Command, ExitReason};
+use longshore_node::shim::protocol::{Command, ExitReason, MountSpec};
 
 use crate::shim_rig::{Profile, Rig, eventually, n_processes};
 
@@ -43,10 +43,10 @@ fn a_container_that_closes_its_streams_runs_on() {
 fn binary_output_is_kept_and_is_a_message_that_can_be_read() {
     in_every_profile(|profile| {
         let mut rig = Rig::start(profile, "stay");
-        let mut spec = rig.shell(r"printf 'a\000\377\376b\r\n\033[1m'; exit 1");
+        let mut spec = rig.shell(r"printf 'a\000\377\376b\n\033[1m'; exit 1");
         spec.termination.fallback_to_logs = true;
         let exit = rig.run_to_end(spec);
-        assert_eq!(exit.message, "a\0\u{fffd}\u{fffd}b\r\n\u{1b}[1m");
+        assert_eq!(exit.message, "a\0\u{fffd}\u{fffd}b\n\u{1b}[1m");
         let log = std::fs::read(rig.log()).expect("a log");
         assert!(log.windows(5).any(|bytes| bytes == b"a\0\xff\xfeb"));
     });
@@ -81,14 +81,22 @@ fn a_program_without_permission_or_interpreter_says_so() {
         let rig = Rig::start(profile, "stay");
         let program = rig.path().join("program");
         std::fs::write(&program, "#!/no/such/interpreter\n").expect("a file");
-        let mut spec = rig.shell("");
+        let mount = MountSpec {
+            source: rig.path().into(),
+            target: "/programs".into(),
+            read_only: true,
+        };
+        let mut spec = rig.shell_with("", mount);
+        spec.argv = vec![match profile {
+            Profile::None => program.display().to_string(),
+            Profile::Full | Profile::User => "/programs/program".into(),
+        }];
         for (mode, code, why) in [
             (0o644, 126, "Permission denied"),
             (0o755, 127, "the interpreter that it names does not"),
         ] {
             let permissions = std::fs::Permissions::from_mode(mode);
             std::fs::set_permissions(&program, permissions).expect("its mode");
-            spec.argv = vec![program.display().to_string()];
             let mut rig = Rig::start(profile, "stay");
             let exit = rig.run_to_end(spec.clone());
             assert_eq!((exit.code, exit.reason), (code, ExitReason::StartError));

@@ -195,7 +195,7 @@ impl World {
             "metadata": {"name": name},
             "spec": {
                 "restartPolicy": policy,
-                "terminationGracePeriodSeconds": 20,
+                "terminationGracePeriodSeconds": 60,
                 "volumes": [{"name": "marks", "hostPath": {"path": marks}}],
                 "containers": [{
                     "name": "main", "image": "any", "command": ["sh", "-c", kind.script(&name, n)],

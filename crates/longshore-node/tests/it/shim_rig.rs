@@ -172,20 +172,24 @@ impl Rig {
         id
     }
 
+    /// The next report about an attempt that runs or has ended.
     pub(crate) fn report(&mut self) -> Report {
-        let mut line = String::new();
-        self.node
-            .as_mut()
-            .expect("connected")
-            .read_line(&mut line)
-            .expect("a report in time");
-        serde_json::from_str(&line).unwrap_or_else(|e| panic!("not a report: {line:?}: {e}"))
+        loop {
+            let mut line = String::new();
+            let node = self.node.as_mut().expect("connected");
+            node.read_line(&mut line).expect("a report in time");
+            match serde_json::from_str(&line) {
+                Ok(Report::Begun { .. } | Report::CaughtUp) => {}
+                Ok(report) => return report,
+                Err(e) => panic!("not a report: {line:?}: {e}"),
+            }
+        }
     }
 
     pub(crate) fn started(&mut self) -> Started {
         match self.report() {
             Report::Started { started, .. } => started,
-            Report::Exited { exit, .. } => panic!("ended instead of starting: {exit:?}"),
+            other => panic!("reported instead of a start: {other:?}"),
         }
     }
 
