@@ -10,6 +10,7 @@ use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 
 use super::container::{Failure, InitReport, Launched, OwnIds, Reports, launch};
+use super::layers::LAYERS;
 use super::log::{Flow, LineReader};
 use super::protocol::{AttemptId, ContainerSpec, Exit, ExitReason, Sandbox, Started};
 use super::record::{Record, attempt_dir, boot_id, live_start_ticks};
@@ -288,7 +289,7 @@ fn prepare(scratch: &Path, spec: &ContainerSpec) -> io::Result<(ContainerSpec, F
 /// Removes what an ended attempt wrote into its private layers and its termination file.
 pub(super) fn clear_scratch(pod_dir: &Path, id: &AttemptId) {
     let scratch = attempt_dir(pod_dir, id);
-    for dir in ["root", "shadow", "upper", "work", "memory"] {
+    for dir in ["root", "shadow", LAYERS, "memory"] {
         // What cannot be removed now goes with the pod's directory.
         drop(fs::remove_dir_all(scratch.join(dir)));
     }
