@@ -15,6 +15,8 @@ use crate::repository;
 
 mod cluster_kill;
 mod dags_scale;
+mod kill_test;
+mod node_kill;
 
 /// A campaign: its name, what it is for, and how it is run. It gives its results, and fails where a claim does not hold.
 struct Campaign {
@@ -23,7 +25,7 @@ struct Campaign {
     run: fn() -> Result<Value>,
 }
 
-const CAMPAIGNS: [Campaign; 2] = [
+const CAMPAIGNS: [Campaign; 3] = [
     Campaign {
         name: "cluster-kill",
         purpose: "100 times SIGKILL on an embedded cluster under write load: no acknowledged write lost, no revision reused",
@@ -33,6 +35,11 @@ const CAMPAIGNS: [Campaign; 2] = [
         name: "dags-scale",
         purpose: "1,000 parallel no-ops and a chain of 100 on the embedded cluster: time, and each task exactly once",
         run: dags_scale::run,
+    },
+    Campaign {
+        name: "node-kill",
+        purpose: "120 times SIGKILL on a node under 50 pods: no exit lost, nothing started twice, no process left",
+        run: node_kill::run,
     },
 ];
 

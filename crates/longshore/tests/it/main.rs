@@ -5,6 +5,7 @@
 mod bad_input;
 mod cli;
 mod errors;
+mod full_disk;
 mod lint;
 mod quickstart_programs;
 mod readme;
