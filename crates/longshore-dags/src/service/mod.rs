@@ -273,7 +273,7 @@ impl Dags {
     }
 
     /// Stops: running rounds finish within `limit`, pods stay. Answers whether all of them did.
-    pub async fn shutdown(self, limit: Duration) -> bool {
+    pub async fn shutdown(&self, limit: Duration) -> bool {
         self.tasks.stop(limit).await
     }
 }
