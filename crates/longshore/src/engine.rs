@@ -18,7 +18,7 @@ use longshore_dags::{
     },
     scheduler::{Limits, NewRun},
 };
-use longshore_kit::{Clock, SystemClock};
+use longshore_kit::{Clock, Metrics, SystemClock};
 use longshore_store::{Run, RunKey, RunStore, RunType, TaskInstance};
 use serde_json::{Map, Value};
 use tokio::{
@@ -248,7 +248,7 @@ impl Engine {
     }
 }
 
-pub(crate) fn config(parallelism: u32, scheduler_id: &str) -> DagsConfig {
+pub(crate) fn config(parallelism: u32, scheduler_id: &str, metrics: Metrics) -> DagsConfig {
     DagsConfig {
         limits: Limits {
             parallelism,
@@ -261,6 +261,7 @@ pub(crate) fn config(parallelism: u32, scheduler_id: &str) -> DagsConfig {
         },
         disposal: PodsConfig::default(),
         concurrency: 32,
+        metrics,
     }
 }
 

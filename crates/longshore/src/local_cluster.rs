@@ -3,6 +3,7 @@
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -10,15 +11,20 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use longshore_cluster::{
     Cluster, LogError, LogOptions, LogStream, PodLogs, ServeConfig, Serving, controllers,
 };
+use longshore_kit::{CountRequests, Metrics, Tasks};
 use longshore_node::{ImageMap, Node, NodeConfig, PodsLifetime};
 use serde_json::Value;
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
 use crate::{error::CliError, progress::phases::Phases};
 
 /// Pods that the node takes at least, however few may run at the same time.
 const MIN_PODS: u32 = 110;
+
+/// How long pods may take to stop: longer than any grace. Who is impatient ends the process.
+const STOP_LIMIT: Duration = Duration::from_secs(3_600);
+
+/// How often it is looked whether the cluster still takes writes, which it does not tell by itself.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What becomes of the cluster when its process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +55,9 @@ fn objects(data_dir: &Path) -> PathBuf {
 /// The embedded cluster of one process. Its node keeps its pods in the data directory.
 pub(crate) struct LocalCluster {
     cluster: Cluster,
+    metrics: Metrics,
     claims: PathBuf,
-    stop: CancellationToken,
-    tasks: [JoinHandle<()>; 2],
+    tasks: Tasks,
 }
 
 impl LocalCluster {
@@ -60,6 +66,7 @@ impl LocalCluster {
         data_dir: &Path,
         parallelism: u32,
         lifetime: Lifetime,
+        metrics: &Metrics,
         phases: &Phases,
     ) -> Result<Self, CliError> {
         phases.wait_for("the cluster to read its objects");
@@ -74,20 +81,23 @@ impl LocalCluster {
             Lifetime::OfProcess => PodsLifetime::DieWithNode,
             Lifetime::OfDataDir => PodsLifetime::OutliveNode,
         };
-        let node = Node::new(cluster.client(), config).await;
+        let node = Node::new(client(&cluster, "node", metrics), config).await;
         let node = node.map_err(|source| CliError::engine("the process node", source))?;
         tracing::info!(profile = %node.profile(), ?lifetime, "process node");
         cluster.set_pod_logs(std::sync::Arc::new(NodeLogs(node.clone())));
 
-        let stop = CancellationToken::new();
-        let built_in = tokio::spawn(controllers::run(cluster.client(), stop.clone()));
-        let token = stop.clone();
-        let node = tokio::spawn(async move { Box::pin(node.run(token)).await });
+        let tasks = Tasks::new();
+        let built_in = client(&cluster, "controllers", metrics);
+        let shutdown = tasks.shutdown();
+        tasks.spawn("cluster.controllers", controllers::run(built_in, shutdown));
+        let shutdown = tasks.shutdown();
+        let node = Box::pin(async move { node.run(shutdown).await });
+        tasks.spawn("cluster.node", node);
         Ok(Self {
             cluster,
+            metrics: metrics.clone(),
             claims: root.join("volumes"),
-            stop,
-            tasks: [built_in, node],
+            tasks,
         })
     }
 
@@ -96,24 +106,32 @@ impl LocalCluster {
         self.cluster.serve(config).map_err(CliError::in_serving)
     }
 
-    /// Why it takes no writes any more, when that is so.
-    pub(crate) fn stopped(&self) -> Option<String> {
-        self.cluster.stopped()
+    /// Waits until it cannot go on, and says why.
+    pub(crate) async fn broken(&self) -> String {
+        let broken = self.tasks.shutdown();
+        let mut looks = tokio::time::interval(LOOK_AGAIN);
+        loop {
+            tokio::select! {
+                () = broken.cancelled() => return "a part of the cluster broke".to_owned(),
+                _ = looks.tick() => {
+                    if let Some(why) = self.cluster.stopped() {
+                        return format!("the cluster takes no more writes: {why}");
+                    }
+                }
+            }
+        }
     }
 
-    /// A client of its API server.
-    pub(crate) fn client(&self) -> kube::Client {
-        self.cluster.client()
+    /// A client of its API server, whose requests are counted under this name.
+    pub(crate) fn client(&self, name: &'static str) -> kube::Client {
+        client(&self.cluster, name, &self.metrics)
     }
 
     /// Stops its pods within their grace, or lets them run on, as its lifetime says; then the rest. Returns the
     /// directory of the volume claims.
     pub(crate) async fn stop(self) -> PathBuf {
-        self.stop.cancel();
-        for task in self.tasks {
-            if let Err(error) = task.await {
-                tracing::error!(%error, "a part of the embedded cluster broke");
-            }
+        if !self.tasks.stop(STOP_LIMIT).await {
+            tracing::error!("the pods did not stop in time");
         }
         let cluster = self.cluster;
         // It may wait for the disk.
@@ -123,6 +141,11 @@ impl LocalCluster {
         }
         self.claims
     }
+}
+
+fn client(cluster: &Cluster, name: &'static str, metrics: &Metrics) -> kube::Client {
+    let counted = CountRequests::new(cluster.service(), name, metrics.clone());
+    kube::Client::new(counted, "default")
 }
 
 async fn open(data_dir: &Path, lifetime: Lifetime) -> Result<Cluster, CliError> {

@@ -37,7 +37,7 @@ impl Standalone {
         let child = Command::new(program)
             .args(["standalone", "-o", "json", "--data-dir"])
             .arg(data)
-            .args(["--port", "0", "--kube-port", "0"])
+            .args(["--port", "0", "--kube-port", "0", "--metrics-port", "0"])
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(stdout)

@@ -25,8 +25,9 @@ const LANES: usize = 25;
 const PARALLELISM: usize = 12;
 /// Lines that each task logs over its life.
 const LOG_LINES: usize = 10;
-/// How long a service lives until it is killed, in milliseconds: sometimes it is not even ready.
-const LIFE_MS: (u64, u64) = (100, 3_500);
+/// How long a service lives until it is killed, in milliseconds: one time counted from its start, when it may not even
+/// be ready, the other time from when it is.
+const LIFE_MS: (u64, u64) = (100, 2_500);
 /// How long everything may take once nobody is killed any more.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -62,6 +63,9 @@ pub(super) fn run(options: &Options) -> Result<Value> {
     service.ask(&["dags", "trigger", "kill", "--run-id", "r1"])?;
     let mut kills = Vec::new();
     for n in 1..=KILLS {
+        if n % 2 == 0 {
+            service.wait_until_ready()?;
+        }
         thread::sleep(Duration::from_millis(dice.between(LIFE_MS.0, LIFE_MS.1)));
         if let Some(postgres) = &mut postgres
             && n % (KILLS / POSTGRES_KILLS) == 0

@@ -149,6 +149,7 @@ fn config(scheduler_id: &str) -> DagsConfig {
         },
         disposal: PodsConfig::default(),
         concurrency: 8,
+        metrics: longshore_kit::Metrics::new(),
     }
 }
 

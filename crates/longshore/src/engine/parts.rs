@@ -3,7 +3,7 @@
 use std::{num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
 
 use longshore_dags::{Dags, logs::LogDirectory, scheduler::Limits};
-use longshore_kit::SystemClock;
+use longshore_kit::{Metrics, SystemClock};
 use longshore_store::RunStore;
 
 use super::{config, database::Database, watched_store::WatchedStore};
@@ -35,6 +35,7 @@ pub(crate) struct Parts {
     pub(crate) logs: LogDirectory,
     pub(crate) cluster: LocalCluster,
     pub(crate) dags: Arc<Dags>,
+    pub(crate) metrics: Metrics,
 }
 
 impl Parts {
@@ -46,15 +47,17 @@ impl Parts {
         let parallelism = plan
             .parallelism
             .map_or(Limits::default().parallelism, NonZeroU32::get);
-        let cluster = LocalCluster::start(data_dir, parallelism, plan.lifetime, phases).await?;
+        let metrics = Metrics::new();
+        let cluster =
+            LocalCluster::start(data_dir, parallelism, plan.lifetime, &metrics, phases).await?;
         let logs = LogDirectory::new(data_dir.join("logs"));
         phases.wait_for("the scheduler to take up its runs");
         let dags = Dags::start(
-            cluster.client(),
+            cluster.client("dags"),
             store.clone(),
             Arc::new(logs.clone()),
             Arc::new(SystemClock),
-            config(parallelism, store.scheduler_id()),
+            config(parallelism, store.scheduler_id(), metrics.clone()),
         );
         let dags = dags
             .await
@@ -64,7 +67,16 @@ impl Parts {
             logs,
             cluster,
             dags: Arc::new(dags),
+            metrics,
         })
+    }
+
+    /// Waits until a part cannot go on, and says why.
+    pub(crate) async fn broken(&self) -> String {
+        tokio::select! {
+            () = self.dags.stopping() => "a part of the scheduler broke".to_owned(),
+            why = self.cluster.broken() => why,
+        }
     }
 
     /// Ends scheduler and cluster, in this order; the database is still open, to look at what was reached. Returns the

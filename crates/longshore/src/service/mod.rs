@@ -11,8 +11,10 @@ use std::{
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::ListParams};
 use longshore_cluster::{ServeConfig, Serving};
-use longshore_console::{Access, Feed, client::ClientFile, router, serve::serve};
-use longshore_kit::{SystemClock, Tasks};
+use longshore_console::{
+    Access, Control, Feed, Token, client::ClientFile, operations, router, serve::serve,
+};
+use longshore_kit::{SystemClock, Tasks, metrics};
 use tokio::net::TcpListener;
 
 use crate::{
@@ -26,6 +28,7 @@ use crate::{
 };
 
 mod catalogue;
+mod counts;
 
 use catalogue::FolderCatalogue;
 
@@ -43,6 +46,8 @@ pub(crate) struct ServiceConfig {
     pub(crate) port: u16,
     /// Port of the Kubernetes API; 0 takes a free one.
     pub(crate) kube_port: u16,
+    /// Port of health and metrics; 0 takes a free one.
+    pub(crate) metrics_port: u16,
 }
 
 /// The service, running.
@@ -52,6 +57,7 @@ pub(crate) struct Service {
     dags_folder: PathBuf,
     kubernetes: Serving,
     address: SocketAddr,
+    metrics: SocketAddr,
     /// The HTTP API, the feed and the folder.
     tasks: Tasks,
 }
@@ -64,6 +70,7 @@ impl Service {
     pub(crate) async fn start(config: &ServiceConfig, phases: &Phases) -> Result<Self, CliError> {
         let data_dir = &config.plan.data_dir;
         let (listener, address) = listen("the HTTP API", config.port).await?;
+        let (metrics_listener, metrics) = listen("health and metrics", config.metrics_port).await?;
         let parts = Parts::start(&config.plan, phases).await?;
         let tasks = Tasks::new();
 
@@ -84,29 +91,36 @@ impl Service {
         tasks.spawn("console.feed", async move {
             stopping.run_until_cancelled(changes).await;
         });
-        let control = ServiceControl {
+        let control: Arc<dyn Control> = Arc::new(ServiceControl {
             catalogue: catalogue.clone(),
             dags: parts.dags.clone(),
             store: parts.store.clone(),
             logs: Logs {
                 directory: parts.logs.clone(),
-                pods: Api::namespaced(parts.cluster.client(), NAMESPACE),
+                pods: Api::namespaced(parts.cluster.client("console"), NAMESPACE),
             },
             feed,
             clock: Arc::new(SystemClock),
-        };
-        let access = Access {
-            token: file.token,
+        });
+        let access = |token| Access {
+            token,
             hosts: Vec::new(),
         };
-        let router = router(Arc::new(control), access, tasks.shutdown());
-        tasks.spawn("console", serve(listener, router, tasks.shutdown()));
+        let api = router(control.clone(), access(file.token), tasks.shutdown());
+        tasks.spawn("console", serve(listener, api, tasks.shutdown()));
+        // Nothing behind it asks for a token.
+        let nobody = access(Token::generate());
+        let scrape = counts::scrape(&parts, &tasks);
+        let content_type = metrics::CONTENT_TYPE;
+        let health = operations(control, nobody, scrape, content_type, tasks.shutdown());
+        tasks.spawn("metrics", serve(metrics_listener, health, tasks.shutdown()));
         Ok(Self {
             parts,
             catalogue,
             dags_folder,
             kubernetes,
             address,
+            metrics,
             tasks,
         })
     }
@@ -114,6 +128,11 @@ impl Service {
     /// The address of the HTTP API.
     pub(crate) fn server(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// The address of health and metrics.
+    pub(crate) fn metrics(&self) -> String {
+        format!("http://{}", self.metrics)
     }
 
     /// The address of the Kubernetes API.
@@ -142,6 +161,16 @@ impl Service {
         )
     }
 
+    /// Waits until a part cannot go on, and says why.
+    pub(crate) async fn broken(&self) -> CliError {
+        let stopping = self.tasks.shutdown();
+        let why = tokio::select! {
+            () = stopping.cancelled() => "a part of the APIs broke".to_owned(),
+            why = self.parts.broken() => why,
+        };
+        CliError::ServiceBroken { why }
+    }
+
     /// Stops: takes no more requests, lets those under way end, finishes rounds, closes what is durable. Answers how
     /// many pods run on where the cluster outlives us.
     pub(crate) async fn stop(self) -> usize {
@@ -149,7 +178,7 @@ impl Service {
             tracing::warn!("some requests did not end in time");
         }
         self.kubernetes.stop(DRAIN_LIMIT).await;
-        let n_running = n_running(self.parts.cluster.client()).await;
+        let n_running = n_running(self.parts.cluster.client("console")).await;
         let store = self.parts.store.clone();
         self.parts.stop().await;
         store.close().await;

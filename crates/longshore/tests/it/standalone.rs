@@ -2,6 +2,8 @@
 
 use std::{
     fs,
+    io::{Read, Write},
+    net::TcpStream,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
@@ -217,6 +219,59 @@ fn an_ephemeral_service_leaves_nothing() {
     assert!(!service.data().exists());
 }
 
+/// What it answers to a plain GET on its port for health and metrics.
+fn get(service: &Service, path: &str, host: &str) -> String {
+    let address = service.ready("metrics").replace("http://", "");
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn health_and_metrics_are_told_to_everybody_on_this_machine() {
+    let dags = folder_with(&[("patient.yaml", PATIENT)]);
+    let service = Service::start(dags.path(), &[]);
+    let ran = trigger_patient(&service);
+    for path in ["/healthz", "/livez", "/readyz"] {
+        let answer = get(&service, path, "localhost");
+        assert!(
+            answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("ok\n"),
+            "{answer}"
+        );
+    }
+    let checks = get(&service, "/readyz?verbose", "localhost");
+    for check in ["database", "cluster", "scheduler", "shutdown"] {
+        assert!(checks.contains(&format!("[+]{check} ok\n")), "{checks}");
+    }
+    until("the task is counted as running", || {
+        get(&service, "/metrics", "localhost")
+            .contains("longshore_task_instances{state=\"running\"} 1\n")
+    });
+    let metrics = get(&service, "/metrics", "localhost");
+    for part in [
+        "application/openmetrics-text",
+        "longshore_pods_created_total{result=\"created\"} 1\n",
+        "longshore_task_state_changes_total{from=\"queued\",to=\"running\"} 1\n",
+        "longshore_api_requests_total{client=\"node\",verb=\"watch\",resource=\"pods\",code=\"200\"}",
+        "controller_runtime_reconcile_total{controller=\"dags.scheduler\",result=\"success\"}",
+        "workqueue_depth{name=\"dags.pods\"} ",
+        "process_resident_memory_bytes ",
+        "longshore_build_info{version=",
+    ] {
+        assert!(metrics.contains(part), "{part}\n{metrics}");
+    }
+    // A name that somebody else's page could use to reach us.
+    let foreign = get(&service, "/metrics", "evil.example");
+    assert!(foreign.contains("LS1802"), "{foreign}");
+    let_it_go(&ran);
+}
+
 /// Tasks that take a moment, in chains; each notes its starts and ends in a file of its own.
 fn chains(n_lanes: usize, n_steps: usize) -> String {
     let mut dag = "dag_id: chains\nworkspace: true\ntasks:\n".to_owned();
@@ -303,6 +358,7 @@ fn what_stands_in_the_way_is_named() {
     for (flag, key, what) in [
         ("--port", "server", "the HTTP API"),
         ("--kube-port", "kubernetes", "the Kubernetes API"),
+        ("--metrics-port", "metrics", "health and metrics"),
     ] {
         let (other, port) = (TempDir::new().unwrap(), port_of(key));
         let mut command = longshore();

@@ -49,6 +49,9 @@ pub(crate) struct StandaloneArgs {
     /// Port of the Kubernetes API; 0 takes a free one
     #[arg(long, value_name = "PORT", default_value_t = 7443)]
     kube_port: u16,
+    /// Port of health and metrics; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = 9090)]
+    metrics_port: u16,
     /// Pods at the same time [default: 32]
     #[arg(long, value_name = "N")]
     parallelism: Option<NonZeroU32>,
@@ -98,6 +101,7 @@ fn config(args: &StandaloneArgs, data_dir: &DataDir) -> ServiceConfig {
         dags_folder: args.dags_folder.clone(),
         port: args.port,
         kube_port: args.kube_port,
+        metrics_port: args.metrics_port,
     }
 }
 
@@ -115,7 +119,11 @@ async fn serve(
     };
     drop(phases);
     Ready::of(&service, config, args).print(globals);
-    interrupts.next().await;
+    tokio::select! {
+        () = interrupts.next() => {}
+        // Whoever starts it again gets a whole one. What is left stops as in a crash: nothing is lost by that.
+        error = service.broken() => return Err(error),
+    }
 
     let is_talkative = !globals.quiet;
     if is_talkative {

@@ -20,6 +20,7 @@ pub(super) struct Ready {
     kubeconfig: String,
     kubernetes: String,
     server: String,
+    metrics: String,
     dags_folder: String,
     database: &'static str,
     n_dags: usize,
@@ -55,6 +56,7 @@ impl Ready {
             kubeconfig: text(service.kubeconfig()),
             kubernetes: service.kubernetes(),
             server: service.server(),
+            metrics: service.metrics(),
             dags_folder: text(service.dags_folder()),
             database: config.plan.database.word(),
             n_dags,
@@ -82,6 +84,7 @@ impl Ready {
             "kubeconfig": self.kubeconfig,
             "kubernetes": self.kubernetes,
             "server": self.server,
+            "metrics": self.metrics,
             "dagsFolder": self.dags_folder,
             "dags": self.n_dags,
             "database": self.database,
@@ -99,11 +102,13 @@ impl Ready {
             );
         }
         let dags = format!("{} ({})", self.dags_folder, counted(self.n_dags, "DAG"));
+        let metrics = format!("{}/metrics", self.metrics);
         text.push_str("\n\n");
         for (name, value) in [
             ("HTTP API", &self.server),
             ("Kubernetes", &self.kubernetes),
             ("kubeconfig", &self.kubeconfig),
+            ("metrics", &metrics),
             ("DAG files", &dags),
         ] {
             let _ = writeln!(text, "{name:<11} {value}");
