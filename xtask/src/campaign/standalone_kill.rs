@@ -111,6 +111,7 @@ pub(super) fn run(options: &Options) -> Result<Value> {
     Ok(json!({
         "database": if options.postgres { "postgres" } else { "sqlite" },
         "seed": options.seed,
+        "build": if options.binary.is_some() { "given" } else { "release" },
         "tasks": TASKS,
         "kills": kills,
         "postgres_kills": if options.postgres { POSTGRES_KILLS } else { 0 },

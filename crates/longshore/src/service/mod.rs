@@ -214,12 +214,19 @@ async fn listen(what: &'static str, port: u16) -> Result<(TcpListener, SocketAdd
     Ok((listener, address))
 }
 
-/// Pods with processes.
+/// Pods on the node that have not ended.
 async fn n_running(client: kube::Client) -> usize {
     let pods = Api::<Pod>::all(client).list(&ListParams::default()).await;
     let is_running = |pod: &&Pod| {
-        let status = pod.status.as_ref();
-        status.and_then(|status| status.phase.as_deref()) == Some("Running")
+        let phase = pod
+            .status
+            .as_ref()
+            .and_then(|status| status.phase.as_deref());
+        let is_bound = pod
+            .spec
+            .as_ref()
+            .is_some_and(|spec| spec.node_name.is_some());
+        is_bound && !matches!(phase, Some("Succeeded" | "Failed"))
     };
     pods.map_or(0, |pods| pods.items.iter().filter(is_running).count())
 }

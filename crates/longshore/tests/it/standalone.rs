@@ -76,7 +76,7 @@ const ANSWERS: &[(&str, i32, &str)] = &[
     (
         "dags trigger etl --run-id r1 --param day=monday",
         0,
-        "run etl/r1 queued\n",
+        "run etl/r1 ",
     ),
     (
         "dags trigger etl --run-id r1",
@@ -97,11 +97,7 @@ const ANSWERS: &[(&str, i32, &str)] = &[
     ("logs -f etl/r1/load", 0, "one\ntwo\n"),
     ("dags pause etl", 0, "etl"),
     ("dags unpause etl", 0, "etl"),
-    (
-        "dags trigger patient --run-id r1",
-        0,
-        "run patient/r1 queued\n",
-    ),
+    ("dags trigger patient --run-id r1", 0, "run patient/r1 "),
     ("runs cancel patient/r1 --yes", 0, "run patient/r1"),
     (
         "runs watch patient/r1",
