@@ -13,7 +13,7 @@ use std::{
 };
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -113,14 +113,20 @@ impl DagFolder {
         parts.join("/")
     }
 
-    /// Tells `news` until shutdown, beginning with everything that is there.
-    pub async fn follow(self, news: mpsc::Sender<DagFile>, shutdown: CancellationToken) {
+    /// Tells the news of each look until shutdown. The first look tells everything that is there, be it nothing; later
+    /// ones are told where there is news.
+    pub async fn follow(
+        self,
+        tell: impl Fn(Vec<DagFile>) + Send + Sync,
+        shutdown: CancellationToken,
+    ) {
         shutdown
-            .run_until_cancelled(self.follow_for_ever(news))
+            .run_until_cancelled(self.follow_for_ever(tell))
             .await;
     }
 
-    async fn follow_for_ever(mut self, news: mpsc::Sender<DagFile>) {
+    async fn follow_for_ever(mut self, tell: impl Fn(Vec<DagFile>) + Send + Sync) {
+        let mut is_first = true;
         let changed = Arc::new(Notify::new());
         // Held for as long as we follow.
         let _watcher = watch(&self.root, changed.clone());
@@ -134,12 +140,11 @@ impl DagFolder {
             };
             self = this;
             match found {
-                Ok(files) => {
-                    for file in files {
-                        if news.send(file).await.is_err() {
-                            return;
-                        }
+                Ok(news) => {
+                    if is_first || !news.is_empty() {
+                        tell(news);
                     }
+                    is_first = false;
                 }
                 Err(error) => {
                     tracing::warn!(folder = %self.root.display(), %error, "the DAG folder cannot be read");

@@ -3,8 +3,9 @@
 //! The way through: a file becomes a [`model::Dag`] ([`document`]), a run and its task instances are rows of
 //! `longshore-store`, [`scheduler`] moves them (which task may start, what became of a pod), [`pods`] makes and removes
 //! the pods that the rows ask for, `runs` does so for what all pods of a run share. [`timetable`] says when a DAG
-//! runs by itself. [`service`] runs it all.
+//! runs by itself, `catalog` which DAGs are known. [`service`] runs it all.
 
+mod catalog;
 pub mod document;
 pub mod folder;
 pub mod logs;
@@ -15,7 +16,9 @@ pub mod scheduler;
 pub mod service;
 pub mod timetable;
 
+pub use catalog::KnownDag;
 pub use service::{
     Dags, DagsConfig, RequestError, StartError,
+    catalog::UnknownDag,
     change::{Change, StateChange},
 };

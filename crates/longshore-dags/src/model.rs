@@ -56,6 +56,9 @@ pub struct Dag {
     pub end_date: Option<Timestamp>,
     /// Whether missed intervals are run.
     pub catchup: bool,
+    /// Whether its schedule is held until somebody lets it go on; default no.
+    #[serde(default)]
+    pub is_paused_upon_creation: bool,
     /// Defaults of the run's parameters.
     pub params: BTreeMap<String, Value>,
     /// Runs at the same time; default 16.

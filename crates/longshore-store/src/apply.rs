@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::catalog::ParsedDag;
-use crate::changes::{Changes, DagAdvance};
+use crate::changes::Changes;
 use crate::engine::{Cell, Connection, EngineError, Fault};
-use crate::model::{Pool, Run};
+use crate::model::{Dag, Pool, Run};
 use crate::rows::document::Document;
 use crate::rows::task_instance::{self, Kind};
-use crate::rows::{Table, dag, instant, run};
+use crate::rows::{Table, dag, run};
 
 /// Rows in one statement: enough to make its overhead small, few enough for any engine's limit on parameters.
 const MAX_ROWS: usize = 100;
@@ -66,10 +65,7 @@ pub(crate) async fn apply(c: &mut Connection, changes: &Changes) -> Result<(), R
         )
         .await?;
     }
-    for advance in &changes.dag_advances {
-        advance_dag(c, advance).await?;
-    }
-    Ok(())
+    apply_dags(c, &changes.dags).await
 }
 
 async fn apply_runs(c: &mut Connection, runs: &[Run]) -> Result<(), Refusal> {
@@ -98,61 +94,28 @@ async fn insert_document(c: &mut Connection, document: Document) -> Result<(), R
     Ok(())
 }
 
-async fn advance_dag(c: &mut Connection, advance: &DagAdvance) -> Result<(), Refusal> {
-    let DagAdvance { dag_id, from, to } = advance;
-    let sql = "UPDATE dag SET next_run_after = ?, next_logical_date = ?, \
-               next_interval_start = ?, next_interval_end = ? \
-               WHERE dag_id = ? AND next_run_after IS NOT DISTINCT FROM ? \
-               AND next_logical_date IS NOT DISTINCT FROM ? \
-               AND next_interval_start IS NOT DISTINCT FROM ? \
-               AND next_interval_end IS NOT DISTINCT FROM ?";
-    let cells = dag::next_run_cells(*to)
-        .into_iter()
-        .chain([dag_id.as_str().into()])
-        .chain(dag::next_run_cells(*from));
-    must_change_one(c.execute(sql, cells).await?)
-}
-
-/// Creates a DAG, or changes what its file says.
-pub(crate) async fn apply_dag(c: &mut Connection, dag: &ParsedDag) -> Result<(), Refusal> {
-    let document = dag.document.as_ref().map(Document::of);
-    let hash = document.as_ref().map(|document| document.hash.clone());
-    if let Some(document) = document {
-        insert_document(c, document).await?;
+async fn apply_dags(c: &mut Connection, dags: &[Dag]) -> Result<(), Refusal> {
+    let (mut new, mut read_again, mut kept) = (Vec::new(), Vec::new(), Vec::new());
+    let mut documents = BTreeMap::new();
+    for dag in dags {
+        let Some(document) = &dag.document else {
+            kept.push(dag::cells(dag, dag.version, None));
+            continue;
+        };
+        let Document { hash, body } = Document::of(document);
+        let hash_cell = Some(hash.clone());
+        match dag.version {
+            0 => new.push(dag::cells(dag, 1, hash_cell)),
+            version => read_again.push(dag::cells(dag, version, hash_cell)),
+        }
+        documents.insert(hash, body);
     }
-    let sql = "INSERT INTO dag (dag_id, file, is_paused, parsed_at, error, document_hash) \
-               VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (dag_id) DO UPDATE SET \
-               file = excluded.file, parsed_at = excluded.parsed_at, error = excluded.error, \
-               document_hash = COALESCE(excluded.document_hash, dag.document_hash)";
-    let cells = [
-        dag.dag_id.as_str().into(),
-        dag.file.clone().into(),
-        i64::from(dag.is_paused_upon_creation).into(),
-        instant(Some(dag.parsed_at)),
-        dag.error.clone().into(),
-        hash.into(),
-    ];
-    c.execute(sql, cells).await?;
-    Ok(())
-}
-
-/// Pauses a DAG or lets it go on.
-pub(crate) async fn apply_pause(
-    c: &mut Connection,
-    dag_id: &str,
-    is_paused: bool,
-) -> Result<(), Refusal> {
-    let sql = "UPDATE dag SET is_paused = ? WHERE dag_id = ?";
-    let cells = [i64::from(is_paused).into(), dag_id.into()];
-    must_change_one(c.execute(sql, cells).await?)
-}
-
-fn must_change_one(n_changed: u64) -> Result<(), Refusal> {
-    if n_changed == 1 {
-        Ok(())
-    } else {
-        Err(Refusal::Conflict)
+    for (hash, body) in documents {
+        insert_document(c, Document { hash, body }).await?;
     }
+    update(c, &dag::KEPT, kept.into_iter()).await?;
+    update(c, &dag::TABLE, read_again.into_iter()).await?;
+    insert(c, &dag::TABLE, new.into_iter()).await
 }
 
 /// Creates or changes a pool.

@@ -1,28 +1,9 @@
-//! What the service keeps and lists beside the scheduler's rows.
+//! What the service lists beside what the scheduler reads.
 
 use async_trait::async_trait;
-use jiff::Timestamp;
-use serde_json::Value;
 
 use crate::changes::{RunFilter, RunStore, StoreError};
-use crate::model::{Dag, TaskInstance, TaskKey, TaskState};
-
-/// A DAG as its file says.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ParsedDag {
-    /// Its name.
-    pub dag_id: String,
-    /// Its file, relative to the folder; `None` once that is gone.
-    pub file: Option<String>,
-    /// When the file was read.
-    pub parsed_at: Timestamp,
-    /// What is wrong with it.
-    pub error: Option<String>,
-    /// Its validated document; `None` keeps the last one.
-    pub document: Option<Value>,
-    /// Whether it is paused from the start; has no effect on a DAG that is known.
-    pub is_paused_upon_creation: bool,
-}
+use crate::model::{TaskInstance, TaskKey, TaskState};
 
 /// Which task instances a listing shows: current tries only, in the order of their keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,16 +33,4 @@ pub trait Catalog: RunStore {
 
     /// How many task instances there are on all pages of a listing.
     async fn count_task_instances(&self, filter: &TaskFilter) -> Result<u64, StoreError>;
-
-    /// All DAGs, by name.
-    async fn dags(&self) -> Result<Vec<Dag>, StoreError>;
-
-    /// A document by its hash.
-    async fn document(&self, hash: &str) -> Result<Option<Value>, StoreError>;
-
-    /// Stores what a DAG's file says now. What users and scheduler decided stays: paused or not, the next run.
-    async fn set_dag(&self, dag: &ParsedDag) -> Result<(), StoreError>;
-
-    /// Pauses a DAG or lets it go on. A DAG that is not there is a conflict.
-    async fn set_paused(&self, dag_id: &str, is_paused: bool) -> Result<(), StoreError>;
 }

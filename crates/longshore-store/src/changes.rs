@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use longshore_core::{Class, Classify};
 use uuid::Uuid;
 
-use crate::model::{ArchivedTry, NextRun, Pool, Run, RunKey, RunState, TaskInstance};
+use crate::model::{ArchivedTry, Dag, Pool, Run, RunKey, RunState, TaskInstance};
 
 /// What one transaction does. Empty changes are not committed.
 ///
@@ -25,19 +25,8 @@ pub struct Changes {
     pub archived: Vec<ArchivedTry>,
     /// The last `resourceVersion` of the pod watch whose effects are in this transaction or an earlier one.
     pub watch_position: Option<String>,
-    /// Schedules that go on, in the transaction that creates the run that was due.
-    pub dag_advances: Vec<DagAdvance>,
-}
-
-/// The schedule of a DAG goes on. Holds only if its next run is still the given one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DagAdvance {
-    /// The DAG.
-    pub dag_id: String,
-    /// Its next run as it was read.
-    pub from: Option<NextRun>,
-    /// Its next run from now on.
-    pub to: Option<NextRun>,
+    /// DAGs, in any order. A schedule goes on in the transaction that creates the run that was due.
+    pub dags: Vec<Dag>,
 }
 
 impl Changes {
@@ -47,7 +36,7 @@ impl Changes {
             && self.task_instances.is_empty()
             && self.archived.is_empty()
             && self.watch_position.is_none()
-            && self.dag_advances.is_empty()
+            && self.dags.is_empty()
     }
 }
 
@@ -62,6 +51,8 @@ pub struct Snapshot {
     pub pools: Vec<Pool>,
     /// Where the pod watch goes on.
     pub watch_position: Option<String>,
+    /// Every DAG that there ever was, by name, with its document.
+    pub dags: Vec<Dag>,
 }
 
 /// Which runs a listing shows.
@@ -105,7 +96,7 @@ pub trait RunStore: Send + Sync + 'static {
     /// Commits all changes in one transaction, durably, or none of them.
     async fn commit(&self, changes: &Changes) -> Result<(), StoreError>;
 
-    /// All that is not finished.
+    /// All that is not finished, and all DAGs.
     async fn load(&self) -> Result<Snapshot, StoreError>;
 
     /// One run with its task instances.
@@ -113,6 +104,9 @@ pub trait RunStore: Send + Sync + 'static {
 
     /// Runs, newest first, without their task instances.
     async fn runs(&self, filter: &RunFilter) -> Result<Vec<Run>, StoreError>;
+
+    /// Whether the DAG of this address has a run of that name, or one that is about this instant.
+    async fn has_run(&self, key: &RunKey, logical_date: Timestamp) -> Result<bool, StoreError>;
 
     /// The current or archived try with this id: what a pod that nobody waits for belonged to.
     async fn try_by_id(&self, id: Uuid) -> Result<Option<TaskInstance>, StoreError>;

@@ -1,13 +1,13 @@
 //! Which row was in the way, for the message.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use crate::changes::{Changes, DagAdvance};
+use crate::changes::Changes;
 use crate::engine::{Connection, EngineError, Fault, Row};
-use crate::model::{NextRun, RunKey, TaskInstance, TaskKey};
-use crate::rows::{dag, run, task_instance};
+use crate::model::{RunKey, TaskInstance, TaskKey};
+use crate::rows::{run, task_instance};
 
 /// Which row refused these changes; the transaction is as it was before them.
 pub(crate) async fn find(c: &mut Connection, changes: &Changes) -> Result<String, EngineError> {
@@ -37,16 +37,12 @@ pub(crate) async fn find(c: &mut Connection, changes: &Changes) -> Result<String
     if let Some(task) = taken_id(c, changes, &tasks).await? {
         return Ok(format!("try {} of task instance {}", task.id, task.key));
     }
-    let mut advanced = BTreeMap::new();
-    for DagAdvance { dag_id, from, to } in &changes.dag_advances {
-        let stored = match advanced.get(dag_id) {
-            Some(next) => Some(*next),
-            None => next_run(c, dag_id).await?,
-        };
-        if stored != Some(*from) {
-            return Ok(format!("DAG {dag_id}"));
+    let mut dags = BTreeSet::new();
+    for dag in &changes.dags {
+        let stored = dag_version(c, &dag.dag_id).await?;
+        if stored.unwrap_or(0) != dag.version || !dags.insert(&dag.dag_id) {
+            return Ok(format!("DAG {}", dag.dag_id));
         }
-        advanced.insert(dag_id, *to);
     }
     // Not reached by anything known; the rollback was right all the same.
     Ok("a row of the changes".to_owned())
@@ -120,15 +116,11 @@ async fn task_version(c: &mut Connection, key: &TaskKey) -> Result<Option<i64>, 
         .map_err(unreadable)
 }
 
-/// `None` for a DAG that is not there.
-async fn next_run(
-    c: &mut Connection,
-    dag_id: &str,
-) -> Result<Option<Option<NextRun>>, EngineError> {
-    let sql = "SELECT * FROM dag WHERE dag_id = ?";
+async fn dag_version(c: &mut Connection, dag_id: &str) -> Result<Option<i64>, EngineError> {
+    let sql = "SELECT version FROM dag WHERE dag_id = ?";
     let rows = c.fetch(sql, [dag_id.into()]).await?;
     rows.first()
-        .map(dag::read_next_run)
+        .map(|row| row.int("version"))
         .transpose()
         .map_err(unreadable)
 }

@@ -1,7 +1,7 @@
 //! Runs, task instances, DAGs and the watch position, in SQLite or Postgres.
 //!
-//! Read [`model`] for the rows and [`changes`] for the one way in which the scheduler's rows change; [`catalog`] is
-//! what the service keeps and lists beside them. [`Store`] keeps it all: `writer` takes what waits and commits it at
+//! Read [`model`] for the rows and [`changes`] for the one way in which they change; [`catalog`] is what the service
+//! lists beside. [`Store`] keeps it all: `writer` takes what waits and commits it at
 //! once, `apply` turns one set of changes into statements, `conflict` names the
 //! row that was in the way, `query` and `listing` read, `rows` knows the columns, `open`
 //! refuses what must not be opened, `server` reads a database URL, and `engine` alone knows the two engines.
@@ -23,8 +23,8 @@ mod server;
 mod store;
 mod writer;
 
-pub use catalog::{Catalog, ParsedDag, TaskFilter};
-pub use changes::{Changes, DagAdvance, RunCursor, RunFilter, RunStore, Snapshot, StoreError};
+pub use catalog::{Catalog, TaskFilter};
+pub use changes::{Changes, RunCursor, RunFilter, RunStore, Snapshot, StoreError};
 pub use model::*;
 pub use open_error::OpenError;
 pub use store::{Counters, Store};

@@ -220,7 +220,7 @@ pub struct Pool {
 }
 
 /// What the service knows of a DAG in its folder.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dag {
     /// Its name.
     pub dag_id: String,
@@ -230,12 +230,16 @@ pub struct Dag {
     pub is_paused: bool,
     /// The next scheduled run; `None` where there is none to come.
     pub next_run: Option<NextRun>,
-    /// When its file was last read.
+    /// The data interval of its latest scheduled run: where its schedule goes on from.
+    pub last_interval: Option<(Timestamp, Timestamp)>,
+    /// When its file was last read and found to be another.
     pub parsed_at: Timestamp,
     /// What was wrong with the file then.
     pub error: Option<String>,
-    /// The last document without errors, by its hash.
-    pub document_hash: Option<String>,
+    /// The last document without errors. Each has one from the beginning; `None` in an update leaves it as it was.
+    pub document: Option<Value>,
+    /// Row version for optimistic locking; 0 before the first commit, the store counts it up.
+    pub version: i64,
 }
 
 /// A scheduled run to come.

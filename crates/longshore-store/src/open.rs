@@ -21,12 +21,20 @@ struct Change {
 }
 
 /// Every change of the tables there ever was. Append only, never edit one that was released.
-const MIGRATIONS: &[Change] = &[Change {
-    version: 1,
-    name: "runs",
-    sqlite: include_str!("../migrations/sqlite/0001_runs.sql"),
-    postgres: include_str!("../migrations/postgres/0001_runs.sql"),
-}];
+const MIGRATIONS: &[Change] = &[
+    Change {
+        version: 1,
+        name: "runs",
+        sqlite: include_str!("../migrations/sqlite/0001_runs.sql"),
+        postgres: include_str!("../migrations/postgres/0001_runs.sql"),
+    },
+    Change {
+        version: 2,
+        name: "schedules",
+        sqlite: include_str!("../migrations/sqlite/0002_schedules.sql"),
+        postgres: include_str!("../migrations/postgres/0002_schedules.sql"),
+    },
+];
 
 /// sqlx's table of applied migrations.
 const MIGRATIONS_TABLE: &str = "_sqlx_migrations";

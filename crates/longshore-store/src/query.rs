@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::changes::{Snapshot, StoreError};
 use crate::engine::{Cell, Connection, Row};
 use crate::model::{ArchivedTry, Dag, Pool, Run, RunKey, TaskInstance};
 use crate::rows::document::Documents;
-use crate::rows::{dag, document, run, task_instance};
+use crate::rows::{dag, document, instant, run, task_instance};
 
 /// Documents in one query; each can be large.
 const MAX_DOCUMENTS: usize = 50;
@@ -49,6 +49,7 @@ pub(crate) async fn load(c: &mut Connection) -> Result<Snapshot, StoreError> {
     let position = |row: &Row| row.opt_text("watch_position");
     let position = scheduler.first().map(position).transpose();
     let runs = fetch(c, runs, []).await?;
+    let dags = fetch(c, "SELECT * FROM dag ORDER BY dag_id", []).await?;
     Ok(Snapshot {
         runs: read_runs(c, runs).await?,
         task_instances: read_all(fetch(c, task_instances, []).await?, task_instance::read)?,
@@ -56,6 +57,7 @@ pub(crate) async fn load(c: &mut Connection) -> Result<Snapshot, StoreError> {
         watch_position: position
             .map_err(|why| corrupt("the watch position", why))?
             .flatten(),
+        dags: read_dags(c, dags).await?,
     })
 }
 
@@ -103,16 +105,17 @@ pub(crate) async fn history(
     read_all(rows, archived)
 }
 
-/// All DAGs, by name.
-pub(crate) async fn dags(c: &mut Connection) -> Result<Vec<Dag>, StoreError> {
-    let rows = fetch(c, "SELECT * FROM dag ORDER BY dag_id", []).await?;
-    read_all(rows, dag::read)
-}
-
-/// A document by its hash.
-pub(crate) async fn document(c: &mut Connection, hash: &str) -> Result<Option<Value>, StoreError> {
-    let hashes = BTreeSet::from([hash.to_owned()]);
-    Ok(documents(c, hashes).await?.remove(hash))
+/// Whether a DAG has a run of this name, or one that is about this instant.
+pub(crate) async fn has_run(
+    c: &mut Connection,
+    key: &RunKey,
+    logical_date: Timestamp,
+) -> Result<bool, StoreError> {
+    let sql = "SELECT 1 AS found FROM run WHERE dag_id = ? AND run_id = ? \
+               UNION ALL SELECT 1 AS found FROM run WHERE dag_id = ? AND logical_date = ?";
+    let of_date = [key.dag_id.as_str().into(), instant(Some(logical_date))];
+    let cells = run::key_cells(key).into_iter().chain(of_date);
+    Ok(!fetch(c, sql, cells).await?.is_empty())
 }
 
 /// Runs from their rows; a document that many share is read once.
@@ -121,6 +124,12 @@ pub(crate) async fn read_runs(c: &mut Connection, rows: Vec<Row>) -> Result<Vec<
     let hashes = rows.iter().filter_map(|row| row.text("dag_hash").ok());
     let documents = documents(c, hashes.collect()).await?;
     read_all(rows, |row| run::read(row, &documents))
+}
+
+async fn read_dags(c: &mut Connection, rows: Vec<Row>) -> Result<Vec<Dag>, StoreError> {
+    let hashes = rows.iter().filter_map(|row| row.text("document_hash").ok());
+    let documents = documents(c, hashes.collect()).await?;
+    read_all(rows, |row| dag::read(row, &documents))
 }
 
 async fn documents(c: &mut Connection, hashes: BTreeSet<String>) -> Result<Documents, StoreError> {

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
-use serde_json::Value;
+use jiff::Timestamp;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::task::JoinError;
 use uuid::Uuid;
 
-use crate::catalog::{Catalog, ParsedDag, TaskFilter};
+use crate::catalog::{Catalog, TaskFilter};
 use crate::changes::{Changes, RunFilter, RunStore, Snapshot, StoreError};
 use crate::engine::Connection;
-use crate::model::{ArchivedTry, Dag, Pool, Run, RunKey, TaskInstance};
+use crate::model::{ArchivedTry, Pool, Run, RunKey, TaskInstance};
 use crate::off_clock;
 use crate::open::{Opened, Place};
 use crate::open_error::OpenError;
@@ -246,6 +246,12 @@ impl RunStore for Store {
             .await
     }
 
+    async fn has_run(&self, key: &RunKey, logical_date: Timestamp) -> Result<bool, StoreError> {
+        let key = key.clone();
+        self.read(async move |c: &mut Connection| query::has_run(c, &key, logical_date).await)
+            .await
+    }
+
     async fn try_by_id(&self, id: Uuid) -> Result<Option<TaskInstance>, StoreError> {
         self.read(async move |c: &mut Connection| query::try_by_id(c, id).await)
             .await
@@ -280,24 +286,5 @@ impl Catalog for Store {
         let filter = filter.clone();
         self.read(async move |c: &mut Connection| listing::count_task_instances(c, &filter).await)
             .await
-    }
-
-    async fn dags(&self) -> Result<Vec<Dag>, StoreError> {
-        self.read(query::dags).await
-    }
-
-    async fn document(&self, hash: &str) -> Result<Option<Value>, StoreError> {
-        let hash = hash.to_owned();
-        self.read(async move |c: &mut Connection| query::document(c, &hash).await)
-            .await
-    }
-
-    async fn set_dag(&self, dag: &ParsedDag) -> Result<(), StoreError> {
-        self.write(Work::Dag(dag.clone())).await
-    }
-
-    async fn set_paused(&self, dag_id: &str, is_paused: bool) -> Result<(), StoreError> {
-        let dag_id = dag_id.to_owned();
-        self.write(Work::Pause { dag_id, is_paused }).await
     }
 }

@@ -11,7 +11,6 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::apply::{self, Refusal};
-use crate::catalog::ParsedDag;
 use crate::changes::{Changes, StoreError};
 use crate::conflict;
 use crate::engine::{Connection, EngineError, Fault};
@@ -40,15 +39,6 @@ pub(crate) enum Work {
     Changes(Changes),
     /// A pool.
     Pool(Pool),
-    /// What the file of a DAG says.
-    Dag(ParsedDag),
-    /// A DAG is paused or goes on.
-    Pause {
-        /// The DAG.
-        dag_id: String,
-        /// Whether it is paused from now on.
-        is_paused: bool,
-    },
 }
 
 impl Work {
@@ -56,8 +46,6 @@ impl Work {
         match self {
             Self::Changes(changes) => apply::apply(c, changes).await,
             Self::Pool(pool) => apply::apply_pool(c, pool).await,
-            Self::Dag(dag) => apply::apply_dag(c, dag).await,
-            Self::Pause { dag_id, is_paused } => apply::apply_pause(c, dag_id, *is_paused).await,
         }
     }
 
@@ -66,8 +54,6 @@ impl Work {
         Ok(match self {
             Self::Changes(changes) => conflict::find(c, changes).await?,
             Self::Pool(pool) => format!("pool {}", pool.name),
-            Self::Dag(dag) => format!("DAG {}", dag.dag_id),
-            Self::Pause { dag_id, .. } => format!("DAG {dag_id}"),
         })
     }
 }

@@ -18,7 +18,7 @@ use crate::model::{
 };
 use crate::timetable::Timetable;
 
-const FIELDS: [&str; 16] = [
+const FIELDS: [&str; 17] = [
     "dag_id",
     "description",
     "schedule",
@@ -26,6 +26,7 @@ const FIELDS: [&str; 16] = [
     "start_date",
     "end_date",
     "catchup",
+    "is_paused_upon_creation",
     "params",
     "default_args",
     "max_active_runs",
@@ -71,6 +72,11 @@ pub(super) fn read(
         start_date: schedule.restriction.earliest,
         end_date: schedule.restriction.latest,
         catchup: schedule.restriction.catchup,
+        is_paused_upon_creation: dag
+            .read("is_paused_upon_creation", |what, node| {
+                reader.boolean(what, node)
+            })
+            .unwrap_or_default(),
         params,
         max_active_runs: read_max_active_runs(reader, &dag, &schedule.timetable),
         timetable: schedule.timetable,

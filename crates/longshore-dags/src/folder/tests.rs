@@ -41,16 +41,18 @@ fn a_look_tells_what_is_new_since_the_last_one() {
 #[tokio::test]
 async fn a_change_is_told_soon() {
     let root = tempfile::tempdir().unwrap();
-    let (tell, mut told) = mpsc::channel(8);
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let shutdown = CancellationToken::new();
     let folder = DagFolder::open(root.path()).unwrap();
+    let tell = move |news| tell.send(news).unwrap();
     let following = tokio::spawn(folder.follow(tell, shutdown.clone()));
+    let mut next = async || {
+        let next = tokio::time::timeout(Duration::from_secs(30), told.recv());
+        next.await.unwrap().unwrap()
+    };
+    assert!(next().await.is_empty(), "an empty folder is told");
     fs::write(root.path().join("a.yaml"), DAG.replace("[data.csv]", "[]")).unwrap();
-    let news = tokio::time::timeout(Duration::from_secs(30), told.recv())
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!(news.name, "a.yaml");
+    assert_eq!(states(next().await), ["a.yaml: dag a"]);
     shutdown.cancel();
     following.await.unwrap();
 }

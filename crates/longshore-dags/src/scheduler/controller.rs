@@ -1,11 +1,11 @@
-//! The scheduler's round: facts and committed rows in, one transaction out.
+//! The scheduler's round: facts, committed rows and what the DAGs' schedules ask for in, one transaction out.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use longshore_core::{Action, Class, Classify, Never, Plan};
+use longshore_core::{Action, Class, Classify, Never, Next, Plan};
 use longshore_kit::Controller;
-use longshore_store::{Changes, RunKey, Snapshot, StoreError, TaskInstance};
+use longshore_store::{Changes, Run, RunKey, Snapshot, StoreError, TaskInstance};
 
 use super::{
     board::{ActiveRun, Board, LoadError},
@@ -13,6 +13,11 @@ use super::{
     facts::Fact,
 };
 use crate::{
+    catalog::{
+        Catalog, Entry,
+        due::{self, Looked},
+        rows,
+    },
     model::CanonicalError,
     service::{change::StateChange, position::Position, read_dag, shared::Shared},
 };
@@ -27,11 +32,26 @@ impl fmt::Display for TheScheduler {
     }
 }
 
-/// What one round records: the rows that change, and how many facts of the inbox that settles.
+/// What a round is decided upon.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    work: Observed,
+    catalog: Catalog,
+    /// Whether the runs that schedules want exist.
+    looked: Looked,
+}
+
+/// What one round records: the rows that change, how many facts of the inbox that settles, and how much of what the
+/// catalog was told.
 #[derive(Clone, Debug)]
 pub(crate) struct Round {
     changes: Changes,
     n_facts: usize,
+    /// Runs that schedules want: further facts, which never were in the inbox.
+    scheduled: Vec<Fact>,
+    /// The DAGs among the changes.
+    dags: Vec<Entry>,
+    told: u64,
 }
 
 /// Decides which task may start, and what became of those that did. Its only effect is the commit; pods follow the
@@ -68,10 +88,12 @@ impl Scheduler {
 
     /// After a commit: the board follows, the facts are settled, everybody who waits is told.
     fn committed(&self, round: &Round) {
-        let facts = self.shared.inbox.peek().facts;
-        let facts = &facts[..round.n_facts.min(facts.len())];
+        let mut facts = self.shared.inbox.peek().facts;
+        facts.truncate(round.n_facts);
+        facts.extend(round.scheduled.iter().cloned());
         let before = self.shared.board();
-        self.shared.board_mut().apply(&round.changes, facts);
+        self.shared.board_mut().apply(&round.changes, &facts);
+        self.shared.catalog_mut().apply(&round.dags, round.told);
         self.shared
             .inbox
             .consume(round.n_facts, round.changes.watch_position.clone());
@@ -118,11 +140,13 @@ impl Scheduler {
 
     /// Reads the rows again, after somebody else wrote them: a commit of ours whose answer was lost, most likely.
     async fn reload(&self) -> Result<(), SchedulerError> {
-        let snapshot = self.shared.store.load().await?;
+        let mut snapshot = self.shared.store.load().await?;
+        let dags = std::mem::take(&mut snapshot.dags);
         self.shared.inbox.stored(snapshot.watch_position.clone());
         self.forget_what_is_settled(&snapshot).await?;
         let reloaded = Board::load(snapshot, read_dag)?;
         let before = std::mem::replace(&mut *self.shared.board_mut(), reloaded.clone());
+        self.shared.catalog_mut().reload(dags);
         for active in before.runs.values() {
             self.publish_since(active, &reloaded).await?;
         }
@@ -178,9 +202,19 @@ impl Scheduler {
     }
 }
 
+/// Decides upon further facts as well.
+fn decide_with(work: &Observed, further: &[Fact]) -> Plan<Changes> {
+    if further.is_empty() {
+        return decide::decide(work);
+    }
+    let mut work = work.clone();
+    work.facts.extend(further.iter().cloned());
+    decide::decide(&work)
+}
+
 impl Controller for Scheduler {
     type Key = TheScheduler;
-    type Observed = Observed;
+    type Observed = Seen;
     type Status = Round;
     type Effect = Never;
     type Error = SchedulerError;
@@ -189,39 +223,67 @@ impl Controller for Scheduler {
         "dags.scheduler"
     }
 
-    async fn observe(
-        &self,
-        _key: &TheScheduler,
-        now: Timestamp,
-    ) -> Result<Observed, SchedulerError> {
+    async fn observe(&self, _key: &TheScheduler, now: Timestamp) -> Result<Seen, SchedulerError> {
         let batch = self.shared.inbox.peek();
-        Ok(Observed {
+        let (board, catalog) = (self.shared.board(), self.shared.catalog());
+        let mut looked = Looked::new();
+        for (key, logical_date) in due::candidates(&catalog, &board, now) {
+            let is_there = self.shared.store.has_run(&key, logical_date).await?;
+            looked.insert(key, is_there);
+        }
+        let work = Observed {
             now,
-            board: self.shared.board(),
+            board,
             facts: batch.facts,
             watch_position: batch.position,
             store_position: false,
             limits: self.limits.clone(),
+        };
+        Ok(Seen {
+            work,
+            catalog,
+            looked,
         })
     }
 
-    /// The pure decision, and a record of which facts it settles even where they change nothing.
-    fn decide(&self, observed: &Observed) -> Plan<Round> {
-        let decision = decide::decide(observed);
+    /// The pure decisions, and a record of what they settle even where they change nothing.
+    fn decide(&self, seen: &Seen) -> Plan<Round> {
+        let Seen {
+            work,
+            catalog,
+            looked,
+        } = seen;
+        let mut dags = rows::decide(catalog, work.now);
+        let due = due::decide(catalog, &work.board, &work.facts, looked, work.now);
+        // Never both: schedules wait until the rows are as they are to be.
+        dags.extend(due.entries);
+        let scheduled: Vec<Fact> = due.runs.into_iter().map(Fact::RunRequested).collect();
+        let decision = decide_with(work, &scheduled);
         let mut changes = Changes::default();
         for action in decision.actions {
             if let Action::Persist(rows) = action {
                 changes = rows;
             }
         }
-        let n_facts = observed.facts.len();
+        changes.dags = dags.iter().map(|entry| entry.row.clone()).collect();
+        let is_over = |run: &Run| run.state.is_finished() && due.held.contains(&run.key.dag_id);
+        let has_made_room = changes.runs.iter().any(is_over);
         let mut plan = Plan {
             actions: vec![],
-            next: decision.next,
+            next: decision.next.min(due.next),
         };
-        if n_facts > 0 || !changes.is_empty() {
-            plan.actions
-                .push(Action::Persist(Round { changes, n_facts }));
+        if has_made_room || !catalog.is_settled() {
+            plan.next = Next::After(Duration::ZERO);
+        }
+        let round = Round {
+            n_facts: work.facts.len(),
+            scheduled,
+            dags,
+            told: catalog.told(),
+            changes,
+        };
+        if round.n_facts > 0 || !round.changes.is_empty() || !catalog.is_settled() {
+            plan.actions.push(Action::Persist(round));
         }
         plan
     }

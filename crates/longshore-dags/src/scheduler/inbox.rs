@@ -145,6 +145,11 @@ impl Inbox {
         self.waiting().about.contains_key(ti_id)
     }
 
+    /// Lets the scheduler look again, at what is in no fact.
+    pub(crate) fn wake(&self) {
+        self.arrived.notify_one();
+    }
+
     /// Waits until there is something to do.
     pub(crate) async fn arrived(&self) {
         self.arrived.notified().await;

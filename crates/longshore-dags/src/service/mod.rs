@@ -1,5 +1,6 @@
 //! One scheduler, running: the watch, the three controllers, and the handle that the outside holds.
 
+pub mod catalog;
 pub mod change;
 pub(crate) mod position;
 pub(crate) mod shared;
@@ -17,6 +18,7 @@ use tokio::sync::broadcast;
 
 use self::{change::StateChange, position::Position, shared::Shared};
 use crate::{
+    catalog::Catalog,
     logs::LogArchive,
     model::{CanonicalError, Dag},
     pods::{build::PodConfig, controller::Pods, decide::PodsConfig, watch::PodWatch},
@@ -62,8 +64,8 @@ pub enum StartError {
 /// Why a run cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    /// There is one with this id.
-    #[error("run {0} exists already")]
+    /// There is one with this id, or one about the same instant.
+    #[error("run {0} exists already, or another one of its DAG that is about the same instant")]
     Exists(RunKey),
     /// The rows cannot be read.
     #[error("the database cannot tell whether the run exists")]
@@ -101,7 +103,8 @@ impl Dags {
         clock: Arc<dyn Clock>,
         config: DagsConfig,
     ) -> Result<Self, StartError> {
-        let snapshot = store.load().await?;
+        let mut snapshot = store.load().await?;
+        let catalog = Catalog::load(std::mem::take(&mut snapshot.dags));
         let cluster = cluster_id(&client).await?;
         let stored = snapshot.watch_position.clone();
         let is_elsewhere = |at: &Position| at.cluster != cluster;
@@ -118,6 +121,7 @@ impl Dags {
             cluster,
             config.pods.clone(),
             board,
+            catalog,
         ));
         shared.inbox.stored(stored);
         if has_moved {
@@ -203,16 +207,25 @@ impl Dags {
     /// Creates a run and waits until it is recorded.
     pub async fn request_run(&self, new: NewRun) -> Result<RunKey, RequestError> {
         let key = new.key();
-        if self.shared.store.run(&key).await?.is_some() {
+        let is_there = match new.logical_date {
+            Some(date) => self.shared.store.has_run(&key, date).await?,
+            None => self.shared.store.run(&key).await?.is_some(),
+        };
+        if is_there {
             return Err(RequestError::Exists(key));
         }
         self.shared.inbox.push(Fact::RunRequested(new));
         loop {
             let committed = self.shared.committed.notified();
+            let is_decided = !self.shared.inbox.requested().contains(&key);
             if self.shared.board().runs.contains_key(&key)
                 || self.shared.store.run(&key).await?.is_some()
             {
                 return Ok(key);
+            }
+            if is_decided {
+                // A run about the same instant came first.
+                return Err(RequestError::Exists(key));
             }
             committed.await;
         }

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::{change::StateChange, triggers::Triggers};
 use crate::{
+    catalog::Catalog,
     pods::{build::PodConfig, table::PodTable},
     scheduler::{board::Board, inbox::Inbox},
 };
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     /// Told after every commit.
     pub(crate) committed: Notify,
     board: Mutex<Board>,
+    catalog: Mutex<Catalog>,
 }
 
 impl Shared {
@@ -43,6 +45,7 @@ impl Shared {
         cluster: String,
         pod_config: PodConfig,
         board: Board,
+        catalog: Catalog,
     ) -> Self {
         Self {
             store,
@@ -56,12 +59,23 @@ impl Shared {
             changes: broadcast::Sender::new(CHANGES),
             committed: Notify::new(),
             board: Mutex::new(board),
+            catalog: Mutex::new(catalog),
         }
     }
 
     /// The committed state. Cheap: rows are shared, not copied.
     pub(crate) fn board(&self) -> Board {
         self.board_mut().clone()
+    }
+
+    /// The DAGs. Cheap: rows are shared, not copied.
+    pub(crate) fn catalog(&self) -> Catalog {
+        self.catalog_mut().clone()
+    }
+
+    /// The DAGs, to be changed by the one who committed, or to be told what they are to become.
+    pub(crate) fn catalog_mut(&self) -> MutexGuard<'_, Catalog> {
+        self.catalog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The committed state, to be changed by the one who committed.

@@ -8,10 +8,9 @@ use jiff::{
 
 use super::{cron_expression::CronExpression, ticks::Ticks};
 
-/// Times that a zone skips move forward by the gap; of times that it has twice the first is taken.
-///
-/// Airflow 3.3.2 was measured to take the second (it sets `fold=1`): `Disambiguation::Later` would do as it does.
-const DISAMBIGUATION: Disambiguation = Disambiguation::Compatible;
+/// Times that a zone skips move forward by the gap; of times that it has twice the second is taken. Airflow 3.3.2 was
+/// measured to do so.
+const DISAMBIGUATION: Disambiguation = Disambiguation::Later;
 
 /// When to run, by a wall clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,19 +43,13 @@ impl CronSchedule {
 impl Ticks for CronSchedule {
     fn after(&self, time: Timestamp) -> Option<Timestamp> {
         let wall = self.wall(time);
-        let mut next = self.expression.next(wall)?;
+        let next = self.expression.next(wall)?;
         if self.expression.covers_every_hour() {
             // The hour that comes twice is run twice.
             return time.checked_add(next.duration_since(wall)).ok();
         }
-        // In the second pass of an hour that comes twice the first one is over.
-        loop {
-            let instant = self.instant(next)?;
-            if instant > time {
-                return Some(instant);
-            }
-            next = self.expression.next(next)?;
-        }
+        // Later on the clock is later in time, because the second of two equal times is taken.
+        self.instant(next)
     }
 
     fn before(&self, time: Timestamp) -> Option<Timestamp> {

@@ -208,6 +208,18 @@ impl Timetable {
         interval.unwrap_or(DataInterval::exact(run_after))
     }
 
+    /// Whether it is known beforehand when it runs, so that one of its times can be missed.
+    pub fn has_fixed_times(&self) -> bool {
+        match self {
+            Self::CronTrigger(_)
+            | Self::DeltaTrigger { .. }
+            | Self::MultipleCronTrigger(_)
+            | Self::CronDataInterval(_)
+            | Self::DeltaDataInterval(_) => true,
+            Self::Null | Self::Once | Self::Continuous | Self::Unsupported { .. } => false,
+        }
+    }
+
     /// Runs at the same time that the timetable allows, where it limits them.
     pub fn max_active_runs(&self) -> Option<u32> {
         match self {

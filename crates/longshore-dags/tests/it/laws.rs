@@ -32,7 +32,11 @@ impl Scenario for Story {
     }
 
     async fn build(&self) -> Arc<World> {
-        let world = World::new(self.dag).await;
+        let world = if self.people.does_follow() {
+            World::following(self.dag).await
+        } else {
+            World::new(self.dag).await
+        };
         tokio::spawn(self.people.use_cluster(world.cluster.client()));
         Arc::new(world)
     }
@@ -83,7 +87,7 @@ impl Scenario for Story {
 /// Worlds with many faults each, per story.
 const SEEDS: Range<u64> = 0..4;
 
-const STORIES: [Story; 12] = [
+const STORIES: [Story; 14] = [
     scenarios::CHAIN,
     scenarios::RETRY,
     scenarios::DIAMOND,
@@ -96,6 +100,8 @@ const STORIES: [Story; 12] = [
     scenarios::LIMITED,
     scenarios::RULES,
     scenarios::REFUSED,
+    scenarios::SCHEDULED,
+    scenarios::PAUSED,
 ];
 
 macro_rules! stories {
@@ -124,6 +130,8 @@ stories! {
     limits_over_runs_survive_everything: LIMITED,
     trigger_rules_survive_everything: RULES,
     a_refused_pod_survives_everything: REFUSED,
+    a_schedule_survives_everything: SCHEDULED,
+    a_paused_schedule_survives_everything: PAUSED,
 }
 
 /// Many faults at once.

@@ -10,4 +10,5 @@ mod memory_store;
 mod restart;
 mod scale;
 mod scenarios;
+mod schedules;
 mod world;

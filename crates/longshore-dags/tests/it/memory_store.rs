@@ -6,8 +6,9 @@ use std::{
 };
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use longshore_store::{
-    ArchivedTry, Changes, Pool, Run, RunFilter, RunKey, RunStore, Snapshot, StoreError,
+    ArchivedTry, Changes, Dag, Pool, Run, RunFilter, RunKey, RunStore, Snapshot, StoreError,
     TaskInstance, TaskKey,
 };
 use uuid::Uuid;
@@ -25,6 +26,7 @@ struct Rows {
     archived: Vec<ArchivedTry>,
     pools: BTreeMap<String, Pool>,
     watch_position: Option<String>,
+    dags: BTreeMap<String, Dag>,
 }
 
 impl MemoryStore {
@@ -89,6 +91,17 @@ impl RunStore for MemoryStore {
             rows.task_instances.insert(row.key.clone(), row);
         }
         rows.archived.extend(changes.archived.iter().cloned());
+        for dag in &changes.dags {
+            let known = rows.dags.get(&dag.dag_id);
+            check(&dag.dag_id, dag.version, known.map(|row| row.version))?;
+            let kept = known.and_then(|row| row.document.clone());
+            let dag = Dag {
+                document: dag.document.clone().or(kept),
+                version: dag.version + 1,
+                ..dag.clone()
+            };
+            rows.dags.insert(dag.dag_id.clone(), dag);
+        }
         if changes.watch_position.is_some() {
             rows.watch_position.clone_from(&changes.watch_position);
         }
@@ -114,6 +127,7 @@ impl RunStore for MemoryStore {
                 .collect(),
             pools: rows.pools.values().cloned().collect(),
             watch_position: rows.watch_position.clone(),
+            dags: rows.dags.values().cloned().collect(),
         })
     }
 
@@ -130,6 +144,15 @@ impl RunStore for MemoryStore {
 
     async fn runs(&self, _filter: &RunFilter) -> Result<Vec<Run>, StoreError> {
         Ok(self.rows().runs.values().cloned().collect())
+    }
+
+    async fn has_run(&self, key: &RunKey, logical_date: Timestamp) -> Result<bool, StoreError> {
+        let rows = self.rows();
+        let mut of_dag = rows
+            .runs
+            .values()
+            .filter(|run| run.key.dag_id == key.dag_id);
+        Ok(of_dag.any(|run| run.key == *key || run.logical_date == Some(logical_date)))
     }
 
     async fn try_by_id(&self, id: Uuid) -> Result<Option<TaskInstance>, StoreError> {

@@ -26,6 +26,10 @@ pub(crate) struct Story {
 pub(crate) enum People {
     /// Nothing.
     Watch,
+    /// Put the DAG into the folder, and leave the rest to its schedule.
+    Schedule,
+    /// Put the DAG into the folder, hold its schedule, and let it go on later.
+    ScheduleAndPause(u64, u64),
     /// Ask for a second run as well.
     AskTwice,
     /// Interrupt the run, and let it go on later.
@@ -37,11 +41,26 @@ pub(crate) enum People {
 }
 
 impl People {
+    /// Whether the scheduler follows a folder with the DAG.
+    pub(crate) fn does_follow(self) -> bool {
+        matches!(self, Self::Schedule | Self::ScheduleAndPause(..))
+    }
+
     /// What they do through the scheduler. It is done again after each restart, as people would.
     pub(crate) async fn use_scheduler(self, world: &World, dags: &Dags) {
+        if let Self::ScheduleAndPause(stop, go_on) = self {
+            if at(world, stop).await < Duration::from_secs(go_on) {
+                pause(dags, true).await;
+            }
+            at(world, go_on).await;
+            pause(dags, false).await;
+        }
+        if self.does_follow() {
+            return;
+        }
         let run = world.request(dags, RUN_ID).await;
         match self {
-            Self::Watch | Self::DeletePodOf(..) => {}
+            Self::Watch | Self::DeletePodOf(..) | Self::Schedule | Self::ScheduleAndPause(..) => {}
             Self::AskTwice => {
                 world
                     .request(dags, "manual__2026-01-01T00:00:01+00:00")
@@ -82,6 +101,19 @@ impl People {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+    }
+}
+
+/// Pauses the only DAG, or lets it go on. Asked again until the DAG is known, as a person would.
+async fn pause(dags: &Dags, is_paused: bool) {
+    loop {
+        let known = dags.dags();
+        let dag_id = known.first().and_then(|known| known.dag_id.clone());
+        if let Some(dag_id) = dag_id {
+            dags.set_paused(&dag_id, is_paused).await.unwrap();
+            return;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 
@@ -242,4 +274,34 @@ tasks:
   b: {command: [x], env: {SCRIPT: run 1s}}
 ",
     people: People::Watch,
+};
+
+/// Three runs, 20 seconds apart, each of which takes longer than that; the first is due before the beginning.
+pub(crate) const SCHEDULED: Story = Story {
+    name: "scheduled",
+    dag: "
+dag_id: scheduled
+schedule: 20s
+start_date: '2025-12-31T23:59:55Z'
+end_date: '2026-01-01T00:00:35Z'
+catchup: true
+max_active_runs: 2
+tasks:
+  a: {command: [x], env: {SCRIPT: run 25s}}
+",
+    people: People::Schedule,
+};
+
+/// Of what was missed during the pause, the latest is run.
+pub(crate) const PAUSED: Story = Story {
+    name: "paused",
+    dag: "
+dag_id: paused
+schedule: '* * * * *'
+start_date: '2026-01-01T00:00:30Z'
+end_date: '2026-01-01T00:03:30Z'
+tasks:
+  a: {command: [x], env: {SCRIPT: run 1s}}
+",
+    people: People::ScheduleAndPause(100, 200),
 };

@@ -3,6 +3,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use longshore_cluster::{Cluster, LogError, LogOptions, LogStream as PodLogStream, PodLogs};
 use longshore_dags::{
     Dags, DagsConfig, RequestError, document,
@@ -22,6 +23,7 @@ use longshore_test::{
     scripted_node::{NodeConfig, ScriptedNode},
 };
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::memory_store::MemoryStore;
@@ -37,6 +39,8 @@ pub(crate) struct World {
     pub(crate) node: Arc<ScriptedNode>,
     pub(crate) dag: Arc<Dag>,
     pub(crate) config: DagsConfig,
+    /// The folder of DAG files that the scheduler follows, if it follows one.
+    pub(crate) folder: Option<TempDir>,
 }
 
 impl World {
@@ -50,6 +54,17 @@ impl World {
             store: Arc::new(store),
             node,
             dag: dag(yaml),
+            folder: None,
+        }
+    }
+
+    /// A world whose DAG is in a folder that the scheduler follows.
+    pub(crate) async fn following(yaml: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("dag.yaml"), yaml).unwrap();
+        Self {
+            folder: Some(folder),
+            ..Self::new(yaml).await
         }
     }
 
@@ -63,6 +78,7 @@ impl World {
             node,
             dag: self.dag.clone(),
             config: self.config.clone(),
+            folder: None,
         }
     }
 
@@ -76,6 +92,7 @@ impl World {
             store: Arc::new(store),
             node: self.node.clone(),
             dag: self.dag.clone(),
+            folder: None,
         }
     }
 
@@ -96,7 +113,12 @@ impl World {
             )
             .await;
             match started {
-                Ok(dags) => return dags,
+                Ok(dags) => {
+                    if let Some(folder) = &self.folder {
+                        dags.follow(folder.path()).unwrap();
+                    }
+                    return dags;
+                }
                 // What a supervisor does with a process that cannot start.
                 Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
             }
@@ -219,6 +241,11 @@ impl RunStore for FaultyStore {
         self.effect("list tries", self.store.history(key)).await
     }
 
+    async fn has_run(&self, key: &RunKey, logical_date: Timestamp) -> Result<bool, StoreError> {
+        let found = self.store.has_run(key, logical_date);
+        self.effect("get run", found).await
+    }
+
     async fn set_pool(&self, pool: &Pool) -> Result<(), StoreError> {
         self.effect("set pool", self.store.set_pool(pool)).await
     }
@@ -259,6 +286,13 @@ pub(crate) async fn digest(world: &World) -> String {
             rows.iter()
                 .map(|task_instance| format!("  now   {}", row(task_instance))),
         );
+    }
+    for dag in world.store.load().await.unwrap().dags {
+        let next = dag.next_run.map(|next| next.run_after);
+        lines.push(format!(
+            "dag {} paused {} next {next:?} last {:?}",
+            dag.dag_id, dag.is_paused, dag.last_interval
+        ));
     }
     lines.extend(ran(world));
     for plural in ["pods", "configmaps", "persistentvolumeclaims"] {

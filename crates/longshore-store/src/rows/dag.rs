@@ -1,23 +1,65 @@
 //! Table `dag`.
 
+use jiff::Timestamp;
+
 use crate::changes::StoreError;
 use crate::engine::{Cell, Row};
 use crate::model::{Dag, NextRun};
-use crate::rows::{Unreadable, instant, read_instant, read_opt_instant};
+use crate::rows::document::Documents;
+use crate::rows::{Table, Unreadable, instant, read_instant, read_opt_instant};
 
-/// The cells of the next run: `next_run_after`, `next_logical_date`, `next_interval_start`, `next_interval_end`.
-pub(crate) fn next_run_cells(next: Option<NextRun>) -> [Cell; 4] {
+/// Table `dag`.
+pub(crate) const TABLE: Table = Table {
+    name: "dag",
+    columns: &[
+        "dag_id",
+        "file",
+        "is_paused",
+        "next_run_after",
+        "next_logical_date",
+        "next_interval_start",
+        "next_interval_end",
+        "last_interval_start",
+        "last_interval_end",
+        "parsed_at",
+        "error",
+        "document_hash",
+        "version",
+    ],
+    key: &["dag_id"],
+    fixed: &[],
+    addressable: "",
+};
+
+/// Table `dag`, for updates that keep the document.
+pub(crate) const KEPT: Table = Table {
+    fixed: &["document_hash"],
+    ..TABLE
+};
+
+/// The cells of a row, in the order of the table's columns, with this version and document.
+pub(crate) fn cells(dag: &Dag, version: i64, document_hash: Option<String>) -> [Cell; 13] {
+    let next = dag.next_run;
     let interval = next.and_then(|next| next.data_interval);
     [
+        dag.dag_id.as_str().into(),
+        dag.file.clone().into(),
+        i64::from(dag.is_paused).into(),
         instant(next.map(|next| next.run_after)),
         instant(next.and_then(|next| next.logical_date)),
         instant(interval.map(|(start, _)| start)),
         instant(interval.map(|(_, end)| end)),
+        instant(dag.last_interval.map(|(start, _)| start)),
+        instant(dag.last_interval.map(|(_, end)| end)),
+        instant(Some(dag.parsed_at)),
+        dag.error.clone().into(),
+        document_hash.into(),
+        version.into(),
     ]
 }
 
-/// A DAG from its row.
-pub(crate) fn read(row: &Row) -> Result<Dag, StoreError> {
+/// A DAG from its row and its document.
+pub(crate) fn read(row: &Row, documents: &Documents) -> Result<Dag, StoreError> {
     let corrupt = |what: String| {
         move |why: Unreadable| StoreError::Corrupt {
             what,
@@ -26,31 +68,43 @@ pub(crate) fn read(row: &Row) -> Result<Dag, StoreError> {
     };
     let dag_id = row.text("dag_id").map_err(corrupt("a DAG".to_owned()))?;
     let what = format!("DAG {dag_id}");
-    read_rest(row, dag_id).map_err(corrupt(what))
+    read_rest(row, dag_id, documents).map_err(corrupt(what))
 }
 
-fn read_rest(row: &Row, dag_id: String) -> Result<Dag, Unreadable> {
+fn read_rest(row: &Row, dag_id: String, documents: &Documents) -> Result<Dag, Unreadable> {
+    let hash = row.text("document_hash")?;
+    let document = documents
+        .get(&hash)
+        .ok_or_else(|| format!("column document_hash: there is no document {hash}"))?;
     Ok(Dag {
         dag_id,
         file: row.opt_text("file")?,
         is_paused: row.int("is_paused")? != 0,
         next_run: read_next_run(row)?,
+        last_interval: read_interval(row, ["last_interval_start", "last_interval_end"])?,
         parsed_at: read_instant(row, "parsed_at")?,
         error: row.opt_text("error")?,
-        document_hash: row.opt_text("document_hash")?,
+        document: Some(document.clone()),
+        version: row.int("version")?,
     })
 }
 
-/// The next run from its four columns.
-pub(crate) fn read_next_run(row: &Row) -> Result<Option<NextRun>, Unreadable> {
+fn read_next_run(row: &Row) -> Result<Option<NextRun>, Unreadable> {
     let Some(run_after) = read_opt_instant(row, "next_run_after")? else {
         return Ok(None);
     };
-    let start = read_opt_instant(row, "next_interval_start")?;
-    let end = read_opt_instant(row, "next_interval_end")?;
     Ok(Some(NextRun {
         run_after,
         logical_date: read_opt_instant(row, "next_logical_date")?,
-        data_interval: start.zip(end),
+        data_interval: read_interval(row, ["next_interval_start", "next_interval_end"])?,
     }))
+}
+
+/// Both ends, or neither.
+fn read_interval(
+    row: &Row,
+    [start, end]: [&str; 2],
+) -> Result<Option<(Timestamp, Timestamp)>, Unreadable> {
+    let start = read_opt_instant(row, start)?;
+    Ok(start.zip(read_opt_instant(row, end)?))
 }

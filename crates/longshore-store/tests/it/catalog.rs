@@ -1,22 +1,23 @@
 //! What the service keeps and lists, on every engine.
 
+use jiff::Timestamp;
 use longshore_store::{
-    Catalog, Changes, Dag, DagAdvance, NextRun, ParsedDag, Run, RunCursor, RunFilter, RunState,
-    StoreError, TaskFilter, TaskInstance, TaskState,
+    Catalog, Changes, Dag, NextRun, Run, RunCursor, RunFilter, RunState, StoreError, TaskFilter,
+    TaskInstance, TaskState,
 };
 use serde_json::json;
 
-use crate::samples::{archive, at, next_try, run, runs, task, tasks};
+use crate::samples::{archive, at, next_try, run, run_key, runs, task, tasks};
 use crate::stores::on_every_engine;
 
 on_every_engine!(
     runs_are_listed_by_state_and_page_by_page,
     task_instances_are_listed_by_state_and_page_by_page,
     a_dag_is_made_and_changed,
-    a_dag_with_an_error_keeps_its_document,
+    a_dag_keeps_its_document_until_it_gets_another,
     a_schedule_goes_on_with_the_run_that_was_due,
-    a_schedule_that_is_not_as_given_is_a_conflict,
-    a_dag_that_is_not_there_cannot_be_paused,
+    a_dag_that_is_not_as_given_is_a_conflict,
+    a_run_is_found_by_its_name_and_by_its_instant,
     runs_of_one_document_each_have_it,
 );
 
@@ -135,14 +136,17 @@ async fn task_instances_are_listed_by_state_and_page_by_page(store: &dyn Catalog
     }
 }
 
-fn parsed(dag_id: &str) -> ParsedDag {
-    ParsedDag {
+fn dag(dag_id: &str) -> Dag {
+    Dag {
         dag_id: dag_id.to_owned(),
         file: Some(format!("{dag_id}.yaml")),
+        is_paused: false,
+        next_run: None,
+        last_interval: None,
         parsed_at: at(0),
         error: None,
         document: Some(json!({"dag_id": dag_id})),
-        is_paused_upon_creation: false,
+        version: 0,
     }
 }
 
@@ -154,139 +158,118 @@ fn next_run(seconds: i64) -> NextRun {
     }
 }
 
-fn advance(dag_id: &str, from: Option<NextRun>, to: Option<NextRun>) -> Changes {
-    let dag_id = dag_id.to_owned();
+fn dags(dags: impl IntoIterator<Item = Dag>) -> Changes {
     Changes {
-        dag_advances: vec![DagAdvance { dag_id, from, to }],
+        dags: dags.into_iter().collect(),
         ..Changes::default()
     }
 }
 
 async fn only_dag(store: &dyn Catalog) -> Dag {
-    let mut dags = store.dags().await.unwrap();
+    let mut dags = store.load().await.unwrap().dags;
     assert_eq!(dags.len(), 1);
     dags.remove(0)
 }
 
 async fn a_dag_is_made_and_changed(store: &dyn Catalog) {
-    assert_eq!(store.dags().await.unwrap(), []);
-    let first = ParsedDag {
-        is_paused_upon_creation: true,
-        ..parsed("b")
+    assert_eq!(store.load().await.unwrap().dags, []);
+    let bare = Dag {
+        next_run: Some(NextRun {
+            run_after: at(1),
+            logical_date: None,
+            data_interval: None,
+        }),
+        ..dag("b")
     };
-    store.set_dag(&first).await.unwrap();
-    let made = only_dag(store).await;
-    let expected = Dag {
-        dag_id: "b".to_owned(),
-        file: Some("b.yaml".to_owned()),
+    let full = Dag {
+        file: None,
         is_paused: true,
-        next_run: None,
-        parsed_at: at(0),
-        error: None,
-        document_hash: made.document_hash.clone(),
-    };
-    assert_eq!(made, expected);
-    let hash = made.document_hash.unwrap();
-    assert_eq!(store.document(&hash).await.unwrap(), first.document);
-    assert_eq!(store.document("none").await.unwrap(), None);
-
-    // What users and scheduler decided stays.
-    let next = Some(next_run(60));
-    store.set_paused("b", false).await.unwrap();
-    store.commit(&advance("b", None, next)).await.unwrap();
-    let second = ParsedDag {
-        file: None,
+        next_run: Some(next_run(60)),
+        last_interval: Some((at(-60), Timestamp::MAX)),
         parsed_at: at(5),
+        error: Some("line 3: unknown key".to_owned()),
         document: Some(json!({"dag_id": "b", "tasks": {}})),
-        ..first.clone()
+        ..dag("b")
     };
-    store.set_dag(&second).await.unwrap();
-    let changed = only_dag(store).await;
-    let expected = Dag {
-        file: None,
-        is_paused: false,
-        next_run: next,
-        parsed_at: at(5),
-        document_hash: changed.document_hash.clone(),
-        ..expected
-    };
-    assert_eq!(changed, expected);
-    let new_hash = changed.document_hash.unwrap();
-    assert_eq!(store.document(&new_hash).await.unwrap(), second.document);
-    assert_eq!(store.document(&hash).await.unwrap(), first.document);
-
-    store.set_dag(&parsed("a")).await.unwrap();
-    let names = store.dags().await.unwrap();
+    for (version, changed) in [dag("b"), bare, full, dag("b")].into_iter().enumerate() {
+        let version = i64::try_from(version).unwrap();
+        let given = Dag { version, ..changed };
+        store.commit(&dags([given.clone()])).await.unwrap();
+        let version = version + 1;
+        assert_eq!(only_dag(store).await, Dag { version, ..given });
+    }
+    store.commit(&dags([dag("c"), dag("a")])).await.unwrap();
+    let names = store.load().await.unwrap().dags;
     let names: Vec<_> = names.into_iter().map(|dag| dag.dag_id).collect();
-    assert_eq!(names, ["a", "b"]);
+    assert_eq!(names, ["a", "b", "c"]);
 }
 
-async fn a_dag_with_an_error_keeps_its_document(store: &dyn Catalog) {
-    let broken = ParsedDag {
+async fn a_dag_keeps_its_document_until_it_gets_another(store: &dyn Catalog) {
+    store.commit(&dags([dag("a")])).await.unwrap();
+    let broken = Dag {
         error: Some("line 3: unknown key".to_owned()),
         document: None,
-        ..parsed("a")
+        version: 1,
+        ..dag("a")
     };
-    store.set_dag(&broken).await.unwrap();
-    assert_eq!(only_dag(store).await.document_hash, None);
-    store.set_dag(&parsed("a")).await.unwrap();
-    let good = only_dag(store).await;
-    assert_eq!(good.error, None);
-    assert!(good.document_hash.is_some());
-    store.set_dag(&broken).await.unwrap();
+    store.commit(&dags([broken.clone()])).await.unwrap();
     let kept = only_dag(store).await;
     assert_eq!(kept.error, broken.error);
-    assert_eq!(kept.document_hash, good.document_hash);
+    assert_eq!(kept.document, dag("a").document);
+    // None to begin with is not allowed.
+    let without = Dag {
+        document: None,
+        ..dag("b")
+    };
+    let refused = store.commit(&dags([without])).await;
+    assert!(
+        matches!(refused, Err(StoreError::Conflict { .. })),
+        "{refused:?}"
+    );
 }
 
 async fn a_schedule_goes_on_with_the_run_that_was_due(store: &dyn Catalog) {
-    store.set_dag(&parsed("a")).await.unwrap();
-    let bare = NextRun {
-        run_after: at(1),
-        logical_date: None,
-        data_interval: None,
-    };
-    let steps = [
-        None,
-        Some(next_run(60)),
-        Some(bare),
-        Some(next_run(120)),
-        None,
-    ];
-    for (n, step) in steps.windows(2).enumerate() {
+    store.commit(&dags([dag("a")])).await.unwrap();
+    for n in 1..4 {
+        let next = Some(next_run(60 * n));
         let changes = Changes {
             runs: vec![run(&n.to_string())],
-            ..advance("a", step[0], step[1])
+            ..dags([Dag {
+                next_run: next,
+                last_interval: Some((at(0), at(n))),
+                document: None,
+                version: n,
+                ..dag("a")
+            }])
         };
         store.commit(&changes).await.unwrap();
-        assert_eq!(only_dag(store).await.next_run, step[1]);
-        assert_eq!(store.load().await.unwrap().runs.len(), n + 1);
+        let stored = only_dag(store).await;
+        assert_eq!(stored.next_run, next);
+        assert_eq!(stored.last_interval, Some((at(0), at(n))));
+        assert_eq!(store.load().await.unwrap().runs.len(), n as usize);
     }
 }
 
-async fn a_schedule_that_is_not_as_given_is_a_conflict(store: &dyn Catalog) {
-    store.set_dag(&parsed("a")).await.unwrap();
-    let now = Some(next_run(60));
-    store.commit(&advance("a", None, now)).await.unwrap();
-    let other_interval = Some(NextRun {
-        data_interval: None,
-        ..next_run(60)
-    });
-    let later = Some(next_run(120));
-    let mut twice = advance("a", now, later);
-    twice
-        .dag_advances
-        .extend(advance("a", now, later).dag_advances);
+async fn a_dag_that_is_not_as_given_is_a_conflict(store: &dyn Catalog) {
+    store.commit(&dags([dag("a")])).await.unwrap();
+    let other = |dag_id: &str, version| Dag {
+        next_run: Some(next_run(120)),
+        version,
+        ..dag(dag_id)
+    };
+    let kept = |version| Dag {
+        document: None,
+        ..other("a", version)
+    };
+    let before = only_dag(store).await;
     let cases = [
-        ("none", advance("a", None, later), "DAG a"),
-        ("later", advance("a", later, later), "DAG a"),
-        (
-            "another interval",
-            advance("a", other_interval, later),
-            "DAG a",
-        ),
-        ("twice", twice, "DAG a"),
-        ("unknown", advance("b", None, later), "DAG b"),
+        ("made again", dags([other("a", 0)]), "DAG a"),
+        ("older", dags([kept(0)]), "DAG a"),
+        ("newer", dags([other("a", 2)]), "DAG a"),
+        ("newer, document kept", dags([kept(2)]), "DAG a"),
+        ("twice", dags([other("a", 1), other("a", 1)]), "DAG a"),
+        ("twice, document kept", dags([kept(1), kept(1)]), "DAG a"),
+        ("unknown", dags([other("b", 1)]), "DAG b"),
     ];
     for (name, mut changes, expected) in cases {
         changes.runs.push(run("due"));
@@ -295,14 +278,29 @@ async fn a_schedule_that_is_not_as_given_is_a_conflict(store: &dyn Catalog) {
             other => panic!("{name}: {other:?}"),
         }
         assert_eq!(store.load().await.unwrap().runs, [], "{name}");
-        assert_eq!(only_dag(store).await.next_run, now, "{name}");
+        assert_eq!(only_dag(store).await, before, "{name}");
     }
 }
 
-async fn a_dag_that_is_not_there_cannot_be_paused(store: &dyn Catalog) {
-    match store.set_paused("a", true).await {
-        Err(StoreError::Conflict { what }) => assert_eq!(what, "DAG a"),
-        other => panic!("{other:?}"),
+async fn a_run_is_found_by_its_name_and_by_its_instant(store: &dyn Catalog) {
+    let about = |run_id: &str, logical_date| Run {
+        logical_date,
+        state: RunState::Success,
+        ..run(run_id)
+    };
+    let all = [about("named", None), about("dated", Some(at(60)))];
+    store.commit(&runs(all)).await.unwrap();
+    let cases = [
+        ("sales", "named", 0, true),
+        ("sales", "other", 60, true),
+        ("sales", "other", 61, false),
+        ("other", "named", 60, false),
+    ];
+    for (dag_id, run_id, seconds, expected) in cases {
+        let mut key = run_key(run_id);
+        key.dag_id = dag_id.to_owned();
+        let found = store.has_run(&key, at(seconds)).await.unwrap();
+        assert_eq!(found, expected, "{key} at {seconds}");
     }
 }
 

@@ -46,6 +46,12 @@ impl<'a> Round<'a> {
         self.by_key.get(key).copied()
     }
 
+    /// Whether an unfinished run of the DAG is about this instant.
+    pub(super) fn has_run_about(&self, dag_id: &str, logical_date: Option<Timestamp>) -> bool {
+        let mut runs = self.runs.iter().map(RunWork::run);
+        runs.any(|run| run.key.dag_id == dag_id && run.logical_date == logical_date)
+    }
+
     pub(super) fn add(&mut self, key: RunKey, run: RunWork<'a>) {
         self.by_key.insert(key, self.runs.len());
         self.runs.push(run);

@@ -9,10 +9,11 @@ use crate::scheduler::{
     transitions::{Cause, RunCause},
 };
 
-/// Creates the run unless it is there.
+/// Creates the run unless it is there, or one of its DAG that is about the same instant.
 pub(super) fn request<'a>(round: &mut Round<'a>, new: &'a NewRun) {
     let key = new.key();
-    if round.find(&key).is_none() {
+    let is_taken = new.logical_date.is_some() && round.has_run_about(&key.dag_id, new.logical_date);
+    if round.find(&key).is_none() && !is_taken {
         round.add(key, RunWork::create(new, round.now()));
     }
 }

@@ -16,6 +16,7 @@ fn snapshot(world: &World) -> Snapshot {
         task_instances: world.rows.values().cloned().collect(),
         pools: world.pools.clone(),
         watch_position: None,
+        dags: Vec::new(),
     }
 }
 

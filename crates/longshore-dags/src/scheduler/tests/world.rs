@@ -74,6 +74,7 @@ pub(super) fn dag(tasks: Vec<Task>) -> Dag {
         tags: Vec::new(),
         end_date: None,
         catchup: false,
+        is_paused_upon_creation: false,
         params: BTreeMap::new(),
         max_active_runs: 16,
         max_active_tasks: 16,
@@ -289,6 +290,7 @@ impl World {
             task_instances: self.rows.values().cloned().collect(),
             pools: self.pools.clone(),
             watch_position: None,
+            dags: Vec::new(),
         };
         Board::load(snapshot, |run| {
             Ok::<_, Infallible>(Arc::clone(&self.dags[&run.key]))

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::timetable::{
-    CronSchedule, CronTrigger,
+    CronSchedule, CronTrigger, Delta,
     tests::laws::{moments, timetables},
 };
 
@@ -89,7 +89,7 @@ fn only_what_is_due_and_allowed_gets_a_run() {
         ),
     ];
     for (name, dag, expected) in cases {
-        let steps = decide(&[dag], &|_, _| false, time(NOW));
+        let steps = decide(&[dag], &|_, _| Some(false), time(NOW));
         assert_eq!(!steps.is_empty(), expected, "{name}");
     }
 }
@@ -98,7 +98,7 @@ fn only_what_is_due_and_allowed_gets_a_run() {
 fn a_step_creates_one_run_and_advances_past_it() {
     let steps = decide(
         &[dag("d", "2026-01-01T09:00:00Z")],
-        &|_, _| false,
+        &|_, _| Some(false),
         time(NOW),
     );
     let [step] = steps.as_slice() else {
@@ -107,19 +107,72 @@ fn a_step_creates_one_run_and_advances_past_it() {
     let new = step.create.as_ref().unwrap();
     assert_eq!(new.run_id, "scheduled__2026-01-01T09:00:00+00:00");
     assert_eq!(step.next.unwrap().run_after, time("2026-01-01T10:00:00Z"));
-    // Without catchup the row goes on to the latest.
-    let mut skipping = dag("d", "2026-01-01T09:00:00Z");
-    skipping.restriction.catchup = false;
-    let steps = decide(&[skipping], &|_, _| false, time(NOW));
-    assert_eq!(
-        steps[0].next.unwrap().run_after,
-        time("2026-01-01T12:00:00Z")
-    );
+}
+
+/// What was missed is left out: the run over the latest interval alone is made, as after a pause in Airflow.
+#[test]
+fn without_catchup_only_the_latest_of_what_was_missed_is_made() {
+    let interval = DataInterval {
+        start: time("2026-01-01T08:00:00Z"),
+        end: time("2026-01-01T09:00:00Z"),
+    };
+    let cron = || CronSchedule::in_utc("@hourly".parse().unwrap());
+    let hour = Delta::exact(SignedDuration::from_hours(1));
+    let nine = NextRun::of(DataInterval::exact(time("2026-01-01T09:00:00Z")));
+    let cases = [
+        (hourly(), nine, "12:00", Some("13:00")),
+        (
+            Timetable::MultipleCronTrigger(vec![
+                CronTrigger::at(CronSchedule::in_utc("0 9,11 * * *".parse().unwrap())),
+                CronTrigger::at(CronSchedule::in_utc("30 10 * * *".parse().unwrap())),
+            ]),
+            nine,
+            "11:00",
+            Some("09:00"),
+        ),
+        (
+            Timetable::CronDataInterval(cron()),
+            NextRun::of(interval),
+            "12:00",
+            Some("13:00"),
+        ),
+        (
+            Timetable::DeltaDataInterval(hour),
+            NextRun::of(interval),
+            "12:00",
+            Some("13:00"),
+        ),
+        (Timetable::Once, nine, "09:00", None),
+    ];
+    for (timetable, next, expected, after) in cases {
+        let mut missed = dag("d", NOW);
+        (missed.next, missed.timetable) = (Some(next), timetable);
+        missed.restriction.catchup = false;
+        let name = format!("{:?}", missed.timetable);
+        let steps = decide(&[missed], &|_, _| Some(false), time(NOW));
+        let run = steps[0].create.as_ref().unwrap().run;
+        let at = |clock: &str| time(&format!("2026-01-01T{clock}:00Z"));
+        assert_eq!(run.run_after, at(expected), "{name}");
+        assert_eq!(steps[0].last, run.data_interval);
+        let next = steps[0].next.map(|next| next.run_after);
+        let next = next.map(|next| next.strftime("%H:%M").to_string());
+        assert_eq!(next.as_deref(), after, "{name}");
+    }
+}
+
+#[test]
+fn a_run_that_nobody_looked_for_waits_for_another_round() {
+    let due = dag("d", "2026-01-01T09:00:00Z");
+    assert_eq!(decide(&[due], &|_, _| None, time(NOW)), []);
 }
 
 #[test]
 fn a_run_that_exists_only_advances_the_row() {
-    let steps = decide(&[dag("d", "2026-01-01T09:00:00Z")], &|_, _| true, time(NOW));
+    let steps = decide(
+        &[dag("d", "2026-01-01T09:00:00Z")],
+        &|_, _| Some(true),
+        time(NOW),
+    );
     assert_eq!(steps.len(), 1);
     assert_eq!(steps[0].create, None);
     assert_eq!(
@@ -138,7 +191,7 @@ fn a_round_has_ten_runs_longest_due_first() {
             )
         })
         .collect();
-    let steps = decide(&dags, &|_, _| false, time(NOW));
+    let steps = decide(&dags, &|_, _| Some(false), time(NOW));
     let ids: Vec<&str> = steps.iter().map(|step| step.dag_id.as_str()).collect();
     assert_eq!(
         ids,
@@ -152,6 +205,7 @@ fn a_round_has_ten_runs_longest_due_first() {
 #[derive(Debug)]
 struct Store {
     dag: ScheduledDag,
+    last: Option<DataInterval>,
     /// By logical date; whoever creates one twice breaks the law.
     runs: BTreeMap<Timestamp, NewRun>,
     ids: BTreeSet<String>,
@@ -162,15 +216,15 @@ struct Store {
 enum Event {
     /// The clock stands at another time, the step is applied whole.
     Round(Timestamp),
-    /// The process dies after the run was created and before the row was advanced.
-    Death(Timestamp),
-    /// The file was read again: the row is made anew from the latest run.
+    /// The file has another schedule for a moment, and this one again: the row is made anew from the latest run.
     Refresh(Timestamp),
+    /// Somebody asks for a run about the instant that comes next.
+    Manual,
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = (moments(), 0..6).prop_map(|(now, kind)| match kind {
-        0 => Event::Death(now),
+        0 => Event::Manual,
         1 => Event::Refresh(now),
         _ => Event::Round(now),
     });
@@ -179,18 +233,24 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 
 impl Store {
     fn apply(&mut self, event: &Event) -> Result<(), TestCaseError> {
-        let (now, does_advance) = match event {
-            Event::Round(now) => (*now, true),
-            Event::Death(now) => (*now, false),
+        let now = match event {
+            Event::Round(now) => *now,
             Event::Refresh(now) => {
-                let last = self.runs.values().next_back();
-                let last = last.map(|new| new.run.data_interval);
-                self.dag.next = self.dag.next_after(last.as_ref(), *now);
+                self.dag.next = self.dag.next_after(self.last.as_ref(), *now);
+                return Ok(());
+            }
+            Event::Manual => {
+                if let Some(run) = self.dag.next {
+                    let run_id = format!("manual__{}", run.logical_date);
+                    let new = NewRun { run_id, run };
+                    self.runs.entry(run.logical_date).or_insert(new);
+                }
                 return Ok(());
             }
         };
         let exists = |_: &str, new: &NewRun| {
-            self.runs.contains_key(&new.run.logical_date) || self.ids.contains(&new.run_id)
+            let is_there = self.runs.contains_key(&new.run.logical_date);
+            Some(is_there || self.ids.contains(&new.run_id))
         };
         for step in decide(std::slice::from_ref(&self.dag), &exists, now) {
             if let Some(new) = step.create {
@@ -199,9 +259,8 @@ impl Store {
                 let twice = self.runs.insert(new.run.logical_date, new);
                 prop_assert_eq!(twice, None);
             }
-            if does_advance {
-                self.dag.next = step.next;
-            }
+            self.dag.next = step.next;
+            self.last = Some(step.last);
         }
         Ok(())
     }
@@ -219,11 +278,11 @@ proptest! {
         let restriction = Restriction { earliest: Some(earliest), latest: None, catchup };
         let next = timetable.next_run(None, &restriction, first_clock);
         let dag = ScheduledDag { next, timetable: timetable.clone(), restriction, ..dag("d", NOW) };
-        let mut store = Store { dag, runs: BTreeMap::new(), ids: BTreeSet::new() };
+        let mut store = Store { dag, last: None, runs: BTreeMap::new(), ids: BTreeSet::new() };
         let mut latest_clock = None;
         for event in &events {
             store.apply(event)?;
-            if let Event::Round(now) | Event::Death(now) = event {
+            if let Event::Round(now) = event {
                 latest_clock = latest_clock.max(Some(*now));
             }
         }

@@ -153,7 +153,7 @@ proptest! {
 }
 
 #[test]
-fn skipped_times_move_forward_and_of_equal_ones_the_first_is_taken() {
+fn skipped_times_move_forward_and_of_equal_ones_the_second_is_taken() {
     let berlin = "Europe/Berlin";
     let new_york = "America/New_York";
     for (expression, zone, after, expected) in [
@@ -181,13 +181,20 @@ fn skipped_times_move_forward_and_of_equal_ones_the_first_is_taken() {
             "30 2 * * *",
             berlin,
             "2026-10-24T00:30:00Z",
-            vec!["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"],
+            vec!["2026-10-25T01:30:00Z", "2026-10-26T01:30:00Z"],
         ),
-        // Started between the two: the first is over.
+        // Asked between the two.
         (
             "30 2 * * *",
             berlin,
             "2026-10-25T01:10:00Z",
+            vec!["2026-10-25T01:30:00Z", "2026-10-26T01:30:00Z"],
+        ),
+        // Asked after the first, whose clock says that it is over, as in Airflow.
+        (
+            "30 2 * * *",
+            berlin,
+            "2026-10-25T00:40:00Z",
             vec!["2026-10-26T01:30:00Z"],
         ),
         // What covers each hour follows real time.
@@ -205,7 +212,7 @@ fn skipped_times_move_forward_and_of_equal_ones_the_first_is_taken() {
             "30 1 * * *",
             new_york,
             "2026-10-31T12:00:00Z",
-            vec!["2026-11-01T05:30:00Z", "2026-11-02T06:30:00Z"],
+            vec!["2026-11-01T06:30:00Z", "2026-11-02T06:30:00Z"],
         ),
         // Half an hour is skipped at 02:00 on October 4th.
         (

@@ -1,0 +1,48 @@
+//! Which file a DAG is in.
+
+use std::collections::BTreeMap;
+
+use super::{Catalog, Entry, Told};
+use crate::{folder::FileState, model::Dag};
+
+/// The file of each DAG by id: the one on record as long as it says so, else the first that does. A file that cannot be
+/// read keeps the DAG that it had, unless another file has it now.
+pub(super) fn owners(catalog: &Catalog) -> BTreeMap<&str, (&str, &Told)> {
+    let mut owners = BTreeMap::new();
+    let Some(files) = &catalog.files else {
+        return owners;
+    };
+    for (name, told) in files.iter() {
+        let FileState::Dag(dag) = &told.state else {
+            continue;
+        };
+        let is_on_record = file_of(catalog.entry(&dag.dag_id)) == Some(name);
+        let owner = owners
+            .entry(dag.dag_id.as_str())
+            .or_insert((name.as_str(), told));
+        if is_on_record {
+            *owner = (name, told);
+        }
+    }
+    for (dag_id, entry) in catalog.entries.iter() {
+        let file = file_of(Some(entry)).and_then(|name| files.get_key_value(name));
+        if let Some((name, told)) = file
+            && matches!(told.state, FileState::Broken(_))
+        {
+            owners.entry(dag_id).or_insert((name, told));
+        }
+    }
+    owners
+}
+
+fn file_of(entry: Option<&Entry>) -> Option<&str> {
+    entry?.row.file.as_deref()
+}
+
+/// What is wrong with a second file of a DAG.
+pub(super) fn duplicate(dag: &Dag, owner: &str) -> String {
+    format!(
+        "DAG `{}` is in `{owner}` already; give one of the two another `dag_id`, or remove it",
+        dag.dag_id
+    )
+}

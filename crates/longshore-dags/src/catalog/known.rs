@@ -1,0 +1,83 @@
+//! The DAGs as people see them.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{Catalog, Entry, Told, files, next_run};
+use crate::{folder::FileState, model::Dag, timetable::NextRun};
+
+/// A DAG that is known, or a file that should be one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KnownDag {
+    /// Its name; `None` for a file that never was a DAG, or that has the name of another file's DAG.
+    pub dag_id: Option<String>,
+    /// What its file said when it was last without errors: what a run is made of.
+    pub dag: Option<Arc<Dag>>,
+    /// Its file, relative to the folder, `/` between the parts; `None` once that is gone.
+    pub file: Option<String>,
+    /// Whether its schedule is held.
+    pub is_paused: bool,
+    /// The next run of its schedule; `None` where none is to come as things are: no schedule, paused, the file gone or
+    /// broken. One in the past waits for a run to end.
+    pub next_run: Option<NextRun>,
+    /// What is wrong with the file, for people, one problem a line.
+    pub error: Option<String>,
+    /// When the file was last read and found to be another.
+    pub parsed_at: Timestamp,
+}
+
+impl Catalog {
+    /// Every DAG by name, then the files that are none.
+    pub(crate) fn known(&self) -> Vec<KnownDag> {
+        let owners = files::owners(self);
+        let dags = self.entries.values().map(known_dag);
+        let files = self.files.iter().flat_map(|files| files.iter());
+        let others = files.filter_map(|(name, told)| {
+            let error = match &told.state {
+                FileState::Dag(dag) => {
+                    let (owner, _) = owners.get(dag.dag_id.as_str())?;
+                    (owner != name).then(|| files::duplicate(dag, owner))?
+                }
+                FileState::Broken(why) => {
+                    let is_owner = owners.values().any(|(owner, _)| owner == name);
+                    (!is_owner).then(|| why.clone())?
+                }
+                FileState::Removed => return None,
+            };
+            Some(known_file(name, told, error))
+        });
+        dags.chain(others).collect()
+    }
+
+    /// One DAG.
+    pub(crate) fn known_dag(&self, dag_id: &str) -> Option<KnownDag> {
+        self.entry(dag_id).map(known_dag)
+    }
+}
+
+fn known_dag(entry: &Entry) -> KnownDag {
+    let row = &entry.row;
+    let next_run = row.next_run.map(next_run);
+    KnownDag {
+        dag_id: Some(row.dag_id.clone()),
+        dag: entry.dag.clone(),
+        file: row.file.clone(),
+        is_paused: row.is_paused,
+        next_run: next_run.filter(|_| super::due::is_active(entry)),
+        error: row.error.clone(),
+        parsed_at: row.parsed_at,
+    }
+}
+
+fn known_file(name: &str, told: &Told, error: String) -> KnownDag {
+    KnownDag {
+        dag_id: None,
+        dag: None,
+        file: Some(name.to_owned()),
+        is_paused: false,
+        next_run: None,
+        error: Some(error),
+        parsed_at: told.at,
+    }
+}

@@ -1,0 +1,105 @@
+//! Which rows change because of what the folder says and people ask for. Pure.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use jiff::Timestamp;
+use longshore_store::Dag as Row;
+
+use super::{Catalog, Entry, Told, files, interval, restriction, stored_run};
+use crate::{folder::FileState, model::Dag};
+
+/// The rows that are not as they are to be, each as it is to be, with the version on record. A row has its document
+/// where that is another.
+pub(crate) fn decide(catalog: &Catalog, now: Timestamp) -> Vec<Entry> {
+    if catalog.is_settled() {
+        return Vec::new();
+    }
+    let owners = files::owners(catalog);
+    let known = catalog.entries.keys().map(String::as_str);
+    let ids: BTreeSet<&str> = known.chain(owners.keys().copied()).collect();
+    let changed = ids.into_iter().filter_map(|dag_id| {
+        let before = catalog.entry(dag_id);
+        let owner = owners.get(dag_id).copied();
+        let mut after = match (before, owner) {
+            (Some(before), _) => before.clone(),
+            (None, Some((_, told))) => new(dag_id, told)?,
+            (None, None) => return None,
+        };
+        if catalog.files.is_some() {
+            read_file(&mut after, owner);
+        }
+        if let Some(is_paused) = catalog.pauses.get(dag_id) {
+            after.row.is_paused = *is_paused;
+        }
+        schedule(&mut after, before, now);
+        (before != Some(&after)).then_some(after)
+    });
+    changed.collect()
+}
+
+/// The entry of a DAG that was not known before.
+fn new(dag_id: &str, told: &Told) -> Option<Entry> {
+    let FileState::Dag(dag) = &told.state else {
+        return None;
+    };
+    let row = Row {
+        dag_id: dag_id.to_owned(),
+        file: None,
+        is_paused: dag.is_paused_upon_creation,
+        next_run: None,
+        last_interval: None,
+        parsed_at: told.at,
+        error: None,
+        document: None,
+        version: 0,
+    };
+    Some(Entry { row, dag: None })
+}
+
+/// Takes over what the DAG's file says.
+fn read_file(entry: &mut Entry, owner: Option<(&str, &Told)>) {
+    let row = &mut entry.row;
+    let Some((name, told)) = owner else {
+        (row.file, row.error) = (None, None);
+        return;
+    };
+    row.file = Some(name.to_owned());
+    match &told.state {
+        FileState::Dag(dag) => {
+            row.error = None;
+            if entry.dag.as_ref() != Some(dag) {
+                row.document = Some(dag.to_json());
+                row.parsed_at = told.at;
+                entry.dag = Some(Arc::clone(dag));
+            }
+        }
+        FileState::Broken(why) => {
+            if row.error.as_ref() != Some(why) {
+                row.error = Some(why.clone());
+                row.parsed_at = told.at;
+            }
+        }
+        FileState::Removed => {}
+    }
+}
+
+/// Says anew what comes next, where that follows from a schedule that is another now. A next run that is on record
+/// stays as long as the schedule does: it is promised, and the clock may stand elsewhere by now.
+fn schedule(entry: &mut Entry, before: Option<&Entry>, now: Timestamp) {
+    let Some(dag) = &entry.dag else { return };
+    let is_same = before
+        .and_then(|before| before.dag.as_ref())
+        .is_some_and(|before| is_same_schedule(before, dag));
+    if is_same && entry.row.next_run.is_some() {
+        return;
+    }
+    let last = entry.row.last_interval.map(interval);
+    let next = dag
+        .timetable
+        .next_run(last.as_ref(), &restriction(dag), now);
+    entry.row.next_run = next.map(stored_run);
+}
+
+fn is_same_schedule(a: &Dag, b: &Dag) -> bool {
+    restriction(a) == restriction(b) && a.timetable == b.timetable
+}

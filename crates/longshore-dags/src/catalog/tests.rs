@@ -1,0 +1,454 @@
+//! The catalog against a database that loses answers, and tables of what files do to rows.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use longshore_core::Next;
+use longshore_store::Dag as Row;
+
+use super::{due::Looked, *};
+use crate::{
+    document,
+    scheduler::{board::Board, facts::Fact},
+};
+
+const NOON: &str = "2026-01-01T12:00:00Z";
+
+fn time(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn dag(head: &str) -> Arc<Dag> {
+    let text = format!("{head}\ntasks: {{t: {{command: [x]}}}}\n");
+    let document = document::parse("test.yaml", &text).unwrap();
+    let read = &mut |_: &str| unreachable!("the DAG has no files");
+    Arc::new(document.validate(read).unwrap())
+}
+
+fn file(name: &str, head: &str) -> DagFile {
+    DagFile {
+        name: name.to_owned(),
+        state: FileState::Dag(dag(head)),
+    }
+}
+
+fn broken(name: &str) -> DagFile {
+    DagFile {
+        name: name.to_owned(),
+        state: FileState::Broken("line 1: a mistake".to_owned()),
+    }
+}
+
+fn removed(name: &str) -> DagFile {
+    DagFile {
+        name: name.to_owned(),
+        state: FileState::Removed,
+    }
+}
+
+const HOURLY: &str = "dag_id: a\nschedule: '@hourly'\nstart_date: 2026-01-01";
+
+/// A catalog with its database.
+#[derive(Default)]
+struct World {
+    catalog: Catalog,
+    board: Board,
+    /// What the database has.
+    rows: BTreeMap<String, Row>,
+    /// Runs ever created.
+    created: Vec<String>,
+    next: Option<Next>,
+}
+
+impl World {
+    fn told(files: Vec<DagFile>) -> Self {
+        let mut world = Self::default();
+        world.tell(files);
+        world
+    }
+
+    fn tell(&mut self, files: Vec<DagFile>) {
+        self.catalog.tell(files, time(NOON));
+        self.settle(NOON);
+    }
+
+    fn settle(&mut self, now: &str) -> usize {
+        let changed = rows::decide(&self.catalog, time(now));
+        self.commit(&changed);
+        assert!(self.catalog.is_settled());
+        assert_eq!(rows::decide(&self.catalog, time(now)), []);
+        changed.len()
+    }
+
+    fn store(&mut self, entries: &[Entry]) {
+        for Entry { row, .. } in entries {
+            let known = self.rows.get(&row.dag_id);
+            assert_eq!(row.version, known.map_or(0, |row| row.version), "conflict");
+            let kept = known.and_then(|row| row.document.clone());
+            let row = Row {
+                document: row.document.clone().or(kept),
+                version: row.version + 1,
+                ..row.clone()
+            };
+            self.rows.insert(row.dag_id.clone(), row);
+        }
+    }
+
+    fn commit(&mut self, entries: &[Entry]) {
+        self.store(entries);
+        let told = self.catalog.told();
+        self.catalog.apply(entries, told);
+    }
+
+    /// The process starts again, and the folder is told again.
+    fn restart(&mut self, files: Vec<DagFile>) {
+        self.catalog = Catalog::load(self.rows.values().cloned().collect());
+        self.tell(files);
+    }
+
+    /// One round of the schedules; answers the runs that it creates.
+    fn round(&mut self, now: &str, facts: &[Fact]) -> Vec<String> {
+        let now = time(now);
+        let looked = due::candidates(&self.catalog, &self.board, now);
+        let looked: Looked = looked
+            .into_iter()
+            .map(|(key, _)| (key.clone(), self.created.contains(&key.run_id)))
+            .collect();
+        let due = due::decide(&self.catalog, &self.board, facts, &looked, now);
+        self.commit(&due.entries);
+        self.next = Some(due.next);
+        let ids: Vec<String> = due.runs.into_iter().map(|new| new.run_id).collect();
+        self.created.extend(ids.clone());
+        ids
+    }
+
+    fn row(&self, dag_id: &str) -> &Row {
+        &self.catalog.entry(dag_id).unwrap().row
+    }
+
+    fn next_run(&self, dag_id: &str) -> Option<String> {
+        let next = self.row(dag_id).next_run?;
+        Some(next.run_after.to_string())
+    }
+
+    fn known(&self) -> Vec<String> {
+        let word = |known: KnownDag| {
+            let name = known.dag_id.as_deref().unwrap_or("-");
+            let file = known.file.as_deref().unwrap_or("-");
+            let error = known.error.as_deref().unwrap_or("fine");
+            format!("{name} in {file}: {error}")
+        };
+        self.catalog.known().into_iter().map(word).collect()
+    }
+}
+
+const DUPLICATE: &str =
+    "DAG `a` is in `a.yaml` already; give one of the two another `dag_id`, or remove it";
+
+#[test]
+fn what_files_do_to_dags() {
+    let a = || file("a.yaml", "dag_id: a");
+    let second = || file("b.yaml", "dag_id: a\ndescription: another");
+    let duplicate = format!("- in b.yaml: {DUPLICATE}");
+    let mistake = "line 1: a mistake";
+    let was_broken = format!("a in a.yaml: {mistake}");
+    let never_good = format!("- in a.yaml: {mistake}");
+    let cases: Vec<(&str, Vec<Vec<DagFile>>, Vec<&str>)> = vec![
+        ("new", vec![vec![a()]], vec!["a in a.yaml: fine"]),
+        (
+            "removed",
+            vec![vec![a()], vec![removed("a.yaml")]],
+            vec!["a in -: fine"],
+        ),
+        (
+            "back under another name",
+            vec![vec![a()], vec![removed("a.yaml")], vec![second()]],
+            vec!["a in b.yaml: fine"],
+        ),
+        (
+            "moved in one look",
+            vec![vec![a()], vec![second(), removed("a.yaml")]],
+            vec!["a in b.yaml: fine"],
+        ),
+        (
+            "broken",
+            vec![vec![a()], vec![broken("a.yaml")]],
+            vec![&was_broken],
+        ),
+        (
+            "repaired",
+            vec![vec![a()], vec![broken("a.yaml")], vec![a()]],
+            vec!["a in a.yaml: fine"],
+        ),
+        (
+            "broken from the beginning",
+            vec![vec![broken("a.yaml")]],
+            vec![&never_good],
+        ),
+        (
+            "broken, then moved",
+            vec![vec![a()], vec![broken("a.yaml"), second()]],
+            vec!["a in b.yaml: fine", &never_good],
+        ),
+        (
+            "two of a name",
+            vec![vec![a(), second()]],
+            vec!["a in a.yaml: fine", &duplicate],
+        ),
+        (
+            "an earlier file is no reason to move",
+            vec![vec![file("z.yaml", "dag_id: a")], vec![a()]],
+            vec![
+                "a in z.yaml: fine",
+                "- in a.yaml: DAG `a` is in `z.yaml` already; give one of the two another `dag_id`, or remove it",
+            ],
+        ),
+        (
+            "two of a name, the first removed",
+            vec![vec![a(), second()], vec![removed("a.yaml")]],
+            vec!["a in b.yaml: fine"],
+        ),
+        (
+            "renamed DAG",
+            vec![vec![a()], vec![file("a.yaml", "dag_id: b")]],
+            vec!["a in -: fine", "b in a.yaml: fine"],
+        ),
+    ];
+    for (name, looks, expected) in cases {
+        let mut world = World::default();
+        for look in looks {
+            world.tell(look);
+        }
+        assert_eq!(world.known(), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_broken_file_keeps_the_last_good_document_and_the_schedule_stands_still() {
+    let mut world = World::told(vec![file("a.yaml", HOURLY)]);
+    world.tell(vec![broken("a.yaml")]);
+    let entry = world.catalog.entry("a").unwrap();
+    assert_eq!(entry.dag, Some(dag(HOURLY)));
+    assert!(world.rows["a"].document.is_some());
+    assert!(world.round("2026-01-01T15:00:00Z", &[]).is_empty());
+    assert_eq!(world.catalog.known_dag("a").unwrap().next_run, None);
+    world.tell(vec![file("a.yaml", HOURLY)]);
+    let made = world.round("2026-01-01T15:00:00Z", &[]);
+    assert_eq!(made, ["scheduled__2026-01-01T15:00:00+00:00"]);
+}
+
+#[test]
+fn a_restart_changes_no_row_of_a_folder_that_is_as_it_was() {
+    let files = || vec![file("a.yaml", HOURLY), file("b.yaml", "dag_id: b")];
+    let mut world = World::told(files());
+    let before = world.rows.clone();
+    world.restart(files());
+    assert_eq!(world.rows, before);
+}
+
+/// Also what happened to the folder while nobody looked.
+#[test]
+fn a_file_that_went_away_while_nothing_ran_is_noticed_at_the_first_look() {
+    let mut world = World::told(vec![file("a.yaml", HOURLY)]);
+    world.restart(vec![]);
+    assert_eq!(world.row("a").file, None);
+    assert!(world.round("2026-01-02T00:00:00Z", &[]).is_empty());
+    assert_eq!(world.next, Some(Next::AwaitChange));
+}
+
+/// Another command on the same database must not run what a service has.
+#[test]
+fn without_a_folder_no_schedule_makes_runs() {
+    let world = World::told(vec![file("a.yaml", HOURLY)]);
+    let mut other = World {
+        catalog: Catalog::load(world.rows.values().cloned().collect()),
+        ..World::default()
+    };
+    assert_eq!(other.settle(NOON), 0);
+    assert!(other.round("2026-01-02T00:00:00Z", &[]).is_empty());
+    assert_eq!(other.next, Some(Next::AwaitChange));
+    assert!(other.catalog.entry("a").is_some());
+}
+
+#[test]
+fn a_new_dag_is_paused_where_its_file_says_so_and_later_where_people_say() {
+    let paused = format!("{HOURLY}\nis_paused_upon_creation: true");
+    let mut world = World::told(vec![file("a.yaml", &paused)]);
+    assert!(world.row("a").is_paused);
+    assert!(world.round("2026-01-01T15:30:00Z", &[]).is_empty());
+    world.catalog.pause("a", false);
+    assert!(world.catalog.is_pausing("a"));
+    world.settle(NOON);
+    assert!(!world.catalog.is_pausing("a"));
+    // Only the latest of what was missed.
+    let made = world.round("2026-01-01T15:30:00Z", &[]);
+    assert_eq!(made, ["scheduled__2026-01-01T15:00:00+00:00"]);
+    assert_eq!(world.next_run("a").unwrap(), "2026-01-01T16:00:00Z");
+    // The file does not say so again.
+    world.tell(vec![file("a.yaml", &format!("{paused}\ndescription: new"))]);
+    assert!(!world.row("a").is_paused);
+}
+
+#[test]
+fn pausing_what_is_paused_settles_without_a_change() {
+    let mut world = World::told(vec![file("a.yaml", HOURLY)]);
+    world.catalog.pause("a", true);
+    world.catalog.pause("a", false);
+    assert_eq!(world.settle(NOON), 0);
+    assert!(!world.catalog.is_pausing("a"));
+}
+
+#[test]
+fn catchup_makes_every_run_one_in_a_round_and_a_later_start_leaves_none_twice() {
+    let head = format!("{HOURLY}\ncatchup: true");
+    let mut world = World::told(vec![file("a.yaml", &head)]);
+    for hour in 0..=12 {
+        let made = world.round("2026-01-01T12:30:00Z", &[]);
+        assert_eq!(
+            made,
+            [format!("scheduled__2026-01-01T{hour:02}:00:00+00:00")]
+        );
+        assert_eq!(world.next, Some(Next::After(Duration::ZERO)));
+        if hour == 5 {
+            world.restart(vec![file("a.yaml", &head)]);
+        }
+    }
+    assert!(world.round("2026-01-01T12:30:00Z", &[]).is_empty());
+    // An earlier start does not go back, as in Airflow.
+    let earlier = head.replace("2026-01-01", "2025-12-31");
+    world.tell(vec![file("a.yaml", &earlier)]);
+    assert_eq!(world.next_run("a").unwrap(), "2026-01-01T13:00:00Z");
+}
+
+#[test]
+fn another_schedule_goes_on_after_the_latest_run() {
+    let mut world = World::told(vec![file("a.yaml", HOURLY)]);
+    assert_eq!(
+        world.round(NOON, &[]),
+        ["scheduled__2026-01-01T12:00:00+00:00"]
+    );
+    let cases = [
+        ("schedule: '@daily'", Some("2026-01-02T00:00:00Z")),
+        ("schedule: '30 * * * *'", Some("2026-01-01T12:30:00Z")),
+        ("schedule: '@once'", None),
+        ("description: none", None),
+        ("schedule: '@hourly'\nend_date: 2026-01-01T12:30:00Z", None),
+        (
+            "schedule: '@hourly'\nstart_date: 2026-03-01",
+            Some("2026-03-01T00:00:00Z"),
+        ),
+        ("schedule: '@hourly'", Some("2026-01-01T13:00:00Z")),
+    ];
+    for (schedule, expected) in cases {
+        world.tell(vec![file("a.yaml", &format!("dag_id: a\n{schedule}"))]);
+        assert_eq!(world.next_run("a").as_deref(), expected, "{schedule}");
+    }
+}
+
+#[test]
+fn once_is_once_whatever_is_started_again() {
+    let once = || vec![file("a.yaml", "dag_id: a\nschedule: '@once'")];
+    let mut world = World::told(once());
+    assert_eq!(world.round(NOON, &[]).len(), 1);
+    world.restart(once());
+    assert!(world.round("2027-01-01T00:00:00Z", &[]).is_empty());
+}
+
+/// What a schedule promised stays, although the clock is past it when the process comes back.
+#[test]
+fn a_restart_at_the_wrong_moment_loses_no_run() {
+    let head = "dag_id: a\nschedule: '@hourly'";
+    let mut world = World::default();
+    world.catalog.tell(vec![file("a.yaml", head)], time(NOON));
+    world.settle("2026-01-01T12:30:00Z");
+    assert_eq!(world.next_run("a").unwrap(), "2026-01-01T13:00:00Z");
+    world.catalog = Catalog::load(world.rows.values().cloned().collect());
+    world.catalog.tell(vec![file("a.yaml", head)], time(NOON));
+    world.settle("2026-01-01T13:50:00Z");
+    let made = world.round("2026-01-01T13:50:00Z", &[]);
+    assert_eq!(made, ["scheduled__2026-01-01T13:00:00+00:00"]);
+}
+
+#[test]
+fn a_run_that_is_there_or_asked_for_is_not_made_again() {
+    let mut world = World::told(vec![file("a.yaml", HOURLY)]);
+    let new = |run_id: &str, logical_date: &str| {
+        Fact::RunRequested(crate::scheduler::facts::NewRun {
+            dag: dag(HOURLY),
+            document: serde_json::Value::Null,
+            run_id: run_id.to_owned(),
+            run_type: longshore_store::RunType::Manual,
+            logical_date: Some(time(logical_date)),
+            conf: serde_json::Value::Null,
+        })
+    };
+    let asked = [new("mine", "2026-01-01T12:00:00Z")];
+    assert!(world.round("2026-01-01T12:30:00Z", &asked).is_empty());
+    assert_eq!(world.next_run("a").unwrap(), "2026-01-01T13:00:00Z");
+    world
+        .created
+        .push("scheduled__2026-01-01T13:00:00+00:00".to_owned());
+    assert!(world.round("2026-01-01T13:30:00Z", &[]).is_empty());
+    let other = [new("mine", "2026-01-01T12:00:00Z")];
+    let made = world.round("2026-01-01T14:00:00Z", &other);
+    assert_eq!(made, ["scheduled__2026-01-01T14:00:00+00:00"]);
+}
+
+#[test]
+fn a_schedule_waits_for_its_time_and_looks_at_the_clock_every_minute() {
+    let mut world = World::told(vec![file("a.yaml", HOURLY)]);
+    world.round(NOON, &[]);
+    let cases = [
+        ("2026-01-01T12:00:00Z", 60),
+        ("2026-01-01T12:59:59Z", 1),
+        ("1970-01-01T00:00:00Z", 60),
+    ];
+    for (now, seconds) in cases {
+        assert!(world.round(now, &[]).is_empty());
+        let expected = Next::After(Duration::from_secs(seconds));
+        assert_eq!(world.next, Some(expected), "{now}");
+    }
+}
+
+/// Years too early because of a wrong clock: what was made then is not made again.
+#[test]
+fn a_clock_that_was_far_ahead_makes_no_run_twice() {
+    let mut world = World::told(vec![file("a.yaml", &format!("{HOURLY}\ncatchup: true"))]);
+    for now in ["2026-01-01T03:00:00Z", "2031-01-01T00:00:00Z", NOON] {
+        for _ in 0..20 {
+            world.round(now, &[]);
+        }
+    }
+    let mut distinct = world.created.clone();
+    distinct.dedup();
+    assert_eq!(distinct, world.created);
+    assert_eq!(world.created.len(), 24);
+}
+
+/// The commit happened, its answer did not come: the rows are read again, and nothing follows twice.
+#[test]
+fn a_lost_answer_changes_nothing() {
+    let mut world = World::default();
+    world.catalog.tell(vec![file("a.yaml", HOURLY)], time(NOON));
+    world.catalog.pause("a", true);
+    let changed = rows::decide(&world.catalog, time(NOON));
+    world.store(&changed);
+    world.catalog.reload(world.rows.values().cloned().collect());
+    assert!(world.catalog.is_pausing("a"));
+    assert_eq!(world.settle(NOON), 0);
+    assert!(!world.catalog.is_pausing("a"));
+}
+
+#[test]
+fn what_is_told_during_a_commit_is_not_settled_by_it() {
+    let mut world = World::default();
+    world.catalog.tell(vec![file("a.yaml", HOURLY)], time(NOON));
+    let seen = world.catalog.clone();
+    let changed = rows::decide(&seen, time(NOON));
+    world.catalog.pause("a", true);
+    world.store(&changed);
+    world.catalog.apply(&changed, seen.told());
+    assert!(!world.catalog.is_settled());
+    assert_eq!(world.settle(NOON), 1);
+    assert!(world.row("a").is_paused);
+}

@@ -1,0 +1,68 @@
+//! The DAGs of the service: the folder that they come from, the list of them, pausing.
+
+use std::{io, path::Path};
+
+use super::Dags;
+use crate::{
+    catalog::KnownDag,
+    folder::{DagFile, DagFolder},
+};
+
+/// There is no DAG of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no DAG `{0}`")]
+pub struct UnknownDag(pub String);
+
+impl Dags {
+    /// Follows a folder of DAG files, and lets the schedules of its DAGs make runs; without it none does. To be called
+    /// once.
+    ///
+    /// # Errors
+    /// There is no folder.
+    pub fn follow(&self, folder: &Path) -> io::Result<()> {
+        let folder = DagFolder::open(folder)?;
+        let shared = self.shared.clone();
+        let tell = move |news: Vec<DagFile>| {
+            let now = shared.clock.now();
+            shared.catalog_mut().tell(news, now);
+            shared.inbox.wake();
+        };
+        let following = folder.follow(tell, self.tasks.shutdown());
+        self.tasks.spawn("dags.folder", following);
+        Ok(())
+    }
+
+    /// Every DAG that was ever in the folder, by name, then the files that are no DAGs, each with what is wrong.
+    pub fn dags(&self) -> Vec<KnownDag> {
+        self.shared.catalog().known()
+    }
+
+    /// One DAG.
+    pub fn dag(&self, dag_id: &str) -> Option<KnownDag> {
+        self.shared.catalog().known_dag(dag_id)
+    }
+
+    /// Holds the schedule of a DAG, or lets it go on. Its runs go on either way. Returns when that is recorded: while
+    /// the database does not answer, that is later.
+    ///
+    /// *Cancellation*: a caller that goes away may find it done or not.
+    pub async fn set_paused(&self, dag_id: &str, is_paused: bool) -> Result<(), UnknownDag> {
+        {
+            let mut catalog = self.shared.catalog_mut();
+            let entry = catalog.entry(dag_id);
+            let entry = entry.ok_or_else(|| UnknownDag(dag_id.to_owned()))?;
+            if entry.row.is_paused == is_paused && !catalog.is_pausing(dag_id) {
+                return Ok(());
+            }
+            catalog.pause(dag_id, is_paused);
+        }
+        self.shared.inbox.wake();
+        loop {
+            let committed = self.shared.committed.notified();
+            if !self.shared.catalog_mut().is_pausing(dag_id) {
+                return Ok(());
+            }
+            committed.await;
+        }
+    }
+}
