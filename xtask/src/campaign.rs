@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use clap::Args;
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::Value;
 
@@ -15,49 +16,72 @@ use crate::repository;
 
 mod cluster_kill;
 mod dags_scale;
+mod dice;
 mod kill_test;
 mod node_kill;
+mod postgres;
+mod standalone;
+mod standalone_kill;
+
+/// What a campaign can be told. Not every option means something to every campaign.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// Keep runs in a Postgres server of the campaign's own
+    #[arg(long)]
+    postgres: bool,
+    /// The seed of what is random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// This program instead of one that is built for the campaign
+    #[arg(long, value_name = "PATH")]
+    binary: Option<PathBuf>,
+}
 
 /// A campaign: its name, what it is for, and how it is run. It gives its results, and fails where a claim does not hold.
 struct Campaign {
     name: &'static str,
     purpose: &'static str,
-    run: fn() -> Result<Value>,
+    run: fn(&Options) -> Result<Value>,
 }
 
-const CAMPAIGNS: [Campaign; 3] = [
+const CAMPAIGNS: [Campaign; 4] = [
     Campaign {
         name: "cluster-kill",
         purpose: "100 times SIGKILL on an embedded cluster under write load: no acknowledged write lost, no revision reused",
-        run: cluster_kill::run,
+        run: |_| cluster_kill::run(),
     },
     Campaign {
         name: "dags-scale",
         purpose: "1,000 parallel no-ops and a chain of 100 on the embedded cluster: time, and each task exactly once",
-        run: dags_scale::run,
+        run: |_| dags_scale::run(),
+    },
+    Campaign {
+        name: "standalone-kill",
+        purpose: "20 times SIGKILL on a standalone in the middle of a run of 200 tasks: each ran exactly once",
+        run: standalone_kill::run,
     },
     Campaign {
         name: "node-kill",
         purpose: "120 times SIGKILL on a node under 50 pods: no exit lost, nothing started twice, no process left",
-        run: node_kill::run,
+        run: |_| node_kill::run(),
     },
 ];
 
 /// Prints the campaigns.
 pub(crate) fn list() {
     for campaign in &CAMPAIGNS {
-        println!("{:<12}  {}", campaign.name, campaign.purpose);
+        println!("{:<15}  {}", campaign.name, campaign.purpose);
     }
 }
 
 /// Runs one and writes its results.
-pub(crate) fn run(name: &str) -> Result<ExitCode> {
+pub(crate) fn run(name: &str, options: &Options) -> Result<ExitCode> {
     let Some(campaign) = CAMPAIGNS.iter().find(|campaign| campaign.name == name) else {
         list();
         bail!("there is no campaign {name}");
     };
-    let results = (campaign.run)()?;
-    let path = write(campaign.name, &results)?;
+    let results = (campaign.run)(options)?;
+    let path = write(campaign.name, options, &results)?;
     println!("{}", serde_json::to_string_pretty(&results)?);
     println!("written to {}", path.display());
     Ok(ExitCode::SUCCESS)
@@ -91,8 +115,8 @@ fn release_binary() -> Result<PathBuf> {
         .context("cargo build names no executable")
 }
 
-/// `conformance/campaigns/<name>/<date>.json`.
-fn write(name: &str, results: &Value) -> Result<PathBuf> {
+/// `conformance/campaigns/<name>/<date>.json`, with the name of the database where it is another one.
+fn write(name: &str, options: &Options, results: &Value) -> Result<PathBuf> {
     #[expect(
         clippy::disallowed_methods,
         reason = "a result is dated by the day on which it was made"
@@ -100,7 +124,8 @@ fn write(name: &str, results: &Value) -> Result<PathBuf> {
     let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
     let folder = repository::root().join("conformance/campaigns").join(name);
     fs::create_dir_all(&folder)?;
-    let path = folder.join(format!("{today}.json"));
+    let database = if options.postgres { "-postgres" } else { "" };
+    let path = folder.join(format!("{today}{database}.json"));
     fs::write(&path, serde_json::to_string_pretty(results)? + "\n")?;
     Ok(path)
 }

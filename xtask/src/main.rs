@@ -27,14 +27,19 @@ enum Chore {
     Campaign {
         /// Which one; without it they are listed
         name: Option<String>,
+        #[command(flatten)]
+        options: campaign::Options,
     },
 }
 
 fn main() -> Result<ExitCode> {
     match Cli::parse().chore {
         Chore::Tidy => tidy::run(),
-        Chore::Campaign { name: Some(name) } => campaign::run(&name),
-        Chore::Campaign { name: None } => {
+        Chore::Campaign {
+            name: Some(name),
+            options,
+        } => campaign::run(&name, &options),
+        Chore::Campaign { name: None, .. } => {
             campaign::list();
             Ok(ExitCode::SUCCESS)
         }

@@ -20,5 +20,5 @@ pub use control::{Control, ControlError};
 pub use feed::Feed;
 pub use names::{RunName, TaskName};
 pub use problem::Problem;
-pub use router::{Access, router};
+pub use router::{Access, Scrape, operations, router};
 pub use token::Token;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     events::Events,
+    metrics::Metrics,
     own_writes::{CacheFeed, OwnWrites, Until, Written},
     requests::{ApiError, Requests},
 };
@@ -21,6 +22,7 @@ pub struct Applier {
     requests: Requests,
     writes: Arc<OwnWrites>,
     events: Events,
+    metrics: Metrics,
 }
 
 impl Applier {
@@ -38,7 +40,20 @@ impl Applier {
             )),
             events: Events::new(requests.clone(), role),
             requests,
+            metrics: Metrics::default(),
         }
+    }
+
+    /// Counts the rounds of its controllers here.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: Metrics) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
+    /// Where the rounds of its controllers are counted.
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// Live reads.

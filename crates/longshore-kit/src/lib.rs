@@ -3,14 +3,16 @@
 //!
 //! Read [`controller`] first: it is the contract between a subsystem and this crate. [`runner`] runs it, [`apply`] does
 //! its Kubernetes actions, [`cache`] and [`list_watch`] show it the world, and [`own_writes`] keeps it from deciding
-//! upon a world in which it has not acted yet.
+//! upon a world in which it has not acted yet. [`metrics`] has what all of them count.
 
 pub mod apply;
 pub mod cache;
 pub mod clock;
 pub mod controller;
+mod count_requests;
 mod events;
 pub mod list_watch;
+pub mod metrics;
 pub mod outcome;
 pub mod own_writes;
 mod queue;
@@ -24,7 +26,9 @@ pub use apply::{Applier, ApplyError, Refusal};
 pub use cache::{Cache, Update};
 pub use clock::{Clock, SystemClock};
 pub use controller::{Controller, Key};
+pub use count_requests::CountRequests;
 pub use list_watch::ListWatch;
+pub use metrics::Metrics;
 pub use outcome::{Counters, Outcome};
 pub use own_writes::{CacheFeed, OwnWrites};
 pub use requests::{ApiError, Requests};

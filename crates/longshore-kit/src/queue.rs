@@ -93,6 +93,11 @@ impl<K: Key> Queue<K> {
         Some(key)
     }
 
+    /// How many keys wait, those that are due later included.
+    pub(crate) fn n_waiting(&self) -> usize {
+        self.schedule.len()
+    }
+
     /// When the next key is due.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.schedule.first().map(|(due, _, _)| *due)

@@ -3,11 +3,13 @@
 use std::{error::Error, sync::Arc, time::Duration};
 
 use longshore_core::{Action, Class, Classify, Next};
+use tokio::time::Instant;
 
 use crate::{
     apply::{Applier, ApplyError, Refusal},
     clock::Clock,
     controller::Controller,
+    metrics::ControllerMetrics,
     outcome::{Counters, Outcome},
 };
 
@@ -34,6 +36,7 @@ pub(crate) struct Round<C> {
     pub(crate) applier: Applier,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) metrics: ControllerMetrics,
 }
 
 impl<C> Clone for Round<C> {
@@ -43,6 +46,7 @@ impl<C> Clone for Round<C> {
             applier: self.applier.clone(),
             clock: Arc::clone(&self.clock),
             counters: Arc::clone(&self.counters),
+            metrics: self.metrics.clone(),
         }
     }
 }
@@ -52,6 +56,8 @@ impl<C: Controller> Round<C> {
     pub(crate) async fn run(self, key: C::Key) -> Result<Done, Failure> {
         let mut guard = Guard {
             counters: Arc::clone(&self.counters),
+            metrics: self.metrics.clone(),
+            started_at: Instant::now(),
             outcome: Outcome::Abandoned,
         };
         let result = self.work(&key).await;
@@ -180,6 +186,8 @@ fn report(error: &dyn Error) -> String {
 /// Counts the round when it goes, however it goes.
 struct Guard {
     counters: Arc<Counters>,
+    metrics: ControllerMetrics,
+    started_at: Instant,
     outcome: Outcome,
 }
 
@@ -189,5 +197,6 @@ impl Drop for Guard {
             self.outcome = Outcome::Failed;
         }
         self.counters.record(self.outcome);
+        self.metrics.round(self.outcome, self.started_at.elapsed());
     }
 }

@@ -37,12 +37,14 @@ pub struct Runner<C> {
 impl<C: Controller> Runner<C> {
     /// A runner of `controller`, whose Kubernetes actions go through `applier`.
     pub fn new(controller: Arc<C>, applier: Applier, clock: Arc<dyn Clock>) -> Self {
+        let metrics = applier.metrics().controller(controller.name());
         Self {
             round: Round {
                 controller,
                 applier,
                 clock,
                 counters: Arc::default(),
+                metrics,
             },
             concurrency: CONCURRENCY,
         }
@@ -84,6 +86,8 @@ impl<C: Controller> Runner<C> {
             {
                 rounds.start(self.round.clone(), key);
             }
+            let metrics = &self.round.metrics;
+            metrics.load(queue.n_waiting(), rounds.tasks.len());
             let is_full = rounds.tasks.len() >= self.concurrency;
             let due = queue.next_due().filter(|_| !is_full);
             tokio::select! {

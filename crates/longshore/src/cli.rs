@@ -74,6 +74,7 @@ pub(crate) enum Format {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(cmd::run::RunArgs),
+    Standalone(cmd::standalone::StandaloneArgs),
     #[command(subcommand, after_help = help_end("longshore dags lint dags/"))]
     Dags(cmd::Dags),
     #[command(subcommand, after_help = help_end("longshore runs watch etl"))]

@@ -5,12 +5,19 @@ use std::{
     io::{self, Read, Seek, Write},
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 use clap::Args;
 use tempfile::TempDir;
 
 use crate::error::CliError;
+
+/// How often it is tried to get the lock, and the pause between two tries. A holder that was killed keeps it until the
+/// kernel has cleaned up, and a restart comes at once.
+const LOCK_TRIES: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Where data go.
 #[derive(Args, Clone, Debug)]
@@ -69,7 +76,7 @@ impl DataDir {
             .truncate(false)
             .open(path.join("lock"))
             .map_err(in_data_dir)?;
-        match lock.try_lock() {
+        match take(&lock) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 return Err(CliError::DataDirLocked {
@@ -93,6 +100,16 @@ impl Drop for DataDir {
         // Closing is not enough: a child process that is just being started holds the descriptor until its exec.
         let _ = self.lock.unlock();
     }
+}
+
+fn take(lock: &File) -> Result<(), TryLockError> {
+    for _ in 1..LOCK_TRIES {
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) => thread::sleep(LOCK_PAUSE),
+            taken => return taken,
+        }
+    }
+    lock.try_lock()
 }
 
 /// The data directory of this user.

@@ -6,11 +6,10 @@ use std::{
     num::NonZeroU32,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
 use longshore_dags::{
-    Dags, DagsConfig, StateChange,
+    DagsConfig, StateChange,
     logs::{LogDirectory, LogPath},
     model::Dag,
     pods::{
@@ -19,8 +18,8 @@ use longshore_dags::{
     },
     scheduler::{Limits, NewRun},
 };
-use longshore_kit::{Clock, SystemClock};
-use longshore_store::{Run, RunKey, RunStore, RunType, Store, TaskInstance};
+use longshore_kit::{Clock, Metrics, SystemClock};
+use longshore_store::{Run, RunKey, RunStore, RunType, TaskInstance};
 use serde_json::{Map, Value};
 use tokio::{
     sync::{broadcast, mpsc},
@@ -28,15 +27,22 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{engine::watched_store::WatchedStore, error::CliError, local_cluster::LocalCluster};
+use crate::{
+    engine::{
+        database::Database,
+        parts::{Parts, Plan},
+    },
+    error::CliError,
+    local_cluster::Lifetime,
+    progress::phases::Phases,
+};
 
+pub(crate) mod database;
+pub(crate) mod parts;
 mod watched_store;
 
 /// Where pods and what they share live in the embedded cluster.
-const NAMESPACE: &str = "default";
-
-/// How long the controllers get to finish their rounds.
-const STOP_LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const NAMESPACE: &str = "default";
 
 /// What is to be run.
 #[derive(Debug)]
@@ -91,7 +97,7 @@ pub(crate) struct TaskEnd {
 /// Starts a run, or goes on with one.
 pub(crate) async fn start(order: Order) -> Result<Started, CliError> {
     let engine = Engine::start(&order).await?;
-    let mut changes = engine.dags.changes();
+    let mut changes = engine.parts.dags.changes();
     let has_workspace = order.dag.workspace.is_some();
     let run = match order.resume {
         Some(run_id) => engine.resume(&order.dag, run_id).await?,
@@ -141,42 +147,23 @@ async fn forward(
     }
 }
 
-/// A scheduler on an embedded cluster of its own.
+/// A run's scheduler, on an embedded cluster.
 struct Engine {
     data_dir: PathBuf,
-    store: Arc<WatchedStore>,
-    logs: LogDirectory,
-    cluster: LocalCluster,
-    dags: Dags,
+    parts: Parts,
 }
 
 impl Engine {
     async fn start(order: &Order) -> Result<Self, CliError> {
         let data_dir = order.data_dir.clone();
-        let store = Store::open(data_dir.join("longshore.db")).await;
-        let store = store.map_err(|source| CliError::in_opening(&data_dir, source))?;
-        let store = Arc::new(WatchedStore::new(store));
-        let parallelism = order
-            .parallelism
-            .map_or(Limits::default().parallelism, NonZeroU32::get);
-        let cluster = LocalCluster::start(&data_dir, parallelism).await?;
-        let logs = LogDirectory::new(data_dir.join("logs"));
-        let dags = Dags::start(
-            cluster.client(),
-            store.clone(),
-            Arc::new(logs.clone()),
-            Arc::new(SystemClock),
-            config(parallelism, store.scheduler_id()),
-        )
-        .await
-        .map_err(|source| CliError::engine("the scheduler", source))?;
-        Ok(Self {
-            data_dir,
-            store,
-            logs,
-            cluster,
-            dags,
-        })
+        let plan = Plan {
+            data_dir: data_dir.clone(),
+            database: Database::InDataDir,
+            lifetime: Lifetime::of(&data_dir),
+            parallelism: order.parallelism,
+        };
+        let parts = Parts::start(&plan, &Phases::silent()).await?;
+        Ok(Self { data_dir, parts })
     }
 
     async fn request(&self, dag: Dag, params: Map<String, Value>) -> Result<RunKey, CliError> {
@@ -190,8 +177,8 @@ impl Engine {
             conf: Value::Object(params),
         };
         tokio::select! {
-            requested = self.dags.request_run(run) => requested.map_err(CliError::in_database),
-            () = self.store.broken() => Err(match self.store.failure() {
+            requested = self.parts.dags.request_run(run) => requested.map_err(CliError::in_database),
+            () = self.parts.store.broken() => Err(match self.parts.store.failure() {
                 Some(why) => CliError::in_writing(&self.data_dir, why),
                 None => CliError::Internal { place: "the store".to_owned() },
             }),
@@ -203,7 +190,7 @@ impl Engine {
             dag_id: dag.dag_id.clone(),
             run_id,
         };
-        let known = self.store.run(&key).await;
+        let known = self.parts.store.run(&key).await;
         let Some((run, _)) = known.map_err(CliError::in_database)? else {
             return Err(CliError::UnknownRun {
                 dag_id: key.dag_id,
@@ -218,7 +205,7 @@ impl Engine {
                 run_id: key.run_id,
             });
         }
-        self.dags.resume(&key);
+        self.parts.dags.resume(&key);
         Ok(key)
     }
 
@@ -226,25 +213,25 @@ impl Engine {
     async fn to_the_end(&self, run: &RunKey, stop: &CancellationToken) {
         let regular = async {
             tokio::select! {
-                _ = self.dags.ended(run) => {}
-                () = stop.cancelled() => self.dags.interrupt(run).await,
+                _ = self.parts.dags.ended(run) => {}
+                () = stop.cancelled() => self.parts.dags.interrupt(run).await,
             }
-            self.dags.released(run).await;
+            self.parts.dags.released(run).await;
         };
         tokio::select! {
             () = regular => {}
             // Nothing can be recorded any more, hence nothing may happen.
-            () = self.store.broken() => {}
+            () = self.parts.store.broken() => {}
         }
     }
 
     /// Stops everything, and says how the run stands.
     async fn finish(self, key: &RunKey, has_workspace: bool) -> Result<End, CliError> {
-        self.dags.shutdown(STOP_LIMIT).await;
-        let claims = self.cluster.stop().await;
-        let stands = self.store.run(key).await;
-        self.store.close().await;
-        if let Some(why) = self.store.failure() {
+        let (store, logs) = (self.parts.store.clone(), self.parts.logs.clone());
+        let claims = self.parts.stop().await;
+        let stands = store.run(key).await;
+        store.close().await;
+        if let Some(why) = store.failure() {
             return Err(CliError::in_writing(&self.data_dir, why));
         }
         let stands = stands.map_err(CliError::in_database)?;
@@ -254,17 +241,14 @@ impl Engine {
         let workspace = has_workspace.then(|| claims.join(NAMESPACE).join(workspace_name(key)));
         Ok(End {
             run,
-            tasks: rows
-                .into_iter()
-                .map(|row| task_end(row, &self.logs))
-                .collect(),
+            tasks: rows.into_iter().map(|row| task_end(row, &logs)).collect(),
             workspace,
-            logs: run_logs(&self.logs, key),
+            logs: run_logs(&logs, key),
         })
     }
 }
 
-pub(crate) fn config(parallelism: u32, scheduler_id: &str) -> DagsConfig {
+pub(crate) fn config(parallelism: u32, scheduler_id: &str, metrics: Metrics) -> DagsConfig {
     DagsConfig {
         limits: Limits {
             parallelism,
@@ -277,6 +261,7 @@ pub(crate) fn config(parallelism: u32, scheduler_id: &str) -> DagsConfig {
         },
         disposal: PodsConfig::default(),
         concurrency: 32,
+        metrics,
     }
 }
 

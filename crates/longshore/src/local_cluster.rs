@@ -3,71 +3,159 @@
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use futures::{StreamExt as _, TryStreamExt as _};
-use longshore_cluster::{Cluster, LogError, LogOptions, LogStream, PodLogs, controllers};
-use longshore_node::{ImageMap, Node, NodeConfig};
+use longshore_cluster::{
+    Cluster, LogError, LogOptions, LogStream, PodLogs, ServeConfig, Serving, controllers,
+};
+use longshore_kit::{CountRequests, Metrics, Tasks};
+use longshore_node::{ImageMap, Node, NodeConfig, PodsLifetime};
 use serde_json::Value;
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
-use crate::error::CliError;
+use crate::{error::CliError, progress::phases::Phases};
 
 /// Pods that the node takes at least, however few may run at the same time.
 const MIN_PODS: u32 = 110;
 
-/// The embedded cluster of one process. It lives in memory; its node keeps its pods in the data directory, and stops
-/// them when it ends.
+/// How long pods may take to stop: longer than any grace. Who is impatient ends the process.
+const STOP_LIMIT: Duration = Duration::from_secs(3_600);
+
+/// How often it is looked whether the cluster still takes writes, which it does not tell by itself.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// What becomes of the cluster when its process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lifetime {
+    /// It was in memory; its pods are stopped.
+    OfProcess,
+    /// It is in `<data-dir>/cluster`; its pods run on, and the next process takes them over.
+    OfDataDir,
+}
+
+impl Lifetime {
+    /// What goes with a data directory: where a service has left its cluster, pods of it may run, and whoever comes
+    /// next has to know them, or their tasks would run twice.
+    pub(crate) fn of(data_dir: &Path) -> Self {
+        if objects(data_dir).exists() {
+            Self::OfDataDir
+        } else {
+            Self::OfProcess
+        }
+    }
+}
+
+/// The directory of the objects.
+fn objects(data_dir: &Path) -> PathBuf {
+    data_dir.join("cluster")
+}
+
+/// The embedded cluster of one process. Its node keeps its pods in the data directory.
 pub(crate) struct LocalCluster {
     cluster: Cluster,
+    metrics: Metrics,
     claims: PathBuf,
-    stop: CancellationToken,
-    tasks: [JoinHandle<()>; 2],
+    tasks: Tasks,
 }
 
 impl LocalCluster {
     /// Starts it for up to `parallelism` pods at the same time.
-    pub(crate) async fn start(data_dir: &Path, parallelism: u32) -> Result<Self, CliError> {
-        let cluster = Cluster::in_memory();
+    pub(crate) async fn start(
+        data_dir: &Path,
+        parallelism: u32,
+        lifetime: Lifetime,
+        metrics: &Metrics,
+        phases: &Phases,
+    ) -> Result<Self, CliError> {
+        phases.wait_for("the cluster to read its objects");
+        let cluster = open(data_dir, lifetime).await?;
+        phases.wait_for("the node to take over its pods");
         let root = data_dir.join("node");
         let mut config = NodeConfig::new("local", &root, shim_command()?);
         config.images = images(&data_dir.join("images.yaml"))?;
         // Ended pods count until they are deleted.
         config.max_pods = parallelism.saturating_mul(2).max(MIN_PODS);
-        let node = Node::new(cluster.client(), config).await;
+        config.lifetime = match lifetime {
+            Lifetime::OfProcess => PodsLifetime::DieWithNode,
+            Lifetime::OfDataDir => PodsLifetime::OutliveNode,
+        };
+        let node = Node::new(client(&cluster, "node", metrics), config).await;
         let node = node.map_err(|source| CliError::engine("the process node", source))?;
-        tracing::info!(profile = %node.profile(), "process node");
+        tracing::info!(profile = %node.profile(), ?lifetime, "process node");
         cluster.set_pod_logs(std::sync::Arc::new(NodeLogs(node.clone())));
 
-        let stop = CancellationToken::new();
-        let built_in = tokio::spawn(controllers::run(cluster.client(), stop.clone()));
-        let token = stop.clone();
-        let node = tokio::spawn(async move { Box::pin(node.run(token)).await });
+        let tasks = Tasks::new();
+        let built_in = client(&cluster, "controllers", metrics);
+        let shutdown = tasks.shutdown();
+        tasks.spawn("cluster.controllers", controllers::run(built_in, shutdown));
+        let shutdown = tasks.shutdown();
+        let node = Box::pin(async move { node.run(shutdown).await });
+        tasks.spawn("cluster.node", node);
         Ok(Self {
             cluster,
+            metrics: metrics.clone(),
             claims: root.join("volumes"),
-            stop,
-            tasks: [built_in, node],
+            tasks,
         })
     }
 
-    /// A client of its API server.
-    pub(crate) fn client(&self) -> kube::Client {
-        self.cluster.client()
+    /// Serves its API to other processes.
+    pub(crate) fn serve(&self, config: ServeConfig) -> Result<Serving, CliError> {
+        self.cluster.serve(config).map_err(CliError::in_serving)
     }
 
-    /// Stops the pods within their grace, then the rest. Returns the directory of the volume claims.
-    pub(crate) async fn stop(self) -> PathBuf {
-        self.stop.cancel();
-        for task in self.tasks {
-            if let Err(error) = task.await {
-                tracing::error!(%error, "a part of the embedded cluster broke");
+    /// Waits until it cannot go on, and says why.
+    pub(crate) async fn broken(&self) -> String {
+        let broken = self.tasks.shutdown();
+        let mut looks = tokio::time::interval(LOOK_AGAIN);
+        loop {
+            tokio::select! {
+                () = broken.cancelled() => return "a part of the cluster broke".to_owned(),
+                _ = looks.tick() => {
+                    if let Some(why) = self.cluster.stopped() {
+                        return format!("the cluster takes no more writes: {why}");
+                    }
+                }
             }
+        }
+    }
+
+    /// A client of its API server, whose requests are counted under this name.
+    pub(crate) fn client(&self, name: &'static str) -> kube::Client {
+        client(&self.cluster, name, &self.metrics)
+    }
+
+    /// Stops its pods within their grace, or lets them run on, as its lifetime says; then the rest. Returns the
+    /// directory of the volume claims.
+    pub(crate) async fn stop(self) -> PathBuf {
+        if !self.tasks.stop(STOP_LIMIT).await {
+            tracing::error!("the pods did not stop in time");
+        }
+        let cluster = self.cluster;
+        // It may wait for the disk.
+        let closed = tokio::task::spawn_blocking(move || cluster.close()).await;
+        if let Err(error) = closed {
+            tracing::error!(%error, "the embedded cluster did not close");
         }
         self.claims
     }
+}
+
+fn client(cluster: &Cluster, name: &'static str, metrics: &Metrics) -> kube::Client {
+    let counted = CountRequests::new(cluster.service(), name, metrics.clone());
+    kube::Client::new(counted, "default")
+}
+
+async fn open(data_dir: &Path, lifetime: Lifetime) -> Result<Cluster, CliError> {
+    let directory = match lifetime {
+        Lifetime::OfProcess => return Ok(Cluster::in_memory()),
+        Lifetime::OfDataDir => objects(data_dir),
+    };
+    let opened = tokio::task::spawn_blocking(move || Cluster::open(directory)).await;
+    let opened = opened.map_err(|source| CliError::engine("the cluster", source))?;
+    opened.map_err(CliError::Cluster)
 }
 
 /// Our own binary, as the shim above each pod.

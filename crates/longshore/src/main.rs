@@ -2,16 +2,12 @@
 //! code that means something.
 //!
 //! One file per command in [`cmd`]; [`cli`] has the arguments that they share, [`error`] everything that can go wrong
-//! in a user's eyes, [`exit`] the exit codes, [`engine`] the controllers and the cluster behind `run`.
+//! in a user's eyes, [`exit`] the exit codes, [`engine`] the controllers and the cluster behind `run`, [`service`] what `standalone` keeps running.
 
 use std::process::ExitCode;
 
 mod cli;
 mod cmd;
-#[allow(
-    dead_code,
-    reason = "`standalone` constructs it; until then only its tests do"
-)]
 mod control;
 mod dag_file;
 mod data_dir;
@@ -23,6 +19,7 @@ mod logging;
 mod output;
 mod panics;
 mod progress;
+mod service;
 mod signals;
 
 fn main() -> ExitCode {

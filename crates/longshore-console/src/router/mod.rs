@@ -11,7 +11,7 @@ use axum::{
     middleware,
     routing::{MethodRouter, get, post},
 };
-use http::StatusCode;
+use http::{StatusCode, header};
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -77,8 +77,7 @@ pub fn router(control: Arc<dyn Control>, access: Access, stopping: CancellationT
         .layer(middleware::from_fn_with_state(shared.clone(), guard::token));
     Router::new()
         .nest("/api/v1", api)
-        .route("/livez", only(get(health::live)))
-        .route("/readyz", only(get(health::ready)))
+        .merge(health())
         .fallback(no_route)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn_with_state(shared.clone(), guard::host))
@@ -86,6 +85,42 @@ pub fn router(control: Arc<dyn Control>, access: Access, stopping: CancellationT
         .layer(CatchPanicLayer::custom(edge::panicked))
         .layer(middleware::from_fn(edge::finish))
         .with_state(shared)
+}
+
+/// What the metrics are at the moment, as text.
+pub type Scrape = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// Health and metrics alone, for whoever watches over the service: no token, and nothing but numbers.
+pub fn operations(
+    control: Arc<dyn Control>,
+    access: Access,
+    scrape: Scrape,
+    content_type: &'static str,
+    stopping: CancellationToken,
+) -> Router {
+    let shared = Shared {
+        control,
+        access: Arc::new(access),
+        stopping,
+    };
+    let metrics = async move || ([(header::CONTENT_TYPE, content_type)], scrape());
+    Router::new()
+        .route("/metrics", only(get(metrics)))
+        .merge(health())
+        .fallback(no_route)
+        .layer(middleware::from_fn_with_state(shared.clone(), guard::host))
+        .layer(middleware::from_fn(edge::deadline))
+        .layer(CatchPanicLayer::custom(edge::panicked))
+        .layer(middleware::from_fn(edge::finish))
+        .with_state(shared)
+}
+
+/// Whether it lives and whether it can serve; `healthz` is an old name for the first.
+fn health() -> Router<Shared> {
+    Router::new()
+        .route("/healthz", only(get(health::live)))
+        .route("/livez", only(get(health::live)))
+        .route("/readyz", only(get(health::ready)))
 }
 
 fn only(methods: MethodRouter<Shared>) -> MethodRouter<Shared> {

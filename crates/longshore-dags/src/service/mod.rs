@@ -7,14 +7,14 @@ pub(crate) mod position;
 pub(crate) mod shared;
 pub(crate) mod triggers;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use futures::Stream;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::{Api, Client, ResourceExt};
 use longshore_core::Resource;
-use longshore_kit::{Applier, CacheFeed, Clock, Controller, Key, Runner, Tasks};
-use longshore_store::{Run, RunKey, RunStore, StoreError, TaskInstance};
+use longshore_kit::{Applier, CacheFeed, Clock, Controller, Key, Metrics, Runner, Tasks};
+use longshore_store::{Run, RunKey, RunStore, StoreError, TaskInstance, TaskState};
 use tokio::sync::broadcast;
 
 use self::{change::StateChange, position::Position, shared::Shared};
@@ -44,6 +44,8 @@ pub struct DagsConfig {
     pub disposal: PodsConfig,
     /// Pods created or deleted at the same time; default 32.
     pub concurrency: usize,
+    /// Where rounds are counted.
+    pub metrics: Metrics,
 }
 
 /// Why a scheduler cannot start.
@@ -144,7 +146,8 @@ impl Dags {
         let shared = &self.shared;
         let namespace = &shared.pod_config.namespace;
         let cache: Arc<dyn CacheFeed> = shared.pods.cache.clone();
-        let applier = Applier::new(client.clone(), "dags", [(Resource::POD, cache)]);
+        let applier = Applier::new(client.clone(), "dags", [(Resource::POD, cache)])
+            .with_metrics(config.metrics.clone());
         let left_behind = controller::left_behind(&client, &shared.pod_config).await;
         let left_behind = left_behind.map_err(|error| StartError::Api(Box::new(error)))?;
 
@@ -286,8 +289,29 @@ impl Dags {
         }
     }
 
+    /// How many task instances of unfinished runs are in which state; `None` is the one before `Scheduled`.
+    pub fn census(&self) -> BTreeMap<Option<TaskState>, usize> {
+        let mut census = BTreeMap::new();
+        for run in self.shared.board().runs.values() {
+            for row in run.tasks.values() {
+                *census.entry(row.state).or_insert(0) += 1;
+            }
+        }
+        census
+    }
+
+    /// Whether the scheduler is stopping: it was told to, or a part of it broke.
+    pub fn is_stopping(&self) -> bool {
+        self.tasks.shutdown().is_cancelled()
+    }
+
+    /// Waits until the scheduler is stopping: it was told to, or a part of it broke.
+    pub async fn stopping(&self) {
+        self.tasks.shutdown().cancelled().await;
+    }
+
     /// Stops: running rounds finish within `limit`, pods stay. Answers whether all of them did.
-    pub async fn shutdown(self, limit: Duration) -> bool {
+    pub async fn shutdown(&self, limit: Duration) -> bool {
         self.tasks.stop(limit).await
     }
 }

@@ -171,6 +171,7 @@ fn config(scheduler_id: &str) -> DagsConfig {
         },
         disposal: PodsConfig::default(),
         concurrency: 8,
+        metrics: longshore_kit::Metrics::new(),
     }
 }
 

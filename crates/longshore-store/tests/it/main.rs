@@ -11,6 +11,7 @@
 mod catalog;
 mod conflicts;
 mod crash;
+mod databases;
 mod files;
 mod group;
 mod model;

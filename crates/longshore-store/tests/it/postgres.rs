@@ -11,8 +11,9 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
 use tokio::time::timeout;
 use uuid::Uuid;
 
+use crate::databases::{self, connect, empty_database, execute};
 use crate::samples::{run, run_key, runs, task};
-use crate::server::{self, PASSWORD, Server, connect, empty_database, execute};
+use crate::server::{PASSWORD, Server};
 
 /// Longer than anything here takes; the machine may be busy.
 const LONG: Duration = Duration::from_secs(60);
@@ -93,7 +94,7 @@ async fn a_newer_or_foreign_server_database_is_refused() {
 
 #[tokio::test]
 async fn who_is_not_let_in_is_told_without_the_password() {
-    let Some(server) = server::shared() else {
+    let Some(server) = databases::shared() else {
         return;
     };
     let cases = [
@@ -127,7 +128,7 @@ async fn who_is_not_let_in_is_told_without_the_password() {
 
 #[tokio::test]
 async fn a_user_without_grants_is_told_so() {
-    let (Some(url), Some(server)) = (empty_database().await, server::shared()) else {
+    let (Some(url), Some(server)) = (empty_database().await, databases::shared()) else {
         return;
     };
     let name = format!("user_{}", Uuid::new_v4().simple());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use longshore_store::Store;
 use sqlx::{AssertSqlSafe, Connection as _, Row as _, SqliteConnection};
 
-use crate::server;
+use crate::databases;
 
 /// Tables, with their columns: name, type, whether it can be null.
 type Schema = BTreeMap<String, Vec<(String, String, bool)>>;
@@ -42,7 +42,7 @@ async fn of_postgres(url: &str) -> Schema {
                FROM information_schema.columns WHERE table_schema = 'public' \
                AND table_name NOT LIKE '\\_sqlx%' ORDER BY table_name, ordinal_position";
     let rows = sqlx::query(AssertSqlSafe(sql))
-        .fetch_all(&mut server::connect(url).await)
+        .fetch_all(&mut databases::connect(url).await)
         .await
         .unwrap();
     let mut schema = Schema::new();
@@ -65,7 +65,7 @@ async fn both_engines_have_the_same_tables_and_columns() {
         "task_instance",
     ];
     assert!(sqlite.keys().eq(expected), "{:?}", sqlite.keys());
-    let Some(url) = server::empty_database().await else {
+    let Some(url) = databases::empty_database().await else {
         return;
     };
     assert_eq!(sqlite, of_postgres(&url).await);
@@ -73,7 +73,7 @@ async fn both_engines_have_the_same_tables_and_columns() {
 
 #[tokio::test]
 async fn text_sorts_by_its_bytes_on_the_server() {
-    let Some(url) = server::empty_database().await else {
+    let Some(url) = databases::empty_database().await else {
         return;
     };
     Store::connect(&url).await.unwrap().close().await;
@@ -81,7 +81,7 @@ async fn text_sorts_by_its_bytes_on_the_server() {
                WHERE table_schema = 'public' AND table_name NOT LIKE '\\_sqlx%' \
                AND data_type = 'text' AND collation_name IS DISTINCT FROM 'C'";
     let rows = sqlx::query(AssertSqlSafe(sql))
-        .fetch_all(&mut server::connect(&url).await)
+        .fetch_all(&mut databases::connect(&url).await)
         .await
         .unwrap();
     let others: Vec<String> = rows.iter().map(|row| row.get(0)).collect();

@@ -1,14 +1,11 @@
-//! A Postgres server of our own, in a temporary directory, gone with this process.
+//! A Postgres server of our own, in a temporary directory, gone with this process. Knows no client library: tests of
+//! other crates use it too.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::OnceLock;
-
-use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
-use uuid::Uuid;
 
 /// Where the server's programs are, if not in one of the usual places.
 const ENV_BIN: &str = "LONGSHORE_TEST_POSTGRES_BIN";
@@ -125,38 +122,6 @@ impl Server {
         let port = self.port;
         format!("postgres://{user}:{password}@127.0.0.1:{port}/{database}")
     }
-}
-
-/// The server of this process, without syncs to the disk: for all tests that do not kill it.
-pub(crate) fn shared() -> Option<&'static Server> {
-    static SHARED: OnceLock<Option<Server>> = OnceLock::new();
-    SHARED.get_or_init(|| Server::start(false)).as_ref()
-}
-
-/// An empty database on the shared server; `None` without a server.
-pub(crate) async fn empty_database() -> Option<String> {
-    // One at a time: the server copies its template for each.
-    static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-    let server = shared()?;
-    let name = format!("test_{}", Uuid::new_v4().simple());
-    let _turn = TURN.lock().await;
-    execute(&server.url("postgres"), &format!("CREATE DATABASE {name}")).await;
-    Some(server.url(&name))
-}
-
-/// A session past the store.
-pub(crate) async fn connect(url: &str) -> PgConnection {
-    PgConnection::connect(url).await.unwrap()
-}
-
-/// Runs statements past the store.
-pub(crate) async fn execute(url: &str, sql: &str) {
-    let mut session = connect(url).await;
-    sqlx::raw_sql(AssertSqlSafe(sql))
-        .execute(&mut session)
-        .await
-        .unwrap();
-    session.close().await.unwrap();
 }
 
 #[expect(

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use longshore_store::{Catalog, Store};
 use tempfile::TempDir;
 
-use crate::server;
+use crate::databases;
 
 /// An empty store, and what must outlive it.
 pub(crate) type Made = (Arc<dyn Catalog>, Option<TempDir>);
@@ -43,7 +43,7 @@ pub(crate) struct Postgres;
 #[async_trait]
 impl Factory for Postgres {
     async fn make(&self) -> Option<Made> {
-        let url = server::empty_database().await?;
+        let url = databases::empty_database().await?;
         Some((Arc::new(Store::connect(&url).await.unwrap()), None))
     }
 }

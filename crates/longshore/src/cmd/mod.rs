@@ -16,6 +16,7 @@ pub(crate) mod dags_lint;
 pub(crate) mod explain;
 pub(crate) mod run;
 pub(crate) mod shim;
+pub(crate) mod standalone;
 pub(crate) mod version;
 
 /// Work with DAGs and DAG files
@@ -52,6 +53,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
     let globals = &cli.globals;
     let exit = match &cli.command {
         Command::Run(args) => run::run(args, globals),
+        Command::Standalone(args) => standalone::standalone(args, globals),
         Command::Dags(dags) => dispatch_dags(dags, globals),
         Command::Runs(Runs::List(args)) => client::runs::list(args, globals),
         Command::Runs(Runs::Get(args)) => client::runs::get(args, globals),

@@ -27,7 +27,7 @@ use crate::{
 pub(crate) mod fixtures;
 mod follow;
 mod report;
-mod resume;
+pub(crate) mod resume;
 mod tail;
 
 /// Run a DAG file to its end

@@ -9,7 +9,10 @@ use std::{
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, api::LogParams};
+use kube::{
+    Api,
+    api::{ListParams, LogParams},
+};
 use longshore_api::airflow::CONTAINER_BASE;
 use longshore_console::{
     ControlError, Feed, TaskName,
@@ -51,6 +54,12 @@ enum Found {
 }
 
 impl Logs {
+    /// Asks the cluster for next to nothing, to see whether it answers.
+    pub(super) async fn answers(&self) -> kube::Result<()> {
+        let one = ListParams::default().limit(1);
+        self.pods.list_metadata(&one).await.map(drop)
+    }
+
     /// Reads the log of a try. One that is to be followed may not have started: it is waited for.
     pub(super) async fn read(
         &self,

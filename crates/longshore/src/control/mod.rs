@@ -277,10 +277,20 @@ impl Control for ServiceControl {
             ..RunFilter::default()
         };
         let database = self.store.runs(&one).await.err();
-        vec![objects::Check {
-            name: "database".to_owned(),
-            problem: database.map(|error| error.to_string()),
-        }]
+        let cluster = self.logs.answers().await.err();
+        let scheduler = self.dags.is_stopping();
+        let check = |name: &str, problem: Option<String>| objects::Check {
+            name: name.to_owned(),
+            problem,
+        };
+        vec![
+            check("database", database.map(|error| error.to_string())),
+            check("cluster", cluster.map(|error| error.to_string())),
+            check(
+                "scheduler",
+                scheduler.then(|| "the scheduler is stopping".to_owned()),
+            ),
+        ]
     }
 }
 

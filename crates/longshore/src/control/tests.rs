@@ -115,7 +115,7 @@ async fn service() -> ServiceControl {
         store.clone(),
         Arc::new(longshore_dags::logs::NoLogArchive),
         clock.clone(),
-        crate::engine::config(4, store.scheduler_id()),
+        crate::engine::config(4, store.scheduler_id(), longshore_kit::Metrics::new()),
     );
     ServiceControl {
         catalogue: Arc::new(OneDag(KnownDag {

@@ -1,6 +1,6 @@
 //! The database, and whether it still takes what happens.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use longshore_store::{
@@ -14,7 +14,7 @@ use uuid::Uuid;
 /// there is no point in waiting: a full disk must end the command, not hang it.
 #[derive(Debug)]
 pub(crate) struct WatchedStore {
-    store: Store,
+    store: Arc<Store>,
     failure: OnceLock<StoreError>,
     broken: CancellationToken,
 }
@@ -23,10 +23,15 @@ impl WatchedStore {
     /// Watches this store.
     pub(crate) fn new(store: Store) -> Self {
         Self {
-            store,
+            store: Arc::new(store),
             failure: OnceLock::new(),
             broken: CancellationToken::new(),
         }
+    }
+
+    /// The store itself, for what the scheduler does not write.
+    pub(crate) fn catalog(&self) -> Arc<Store> {
+        self.store.clone()
     }
 
     /// Waits until a write has failed for good.

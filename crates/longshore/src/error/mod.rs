@@ -6,16 +6,19 @@
 use std::{
     error::Error,
     io,
+    net::SocketAddr,
     path::{Path, PathBuf},
 };
 
 use longshore_store::{OpenError, StoreError};
 
+use longshore_cluster::{OpenError as ClusterError, ServeError};
 use longshore_console::client::{ClientError, FileError};
 
 use crate::{dag_file::Problem, exit::Exit};
 
 mod client;
+mod cluster;
 pub(crate) mod pages;
 pub(crate) mod render;
 #[cfg(test)]
@@ -78,6 +81,18 @@ pub(crate) enum CliError {
     ClientFile(#[from] FileError),
     #[error(transparent)]
     Client(#[from] ClientError),
+    #[error("the cluster in the data directory cannot be opened")]
+    Cluster(#[source] ClusterError),
+    #[error("cannot listen on {address} for {what}")]
+    PortTaken {
+        what: &'static str,
+        address: SocketAddr,
+        source: io::Error,
+    },
+    #[error("the DAG folder {} cannot be used", path.display())]
+    DagsFolder { path: PathBuf, source: io::Error },
+    #[error("the service cannot go on: {why}")]
+    ServiceBroken { why: String },
     #[error("nobody confirmed: {what}")]
     NotConfirmed { what: String },
     #[error("run {run_id} was started with another version of the DAG {dag_id}")]
@@ -108,6 +123,10 @@ impl CliError {
             Self::ClientFile(_) => "LS1021",
             Self::Client(error) => client::code(error),
             Self::NotConfirmed { .. } => "LS1026",
+            Self::PortTaken { .. } => "LS1030",
+            Self::DagsFolder { .. } => "LS1031",
+            Self::Cluster(error) => cluster::code(error),
+            Self::ServiceBroken { .. } => "LS1904",
             Self::Internal { .. } => "LS1901",
             Self::Engine { .. } => "LS1902",
         }
@@ -167,6 +186,18 @@ impl CliError {
             Self::NoServer { .. } => client::NO_SERVER_HELP.to_owned(),
             Self::ClientFile(_) => client::FILE_HELP.to_owned(),
             Self::Client(error) => client::help(error),
+            Self::Cluster(error) => cluster::help(error).to_owned(),
+            Self::PortTaken { .. } => {
+                "stop what listens there, or choose another port; 0 takes any free one: --port 0 --kube-port 0 --metrics-port 0"
+                    .to_owned()
+            }
+            Self::DagsFolder { .. } => {
+                "make it, or name another with --dags-folder DIR".to_owned()
+            }
+            Self::ServiceBroken { .. } => {
+                "start it again: it goes on where it was; longshore.log in the data directory has more"
+                    .to_owned()
+            }
             Self::NotConfirmed { .. } => "add --yes where nobody can be asked".to_owned(),
             Self::Internal { .. } => {
                 "this is our mistake: repeat with RUST_BACKTRACE=1 and report it with the output"
@@ -195,6 +226,10 @@ impl CliError {
             | Self::Database { .. }
             | Self::Engine { .. }
             | Self::ClientFile(_)
+            | Self::Cluster(_)
+            | Self::PortTaken { .. }
+            | Self::DagsFolder { .. }
+            | Self::ServiceBroken { .. }
             | Self::Internal { .. } => Exit::Failure,
         }
     }
@@ -230,6 +265,21 @@ impl CliError {
             }
         } else {
             Self::in_database(source)
+        }
+    }
+
+    /// What it means that the API of the cluster cannot be served.
+    pub(crate) fn in_serving(error: ServeError) -> Self {
+        match error {
+            ServeError::Listen { address, source } => Self::PortTaken {
+                what: "the Kubernetes API",
+                address,
+                source,
+            },
+            ServeError::File { path, source, .. } => Self::in_data_dir(path, source),
+            error @ (ServeError::Authority { .. }
+            | ServeError::Certificate(_)
+            | ServeError::Tls(_)) => Self::engine("the Kubernetes API", error),
         }
     }
 

@@ -20,6 +20,7 @@ pub(crate) mod board;
 pub(crate) mod fixtures;
 pub(crate) mod lines;
 pub(crate) mod objects;
+pub(crate) mod phases;
 
 /// How often a board is redrawn. Changes in between cost nothing but their bookkeeping.
 pub(crate) const REDRAWS_PER_SECOND: u8 = 10;

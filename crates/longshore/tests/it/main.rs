@@ -1,16 +1,25 @@
 //! The command as people run it.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
 
 mod bad_input;
 mod cli;
 mod errors;
 mod full_disk;
 mod lint;
+#[path = "../../../longshore-store/tests/it/server.rs"]
+mod postgres;
 mod quickstart_programs;
 mod readme;
 mod run;
 mod service;
+mod service_process;
+mod standalone;
 mod stopping;
 
 use assert_cmd::Command;
@@ -25,6 +34,8 @@ fn longshore() -> Command {
         "LONGSHORE_SERVER",
         "LONGSHORE_TOKEN",
         "LONGSHORE_LOG",
+        "LONGSHORE_DAGS_FOLDER",
+        "LONGSHORE_DATABASE_URL",
         "RUST_BACKTRACE",
     ] {
         command.env_remove(name);

@@ -1,0 +1,321 @@
+//! What a process counts, and how it is read: names and help in one place, OpenMetrics text out.
+//!
+//! Labels come from closed sets: controllers, outcomes, verbs, resources. Objects, runs and messages are never one.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{
+        counter::Counter,
+        family::{Family, MetricConstructor},
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::Registry,
+};
+
+use crate::outcome::Outcome;
+
+/// The content type of [`Metrics::text`].
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// All metrics of a process. Clones share them.
+#[derive(Clone)]
+pub struct Metrics {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    registry: Mutex<Registry>,
+    controllers: Controllers,
+    requests: Family<RequestLabels, Counter>,
+    request_seconds: Family<VerbLabels, Histogram, Seconds>,
+    pods_created: Family<ResultLabels, Counter>,
+}
+
+/// The names are those of controller-runtime, so that its dashboards work.
+#[derive(Clone)]
+struct Controllers {
+    rounds: Family<RoundLabels, Counter>,
+    errors: Family<ControllerLabels, Counter>,
+    seconds: Family<ControllerLabels, Histogram, Seconds>,
+    active: Family<ControllerLabels, Gauge>,
+    depth: Family<QueueLabels, Gauge>,
+}
+
+/// From a tenth of a millisecond (a round that decides nothing) to some ten seconds (an API server in trouble).
+#[derive(Clone, Copy, Debug, Default)]
+struct Seconds;
+
+impl MetricConstructor<Histogram> for Seconds {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new(exponential_buckets(0.000_1, 4.0, 10))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ControllerLabels {
+    controller: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RoundLabels {
+    controller: &'static str,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueueLabels {
+    name: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    client: &'static str,
+    verb: &'static str,
+    resource: String,
+    code: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct VerbLabels {
+    verb: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabels {
+    result: &'static str,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let controllers = Controllers::new();
+        let requests = Family::default();
+        let request_seconds = Family::new_with_constructor(Seconds);
+        let pods_created = Family::default();
+        let mut registry = Registry::default();
+        controllers.register(&mut registry);
+        registry.register(
+            "longshore_api_requests",
+            "Requests of our own parts to the Kubernetes API",
+            requests.clone(),
+        );
+        registry.register(
+            "longshore_api_request_duration_seconds",
+            "Time to the answer of those requests; of a watch, to its first byte",
+            request_seconds.clone(),
+        );
+        registry.register(
+            "longshore_pods_created",
+            "Pods that were asked for, by the answer",
+            pods_created.clone(),
+        );
+        Self {
+            shared: Arc::new(Shared {
+                registry: Mutex::new(registry),
+                controllers,
+                requests,
+                request_seconds,
+                pods_created,
+            }),
+        }
+    }
+}
+
+impl Controllers {
+    fn new() -> Self {
+        Self {
+            rounds: Family::default(),
+            errors: Family::default(),
+            seconds: Family::new_with_constructor(Seconds),
+            active: Family::default(),
+            depth: Family::default(),
+        }
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "controller_runtime_reconcile",
+            "Rounds, by what came of them",
+            self.rounds.clone(),
+        );
+        registry.register(
+            "controller_runtime_reconcile_errors",
+            "Rounds that failed",
+            self.errors.clone(),
+        );
+        registry.register(
+            "controller_runtime_reconcile_time_seconds",
+            "How long rounds took",
+            self.seconds.clone(),
+        );
+        registry.register(
+            "controller_runtime_active_workers",
+            "Rounds that run",
+            self.active.clone(),
+        );
+        registry.register(
+            "workqueue_depth",
+            "Keys that wait for a round, those that are due later included",
+            self.depth.clone(),
+        );
+    }
+}
+
+impl Metrics {
+    /// No counts yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the metrics of a subsystem. Once per process and name.
+    pub fn register(&self, add: impl FnOnce(&mut Registry)) {
+        add(&mut self.registry());
+    }
+
+    /// Everything as OpenMetrics text.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail; if it did, an empty scrape shows.
+        let _ = encode(&mut text, &self.registry());
+        text
+    }
+
+    /// Counts an answered request of `client`; `code` 0 is one without an answer.
+    pub(crate) fn request(
+        &self,
+        client: &'static str,
+        verb: &'static str,
+        resource: String,
+        code: u16,
+        took: Duration,
+    ) {
+        if verb == "create" && resource == "pods" {
+            let result = match code {
+                200..=299 => "created",
+                409 => "exists",
+                0 => "unknown",
+                _ => "refused",
+            };
+            let labels = ResultLabels { result };
+            self.shared.pods_created.get_or_create(&labels).inc();
+        }
+        let seconds = &self.shared.request_seconds;
+        seconds
+            .get_or_create(&VerbLabels { verb })
+            .observe(took.as_secs_f64());
+        let labels = RequestLabels {
+            client,
+            verb,
+            resource,
+            code,
+        };
+        self.shared.requests.get_or_create(&labels).inc();
+    }
+
+    /// What one controller counts.
+    pub(crate) fn controller(&self, controller: &'static str) -> ControllerMetrics {
+        ControllerMetrics {
+            controllers: self.shared.controllers.clone(),
+            controller,
+        }
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        let registry = self.shared.registry.lock();
+        registry.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What one controller counts.
+#[derive(Clone)]
+pub(crate) struct ControllerMetrics {
+    controllers: Controllers,
+    controller: &'static str,
+}
+
+impl fmt::Debug for ControllerMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ControllerMetrics")
+            .field(&self.controller)
+            .finish()
+    }
+}
+
+impl ControllerMetrics {
+    /// A round ended.
+    pub(crate) fn round(&self, outcome: Outcome, took: Duration) {
+        let controller = self.controller;
+        let of = ControllerLabels { controller };
+        let result = match outcome {
+            Outcome::Applied | Outcome::Skipped => "success",
+            Outcome::Waiting => "requeue_after",
+            Outcome::Failed => "error",
+            Outcome::Abandoned => "abandoned",
+        };
+        let labels = RoundLabels { controller, result };
+        self.controllers.rounds.get_or_create(&labels).inc();
+        if outcome == Outcome::Failed {
+            self.controllers.errors.get_or_create(&of).inc();
+        }
+        let seconds = self.controllers.seconds.get_or_create(&of);
+        seconds.observe(took.as_secs_f64());
+    }
+
+    /// So many keys wait, and so many rounds run.
+    pub(crate) fn load(&self, n_waiting: usize, n_running: usize) {
+        let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        let name = self.controller;
+        let depth = self.controllers.depth.get_or_create(&QueueLabels { name });
+        depth.set(count(n_waiting));
+        let of = ControllerLabels { controller: name };
+        self.controllers
+            .active
+            .get_or_create(&of)
+            .set(count(n_running));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_read_with_its_name_and_help() {
+        let metrics = Metrics::new();
+        let controller = metrics.controller("dags.pods");
+        controller.round(Outcome::Applied, Duration::from_millis(3));
+        controller.round(Outcome::Failed, Duration::from_millis(3));
+        controller.load(7, 2);
+        let took = Duration::from_millis(1);
+        metrics.request("dags", "create", "pods".to_owned(), 201, took);
+        metrics.request("dags", "create", "pods".to_owned(), 409, took);
+        let text = metrics.text();
+        for line in [
+            r#"controller_runtime_reconcile_total{controller="dags.pods",result="success"} 1"#,
+            r#"controller_runtime_reconcile_total{controller="dags.pods",result="error"} 1"#,
+            r#"controller_runtime_reconcile_errors_total{controller="dags.pods"} 1"#,
+            r#"controller_runtime_reconcile_time_seconds_count{controller="dags.pods"} 2"#,
+            r#"controller_runtime_active_workers{controller="dags.pods"} 2"#,
+            r#"workqueue_depth{name="dags.pods"} 7"#,
+            r#"longshore_api_requests_total{client="dags",verb="create",resource="pods",code="201"} 1"#,
+            r#"longshore_pods_created_total{result="created"} 1"#,
+            r#"longshore_pods_created_total{result="exists"} 1"#,
+            "# HELP workqueue_depth Keys that wait for a round, those that are due later included.",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+}

@@ -1,0 +1,156 @@
+//! `longshore standalone`: a cluster, a scheduler and their APIs on this machine, until it is stopped.
+
+use std::{num::NonZeroU32, path::PathBuf, time::Duration};
+
+use clap::Args;
+use tokio::runtime::Runtime;
+
+use crate::{
+    cli::{Globals, help_end},
+    data_dir::{DataDir, DataDirArgs},
+    engine::{
+        database::{Database, DatabaseUrl},
+        parts::Plan,
+    },
+    error::{CliError, counted},
+    exit::Exit,
+    local_cluster::Lifetime,
+    logging, output,
+    progress::phases::Phases,
+    service::{Service, ServiceConfig},
+    signals::{self, Interrupts, Signals},
+};
+
+mod ready;
+
+use ready::Ready;
+
+/// Keep a cluster and its pipelines running on this machine
+///
+/// Starts a Kubernetes API server, a node that runs pods as processes, the scheduler and the HTTP API, and goes on with
+/// whatever was unfinished. Stopping it (Ctrl-C, SIGTERM) or killing it leaves the tasks running: the next start takes
+/// them over, and nothing runs twice. With --ephemeral everything is stopped and removed at the end.
+#[derive(Args, Debug)]
+#[command(after_help = help_end("longshore standalone --dags-folder examples/quickstart"))]
+pub(crate) struct StandaloneArgs {
+    #[command(flatten)]
+    data_dir: DataDirArgs,
+    /// Folder of DAG files, followed [default: dags in the data directory]
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "LONGSHORE_DAGS_FOLDER",
+        hide_env = true
+    )]
+    dags_folder: Option<PathBuf>,
+    /// Port of the HTTP API; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = 7080)]
+    port: u16,
+    /// Port of the Kubernetes API; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = 7443)]
+    kube_port: u16,
+    /// Port of health and metrics; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = 9090)]
+    metrics_port: u16,
+    /// Pods at the same time [default: 32]
+    #[arg(long, value_name = "N")]
+    parallelism: Option<NonZeroU32>,
+    /// Keep runs in Postgres: postgres://USER:PASSWORD@HOST:PORT/DATABASE
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "LONGSHORE_DATABASE_URL",
+        hide_env = true,
+        hide_env_values = true
+    )]
+    database_url: Option<DatabaseUrl>,
+}
+
+/// Runs the service until it is told to stop.
+pub(crate) fn standalone(args: &StandaloneArgs, globals: &Globals) -> Result<Exit, CliError> {
+    let phases = Phases::choose(globals);
+    phases.wait_for("the data directory");
+    let data_dir = DataDir::open(&args.data_dir)?;
+    logging::to_file(data_dir.path(), globals.verbose)?;
+    let config = config(args, &data_dir);
+    let in_data_dir = |source| CliError::in_data_dir(data_dir.path().to_owned(), source);
+    let runtime = Runtime::new().map_err(in_data_dir)?;
+    let exit = runtime.block_on(async {
+        let signals = Signals::listen().map_err(in_data_dir)?;
+        serve(args, &config, phases, signals, globals).await
+    })?;
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    Ok(exit)
+}
+
+fn config(args: &StandaloneArgs, data_dir: &DataDir) -> ServiceConfig {
+    ServiceConfig {
+        plan: Plan {
+            data_dir: data_dir.path().to_owned(),
+            database: args
+                .database_url
+                .clone()
+                .map_or(Database::InDataDir, Database::Server),
+            lifetime: if args.data_dir.ephemeral {
+                Lifetime::OfProcess
+            } else {
+                Lifetime::OfDataDir
+            },
+            parallelism: args.parallelism,
+        },
+        dags_folder: args.dags_folder.clone(),
+        port: args.port,
+        kube_port: args.kube_port,
+        metrics_port: args.metrics_port,
+    }
+}
+
+async fn serve(
+    args: &StandaloneArgs,
+    config: &ServiceConfig,
+    phases: Phases,
+    mut interrupts: impl Interrupts,
+    globals: &Globals,
+) -> Result<Exit, CliError> {
+    let service = tokio::select! {
+        started = Service::start(config, &phases) => started?,
+        // What has started stops as in a crash: nothing is lost by that.
+        () = interrupts.next() => return Ok(Exit::Interrupted),
+    };
+    drop(phases);
+    Ready::of(&service, config, args).print(globals);
+    tokio::select! {
+        () = interrupts.next() => {}
+        // Whoever starts it again gets a whole one. What is left stops as in a crash: nothing is lost by that.
+        error = service.broken() => return Err(error),
+    }
+
+    let is_talkative = !globals.quiet;
+    if is_talkative {
+        output::note("stopping (once more to leave at once)");
+    }
+    let n_running = tokio::select! {
+        n_running = service.stop() => n_running,
+        () = interrupts.next() => signals::exit_at_once(),
+    };
+    if is_talkative {
+        output::note(&stopped(n_running, config.plan.lifetime));
+    }
+    Ok(Exit::Success)
+}
+
+/// What is left when the service has stopped.
+fn stopped(n_running: usize, lifetime: Lifetime) -> String {
+    match (lifetime, n_running) {
+        (Lifetime::OfProcess, _) => "stopped; everything is removed".to_owned(),
+        (Lifetime::OfDataDir, 0) => "stopped".to_owned(),
+        (Lifetime::OfDataDir, n) => format!(
+            "stopped; {} on, and the next start takes over",
+            if n == 1 {
+                format!("{} runs", counted(n, "pod"))
+            } else {
+                format!("{} run", counted(n, "pod"))
+            }
+        ),
+    }
+}

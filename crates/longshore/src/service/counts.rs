@@ -1,0 +1,145 @@
+//! What the service counts beside what the kit does: states of tasks, and the process itself.
+
+use std::{fs, sync::Arc};
+
+use longshore_console::Scrape;
+use longshore_dags::{Change, Dags};
+use longshore_kit::Tasks;
+use longshore_store::TaskState;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::{Registry, Unit},
+};
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::{engine::parts::Parts, progress::lines::task_word};
+
+/// The states that a task of an unfinished run can be in: each is shown, those without tasks as 0.
+const STATES: [Option<TaskState>; 10] = [
+    None,
+    Some(TaskState::Scheduled),
+    Some(TaskState::Queued),
+    Some(TaskState::Running),
+    Some(TaskState::UpForRetry),
+    Some(TaskState::Success),
+    Some(TaskState::Failed),
+    Some(TaskState::UpstreamFailed),
+    Some(TaskState::Skipped),
+    Some(TaskState::Removed),
+];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabels {
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ChangeLabels {
+    from: &'static str,
+    to: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BuildLabels {
+    version: &'static str,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Counts {
+    tasks: Family<StateLabels, Gauge>,
+    changes: Family<ChangeLabels, Counter>,
+    resident: Gauge,
+}
+
+/// Counts from now on; the answer is all metrics of the process.
+pub(super) fn scrape(parts: &Parts, tasks: &Tasks) -> Scrape {
+    let counts = Counts::default();
+    parts.metrics.register(|registry| counts.register(registry));
+    tasks.spawn(
+        "metrics.changes",
+        count_changes(&parts.dags, &counts, tasks),
+    );
+    let (metrics, dags) = (parts.metrics.clone(), parts.dags.clone());
+    Arc::new(move || {
+        counts.look(&dags);
+        metrics.text()
+    })
+}
+
+impl Counts {
+    fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "longshore_task_instances",
+            "Task instances of unfinished runs, by state",
+            self.tasks.clone(),
+        );
+        registry.register(
+            "longshore_task_state_changes",
+            "State changes of task instances",
+            self.changes.clone(),
+        );
+        registry.register_with_unit(
+            "process_resident_memory",
+            "Resident memory",
+            Unit::Bytes,
+            self.resident.clone(),
+        );
+        let build: Family<BuildLabels, Gauge> = Family::default();
+        let version = env!("CARGO_PKG_VERSION");
+        build.get_or_create(&BuildLabels { version }).set(1);
+        registry.register("longshore_build_info", "The version that runs", build);
+    }
+
+    /// What is read rather than counted.
+    fn look(&self, dags: &Dags) {
+        let census = dags.census();
+        for state in STATES {
+            let n = census.get(&state).copied().unwrap_or(0);
+            let labels = StateLabels {
+                state: task_word(state),
+            };
+            let gauge = self.tasks.get_or_create(&labels);
+            gauge.set(i64::try_from(n).unwrap_or(i64::MAX));
+        }
+        if let Some(bytes) = resident_bytes() {
+            self.resident.set(bytes);
+        }
+    }
+}
+
+/// Counts state changes until shutdown.
+fn count_changes(
+    dags: &Dags,
+    counts: &Counts,
+    tasks: &Tasks,
+) -> impl Future<Output = ()> + Send + use<> {
+    let mut changes = dags.changes();
+    let changed = counts.changes.clone();
+    let shutdown = tasks.shutdown();
+    let count = async move {
+        loop {
+            match changes.recv().await {
+                Ok(change) => {
+                    if let Change::Task { from, to, .. } = change.change {
+                        let (from, to) = (task_word(from), task_word(to));
+                        changed.get_or_create(&ChangeLabels { from, to }).inc();
+                    }
+                }
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return,
+            }
+        }
+    };
+    async move {
+        shutdown.run_until_cancelled(count).await;
+    }
+}
+
+/// The resident memory of this process.
+fn resident_bytes() -> Option<i64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+    let kib: i64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1024)
+}

@@ -1,0 +1,200 @@
+//! A `longshore standalone` of a test: on free ports, with a data directory of its own, gone with all its processes
+//! when the test is over.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+    process::{Child, Command as Process, Stdio},
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{longshore, outcome};
+
+/// Waits until it holds; fails after half a minute.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    const STEP: Duration = Duration::from_millis(20);
+    for _ in 0..1_500 {
+        if holds() {
+            return;
+        }
+        thread::sleep(STEP);
+    }
+    panic!("not in time: {what}");
+}
+
+/// The service.
+pub(crate) struct Service {
+    /// Kept for as long as the service.
+    _folder: Option<TempDir>,
+    data: PathBuf,
+    arguments: Vec<String>,
+    child: Child,
+    ready: Value,
+}
+
+impl Service {
+    /// Starts one, and waits until it is ready.
+    pub(crate) fn start(dags: &Path, more: &[&str]) -> Self {
+        let folder = TempDir::new().unwrap();
+        let data = folder.path().join("data");
+        let mut arguments = vec!["--data-dir".to_owned(), data.display().to_string()];
+        arguments.extend(more.iter().map(|&argument| argument.to_owned()));
+        Self::start_with(Some(folder), dags, arguments)
+    }
+
+    /// Starts one that keeps nothing.
+    pub(crate) fn start_ephemeral(dags: &Path) -> Self {
+        Self::start_with(None, dags, vec!["--ephemeral".to_owned()])
+    }
+
+    fn start_with(folder: Option<TempDir>, dags: &Path, mut arguments: Vec<String>) -> Self {
+        arguments.extend(["--dags-folder".to_owned(), dags.display().to_string()]);
+        let (child, ready) = launch(&arguments);
+        let data = PathBuf::from(ready["dataDir"].as_str().unwrap());
+        Self {
+            _folder: folder,
+            data,
+            arguments,
+            child,
+            ready,
+        }
+    }
+
+    /// Starts it again, and waits until it is ready.
+    pub(crate) fn restart(&mut self) {
+        (self.child, self.ready) = launch(&self.arguments);
+    }
+
+    pub(crate) fn data(&self) -> &Path {
+        &self.data
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A field of what it said when it was ready.
+    pub(crate) fn ready(&self, field: &str) -> String {
+        self.ready[field].as_str().unwrap().to_owned()
+    }
+
+    /// Runs a command against it.
+    pub(crate) fn outcome(&self, line: &str) -> (i32, String, String) {
+        let mut command = longshore();
+        command
+            .args(line.split(' '))
+            .env("LONGSHORE_DATA_DIR", &self.data);
+        outcome(&mut command)
+    }
+
+    /// The lines that a command against it prints, as they come.
+    pub(crate) fn lines(&self, line: &str) -> impl Iterator<Item = String> + use<> {
+        let mut process = Process::new(env!("CARGO_BIN_EXE_longshore"));
+        let mut child = process
+            .args(line.split(' '))
+            .env_remove("LONGSHORE_SERVER")
+            .env("LONGSHORE_DATA_DIR", &self.data)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        lines.map(Result::unwrap)
+    }
+
+    /// Kills it as hard as can be.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Asks it to stop; its exit code and what it said.
+    pub(crate) fn stop(&mut self) -> (Option<i32>, String) {
+        signal("TERM", self.child.id());
+        let mut stderr = String::new();
+        let mut pipe = self.child.stderr.take().unwrap();
+        pipe.read_to_string(&mut stderr).unwrap();
+        (self.child.wait().unwrap().code(), stderr)
+    }
+
+    /// Processes of its pods: they have the data directory on their command line, or inherited it.
+    pub(crate) fn n_processes(&self) -> usize {
+        self.processes().len()
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        let data = self.data.to_str().unwrap();
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        processes
+            .filter_map(|entry| {
+                let id: u32 = entry.file_name().to_str()?.parse().ok()?;
+                let line = fs::read(entry.path().join("cmdline")).ok()?;
+                let is_of_pod = String::from_utf8_lossy(&line).contains(data);
+                (is_of_pod && id != self.child.id()).then_some(id)
+            })
+            .collect()
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // Pods outlive their service: a shim that is told to ends its containers.
+        for id in self.processes() {
+            signal("TERM", id);
+        }
+    }
+}
+
+fn signal(name: &str, id: u32) {
+    let _ = Process::new("kill")
+        .args([format!("-{name}"), id.to_string()])
+        .stderr(Stdio::null())
+        .status();
+}
+
+fn launch(arguments: &[String]) -> (Child, Value) {
+    let mut process = Process::new(env!("CARGO_BIN_EXE_longshore"));
+    for name in [
+        "LONGSHORE_DATABASE_URL",
+        "LONGSHORE_DATA_DIR",
+        "LONGSHORE_LOG",
+    ] {
+        process.env_remove(name);
+    }
+    let mut child = process
+        .args([
+            "standalone",
+            "-o",
+            "json",
+            "--port",
+            "0",
+            "--kube-port",
+            "0",
+        ])
+        .args(["--metrics-port", "0"])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    if line.is_empty() {
+        let mut stderr = String::new();
+        let mut pipe = child.stderr.take().unwrap();
+        pipe.read_to_string(&mut stderr).unwrap();
+        panic!("the service did not start: {stderr}");
+    }
+    let ready: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(ready["kind"], "Ready");
+    (child, ready)
+}

@@ -1,0 +1,441 @@
+//! `longshore standalone` as people run it: a process on free ports, asked by the commands of the same program.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::{
+    Api, Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::{
+    longshore, outcome,
+    service_process::{Service, until},
+};
+
+const ETL: &str = r#"
+dag_id: etl
+params: {day: today}
+tasks:
+  extract:
+    command: [sh, -c, 'echo "day {{ params.day }}"']
+  load:
+    depends_on: [extract]
+    command: [sh, -c, 'echo one; echo two']
+"#;
+
+/// Its task ends when it is told to, and notes each start and end.
+const PATIENT: &str = r#"
+dag_id: patient
+workspace: true
+tasks:
+  wait:
+    command: [sh, -c, 'cd "$LONGSHORE_WORKSPACE"; echo "start $LONGSHORE_TRY_NUMBER" >> ran; echo begun; while [ ! -e go ]; do sleep 0.05; done; echo over; echo end >> ran']
+"#;
+
+fn folder_with(files: &[(&str, &str)]) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
+}
+
+/// The file that the patient task writes, once it has begun.
+fn ran(service: &Service) -> Option<PathBuf> {
+    let volumes = fs::read_dir(service.data().join("node/volumes/default")).ok()?;
+    let mut files = volumes.flatten().map(|volume| volume.path().join("ran"));
+    files.find(|file| file.exists())
+}
+
+fn trigger_patient(service: &Service) -> PathBuf {
+    let (code, _, stderr) = service.outcome("dags trigger patient --run-id r1");
+    assert_eq!(code, 0, "{stderr}");
+    until("the patient task runs", || ran(service).is_some());
+    ran(service).unwrap()
+}
+
+fn let_it_go(ran: &Path) {
+    fs::write(ran.with_file_name("go"), "").unwrap();
+}
+
+/// A command line, its exit code, and a part of what it prints. One after the other, on one service.
+const ANSWERS: &[(&str, i32, &str)] = &[
+    ("dags list -o name", 0, "etl\npatient\n"),
+    ("dags show etl", 0, "extract"),
+    ("dags show nope", 3, "error[LS1390]: there is no DAG nope"),
+    (
+        "dags trigger etl --run-id r1 --param day=monday",
+        0,
+        "run etl/r1 ",
+    ),
+    (
+        "dags trigger etl --run-id r1",
+        1,
+        "error[LS1394]: the run etl/r1 exists already",
+    ),
+    ("runs watch etl/r1", 0, "run etl/r1 success"),
+    ("runs list etl -o name", 0, "etl/r1\n"),
+    ("runs get etl", 0, "success"),
+    (
+        "tasks list etl/r1 -o name",
+        0,
+        "etl/r1/extract\netl/r1/load\n",
+    ),
+    ("tasks get etl/r1/extract", 0, "success"),
+    ("logs etl/r1/extract", 0, "day monday\n"),
+    ("logs etl/r1/load --tail 1", 0, "two\n"),
+    ("logs -f etl/r1/load", 0, "one\ntwo\n"),
+    ("dags pause etl", 0, "etl"),
+    ("dags unpause etl", 0, "etl"),
+    ("dags trigger patient --run-id r1", 0, "run patient/r1 "),
+    ("runs cancel patient/r1 --yes", 0, "run patient/r1"),
+    (
+        "runs watch patient/r1",
+        4,
+        "error[LS1380]: run patient/r1 failed",
+    ),
+];
+
+#[test]
+fn dags_of_the_folder_are_shown_triggered_watched_and_cancelled() {
+    let dags = folder_with(&[("etl.yaml", ETL), ("patient.yaml", PATIENT)]);
+    let service = Service::start(dags.path(), &[]);
+    for (line, code, expected) in ANSWERS {
+        let (found, stdout, stderr) = service.outcome(line);
+        assert_eq!(found, *code, "{line}\n{stdout}{stderr}");
+        let is_there = stdout.contains(expected) || stderr.contains(expected);
+        assert!(is_there, "{line}\n{stdout}{stderr}");
+    }
+    for line in [
+        "dags list",
+        "dags show etl",
+        "dags pause etl",
+        "dags unpause etl",
+        "dags trigger etl --run-id r2",
+        "runs list",
+        "runs get etl/r1",
+        "tasks list etl/r1",
+        "tasks get etl/r1/load",
+    ] {
+        let (code, stdout, stderr) = service.outcome(&format!("{line} -o json"));
+        assert_eq!(code, 0, "{line}\n{stderr}");
+        let value: Value = serde_json::from_str(&stdout).unwrap();
+        assert!(value.is_object(), "{line}: {stdout}");
+    }
+    let (_, stdout, _) = service.outcome("dags list -o json");
+    let list: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(list["items"][0]["isPaused"], false);
+    assert_eq!(list["items"][0]["file"], "etl.yaml");
+
+    fs::write(dags.path().join("more.yaml"), ETL.replace("etl", "more")).unwrap();
+    until("a new file is seen", || {
+        service.outcome("dags list -o name").1.contains("more\n")
+    });
+}
+
+#[test]
+fn a_log_is_followed_to_the_end_of_its_task() {
+    let dags = folder_with(&[("patient.yaml", PATIENT)]);
+    let service = Service::start(dags.path(), &[]);
+    let ran = trigger_patient(&service);
+    let mut lines = service.lines("logs -f patient/r1/wait");
+    assert_eq!(lines.next().unwrap(), "begun");
+    let_it_go(&ran);
+    assert_eq!(lines.next().unwrap(), "over");
+    assert_eq!(lines.next(), None);
+}
+
+#[test]
+fn its_kubeconfig_lets_a_client_in_and_is_for_its_owner_only() {
+    let dags = folder_with(&[("patient.yaml", PATIENT)]);
+    let service = Service::start(dags.path(), &[]);
+    let path = service.ready("kubeconfig");
+    let mode = fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let ran = trigger_patient(&service);
+    let runtime = Runtime::new().unwrap();
+    let pods = runtime.block_on(async {
+        let kubeconfig = Kubeconfig::read_from(&path).unwrap();
+        let config =
+            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        let client = Client::try_from(config.unwrap()).unwrap();
+        let nodes = Api::<Node>::all(client.clone());
+        assert_eq!(
+            nodes.list(&Default::default()).await.unwrap().items.len(),
+            1
+        );
+        let pods = Api::<Pod>::default_namespaced(client);
+        pods.list(&Default::default()).await.unwrap().items
+    });
+    let_it_go(&ran);
+    assert_eq!(pods.len(), 1);
+    let phase = pods[0].status.as_ref().unwrap().phase.as_deref();
+    assert_eq!(phase, Some("Running"));
+}
+
+#[test]
+fn tasks_go_on_over_a_clean_stop_and_the_next_start_takes_them_over() {
+    let dags = folder_with(&[("patient.yaml", PATIENT)]);
+    let mut service = Service::start(dags.path(), &[]);
+    let ran = trigger_patient(&service);
+    let (code, stderr) = service.stop();
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("1 pod runs on"), "{stderr}");
+    assert!(service.n_processes() > 0);
+    // Its end comes while nobody is there to see it.
+    let_it_go(&ran);
+    until("the task is over", || {
+        fs::read_to_string(&ran).unwrap() == "start 1\nend\n"
+    });
+    service.restart();
+    let (code, _, stderr) = service.outcome("runs watch patient/r1");
+    assert_eq!(code, 0, "{stderr}");
+    assert_eq!(service.outcome("logs patient/r1/wait").1, "begun\nover\n");
+    until("no process is left", || service.n_processes() == 0);
+}
+
+#[test]
+fn an_ephemeral_service_leaves_nothing() {
+    let dags = folder_with(&[("patient.yaml", PATIENT)]);
+    let mut service = Service::start_ephemeral(dags.path());
+    trigger_patient(&service);
+    let (code, stderr) = service.stop();
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_eq!(service.n_processes(), 0);
+    assert!(!service.data().exists());
+}
+
+/// What it answers to a plain GET on its port for health and metrics.
+fn get(service: &Service, path: &str, host: &str) -> String {
+    let address = service.ready("metrics").replace("http://", "");
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn health_and_metrics_are_told_to_everybody_on_this_machine() {
+    let dags = folder_with(&[("patient.yaml", PATIENT)]);
+    let service = Service::start(dags.path(), &[]);
+    let ran = trigger_patient(&service);
+    for path in ["/healthz", "/livez", "/readyz"] {
+        let answer = get(&service, path, "localhost");
+        assert!(
+            answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("ok\n"),
+            "{answer}"
+        );
+    }
+    let checks = get(&service, "/readyz?verbose", "localhost");
+    for check in ["database", "cluster", "scheduler", "shutdown"] {
+        assert!(checks.contains(&format!("[+]{check} ok\n")), "{checks}");
+    }
+    until("the task is counted as running", || {
+        get(&service, "/metrics", "localhost")
+            .contains("longshore_task_instances{state=\"running\"} 1\n")
+    });
+    let metrics = get(&service, "/metrics", "localhost");
+    for part in [
+        "application/openmetrics-text",
+        "longshore_pods_created_total{result=\"created\"} 1\n",
+        "longshore_task_state_changes_total{from=\"queued\",to=\"running\"} 1\n",
+        "longshore_api_requests_total{client=\"node\",verb=\"watch\",resource=\"pods\",code=\"200\"}",
+        "controller_runtime_reconcile_total{controller=\"dags.scheduler\",result=\"success\"}",
+        "workqueue_depth{name=\"dags.pods\"} ",
+        "process_resident_memory_bytes ",
+        "longshore_build_info{version=",
+    ] {
+        assert!(metrics.contains(part), "{part}\n{metrics}");
+    }
+    // A name that somebody else's page could use to reach us.
+    let foreign = get(&service, "/metrics", "evil.example");
+    assert!(foreign.contains("LS1802"), "{foreign}");
+    let_it_go(&ran);
+}
+
+/// Tasks that take a moment, in chains; each notes its starts and ends in a file of its own.
+fn chains(n_lanes: usize, n_steps: usize) -> String {
+    let mut dag = "dag_id: chains\nworkspace: true\ntasks:\n".to_owned();
+    for lane in 0..n_lanes {
+        for step in 0..n_steps {
+            let script = "cd \"$LONGSHORE_WORKSPACE\"; f=$LONGSHORE_TASK_ID; echo \"start $LONGSHORE_TRY_NUMBER\" >> $f; sleep 0.3; echo end >> $f";
+            dag.push_str(&format!(
+                "  t{lane}_{step}:\n    retries: 2\n    command: [sh, -c, '{script}']\n"
+            ));
+            if step > 0 {
+                dag.push_str(&format!("    depends_on: [t{lane}_{}]\n", step - 1));
+            }
+        }
+    }
+    dag
+}
+
+/// What the tasks have written.
+fn written(service: &Service) -> Vec<String> {
+    let volumes = fs::read_dir(service.data().join("node/volumes/default"));
+    let folders = volumes.into_iter().flatten().flatten();
+    let files = folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten());
+    files
+        .flatten()
+        .map(|file| fs::read_to_string(file.path()).unwrap_or_default())
+        .collect()
+}
+
+/// Kills it whenever some more tasks have ended, and looks that each of them ran once.
+pub(crate) fn survives_kills(more: &[&str]) {
+    const LANES: usize = 4;
+    const STEPS: usize = 4;
+    let dags = folder_with(&[("chains.yaml", &chains(LANES, STEPS))]);
+    let mut service = Service::start(dags.path(), more);
+    let (code, _, stderr) = service.outcome("dags trigger chains --run-id r1");
+    assert_eq!(code, 0, "{stderr}");
+    for n_expected in [2, 6, 11] {
+        let n_ended = |texts: Vec<String>| texts.iter().filter(|text| text.contains("end")).count();
+        until("some tasks have ended", || {
+            n_ended(written(&service)) >= n_expected
+        });
+        service.kill();
+        service.restart();
+    }
+    let (code, _, stderr) = service.outcome("runs watch chains/r1");
+    assert_eq!(code, 0, "{stderr}");
+    assert_eq!(written(&service), vec!["start 1\nend\n"; LANES * STEPS]);
+    until("no process is left", || service.n_processes() == 0);
+}
+
+#[test]
+fn killed_in_the_middle_of_a_run_it_goes_on_and_runs_each_task_once() {
+    survives_kills(&[]);
+}
+
+/// Starts one that must refuse, and returns what it says.
+fn refusal(data: &Path, more: &[&str]) -> String {
+    let mut command = longshore();
+    command
+        .args(["standalone", "--port", "0", "--kube-port", "0"])
+        .args(["--metrics-port", "0", "--data-dir"])
+        .arg(data)
+        .args(more);
+    let (code, stdout, stderr) = outcome(&mut command);
+    assert_eq!((code, stdout.as_str()), (1, ""), "{stderr}");
+    stderr
+}
+
+#[test]
+fn what_stands_in_the_way_is_named() {
+    let dags = folder_with(&[]);
+    let service = Service::start(dags.path(), &[]);
+    let in_use = refusal(service.data(), &[]);
+    assert!(
+        in_use.contains("error[LS1702]: the data directory "),
+        "{in_use}"
+    );
+    assert!(
+        in_use.contains(&format!("is in use by the process {}", service.id())),
+        "{in_use}"
+    );
+
+    let port_of = |key: &str| service.ready(key).rsplit(':').next().unwrap().to_owned();
+    for (flag, key, what) in [
+        ("--port", "server", "the HTTP API"),
+        ("--kube-port", "kubernetes", "the Kubernetes API"),
+        ("--metrics-port", "metrics", "health and metrics"),
+    ] {
+        let (other, port) = (TempDir::new().unwrap(), port_of(key));
+        let mut command = longshore();
+        command
+            .arg("standalone")
+            .arg("--data-dir")
+            .arg(other.path());
+        for free in ["--port", "--kube-port", "--metrics-port"] {
+            command.args([free, if free == flag { &port } else { "0" }]);
+        }
+        let (code, _, stderr) = outcome(&mut command);
+        let expected = format!("error[LS1030]: cannot listen on 127.0.0.1:{port} for {what}");
+        assert!(code == 1 && stderr.contains(&expected), "{stderr}");
+    }
+
+    let missing = refusal(
+        TempDir::new().unwrap().path(),
+        &["--dags-folder", "/nonexistent"],
+    );
+    assert!(
+        missing.contains("error[LS1031]: the DAG folder /nonexistent"),
+        "{missing}"
+    );
+    let url = "mysql://ann:s3cret@127.0.0.1/runs";
+    let refused = refusal(TempDir::new().unwrap().path(), &["--database-url", url]);
+    assert!(refused.contains("error[LS1704]"), "{refused}");
+    assert!(refused.contains("must be postgres://"), "{refused}");
+    assert!(!refused.contains("s3cret"), "{refused}");
+}
+
+#[test]
+fn a_damaged_cluster_is_refused_and_not_touched() {
+    let dags = folder_with(&[]);
+    let mut service = Service::start(dags.path(), &[]);
+    assert_eq!(service.stop().0, Some(0));
+    let directory = service.data().join("cluster");
+    let files = fs::read_dir(&directory).unwrap().flatten();
+    let file = files
+        .map(|entry| entry.path())
+        .max_by_key(|path| fs::metadata(path).unwrap().len())
+        .unwrap();
+    let length = fs::metadata(&file).unwrap().len();
+    let junk = vec![0x5a; usize::try_from(length).unwrap()];
+    fs::write(&file, &junk).unwrap();
+    let stderr = refusal(service.data(), &[]);
+    assert!(stderr.contains("error[LS1705]"), "{stderr}");
+    assert!(stderr.contains("is damaged"), "{stderr}");
+    assert!(fs::read(&file).unwrap() == junk, "the file was changed");
+}
+
+#[test]
+fn on_postgres_too_it_survives_kills_of_its_own() {
+    let Some(server) = crate::postgres::Server::start(true) else {
+        return;
+    };
+    let url = server.tcp_url("admin", crate::postgres::PASSWORD, "postgres");
+    survives_kills(&["--database-url", &url]);
+}
+
+#[test]
+fn a_database_that_is_killed_in_the_middle_of_a_run_is_waited_for() {
+    let Some(mut server) = crate::postgres::Server::start(true) else {
+        return;
+    };
+    let dags = folder_with(&[("patient.yaml", PATIENT)]);
+    let url = server.url("postgres");
+    let service = Service::start(dags.path(), &["--database-url", &url]);
+    let ran = trigger_patient(&service);
+    server.kill();
+    let_it_go(&ran);
+    until("the task is over", || {
+        fs::read_to_string(&ran).unwrap() == "start 1\nend\n"
+    });
+    let (code, _, stderr) = service.outcome("runs get patient/r1");
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains("error[LS1903]"), "{stderr}");
+    server.start_again();
+    until("the database is back", || {
+        service.outcome("runs get patient/r1").0 == 0
+    });
+    let (code, _, stderr) = service.outcome("runs watch patient/r1");
+    assert_eq!(code, 0, "{stderr}");
+    assert_eq!(fs::read_to_string(&ran).unwrap(), "start 1\nend\n");
+}

@@ -1,0 +1,201 @@
+//! A `longshore standalone` of a campaign, as a process.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+/// How long a start may take.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// How long a stop may take.
+const STOP_LIMIT: Duration = Duration::from_secs(30);
+/// Between two looks at what is waited for.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The service. Dropping it kills it.
+pub(super) struct Standalone {
+    program: PathBuf,
+    data: PathBuf,
+    child: Child,
+    started_at: Instant,
+}
+
+impl Standalone {
+    /// Starts one on free ports; what it prints goes beside the data directory.
+    pub(super) fn start(program: &Path, data: &Path, arguments: &[String]) -> Result<Self> {
+        let stdout = File::create(data.with_extension("ready"))?;
+        let stderr = File::options()
+            .create(true)
+            .append(true)
+            .open(data.with_extension("stderr"))?;
+        let child = Command::new(program)
+            .args(["standalone", "-o", "json", "--data-dir"])
+            .arg(data)
+            .args(["--port", "0", "--kube-port", "0", "--metrics-port", "0"])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(stdout)
+            .stderr(stderr)
+            .spawn()
+            .context("longshore cannot be run")?;
+        Ok(Self {
+            program: program.to_owned(),
+            data: data.to_owned(),
+            child,
+            started_at: now(),
+        })
+    }
+
+    /// What it said when it was ready.
+    fn ready(&mut self) -> Result<Option<Value>> {
+        if let Some(status) = self.child.try_wait()? {
+            let stderr = fs::read_to_string(self.data.with_extension("stderr"))?;
+            bail!("the service ended with {status}:\n{stderr}");
+        }
+        let text = fs::read_to_string(self.data.with_extension("ready"))?;
+        Ok(text
+            .ends_with('\n')
+            .then(|| serde_json::from_str(&text))
+            .transpose()?)
+    }
+
+    /// Whether it is ready.
+    pub(super) fn is_ready(&mut self) -> Result<bool> {
+        Ok(self.ready()?.is_some())
+    }
+
+    /// Waits until it is ready; answers after how many milliseconds it was.
+    pub(super) fn wait_until_ready(&mut self) -> Result<u128> {
+        while self.ready()?.is_none() {
+            if self.started_at.elapsed() > START_LIMIT {
+                bail!("the service is not ready in time");
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(self.started_at.elapsed().as_millis())
+    }
+
+    /// Runs a command against it; answers its stdout.
+    pub(super) fn ask(&self, arguments: &[&str]) -> Result<String> {
+        let output = Command::new(&self.program)
+            .args(arguments)
+            .arg("--data-dir")
+            .arg(&self.data)
+            .output()?;
+        if !output.status.success() {
+            bail!(
+                "`longshore {}` ended with {}: {}",
+                arguments.join(" "),
+                output.status,
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Kills it as hard as can be.
+    pub(super) fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Asks it to stop, and waits for its clean end; answers what its process id was.
+    pub(super) fn stop(mut self) -> Result<u32> {
+        let pid = self.child.id();
+        let told = Command::new("kill")
+            .args(["-TERM", &pid.to_string()])
+            .status()?;
+        if !told.success() {
+            bail!("the service cannot be told to stop");
+        }
+        let asked_at = now();
+        while asked_at.elapsed() < STOP_LIMIT {
+            if let Some(status) = self.child.try_wait()? {
+                if !status.success() {
+                    bail!("the service stopped with {status}");
+                }
+                return Ok(pid);
+            }
+            thread::sleep(PAUSE);
+        }
+        bail!("the service does not stop in time")
+    }
+
+    /// The pods that are left, once there are none or the time is over.
+    pub(super) fn pods_left(&mut self, limit: Duration) -> Result<usize> {
+        let ready = self.ready()?.context("the service is not ready")?;
+        let server = ready["kubernetes"].as_str().context("no kubernetes")?;
+        let kubeconfig =
+            fs::read_to_string(ready["kubeconfig"].as_str().context("no kubeconfig")?)?;
+        let kubeconfig: Value = serde_json::from_str(&kubeconfig)?;
+        let token = kubeconfig["users"][0]["user"]["token"].as_str();
+        let token = token.context("no token")?;
+        let asked_at = now();
+        loop {
+            let output = Command::new("curl")
+                .args(["--silent", "--show-error", "--fail", "--cacert"])
+                .arg(self.data.join("ca.crt"))
+                .args(["--header", &format!("Authorization: Bearer {token}")])
+                .arg(format!("{server}/api/v1/pods"))
+                .output()
+                .context("curl cannot be run")?;
+            if !output.status.success() {
+                bail!(
+                    "pods cannot be listed: {}",
+                    String::from_utf8_lossy(&output.stderr)
+                );
+            }
+            let pods: Value = serde_json::from_slice(&output.stdout)?;
+            let n_pods = pods["items"].as_array().context("no items")?.len();
+            if n_pods == 0 || asked_at.elapsed() > limit {
+                return Ok(n_pods);
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Processes of its pods that live.
+    pub(super) fn processes_left(&self, when: &str) -> Vec<String> {
+        processes_of(&self.data, self.child.id(), when)
+    }
+
+    /// Its resident memory.
+    pub(super) fn rss_kib(&self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+        line.split_whitespace().nth(1)?.parse().ok()
+    }
+}
+
+impl Drop for Standalone {
+    fn drop(&mut self) {
+        let _ = self.kill();
+    }
+}
+
+/// Processes with a data directory on their command line, but for the service itself: shims, and what they forked.
+pub(super) fn processes_of(data: &Path, service: u32, when: &str) -> Vec<String> {
+    let data = data.display().to_string();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter_map(|entry| {
+            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+            let line = fs::read(entry.path().join("cmdline")).ok()?;
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            let is_left = pid != service && line.contains(&data);
+            is_left.then(|| format!("{when} a process is left: {pid} {line}"))
+        })
+        .collect()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a measurement")]
+fn now() -> Instant {
+    Instant::now()
+}
