@@ -13,6 +13,7 @@ mod events;
 pub mod list_watch;
 pub mod outcome;
 pub mod own_writes;
+mod pause;
 mod queue;
 pub mod requests;
 mod round;

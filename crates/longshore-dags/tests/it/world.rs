@@ -18,7 +18,7 @@ use longshore_store::{
 };
 use longshore_test::{
     clock::SimClock,
-    faults::{Injected, Process},
+    faults::{Admission, Injected, Process, Rule},
     scripted_node::{NodeConfig, ScriptedNode},
 };
 use serde_json::{Value, json};
@@ -36,11 +36,21 @@ pub(crate) struct World {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) node: Arc<ScriptedNode>,
     pub(crate) dag: Arc<Dag>,
+    /// The DAGs after the first.
+    pub(crate) others: Vec<Arc<Dag>>,
+    /// What the API server admits, and was asked to create.
+    pub(crate) admission: Admission,
     pub(crate) config: DagsConfig,
 }
 
 impl World {
     pub(crate) async fn new(yaml: &str) -> Self {
+        Self::with_rules(yaml, &[]).await
+    }
+
+    /// A world whose API server refuses some creates. The document may hold several DAGs.
+    pub(crate) async fn with_rules(yaml: &str, rules: &[Rule]) -> Self {
+        let mut dags = yaml.split("\n---\n").map(dag);
         let (clock, store) = (SimClock::start(), MemoryStore::new("memory00"));
         let (cluster, node) = new_cluster(&clock);
         Self {
@@ -49,7 +59,9 @@ impl World {
             config: config(store.scheduler_id()),
             store: Arc::new(store),
             node,
-            dag: dag(yaml),
+            dag: dags.next().unwrap(),
+            others: dags.collect(),
+            admission: Admission::new(rules.iter().copied()),
         }
     }
 
@@ -62,6 +74,8 @@ impl World {
             store: self.store.clone(),
             node,
             dag: self.dag.clone(),
+            others: self.others.clone(),
+            admission: self.admission.clone(),
             config: self.config.clone(),
         }
     }
@@ -76,6 +90,8 @@ impl World {
             store: Arc::new(store),
             node: self.node.clone(),
             dag: self.dag.clone(),
+            others: self.others.clone(),
+            admission: self.admission.clone(),
         }
     }
 
@@ -83,7 +99,7 @@ impl World {
     pub(crate) async fn start(&self, process: &Process) -> Dags {
         loop {
             let started = Dags::start(
-                process.client(self.cluster.service()),
+                process.client(self.admission.service(&self.cluster)),
                 Arc::new(FaultyStore {
                     store: self.store.clone(),
                     process: process.clone(),
@@ -105,9 +121,14 @@ impl World {
 
     /// Asks for the scenario's run, unless it is there.
     pub(crate) async fn request(&self, dags: &Dags, run_id: &str) -> RunKey {
+        self.request_of(dags, &self.dag, run_id).await
+    }
+
+    /// Asks for a run of this DAG, unless it is there.
+    pub(crate) async fn request_of(&self, dags: &Dags, dag: &Arc<Dag>, run_id: &str) -> RunKey {
         let new = NewRun {
-            dag: self.dag.clone(),
-            document: self.dag.to_json(),
+            dag: dag.clone(),
+            document: dag.to_json(),
             run_id: run_id.to_owned(),
             run_type: RunType::Manual,
             logical_date: None,
@@ -121,6 +142,13 @@ impl World {
                 Err(RequestError::Store(_)) => {}
             }
         }
+    }
+}
+
+impl World {
+    /// The rows of a run, behind the scheduler's back.
+    pub(crate) async fn rows(&self, run: &RunKey) -> (Run, Vec<TaskInstance>) {
+        self.store.run(run).await.unwrap().unwrap()
     }
 }
 
