@@ -1,8 +1,17 @@
 //! A cluster, a database, a scripted node: everything around one scheduler, in simulated time.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use async_trait::async_trait;
+use futures::AsyncReadExt;
 use longshore_cluster::{Cluster, LogError, LogOptions, LogStream as PodLogStream, PodLogs};
 use longshore_dags::{
     Dags, DagsConfig, RequestError, document,
@@ -41,6 +50,22 @@ pub(crate) struct World {
     /// What the API server admits, and was asked to create.
     pub(crate) admission: Admission,
     pub(crate) config: DagsConfig,
+    /// Whether the logs of pods can be read, and those that were stored.
+    pub(crate) logs: Logs,
+}
+
+/// The logs of a world.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Logs {
+    pub(crate) are_unreadable: Arc<AtomicBool>,
+    stored: Arc<Mutex<BTreeMap<String, String>>>,
+}
+
+impl Logs {
+    /// What is stored, by path.
+    pub(crate) fn stored(&self) -> BTreeMap<String, String> {
+        self.stored.lock().unwrap().clone()
+    }
 }
 
 impl World {
@@ -52,10 +77,12 @@ impl World {
     pub(crate) async fn with_rules(yaml: &str, rules: &[Rule]) -> Self {
         let mut dags = yaml.split("\n---\n").map(dag);
         let (clock, store) = (SimClock::start(), MemoryStore::new("memory00"));
-        let (cluster, node) = new_cluster(&clock);
+        let logs = Logs::default();
+        let (cluster, node) = new_cluster(&clock, &logs);
         Self {
             cluster,
             clock,
+            logs,
             config: config(store.scheduler_id()),
             store: Arc::new(store),
             node,
@@ -67,8 +94,9 @@ impl World {
 
     /// The same database and the same DAG in another cluster.
     pub(crate) fn elsewhere(&self) -> Self {
-        let (cluster, node) = new_cluster(&self.clock);
+        let (cluster, node) = new_cluster(&self.clock, &self.logs);
         Self {
+            logs: self.logs.clone(),
             cluster,
             clock: self.clock.clone(),
             store: self.store.clone(),
@@ -84,6 +112,7 @@ impl World {
     pub(crate) fn beside(&self) -> Self {
         let store = MemoryStore::new("memory01");
         Self {
+            logs: self.logs.clone(),
             cluster: self.cluster.clone(),
             clock: self.clock.clone(),
             config: config(store.scheduler_id()),
@@ -105,6 +134,7 @@ impl World {
                     process: process.clone(),
                 }),
                 Arc::new(FaultyLogs {
+                    logs: self.logs.clone(),
                     process: process.clone(),
                 }),
                 self.clock.clone(),
@@ -158,13 +188,13 @@ pub(crate) fn dag(yaml: &str) -> Arc<Dag> {
     Arc::new(document.validate(read).unwrap())
 }
 
-fn new_cluster(clock: &Arc<SimClock>) -> (Cluster, Arc<ScriptedNode>) {
+fn new_cluster(clock: &Arc<SimClock>, logs: &Logs) -> (Cluster, Arc<ScriptedNode>) {
     let now = clock.clone();
     let cluster = Cluster::builder()
         .clock(Arc::new(move || now.now()))
         .build();
     let node = ScriptedNode::start(cluster.client(), clock.clone(), NodeConfig::default());
-    cluster.set_pod_logs(Arc::new(ScriptedLogs));
+    cluster.set_pod_logs(Arc::new(ScriptedLogs(logs.clone())));
     (cluster, Arc::new(node))
 }
 
@@ -181,11 +211,14 @@ fn config(scheduler_id: &str) -> DagsConfig {
 }
 
 /// The log of every scripted pod.
-struct ScriptedLogs;
+struct ScriptedLogs(Logs);
 
 #[async_trait]
 impl PodLogs for ScriptedLogs {
     async fn logs(&self, _pod: &Value, _options: LogOptions) -> Result<PodLogStream, LogError> {
+        if self.0.are_unreadable.load(Ordering::Relaxed) {
+            return Err(LogError::Unavailable("the node is gone".to_owned()));
+        }
         Ok(Box::pin(futures::stream::once(async {
             Ok("a line\n".into())
         })))
@@ -253,14 +286,22 @@ impl RunStore for FaultyStore {
 
 /// An archive behind the faults. What it keeps is of no interest: scripted pods have no logs.
 struct FaultyLogs {
+    logs: Logs,
     process: Process,
 }
 
 #[async_trait]
 impl LogArchive for FaultyLogs {
-    async fn store(&self, _path: &LogPath, _log: LogStream) -> io::Result<()> {
-        let stored = self.process.effect("archive log", async {}).await;
-        stored.map_err(|injected: Injected| io::Error::other(injected.to_string()))
+    async fn store(&self, path: &LogPath, mut log: LogStream) -> io::Result<()> {
+        let stored = self.process.effect("archive log", async {
+            let mut text = String::new();
+            log.read_to_string(&mut text).await?;
+            let path = path.as_str().to_owned();
+            self.logs.stored.lock().unwrap().insert(path, text);
+            Ok(())
+        });
+        let stored = stored.await;
+        stored.map_err(|injected: Injected| io::Error::other(injected.to_string()))?
     }
 }
 
@@ -288,6 +329,12 @@ pub(crate) async fn digest(world: &World) -> String {
         );
     }
     lines.extend(ran(world));
+    let stored = world.logs.stored();
+    lines.extend(
+        stored
+            .iter()
+            .map(|(path, log)| format!("log {path}: {log:?}")),
+    );
     for plural in ["pods", "configmaps", "persistentvolumeclaims"] {
         lines.push(format!(
             "{plural} left: {}",
