@@ -33,6 +33,11 @@ fn uuid_v7(now: Timestamp, hash: Sha256) -> Uuid {
     Builder::from_unix_timestamp_millis(millis, &bits).into_uuid()
 }
 
+/// The id of a run that somebody asks for without naming it: Airflow's `manual__` and the time, to the microsecond.
+pub fn manual_run_id(at: Timestamp) -> String {
+    format!("manual__{}", at.strftime("%Y-%m-%dT%H:%M:%S%.6f+00:00"))
+}
+
 /// The name of the pod of a launch.
 pub fn pod_name(dag_id: &str, task_id: &str, ti_id: &Uuid, launch: u32) -> String {
     names::pod_name(dag_id, task_id, &ti_id.to_string(), launch)
@@ -43,6 +48,25 @@ mod tests {
     use longshore_store::RunKey;
 
     use super::*;
+
+    #[test]
+    fn a_manual_run_is_named_after_its_time() {
+        let at = "2026-11-21T10:00:00.000123Z".parse().unwrap();
+        assert_eq!(
+            manual_run_id(at),
+            "manual__2026-11-21T10:00:00.000123+00:00"
+        );
+    }
+
+    #[test]
+    fn the_id_of_a_cleared_task_instance_is_new_even_at_the_same_time() {
+        let now = Timestamp::from_millisecond(1_795_256_000_123).unwrap();
+        let (first, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let after = id_after(now, &first);
+        assert_eq!((after, after.get_version_num()), (id_after(now, &first), 7));
+        assert_ne!(after, id_after(now, &other));
+        assert_ne!(after, id_after(now, &after));
+    }
 
     #[test]
     fn the_id_of_a_try_is_a_uuid_v7_that_differs_by_every_part_of_the_address() {

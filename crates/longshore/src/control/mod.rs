@@ -16,7 +16,7 @@ use longshore_console::{
 use longshore_dags::{
     ClearError, Dags, RequestError, StateChange,
     model::Dag,
-    scheduler::{NewRun, Selection},
+    scheduler::{NewRun, Selection, identity::manual_run_id},
 };
 use longshore_kit::Clock;
 use longshore_store::{Run, RunFilter, RunKey, RunStore, RunType, StoreError, TaskInstance};
@@ -157,9 +157,7 @@ impl Control for ServiceControl {
             });
         }
         let at = self.clock.now();
-        let run_id = trigger
-            .run_id
-            .unwrap_or_else(|| format!("manual__{}", at.strftime("%Y-%m-%dT%H:%M:%S%.6f+00:00")));
+        let run_id = trigger.run_id.unwrap_or_else(|| manual_run_id(at));
         let name = RunName {
             dag_id: dag_id.to_owned(),
             run_id: run_id.clone(),
