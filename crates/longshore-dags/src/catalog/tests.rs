@@ -6,10 +6,13 @@ use jiff::Timestamp;
 use longshore_core::Next;
 use longshore_store::Dag as Row;
 
+use proptest::prelude::*;
+
 use super::{due::Looked, *};
 use crate::{
     document,
     scheduler::{board::Board, facts::Fact},
+    timetable::tests::laws::{moments, timetables},
 };
 
 const NOON: &str = "2026-01-01T12:00:00Z";
@@ -446,4 +449,42 @@ fn what_is_told_during_a_commit_is_not_settled_by_it() {
     assert!(!world.catalog.is_settled());
     assert_eq!(world.settle(NOON), 1);
     assert!(world.row("a").is_paused);
+}
+
+proptest! {
+    /// Whenever the service starts again, a clock that goes forward leaves what is promised as it is.
+    #[test]
+    fn what_is_promised_stays_while_the_clock_goes_forward(
+        timetable in timetables(),
+        earliest in prop::option::of(moments()),
+        latest in prop::option::of(moments()),
+        catchup in any::<bool>(),
+        mut clocks in prop::collection::vec(moments(), 1..6),
+    ) {
+        clocks.sort();
+        let mut read = Dag::clone(&dag("dag_id: a"));
+        (read.timetable, read.start_date, read.end_date, read.catchup) =
+            (timetable, earliest, latest, catchup);
+        let read = Arc::new(read);
+        let files = || {
+            let state = FileState::Dag(Arc::clone(&read));
+            vec![DagFile { name: "a.yaml".to_owned(), state }]
+        };
+        let mut world = World::default();
+        let mut promised = None;
+        for now in clocks {
+            let now = now.to_string();
+            world.catalog = Catalog::load(world.rows.values().cloned().collect());
+            world.catalog.tell(files(), time(NOON));
+            world.settle(&now);
+            let next = world.row("a").next_run;
+            prop_assert!(promised.is_none() || promised == Some(next), "{:?} is now {:?}", promised, next);
+            while !world.round(&now, &[]).is_empty() && world.created.len() < 30 {}
+            promised = Some(world.row("a").next_run).filter(Option::is_some);
+        }
+        let mut distinct = world.created.clone();
+        distinct.sort();
+        distinct.dedup();
+        prop_assert_eq!(distinct.len(), world.created.len());
+    }
 }
