@@ -14,6 +14,7 @@ mod deletion;
 mod documents;
 mod durable;
 mod faults;
+mod hostile;
 mod kill;
 mod kubectl;
 mod lists;

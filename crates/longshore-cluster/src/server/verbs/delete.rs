@@ -55,13 +55,12 @@ pub(crate) struct DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// Reads the options of a request.
-    pub(crate) fn read(body: &[u8], query: &Query) -> Result<DeleteOptions> {
-        let mut options = DeleteOptions::default();
-        if !body.is_empty() {
-            let body = body::decode_json(body)?;
-            options = serde_json::from_value(body).map_err(ApiError::bad_request_from)?;
-        }
+    /// Reads the options of a request; it may have no body.
+    pub(crate) fn read(body: Option<Value>, query: &Query) -> Result<DeleteOptions> {
+        let mut options = match body {
+            Some(body) => serde_json::from_value(body).map_err(ApiError::bad_request_from)?,
+            None => DeleteOptions::default(),
+        };
         if let Some(seconds) = query.number("gracePeriodSeconds")? {
             options.grace_period_seconds = Some(seconds);
         }
@@ -199,7 +198,7 @@ pub(crate) async fn delete_object(call: &Call, mut options: DeleteOptions) -> Re
         {
             Ok(written) => match outcome {
                 Deleted::Gone(object) => {
-                    call.server.after_removal(&call.collection);
+                    call.server.after_removal(&call.collection).await;
                     return Ok(Deleted::Gone(object));
                 }
                 // A pod without grace left is marked first and removed by the next step.
@@ -210,7 +209,7 @@ pub(crate) async fn delete_object(call: &Call, mut options: DeleteOptions) -> Re
                     });
                 }
                 Deleted::Pending(_) => {
-                    call.server.after_removal(&call.collection);
+                    call.server.after_removal(&call.collection).await;
                     return Ok(Deleted::Pending(written.value()));
                 }
             },
