@@ -36,7 +36,9 @@ impl Recorded {
             clippy::disallowed_methods,
             reason = "a record is dated by the day on which it was made"
         )]
-        let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
+        let today = jiff::Timestamp::now()
+            .to_zoned(jiff::tz::TimeZone::UTC)
+            .date();
         let lines: Vec<String> = answers
             .iter()
             .map(|(id, answer)| format!("{}: {answer}", json!(id)))

@@ -22,7 +22,9 @@ impl Found {
         Found {
             id: id.to_owned(),
             pointer: String::new(),
-            kubernetes: Some("not recorded: run the test on a real server with LONGSHORE_RECORD=1".into()),
+            kubernetes: Some(
+                "not recorded: run the test on a real server with LONGSHORE_RECORD=1".into(),
+            ),
             here: None,
         }
     }
@@ -30,7 +32,11 @@ impl Found {
 
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let show = |value: &Option<Value>| value.as_ref().map_or("nothing".to_owned(), Value::to_string);
+        let show = |value: &Option<Value>| {
+            value
+                .as_ref()
+                .map_or("nothing".to_owned(), Value::to_string)
+        };
         write!(
             f,
             "{} {}\n  kubernetes: {}\n  here:       {}",

@@ -8,11 +8,21 @@ use serde_json::{Value, json};
 /// Texts inside longer texts, and what is put in their place.
 static TEXTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     [
-        (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uid>"),
+        (
+            r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+            "<uid>",
+        ),
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "<time>"),
-        (r"resource version: (\d+) \(\d+\)", "resource version: $1 (<version>)"),
+        (
+            r"resource version: (\d+) \(\d+\)",
+            "resource version: $1 (<version>)",
+        ),
         (r"current: \d+", "current: <version>"),
         (r"in object meta: \d+", "in object meta: <version>"),
+        (
+            r"ResourceVersion in record \(\d+\)",
+            "ResourceVersion in record (<version>)",
+        ),
         // The age of an object, alone in a cell of a table.
         (r"^\d+s$", "<age>"),
     ]
@@ -46,8 +56,10 @@ fn mask_value(value: &mut Value) {
             members.remove("managedFields");
             for (key, member) in members {
                 let is_version = key == "resourceVersion"
-                    && member.as_str().is_some_and(|text| text.parse::<u64>().is_ok_and(|n| n > 0));
-                if is_version || (key == "continue" && member.is_string()) {
+                    && member
+                        .as_str()
+                        .is_some_and(|text| text.parse::<u64>().is_ok_and(|n| n > 0));
+                if is_version || (key == "continue" && member != "") {
                     *member = json!(format!("<{key}>"));
                 }
                 mask_value(member);

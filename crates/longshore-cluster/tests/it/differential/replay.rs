@@ -49,7 +49,9 @@ pub(super) async fn replay(client: &kube::Client, subject: &Subject) -> Vec<(Str
         }
         for (name, pointer) in &step.save {
             let value = answer["body"].pointer(pointer).unwrap_or(&Value::Null);
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let value = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
             variables.insert(name.clone(), value);
         }
         answers.push((subject.id(step), mask(answer, &step.mask, &step.only)));
@@ -60,10 +62,16 @@ pub(super) async fn replay(client: &kube::Client, subject: &Subject) -> Vec<(Str
 async fn make_namespace(client: &kube::Client, name: &str) {
     let request = http::Request::post("/api/v1/namespaces")
         .header(CONTENT_TYPE, "application/json")
-        .body(Body::from(json!({"metadata": {"name": name}}).to_string().into_bytes()))
+        .body(Body::from(
+            json!({"metadata": {"name": name}}).to_string().into_bytes(),
+        ))
         .unwrap();
     let response = client.send(request).await.unwrap();
-    assert_eq!(response.status(), 201, "expected a server without namespace {name}");
+    assert_eq!(
+        response.status(),
+        201,
+        "expected a server without namespace {name}"
+    );
 }
 
 /// One request and its answer: code, content type, warnings, and the body or the events.
@@ -130,9 +138,7 @@ fn request(step: &Step, variables: &Variables) -> http::Request<Body> {
         None => "application/json",
         Some("table") => "application/json;as=Table;v=v1;g=meta.k8s.io",
         Some("metadata") => "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
-        Some("metadata-list") => {
-            "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
-        }
+        Some("metadata-list") => "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
         Some(other) => other,
     };
     if accept != "none" {

@@ -67,7 +67,10 @@ impl Subject {
         let mut paths: Vec<PathBuf> = fs::read_dir(folder())
             .unwrap()
             .map(|entry| entry.unwrap().path())
-            .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
+            .filter(|path| {
+                path.extension()
+                    .is_some_and(|extension| extension == "yaml")
+            })
             .collect();
         paths.sort();
         paths.iter().map(|path| Subject::read(path)).collect()
@@ -82,7 +85,12 @@ impl Subject {
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let subject = Subject { name, steps };
         let ids: BTreeSet<String> = subject.ids().collect();
-        assert_eq!(ids.len(), subject.steps.len(), "names twice in {}", path.display());
+        assert_eq!(
+            ids.len(),
+            subject.steps.len(),
+            "names twice in {}",
+            path.display()
+        );
         subject
     }
 
