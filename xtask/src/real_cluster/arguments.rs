@@ -37,7 +37,7 @@ pub(super) fn apiserver(folder: &Path, ports: &Ports) -> Vec<String> {
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
         format!(
             "--service-account-key-file={}",
-            file("service-accounts.key")
+            file("service-accounts.pub")
         ),
         format!(
             "--service-account-signing-key-file={}",

@@ -18,7 +18,7 @@ const SERVER_NAMES: [&str; 5] = [
     "kubernetes.default.svc",
 ];
 
-/// Writes `ca.crt`, `server.crt`, `server.key` and `service-accounts.key`; gives the text of the first.
+/// Writes `ca.crt`, `server.crt`, `server.key`, `service-accounts.key` and `service-accounts.pub`; gives the text of the first.
 pub(super) fn make(folder: &Path) -> Result<String, ClusterError> {
     let key = KeyPair::generate().map_err(ClusterError::Certificate)?;
     let mut params = params(&[], "longshore-test-ca")?;
@@ -34,6 +34,10 @@ pub(super) fn make(folder: &Path) -> Result<String, ClusterError> {
     write(
         &folder.join("service-accounts.key"),
         &accounts.serialize_pem(),
+    )?;
+    write(
+        &folder.join("service-accounts.pub"),
+        &accounts.public_key_pem(),
     )?;
     Ok(authority_text)
 }

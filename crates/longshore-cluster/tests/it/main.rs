@@ -11,6 +11,7 @@ mod controllers;
 mod crud;
 mod definitions;
 mod deletion;
+mod differential;
 mod documents;
 mod durable;
 mod faults;

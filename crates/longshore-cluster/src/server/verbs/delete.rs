@@ -96,22 +96,33 @@ impl DeleteOptions {
             return Ok(());
         };
         let conditions = [
-            ("UID", "/metadata/uid", &preconditions.uid),
+            (
+                "UID",
+                "/metadata/uid",
+                &preconditions.uid,
+                "deleted and then recreated",
+            ),
             (
                 "ResourceVersion",
                 "/metadata/resourceVersion",
                 &preconditions.resource_version,
+                "modified",
             ),
         ];
-        for (what, pointer, expected) in conditions {
+        for (what, pointer, expected, event) in conditions {
             let found = meta::text(object, pointer);
             if let Some(expected) = expected
                 && expected != found
             {
                 let why = format!(
-                    "Precondition failed: {what} in precondition: {expected}, {what} in object meta: {found}"
+                    "the {what} in the precondition ({expected}) does not match the {what} in record ({found}). \
+                     The object might have been {event}"
                 );
-                return Err(ApiError::conflict(resource, meta::name(object), &why));
+                return Err(ApiError::conflict_of_kind(
+                    resource,
+                    meta::name(object),
+                    &why,
+                ));
             }
         }
         Ok(())
@@ -129,7 +140,6 @@ pub(crate) enum Deleted {
 
 /// Deletes the object on the URL.
 pub(crate) async fn delete(call: &Call, options: DeleteOptions) -> Result<Response<ApiBody>> {
-    let propagation = options.propagation();
     let orphan_dependents = options.orphan_dependents;
     match delete_object(call, options).await? {
         Deleted::Gone(object) => Ok(match call.resource().deletion_answer {
@@ -139,9 +149,8 @@ pub(crate) async fn delete(call: &Call, options: DeleteOptions) -> Result<Respon
             }
         }),
         Deleted::Pending(object) => {
-            let is_accepted =
-                propagation == Some(Propagation::Foreground) || orphan_dependents == Some(false);
-            let code = if is_accepted {
+            // Only the old form of the option tells a client that there is more to come.
+            let code = if orphan_dependents == Some(false) {
                 StatusCode::ACCEPTED
             } else {
                 StatusCode::OK
@@ -243,6 +252,8 @@ fn plan(resource: &Resource, object: &Value, options: &DeleteOptions, now: Times
     } else if is_held {
         mark(&mut marked, 0, now);
         if resource.strategy == Strategy::Namespace {
+            // Namespaces know no grace.
+            meta::metadata(&mut marked).remove("deletionGracePeriodSeconds");
             meta::member(&mut marked, "status").insert("phase".into(), "Terminating".into());
         }
     } else {
