@@ -72,6 +72,9 @@ pub struct Dag {
     pub params: BTreeMap<String, Value>,
     /// Where it was read.
     pub file: Option<String>,
+    /// What is wrong with the file now; the DAG stays as it was before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     /// When its schedule starts the next run.
     pub next_run_at: Option<Timestamp>,
     /// Its newest run.

@@ -107,6 +107,11 @@ impl Catalog {
         self.settled == self.told
     }
 
+    /// Whether the folder was looked at, and rows are as it says.
+    pub(crate) fn has_looked(&self) -> bool {
+        self.files.is_some() && self.is_settled()
+    }
+
     /// A DAG on record.
     pub(crate) fn entry(&self, dag_id: &str) -> Option<&Entry> {
         self.entries.get(dag_id)

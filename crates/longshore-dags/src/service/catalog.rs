@@ -32,6 +32,17 @@ impl Dags {
         Ok(())
     }
 
+    /// Waits until the folder that is [followed](Self::follow) was looked at, and what was found is recorded.
+    pub async fn first_look(&self) {
+        loop {
+            let committed = self.shared.committed.notified();
+            if self.shared.catalog().has_looked() {
+                return;
+            }
+            committed.await;
+        }
+    }
+
     /// Every DAG that was ever in the folder, by name, then the files that are no DAGs, each with what is wrong.
     pub fn dags(&self) -> Vec<KnownDag> {
         self.shared.catalog().known()

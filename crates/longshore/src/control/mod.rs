@@ -7,14 +7,13 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use jiff::Timestamp;
 use longshore_console::{
     Control, ControlError, Feed, RunName, TaskName,
     control::{LogQuery, LogStream, Pause, RunPage, RunQuery},
     objects,
 };
 use longshore_dags::{
-    ClearError, Dags, RequestError, StateChange,
+    ClearError, Dags, KnownDag, RequestError, StateChange,
     model::Dag,
     scheduler::{NewRun, Selection, identity::manual_run_id},
 };
@@ -28,36 +27,11 @@ mod to_objects;
 
 pub(crate) use logs::Logs;
 
-/// How long a request has to be recorded by the scheduler.
+/// How long it may take to record what was asked for.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// A DAG that runs can be made of.
-#[derive(Clone, Debug)]
-pub(crate) struct KnownDag {
-    pub(crate) dag: Arc<Dag>,
-    /// Where it was read.
-    pub(crate) file: Option<String>,
-    pub(crate) is_paused: bool,
-    /// When its schedule makes the next run.
-    pub(crate) next_run_at: Option<Timestamp>,
-}
-
-/// The DAGs of the service.
-#[async_trait]
-pub(crate) trait Catalogue: Send + Sync + 'static {
-    /// All of them in the order of their ids.
-    fn dags(&self) -> Vec<KnownDag>;
-
-    /// One of them.
-    fn dag(&self, dag_id: &str) -> Option<KnownDag>;
-
-    /// Holds its schedule or lets it go on, durably.
-    async fn set_pause(&self, dag_id: &str, pause: Pause) -> Result<(), ControlError>;
-}
 
 /// The service.
 pub(crate) struct ServiceControl {
-    pub(crate) catalogue: Arc<dyn Catalogue>,
     pub(crate) dags: Arc<Dags>,
     pub(crate) store: Arc<dyn RunStore>,
     pub(crate) logs: Logs,
@@ -84,13 +58,22 @@ pub(crate) async fn publish_changes(mut changes: broadcast::Receiver<StateChange
 
 impl ServiceControl {
     fn known(&self, dag_id: &str) -> Result<KnownDag, ControlError> {
-        let known = self.catalogue.dag(dag_id);
+        let known = self.dags.dag(dag_id);
         known.ok_or_else(|| ControlError::UnknownDag(dag_id.to_owned()))
+    }
+
+    /// What a run of a DAG is made of.
+    fn runnable(&self, dag_id: &str) -> Result<Arc<Dag>, ControlError> {
+        let KnownDag { dag, error, .. } = self.known(dag_id)?;
+        dag.ok_or_else(|| {
+            let why = error.unwrap_or_else(|| "what is stored of it cannot be read".to_owned());
+            ControlError::Invalid(format!("no run can be made of the DAG {dag_id}: {why}"))
+        })
     }
 
     async fn object(&self, known: &KnownDag) -> Result<objects::Dag, ControlError> {
         let filter = RunFilter {
-            dag_id: Some(known.dag.dag_id.clone()),
+            dag_id: known.dag_id.clone(),
             limit: Some(1),
             ..RunFilter::default()
         };
@@ -124,7 +107,9 @@ impl ServiceControl {
 impl Control for ServiceControl {
     async fn dags(&self) -> Result<Vec<objects::Dag>, ControlError> {
         let mut dags = Vec::new();
-        for known in self.catalogue.dags() {
+        // A DAG whose file is gone can still be asked for by its name.
+        let is_there = |known: &KnownDag| known.dag_id.is_some() && known.file.is_some();
+        for known in self.dags.dags().into_iter().filter(is_there) {
             dags.push(self.object(&known).await?);
         }
         Ok(dags)
@@ -135,9 +120,12 @@ impl Control for ServiceControl {
     }
 
     async fn set_pause(&self, dag_id: &str, pause: Pause) -> Result<objects::Dag, ControlError> {
-        self.known(dag_id)?;
-        self.catalogue.set_pause(dag_id, pause).await?;
-        self.dag(dag_id).await
+        let set = self.dags.set_paused(dag_id, pause == Pause::Paused);
+        match tokio::time::timeout(RECORD_TIMEOUT, set).await {
+            Ok(Ok(())) => self.dag(dag_id).await,
+            Ok(Err(unknown)) => Err(ControlError::UnknownDag(unknown.0)),
+            Err(late) => Err(late_scheduler(late)),
+        }
     }
 
     async fn trigger(
@@ -145,7 +133,7 @@ impl Control for ServiceControl {
         dag_id: &str,
         trigger: objects::Trigger,
     ) -> Result<objects::Run, ControlError> {
-        let dag = self.known(dag_id)?.dag;
+        let dag = self.runnable(dag_id)?;
         if let Some(name) = trigger
             .params
             .keys()
@@ -211,10 +199,7 @@ impl Control for ServiceControl {
         match tokio::time::timeout(RECORD_TIMEOUT, self.dags.ended(&row.key)).await {
             Ok(Ok(_)) => self.run(run).await,
             Ok(Err(error)) => Err(unavailable(error)),
-            Err(late) => Err(ControlError::Unavailable {
-                what: "the scheduler",
-                source: Box::new(late),
-            }),
+            Err(late) => Err(late_scheduler(late)),
         }
     }
 
@@ -349,6 +334,13 @@ fn refused(run: &RunName, error: ClearError) -> ControlError {
             tracing::error!(%error, %run, "a run cannot be taken up again");
             ControlError::Internal(format!("run {run}"))
         }
+    }
+}
+
+fn late_scheduler(late: tokio::time::error::Elapsed) -> ControlError {
+    ControlError::Unavailable {
+        what: "the scheduler",
+        source: Box::new(late),
     }
 }
 

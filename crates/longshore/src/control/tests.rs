@@ -82,29 +82,11 @@ async fn the_feed_tells_what_the_scheduler_tells_in_the_same_words() {
     }
 }
 
-/// One DAG that is never paused.
-struct OneDag(KnownDag);
-
-#[async_trait]
-impl Catalogue for OneDag {
-    fn dags(&self) -> Vec<KnownDag> {
-        vec![self.0.clone()]
-    }
-
-    fn dag(&self, dag_id: &str) -> Option<KnownDag> {
-        (self.0.dag.dag_id == dag_id).then(|| self.0.clone())
-    }
-
-    async fn set_pause(&self, _dag_id: &str, _pause: Pause) -> Result<(), ControlError> {
-        Err(ControlError::NotYet("pausing a DAG"))
-    }
-}
-
 /// A service on a cluster without nodes: pods are made and never run.
 async fn service() -> ServiceControl {
     let text = "dag_id: etl\ntasks:\n  extract:\n    command: [\"true\"]\n";
-    let document = longshore_dags::document::parse("etl.yaml", text).unwrap();
-    let dag = document.validate(&mut |_| Err(std::io::ErrorKind::NotFound.into()));
+    let files = tempfile::tempdir().unwrap();
+    std::fs::write(files.path().join("etl.yaml"), text).unwrap();
     let client = longshore_cluster::Cluster::in_memory().client();
     let store = Arc::new(longshore_store::Store::in_memory().await.unwrap());
     let clock = Arc::new(longshore_kit::SystemClock);
@@ -117,14 +99,11 @@ async fn service() -> ServiceControl {
         clock.clone(),
         crate::engine::config(4, store.scheduler_id(), longshore_kit::Metrics::new()),
     );
+    let dags = dags.await.unwrap();
+    dags.follow(files.path()).unwrap();
+    dags.first_look().await;
     ServiceControl {
-        catalogue: Arc::new(OneDag(KnownDag {
-            dag: Arc::new(dag.unwrap()),
-            file: None,
-            is_paused: false,
-            next_run_at: None,
-        })),
-        dags: Arc::new(dags.await.unwrap()),
+        dags: Arc::new(dags),
         store,
         logs: Logs {
             directory,

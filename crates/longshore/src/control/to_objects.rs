@@ -1,30 +1,34 @@
 //! Rows and changes as the JSON objects of the API. Pure.
 
 use longshore_console::objects::{self, DagTask};
-use longshore_dags::{StateChange, model};
+use longshore_dags::{KnownDag, StateChange, model};
 use longshore_store::{Failure, Run, RunType, TaskInstance};
 use serde_json::Value;
 
-use super::KnownDag;
 use crate::progress::{
     self,
     lines::{run_word, task_word},
 };
 
 pub(super) fn dag(known: &KnownDag, last_run: Option<&Run>) -> objects::Dag {
-    let dag = &known.dag;
-    objects::Dag {
-        dag_id: dag.dag_id.clone(),
+    let said = known.dag.as_deref();
+    let of_file = said.map(|dag| objects::Dag {
         description: dag.description.clone(),
         schedule: dag.schedule.clone(),
-        is_paused: known.is_paused,
         tags: dag.tags.clone(),
         max_active_runs: dag.max_active_runs,
         params: dag.params.clone(),
-        file: known.file.clone(),
-        next_run_at: known.next_run_at,
-        last_run: last_run.map(run),
         tasks: dag.tasks.values().map(dag_task).collect(),
+        ..objects::Dag::default()
+    });
+    objects::Dag {
+        dag_id: known.dag_id.clone().unwrap_or_default(),
+        is_paused: known.is_paused,
+        file: known.file.clone(),
+        error: known.error.clone(),
+        next_run_at: known.next_run.as_ref().map(|next| next.run_after),
+        last_run: last_run.map(run),
+        ..of_file.unwrap_or_default()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The database, and whether it still takes what happens.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -15,7 +15,7 @@ use uuid::Uuid;
 /// there is no point in waiting: a full disk must end the command, not hang it.
 #[derive(Debug)]
 pub(crate) struct WatchedStore {
-    store: Arc<Store>,
+    store: Store,
     failure: OnceLock<StoreError>,
     broken: CancellationToken,
 }
@@ -24,15 +24,10 @@ impl WatchedStore {
     /// Watches this store.
     pub(crate) fn new(store: Store) -> Self {
         Self {
-            store: Arc::new(store),
+            store,
             failure: OnceLock::new(),
             broken: CancellationToken::new(),
         }
-    }
-
-    /// The store itself, for what the scheduler does not write.
-    pub(crate) fn catalog(&self) -> Arc<Store> {
-        self.store.clone()
     }
 
     /// Waits until a write has failed for good.
@@ -75,6 +70,10 @@ impl RunStore for WatchedStore {
 
     async fn run(&self, key: &RunKey) -> Result<Option<(Run, Vec<TaskInstance>)>, StoreError> {
         self.store.run(key).await
+    }
+
+    async fn has_run(&self, key: &RunKey, logical_date: Timestamp) -> Result<bool, StoreError> {
+        self.store.has_run(key, logical_date).await
     }
 
     async fn runs(&self, filter: &RunFilter) -> Result<Vec<Run>, StoreError> {

@@ -27,10 +27,7 @@ use crate::{
     progress::phases::Phases,
 };
 
-mod catalogue;
 mod counts;
-
-use catalogue::FolderCatalogue;
 
 /// How long requests under way have to end when the service stops.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
@@ -53,7 +50,6 @@ pub(crate) struct ServiceConfig {
 /// The service, running.
 pub(crate) struct Service {
     parts: Parts,
-    catalogue: Arc<FolderCatalogue>,
     dags_folder: PathBuf,
     kubernetes: Serving,
     address: SocketAddr,
@@ -76,8 +72,12 @@ impl Service {
 
         let dags_folder = dags_folder(config)?;
         phases.wait_for("the DAG folder to be read");
-        let store = parts.store.catalog();
-        let catalogue = FolderCatalogue::follow(&dags_folder, store, &tasks).await?;
+        let followed = parts.dags.follow(&dags_folder);
+        followed.map_err(|source| CliError::DagsFolder {
+            path: dags_folder.clone(),
+            source,
+        })?;
+        parts.dags.first_look().await;
 
         phases.wait_for("the APIs to be served");
         let kubernetes = parts.cluster.serve(ServeConfig {
@@ -92,7 +92,6 @@ impl Service {
             stopping.run_until_cancelled(changes).await;
         });
         let control: Arc<dyn Control> = Arc::new(ServiceControl {
-            catalogue: catalogue.clone(),
             dags: parts.dags.clone(),
             store: parts.store.clone(),
             logs: Logs {
@@ -116,7 +115,6 @@ impl Service {
         tasks.spawn("metrics", serve(metrics_listener, health, tasks.shutdown()));
         Ok(Self {
             parts,
-            catalogue,
             dags_folder,
             kubernetes,
             address,
@@ -150,15 +148,11 @@ impl Service {
         &self.dags_folder
     }
 
-    /// How many DAGs are there, and the first of them.
-    pub(crate) fn dags(&self) -> (usize, Option<String>) {
-        use crate::control::Catalogue;
-
-        let first = self.catalogue.dags().into_iter().next();
-        (
-            self.catalogue.len(),
-            first.map(|known| known.dag.dag_id.clone()),
-        )
+    /// The ids of its DAGs.
+    pub(crate) fn dags(&self) -> Vec<String> {
+        let dags = self.parts.dags.dags().into_iter();
+        let of_folder = dags.filter(|known| known.file.is_some());
+        of_folder.filter_map(|known| known.dag_id).collect()
     }
 
     /// Waits until a part cannot go on, and says why.

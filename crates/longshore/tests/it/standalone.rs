@@ -143,6 +143,74 @@ fn dags_of_the_folder_are_shown_triggered_watched_and_cancelled() {
     });
 }
 
+/// Runs again and again, as soon as its last run is over.
+const SCHEDULED: &str = r#"
+dag_id: again
+schedule: "@continuous"
+start_date: 2026-11-01T00:00:00Z
+max_active_runs: 1
+tasks:
+  tick:
+    command: [sh, -c, 'echo tick']
+"#;
+
+#[test]
+fn a_scheduled_dag_runs_by_itself_until_it_is_paused() {
+    let dags = folder_with(&[("again.yaml", SCHEDULED)]);
+    let mut service = Service::start(dags.path(), &[]);
+    let runs = |service: &Service| {
+        let (code, stdout, stderr) = service.outcome("runs list again -o json");
+        assert_eq!(code, 0, "{stderr}");
+        let list: Value = serde_json::from_str(&stdout).unwrap();
+        list["items"].as_array().unwrap().clone()
+    };
+    let n_over = |service: &Service| {
+        let is_over = |run: &&Value| run["state"] == "success" && run["runType"] == "scheduled";
+        runs(service).iter().filter(is_over).count()
+    };
+    until("its schedule made runs", || n_over(&service) >= 2);
+    service.kill();
+    let n_before = {
+        service.restart();
+        n_over(&service)
+    };
+    until("its schedule goes on", || n_over(&service) > n_before);
+    let (code, _, stderr) = service.outcome("dags pause again");
+    assert_eq!(code, 0, "{stderr}");
+    until("its last run is over", || {
+        runs(&service).iter().all(|run| run["state"] == "success")
+    });
+    let n_runs = runs(&service).len();
+    service.kill();
+    service.restart();
+    assert_eq!(runs(&service).len(), n_runs, "a pause outlives a kill");
+    let (_, stdout, _) = service.outcome("logs again/latest/tick");
+    assert_eq!(stdout, "tick\n");
+    let (_, stdout, _) = service.outcome("dags show again -o json");
+    let dag: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(dag["isPaused"], true);
+}
+
+#[test]
+fn a_file_that_breaks_is_told_and_its_dag_stays() {
+    let dags = folder_with(&[("etl.yaml", ETL)]);
+    let service = Service::start(dags.path(), &[]);
+    fs::write(
+        dags.path().join("etl.yaml"),
+        ETL.replace("command", "comand"),
+    )
+    .unwrap();
+    until("the problem shows", || {
+        service.outcome("dags show etl").1.contains("LS1302")
+    });
+    let (code, _, stderr) = service.outcome("dags trigger etl --run-id r1 --watch");
+    assert_eq!(code, 0, "{stderr}");
+    fs::remove_file(dags.path().join("etl.yaml")).unwrap();
+    until("the file is missed", || {
+        service.outcome("dags list -o name").1.is_empty()
+    });
+}
+
 #[test]
 fn a_log_is_followed_to_the_end_of_its_task() {
     let dags = folder_with(&[("patient.yaml", PATIENT)]);

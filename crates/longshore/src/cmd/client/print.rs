@@ -7,6 +7,7 @@ use longshore_console::{
 };
 use serde::Serialize;
 
+use super::printable::printable;
 use super::table::{NONE, Table, instant, or_none, since, took};
 use crate::{
     cli::{Format, Globals},
@@ -176,6 +177,12 @@ pub(super) fn dag(dag: &Dag) -> String {
             }),
         ),
     ]);
+    if let Some(error) = &dag.error {
+        text.push_str("\nIts file has problems; what it said before stays:\n");
+        for problem in error.lines() {
+            text.push_str(&format!("  {}\n", printable(problem)));
+        }
+    }
     let mut table = Table::new(&["TASK", "AFTER", "RETRIES", "TRIGGER RULE"]);
     for task in &dag.tasks {
         table.row([

@@ -31,7 +31,7 @@ pub(super) struct Ready {
 impl Ready {
     pub(super) fn of(service: &Service, config: &ServiceConfig, args: &StandaloneArgs) -> Self {
         let data_dir = &config.plan.data_dir;
-        let (n_dags, first_dag) = service.dags();
+        let dags = service.dags();
         // Commands find a service in the default directory by themselves.
         let is_default = args.data_dir.data_dir.is_none() && !args.data_dir.ephemeral;
         let flags = if is_default {
@@ -39,7 +39,7 @@ impl Ready {
         } else {
             format!(" --data-dir {}", quoted(data_dir))
         };
-        let start_one = match first_dag {
+        let start_one = match dags.first() {
             Some(dag_id) => format!("longshore dags trigger {dag_id} --watch{flags}"),
             None => format!("cp examples/quickstart/* {}", quoted(service.dags_folder())),
         };
@@ -59,7 +59,7 @@ impl Ready {
             metrics: service.metrics(),
             dags_folder: text(service.dags_folder()),
             database: config.plan.database.word(),
-            n_dags,
+            n_dags: dags.len(),
             is_ephemeral: args.data_dir.ephemeral,
         }
     }
