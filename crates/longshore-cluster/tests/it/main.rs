@@ -22,6 +22,7 @@ mod patches;
 mod pods;
 mod properties;
 mod tables;
+mod warnings;
 mod watch;
 mod wire;
 mod workloads;
