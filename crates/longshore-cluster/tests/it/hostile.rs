@@ -45,14 +45,15 @@ fn bomb() -> String {
     format!("a0: &a0 [{}]\n", ["lol"; 9].join(", ")) + &levels.collect::<String>()
 }
 
-#[tokio::test]
-async fn bodies_that_are_no_objects_are_refused() {
-    let api = Api::new(&Cluster::in_memory());
+/// Content type, body, and the answer to it.
+type Refusal = (&'static str, Vec<u8>, u16, &'static str);
+
+fn refusals() -> Vec<Refusal> {
     let (json, yaml) = ("application/json", "application/yaml");
     let protobuf = "application/vnd.kubernetes.protobuf";
     let deep = "[".repeat(100_000);
     let deep_map = r#"{"a":"#.repeat(10_000);
-    for (content_type, body, code, reason) in [
+    vec![
         (json, b"".to_vec(), 400, "BadRequest"),
         (json, b"{".to_vec(), 400, "BadRequest"),
         (json, b"{}{}".to_vec(), 400, "BadRequest"),
@@ -111,7 +112,13 @@ async fn bodies_that_are_no_objects_are_refused() {
             415,
             "UnsupportedMediaType",
         ),
-    ] {
+    ]
+}
+
+#[tokio::test]
+async fn bodies_that_are_no_objects_are_refused() {
+    let api = Api::new(&Cluster::in_memory());
+    for (content_type, body, code, reason) in refusals() {
         let what = String::from_utf8_lossy(&body[..body.len().min(40)]).into_owned();
         let told = told(&api, Method::POST, CONFIG_MAPS, content_type, body.into()).await;
         assert_eq!(

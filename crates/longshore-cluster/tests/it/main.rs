@@ -23,6 +23,7 @@ mod patches;
 mod pods;
 mod properties;
 mod tables;
+mod warnings;
 mod watch;
 mod wire;
 mod workloads;

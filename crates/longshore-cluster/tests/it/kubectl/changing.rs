@@ -159,6 +159,13 @@ data: {color: blue}
         )
         .await
         .says("configmap/typo2 created");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_takes_nodes_out_of_service() {
+    let Some(script) = Script::start("nodes") else {
+        return;
+    };
     let node = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}";
     script
         .feed("create -f -", node)

@@ -111,6 +111,14 @@ async fn kubectl_works_with_custom_resources() {
             "patched",
         )
         .await;
+    refuse_what_the_schema_forbids(&script).await;
+    script
+        .expect("delete crd gadgets.example.com", "deleted")
+        .await;
+    script.refuse("get gadgets", "(NotFound)").await;
+}
+
+async fn refuse_what_the_schema_forbids(script: &Script) {
     script
         .refuse(r#"patch gadget g -p {"spec":{"size":8}}"#, "")
         .await;
@@ -125,8 +133,4 @@ async fn kubectl_works_with_custom_resources() {
         .feed_refused("apply -f -", &OBJECT.replace("size: 3", "size: 0"))
         .await
         .says("should be greater than or equal to 1");
-    script
-        .expect("delete crd gadgets.example.com", "deleted")
-        .await;
-    script.refuse("get gadgets", "(NotFound)").await;
 }
