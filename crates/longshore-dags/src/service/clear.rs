@@ -40,7 +40,7 @@ pub enum ClearError {
     Store(#[from] StoreError),
     /// The rows make no sense together.
     #[error("the run cannot be taken up again")]
-    Rows(#[from] LoadError<CanonicalError>),
+    Rows(#[source] Box<LoadError<CanonicalError>>),
 }
 
 impl Dags {
@@ -120,7 +120,8 @@ impl Dags {
             task_instances: rows,
             ..Snapshot::default()
         };
-        let mut board = Board::load(snapshot, read_dag)?;
+        let board = Board::load(snapshot, read_dag);
+        let mut board = board.map_err(|error| ClearError::Rows(Box::new(error)))?;
         let over = board.runs.remove(key);
         over.map(Found::Over)
             .ok_or_else(|| ClearError::UnknownRun(key.clone()))

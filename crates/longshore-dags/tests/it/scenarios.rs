@@ -7,7 +7,10 @@ use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams},
 };
-use longshore_dags::{Dags, scheduler::Selection};
+use longshore_dags::{
+    Dags,
+    scheduler::{Selection, run_state::is_interrupted},
+};
 use longshore_kit::Clock;
 use longshore_store::{RunKey, TaskInstance, TaskState};
 use longshore_test::{clock::EPOCH, faults::Rule};
@@ -45,8 +48,8 @@ pub(crate) enum People {
     Retry(u64),
     /// Cancel the run, and retry it later.
     CancelAndRetry(u64, u64),
-    /// Interrupt the run, and let it go on later.
-    InterruptAndResume(u64, u64),
+    /// Interrupt the run while a task runs, and let it go on later.
+    InterruptAndResume(&'static str, u64, u64),
     /// Cancel the run.
     Cancel(u64),
     /// Delete the pod of a task while it runs.
@@ -79,12 +82,9 @@ impl People {
                     .request(dags, "manual__2026-01-01T00:00:01+00:00")
                     .await;
             }
-            Self::InterruptAndResume(stop, go_on) => {
-                if at(world, stop).await < Duration::from_secs(go_on) {
-                    dags.interrupt(&run).await;
-                }
-                at(world, go_on).await;
-                dags.resume(&run);
+            Self::InterruptAndResume(task, stop, go_on) => {
+                at(world, stop).await;
+                interrupt(world, dags, (&run, task), go_on).await;
             }
             Self::Cancel(second) => {
                 at(world, second).await;
@@ -152,6 +152,23 @@ async fn pause(dags: &Dags, is_paused: bool) {
             return;
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// Interrupts a run in the first launch of a task, once that runs, unless it is done, and lets it go on.
+async fn interrupt(world: &World, dags: &Dags, (run, task_id): (&RunKey, &str), go_on: u64) {
+    loop {
+        let (row, rows) = world.rows(run).await;
+        let task = rows.iter().find(|row| row.key.task_id == task_id).unwrap();
+        if is_interrupted(&row) {
+            at(world, go_on).await;
+            dags.resume(run);
+        } else if task.launch > 1 {
+            return;
+        } else if task.state == Some(TaskState::Running) {
+            dags.interrupt(run).await;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
@@ -285,7 +302,7 @@ tasks:
   b: {command: [x], env: {SCRIPT: run 30s}, depends_on: a}
   c: {command: [x], env: {SCRIPT: run 1s}, depends_on: b}
 ",
-    people: People::InterruptAndResume(15, 30),
+    people: People::InterruptAndResume("b", 15, 30),
     rules: &[],
 };
 

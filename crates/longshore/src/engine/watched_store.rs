@@ -72,10 +72,6 @@ impl RunStore for WatchedStore {
         self.store.run(key).await
     }
 
-    async fn has_run(&self, key: &RunKey, logical_date: Timestamp) -> Result<bool, StoreError> {
-        self.store.has_run(key, logical_date).await
-    }
-
     async fn runs(&self, filter: &RunFilter) -> Result<Vec<Run>, StoreError> {
         self.store.runs(filter).await
     }
