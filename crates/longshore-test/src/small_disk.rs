@@ -21,6 +21,7 @@ const SCRIPT: &str = r#"mount -t tmpfs -o "size=$1k,mode=777" tmpfs "$2" && shif
     clippy::disallowed_methods,
     reason = "how a test tells its own process what to do"
 )]
+#[expect(clippy::expect_used, reason = "it is a part of tests")]
 #[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
 pub fn on_a_small_disk(name: &str, n_kib: u32, test: impl FnOnce(&Path)) {
     if let Some(disk) = std::env::var_os(DISK) {

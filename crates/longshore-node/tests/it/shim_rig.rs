@@ -189,7 +189,9 @@ impl Rig {
     pub(crate) fn started(&mut self) -> Started {
         match self.report() {
             Report::Started { started, .. } => started,
-            other => panic!("reported instead of a start: {other:?}"),
+            other @ (Report::Begun { .. } | Report::Exited { .. } | Report::CaughtUp) => {
+                panic!("reported instead of a start: {other:?}")
+            }
         }
     }
 
