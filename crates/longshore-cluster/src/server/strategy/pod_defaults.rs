@@ -25,6 +25,27 @@ pub(crate) fn set_defaults(spec: &mut Value) {
     for volume in items(members, "volumes") {
         set_volume_defaults(volume);
     }
+    // A negative grace once meant none; now it is the shortest.
+    if let Some(grace) = members.get_mut("terminationGracePeriodSeconds")
+        && grace.as_i64().is_some_and(|seconds| seconds < 0)
+    {
+        *grace = json!(1);
+    }
+    if members.get("hostNetwork") == Some(&json!(true)) {
+        for container in items(members, "containers") {
+            set_host_ports(container);
+        }
+    }
+}
+
+/// On the network of the host, a port is the host's.
+fn set_host_ports(container: &mut Value) {
+    for port in items(meta::members(container), "ports") {
+        let port = meta::members(port);
+        if let Some(number) = port.get("containerPort").cloned() {
+            port.entry("hostPort").or_insert(number);
+        }
+    }
 }
 
 /// Values that admission gives to a pod, but not to a template.
@@ -117,7 +138,21 @@ fn set_container_defaults(container: &mut Value) {
             set_probe_defaults(probe);
         }
     }
+    for hook in ["postStart", "preStop"] {
+        let request = members
+            .get_mut("lifecycle")
+            .and_then(|lifecycle| lifecycle.get_mut(hook))
+            .and_then(|hook| hook.get_mut("httpGet"));
+        if let Some(Value::Object(request)) = request {
+            set_http_defaults(request);
+        }
+    }
     set_request_defaults(members);
+}
+
+fn set_http_defaults(request: &mut Map<String, Value>) {
+    request.entry("path").or_insert(json!("/"));
+    request.entry("scheme").or_insert(json!("HTTP"));
 }
 
 fn set_probe_defaults(probe: &mut Map<String, Value>) {
@@ -130,8 +165,7 @@ fn set_probe_defaults(probe: &mut Map<String, Value>) {
         probe.entry(key).or_insert(value.into());
     }
     if let Some(Value::Object(request)) = probe.get_mut("httpGet") {
-        request.entry("path").or_insert(json!("/"));
-        request.entry("scheme").or_insert(json!("HTTP"));
+        set_http_defaults(request);
     }
     if let Some(Value::Object(call)) = probe.get_mut("grpc") {
         call.entry("service").or_insert(json!(""));
@@ -168,5 +202,28 @@ fn set_volume_defaults(volume: &mut Value) {
     }
     if let Some(Value::Object(path)) = members.get_mut("hostPath") {
         path.entry("type").or_insert(json!(""));
+    }
+    if let Some(Value::Object(source)) = members.get_mut("downwardAPI") {
+        set_field_versions(source);
+    }
+    let Some(Value::Object(projected)) = members.get_mut("projected") else {
+        return;
+    };
+    for source in items(projected, "sources") {
+        if let Some(Value::Object(source)) = source.get_mut("downwardAPI") {
+            set_field_versions(source);
+        }
+        if let Some(Value::Object(token)) = source.get_mut("serviceAccountToken") {
+            token.entry("expirationSeconds").or_insert(json!(3600));
+        }
+    }
+}
+
+/// Files out of fields name the version that the fields are of.
+fn set_field_versions(source: &mut Map<String, Value>) {
+    for item in items(source, "items") {
+        if let Some(Value::Object(field)) = item.get_mut("fieldRef") {
+            field.entry("apiVersion").or_insert(json!("v1"));
+        }
     }
 }

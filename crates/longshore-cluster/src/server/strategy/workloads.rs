@@ -14,7 +14,18 @@ pub(super) fn set_defaults(kind: &str, object: &mut Value) {
     let spec = meta::member(object, "spec");
     match kind {
         "Deployment" => set_deployment_defaults(spec),
-        "ReplicaSet" | "ReplicationController" => set_all(spec, &[("replicas", json!(1))]),
+        "ReplicaSet" => set_all(spec, &[("replicas", json!(1))]),
+        "ReplicationController" => {
+            set_all(spec, &[("replicas", json!(1))]);
+            let labels = spec
+                .get("template")
+                .and_then(|template| template.pointer("/metadata/labels"))
+                .cloned();
+            if let Some(labels) = labels {
+                set_all(spec, &[("selector", labels)]);
+                take_template_labels(object);
+            }
+        }
         "StatefulSet" => set_stateful_set_defaults(spec),
         "DaemonSet" => {
             set_all(spec, &[("revisionHistoryLimit", json!(10))]);
@@ -153,6 +164,16 @@ pub(super) fn select_own_pods(job: &mut Value) {
         ("job-name", &name),
     ] {
         labels.insert(key.into(), value.as_str().into());
+    }
+    take_template_labels(job);
+}
+
+/// Kinds from before Deployments have the labels of their pods when they have none of their own.
+fn take_template_labels(object: &mut Value) {
+    let labels = object.pointer("/spec/template/metadata/labels").cloned();
+    let metadata = meta::metadata(object);
+    if let (Some(labels), None) = (labels, metadata.get("labels")) {
+        metadata.insert("labels".into(), labels);
     }
 }
 

@@ -74,8 +74,8 @@ fn table() -> String {
 
 /// The document before, in and after the table.
 fn parts(text: &str) -> (&str, &str, &str) {
-    let (before, rest) = text.split_once(BEGIN).expect("find the begin of the table");
-    let (table, after) = rest.split_once(END).expect("find the end of the table");
+    let (before, rest) = text.split_once(BEGIN).unwrap();
+    let (table, after) = rest.split_once(END).unwrap();
     (before, table, after)
 }
 

@@ -63,7 +63,6 @@ async fn differential_embedded_server_answers_as_recorded() {
 }
 
 #[tokio::test]
-#[expect(clippy::print_stdout, reason = "a skipped test must say so")]
 async fn differential_record_is_what_a_real_server_answers() {
     let Some(path) = environment("LONGSHORE_TEST_KUBECONFIG") else {
         println!("skipped: LONGSHORE_TEST_KUBECONFIG names no real server");

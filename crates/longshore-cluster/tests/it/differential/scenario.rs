@@ -82,7 +82,8 @@ impl Subject {
         // A label value `y` is a text.
         let options = serde_saphyr::options! { strict_booleans: true };
         let steps: Vec<Step> = serde_saphyr::from_str_with_options(&text, options)
-            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            .map_err(|error| format!("{}: {error}", path.display()))
+            .unwrap();
         let subject = Subject { name, steps };
         let ids: BTreeSet<String> = subject.ids().collect();
         assert_eq!(
