@@ -17,6 +17,8 @@ use crate::repository;
 mod cluster_kill;
 mod dags_scale;
 mod dice;
+mod kill_test;
+mod node_kill;
 mod postgres;
 mod standalone;
 mod standalone_kill;
@@ -42,7 +44,7 @@ struct Campaign {
     run: fn(&Options) -> Result<Value>,
 }
 
-const CAMPAIGNS: [Campaign; 3] = [
+const CAMPAIGNS: [Campaign; 4] = [
     Campaign {
         name: "cluster-kill",
         purpose: "100 times SIGKILL on an embedded cluster under write load: no acknowledged write lost, no revision reused",
@@ -57,6 +59,11 @@ const CAMPAIGNS: [Campaign; 3] = [
         name: "standalone-kill",
         purpose: "20 times SIGKILL on a standalone in the middle of a run of 200 tasks: each ran exactly once",
         run: standalone_kill::run,
+    },
+    Campaign {
+        name: "node-kill",
+        purpose: "120 times SIGKILL on a node under 50 pods: no exit lost, nothing started twice, no process left",
+        run: |_| node_kill::run(),
     },
 ];
 

@@ -95,7 +95,8 @@ pub trait Control: Send + Sync + 'static {
     /// Asks for the end of a run: its pods are stopped within their grace.
     async fn cancel(&self, run: &RunName) -> Result<Run, ControlError>;
 
-    /// Clears the failed tasks of a run that is over, and the tasks after them; answers which.
+    /// Clears what did not get done in a run that is over: failed tasks, those that never ran because of them, and those
+    /// that were cut off when it was cancelled or timed out. Answers which.
     async fn retry(&self, run: &RunName) -> Result<Vec<Task>, ControlError>;
 
     /// The task instances of a run in the order of their ids.

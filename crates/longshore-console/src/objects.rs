@@ -16,6 +16,7 @@ pub const TASK_STATES: &[&str] = &[
     "scheduled",
     "queued",
     "running",
+    "restarting",
     "success",
     "failed",
     "up_for_retry",

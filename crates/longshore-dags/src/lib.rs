@@ -21,4 +21,5 @@ pub use service::{
     Dags, DagsConfig, RequestError, StartError,
     catalog::UnknownDag,
     change::{Change, StateChange},
+    clear::ClearError,
 };

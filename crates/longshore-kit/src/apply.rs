@@ -13,6 +13,7 @@ use crate::{
     events::Events,
     metrics::Metrics,
     own_writes::{CacheFeed, OwnWrites, Until, Written},
+    pause::Pause,
     requests::{ApiError, Requests},
 };
 
@@ -23,6 +24,7 @@ pub struct Applier {
     writes: Arc<OwnWrites>,
     events: Events,
     metrics: Metrics,
+    pause: Arc<Pause>,
 }
 
 impl Applier {
@@ -39,6 +41,7 @@ impl Applier {
                 caches.into_iter().collect::<BTreeMap<_, _>>(),
             )),
             events: Events::new(requests.clone(), role),
+            pause: Arc::default(),
             requests,
             metrics: Metrics::default(),
         }
@@ -67,12 +70,25 @@ impl Applier {
     }
 
     /// Creates an object, or finds that an earlier attempt has (rule R2).
+    ///
+    /// Where the API server asks to stay away for some time (`Retry-After`), no create of anybody is sent in that time.
     pub async fn create(&self, key: &impl Display, create: &Create) -> Result<(), ApplyError> {
         let target = created(create)?;
+        if let Some(left) = self.pause.left() {
+            return Err(ApplyError::Paused {
+                target: target.to_string(),
+                left,
+            });
+        }
         let object = match self.requests.create(&target, &create.object).await {
             Ok(object) => object,
             Err(error) if error.is_already_exists() => self.adopt(&target, create).await?,
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                if let Some(time) = error.retry_after() {
+                    self.pause.begin(time);
+                }
+                return Err(error.into());
+            }
         };
         self.writes.record(key, Written::answered(&target, &object));
         Ok(())
@@ -323,6 +339,14 @@ pub enum ApplyError {
         /// Its value in the existing object.
         theirs: String,
     },
+    /// The API server has asked for no creates for a while.
+    #[error("the create of {target} waits: the API server asked for no creates for {} ms", left.as_millis())]
+    Paused {
+        /// The object.
+        target: String,
+        /// What is left of the while.
+        left: Duration,
+    },
     /// The object is gone or changed since it was decided upon.
     #[error("{0} changed since it was decided upon")]
     Changed(String),
@@ -344,6 +368,7 @@ impl ApplyError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Api(error) => error.retry_after(),
+            Self::Paused { left, .. } => Some(*left),
             Self::StillDeleting(_)
             | Self::Foreign { .. }
             | Self::Changed(_)
@@ -362,7 +387,8 @@ impl ApplyError {
                     .message()
                     .map_or_else(|| error.to_string(), str::to_owned),
             },
-            Self::StillDeleting(_)
+            Self::Paused { .. }
+            | Self::StillDeleting(_)
             | Self::Foreign { .. }
             | Self::Changed(_)
             | Self::NoUid(_)
@@ -379,7 +405,7 @@ impl Classify for ApplyError {
     fn class(&self) -> Class {
         match self {
             Self::Api(error) => error.class(),
-            Self::StillDeleting(_) => Class::Retry,
+            Self::StillDeleting(_) | Self::Paused { .. } => Class::Retry,
             Self::Foreign { .. } => Class::Invalid,
             Self::Changed(_) => Class::Conflict,
             Self::NoUid(_) | Self::NoIdentity { .. } => Class::Bug,

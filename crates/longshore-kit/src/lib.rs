@@ -15,6 +15,7 @@ pub mod list_watch;
 pub mod metrics;
 pub mod outcome;
 pub mod own_writes;
+mod pause;
 mod queue;
 pub mod requests;
 mod round;

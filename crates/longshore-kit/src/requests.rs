@@ -243,7 +243,7 @@ impl ApiError {
 impl Classify for ApiError {
     fn class(&self) -> Class {
         match &self.cause {
-            Cause::Answer(status) => class_of(status.code),
+            Cause::Answer(status) => class_of(status.code, &status.message),
             Cause::Timeout | Cause::NoAnswer(_) | Cause::Unreadable(_) => Class::Retry,
             Cause::NotARequest(_) | Cause::NotAPatch(_) => Class::Bug,
         }
@@ -251,9 +251,10 @@ impl Classify for ApiError {
 }
 
 /// What an HTTP status of the API server means. 401 is for expired tokens, which the client renews; 410 for a version
-/// that is no longer kept.
-fn class_of(code: u16) -> Class {
+/// that is no longer kept. A quota that is used up is nobody's mistake: it passes when something else ends.
+fn class_of(code: u16, message: &str) -> Class {
     match code {
+        403 if message.contains("exceeded quota") => Class::Retry,
         401 | 408 | 410 | 429 | 500..=599 => Class::Retry,
         409 => Class::Conflict,
         400 | 403 | 404 | 405 | 413 | 422 => Class::Invalid,
@@ -282,8 +283,15 @@ mod tests {
             (504, Class::Retry),
         ];
         for (code, class) in table {
-            assert_eq!(class_of(code), class, "{code}");
+            assert_eq!(class_of(code, "no"), class, "{code}");
         }
+    }
+
+    #[test]
+    fn a_quota_that_is_used_up_may_pass() {
+        let message = "pods \"a\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1";
+        assert_eq!(class_of(403, message), Class::Retry);
+        assert_eq!(class_of(422, message), Class::Invalid);
     }
 
     #[test]

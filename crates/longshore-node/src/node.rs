@@ -478,7 +478,6 @@ async fn end_shim(dir: &Path) -> io::Result<()> {
 
 async fn end_orphan(shared: &Shared, dir: &Path, uid: &str) -> io::Result<()> {
     end_shim(dir).await?;
-    directory::remove(dir, uid)?;
     if shared.config.logs == LogsLifetime::UntilPodDeleted {
         let logs = fs::read_dir(shared.config.root.join("logs"))
             .into_iter()
@@ -489,5 +488,5 @@ async fn end_orphan(shared: &Shared, dir: &Path, uid: &str) -> io::Result<()> {
             fs::remove_dir_all(of_pod.path())?;
         }
     }
-    Ok(())
+    directory::remove(dir, uid)
 }

@@ -1,11 +1,16 @@
 //! Why a pod does not start, in Kubernetes' words.
 
+use std::io;
+
 /// `state.waiting.reason`: the container can never be made as it is written, or not now.
 pub(crate) const REASON_CONFIG_ERROR: &str = "CreateContainerConfigError";
 /// `state.waiting.reason`: nobody knows what the image means here.
 pub(crate) const REASON_IMAGE: &str = "ErrImagePull";
 /// `state.waiting.reason`: on the way, or held up by something outside of the container.
 pub(crate) const REASON_CREATING: &str = "ContainerCreating";
+
+/// `state.waiting.reason`: the machine cannot make the container, and will not before somebody helps.
+pub(crate) const REASON_CREATE_ERROR: &str = "CreateContainerError";
 
 /// A pod cannot start now. The node tries again, in case what it lacks turns up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +75,23 @@ impl Refusal {
             reason: REASON_CREATING,
             event: "FailedCreatePodSandBox",
             message: message.into(),
+        }
+    }
+
+    /// The machine could not do something. A full disk is no passing trouble: whoever waits for the pod is told so.
+    pub(crate) fn io(what: &str, error: &io::Error) -> Self {
+        let kind = error.kind();
+        if !matches!(
+            kind,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        ) {
+            return Self::machine(format!("cannot {what}: {error}"));
+        }
+        Self {
+            reason: REASON_CREATE_ERROR,
+            ..Self::machine(format!(
+                "cannot {what}: {error}: free some space in the node's data directory"
+            ))
         }
     }
 }

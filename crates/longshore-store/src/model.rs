@@ -93,6 +93,8 @@ pub enum TaskState {
     Queued,
     /// Its pod runs.
     Running,
+    /// Somebody cleared it, and a pod of this try may still live; a new try follows once none does.
+    Restarting,
     /// Ended well.
     Success,
     /// Ended badly, with no try left.
@@ -114,7 +116,11 @@ impl TaskState {
             Self::Success | Self::Failed | Self::UpstreamFailed | Self::Skipped | Self::Removed => {
                 true
             }
-            Self::Scheduled | Self::Queued | Self::Running | Self::UpForRetry => false,
+            Self::Scheduled
+            | Self::Queued
+            | Self::Running
+            | Self::Restarting
+            | Self::UpForRetry => false,
         }
     }
 
@@ -170,7 +176,7 @@ pub struct TaskInstance {
     pub state: Option<TaskState>,
     /// 0 before the first try; counted up when it becomes `Scheduled` for a new try.
     pub try_number: u32,
-    /// Retries allowed: tries are `max_tries` + 1.
+    /// The try after which there is no retry is `max_tries` + 1. A clear moves it on: as many retries again.
     pub max_tries: u32,
     /// Which launch of this try is current, from 1; counted up before each relaunch of the same try, part of the pod's
     /// name. 0 before the first.

@@ -8,6 +8,7 @@ pub mod logs;
 pub mod planted;
 pub mod script;
 pub mod scripted_node;
+pub mod small_disk;
 
 pub use clock::{EPOCH, SimClock, held, hold};
 pub use faults::{Fault, FaultPlan, Faults, Point, Process, WatchFault};
@@ -15,3 +16,4 @@ pub use fixtures::{config_map, pod};
 pub use logs::quiet_logs;
 pub use script::Script;
 pub use scripted_node::{NodeConfig, ScriptedNode};
+pub use small_disk::on_a_small_disk;

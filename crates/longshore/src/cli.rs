@@ -87,8 +87,6 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Completion(cmd::completion::CompletionArgs),
     Version(cmd::version::VersionArgs),
-    #[command(hide = true)]
-    Shim(cmd::shim::ShimArgs),
 }
 
 /// The end of a command's help: an example and the exit codes.

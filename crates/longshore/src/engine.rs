@@ -16,7 +16,7 @@ use longshore_dags::{
         build::{PodConfig, workspace_name},
         decide::PodsConfig,
     },
-    scheduler::{Limits, NewRun},
+    scheduler::{Limits, NewRun, identity::manual_run_id},
 };
 use longshore_kit::{Clock, Metrics, SystemClock};
 use longshore_store::{Run, RunKey, RunStore, RunType, TaskInstance};
@@ -171,7 +171,7 @@ impl Engine {
         let run = NewRun {
             document: dag.to_json(),
             dag: Arc::new(dag),
-            run_id: format!("manual__{}", at.strftime("%Y-%m-%dT%H:%M:%S%.6f+00:00")),
+            run_id: manual_run_id(at),
             run_type: RunType::Manual,
             logical_date: Some(at),
             conf: Value::Object(params),

@@ -23,6 +23,9 @@ mod service;
 mod signals;
 
 fn main() -> ExitCode {
+    if let Some(ended) = cmd::shim::run(std::env::args_os()) {
+        return ended;
+    }
     panics::report_as_internal_errors();
     cli::main(std::env::args_os())
 }

@@ -144,7 +144,7 @@ impl Client {
         self.send(Method::POST, &path, &()).await
     }
 
-    /// Clears the failed tasks of a run and those after them.
+    /// Clears what did not get done in a run that is over.
     pub async fn retry(&self, run: &RunName) -> Result<List<Task>, ClientError> {
         let path = format!("{}/retry", run_path(run));
         self.send(Method::POST, &path, &()).await

@@ -15,9 +15,10 @@ use uuid::Uuid;
 use super::{
     build::{self, BuildInput},
     decide::{PodView, PodsConfig, PodsEffect, PodsObserved, TaskView, decide_pods},
+    log::{self, Broken, OnError},
 };
 use crate::{
-    logs::{LogArchive, LogPath},
+    logs::{LogArchive, LogPath, LogStream},
     scheduler::{board::ActiveRun, facts::Fact},
     service::shared::Shared,
 };
@@ -41,8 +42,8 @@ pub(crate) enum PodsError {
     ReadLog {
         /// The pod.
         pod: ObjectRef,
-        /// What the client answered.
-        source: Box<kube::Error>,
+        /// What the client answered, or how the stream broke.
+        source: io::Error,
     },
     /// The archive did not take the log.
     #[error("the log of {pod} cannot be stored")]
@@ -103,11 +104,12 @@ impl Pods {
         Ok(ended.as_ref().map(view).into())
     }
 
-    /// The pod that a queued row wants.
+    /// The pod that a row wants, or wanted when it was cleared.
     fn wanted(&self, ti_id: &Uuid) -> Option<Result<Value, String>> {
         let board = self.shared.board();
         let (active, row) = board.task_instance_by_id(ti_id)?;
-        (row.state == Some(TaskState::Queued)).then(|| self.build(active, row))
+        let has_wanted = matches!(row.state, Some(TaskState::Queued | TaskState::Restarting));
+        has_wanted.then(|| self.build(active, row))
     }
 
     fn build(&self, active: &ActiveRun, row: &TaskInstance) -> Result<Value, String> {
@@ -132,39 +134,55 @@ impl Pods {
         .map_err(|error| error.to_string())
     }
 
+    /// Stores the log of a pod. One that cannot be read for long is given up, with a line in the archive that says so:
+    /// else its pod would stay for ever.
     async fn archive_log(&self, ti_id: &Uuid, pod: &ObjectRef) -> Result<(), PodsError> {
         let Some(row) = self.row(ti_id).await? else {
             return Ok(());
         };
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
+        let (table, now) = (&self.shared.pods, self.shared.clock.now());
+        let uid = pod.uid.as_deref().unwrap_or_default();
+        let log = match self.open_log(pod).await {
+            // A pod that never started has no log.
+            Err(kube::Error::Api(status)) if matches!(status.code, 400 | 404) => {
+                tracing::debug!(pod = %pod, message = %status.message, "no log to keep");
+                table.set_archived(uid);
+                return Ok(());
+            }
+            log => log.map_err(io::Error::other),
+        };
+        let on_error = OnError::at(now, table.unreadable_since(uid), pod, table.phase(pod));
+        let broken = Broken::default();
+        let log = log::watched(log, on_error, broken.clone());
+        let stored = self.logs.store(&LogPath::of(&row), log).await;
+        match (stored, broken.take()) {
+            (Ok(()), given_up) => {
+                if let Some(error) = given_up {
+                    tracing::warn!(pod = %pod, %error, "the log is not whole");
+                }
+                table.set_archived(uid);
+                Ok(())
+            }
+            (Err(_), Some(source)) => {
+                table.set_unreadable(uid, now);
+                let pod = pod.clone();
+                Err(PodsError::ReadLog { pod, source })
+            }
+            (Err(source), None) => {
+                let pod = pod.clone();
+                Err(PodsError::StoreLog { pod, source })
+            }
+        }
+    }
+
+    async fn open_log(&self, pod: &ObjectRef) -> Result<LogStream, kube::Error> {
+        let pods = Api::<Pod>::namespaced(self.client.clone(), &pod.namespace);
         let params = LogParams {
             container: Some(CONTAINER_BASE.to_owned()),
             ..LogParams::default()
         };
-        match pods.log_stream(&pod.name, &params).await {
-            Ok(log) => self
-                .logs
-                .store(&LogPath::of(&row), Box::pin(log))
-                .await
-                .map_err(|source| PodsError::StoreLog {
-                    pod: pod.clone(),
-                    source,
-                })?,
-            // A pod that never started has no log.
-            Err(kube::Error::Api(status)) if matches!(status.code, 400 | 404) => {
-                tracing::debug!(pod = %pod, message = %status.message, "no log to keep");
-            }
-            Err(source) => {
-                return Err(PodsError::ReadLog {
-                    pod: pod.clone(),
-                    source: Box::new(source),
-                });
-            }
-        }
-        if let Some(uid) = &pod.uid {
-            self.shared.pods.set_archived(uid);
-        }
-        Ok(())
+        let log = pods.log_stream(&pod.name, &params).await?;
+        Ok(Box::pin(log))
     }
 }
 
@@ -215,6 +233,10 @@ impl Controller for Pods {
     async fn call(&self, ti_id: &Uuid, effect: &PodsEffect) -> Result<(), PodsError> {
         match effect {
             PodsEffect::ArchiveLog { pod, .. } => self.archive_log(ti_id, pod).await,
+            PodsEffect::ReportEnded => {
+                self.shared.inbox.push(Fact::PodsEnded { ti_id: *ti_id });
+                Ok(())
+            }
             PodsEffect::ReportBuildFailure { launch, message } => {
                 self.shared.inbox.push(Fact::LaunchBuildFailed {
                     ti_id: *ti_id,

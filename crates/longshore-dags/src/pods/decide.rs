@@ -128,6 +128,9 @@ pub enum PodsEffect {
         /// The try.
         ti_id: Uuid,
     },
+    /// Tell the scheduler that no pod of a restarting try lives
+    /// ([`Fact::PodsEnded`](crate::scheduler::Fact::PodsEnded)).
+    ReportEnded,
     /// Tell the scheduler that the pod cannot be built
     /// ([`Fact::LaunchBuildFailed`](crate::scheduler::Fact::LaunchBuildFailed)).
     ReportBuildFailure {
@@ -145,6 +148,8 @@ pub enum PodsEffect {
 ///   decides first upon one that has succeeded.
 /// - A pod that no row wants is deleted. The log of one that has ended is archived first, and whether it goes is then
 ///   the configuration's to say.
+/// - A restarting try has ended once none of its pods lives. That is told before their logs are kept, so that a log
+///   which cannot be read does not hold the next try.
 /// - What could not be seen, and a pod of a launch newer than the row, lead to nothing.
 ///
 /// At most two actions for each pod, and one create.
@@ -159,7 +164,10 @@ pub fn decide_pods(observed: &PodsObserved) -> Plan<Never, PodsEffect> {
         Seen::Absent => None,
         Seen::Unknown(_) => return Plan::after(LOOK_AGAIN),
     };
-    let mut actions = Vec::new();
+    let mut actions: Vec<_> = task
+        .and_then(|task| ended(observed, task, pods))
+        .into_iter()
+        .collect();
     for pod in pods.iter().filter(|pod| !pod.is_deleting) {
         match fate(pod, task, observed.config) {
             Fate::Stays => {}
@@ -210,12 +218,13 @@ fn fate(pod: &PodView, task: Option<&TaskView>, config: PodsConfig) -> Fate {
         Some(TaskState::Success) if pod.phase == PodPhase::Live => Fate::Stays,
         Some(
             TaskState::Success
+            | TaskState::Restarting
             | TaskState::Failed
             | TaskState::UpstreamFailed
             | TaskState::Skipped
             | TaskState::Removed,
         ) => match pod.phase {
-            // Its run was cancelled, or it will never start: what it has said so far is kept.
+            // Its run was cancelled, it was cleared, or it will never start: what it has said so far is kept.
             PodPhase::Live => Fate::IsArchived { then_delete: true },
             PodPhase::Succeeded => Fate::IsArchived {
                 then_delete: config.delete_worker_pods,
@@ -251,6 +260,17 @@ fn create(
             message,
         }),
     })
+}
+
+/// A restarting try whose pods have all ended.
+fn ended(
+    observed: &PodsObserved,
+    task: &TaskView,
+    pods: &[PodView],
+) -> Option<Action<Never, PodsEffect>> {
+    let is_restarting = task.state == Some(TaskState::Restarting);
+    let is_over = observed.replay_done && pods.iter().all(|pod| pod.phase != PodPhase::Live);
+    (is_restarting && is_over).then_some(Action::Call(PodsEffect::ReportEnded))
 }
 
 fn delete(pod: &PodView) -> Action<Never, PodsEffect> {

@@ -4,6 +4,7 @@ pub mod build;
 pub(crate) mod controller;
 pub mod decide;
 pub mod events;
+mod log;
 pub(crate) mod table;
 pub mod template;
 pub(crate) mod watch;

@@ -5,10 +5,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use longshore_api::airflow::{ANNOTATION_DAG_ID, ANNOTATION_RUN_ID};
-use longshore_core::Seen;
+use longshore_core::{ObjectRef, Seen};
 use longshore_kit::Cache;
 use longshore_store::RunKey;
 use tokio::sync::watch;
@@ -33,6 +34,8 @@ struct Known {
     pods: BTreeMap<Uuid, BTreeSet<(String, String)>>,
     /// Uids of pods whose log is stored.
     archived: BTreeSet<String>,
+    /// Since when the log of a pod cannot be read, by uid.
+    unreadable: BTreeMap<String, Timestamp>,
     is_listed: bool,
     is_replayed: bool,
 }
@@ -65,9 +68,9 @@ impl PodTable {
     /// A pod is gone, and the inbox has the fact.
     pub(crate) fn remove(&self, ti_id: Uuid, pod: &Pod) {
         self.change(|known| {
-            known
-                .archived
-                .remove(pod.metadata.uid.as_deref().unwrap_or_default());
+            let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+            known.archived.remove(uid);
+            known.unreadable.remove(uid);
             let Some(names) = known.pods.get_mut(&ti_id) else {
                 return;
             };
@@ -82,7 +85,24 @@ impl PodTable {
     pub(crate) fn set_archived(&self, uid: &str) {
         self.change(|known| {
             known.archived.insert(uid.to_owned());
+            known.unreadable.remove(uid);
         });
+    }
+
+    /// Since when the log of this pod cannot be read.
+    pub(crate) fn unreadable_since(&self, uid: &str) -> Option<Timestamp> {
+        self.known().unreadable.get(uid).copied()
+    }
+
+    /// The log of this pod cannot be read.
+    pub(crate) fn set_unreadable(&self, uid: &str, now: Timestamp) {
+        self.known().unreadable.entry(uid.to_owned()).or_insert(now);
+    }
+
+    /// Where a pod is in its life.
+    pub(crate) fn phase(&self, pod: &ObjectRef) -> Option<PodPhase> {
+        let seen = self.cache.get(&pod.namespace, &pod.name);
+        PodView::of(seen.present()?).map(|view| view.phase)
     }
 
     /// Whether the log of this pod is stored.

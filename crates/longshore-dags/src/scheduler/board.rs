@@ -135,7 +135,8 @@ impl Board {
     }
 
     /// Does to the board what the commit of `changes` did to the store: rows are replaced with their version counted
-    /// up, finished runs leave. `facts` are those that the changes were decided upon; a new run's DAG comes from them.
+    /// up, finished runs leave. `facts` are those that the changes were decided upon; a new run's DAG comes from them, and all of
+    /// a run that was over.
     ///
     /// Costs as much as there are changed rows, if no clone of the board is alive; else the runs among them and the
     /// index of ids are copied first.
@@ -148,6 +149,7 @@ impl Board {
                 }
             }
         }
+        self.take_back(changes, facts);
         for run in &changes.runs {
             let committed = Run {
                 version: run.version + 1,
@@ -168,6 +170,26 @@ impl Board {
         }
         for run in changes.runs.iter().filter(|run| run.state.is_finished()) {
             self.remove(&run.key);
+        }
+    }
+
+    /// Puts those of the changed runs on the board again that were over when somebody cleared tasks of them.
+    fn take_back(&mut self, changes: &Changes, facts: &[Fact]) {
+        let cleared = facts.iter().filter_map(Fact::clearing);
+        for stored in cleared.filter_map(|clearing| clearing.stored.as_ref()) {
+            let key = &stored.run.key;
+            let has_changed = changes.runs.iter().any(|run| run.key == *key);
+            if !has_changed || self.runs.contains_key(key) {
+                continue;
+            }
+            let without_rows = ActiveRun {
+                tasks: BTreeMap::new(),
+                ..ActiveRun::clone(stored)
+            };
+            self.runs.insert(key.clone(), Arc::new(without_rows));
+            for row in stored.tasks.values() {
+                self.put_task_instance(TaskInstance::clone(row));
+            }
         }
     }
 

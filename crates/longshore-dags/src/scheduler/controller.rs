@@ -91,7 +91,7 @@ impl Scheduler {
         let mut facts = self.shared.inbox.peek().facts;
         facts.truncate(round.n_facts);
         facts.extend(round.scheduled.iter().cloned());
-        let before = self.shared.board();
+        let before = with_cleared(self.shared.board(), &facts);
         self.shared.board_mut().apply(&round.changes, &facts);
         self.shared.catalog_mut().apply(&round.dags, round.told);
         self.shared
@@ -147,6 +147,7 @@ impl Scheduler {
         let reloaded = Board::load(snapshot, read_dag)?;
         let before = std::mem::replace(&mut *self.shared.board_mut(), reloaded.clone());
         self.shared.catalog_mut().reload(dags);
+        let before = with_cleared(before, &self.shared.inbox.peek().facts);
         for active in before.runs.values() {
             self.publish_since(active, &reloaded).await?;
         }
@@ -163,12 +164,23 @@ impl Scheduler {
     }
 
     /// Forgets what the commit whose answer was lost has settled, and what would not mean the same twice: that a run is
-    /// wanted, which is over by now, and that the cluster is another one.
+    /// wanted, which is over by now, that a run is to go on, which is over again, and that the cluster is another one.
     async fn forget_what_is_settled(&self, snapshot: &Snapshot) -> Result<(), StoreError> {
         let is_open = |key: &RunKey| snapshot.runs.iter().any(|run| run.key == *key);
         for key in self.shared.inbox.requested() {
             if !is_open(&key) && self.shared.store.run(&key).await?.is_some() {
                 let is_it = |fact: &Fact| fact.requested().as_ref() == Some(&key);
+                self.shared.inbox.forget(is_it);
+            }
+        }
+        for clearing in self.shared.inbox.clearings() {
+            let key = &clearing.run;
+            let Some(stored) = clearing.stored.as_ref().filter(|_| !is_open(key)) else {
+                continue;
+            };
+            let now = self.shared.store.run(key).await?;
+            if now.is_none_or(|(now, _)| now.version != stored.run.version) {
+                let is_it = |fact: &Fact| fact.clearing() == Some(&clearing);
                 self.shared.inbox.forget(is_it);
             }
         }
@@ -210,6 +222,16 @@ fn decide_with(work: &Observed, further: &[Fact]) -> Plan<Changes> {
     let mut work = work.clone();
     work.facts.extend(further.iter().cloned());
     decide::decide(&work)
+}
+
+/// The board with the runs that were over and that somebody clears: what they change from.
+fn with_cleared(mut board: Board, facts: &[Fact]) -> Board {
+    let cleared = facts.iter().filter_map(Fact::clearing);
+    for stored in cleared.filter_map(|clearing| clearing.stored.as_ref()) {
+        let key = stored.run.key.clone();
+        board.runs.entry(key).or_insert_with(|| stored.clone());
+    }
+    board
 }
 
 impl Controller for Scheduler {

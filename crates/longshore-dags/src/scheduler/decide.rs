@@ -9,6 +9,7 @@ use longshore_store::Changes;
 use crate::scheduler::{board::Board, decide::round::Round, facts::Fact};
 
 mod advance;
+mod clear;
 mod pod_facts;
 mod round;
 mod run_facts;

@@ -11,7 +11,7 @@ use longshore_store::{Failure, RunKey, RunType};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::model::Dag;
+use crate::{model::Dag, scheduler::clear::Clearing};
 
 /// One thing that has happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +37,13 @@ pub enum Fact {
     Interrupt(RunKey),
     /// Let an interrupted run go on.
     Resume(RunKey),
+    /// Give task instances a new try.
+    Clear(Clearing),
+    /// No pod of a try lives, and none will be made while it is `Restarting`.
+    PodsEnded {
+        /// The try.
+        ti_id: Uuid,
+    },
     /// The rows are in another cluster than before, where nothing of ours exists: what had a slot goes back within the
     /// same try, and what the pods of each run share has to be made again.
     ClusterChanged,
@@ -73,10 +80,20 @@ impl Fact {
         }
     }
 
+    /// The clear that it asks for, if it asks for one.
+    pub(crate) fn clearing(&self) -> Option<&Clearing> {
+        if let Self::Clear(clearing) = self {
+            Some(clearing)
+        } else {
+            None
+        }
+    }
+
     /// The try that it is about, if it is about one.
     pub fn ti_id(&self) -> Option<Uuid> {
         match self {
             Self::Pod(pod) => Some(pod.ti_id),
+            Self::PodsEnded { ti_id } => Some(*ti_id),
             Self::LaunchRefused { ti_id, .. } | Self::LaunchBuildFailed { ti_id, .. } => {
                 Some(*ti_id)
             }
@@ -86,6 +103,7 @@ impl Fact {
             | Self::CancelRun(_)
             | Self::Interrupt(_)
             | Self::Resume(_)
+            | Self::Clear(_)
             | Self::ClusterChanged => None,
         }
     }

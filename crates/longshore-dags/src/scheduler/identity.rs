@@ -16,11 +16,26 @@ pub fn try_id(now: Timestamp, key: &TaskKey, try_number: u32) -> Uuid {
     }
     hash.update(key.map_index.to_be_bytes());
     hash.update(try_number.to_be_bytes());
+    uuid_v7(now, hash)
+}
+
+/// The id of the try that follows when a task instance is cleared: never the one that it had, even within the same
+/// millisecond.
+pub fn id_after(now: Timestamp, id: &Uuid) -> Uuid {
+    uuid_v7(now, Sha256::new_with_prefix(id.as_bytes()))
+}
+
+fn uuid_v7(now: Timestamp, hash: Sha256) -> Uuid {
     let hash = hash.finalize();
     let mut bits = [0; 10];
     bits.copy_from_slice(&hash[..10]);
     let millis = u64::try_from(now.as_millisecond()).unwrap_or(0);
     Builder::from_unix_timestamp_millis(millis, &bits).into_uuid()
+}
+
+/// The id of a run that somebody asks for without naming it: Airflow's `manual__` and the time, to the microsecond.
+pub fn manual_run_id(at: Timestamp) -> String {
+    format!("manual__{}", at.strftime("%Y-%m-%dT%H:%M:%S%.6f+00:00"))
 }
 
 /// The name of the pod of a launch.
@@ -33,6 +48,25 @@ mod tests {
     use longshore_store::RunKey;
 
     use super::*;
+
+    #[test]
+    fn a_manual_run_is_named_after_its_time() {
+        let at = "2026-11-21T10:00:00.000123Z".parse().unwrap();
+        assert_eq!(
+            manual_run_id(at),
+            "manual__2026-11-21T10:00:00.000123+00:00"
+        );
+    }
+
+    #[test]
+    fn the_id_of_a_cleared_task_instance_is_new_even_at_the_same_time() {
+        let now = Timestamp::from_millisecond(1_795_256_000_123).unwrap();
+        let (first, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let after = id_after(now, &first);
+        assert_eq!((after, after.get_version_num()), (id_after(now, &first), 7));
+        assert_ne!(after, id_after(now, &other));
+        assert_ne!(after, id_after(now, &after));
+    }
 
     #[test]
     fn the_id_of_a_try_is_a_uuid_v7_that_differs_by_every_part_of_the_address() {

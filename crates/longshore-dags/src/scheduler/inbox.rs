@@ -9,7 +9,7 @@ use longshore_store::RunKey;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use super::facts::Fact;
+use super::{clear::Clearing, facts::Fact};
 
 /// Facts that one round takes at most: bounds a round's transaction.
 const ROUND_LIMIT: usize = 2_000;
@@ -122,6 +122,22 @@ impl Inbox {
         let waiting = self.waiting();
         let facts = waiting.facts.iter();
         facts.filter_map(|(fact, _)| fact.requested()).collect()
+    }
+
+    /// The clears that are asked for.
+    pub(crate) fn clearings(&self) -> Vec<Clearing> {
+        let waiting = self.waiting();
+        let facts = waiting.facts.iter();
+        facts
+            .filter_map(|(fact, _)| fact.clearing().cloned())
+            .collect()
+    }
+
+    /// Whether this clear has not been decided upon.
+    pub(crate) fn is_waiting_to_clear(&self, clearing: &Clearing) -> bool {
+        let waiting = self.waiting();
+        let mut facts = waiting.facts.iter();
+        facts.any(|(fact, _)| fact.clearing() == Some(clearing))
     }
 
     /// Forgets facts of no watch whose effects are on record already.

@@ -8,6 +8,7 @@
 //! Read [`board`] and [`facts`] first, then [`decide`]; what may follow from what is listed in [`transitions`].
 
 pub mod board;
+pub mod clear;
 pub(crate) mod controller;
 pub mod decide;
 pub mod facts;
@@ -21,6 +22,7 @@ pub mod transitions;
 pub mod trigger_rule;
 
 pub use board::{ActiveRun, Board, LoadError, TaskRef};
+pub use clear::{Clearing, Selection, States};
 pub use decide::{Limits, Observed, decide};
 pub use facts::{Fact, NewRun, PodChange, PodFact};
 

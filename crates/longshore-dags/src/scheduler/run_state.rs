@@ -19,6 +19,11 @@ pub fn is_interrupted(run: &Run) -> bool {
     run.state == RunState::Queued && run.reason.as_deref() == Some(REASON_INTERRUPTED)
 }
 
+/// Whether the run was ended before its tasks were: cancelled, timed out, without a way on, or refused.
+pub fn is_ended_early(run: &Run) -> bool {
+    run.state == RunState::Failed && run.reason.is_some()
+}
+
 /// Whether pods of the run may be made.
 pub fn may_launch(run: &Run) -> bool {
     run.state == RunState::Running && run.is_prepared
@@ -46,6 +51,7 @@ pub fn end_of(tasks: impl IntoIterator<Item = (Option<TaskState>, IsLeaf)>) -> O
                 TaskState::Scheduled
                 | TaskState::Queued
                 | TaskState::Running
+                | TaskState::Restarting
                 | TaskState::UpForRetry,
             ) => return None,
             Some(TaskState::Failed | TaskState::UpstreamFailed) => {
@@ -78,7 +84,7 @@ mod tests {
     fn a_run_is_over_when_its_tasks_are_and_its_leaves_decide() {
         use IsLeaf::{No, Yes};
         use TaskState::{
-            Failed, Queued, Removed, Running, Scheduled, Skipped, Success, UpForRetry,
+            Failed, Queued, Removed, Restarting, Running, Scheduled, Skipped, Success, UpForRetry,
             UpstreamFailed,
         };
         for (tasks, expected) in [
@@ -102,6 +108,7 @@ mod tests {
                 Some(RunEnd::Failed),
             ),
             (&[(Some(Failed), Yes), (Some(Running), Yes)], None),
+            (&[(Some(Failed), Yes), (Some(Restarting), Yes)], None),
             (
                 &[(Some(Failed), Yes), (None, No), (Some(Queued), Yes)],
                 None,

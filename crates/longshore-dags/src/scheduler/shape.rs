@@ -97,7 +97,7 @@ impl Shape {
 }
 
 /// All tasks that `edges` lead to from `start`, without `start` itself, in order of number.
-fn reachable(start: usize, edges: &[Vec<usize>]) -> Vec<usize> {
+pub(crate) fn reachable(start: usize, edges: &[Vec<usize>]) -> Vec<usize> {
     let mut seen = BTreeSet::new();
     let mut stack = edges[start].clone();
     while let Some(task) = stack.pop() {

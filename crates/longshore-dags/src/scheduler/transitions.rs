@@ -28,6 +28,10 @@ pub enum Cause {
     Interrupted,
     /// Its run ended before it did.
     RunEnded,
+    /// Somebody cleared it.
+    Cleared,
+    /// It was cleared, and no pod of its last try lives.
+    PodsEnded,
 }
 
 /// Why a run changes its state.
@@ -47,41 +51,57 @@ pub enum RunCause {
     PrepareRefused,
     /// Somebody interrupted it.
     Interrupted,
+    /// Somebody cleared tasks of it after it was over.
+    Cleared,
 }
 
 /// From, to and why.
-pub type Transition = (Option<TaskState>, TaskState, Cause);
+pub type Transition = (Option<TaskState>, Option<TaskState>, Cause);
 /// From, to and why.
 pub type RunTransition = (RunState, RunState, RunCause);
 
 /// The edges between the states of a task instance.
 pub const TRANSITIONS: &[Transition] = {
     use TaskState::{
-        Failed, Queued, Running, Scheduled, Skipped, Success, UpForRetry, UpstreamFailed,
+        Failed, Queued, Restarting, Running, Scheduled, Skipped, Success, UpForRetry,
+        UpstreamFailed,
     };
     &[
-        (None, Scheduled, Cause::DependenciesHold),
-        (None, Skipped, Cause::TriggerRule),
-        (None, UpstreamFailed, Cause::TriggerRule),
-        (None, Skipped, Cause::RunEnded),
-        (Some(Scheduled), Queued, Cause::SlotFree),
-        (Some(Scheduled), Success, Cause::PodSucceeded),
-        (Some(Scheduled), Skipped, Cause::RunEnded),
-        (Some(Queued), Running, Cause::PodRuns),
-        (Some(Queued), Success, Cause::PodSucceeded),
-        (Some(Queued), Queued, Cause::LaunchFailed),
-        (Some(Queued), UpForRetry, Cause::TryFailed),
-        (Some(Queued), Failed, Cause::TryFailed),
-        (Some(Queued), Failed, Cause::BuildFailed),
-        (Some(Queued), Scheduled, Cause::Interrupted),
-        (Some(Queued), Skipped, Cause::RunEnded),
-        (Some(Running), Success, Cause::PodSucceeded),
-        (Some(Running), UpForRetry, Cause::TryFailed),
-        (Some(Running), Failed, Cause::TryFailed),
-        (Some(Running), Scheduled, Cause::Interrupted),
-        (Some(Running), Failed, Cause::RunEnded),
-        (Some(UpForRetry), Scheduled, Cause::RetryDue),
-        (Some(UpForRetry), Skipped, Cause::RunEnded),
+        (None, Some(Scheduled), Cause::DependenciesHold),
+        (None, Some(Skipped), Cause::TriggerRule),
+        (None, Some(UpstreamFailed), Cause::TriggerRule),
+        (None, Some(Skipped), Cause::RunEnded),
+        (Some(Scheduled), Some(Queued), Cause::SlotFree),
+        (Some(Scheduled), Some(Success), Cause::PodSucceeded),
+        (Some(Scheduled), Some(Skipped), Cause::RunEnded),
+        (Some(Queued), Some(Running), Cause::PodRuns),
+        (Some(Queued), Some(Success), Cause::PodSucceeded),
+        (Some(Queued), Some(Queued), Cause::LaunchFailed),
+        (Some(Queued), Some(UpForRetry), Cause::TryFailed),
+        (Some(Queued), Some(Failed), Cause::TryFailed),
+        (Some(Queued), Some(Failed), Cause::BuildFailed),
+        (Some(Queued), Some(Scheduled), Cause::Interrupted),
+        (Some(Queued), Some(Skipped), Cause::RunEnded),
+        (Some(Running), Some(Success), Cause::PodSucceeded),
+        (Some(Running), Some(UpForRetry), Cause::TryFailed),
+        (Some(Running), Some(Failed), Cause::TryFailed),
+        (Some(Running), Some(Scheduled), Cause::Interrupted),
+        (Some(Running), Some(Failed), Cause::RunEnded),
+        (Some(UpForRetry), Some(Scheduled), Cause::RetryDue),
+        (Some(UpForRetry), Some(Skipped), Cause::RunEnded),
+        // A try that was launched restarts: its pod may live. The pod of a success does not.
+        (Some(Scheduled), Some(Restarting), Cause::Cleared),
+        (Some(Queued), Some(Restarting), Cause::Cleared),
+        (Some(Running), Some(Restarting), Cause::Cleared),
+        (Some(Failed), Some(Restarting), Cause::Cleared),
+        (Some(Skipped), Some(Restarting), Cause::Cleared),
+        (Some(Scheduled), None, Cause::Cleared),
+        (Some(Success), None, Cause::Cleared),
+        (Some(UpForRetry), None, Cause::Cleared),
+        (Some(UpstreamFailed), None, Cause::Cleared),
+        (Some(Skipped), None, Cause::Cleared),
+        (Some(Restarting), None, Cause::PodsEnded),
+        (Some(Restarting), Some(Failed), Cause::RunEnded),
     ]
 };
 
@@ -100,6 +120,8 @@ pub const RUN_TRANSITIONS: &[RunTransition] = {
         (Running, Failed, RunCause::Cancelled),
         (Running, Failed, RunCause::PrepareRefused),
         (Running, Queued, RunCause::Interrupted),
+        (Success, Queued, RunCause::Cleared),
+        (Failed, Queued, RunCause::Cleared),
     ]
 };
 

@@ -51,6 +51,7 @@ impl Counts {
             TaskState::Scheduled
             | TaskState::Queued
             | TaskState::Running
+            | TaskState::Restarting
             | TaskState::UpForRetry => {}
         }
     }

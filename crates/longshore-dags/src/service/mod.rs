@@ -2,6 +2,7 @@
 
 pub mod catalog;
 pub mod change;
+pub mod clear;
 pub(crate) mod position;
 pub(crate) mod shared;
 pub(crate) mod triggers;

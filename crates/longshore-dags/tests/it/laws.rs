@@ -1,11 +1,11 @@
 //! Each story undisturbed, and then once for every effect of the scheduler with a crash before it, a crash after it,
 //! its answer lost, a refusal, and with late, cut, repeated and expired watches: the end must be the same.
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use longshore_test::{
     faults::{Point, Process},
-    laws::{Law, Scenario, Violation, check_scenario, check_seeds, replay},
+    laws::{Law, Scenario, Troubles, Violation, breaks, check_scenario, check_seeds, replay},
 };
 use tokio::task::JoinHandle;
 
@@ -35,7 +35,7 @@ impl Scenario for Story {
         let world = if self.people.does_follow() {
             World::following(self.dag).await
         } else {
-            World::new(self.dag).await
+            World::with_rules(self.dag, self.rules).await
         };
         tokio::spawn(self.people.use_cluster(world.cluster.client()));
         Arc::new(world)
@@ -55,20 +55,38 @@ impl Scenario for Story {
     }
 
     /// Commits take in whatever has come, so how many there are is a matter of timing.
+    /// So is how often the API server refuses a pod for the moment.
     fn is_uncounted(&self, point: &Point) -> bool {
-        point.is_read() || point.what == "commit"
+        let is_refused = !self.rules.is_empty() && point.what == "create pods";
+        point.is_read() || point.what == "commit" || is_refused
     }
 
-    /// A scheduler that starts again stores the logs of the pods that are kept again.
-    fn is_heartbeat(&self, point: &Point) -> bool {
-        point.what == "archive log"
+    /// A log is stored once, and again after each restart where its pod is kept, and after each failure. For the rest
+    /// there is room for timing, and none for a loop.
+    fn bound(&self, what: &str, troubles: &Troubles) -> Option<u32> {
+        let Troubles {
+            n_undisturbed,
+            n_starts,
+            n_faults,
+        } = *troubles;
+        Some(match what {
+            "archive log" => n_undisturbed * n_starts + n_faults,
+            "commit" => 2 * n_undisturbed + 4 * (n_starts + n_faults),
+            "watch pods" => 400,
+            _ => 3 * n_undisturbed + 10 * (n_starts + n_faults),
+        })
     }
 
-    /// No two pods of one try ran at the same time, and none ran after one that had ended by itself.
+    /// No two pods of one task instance ran at the same time, and no pod of a try ran after one that had ended
+    /// by itself.
     async fn broken(&self, world: &Arc<World>) -> Vec<Violation> {
         let history = world.node.history();
         let by_try = |run: &longshore_test::scripted_node::PodRun| run.labels.get("ti_id").cloned();
-        let mut broken = history.overlapping(by_try);
+        let by_task = |run: &longshore_test::scripted_node::PodRun| {
+            let part = |key: &str| run.annotations.get(key).cloned();
+            Some([part("dag_id")?, part("run_id")?, part("task_id")?].join("/"))
+        };
+        let mut broken = history.overlapping(by_task);
         for (ti_id, runs) in history.by(by_try) {
             let n_ended = runs
                 .iter()
@@ -87,7 +105,7 @@ impl Scenario for Story {
 /// Worlds with many faults each, per story.
 const SEEDS: Range<u64> = 0..4;
 
-const STORIES: [Story; 14] = [
+const STORIES: [Story; 23] = [
     scenarios::CHAIN,
     scenarios::RETRY,
     scenarios::DIAMOND,
@@ -102,6 +120,15 @@ const STORIES: [Story; 14] = [
     scenarios::REFUSED,
     scenarios::SCHEDULED,
     scenarios::PAUSED,
+    scenarios::CLEARED,
+    scenarios::RETRIED,
+    scenarios::CANCELLED_AND_RETRIED,
+    scenarios::TWO_DAGS,
+    scenarios::ASKED_AGAIN,
+    scenarios::WORKSPACE_REFUSED,
+    scenarios::OVER_QUOTA,
+    scenarios::BUSY,
+    scenarios::TOO_LONG,
 ];
 
 macro_rules! stories {
@@ -132,6 +159,84 @@ stories! {
     a_refused_pod_survives_everything: REFUSED,
     a_schedule_survives_everything: SCHEDULED,
     a_paused_schedule_survives_everything: PAUSED,
+    a_cleared_task_survives_everything: CLEARED,
+    a_retried_run_survives_everything: RETRIED,
+    a_run_retried_while_its_pod_ends_survives_everything: CANCELLED_AND_RETRIED,
+    two_dags_at_once_survive_everything: TWO_DAGS,
+    a_run_requested_again_survives_everything: ASKED_AGAIN,
+    a_refused_workspace_survives_everything: WORKSPACE_REFUSED,
+    a_quota_that_is_used_up_survives_everything: OVER_QUOTA,
+    a_busy_api_server_survives_everything: BUSY,
+    a_task_that_takes_too_long_survives_everything: TOO_LONG,
+}
+
+/// A scheduler beside which something goes on that should not.
+struct Planted {
+    what: &'static str,
+    every: Duration,
+    for_ever: bool,
+}
+
+impl Scenario for Planted {
+    type World = Arc<World>;
+    type Subject = (Owned, Owned);
+
+    fn name(&self) -> String {
+        format!("{} every {:?}", self.what, self.every)
+    }
+
+    async fn build(&self) -> Arc<World> {
+        scenarios::CHAIN.build().await
+    }
+
+    fn start(&self, world: &mut Arc<World>, process: &Process) -> (Owned, Owned) {
+        let n = if self.for_ever { u32::MAX } else { 50 };
+        let (process_of_loop, what, every) = (process.clone(), self.what, self.every);
+        let planted = tokio::spawn(async move {
+            for _ in 0..n {
+                tokio::time::sleep(every).await;
+                let _ = process_of_loop.effect(what, async {}).await;
+            }
+        });
+        (scenarios::CHAIN.start(world, process), Owned(planted))
+    }
+
+    async fn digest(&self, world: &Arc<World>) -> String {
+        digest(world).await
+    }
+
+    fn is_uncounted(&self, point: &Point) -> bool {
+        scenarios::CHAIN.is_uncounted(point)
+    }
+
+    /// As it is without the bug.
+    fn bound(&self, what: &str, troubles: &Troubles) -> Option<u32> {
+        let n_undisturbed = match what {
+            "archive log" => 2,
+            "commit" => 10,
+            _ => troubles.n_undisturbed,
+        };
+        let troubles = Troubles {
+            n_undisturbed,
+            ..*troubles
+        };
+        scenarios::CHAIN.bound(what, &troubles)
+    }
+}
+
+/// An upload again and again while the world is at rest, commits of nothing, and loops of both that end before that.
+#[test]
+fn planted_loops_of_uploads_and_commits_are_seen() {
+    for what in ["archive log", "commit"] {
+        for (every, for_ever, law) in [(50, true, Law::Quiet), (1, false, Law::Bounded)] {
+            let planted = Planted {
+                what,
+                every: Duration::from_secs(every),
+                for_ever,
+            };
+            assert!(breaks(&planted, law), "{what} every {every} s");
+        }
+    }
 }
 
 /// Many faults at once.

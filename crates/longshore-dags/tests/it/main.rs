@@ -6,6 +6,7 @@
 )]
 
 mod laws;
+mod logs;
 mod memory_store;
 mod restart;
 mod scale;

@@ -11,6 +11,8 @@ use longshore_dags::Dags;
 use longshore_store::{RunKey, RunState, TaskInstance};
 use longshore_test::faults::{Fault, FaultPlan, Faults, Point, Process, WatchFault};
 
+use serde_json::json;
+
 use crate::world::{RUN_ID, World, left};
 
 const SHARING: &str = "
@@ -152,6 +154,83 @@ async fn a_pod_that_ended_before_its_run_was_interrupted_does_not_run_again() {
         assert_eq!((state, task.try_number), (RunState::Success, 1));
         assert_eq!(world.node.history().runs().len(), 1, "paused for {pause} s");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_run_stays_so_through_a_kill_until_it_is_resumed() {
+    let world = World::new(SHARING).await;
+    let (dags, run) = under_way(&world, 5).await;
+    dags.interrupt(&run).await;
+    drop(dags);
+    seconds(60).await;
+    let dags = world.start(&undisturbed()).await;
+    seconds(60).await;
+    assert_eq!(world.rows(&run).await.0.state, RunState::Queued);
+    assert!(left(&world, "pods").await.is_empty(), "its pod was stopped");
+    dags.resume(&run);
+    let (state, task) = ended(&dags, &run).await;
+    assert_eq!(
+        (state, task.try_number, task.launch),
+        (RunState::Success, 1, 2)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_whose_record_was_not_answered_counts_once() {
+    for n in 3..8 {
+        let world = World::new(&SHARING.replace("run 20s", "run 1s exit 1")).await;
+        let lost = FaultPlan::at(Point::new("commit", n), Fault::LoseAnswer);
+        let dags = world.start(&Faults::new(lost).start()).await;
+        let run = world.request(&dags, RUN_ID).await;
+        assert_eq!(ended(&dags, &run).await.0, RunState::Failed);
+        assert_eq!(dags.retry(&run).await.unwrap(), ["a".to_owned()].into());
+        let (state, task) = ended(&dags, &run).await;
+        assert_eq!(
+            (state, task.try_number),
+            (RunState::Failed, 2),
+            "commit {n}"
+        );
+    }
+}
+
+const UNKNOWN_FIELDS: &str = "
+dag_id: unknown
+tasks:
+  a:
+    command: [x]
+    executor_config:
+      pod_override:
+        metadata: {xMeta: {a: [1, 2.5]}}
+        spec:
+          xFuture: {deep: [{er: true}], n: 12345678901234567890}
+          containers:
+            - {name: base, xContainer: {y: null, z: ''}, resources: {xRes: 1}}
+          volumes:
+            - {name: v, xVolume: {driver: new}}
+";
+
+/// What our types do not know reaches the API server as it was written.
+#[tokio::test(start_paused = true)]
+async fn unknown_fields_of_a_pod_override_reach_the_api_server_unchanged() {
+    let world = World::new(UNKNOWN_FIELDS).await;
+    let dags = world.start(&undisturbed()).await;
+    let run = world.request(&dags, RUN_ID).await;
+    assert_eq!(ended(&dags, &run).await.0, RunState::Success);
+    let creates = world.admission.creates("pods");
+    let [pod] = creates.as_slice() else {
+        panic!("one pod: {creates:?}")
+    };
+    let spec = &pod["spec"];
+    assert_eq!(pod["metadata"]["xMeta"], json!({"a": [1, 2.5]}));
+    assert_eq!(
+        spec["xFuture"],
+        json!({"deep": [{"er": true}], "n": 12_345_678_901_234_567_890_u64})
+    );
+    let container = &spec["containers"][0];
+    assert_eq!(container["xContainer"], json!({"y": null, "z": ""}));
+    assert_eq!(container["resources"], json!({"xRes": 1}));
+    let volumes = spec["volumes"].as_array().unwrap();
+    assert!(volumes.contains(&json!({"name": "v", "xVolume": {"driver": "new"}})));
 }
 
 /// Deletes the pods of the run as soon as they have ended, while nobody looks.

@@ -7,9 +7,10 @@ use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams},
 };
-use longshore_dags::Dags;
+use longshore_dags::{Dags, scheduler::Selection};
 use longshore_kit::Clock;
-use longshore_test::clock::EPOCH;
+use longshore_store::{RunKey, TaskInstance, TaskState};
+use longshore_test::{clock::EPOCH, faults::Rule};
 
 use crate::world::{RUN_ID, World};
 
@@ -19,6 +20,8 @@ pub(crate) struct Story {
     pub(crate) name: &'static str,
     pub(crate) dag: &'static str,
     pub(crate) people: People,
+    /// What the API server refuses.
+    pub(crate) rules: &'static [Rule],
 }
 
 /// What people do besides asking for the run. Every instant is in seconds from the beginning.
@@ -32,6 +35,16 @@ pub(crate) enum People {
     ScheduleAndPause(u64, u64),
     /// Ask for a second run as well.
     AskTwice,
+    /// Ask for the same run again later.
+    AskAgain(u64),
+    /// Ask for a run of every DAG.
+    AskForAll,
+    /// Clear a task while it runs, and those that wait for it.
+    Clear(&'static str, u64),
+    /// Retry the run once it is over.
+    Retry(u64),
+    /// Cancel the run, and retry it later.
+    CancelAndRetry(u64, u64),
     /// Interrupt the run, and let it go on later.
     InterruptAndResume(u64, u64),
     /// Cancel the run.
@@ -77,6 +90,31 @@ impl People {
                 at(world, second).await;
                 dags.cancel(&run);
             }
+            Self::AskAgain(second) => {
+                at(world, second).await;
+                world.request(dags, RUN_ID).await;
+            }
+            Self::AskForAll => {
+                for dag in &world.others {
+                    world.request_of(dags, dag, RUN_ID).await;
+                }
+            }
+            Self::Clear(task, second) => {
+                at(world, second).await;
+                clear(world, dags, &run, task).await;
+            }
+            Self::Retry(second) => {
+                at(world, second).await;
+                retry(world, dags, &run).await;
+            }
+            Self::CancelAndRetry(cancel, again) => {
+                // Another process has done so, or it is over by now.
+                if at(world, cancel).await < Duration::from_secs(again) {
+                    dags.cancel(&run);
+                }
+                at(world, again).await;
+                retry(world, dags, &run).await;
+            }
         }
     }
 
@@ -117,6 +155,49 @@ async fn pause(dags: &Dags, is_paused: bool) {
     }
 }
 
+/// Clears a task in its first try, once it runs, unless that is done.
+async fn clear(world: &World, dags: &Dags, run: &RunKey, task_id: &str) {
+    let selection = Selection {
+        task_ids: [task_id.to_owned()].into(),
+        includes_downstream: true,
+        ..Selection::default()
+    };
+    loop {
+        let (_, rows) = world.rows(run).await;
+        let row = rows.iter().find(|row| row.key.task_id == task_id).unwrap();
+        if row.try_number > 1 || row.state == Some(TaskState::Restarting) {
+            return;
+        }
+        if row.state == Some(TaskState::Running) {
+            let _ = dags.clear(run, &selection).await;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Retries a run with a task that is not done in its first try, once it is over, unless that is done.
+async fn retry(world: &World, dags: &Dags, run: &RunKey) {
+    loop {
+        let (row, rows) = world.rows(run).await;
+        let is_first = |row: &TaskInstance| row.try_number == 1 && !row.state.is_some_and(is_done);
+        let was_retried = !rows.iter().any(is_first);
+        let goes_on = rows
+            .iter()
+            .any(|row| row.state == Some(TaskState::Restarting));
+        if was_retried || goes_on {
+            return;
+        }
+        if row.state.is_finished() {
+            let _ = dags.retry(run).await;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn is_done(state: TaskState) -> bool {
+    state == TaskState::Success
+}
+
 /// Waits for a second of the story; returns how far it is.
 async fn at(world: &World, second: u64) -> Duration {
     let now = || Duration::try_from(world.clock.now().duration_since(EPOCH)).unwrap();
@@ -134,6 +215,7 @@ tasks:
   b: {command: [x], env: {SCRIPT: run 1s}, depends_on: a}
 ",
     people: People::Watch,
+    rules: &[],
 };
 
 pub(crate) const RETRY: Story = Story {
@@ -147,6 +229,7 @@ tasks:
   d: {command: [x], env: {SCRIPT: run 1s}, depends_on: b, trigger_rule: all_done}
 ",
     people: People::Watch,
+    rules: &[],
 };
 
 pub(crate) const DIAMOND: Story = Story {
@@ -164,6 +247,7 @@ tasks:
   e: {command: [x], env: {SCRIPT: run 1s}, depends_on: [b, c, d]}
 ",
     people: People::Watch,
+    rules: &[],
 };
 
 pub(crate) const TWO_RUNS: Story = Story {
@@ -176,6 +260,7 @@ tasks:
   b: {command: [x], env: {SCRIPT: run 1s exit 1}, depends_on: a}
 ",
     people: People::AskTwice,
+    rules: &[],
 };
 
 pub(crate) const LAUNCH_FAILURE: Story = Story {
@@ -188,6 +273,7 @@ tasks:
   c: {command: [x], env: {SCRIPT: run 1s}}
 ",
     people: People::Watch,
+    rules: &[],
 };
 
 pub(crate) const INTERRUPTED: Story = Story {
@@ -200,6 +286,7 @@ tasks:
   c: {command: [x], env: {SCRIPT: run 1s}, depends_on: b}
 ",
     people: People::InterruptAndResume(15, 30),
+    rules: &[],
 };
 
 pub(crate) const CANCELLED: Story = Story {
@@ -212,6 +299,7 @@ tasks:
   c: {command: [x], env: {SCRIPT: run 1s}, depends_on: b}
 ",
     people: People::Cancel(20),
+    rules: &[],
 };
 
 pub(crate) const POD_DELETED: Story = Story {
@@ -222,6 +310,7 @@ tasks:
   a: {command: [x], env: {SCRIPT: run 40s | run 1s}, retries: 1, retry_delay: 5}
 ",
     people: People::DeletePodOf("a", 15),
+    rules: &[],
 };
 
 pub(crate) const TIMED_OUT: Story = Story {
@@ -234,6 +323,7 @@ tasks:
   b: {command: [x], env: {SCRIPT: run 1s}, depends_on: a}
 ",
     people: People::Watch,
+    rules: &[],
 };
 
 /// `one` is a pool of one slot.
@@ -248,6 +338,7 @@ tasks:
   c: {command: [x], env: {SCRIPT: run 1s}, pool: one}
 ",
     people: People::AskTwice,
+    rules: &[],
 };
 
 pub(crate) const RULES: Story = Story {
@@ -263,6 +354,7 @@ tasks:
   none: {command: [x], depends_on: [slow, skipped], trigger_rule: none_failed_min_one_success}
 ",
     people: People::Watch,
+    rules: &[],
 };
 
 pub(crate) const REFUSED: Story = Story {
@@ -274,6 +366,129 @@ tasks:
   b: {command: [x], env: {SCRIPT: run 1s}}
 ",
     people: People::Watch,
+    rules: &[],
+};
+
+pub(crate) const CLEARED: Story = Story {
+    name: "cleared",
+    dag: "
+dag_id: cleared
+tasks:
+  a: {command: [x], env: {SCRIPT: run 1s}}
+  b: {command: [x], env: {SCRIPT: 'run 50s | run 1s exit 1 | run 1s'}, depends_on: a, retries: 1, retry_delay: 3}
+  c: {command: [x], env: {SCRIPT: run 1s}, depends_on: b}
+",
+    people: People::Clear("b", 15),
+    rules: &[],
+};
+
+/// What its pods share went with its end, and has to come back.
+pub(crate) const RETRIED: Story = Story {
+    name: "retried",
+    dag: "
+dag_id: retried
+files: [a.csv]
+workspace: true
+tasks:
+  a: {command: [x], env: {SCRIPT: run 1s}}
+  b: {command: [x], env: {SCRIPT: 'run 1s exit 1 | run 1s'}, depends_on: a}
+  c: {command: [x], env: {SCRIPT: run 1s}, depends_on: b}
+",
+    people: People::Retry(30),
+    rules: &[],
+};
+
+/// The pod of the cancelled try takes its whole grace to end.
+pub(crate) const CANCELLED_AND_RETRIED: Story = Story {
+    name: "cancelled_and_retried",
+    dag: "
+dag_id: cancelled_and_retried
+tasks:
+  a: {command: [x], env: {SCRIPT: 'hang | run 1s'}}
+  b: {command: [x], env: {SCRIPT: run 1s}, depends_on: a}
+",
+    people: People::CancelAndRetry(20, 35),
+    rules: &[],
+};
+
+pub(crate) const TWO_DAGS: Story = Story {
+    name: "two_dags",
+    dag: "
+dag_id: first
+tasks:
+  a: {command: [x], env: {SCRIPT: run 2s}, pool: one}
+  b: {command: [x], env: {SCRIPT: run 1s exit 1}, depends_on: a}
+---
+dag_id: second
+files: [a.csv]
+tasks:
+  a: {command: [x], env: {SCRIPT: run 1s}, pool: one}
+  b: {command: [x], env: {SCRIPT: run 1s}, depends_on: a}
+",
+    people: People::AskForAll,
+    rules: &[],
+};
+
+pub(crate) const ASKED_AGAIN: Story = Story {
+    name: "asked_again",
+    dag: "
+dag_id: asked_again
+tasks:
+  a: {command: [x], env: {SCRIPT: run 1s}}
+",
+    people: People::AskAgain(20),
+    rules: &[],
+};
+
+pub(crate) const WORKSPACE_REFUSED: Story = Story {
+    name: "workspace_refused",
+    dag: "
+dag_id: workspace_refused
+files: [a.csv]
+workspace: true
+tasks:
+  a: {command: [x], retries: 1}
+",
+    people: People::Watch,
+    rules: &[Rule::Forbidden("persistentvolumeclaims")],
+};
+
+pub(crate) const OVER_QUOTA: Story = Story {
+    name: "over_quota",
+    dag: "
+dag_id: over_quota
+tasks:
+  a: {command: [x], env: {SCRIPT: run 1s}}
+  b: {command: [x], env: {SCRIPT: run 1s}}
+",
+    people: People::Watch,
+    rules: &[Rule::PodQuota(1)],
+};
+
+pub(crate) const BUSY: Story = Story {
+    name: "busy",
+    dag: "
+dag_id: busy
+tasks:
+  a: {command: [x], env: {SCRIPT: run 1s}}
+  b: {command: [x], env: {SCRIPT: run 1s}}
+",
+    people: People::Watch,
+    rules: &[Rule::BusyAtFirst {
+        n_creates: 3,
+        retry_after_seconds: 4,
+    }],
+};
+
+pub(crate) const TOO_LONG: Story = Story {
+    name: "too_long",
+    dag: "
+dag_id: too_long
+tasks:
+  a: {command: [x], env: {SCRIPT: 'run 60s | run 1s'}, execution_timeout: 5, retries: 1, retry_delay: 3}
+",
+    people: People::Watch,
+    rules: &[],
 };
 
 /// Three runs, 20 seconds apart, each of which takes longer than that; the first is due before the beginning.
@@ -290,6 +505,7 @@ tasks:
   a: {command: [x], env: {SCRIPT: run 25s}}
 ",
     people: People::Schedule,
+    rules: &[],
 };
 
 /// Of what was missed during the pause, the latest is run.
@@ -304,4 +520,5 @@ tasks:
   a: {command: [x], env: {SCRIPT: run 1s}}
 ",
     people: People::ScheduleAndPause(100, 200),
+    rules: &[],
 };

@@ -1,9 +1,18 @@
 //! A cluster, a database, a scripted node: everything around one scheduler, in simulated time.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use futures::AsyncReadExt;
 use longshore_cluster::{Cluster, LogError, LogOptions, LogStream as PodLogStream, PodLogs};
 use longshore_dags::{
     Dags, DagsConfig, RequestError, document,
@@ -19,7 +28,7 @@ use longshore_store::{
 };
 use longshore_test::{
     clock::SimClock,
-    faults::{Injected, Process},
+    faults::{Admission, Injected, Process, Rule},
     scripted_node::{NodeConfig, ScriptedNode},
 };
 use serde_json::{Value, json};
@@ -38,22 +47,52 @@ pub(crate) struct World {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) node: Arc<ScriptedNode>,
     pub(crate) dag: Arc<Dag>,
+    /// The DAGs after the first.
+    pub(crate) others: Vec<Arc<Dag>>,
+    /// What the API server admits, and was asked to create.
+    pub(crate) admission: Admission,
     pub(crate) config: DagsConfig,
     /// The folder of DAG files that the scheduler follows, if it follows one.
     pub(crate) folder: Option<TempDir>,
+    /// Whether the logs of pods can be read, and those that were stored.
+    pub(crate) logs: Logs,
+}
+
+/// The logs of a world.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Logs {
+    pub(crate) are_unreadable: Arc<AtomicBool>,
+    stored: Arc<Mutex<BTreeMap<String, String>>>,
+}
+
+impl Logs {
+    /// What is stored, by path.
+    pub(crate) fn stored(&self) -> BTreeMap<String, String> {
+        self.stored.lock().unwrap().clone()
+    }
 }
 
 impl World {
     pub(crate) async fn new(yaml: &str) -> Self {
+        Self::with_rules(yaml, &[]).await
+    }
+
+    /// A world whose API server refuses some creates. The document may hold several DAGs.
+    pub(crate) async fn with_rules(yaml: &str, rules: &[Rule]) -> Self {
+        let mut dags = yaml.split("\n---\n").map(dag);
         let (clock, store) = (SimClock::start(), MemoryStore::new("memory00"));
-        let (cluster, node) = new_cluster(&clock);
+        let logs = Logs::default();
+        let (cluster, node) = new_cluster(&clock, &logs);
         Self {
             cluster,
             clock,
+            logs,
             config: config(store.scheduler_id()),
             store: Arc::new(store),
             node,
-            dag: dag(yaml),
+            dag: dags.next().unwrap(),
+            others: dags.collect(),
+            admission: Admission::new(rules.iter().copied()),
             folder: None,
         }
     }
@@ -70,13 +109,16 @@ impl World {
 
     /// The same database and the same DAG in another cluster.
     pub(crate) fn elsewhere(&self) -> Self {
-        let (cluster, node) = new_cluster(&self.clock);
+        let (cluster, node) = new_cluster(&self.clock, &self.logs);
         Self {
+            logs: self.logs.clone(),
             cluster,
             clock: self.clock.clone(),
             store: self.store.clone(),
             node,
             dag: self.dag.clone(),
+            others: self.others.clone(),
+            admission: self.admission.clone(),
             config: self.config.clone(),
             folder: None,
         }
@@ -86,6 +128,7 @@ impl World {
     pub(crate) fn beside(&self) -> Self {
         let store = MemoryStore::new("memory01");
         Self {
+            logs: self.logs.clone(),
             cluster: self.cluster.clone(),
             clock: self.clock.clone(),
             config: config(store.scheduler_id()),
@@ -93,6 +136,8 @@ impl World {
             node: self.node.clone(),
             dag: self.dag.clone(),
             folder: None,
+            others: self.others.clone(),
+            admission: self.admission.clone(),
         }
     }
 
@@ -100,12 +145,13 @@ impl World {
     pub(crate) async fn start(&self, process: &Process) -> Dags {
         loop {
             let started = Dags::start(
-                process.client(self.cluster.service()),
+                process.client(self.admission.service(&self.cluster)),
                 Arc::new(FaultyStore {
                     store: self.store.clone(),
                     process: process.clone(),
                 }),
                 Arc::new(FaultyLogs {
+                    logs: self.logs.clone(),
                     process: process.clone(),
                 }),
                 self.clock.clone(),
@@ -127,9 +173,14 @@ impl World {
 
     /// Asks for the scenario's run, unless it is there.
     pub(crate) async fn request(&self, dags: &Dags, run_id: &str) -> RunKey {
+        self.request_of(dags, &self.dag, run_id).await
+    }
+
+    /// Asks for a run of this DAG, unless it is there.
+    pub(crate) async fn request_of(&self, dags: &Dags, dag: &Arc<Dag>, run_id: &str) -> RunKey {
         let new = NewRun {
-            dag: self.dag.clone(),
-            document: self.dag.to_json(),
+            dag: dag.clone(),
+            document: dag.to_json(),
             run_id: run_id.to_owned(),
             run_type: RunType::Manual,
             logical_date: None,
@@ -146,19 +197,26 @@ impl World {
     }
 }
 
+impl World {
+    /// The rows of a run, behind the scheduler's back.
+    pub(crate) async fn rows(&self, run: &RunKey) -> (Run, Vec<TaskInstance>) {
+        self.store.run(run).await.unwrap().unwrap()
+    }
+}
+
 pub(crate) fn dag(yaml: &str) -> Arc<Dag> {
     let document = document::parse("scenario.yaml", yaml).unwrap();
     let read = &mut |name: &str| Ok(format!("contents of {name}").into_bytes());
     Arc::new(document.validate(read).unwrap())
 }
 
-fn new_cluster(clock: &Arc<SimClock>) -> (Cluster, Arc<ScriptedNode>) {
+fn new_cluster(clock: &Arc<SimClock>, logs: &Logs) -> (Cluster, Arc<ScriptedNode>) {
     let now = clock.clone();
     let cluster = Cluster::builder()
         .clock(Arc::new(move || now.now()))
         .build();
     let node = ScriptedNode::start(cluster.client(), clock.clone(), NodeConfig::default());
-    cluster.set_pod_logs(Arc::new(ScriptedLogs));
+    cluster.set_pod_logs(Arc::new(ScriptedLogs(logs.clone())));
     (cluster, Arc::new(node))
 }
 
@@ -176,11 +234,14 @@ fn config(scheduler_id: &str) -> DagsConfig {
 }
 
 /// The log of every scripted pod.
-struct ScriptedLogs;
+struct ScriptedLogs(Logs);
 
 #[async_trait]
 impl PodLogs for ScriptedLogs {
     async fn logs(&self, _pod: &Value, _options: LogOptions) -> Result<PodLogStream, LogError> {
+        if self.0.are_unreadable.load(Ordering::Relaxed) {
+            return Err(LogError::Unavailable("the node is gone".to_owned()));
+        }
         Ok(Box::pin(futures::stream::once(async {
             Ok("a line\n".into())
         })))
@@ -253,14 +314,22 @@ impl RunStore for FaultyStore {
 
 /// An archive behind the faults. What it keeps is of no interest: scripted pods have no logs.
 struct FaultyLogs {
+    logs: Logs,
     process: Process,
 }
 
 #[async_trait]
 impl LogArchive for FaultyLogs {
-    async fn store(&self, _path: &LogPath, _log: LogStream) -> io::Result<()> {
-        let stored = self.process.effect("archive log", async {}).await;
-        stored.map_err(|injected: Injected| io::Error::other(injected.to_string()))
+    async fn store(&self, path: &LogPath, mut log: LogStream) -> io::Result<()> {
+        let stored = self.process.effect("archive log", async {
+            let mut text = String::new();
+            log.read_to_string(&mut text).await?;
+            let path = path.as_str().to_owned();
+            self.logs.stored.lock().unwrap().insert(path, text);
+            Ok(())
+        });
+        let stored = stored.await;
+        stored.map_err(|injected: Injected| io::Error::other(injected.to_string()))?
     }
 }
 
@@ -295,6 +364,12 @@ pub(crate) async fn digest(world: &World) -> String {
         ));
     }
     lines.extend(ran(world));
+    let stored = world.logs.stored();
+    lines.extend(
+        stored
+            .iter()
+            .map(|(path, log)| format!("log {path}: {log:?}")),
+    );
     for plural in ["pods", "configmaps", "persistentvolumeclaims"] {
         lines.push(format!(
             "{plural} left: {}",

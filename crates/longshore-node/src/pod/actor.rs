@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::adopt::adopt;
 use super::decide::{Action, PREPARE_AGAIN, decide};
 use super::directory;
-use super::model::{AttemptState, Desired, Local, Preparation, Stop, StopCause};
+use super::model::{AttemptState, BegunStop, Desired, Local, Preparation, Stop, StopCause};
 use super::publish::{Outcome, PodRef};
 use super::resolve::{Specs, resolve};
 use super::shim_link::ShimLink;
@@ -206,6 +206,10 @@ impl Actor {
     fn learn_report(&mut self, report: Report) {
         self.permit = None;
         match report {
+            Report::Begun { id } => {
+                self.local.learn(&id, AttemptState::Requested);
+            }
+            Report::CaughtUp => self.local.is_behind = false,
             Report::Started { id, started } => {
                 let is_news = self.local.learn(&id, AttemptState::Running(started));
                 if is_news && self.shared.config.events == EventVolume::All {
@@ -229,11 +233,18 @@ impl Actor {
     }
 
     fn learn_shim_is_gone(&mut self) {
-        self.link = None;
         self.permit = None;
-        self.local.has_shim = false;
-        self.local.preparation = Preparation::Needed;
-        if let Err(error) = directory::settle(&self.dir, &mut self.local) {
+        // One that let go of us (we did not read for too long) still watches its containers.
+        self.link = ShimLink::find(&self.dir).unwrap_or_default();
+        self.local.has_shim = self.link.is_some();
+        self.local.is_behind = self.local.has_shim;
+        let settled = if self.local.has_shim {
+            directory::forget_unheard(&self.dir, &mut self.local)
+        } else {
+            self.local.preparation = Preparation::Needed;
+            directory::settle(&self.dir, &mut self.local)
+        };
+        if let Err(error) = settled {
             // Nothing may start before it is known what ran: the pod stays as it is until a restart.
             tracing::error!(pod = %self.this.name, %error, "cannot read the records of a pod");
         }
@@ -243,7 +254,7 @@ impl Actor {
         let ready = result.and_then(|specs| {
             self.specs = specs;
             self.start_shim()
-                .map_err(|e| Refusal::machine(format!("cannot start the shim: {e}")))
+                .map_err(|e| Refusal::io("start the shim", &e))
         });
         let before = std::mem::replace(&mut self.local.preparation, Preparation::Ready);
         let Err(refusal) = ready else {
@@ -351,10 +362,7 @@ impl Actor {
             let permit = shared.start_permit().await;
             let result = match directory::remember(&dir, &pod, acknowledged_at) {
                 Ok(()) => resolve(&shared, &pod, &dir).await,
-                Err(e) => Err(Refusal::machine(format!(
-                    "cannot make {}: {e}",
-                    dir.display()
-                ))),
+                Err(e) => Err(Refusal::io(&format!("make {}", dir.display()), &e)),
             };
             Fact::Prepared(result, permit)
         }));
@@ -376,20 +384,38 @@ impl Actor {
     }
 
     async fn stop(&mut self, cause: StopCause, now: Timestamp) {
+        let live: Vec<_> = self.local.live().collect();
+        let begun = self.local.begun_stop.take().filter(|begun| begun.is_asked);
+        let since = begun.map_or(now, |begun| begun.since);
         self.local.stop = Some(Stop {
             cause,
-            since: now,
+            since,
             is_killed: false,
         });
-        let live: Vec<_> = self.local.live().collect();
-        if !live.is_empty() {
-            let note = format!("Stopping container {}", names(&live));
-            self.announce(EventType::Normal, "Killing", note);
+        if live.is_empty() || begun.is_some() {
+            return;
         }
+        let mut begun = BegunStop {
+            cause,
+            since,
+            is_asked: false,
+        };
+        self.remember(&begun);
+        let note = format!("Stopping container {}", names(&live));
+        self.announce(EventType::Normal, "Killing", note);
         for id in live {
             let wish = self.desired.containers().find(|c| c.name == id.container);
             let signal = wish.map_or(nix::libc::SIGTERM, |c| c.stop_signal);
             self.send(Command::Signal { id, signal }).await;
+        }
+        begun.is_asked = true;
+        self.remember(&begun);
+    }
+
+    fn remember(&self, begun: &BegunStop) {
+        if let Err(error) = directory::remember_stop(&self.dir, begun) {
+            // A full disk must not keep a pod alive: a node that comes back then begins the grace anew.
+            tracing::warn!(pod = %self.this.name, %error, "cannot remember that a pod is being stopped");
         }
     }
 
@@ -429,12 +455,12 @@ impl Actor {
     async fn forget(&mut self) {
         // The shim must be gone before its directory is.
         while self.work.next().await.is_some() {}
+        if self.shared.config.logs == LogsLifetime::UntilPodDeleted {
+            drop(std::fs::remove_dir_all(self.shared.logs_dir(&self.this)));
+        }
         let result = directory::remove(&self.dir, &self.this.uid);
         if let Err(error) = result {
             tracing::warn!(pod = %self.this.name, %error, "cannot remove the directory of a pod");
-        }
-        if self.shared.config.logs == LogsLifetime::UntilPodDeleted {
-            drop(std::fs::remove_dir_all(self.shared.logs_dir(&self.this)));
         }
     }
 

@@ -21,6 +21,7 @@ pub(crate) fn adopt(
     if let Some(mut local) = directory::recall(dir, now)? {
         let link = ShimLink::find(dir)?;
         local.has_shim = link.is_some();
+        local.is_behind = local.has_shim;
         if link.is_none() {
             directory::settle(dir, &mut local)?;
         }

@@ -78,6 +78,9 @@ pub(crate) fn decide(desired: &Desired, local: &Local, status: &Value, now: Time
         actions: Vec::new(),
         wake_at: None,
     };
+    if local.is_behind {
+        return plan;
+    }
     let outlook = outlook(desired, local, now);
     if local.is_gone {
         decide_gone(local, &mut plan);
@@ -108,7 +111,8 @@ pub(crate) fn decide(desired: &Desired, local: &Local, status: &Value, now: Time
 
 /// The object is gone: nobody is told anything any more.
 fn decide_gone(local: &Local, plan: &mut Plan) {
-    if local.live().next().is_some() {
+    // Without a shim nothing runs, whatever could not be read about it.
+    if local.has_shim && local.live().next().is_some() {
         if local.stop.as_ref().is_none_or(|stop| !stop.is_killed) {
             plan.actions.push(Action::Kill);
         }
@@ -121,6 +125,9 @@ fn decide_gone(local: &Local, plan: &mut Plan) {
 fn stop_cause(desired: &Desired, local: &Local, now: Timestamp) -> Option<StopCause> {
     if let Some(stop) = &local.stop {
         return Some(stop.cause);
+    }
+    if let Some(begun) = &local.begun_stop {
+        return Some(begun.cause);
     }
     if desired.deletion.is_some() {
         return Some(StopCause::Deleted);

@@ -4,13 +4,14 @@ use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde::{Deserialize, Serialize};
 
-use super::model::{AttemptState, Local};
-use crate::shim::record::{Record, SOCKET, start_ticks};
+use super::model::{AttemptState, BegunStop, Local};
+use crate::shim::record::{Record, SOCKET, live_start_ticks};
 use crate::volumes;
 
 /// What the node remembers of a pod besides its attempts.
@@ -33,6 +34,19 @@ pub(crate) fn remember(dir: &Path, pod: &Pod, acknowledged_at: Timestamp) -> io:
     fs::rename(temporary, dir.join("pod.json"))
 }
 
+/// Remembers that the containers are being stopped, before anything is done about it: a node that comes back goes on
+/// where this one was.
+pub(crate) fn remember_stop(dir: &Path, stop: &BegunStop) -> io::Result<()> {
+    let temporary = dir.join("stop.tmp");
+    fs::write(&temporary, serde_json::to_vec(stop)?)?;
+    fs::rename(temporary, dir.join("stop.json"))
+}
+
+fn recall_stop(dir: &Path) -> Option<BegunStop> {
+    let bytes = fs::read(dir.join("stop.json")).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
 /// Reads back what is known of a pod from before this node started; `None` for one that never started.
 pub(crate) fn recall(dir: &Path, now: Timestamp) -> io::Result<Option<Local>> {
     if !dir.is_dir() {
@@ -41,6 +55,7 @@ pub(crate) fn recall(dir: &Path, now: Timestamp) -> io::Result<Option<Local>> {
     let memory = fs::read(dir.join("pod.json")).ok();
     let memory = memory.and_then(|bytes| serde_json::from_slice::<Memory>(&bytes).ok());
     let mut local = Local::new(memory.map_or(now, |m| m.acknowledged_at));
+    local.begun_stop = recall_stop(dir);
     read_records(dir, &mut local)?;
     Ok(Some(local))
 }
@@ -71,7 +86,10 @@ pub(crate) fn settle(dir: &Path, local: &mut Local) -> io::Result<()> {
                 end_survivor(&record);
                 let exit = record.lost();
                 record.exit = Some(exit.clone());
-                record.store(dir)?;
+                if let Err(error) = record.end(dir) {
+                    // The next node finds a beginning without an end, and comes to the same result.
+                    tracing::warn!(attempt = %id, %error, "cannot record that an attempt is lost");
+                }
                 exit
             }
         };
@@ -80,20 +98,46 @@ pub(crate) fn settle(dir: &Path, local: &mut Local) -> io::Result<()> {
     Ok(())
 }
 
-/// An init dies with its shim; one that is just about to is helped along.
+/// Forgets the attempts that were requested of a shim which has never heard of them.
+pub(crate) fn forget_unheard(dir: &Path, local: &mut Local) -> io::Result<()> {
+    for id in local.live().collect::<Vec<_>>() {
+        if Record::load(dir, &id)?.is_none() {
+            local.forget(&id);
+        }
+    }
+    Ok(())
+}
+
+/// How long to wait for the end of a process that was killed; only one in an uninterruptible wait takes longer.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// An init dies with its shim; one that is just about to is helped along, and gone when this returns.
 fn end_survivor(record: &Record) {
     let Some(started) = &record.started else {
         return;
     };
-    if record.start_ticks.is_some() && start_ticks(started.pid) == record.start_ticks {
+    let is_alive = || {
+        record.is_of_this_boot()
+            && record.start_ticks.is_some()
+            && live_start_ticks(started.pid) == record.start_ticks
+    };
+    if is_alive() {
         let init = nix::unistd::Pid::from_raw(started.pid);
         let _ = nix::sys::signal::kill(init, nix::sys::signal::Signal::SIGKILL);
     }
+    let pause = Duration::from_millis(2);
+    for _ in 0..END_TIMEOUT.as_millis() / pause.as_millis() {
+        if !is_alive() {
+            return;
+        }
+        std::thread::sleep(pause);
+    }
 }
 
-/// Drops everything that was kept for the pod, except its logs.
+/// Drops everything that was kept for the pod, except its logs. The directory goes last: as long as it is there, a node
+/// that comes back does the rest.
 pub(crate) fn remove(dir: &Path, uid: &str) -> io::Result<()> {
-    for dir in [dir, &volumes::memory_dir(uid)] {
+    for dir in [&volumes::memory_dir(uid), dir] {
         match fs::remove_dir_all(dir) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             Ok(()) | Err(_) => {}

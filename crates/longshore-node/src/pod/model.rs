@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::refusal::Refusal;
@@ -122,9 +123,13 @@ pub(crate) struct Local {
     pub(crate) preparation: Preparation,
     /// A shim is connected.
     pub(crate) has_shim: bool,
+    /// The shim that is connected was found, and has not yet told everything that it knows.
+    pub(crate) is_behind: bool,
     /// The attempts of each container, oldest first.
     pub(crate) attempts: BTreeMap<String, Vec<Attempt>>,
     pub(crate) stop: Option<Stop>,
+    /// A stop that an earlier node began and may not have seen through.
+    pub(crate) begun_stop: Option<BegunStop>,
     /// The object is gone from the API server.
     pub(crate) is_gone: bool,
     pub(crate) publication: Publication,
@@ -168,8 +173,17 @@ pub(crate) struct Stop {
     pub(crate) is_killed: bool,
 }
 
+/// What must be known of a stop to go on with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BegunStop {
+    pub(crate) cause: StopCause,
+    pub(crate) since: Timestamp,
+    /// The containers were told; before that, no grace has begun.
+    pub(crate) is_asked: bool,
+}
+
 /// Why containers are stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum StopCause {
     /// Somebody deletes the pod.
     Deleted,
@@ -200,8 +214,10 @@ impl Local {
             acknowledged_at,
             preparation: Preparation::Needed,
             has_shim: false,
+            is_behind: false,
             attempts: BTreeMap::new(),
             stop: None,
+            begun_stop: None,
             is_gone: false,
             publication: Publication::default(),
         }

@@ -11,6 +11,9 @@ use nix::mount::{MsFlags, mount};
 
 use super::mounts::{bind, set_read_only};
 
+/// The directory of all layers in a scratch directory.
+pub(super) const LAYERS: &str = "layers";
+
 /// What the kernel lets the init do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rights {
@@ -107,7 +110,7 @@ impl<'a> Layers<'a> {
     fn new_directory(&mut self, kind: &str) -> io::Result<PathBuf> {
         self.n_made += 1;
         let base = self.in_memory.as_deref().unwrap_or(self.scratch);
-        let dir = base.join(kind).join(self.n_made.to_string());
+        let dir = base.join(LAYERS).join(format!("{kind}-{}", self.n_made));
         fs::create_dir_all(&dir)?;
         Ok(dir)
     }

@@ -11,6 +11,9 @@ use crate::clock;
 /// Longer lines are cut into parts marked `P`, as container runtimes do.
 const MAX_LINE: usize = 16 * 1024;
 
+/// The most that is read at once: as much as the largest pipe of an ordinary user holds.
+const MAX_READ: usize = 1024 * 1024;
+
 /// One of a container's two output streams.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stream {
@@ -44,10 +47,11 @@ impl LineReader {
         })
     }
 
-    /// Moves what the pipe holds into the log.
+    /// Moves what the pipe holds into the log, or the first [`MAX_READ`] bytes of it: a program that writes as fast as
+    /// we read must not keep us.
     pub(super) fn drain(&mut self, log: &mut impl Write) -> io::Result<Flow> {
         let mut buffer = [0_u8; 32 * 1024];
-        loop {
+        for _ in 0..MAX_READ / buffer.len() {
             let n = match self.pipe.read(&mut buffer) {
                 Ok(0) => return self.finish(log).map(|()| Flow::Ended),
                 Ok(n) => n,
@@ -58,6 +62,7 @@ impl LineReader {
             self.pending.extend_from_slice(&buffer[..n]);
             self.write_lines(log)?;
         }
+        Ok(Flow::Open)
     }
 
     /// Writes the last line of a program that did not end it.

@@ -140,9 +140,7 @@ impl Shim {
             for source in self.wait()? {
                 self.handle(source)?;
             }
-            for record in std::mem::take(&mut self.unrecorded) {
-                self.record_end(record);
-            }
+            self.record_again();
             if self.stopping.is_some_and(|kill_at| clock::now() >= kill_at) {
                 self.running.values_mut().for_each(Running::kill);
             }
@@ -156,12 +154,9 @@ impl Shim {
     /// everything, and a node that needs a shim starts one.
     fn is_done(&self) -> bool {
         let is_alone = self.has_met_node && self.node.is_none();
-        // Without a node that could come back, a disk that takes no record must not keep the shim for ever.
-        let is_given_up = is_alone
-            && self.on_loss == OnLoss::Stop
-            && self.stopping.is_some_and(|kill_at| clock::now() >= kill_at);
-        let is_idle = self.running.is_empty() && (self.unrecorded.is_empty() || is_given_up);
-        is_idle && (self.stopping.is_some() || is_alone)
+        // Told to end, it does not wait for a disk: the node knows what could not be recorded, or nobody wants to.
+        let may_end = self.stopping.is_some() || (is_alone && self.unrecorded.is_empty());
+        self.running.is_empty() && may_end
     }
 
     fn wait(&self) -> io::Result<Vec<Source>> {
@@ -215,7 +210,10 @@ impl Shim {
     fn handle(&mut self, source: Source) -> io::Result<()> {
         match source {
             Source::Signals => self.on_signals(),
-            Source::Listener => self.on_connection(),
+            Source::Listener => {
+                self.on_connection();
+                Ok(())
+            }
             Source::Node => {
                 self.on_commands();
                 Ok(())
@@ -274,57 +272,66 @@ impl Shim {
         }
     }
 
-    /// Writes the end of an attempt down, then tells the node; an end that cannot be written is not told.
+    /// Writes the end of an attempt down, then tells the node.
+    ///
+    /// The room for it was taken before the attempt began. A disk that refuses it all the same is asked again and again,
+    /// but the node need not wait for that: it has the API server to write it to.
     fn record_end(&mut self, record: Record) {
-        let Some(exit) = record.exit.clone() else {
-            return;
-        };
-        match record.store(&self.pod_dir) {
-            Ok(()) => {
-                self.tell(&Report::Exited {
-                    id: record.id.clone(),
-                    exit,
-                });
-                super::running::clear_scratch(&self.pod_dir, &record.id);
-            }
-            Err(e) => {
-                drop(writeln!(
-                    io::stderr(),
-                    "shim: cannot record the end of {}: {e}",
-                    record.id
-                ));
-                self.unrecorded.push(record);
-            }
+        if let Err(e) = record.end(&self.pod_dir) {
+            drop(writeln!(
+                io::stderr(),
+                "shim: cannot record the end of {}, trying again: {e}",
+                record.id
+            ));
+            self.unrecorded.push(record.clone());
         }
+        let id = record.id.clone();
+        self.tell_record(record);
+        super::running::clear_scratch(&self.pod_dir, &id);
     }
 
-    fn on_connection(&mut self) -> io::Result<()> {
-        match self.listener.accept() {
-            Ok((stream, _)) => {
-                self.node = Some(NodeLink::new(stream)?);
-                self.has_met_node = true;
-                for record in Record::load_all(&self.pod_dir)? {
+    fn record_again(&mut self) {
+        let pod_dir = &self.pod_dir;
+        self.unrecorded
+            .retain(|record| record.end(pod_dir).is_err());
+    }
+
+    /// Takes a new node. Whatever fails here is the connection's trouble: the containers must not end by it.
+    fn on_connection(&mut self) {
+        let node = match self.listener.accept() {
+            Ok((stream, _)) => NodeLink::new(stream),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+            Err(e) => Err(e),
+        };
+        // What the last node said before it died still counts, and is part of what the next one must know.
+        self.on_commands();
+        self.has_met_node = true;
+        match node {
+            Ok(node) => self.node = Some(node),
+            Err(e) => return drop(writeln!(io::stderr(), "shim: lost a node: {e}")),
+        }
+        match Record::load_all(&self.pod_dir) {
+            Ok(recorded) => {
+                for record in recorded.into_iter().chain(self.unrecorded.clone()) {
                     self.tell_record(record);
                 }
-                Ok(())
+                self.tell(&Report::CaughtUp);
             }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(()),
-            Err(e) => Err(e),
+            Err(e) => {
+                // A node that is not told everything must not decide anything: it shall come again.
+                drop(writeln!(io::stderr(), "shim: cannot read the records: {e}"));
+                self.node_is_gone();
+            }
         }
     }
 
     fn tell_record(&mut self, record: Record) {
-        match (record.exit, record.started) {
-            (Some(exit), _) => self.tell(&Report::Exited {
-                id: record.id,
-                exit,
-            }),
-            (None, Some(started)) => self.tell(&Report::Started {
-                id: record.id,
-                started,
-            }),
-            (None, None) => {}
-        }
+        let id = record.id;
+        self.tell(&match (record.exit, record.started) {
+            (Some(exit), _) => Report::Exited { id, exit },
+            (None, Some(started)) => Report::Started { id, started },
+            (None, None) => Report::Begun { id },
+        });
     }
 
     fn on_commands(&mut self) {
@@ -373,6 +380,9 @@ impl Shim {
 
     /// Runs an attempt unless it has a record: the record is on disk before the fork.
     fn start(&mut self, id: AttemptId, spec: &ContainerSpec) {
+        if let Some(record) = self.unrecorded.iter().find(|r| r.id == id) {
+            return self.tell_record(record.clone());
+        }
         match Record::load(&self.pod_dir, &id) {
             Ok(Some(mut record)) => {
                 if record.exit.is_none() && !self.running.contains_key(&id) {

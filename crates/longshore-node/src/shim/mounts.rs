@@ -81,7 +81,7 @@ pub(super) fn set_read_only(target: &Path, recursive: bool) -> io::Result<()> {
 /// Makes `target` exist as something to mount on.
 ///
 /// Where its directory cannot take new entries (read-only, or somebody else's), that directory is
-/// covered by memory that shows the same entries and takes new ones. `staging` is an empty directory.
+/// covered by memory that shows the same entries and takes new ones. `staging` is a directory that may be made for that.
 pub(super) fn ensure_mount_point(target: &Path, is_dir: bool, staging: &Path) -> io::Result<()> {
     if fs::metadata(target).is_ok() {
         return Ok(());
@@ -110,6 +110,7 @@ fn create(target: &Path, is_dir: bool) -> io::Result<()> {
 
 /// Covers a directory with memory holding binds of all its entries.
 fn shadow(dir: &Path, staging: &Path) -> io::Result<()> {
+    fs::create_dir_all(staging)?;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     mount(
         Some("tmpfs"),

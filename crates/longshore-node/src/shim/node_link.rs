@@ -33,14 +33,14 @@ impl NodeLink {
     /// The commands that have arrived, and whether the node is still there. Call when readable.
     pub(super) fn read(&mut self) -> (Vec<Command>, bool) {
         let mut buffer = [0_u8; 16 * 1024];
-        // Never waits: the event may have belonged to a connection that this one has just replaced.
-        let is_open = match recv(self.stream.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
-            Ok(0) => false,
-            Ok(n) => {
-                self.pending.extend_from_slice(&buffer[..n]);
-                true
+        let is_open = loop {
+            // Never waits: the event may have belonged to a connection that this one has just replaced.
+            match recv(self.stream.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
+                Ok(0) => break false,
+                Ok(n) => self.pending.extend_from_slice(&buffer[..n]),
+                Err(Errno::EINTR) => {}
+                Err(e) => break e == Errno::EAGAIN,
             }
-            Err(e) => matches!(e, Errno::EINTR | Errno::EAGAIN),
         };
         let Some(end) = self.pending.iter().rposition(|b| *b == b'\n') else {
             return (Vec::new(), is_open);

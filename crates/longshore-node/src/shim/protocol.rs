@@ -1,7 +1,7 @@
 //! What the node and a pod's shim say to each other: JSON lines over a unix socket in the pod directory.
 //!
-//! The node commands, the shim reports. A shim tells everything it knows to every new connection, so a
-//! node that comes back needs no question.
+//! The node commands, the shim reports. A shim does what earlier nodes asked for and then tells everything
+//! it knows to every new connection, so a node that comes back needs no question, only patience.
 
 use std::path::PathBuf;
 
@@ -54,6 +54,11 @@ pub enum Command {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Report {
+    /// The attempt has a record: whatever becomes of it, it is not started again.
+    Begun {
+        /// The attempt.
+        id: AttemptId,
+    },
     /// The program runs.
     Started {
         /// The attempt.
@@ -68,6 +73,8 @@ pub enum Report {
         /// How it ended.
         exit: Exit,
     },
+    /// Everything that was known when the node connected has been told, what earlier nodes asked for included.
+    CaughtUp,
 }
 
 /// A program that was started.

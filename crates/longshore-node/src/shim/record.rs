@@ -1,6 +1,6 @@
 //! The records of a pod directory: one per container attempt, on disk before anybody is told.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,11 @@ use crate::clock;
 
 /// The name of the socket in a pod directory.
 pub(crate) const SOCKET: &str = "shim.sock";
+/// The name of the record in the directory of an attempt.
+const FILE: &str = "record.json";
+/// The size of every record, taken before the attempt begins and written over ever after: a disk that has become full
+/// (perhaps by the container itself) cannot keep its end from being recorded.
+const SIZE: usize = 8 * 1024;
 
 /// What is known for certain about one attempt.
 ///
@@ -19,8 +24,9 @@ pub(crate) const SOCKET: &str = "shim.sock";
 pub(crate) struct Record {
     /// The attempt.
     pub(crate) id: AttemptId,
-    /// The log file.
-    pub(crate) log: PathBuf,
+    /// The boot of the machine that it was begun in; empty when that is unknown.
+    #[serde(default)]
+    pub(crate) boot: String,
     /// Set once the program runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) started: Option<Started>,
@@ -33,24 +39,81 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Writes the record durably: a temporary file, fsync, rename, fsync of the directory.
-    pub(crate) fn store(&self, pod_dir: &Path) -> io::Result<()> {
+    /// An attempt of which only the name is known.
+    pub(crate) fn new(id: AttemptId, boot: String) -> Self {
+        Self {
+            id,
+            boot,
+            started: None,
+            start_ticks: None,
+            exit: None,
+        }
+    }
+
+    /// Writes the first record of an attempt durably and at its full size: a temporary file, fsync, rename, fsync of the
+    /// directory.
+    pub(crate) fn begin(&self, pod_dir: &Path) -> io::Result<()> {
         let dir = attempt_dir(pod_dir, &self.id);
-        write_durably(&dir.join("record.json"), &serde_json::to_vec(self)?)
+        let temporary = dir.join("record.tmp");
+        let written = fs::File::create(&temporary).and_then(|mut file| {
+            file.write_all(&self.to_bytes()?)?;
+            file.sync_all()
+        });
+        if let Err(e) = written {
+            // The room that it took is needed to say so.
+            drop(fs::remove_file(temporary));
+            return Err(e);
+        }
+        fs::rename(temporary, dir.join(FILE))?;
+        fs::File::open(dir)?.sync_all()
+    }
+
+    /// Writes the end of an attempt durably, in the room of its first record where it has one.
+    ///
+    /// A crash of the machine in the middle of it leaves what [`load`](Self::load) reads as a beginning without an end.
+    pub(crate) fn end(&self, pod_dir: &Path) -> io::Result<()> {
+        match self.overwrite(pod_dir) {
+            Ok(file) => file.sync_data(),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => self.begin(pod_dir),
+            Err(e) => Err(e),
+        }
     }
 
     /// Adds what is only of use while the machine runs: without fsync.
     pub(crate) fn note(&self, pod_dir: &Path) -> io::Result<()> {
-        let path = attempt_dir(pod_dir, &self.id).join("record.json");
-        let temporary = path.with_extension("tmp");
-        fs::write(&temporary, serde_json::to_vec(self)?)?;
-        fs::rename(temporary, path)
+        self.overwrite(pod_dir).map(drop)
+    }
+
+    fn overwrite(&self, pod_dir: &Path) -> io::Result<fs::File> {
+        let path = attempt_dir(pod_dir, &self.id).join(FILE);
+        let mut file = OpenOptions::new().write(true).open(path)?;
+        file.write_all(&self.to_bytes()?)?;
+        Ok(file)
+    }
+
+    /// The record as JSON of [`SIZE`] bytes. A message that does not fit (it can take six times its size) is cut.
+    fn to_bytes(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = serde_json::to_vec(self)?;
+        let mut shortened = self.clone();
+        while bytes.len() > SIZE
+            && let Some(exit) = shortened.exit.as_mut().filter(|e| !e.message.is_empty())
+        {
+            exit.message
+                .truncate(exit.message.floor_char_boundary(exit.message.len() / 2));
+            bytes = serde_json::to_vec(&shortened)?;
+        }
+        bytes.resize(bytes.len().max(SIZE), b' ');
+        Ok(bytes)
     }
 
     /// Reads the record of an attempt; `None` when the attempt was never begun.
     pub(crate) fn load(pod_dir: &Path, id: &AttemptId) -> io::Result<Option<Self>> {
-        match fs::read(attempt_dir(pod_dir, id).join("record.json")) {
-            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        match fs::read(attempt_dir(pod_dir, id).join(FILE)) {
+            // One that is half-written says only that the attempt was begun.
+            Ok(bytes) => Ok(Some(
+                serde_json::from_slice(&bytes)
+                    .unwrap_or_else(|_| Self::new(id.clone(), String::new())),
+            )),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
         }
@@ -75,10 +138,29 @@ impl Record {
         Ok(all)
     }
 
-    /// The exit of an attempt whose shim died before it could see the end.
-    pub(crate) fn lost(&self) -> Exit {
-        lost_exit(self.started.as_ref())
+    /// Whether the attempt was begun since the machine was started.
+    pub(crate) fn is_of_this_boot(&self) -> bool {
+        self.boot == boot_id()
     }
+
+    /// The exit of an attempt whose end nobody saw.
+    pub(crate) fn lost(&self) -> Exit {
+        let why = if self.boot.is_empty() || self.is_of_this_boot() {
+            "the process that watched this container is gone, its exit code with it"
+        } else {
+            "the machine was started anew while this container ran"
+        };
+        Exit {
+            message: why.into(),
+            ..lost_exit(self.started.as_ref())
+        }
+    }
+}
+
+/// The kernel's name for the time since the machine was started.
+pub(crate) fn boot_id() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
 }
 
 /// How an attempt ended when nobody was there to see it.
@@ -89,7 +171,7 @@ pub(crate) fn lost_exit(started: Option<&Started>) -> Exit {
         reason: ExitReason::ContainerStatusUnknown,
         started_at: started.map(|s| s.at),
         finished_at: clock::now(),
-        message: "the process that watched this container is gone, its exit code with it".into(),
+        message: "this container ran, and nothing is kept about its end".into(),
     }
 }
 
@@ -101,29 +183,14 @@ pub(crate) fn attempt_dir(pod_dir: &Path, id: &AttemptId) -> PathBuf {
         .join(id.attempt.to_string())
 }
 
-/// Replaces a file so that a crash leaves the old content or the new one.
-pub(crate) fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
-    let temporary = path.with_extension("tmp");
-    let mut file = fs::File::create(&temporary)?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    fs::rename(&temporary, path)?;
-    match path.parent() {
-        Some(dir) => fs::File::open(dir)?.sync_all(),
-        None => Ok(()),
-    }
-}
-
-/// The start time of a live process in clock ticks since boot.
-pub(crate) fn start_ticks(pid: i32) -> Option<u64> {
+/// The start time of a process in clock ticks since boot; `None` when it has ended.
+pub(crate) fn live_start_ticks(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the program's name in parentheses and may hold anything; start time is field 22.
-    stat.rsplit_once(')')?
-        .1
-        .split_whitespace()
-        .nth(19)?
-        .parse()
-        .ok()
+    // The second field is the program's name in parentheses and may hold anything; then comes the state. The start time
+    // is field 22.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let is_alive = !matches!(fields.next()?, "Z" | "X");
+    fields.nth(18).filter(|_| is_alive)?.parse().ok()
 }
 
 fn names(dir: &Path) -> io::Result<Vec<String>> {
@@ -134,5 +201,69 @@ fn names(dir: &Path) -> io::Result<Vec<String>> {
             .collect()),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(e) => Err(e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(message: String) -> Record {
+        let id = AttemptId {
+            container: "main".into(),
+            attempt: 0,
+        };
+        let mut record = Record::new(id, boot_id());
+        record.exit = Some(Exit {
+            message,
+            ..record.lost()
+        });
+        record
+    }
+
+    #[test]
+    fn a_record_always_fits_into_the_room_of_the_first_one() {
+        for (message, is_kept) in [
+            (String::new(), true),
+            ("x".repeat(4096), true),
+            ("\u{fffd}".repeat(1365), true),
+            ("\0".repeat(4096), false),
+            ("\"".repeat(4096), false),
+        ] {
+            let record = ended(message);
+            let bytes = record.to_bytes().expect("JSON");
+            assert_eq!(bytes.len(), SIZE);
+            let read: Record = serde_json::from_slice(&bytes).expect("JSON");
+            assert_eq!(read == record, is_kept);
+            assert_eq!(
+                read.exit.is_some_and(|e| !e.message.is_empty()),
+                !record.exit.expect("an end").message.is_empty()
+            );
+        }
+    }
+
+    #[test]
+    fn a_torn_record_says_that_the_attempt_was_begun() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let record = ended("bye".into());
+        let attempt = attempt_dir(dir.path(), &record.id);
+        fs::create_dir_all(&attempt).expect("a directory");
+        fs::write(attempt.join(FILE), &record.to_bytes().expect("JSON")[..40]).expect("a file");
+        let read = Record::load(dir.path(), &record.id).expect("readable");
+        assert_eq!(read, Some(Record::new(record.id, String::new())));
+    }
+
+    #[test]
+    fn what_was_begun_before_the_machine_was_started_anew_says_so() {
+        let mut record = ended(String::new());
+        assert!(record.is_of_this_boot());
+        record.boot = "another".into();
+        assert!(!record.is_of_this_boot());
+        assert!(
+            record
+                .lost()
+                .message
+                .contains("the machine was started anew")
+        );
     }
 }

@@ -58,7 +58,6 @@ pub(super) fn enter(spec: &RootSpec, rights: Rights, scratch: &Path) -> Result<(
     let root = scratch.join("root");
     fs::create_dir_all(&root).at("make", &root)?;
     let shadow = scratch.join("shadow");
-    fs::create_dir_all(&shadow).at("make", &shadow)?;
     let mut layers = Layers::new(scratch, rights);
     match (rights, spec.base == slash) {
         (Rights::Root, true) => host_overlay(&mut layers, &root, spec.hide.as_deref())?,

@@ -1,7 +1,7 @@
 //! A container attempt between its fork and its record.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
@@ -10,9 +10,10 @@ use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 
 use super::container::{Failure, InitReport, Launched, OwnIds, Reports, launch};
+use super::layers::LAYERS;
 use super::log::{Flow, LineReader};
 use super::protocol::{AttemptId, ContainerSpec, Exit, ExitReason, Sandbox, Started};
-use super::record::{Record, attempt_dir, start_ticks};
+use super::record::{Record, attempt_dir, boot_id, live_start_ticks};
 use crate::clock;
 use crate::logs::cri_content;
 
@@ -21,6 +22,8 @@ const MAX_MESSAGE: usize = 4096;
 /// And this much of the log where it stands in for one.
 const MAX_LOG_BYTES: usize = 2048;
 const MAX_LOG_LINES: usize = 80;
+/// Holds that many bytes of any log: at least one entry of the longest kind is in it.
+const LOG_WINDOW: u64 = 64 * 1024;
 
 /// What of a container has something to say.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +47,9 @@ pub(super) struct Running {
     stdout: Option<LineReader>,
     stderr: Option<LineReader>,
     log: File,
+    log_path: PathBuf,
+    /// Output could not be written: said once, or a full disk would get fuller by it.
+    has_lost_output: bool,
     fallback_to_logs: bool,
 }
 
@@ -55,18 +61,16 @@ impl Running {
         pod_dir: &Path,
         own: OwnIds,
     ) -> Result<Self, Box<Record>> {
-        let record = Record {
-            id,
-            log: spec.log.clone(),
-            started: None,
-            start_ticks: None,
-            exit: None,
-        };
+        let record = Record::new(id, boot_id());
         let scratch = attempt_dir(pod_dir, &record.id);
-        let launched = prepare(&scratch, spec).and_then(|(spec, log)| {
-            record.store(pod_dir)?;
-            Ok((launch(&spec, &scratch, own)?, log))
-        });
+        let launched = prepare(&scratch, spec)
+            .and_then(|prepared| record.begin(pod_dir).map(|()| prepared))
+            .map_err(|e| format!("cannot make its directory, log and record: {e}"))
+            .and_then(|(spec, log)| {
+                let launched = launch(&spec, &scratch, own);
+                let launched = launched.map_err(|e| format!("cannot start a process: {e}"))?;
+                Ok((launched, log))
+            });
         match launched {
             Ok((
                 Launched {
@@ -86,10 +90,12 @@ impl Running {
                 stdout: Some(stdout),
                 stderr: Some(stderr),
                 log,
+                log_path: spec.log.clone(),
+                has_lost_output: false,
                 fallback_to_logs: spec.termination.fallback_to_logs,
             }),
-            Err(e) => {
-                let message = start_error(&record.id, &format!("cannot start a process: {e}"));
+            Err(why) => {
+                let message = start_error(&record.id, &why);
                 let exit = Some(ended(128, None, ExitReason::StartError, None, message));
                 Err(Box::new(Record { exit, ..record }))
             }
@@ -111,10 +117,33 @@ impl Running {
     pub(super) fn advance(&mut self, part: Part) -> Option<Started> {
         match part {
             Part::Reports => return self.take_reports(),
-            Part::Stdout => drain(&mut self.stdout, &mut self.log),
-            Part::Stderr => drain(&mut self.stderr, &mut self.log),
+            Part::Stdout | Part::Stderr => self.drain(part),
         }
         None
+    }
+
+    /// Moves some of what a stream holds into the log: not all that a container in flood can give, or nothing else would
+    /// get its turn.
+    fn drain(&mut self, part: Part) {
+        let reader = match part {
+            Part::Stdout => &mut self.stdout,
+            Part::Stderr => &mut self.stderr,
+            Part::Reports => return,
+        };
+        let Some(open) = reader else { return };
+        match open.drain(&mut self.log) {
+            Ok(Flow::Open) => {}
+            Ok(Flow::Ended) => *reader = None,
+            Err(e) if !self.has_lost_output => {
+                self.has_lost_output = true;
+                drop(writeln!(
+                    io::stderr(),
+                    "shim: lost output of {}: {e}",
+                    self.record.id
+                ));
+            }
+            Err(_) => {}
+        }
     }
 
     pub(super) fn signal(&self, signal: Signal) {
@@ -132,8 +161,8 @@ impl Running {
     /// Completes the record once the init is reaped.
     pub(super) fn finish(mut self, status: WaitStatus, pod_dir: &Path) -> Record {
         self.take_reports();
-        drain(&mut self.stdout, &mut self.log);
-        drain(&mut self.stderr, &mut self.log);
+        self.drain(Part::Stdout);
+        self.drain(Part::Stderr);
         for reader in [&mut self.stdout, &mut self.stderr].into_iter().flatten() {
             drop(reader.finish(&mut self.log));
         }
@@ -192,7 +221,7 @@ impl Running {
                         at: clock::now(),
                         pid: self.init.as_raw(),
                     };
-                    self.record.start_ticks = start_ticks(started.pid);
+                    self.record.start_ticks = live_start_ticks(started.pid);
                     self.record.started = Some(started.clone());
                     news = Some(started);
                     if self.is_doomed {
@@ -213,12 +242,17 @@ impl Running {
             return exit.message.clone();
         }
         let file = attempt_dir(pod_dir, &self.record.id).join(TERMINATION_FILE);
-        let mut message = fs::read(file).unwrap_or_default();
-        message.truncate(MAX_MESSAGE);
-        if message.is_empty() && exit.code != 0 && self.fallback_to_logs {
-            return end_of_log(&self.record.log);
+        let mut bytes = Vec::new();
+        // The file is the container's: it may be of any size, and hold anything.
+        if let Ok(file) = File::open(file) {
+            drop(file.take(MAX_MESSAGE as u64).read_to_end(&mut bytes));
         }
-        String::from_utf8_lossy(&message).into_owned()
+        if bytes.is_empty() && exit.code != 0 && self.fallback_to_logs {
+            return end_of_log(&self.log_path).unwrap_or_default();
+        }
+        let mut message = String::from_utf8_lossy(&bytes).into_owned();
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+        message
     }
 }
 
@@ -252,25 +286,14 @@ fn prepare(scratch: &Path, spec: &ContainerSpec) -> io::Result<(ContainerSpec, F
     Ok((spec, log))
 }
 
-/// Removes what an ended attempt wrote into its private layers.
+/// Removes what an ended attempt wrote into its private layers and its termination file.
 pub(super) fn clear_scratch(pod_dir: &Path, id: &AttemptId) {
     let scratch = attempt_dir(pod_dir, id);
-    for dir in ["root", "shadow", "upper", "work", "memory"] {
+    for dir in ["root", "shadow", LAYERS, "memory"] {
         // What cannot be removed now goes with the pod's directory.
         drop(fs::remove_dir_all(scratch.join(dir)));
     }
-}
-
-fn drain(reader: &mut Option<LineReader>, log: &mut File) {
-    let Some(open) = reader else { return };
-    match open.drain(log) {
-        Ok(Flow::Open) => {}
-        Ok(Flow::Ended) => *reader = None,
-        Err(e) => drop(writeln!(
-            io::stderr(),
-            "shim: lost output of a container: {e}"
-        )),
-    }
+    drop(fs::remove_file(scratch.join(TERMINATION_FILE)));
 }
 
 fn ended(
@@ -294,14 +317,21 @@ fn start_error(id: &AttemptId, why: &str) -> String {
     format!("cannot start container {}: {why}", id.container)
 }
 
-fn end_of_log(path: &PathBuf) -> String {
-    let log = fs::read(path).unwrap_or_default();
-    let text = String::from_utf8_lossy(&log);
-    let lines: Vec<&str> = text.lines().map(cri_content).collect();
+/// The last lines of a log, of which no more is read than can be needed.
+fn end_of_log(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let skipped = file.metadata()?.len().saturating_sub(LOG_WINDOW);
+    file.seek(SeekFrom::Start(skipped))?;
+    let mut bytes = Vec::new();
+    file.take(LOG_WINDOW).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    // The first line of the window has lost its head.
+    let lines = text.lines().skip(usize::from(skipped > 0));
+    let lines: Vec<&str> = lines.map(cri_content).collect();
     let mut tail = lines[lines.len().saturating_sub(MAX_LOG_LINES)..].join("\n");
     let mut cut = tail.len().saturating_sub(MAX_LOG_BYTES);
     while !tail.is_char_boundary(cut) {
         cut += 1;
     }
-    tail.split_off(cut)
+    Ok(tail.split_off(cut))
 }

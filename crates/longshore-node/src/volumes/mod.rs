@@ -45,7 +45,10 @@ pub(crate) fn prepare(store: &Store<'_>) -> Result<BTreeMap<String, PathBuf>, Re
 }
 
 fn prepare_one(store: &Store<'_>, volume: &Volume) -> Result<PathBuf, Refusal> {
-    let failed = |e: io::Error| Refusal::volume(format!("cannot make volume {}: {e}", volume.name));
+    let failed = |e: io::Error| Refusal {
+        event: "FailedMount",
+        ..Refusal::io(&format!("make volume {}", volume.name), &e)
+    };
     let dir = store.pod_dir.join("volumes").join(&volume.name);
     if let Some(empty) = &volume.empty_dir {
         let dir = match empty.medium.as_deref() {

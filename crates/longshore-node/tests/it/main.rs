@@ -1,6 +1,12 @@
 //! Integration tests of the process node: real shims, real processes, an embedded cluster.
 
 #[cfg(test)]
+mod full_disk;
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod kill;
+#[cfg(test)]
 mod node_rig;
 #[cfg(test)]
 mod pods;

@@ -1,10 +1,14 @@
 //! The node dies and comes back: nothing is lost, nothing runs twice.
 
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
 use longshore_node::{LogOptions, PodsLifetime};
 use serde_json::{Value, json};
 
-use crate::node_rig::{Rig, end, script, until_removed};
-use crate::shim_rig::eventually;
+use crate::node_rig::{Rig, RunningNode, end, script, until_removed};
+use crate::shim_rig::{eventually, is_alive};
 
 /// A pod that marks each of its starts and runs until a file appears; both in the rig's directory.
 fn marked(rig: &Rig) -> Value {
@@ -144,5 +148,193 @@ async fn a_pod_whose_directory_is_lost_does_not_run_again() {
     let status = rig.until_phase("lost", "Failed").await;
     assert_eq!(end(&status, 0)["reason"], "ContainerStatusUnknown");
     assert_eq!(n_starts(&rig), 1);
+    second.stop().await;
+}
+
+/// Starts a pod, then takes the node away, and the pod's processes with it: what is on disk afterwards is what it is
+/// after the machine was switched off. Gives the path of the record.
+async fn switched_off(rig: &Rig, first: RunningNode, name: &str, spec: Value) -> PathBuf {
+    rig.run(name, spec).await;
+    rig.until_phase(name, "Running").await;
+    eventually("the program has started", || n_starts(rig) == 1);
+    let dir = rig.pod_dir(name).await;
+    first.kill().await;
+    let shim = shim_of(&dir).expect("a shim");
+    let record = dir.join("containers/main/0/record.json");
+    let pid = edit(&record, |_| {})["started"]["pid"].to_string();
+    let killed = Command::new("kill").args(["-KILL", &shim]).status();
+    assert!(killed.expect("kill runs").success());
+    eventually("shim and container are gone", || {
+        !is_alive(&shim) && !is_alive(&pid)
+    });
+    edit(&record, |record| record["boot"] = json!("another"));
+    record
+}
+
+/// Changes a JSON file; gives its content before.
+fn edit(file: &Path, change: impl FnOnce(&mut Value)) -> Value {
+    let text = std::fs::read(file).expect("a file");
+    let before: Value = serde_json::from_slice(&text).expect("JSON");
+    let mut after = before.clone();
+    change(&mut after);
+    std::fs::write(file, after.to_string()).expect("written");
+    before
+}
+
+/// The process that has this pod directory as an argument.
+fn shim_of(dir: &Path) -> Option<String> {
+    let uid = dir.file_name()?.to_str()?;
+    let all = std::fs::read_dir("/proc").ok()?.flatten();
+    let found = all.into_iter().find(|process| {
+        let command = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&command)
+            .split('\0')
+            .any(|arg| arg.ends_with(uid))
+    });
+    found?.file_name().into_string().ok()
+}
+
+#[tokio::test]
+async fn a_pod_of_a_machine_that_was_started_anew_is_over_and_says_so() {
+    let rig = Rig::new();
+    let config = rig.config(PodsLifetime::OutliveNode);
+    let first = rig.start_with(config.clone()).await;
+    if !first.has_mounts() {
+        return;
+    }
+    let record = switched_off(&rig, first, "anew", marked(&rig)).await;
+    // Somebody else has the pid now, and even the start time: they count from the start of the machine.
+    let mut other = Command::new("sleep").arg("600").spawn().expect("a process");
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", other.id())).expect("a process");
+    let ticks = stat.split(' ').nth(21).expect("a time").parse::<u64>();
+    edit(&record, |record| {
+        record["started"]["pid"] = json!(other.id());
+        record["start_ticks"] = json!(ticks.expect("a number"));
+    });
+    let second = rig.start_with(config).await;
+    let status = rig.until_phase("anew", "Failed").await;
+    let end = end(&status, 0);
+    assert_eq!(end["reason"], "ContainerStatusUnknown");
+    assert_eq!(
+        end["message"],
+        "the machine was started anew while this container ran"
+    );
+    assert_eq!(n_starts(&rig), 1);
+    assert!(is_alive(&other.id().to_string()), "a stranger was killed");
+    other.kill().expect("a child");
+    other.wait().expect("a child");
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn the_restart_policy_decides_after_the_machine_was_started_anew() {
+    let rig = Rig::new();
+    let config = rig.config(PodsLifetime::OutliveNode);
+    let first = rig.start_with(config.clone()).await;
+    if !first.has_mounts() {
+        return;
+    }
+    let mut spec = marked(&rig);
+    spec["restartPolicy"] = json!("OnFailure");
+    switched_off(&rig, first, "again", spec).await;
+    let second = rig.start_with(config).await;
+    let status = rig
+        .until("again", "runs again", |s| {
+            s["containerStatuses"][0]["restartCount"] == 1
+                && s["containerStatuses"][0]["state"]["running"].is_object()
+        })
+        .await;
+    let last = &status["containerStatuses"][0]["lastState"]["terminated"];
+    assert_eq!(last["reason"], "ContainerStatusUnknown");
+    eventually("it has started again", || n_starts(&rig) == 2);
+    rig.delete("again").await;
+    rig.until_gone("again").await;
+    second.stop().await;
+}
+
+/// Deletes a pod with this grace that does not care for SIGTERM, and takes the node away as soon as it has asked.
+async fn stubborn(rig: &Rig, first: RunningNode, grace: u32) -> PathBuf {
+    let mut spec = marked(rig);
+    let script = format!(
+        "trap '' TERM; echo started >> {}/starts; while :; do sleep 0.01; done",
+        rig.path().display()
+    );
+    spec["containers"][0]["command"][2] = json!(script);
+    spec["terminationGracePeriodSeconds"] = json!(grace);
+    rig.run("stubborn", spec).await;
+    rig.until_phase("stubborn", "Running").await;
+    eventually("the program has started", || n_starts(rig) == 1);
+    let dir = rig.pod_dir("stubborn").await;
+    rig.delete("stubborn").await;
+    let stop = dir.join("stop.json");
+    let written = async {
+        let is_asked = || std::fs::read_to_string(&stop).is_ok_and(|text| text.contains("true"));
+        while !is_asked() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let written = tokio::time::timeout(Duration::from_secs(60), written).await;
+    written.expect("the node begins to stop the pod");
+    first.kill().await;
+    stop
+}
+
+#[tokio::test]
+async fn the_grace_of_a_pod_goes_on_while_the_node_is_away() {
+    let rig = Rig::new();
+    let config = rig.config(PodsLifetime::OutliveNode);
+    let first = rig.start_with(config.clone()).await;
+    if !first.has_mounts() {
+        return;
+    }
+    let stop = stubborn(&rig, first, 86_400).await;
+    let dir = stop.parent().expect("a directory").to_owned();
+    // As if the node had been away for two days.
+    edit(&stop, |stop| {
+        let since: jiff::Timestamp = stop["since"]
+            .as_str()
+            .expect("text")
+            .parse()
+            .expect("a time");
+        let earlier = since - jiff::SignedDuration::from_hours(48);
+        stop["since"] = json!(earlier.to_string());
+    });
+    let second = rig.start_with(config).await;
+    rig.until_gone("stubborn").await;
+    until_removed(&dir).await;
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn a_pod_that_was_asked_to_end_while_the_node_was_away_ends_in_its_grace() {
+    let rig = Rig::new();
+    let config = rig.config(PodsLifetime::OutliveNode);
+    let first = rig.start_with(config.clone()).await;
+    if !first.has_mounts() {
+        return;
+    }
+    let mut spec = marked(&rig);
+    let dir = rig.path().display();
+    spec["containers"][0]["command"][2] = json!(format!(
+        "trap 'echo asked >> {dir}/asked; exit 0' TERM; echo started >> {dir}/starts; \
+         while :; do sleep 0.01; done"
+    ));
+    rig.run("asked", spec).await;
+    rig.until_phase("asked", "Running").await;
+    eventually("the program has started", || n_starts(&rig) == 1);
+    let pod_dir = rig.pod_dir("asked").await;
+    first.kill().await;
+    rig.delete("asked").await;
+    let second = rig.start_with(config).await;
+    rig.until_gone("asked").await;
+    until_removed(&pod_dir).await;
+    let asked = std::fs::read_to_string(rig.path().join("asked")).expect("it was asked");
+    assert_eq!(
+        (asked.as_str(), n_starts(&rig)),
+        (
+            "asked
+", 1
+        )
+    );
     second.stop().await;
 }

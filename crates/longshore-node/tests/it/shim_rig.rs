@@ -58,7 +58,11 @@ fn is_root() -> bool {
 }
 
 fn scratch_dir() -> tempfile::TempDir {
-    let dir = tempfile::tempdir().expect("a directory");
+    scratch_dir_in(&std::env::temp_dir())
+}
+
+fn scratch_dir_in(parent: &Path) -> tempfile::TempDir {
+    let dir = tempfile::tempdir_in(parent).expect("a directory");
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).expect("its mode");
     dir
 }
@@ -73,7 +77,12 @@ pub(crate) struct Rig {
 impl Rig {
     /// Starts a shim the way the node does: connected before it runs.
     pub(crate) fn start(profile: Profile, on_loss: &str) -> Self {
-        let dir = scratch_dir();
+        Self::start_in(&std::env::temp_dir(), profile, on_loss)
+    }
+
+    /// The same with its directory below `parent`.
+    pub(crate) fn start_in(parent: &Path, profile: Profile, on_loss: &str) -> Self {
+        let dir = scratch_dir_in(parent);
         let (process, node) = spawn(dir.path(), profile, on_loss);
         Self {
             profile,
@@ -163,20 +172,24 @@ impl Rig {
         id
     }
 
+    /// The next report about an attempt that runs or has ended.
     pub(crate) fn report(&mut self) -> Report {
-        let mut line = String::new();
-        self.node
-            .as_mut()
-            .expect("connected")
-            .read_line(&mut line)
-            .expect("a report in time");
-        serde_json::from_str(&line).unwrap_or_else(|e| panic!("not a report: {line:?}: {e}"))
+        loop {
+            let mut line = String::new();
+            let node = self.node.as_mut().expect("connected");
+            node.read_line(&mut line).expect("a report in time");
+            match serde_json::from_str(&line) {
+                Ok(Report::Begun { .. } | Report::CaughtUp) => {}
+                Ok(report) => return report,
+                Err(e) => panic!("not a report: {line:?}: {e}"),
+            }
+        }
     }
 
     pub(crate) fn started(&mut self) -> Started {
         match self.report() {
             Report::Started { started, .. } => started,
-            Report::Exited { exit, .. } => panic!("ended instead of starting: {exit:?}"),
+            other => panic!("reported instead of a start: {other:?}"),
         }
     }
 

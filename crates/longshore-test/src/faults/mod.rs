@@ -23,6 +23,7 @@
 //! }
 //! ```
 
+mod admission;
 mod layer;
 mod plan;
 mod watch;
@@ -36,6 +37,7 @@ use std::{
 
 use tokio::{sync::watch as channel, time::Instant};
 
+pub use admission::{Admission, Admitting, Rule};
 pub use layer::{FaultBody, FaultLayer, FaultService};
 pub use plan::{Fault, FaultPlan, Lot, Point, Refusal, WatchFault, faults_for};
 
@@ -62,6 +64,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     n_started: u32,
+    n_injected: u32,
     counts: BTreeMap<String, u32>,
     points: Vec<Point>,
     n_drawn: u32,
@@ -126,6 +129,12 @@ impl Faults {
         self.state().points.clone()
     }
 
+    /// How often the process was started, and how many faults it met.
+    pub fn n_starts_and_faults(&self) -> (u32, u32) {
+        let state = self.state();
+        (state.n_started, state.n_injected)
+    }
+
     /// How often this effect happened or was tried.
     pub fn count(&self, what: &str) -> u32 {
         self.state().counts.get(what).copied().unwrap_or(0)
@@ -164,6 +173,7 @@ impl Faults {
         let point = Point::new(what, *n);
         state.points.push(point.clone());
         let fault = self.shared.plan.fault_at(&point, &mut state.n_drawn);
+        state.n_injected += u32::from(fault.is_some());
         state.log.push(match fault {
             Some(fault) => format!("{point}: {fault:?}"),
             None => point.to_string(),

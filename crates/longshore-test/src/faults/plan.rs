@@ -57,6 +57,8 @@ pub enum Refusal {
     Conflict,
     /// 429 with `Retry-After`, in seconds.
     TooManyRequests(u32),
+    /// 403 of a `ResourceQuota` that is used up.
+    QuotaExceeded,
     /// 500.
     InternalError,
     /// 503.
@@ -82,6 +84,7 @@ impl Refusal {
         match self {
             Self::Conflict => Some((409, "Conflict", 0)),
             Self::TooManyRequests(seconds) => Some((429, "TooManyRequests", seconds)),
+            Self::QuotaExceeded => Some((403, "Forbidden: exceeded quota", 0)),
             Self::InternalError => Some((500, "InternalError", 0)),
             Self::Unavailable => Some((503, "ServiceUnavailable", 0)),
             Self::GatewayTimeout => Some((504, "Timeout", 0)),
@@ -241,7 +244,20 @@ pub fn faults_for(point: &Point) -> &'static [Fault] {
         Fault::Refuse(Refusal::InternalError),
         Fault::Refuse(Refusal::TooManyRequests(3)),
     ];
-    if point.is_read() { READ } else { WRITE }
+    const CREATE: &[Fault] = &[
+        Fault::KillBefore,
+        Fault::KillAfter,
+        Fault::LoseAnswer,
+        Fault::Refuse(Refusal::Conflict),
+        Fault::Refuse(Refusal::InternalError),
+        Fault::Refuse(Refusal::TooManyRequests(3)),
+        Fault::Refuse(Refusal::QuotaExceeded),
+    ];
+    match point.what.split_once(' ') {
+        _ if point.is_read() => READ,
+        Some(("create", _)) => CREATE,
+        _ => WRITE,
+    }
 }
 
 #[cfg(test)]
@@ -270,5 +286,6 @@ mod tests {
     fn a_lost_answer_of_a_read_is_no_case_of_its_own() {
         assert_eq!(faults_for(&Point::new("list pods", 1)).len(), 3);
         assert_eq!(faults_for(&Point::new("commit", 1)).len(), 6);
+        assert_eq!(faults_for(&Point::new("create pods", 1)).len(), 7);
     }
 }

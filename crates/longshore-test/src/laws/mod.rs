@@ -11,7 +11,7 @@ pub mod system;
 use std::fmt;
 
 pub use pure::{Decider, check_decider};
-pub use system::{Report, Run, Scenario, breaks, check_scenario, check_seeds, replay};
+pub use system::{Report, Run, Scenario, Troubles, breaks, check_scenario, check_seeds, replay};
 
 /// A law of every controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,7 +41,7 @@ pub enum Law {
     /// No decision needs an event to be seen: cut, expired and repeated watches change nothing about the end, and lead
     /// to no further create or delete.
     LevelTriggered,
-    /// A plan has at most a stated number of actions.
+    /// A plan has at most a stated number of actions, and a world at most a stated number of effects.
     Bounded,
     /// An object of the same name is adopted only if it carries our identity.
     AdoptsOnlyItsOwn,

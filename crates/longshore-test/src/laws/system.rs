@@ -69,11 +69,29 @@ pub trait Scenario: Sync {
         point.is_read()
     }
 
+    /// The most often that an effect may happen in a world that had these troubles; no bound where it is `None`. What
+    /// is not counted exactly needs one: else a loop that ends before the world is at rest would not be seen.
+    fn bound(&self, what: &str, troubles: &Troubles) -> Option<u32> {
+        let _ = (what, troubles);
+        None
+    }
+
     /// Whether a write at rest is allowed: a lease, a heartbeat.
     fn is_heartbeat(&self, point: &Point) -> bool {
         let _ = point;
         false
     }
+}
+
+/// What an effect's number is measured by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Troubles {
+    /// How often it happened in the undisturbed world.
+    pub n_undisturbed: u32,
+    /// How often the process was started.
+    pub n_starts: u32,
+    /// How many faults it met at its effects.
+    pub n_faults: u32,
 }
 
 /// What came of one world.
@@ -91,6 +109,8 @@ pub struct Run {
     pub watch_events: BTreeMap<String, u32>,
     /// What happened, for people.
     pub log: String,
+    /// How often the controller was started, and how many faults it met at its effects.
+    pub n_starts_and_faults: (u32, u32),
     /// The controller did so much in no time that it was stopped.
     pub is_runaway: bool,
 }
@@ -231,6 +251,7 @@ async fn run<S: Scenario>(scenario: &S, faults: Faults) -> Run {
         watch_events: faults.watch_events(),
         log: faults.log(),
         is_runaway: faults.is_runaway(),
+        n_starts_and_faults: faults.n_starts_and_faults(),
         points,
     };
     drop(subject);
@@ -300,6 +321,7 @@ fn judge<S: Scenario>(scenario: &S, case: &Case, run: &Run, reference: &Run) -> 
         found.push(Violation::of(case.law, difference(reference, run)));
     }
     found.extend(too_many_writes(scenario, case, run, reference));
+    found.extend(too_much_of_anything(scenario, run, reference));
     for violation in &mut found {
         violation.case = format!(
             "{} under {:?}\nreplay with laws::replay(&scenario, plan)",
@@ -339,6 +361,37 @@ fn too_many_writes<S: Scenario>(
         more.join(", ")
     );
     (!more.is_empty()).then(|| Violation::of(law, detail))
+}
+
+/// What happened more often than the scenario's bounds say.
+fn too_much_of_anything<S: Scenario>(
+    scenario: &S,
+    run: &Run,
+    reference: &Run,
+) -> Option<Violation> {
+    let (n_starts, n_faults) = run.n_starts_and_faults;
+    let undisturbed = all_effects(reference);
+    let more: Vec<String> = all_effects(run)
+        .into_iter()
+        .filter_map(|(what, n)| {
+            let troubles = Troubles {
+                n_undisturbed: undisturbed.get(what).copied().unwrap_or(0),
+                n_starts,
+                n_faults,
+            };
+            let bound = scenario.bound(what, &troubles)?;
+            (n > bound).then(|| format!("{what}: {n} times, at most {bound} with {troubles:?}"))
+        })
+        .collect();
+    (!more.is_empty()).then(|| Violation::of(Law::Bounded, more.join(", ")))
+}
+
+fn all_effects(run: &Run) -> BTreeMap<&str, u32> {
+    let mut counts = BTreeMap::new();
+    for point in &run.points {
+        *counts.entry(point.what.as_str()).or_default() += 1;
+    }
+    counts
 }
 
 /// How often each write was made.

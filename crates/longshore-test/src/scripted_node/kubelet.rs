@@ -77,7 +77,14 @@ impl Node {
         lock(&self.history).start(pod, started_at);
         let running = json!({"running": {"startedAt": seconds(started_at)}});
         self.write_status(pod, target, "Running", &running).await;
-        let Some(code) = run(pod, &script, termination).await else {
+        let deadline = deadline_of(pod);
+        let code = tokio::select! {
+            code = run(pod, &script, termination) => code,
+            () = tokio::time::sleep(deadline.unwrap_or(Duration::MAX)), if deadline.is_some() => {
+                return self.kill_late(pod, target, started_at).await;
+            }
+        };
+        let Some(code) = code else {
             return;
         };
         let now = self.clock.now();
@@ -93,7 +100,42 @@ impl Node {
         self.write_status(pod, target, phase, &terminated).await;
     }
 
+    /// The pod has run for as long as it may.
+    async fn kill_late(&self, pod: &Pod, target: &ObjectRef, started_at: Timestamp) {
+        let now = self.clock.now();
+        lock(&self.history).end(
+            target.uid.as_deref().unwrap_or_default(),
+            Some(SIGKILL),
+            now,
+        );
+        let terminated = json!({"terminated": {
+            "exitCode": SIGKILL,
+            "reason": "Error",
+            "startedAt": seconds(started_at),
+            "finishedAt": seconds(now),
+        }});
+        let reason = json!({
+            "reason": "DeadlineExceeded",
+            "message": "Pod was active on the node longer than the specified deadline",
+        });
+        self.write_status_because(pod, target, "Failed", &terminated, reason)
+            .await;
+    }
+
     async fn write_status(&self, pod: &Pod, target: &ObjectRef, phase: &str, state: &Value) {
+        self.write_status_because(pod, target, phase, state, json!({}))
+            .await;
+    }
+
+    /// Writes a status with these fields too.
+    async fn write_status_because(
+        &self,
+        pod: &Pod,
+        target: &ObjectRef,
+        phase: &str,
+        state: &Value,
+        reason: Value,
+    ) {
         let is_running = phase == "Running";
         let ready = if is_running { "True" } else { "False" };
         let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
@@ -110,12 +152,15 @@ impl Node {
                 })
             })
             .collect();
-        let patch = json!({"metadata": {"uid": target.uid}, "status": {
+        let mut patch = json!({"metadata": {"uid": target.uid}, "status": {
             "phase": phase,
             "startTime": seconds(self.clock.now()),
             "conditions": [{"type": "Ready", "status": ready}],
             "containerStatuses": statuses,
         }});
+        if let (Some(status), Value::Object(reason)) = (patch["status"].as_object_mut(), reason) {
+            status.extend(reason);
+        }
         let requests = Requests::new(self.client.clone());
         self.insist(|| requests.patch(target, Some("status"), PatchKind::Merge, patch.clone()))
             .await;
@@ -164,6 +209,12 @@ async fn run(pod: &Pod, script: &Script, termination: &mut watch::Receiver<bool>
     let grace = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
     tokio::time::sleep(grace).await;
     Some(SIGKILL)
+}
+
+/// How long the pod may run.
+fn deadline_of(pod: &Pod) -> Option<Duration> {
+    let seconds = pod.spec.as_ref()?.active_deadline_seconds?;
+    u64::try_from(seconds).ok().map(Duration::from_secs)
 }
 
 /// Where the script of a pod stands, and the part for this attempt.

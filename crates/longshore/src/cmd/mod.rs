@@ -52,7 +52,6 @@ pub(crate) enum Tasks {
 pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
     let globals = &cli.globals;
     let exit = match &cli.command {
-        Command::Shim(args) => return Ok(shim::run(args)),
         Command::Run(args) => run::run(args, globals),
         Command::Standalone(args) => standalone::standalone(args, globals),
         Command::Dags(dags) => dispatch_dags(dags, globals),

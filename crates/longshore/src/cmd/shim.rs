@@ -1,17 +1,28 @@
-//! `longshore shim`: the small process above each container of the process node. The node starts it; people do not.
+//! `longshore shim`: the small process above the containers of a pod. The node starts it; people do not, and so it is no
+//! command of [`cli`](crate::cli).
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::Args;
+/// The word that makes this program a shim.
+const NAME: &str = "shim";
 
-/// Run one container for the process node
-#[derive(Args, Debug)]
-pub(crate) struct ShimArgs {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    args: Vec<OsString>,
+/// Becomes the shim, where the arguments say so. One runs for each pod, hence nothing else comes before it: not even the
+/// arguments of the other commands are built.
+pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
+    let mut args = args.into_iter().skip(1);
+    let is_shim = args.next().is_some_and(|command| command == NAME);
+    is_shim.then(|| longshore_node::shim::main(args))
 }
 
-/// Hands over to the node's shim.
-pub(crate) fn run(args: &ShimArgs) -> ExitCode {
-    longshore_node::shim::main(args.args.iter().cloned())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_argument_makes_a_shim() {
+        let run = |args: &[&str]| run(args.iter().map(OsString::from)).is_some();
+        assert!(run(&["longshore", "shim", "without the rest it refuses"]));
+        assert!(!run(&["longshore", "run", "shim"]));
+        assert!(!run(&["longshore"]));
+    }
 }

@@ -4,7 +4,7 @@
 //! Reads come from the database, so that they show what is durable; requests go to the scheduler and are answered once
 //! they are recorded.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use longshore_console::{
@@ -12,7 +12,11 @@ use longshore_console::{
     control::{LogQuery, LogStream, Pause, RunPage, RunQuery},
     objects,
 };
-use longshore_dags::{Dags, KnownDag, RequestError, StateChange, model::Dag, scheduler::NewRun};
+use longshore_dags::{
+    ClearError, Dags, KnownDag, RequestError, StateChange,
+    model::Dag,
+    scheduler::{NewRun, Selection, identity::manual_run_id},
+};
 use longshore_kit::Clock;
 use longshore_store::{Run, RunFilter, RunKey, RunStore, RunType, StoreError, TaskInstance};
 use serde_json::Value;
@@ -77,6 +81,20 @@ impl ServiceControl {
         Ok(to_objects::dag(known, last.first()))
     }
 
+    /// Waits for a clear, and reads what it changed.
+    async fn cleared(
+        &self,
+        name: &RunName,
+        clear: impl Future<Output = Result<BTreeSet<String>, ClearError>>,
+    ) -> Result<Vec<objects::Task>, ControlError> {
+        let cleared = tokio::time::timeout(RECORD_TIMEOUT, clear).await;
+        let cleared = cleared.map_err(late_scheduler)?;
+        let cleared = cleared.map_err(|error| refused(name, error))?;
+        let (_, rows) = self.rows(name).await?;
+        let rows = rows.iter().filter(|row| cleared.contains(&row.key.task_id));
+        Ok(rows.map(to_objects::task).collect())
+    }
+
     async fn rows(&self, name: &RunName) -> Result<(Run, Vec<TaskInstance>), ControlError> {
         rows(self.store.as_ref(), name).await
     }
@@ -124,9 +142,7 @@ impl Control for ServiceControl {
             });
         }
         let at = self.clock.now();
-        let run_id = trigger
-            .run_id
-            .unwrap_or_else(|| format!("manual__{}", at.strftime("%Y-%m-%dT%H:%M:%S%.6f+00:00")));
+        let run_id = trigger.run_id.unwrap_or_else(|| manual_run_id(at));
         let name = RunName {
             dag_id: dag_id.to_owned(),
             run_id: run_id.clone(),
@@ -185,8 +201,8 @@ impl Control for ServiceControl {
     }
 
     async fn retry(&self, run: &RunName) -> Result<Vec<objects::Task>, ControlError> {
-        self.rows(run).await?;
-        Err(ControlError::NotYet("retrying a run"))
+        let (row, _) = self.rows(run).await?;
+        self.cleared(run, self.dags.retry(&row.key)).await
     }
 
     async fn tasks(&self, run: &RunName) -> Result<Vec<objects::Task>, ControlError> {
@@ -212,11 +228,17 @@ impl Control for ServiceControl {
     async fn clear(
         &self,
         task: &TaskName,
-        _clear: objects::Clear,
+        clear: objects::Clear,
     ) -> Result<Vec<objects::Task>, ControlError> {
-        let (_, rows) = self.rows(&task.run).await?;
-        find(&rows, task)?;
-        Err(ControlError::NotYet("clearing a task"))
+        let (run, rows) = self.rows(&task.run).await?;
+        let row = find(&rows, task)?;
+        let selection = Selection {
+            task_ids: [row.key.task_id.clone()].into(),
+            includes_downstream: clear.downstream,
+            ..Selection::default()
+        };
+        self.cleared(&task.run, self.dags.clear(&run.key, &selection))
+            .await
     }
 
     async fn logs(&self, task: &TaskName, query: LogQuery) -> Result<LogStream, ControlError> {
@@ -294,6 +316,28 @@ fn late_scheduler(late: tokio::time::error::Elapsed) -> ControlError {
     ControlError::Unavailable {
         what: "the scheduler",
         source: Box::new(late),
+    }
+}
+
+/// Why tasks are not cleared.
+fn refused(run: &RunName, error: ClearError) -> ControlError {
+    match error {
+        ClearError::UnknownRun(_) => ControlError::UnknownRun(run.clone()),
+        ClearError::UnknownTask { task_id, .. } => ControlError::UnknownTask(TaskName {
+            run: run.clone(),
+            task_id,
+            map_index: -1,
+        }),
+        ClearError::NotOver(_) => ControlError::WrongState {
+            what: format!("run {run}"),
+            state: "not over".to_owned(),
+            expected: "only a run that is over can be retried",
+        },
+        ClearError::Store(error) => unavailable(error),
+        ClearError::Rows(error) => {
+            tracing::error!(%error, %run, "a run cannot be taken up again");
+            ControlError::Internal(format!("run {run}"))
+        }
     }
 }
 

@@ -155,3 +155,42 @@ async fn a_run_is_triggered_seen_and_cancelled() {
         .unwrap_err();
     assert!(matches!(unknown, ControlError::UnknownTask(_)));
 }
+
+fn ids(tasks: &[objects::Task]) -> Vec<&str> {
+    tasks.iter().map(|task| task.task_id.as_str()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_run_is_retried_and_a_task_cleared() {
+    let service = service().await;
+    let trigger = objects::Trigger {
+        run_id: Some("r1".to_owned()),
+        ..objects::Trigger::default()
+    };
+    service.trigger("etl", trigger).await.unwrap();
+    let name: RunName = "etl/r1".parse().unwrap();
+    let error = service.retry(&name).await.unwrap_err();
+    assert!(
+        matches!(error, ControlError::WrongState { .. }),
+        "{error:?}"
+    );
+    service.cancel(&name).await.unwrap();
+    assert_eq!(ids(&service.retry(&name).await.unwrap()), ["extract"]);
+    let run = service.run(&name).await.unwrap();
+    assert!(!run.is_finished() && run.reason.is_none(), "{run:?}");
+
+    service.cancel(&name).await.unwrap();
+    let clear = objects::Clear { downstream: true };
+    let task = "etl/r1/extract".parse().unwrap();
+    assert_eq!(
+        ids(&service.clear(&task, clear.clone()).await.unwrap()),
+        ["extract"]
+    );
+    let error = service
+        .clear(&"etl/r1/nope".parse().unwrap(), clear)
+        .await
+        .unwrap_err();
+    assert!(matches!(error, ControlError::UnknownTask(_)), "{error:?}");
+    let error = service.retry(&"etl/r9".parse().unwrap()).await.unwrap_err();
+    assert!(matches!(error, ControlError::UnknownRun(_)), "{error:?}");
+}

@@ -26,8 +26,9 @@ const OTHER_LINES: usize = 3;
 const STATE_WIDTH: usize = "upstream_failed".len();
 
 /// The order of the footer: what is in motion first.
-const FOOTER: [Option<TaskState>; 10] = [
+const FOOTER: [Option<TaskState>; 11] = [
     Some(TaskState::Running),
+    Some(TaskState::Restarting),
     Some(TaskState::Queued),
     Some(TaskState::Scheduled),
     Some(TaskState::UpForRetry),
@@ -247,6 +248,7 @@ impl Row {
             }
             Some(
                 TaskState::Running
+                | TaskState::Restarting
                 | TaskState::Queued
                 | TaskState::Scheduled
                 | TaskState::UpForRetry,
@@ -261,7 +263,9 @@ impl Row {
 /// Whether a task has a line of its own in a large run.
 fn is_active(state: Option<TaskState>) -> bool {
     match state {
-        Some(TaskState::Running | TaskState::Queued | TaskState::UpForRetry) => true,
+        Some(
+            TaskState::Running | TaskState::Restarting | TaskState::Queued | TaskState::UpForRetry,
+        ) => true,
         None
         | Some(
             TaskState::Scheduled
@@ -281,7 +285,7 @@ pub(crate) fn style(state: Option<TaskState>) -> Style {
         Some(TaskState::Scheduled | TaskState::Queued) => Style::new(),
         Some(TaskState::Running) => ACTIVE,
         Some(TaskState::Success) => GOOD,
-        Some(TaskState::UpForRetry) => WARN,
+        Some(TaskState::Restarting | TaskState::UpForRetry) => WARN,
         Some(TaskState::Failed | TaskState::UpstreamFailed) => BAD,
     }
 }

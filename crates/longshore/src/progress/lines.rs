@@ -79,6 +79,7 @@ pub(crate) fn task_word(state: Option<TaskState>) -> &'static str {
         Some(TaskState::Scheduled) => "scheduled",
         Some(TaskState::Queued) => "queued",
         Some(TaskState::Running) => "running",
+        Some(TaskState::Restarting) => "restarting",
         Some(TaskState::Success) => "success",
         Some(TaskState::Failed) => "failed",
         Some(TaskState::UpForRetry) => "up_for_retry",

@@ -10,6 +10,7 @@
 mod bad_input;
 mod cli;
 mod errors;
+mod full_disk;
 mod lint;
 #[path = "../../../longshore-store/tests/it/server.rs"]
 mod postgres;

@@ -102,6 +102,7 @@ fn task(ti_id: Uuid) -> impl Strategy<Value = Seen<TaskView>> {
         Some(TaskState::Scheduled),
         Some(TaskState::Queued),
         Some(TaskState::Running),
+        Some(TaskState::Restarting),
         Some(TaskState::Success),
         Some(TaskState::Failed),
         Some(TaskState::UpForRetry),

@@ -57,6 +57,7 @@ fn plan(observed: &PodsObserved) -> String {
             format!("delete {}", delete.target.name)
         }
         Action::Call(PodsEffect::ArchiveLog { pod, .. }) => format!("archive {}", pod.name),
+        Action::Call(PodsEffect::ReportEnded) => "report that it has ended".to_owned(),
         Action::Call(PodsEffect::ReportBuildFailure { launch, message }) => {
             format!("report that launch {launch} cannot be built: {message}")
         }
@@ -259,4 +260,25 @@ fn a_pod_is_viewed_by_its_launch_phase_and_deletion() {
     let under_way = object("Running", Some("2026-11-21T10:00:00Z"));
     assert_eq!(PodView::of(&under_way), Some(deleting(pod(2, Live))));
     assert_eq!(PodView::of(&Pod::default()), None);
+}
+
+#[test]
+fn a_restarting_try_has_ended_once_none_of_its_pods_lives() {
+    let report = "report that it has ended";
+    for (pods, expected) in [
+        (vec![], report.to_owned()),
+        (vec![pod(1, Live)], "archive pod-1, delete pod-1".to_owned()),
+        (vec![deleting(pod(1, Live))], String::new()),
+        (vec![deleting(pod(1, Failed))], report.to_owned()),
+        (vec![pod(1, Failed)], format!("{report}, archive pod-1")),
+        (
+            vec![pod(1, Succeeded)],
+            format!("{report}, archive pod-1, delete pod-1"),
+        ),
+    ] {
+        let mut observed = observed(TaskState::Restarting, 1, pods);
+        assert_eq!(plan(&observed), expected);
+        observed.replay_done = false;
+        assert!(!plan(&observed).contains(report));
+    }
 }

@@ -39,6 +39,7 @@ pub(super) fn advance(run: &mut RunWork<'_>, now: Timestamp, limits: &Limits) {
                 TaskState::Scheduled
                 | TaskState::Queued
                 | TaskState::Running
+                | TaskState::Restarting
                 | TaskState::Success
                 | TaskState::Failed
                 | TaskState::UpstreamFailed

@@ -133,7 +133,7 @@ impl Subject<'_, '_> {
 
     /// The try ended badly: the next one where one is left, else the end.
     fn try_failed(&mut self, failure: Failure, ended_at: Option<Timestamp>) {
-        let ended_at = self.ended_at(ended_at);
+        let ended_at = retry::latest_end(ended_at, self.now);
         let row = self.run.row_mut(self.task);
         if !retry::is_eligible(row.try_number, row.max_tries) {
             let row = self
@@ -177,6 +177,7 @@ pub(super) fn has_done_its_work(row: &TaskInstance, fact: &PodFact) -> bool {
         None
         | Some(
             TaskState::Running
+            | TaskState::Restarting
             | TaskState::Success
             | TaskState::Failed
             | TaskState::UpForRetry
@@ -208,7 +209,7 @@ pub(super) fn next_launch(row: &mut TaskInstance) {
     row.pod_uid = None;
 }
 
-fn failure(reason: &str, message: &str) -> Failure {
+pub(super) fn failure(reason: &str, message: &str) -> Failure {
     Failure {
         message: message.to_owned(),
         reason: Some(reason.to_owned()),

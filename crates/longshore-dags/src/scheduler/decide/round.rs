@@ -11,6 +11,7 @@ use crate::scheduler::{
     decide::{
         Observed,
         advance::advance,
+        clear,
         pod_facts::{self, Subject, next_launch},
         run_facts,
         work::RunWork,
@@ -52,9 +53,16 @@ impl<'a> Round<'a> {
         runs.any(|run| run.key.dag_id == dag_id && run.logical_date == logical_date)
     }
 
-    pub(super) fn add(&mut self, key: RunKey, run: RunWork<'a>) {
-        self.by_key.insert(key, self.runs.len());
+    pub(super) fn run_mut(&mut self, number: usize) -> &mut RunWork<'a> {
+        &mut self.runs[number]
+    }
+
+    /// Adds a run that is not on the board. Returns its number.
+    pub(super) fn add(&mut self, key: RunKey, run: RunWork<'a>) -> usize {
+        let number = self.runs.len();
+        self.by_key.insert(key, number);
         self.runs.push(run);
+        number
     }
 
     /// Does what one fact says.
@@ -68,6 +76,11 @@ impl<'a> Round<'a> {
             }
             Fact::CancelRun(key) => self.with_run(key, |run| run_facts::cancel(run, now)),
             Fact::Interrupt(key) => self.with_run(key, run_facts::interrupt),
+            Fact::Clear(clearing) => clear::clear(self, clearing),
+            Fact::PodsEnded { ti_id } => {
+                let is_restarting = |row: &TaskInstance| row.state == Some(TaskState::Restarting);
+                self.with_subject(ti_id, is_restarting, |mut it| it.restart());
+            }
             Fact::Resume(key) => self.with_run(key, run_facts::resume),
             Fact::ClusterChanged => self.runs.iter_mut().for_each(run_facts::start_again),
             Fact::Pod(fact) => {

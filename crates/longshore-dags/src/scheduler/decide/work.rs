@@ -154,12 +154,12 @@ impl<'a> RunWork<'a> {
     pub(super) fn transition(
         &mut self,
         task: usize,
-        to: TaskState,
+        to: impl Into<Option<TaskState>>,
         cause: Cause,
     ) -> &mut TaskInstance {
-        let row = self.row_mut(task);
+        let (row, to) = (self.row_mut(task), to.into());
         transitions::note((row.state, to, cause));
-        row.state = Some(to);
+        row.state = to;
         row
     }
 
@@ -178,7 +178,7 @@ impl<'a> RunWork<'a> {
             if state.is_some_and(TaskState::is_finished) {
                 continue;
             }
-            let row = if state == Some(TaskState::Running) {
+            let row = if matches!(state, Some(TaskState::Running | TaskState::Restarting)) {
                 let row = self.transition(task, TaskState::Failed, Cause::RunEnded);
                 row.failure = Some(Failure {
                     message: format!("its run ended first: {reason}"),

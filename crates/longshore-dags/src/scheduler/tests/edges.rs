@@ -3,7 +3,7 @@
 use super::world::{World, dag, failed, key, never_started, request, running, succeeded, task};
 use crate::{
     model::{Dag, TriggerRule},
-    scheduler::{Fact, PodChange, transitions::recorder},
+    scheduler::{Fact, PodChange, Selection, transitions::recorder},
 };
 
 /// `run` runs, `queue` is queued, `wait` waits for a slot, `next` for another task, `again` for its next try.
@@ -101,10 +101,44 @@ fn tries() {
     World::with_run(single(TriggerRule::AllFailed)).pod_round("a", succeeded());
 }
 
+fn cleared() {
+    let all = Selection::default();
+    let mut world = every_state();
+    world.pod_round("run", succeeded());
+    let clear = world.clear("r", &all);
+    world.round(vec![clear]);
+    let mut cancelled = every_state();
+    let clear = cancelled.clear("r", &all);
+    cancelled.round(vec![clear]);
+    cancelled.round(vec![Fact::CancelRun(key("r"))]);
+    let clear = cancelled.clear("r", &all);
+    cancelled.round(vec![clear]);
+    let ended = cancelled.pods_ended("run");
+    cancelled.round(vec![ended]);
+    let mut interrupted = every_state();
+    interrupted.round(vec![Fact::Interrupt(key("r"))]);
+    let clear = interrupted.clear("r", &all);
+    interrupted.round(vec![clear]);
+    let mut queued = every_state();
+    queued.round(vec![Fact::CancelRun(key("r"))]);
+    let clear = queued.clear("r", &all);
+    queued.round(vec![clear]);
+
+    let mut failed_run = World::with_run(single(TriggerRule::AllSuccess));
+    failed_run.pod_round("a", failed());
+    let clear = failed_run.clear("r", &all);
+    failed_run.round(vec![clear]);
+    let mut done = World::with_run(dag(vec![task("a", &[])]));
+    done.pod_round("a", succeeded());
+    let clear = done.clear("r", &all);
+    done.round(vec![clear]);
+}
+
 #[test]
 fn every_listed_edge_is_taken() {
     cancelled_interrupted_and_timed_out();
     tries();
+    cleared();
     super::runs::a_run_of_which_no_task_can_ever_start_fails();
     assert_eq!(recorder::untaken(), (Vec::new(), Vec::new()));
 }

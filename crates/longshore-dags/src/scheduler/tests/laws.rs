@@ -13,7 +13,7 @@ use super::world::{
 };
 use crate::{
     model::{Dag, TriggerRule},
-    scheduler::{Fact, Observed, PodChange, decide},
+    scheduler::{Fact, Observed, PodChange, Selection, States, decide},
 };
 
 const RULES: [TriggerRule; 13] = [
@@ -177,7 +177,13 @@ impl Cluster {
                 .entry((row.id, row.launch))
                 .or_insert_with(|| script(row, seed));
         }
-        let mut facts = Vec::new();
+        let restarting = world
+            .rows
+            .values()
+            .filter(|row| row.state == Some(TaskState::Restarting));
+        let mut facts: Vec<Fact> = restarting
+            .map(|row| Fact::PodsEnded { ti_id: row.id })
+            .collect();
         for _ in 0..=tape.below(4) {
             let open: Vec<_> = self
                 .scripts
@@ -208,6 +214,20 @@ fn play(world: &mut World, cluster: &mut Cluster, tape: &mut Tape, may_meddle: b
         let mut facts = cluster.facts(world, tape);
         if may_meddle && tape.one_in(20) {
             facts.push([Fact::Interrupt, Fact::Resume][tape.below(2)](key("r")));
+        }
+        if may_meddle && tape.one_in(40) && world.runs.contains_key(&key("r")) {
+            let states = [States::Any, States::Failed, States::NotDone][tape.below(3)];
+            let selection = Selection {
+                task_ids: tape
+                    .one_in(2)
+                    .then(|| "t03".to_owned())
+                    .into_iter()
+                    .collect(),
+                includes_upstream: tape.one_in(4),
+                includes_downstream: tape.one_in(2),
+                states,
+            };
+            facts.push(world.clear("r", &selection));
         }
         if may_meddle && tape.one_in(200) {
             facts.push(Fact::CancelRun(key("q")));

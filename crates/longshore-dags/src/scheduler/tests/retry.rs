@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::world::{key, task};
-use crate::scheduler::retry::{delay, is_eligible};
+use crate::scheduler::retry::{delay, is_eligible, latest_end};
 
 #[derive(Debug, Deserialize)]
 struct Vector {
@@ -76,6 +76,38 @@ fn tries_are_retries_and_one() {
             is_eligible(try_number, max_tries),
             expected,
             "{try_number} of {max_tries}"
+        );
+    }
+}
+
+#[test]
+fn a_wait_counts_from_the_latest_instant_at_which_the_try_can_have_ended() {
+    let at = |text: &str| -> Timestamp { text.parse().unwrap() };
+    for (told, now, expected) in [
+        (None, "2026-11-21T10:00:04.7Z", "2026-11-21T10:00:04.7Z"),
+        // Told within the second.
+        (
+            Some("2026-11-21T10:00:04Z"),
+            "2026-11-21T10:00:04.7Z",
+            "2026-11-21T10:00:04.7Z",
+        ),
+        // Told later: it was over by the end of the second.
+        (
+            Some("2026-11-21T10:00:04Z"),
+            "2026-11-21T10:30:00Z",
+            "2026-11-21T10:00:05Z",
+        ),
+        // Told by a clock that is ahead.
+        (
+            Some("2026-11-21T10:00:09Z"),
+            "2026-11-21T10:00:04Z",
+            "2026-11-21T10:00:04Z",
+        ),
+    ] {
+        assert_eq!(
+            latest_end(told.map(at), at(now)),
+            at(expected),
+            "{told:?} {now}"
         );
     }
 }

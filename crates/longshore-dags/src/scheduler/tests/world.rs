@@ -18,7 +18,8 @@ use uuid::Uuid;
 use crate::{
     model::{Dag, Task, TriggerRule, WeightRule},
     scheduler::{
-        Board, Fact, Limits, NewRun, Observed, PodChange, PodFact, decide,
+        ActiveRun, Board, Clearing, Fact, Limits, NewRun, Observed, PodChange, PodFact, Selection,
+        decide,
         trigger_rule::{Counts, Verdict, evaluate, evaluate_indirect_setups},
     },
     timetable::Timetable,
@@ -180,6 +181,8 @@ pub(super) struct World {
     /// What the last round said about the next one.
     pub(super) next: Next,
     ids: BTreeSet<Uuid>,
+    /// Whether the last round was told of a clear, without which nothing that is over begins again.
+    was_cleared: bool,
 }
 
 impl World {
@@ -196,6 +199,7 @@ impl World {
             watch_position: None,
             next: Next::AwaitChange,
             ids: BTreeSet::new(),
+            was_cleared: false,
         };
         world.set_pools(&[("default_pool", 128)]);
         world
@@ -243,6 +247,7 @@ impl World {
                     .or_insert_with(|| Arc::clone(&new.dag));
             }
         }
+        self.was_cleared = facts.iter().any(|fact| fact.clearing().is_some());
         let observed = self.observe(facts);
         let plan = decide(&observed);
         assert_eq!(plan, decide(&observed), "a decision is deterministic");
@@ -309,7 +314,7 @@ impl World {
                 run.key
             );
             assert!(
-                old.is_none_or(|old| !old.state.is_finished()),
+                self.was_cleared || old.is_none_or(|old| !old.state.is_finished()),
                 "{} was over",
                 run.key
             );
@@ -326,26 +331,23 @@ impl World {
                 self.rows[&at].id, ended.id,
                 "only the current try is archived"
             );
-            assert_eq!(ended.state, Some(TaskState::Failed));
+            let has_succeeded = ended.state == Some(TaskState::Success);
+            assert!(ended.state == Some(TaskState::Failed) || (has_succeeded && self.was_cleared));
             self.archived.push(ended.clone());
         }
         let before = self.rows.clone();
         for row in &changes.task_instances {
             let at = (row.key.run.clone(), row.key.task_id.clone());
             let old = before.get(&at);
-            check_row(old, row);
+            check_row(old, row, self.was_cleared);
             if old.is_none_or(|old| old.id != row.id) {
                 assert!(self.ids.insert(row.id), "the id of each try is new");
                 let n_archived = changes
                     .archived
                     .iter()
                     .filter(|it| it.task_instance.key == row.key);
-                assert_eq!(
-                    n_archived.count(),
-                    usize::from(old.is_some()),
-                    "{}",
-                    row.key
-                );
+                let was_launched = old.is_some_and(|old| old.launch > 0);
+                assert_eq!(n_archived.count(), usize::from(was_launched), "{}", row.key);
             }
             let new = TaskInstance {
                 version: row.version + 1,
@@ -468,6 +470,36 @@ impl World {
         }
     }
 
+    /// The clear of a selection of tasks of a run.
+    pub(super) fn clear(&self, run: &str, selection: &Selection) -> Fact {
+        let run = key(run);
+        let stored = self.stored(&run);
+        let tries = selection.tries(&stored).unwrap();
+        Fact::Clear(Clearing {
+            tries: tries.into_keys().collect(),
+            stored: (!self.board.runs.contains_key(&run)).then_some(stored),
+            run,
+        })
+    }
+
+    /// A run as the store has it.
+    pub(super) fn stored(&self, key: &RunKey) -> Arc<ActiveRun> {
+        let rows = self.rows.values().filter(|row| row.key.run == *key);
+        let snapshot = Snapshot {
+            runs: vec![self.runs[key].clone()],
+            task_instances: rows.cloned().collect(),
+            ..Snapshot::default()
+        };
+        let dag = |run: &Run| Ok::<_, Infallible>(Arc::clone(&self.dags[&run.key]));
+        Board::load(snapshot, dag).unwrap().runs[key].clone()
+    }
+
+    /// That no pod of a task's try lives.
+    pub(super) fn pods_ended(&self, task: &str) -> Fact {
+        let ti_id = self.row(task).id;
+        Fact::PodsEnded { ti_id }
+    }
+
     pub(super) fn run(&self) -> &Run {
         &self.runs[&key("r")]
     }
@@ -516,7 +548,7 @@ fn ancestors(dag: &Dag, task: &Task) -> BTreeSet<String> {
 }
 
 /// The laws of one row.
-fn check_row(old: Option<&TaskInstance>, new: &TaskInstance) {
+fn check_row(old: Option<&TaskInstance>, new: &TaskInstance, was_cleared: bool) {
     let key = &new.key;
     assert!(
         new.try_number <= new.max_tries + 1,
@@ -527,9 +559,9 @@ fn check_row(old: Option<&TaskInstance>, new: &TaskInstance) {
         !wants_pod || (new.launch > 0 && new.pod_name.is_some()),
         "{key} has no pod name"
     );
-    assert_eq!(
-        new.state.is_some_and(TaskState::is_finished),
-        is_ended(new),
+    let is_restarting = new.state == Some(TaskState::Restarting);
+    assert!(
+        is_restarting || new.state.is_some_and(TaskState::is_finished) == is_ended(new),
         "{key} end date"
     );
     let Some(old) = old else {
@@ -538,7 +570,7 @@ fn check_row(old: Option<&TaskInstance>, new: &TaskInstance) {
     };
     assert_eq!(new.version, old.version, "conflict on {key}");
     assert!(
-        !old.state.is_some_and(TaskState::is_finished),
+        was_cleared || !old.state.is_some_and(TaskState::is_finished),
         "{key} was over"
     );
     assert_ne!(new, old, "{key} did not change");

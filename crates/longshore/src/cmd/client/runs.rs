@@ -66,7 +66,7 @@ pub(crate) struct CancelArgs {
     yes: bool,
 }
 
-/// Run the failed tasks of a run again, and the tasks after them
+/// Run again what did not get done in a run
 #[derive(Args, Debug)]
 #[command(after_help = help_end("longshore runs retry etl/latest --watch"))]
 pub(crate) struct RetryArgs {

@@ -1,0 +1,72 @@
+//! Logs that cannot be read: asked for again, and given up after a while.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use longshore_store::RunState;
+use longshore_test::faults::{FaultPlan, Faults};
+
+use crate::world::{RUN_ID, World, left};
+
+const ONE: &str = "
+dag_id: one
+tasks:
+  a: {command: [x], env: {SCRIPT: run 5s}}
+";
+
+async fn seconds(n: u64) {
+    tokio::time::sleep(Duration::from_secs(n)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_can_be_read_later_is_stored_whole() {
+    let world = World::new(ONE).await;
+    world.logs.are_unreadable.store(true, Ordering::Relaxed);
+    let dags = world.start(&Faults::new(FaultPlan::none()).start()).await;
+    let run = world.request(&dags, RUN_ID).await;
+    seconds(300).await;
+    assert_eq!(world.rows(&run).await.0.state, RunState::Success);
+    assert_eq!(left(&world, "pods").await, ["a:Succeeded"]);
+    assert!(world.logs.stored().is_empty());
+    world.logs.are_unreadable.store(false, Ordering::Relaxed);
+    dags.released(&run).await;
+    assert!(left(&world, "pods").await.is_empty());
+    let logs: Vec<String> = world.logs.stored().into_values().collect();
+    assert_eq!(logs, ["a line\n"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_cannot_be_read_is_given_up_and_says_so() {
+    let world = World::new(ONE).await;
+    world.logs.are_unreadable.store(true, Ordering::Relaxed);
+    let dags = world.start(&Faults::new(FaultPlan::none()).start()).await;
+    let run = world.request(&dags, RUN_ID).await;
+    dags.ended(&run).await.unwrap();
+    let released = tokio::time::timeout(Duration::from_secs(700), dags.released(&run));
+    released.await.unwrap();
+    assert!(left(&world, "pods").await.is_empty());
+    let logs: Vec<String> = world.logs.stored().into_values().collect();
+    let [log] = logs.as_slice() else {
+        panic!("one log: {logs:?}")
+    };
+    assert!(log.starts_with("longshore: the log of"), "{log}");
+    assert!(
+        log.contains("could not be read for 6") && log.contains("the node is gone"),
+        "{log}"
+    );
+}
+
+/// Stopping a pod does not wait for its log for long.
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_stopped_although_its_log_cannot_be_read() {
+    let world = World::new(&ONE.replace("run 5s", "run 5000s")).await;
+    world.logs.are_unreadable.store(true, Ordering::Relaxed);
+    let dags = world.start(&Faults::new(FaultPlan::none()).start()).await;
+    let run = world.request(&dags, RUN_ID).await;
+    seconds(20).await;
+    dags.cancel(&run);
+    let released = tokio::time::timeout(Duration::from_secs(90), dags.released(&run));
+    seconds(1).await;
+    released.await.unwrap();
+    assert!(left(&world, "pods").await.is_empty());
+    assert_eq!(world.logs.stored().len(), 1);
+}

@@ -1,0 +1,46 @@
+//! A disk that a task fills: the command comes to an end, and says what is wrong where it could not do its own work.
+
+use std::{fs, time::Duration};
+
+use longshore_test::on_a_small_disk;
+
+use crate::{longshore, outcome};
+
+/// Fills the disk, and is content.
+const FILLING: &str = "dag_id: fill\nworkspace: true\ntasks:\n  one:\n    command: [sh, -c, 'cat /dev/zero > \
+                       $LONGSHORE_WORKSPACE/big; sleep 0.1; exit 0']\n";
+/// Leaves no room for those that follow.
+const FOLLOWED: &str =
+    "  two:\n    command: [\"true\"]\n  three:\n    command: [\"true\"]\n    depends_on: [one]\n";
+/// Longer than any of these runs takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn run_on(name: &str, n_kib: u32, dag: &str) {
+    on_a_small_disk(name, n_kib, |disk| {
+        let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+        fs::write(&file, dag).unwrap();
+        let mut command = longshore();
+        command.arg("run").arg(file.path()).arg("--data-dir");
+        command.arg(disk.join("data")).timeout(PATIENCE);
+        let (exit, stdout, stderr) = outcome(&mut command);
+        let has_room = fs::write(disk.join("more"), [0; 65_536]).is_ok();
+        assert!(!has_room, "the task fills nothing: {stderr}");
+        let says_so = stderr.contains("LS1703") || stderr.contains("No space left on device");
+        assert!(
+            exit == 0 || (exit == 1 && says_so),
+            "{n_kib} KiB: exit {exit}\n{stdout}\n{stderr}"
+        );
+    });
+}
+
+#[test]
+fn a_task_that_fills_the_disk_does_not_hang_the_run() {
+    let name = "full_disk::a_task_that_fills_the_disk_does_not_hang_the_run";
+    run_on(name, 2000, FILLING);
+}
+
+#[test]
+fn tasks_that_find_no_room_do_not_hang_the_run() {
+    let name = "full_disk::tasks_that_find_no_room_do_not_hang_the_run";
+    run_on(name, 2200, &format!("{FILLING}{FOLLOWED}"));
+}

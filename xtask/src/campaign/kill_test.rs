@@ -1,0 +1,58 @@
+//! A kill test of one of our crates, run with other numbers than on every test run.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::repository;
+
+/// A test that prints `result {…}` where it holds.
+pub(super) struct KillTest {
+    /// The crate with the test.
+    pub(super) package: &'static str,
+    /// Its path in the crate's integration tests.
+    pub(super) name: &'static str,
+    /// Its numbers, by environment variable.
+    pub(super) settings: &'static [(&'static str, &'static str)],
+}
+
+impl KillTest {
+    /// Runs it and takes over its result.
+    pub(super) fn run(&self) -> Result<Value> {
+        let output = Command::new(env!("CARGO"))
+            .args(["test", "-p", self.package, "--test", "it", "--"])
+            .args(["--exact", self.name])
+            .arg("--nocapture")
+            .envs(self.settings.iter().copied())
+            .current_dir(repository::root())
+            .stderr(Stdio::inherit())
+            .output()
+            .context("cargo test cannot be run")?;
+        let stdout = String::from_utf8(output.stdout)?;
+        if !output.status.success() {
+            bail!("the kill test failed:\n{stdout}");
+        }
+        result(&stdout).context("the kill test printed no result")
+    }
+}
+
+/// The result is a line of its own, or stands behind the name of the test.
+fn result(stdout: &str) -> Option<Value> {
+    stdout
+        .lines()
+        .filter_map(|line| line.split_once("result {"))
+        .find_map(|(_, rest)| serde_json::from_str(&format!("{{{rest}")).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_result_is_found_between_the_lines_of_the_test_runner() {
+        let stdout = "running 1 test\ntest kill::x ... result {\"kills\":3}\nok\n\ntest result: ok. 1 passed\n";
+        assert_eq!(result(stdout).unwrap()["kills"], 3);
+        assert!(result("test result: FAILED").is_none());
+    }
+}
