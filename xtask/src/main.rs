@@ -1,13 +1,22 @@
 //! House chores: `cargo xtask tidy` checks the house rules that no compiler checks, `cargo xtask campaign` runs the
-//! long measurements.
-#![expect(clippy::print_stdout, reason = "chores talk to whoever runs them")]
+//! long measurements, `cargo xtask real-cluster` runs a command against a real Kubernetes control plane.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "chores talk to whoever runs them"
+)]
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use kube_build::Program;
+use real_cluster::Components;
 
 mod campaign;
+mod guarded;
+mod kube_build;
+mod real_cluster;
 mod repository;
 mod tidy;
 
@@ -30,6 +39,26 @@ enum Chore {
         #[command(flatten)]
         options: campaign::Options,
     },
+    /// Run a command against a real Kubernetes control plane on loopback, which its LONGSHORE_TEST_KUBECONFIG names;
+    /// without a command print the kubeconfig's path and stay
+    RealCluster {
+        /// Start kube-controller-manager and kube-scheduler too
+        #[arg(long)]
+        kcm: bool,
+        /// The command and its arguments
+        #[arg(last = true)]
+        command: Vec<OsString>,
+    },
+    /// Build kubectl, if it was not yet, and print its path
+    Kubectl,
+    /// Become a program that is killed when its parent dies
+    #[command(hide = true)]
+    Guard {
+        #[arg(long)]
+        parent: i32,
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
 }
 
 fn main() -> Result<ExitCode> {
@@ -43,5 +72,22 @@ fn main() -> Result<ExitCode> {
             campaign::list();
             Ok(ExitCode::SUCCESS)
         }
+        Chore::RealCluster { kcm, command } => {
+            let components = if kcm {
+                Components::All
+            } else {
+                Components::ApiServer
+            };
+            real_cluster::run(components, &command)
+        }
+        Chore::Kubectl => {
+            let kubectl = Program::Kubectl;
+            println!(
+                "{}",
+                kube_build::programs(&[kubectl])?.path(kubectl).display()
+            );
+            Ok(ExitCode::SUCCESS)
+        }
+        Chore::Guard { parent, command } => match guarded::become_guarded(parent, &command)? {},
     }
 }

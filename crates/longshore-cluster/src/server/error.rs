@@ -59,6 +59,17 @@ impl Cause {
         Cause::new("FieldValueNotSupported", field, message)
     }
 
+    /// A value that an item before has.
+    pub(crate) fn duplicate(field: &str, value: &str) -> Cause {
+        let message = format!("Duplicate value: {value:?}");
+        Cause::new("FieldValueDuplicate", field, message)
+    }
+
+    /// The name of something that is not there.
+    pub(crate) fn not_found(field: &str, name: &str) -> Cause {
+        Cause::new("FieldValueNotFound", field, format!("Not found: {name:?}"))
+    }
+
     /// A value longer than its limit.
     pub(crate) fn too_long(field: &str, limit: usize) -> Cause {
         let message = format!("Too long: may not be more than {limit} bytes");
@@ -186,12 +197,31 @@ impl ApiError {
         ApiError::new(409, "AlreadyExists", message).about(resource, name)
     }
 
+    /// The name is taken by an object that waits to go.
+    pub(crate) fn being_deleted(resource: &Resource, name: &str) -> ApiError {
+        let mut error = ApiError::already_exists(resource, name);
+        error.message.insert_str(0, "object is being deleted: ");
+        error
+    }
+
     pub(crate) fn conflict(resource: &Resource, name: &str, why: &str) -> ApiError {
         let message = format!(
             "Operation cannot be fulfilled on {} {name:?}: {why}",
             resource.qualified()
         );
         ApiError::new(409, "Conflict", message).about(resource, name)
+    }
+
+    /// A conflict that upstream words with the kind where others have the resource.
+    pub(crate) fn conflict_of_kind(resource: &Resource, name: &str, why: &str) -> ApiError {
+        let (group, kind) = (&resource.group, &resource.kind);
+        let qualified = if group.is_empty() {
+            kind.clone()
+        } else {
+            format!("{kind}.{group}")
+        };
+        let message = format!("Operation cannot be fulfilled on {qualified} {name:?}: {why}");
+        ApiError::new(409, "Conflict", message).with_details(named(group, kind, name))
     }
 
     /// The write was based on an older version of the object.
@@ -283,7 +313,7 @@ impl ApiError {
 
     /// The request names a revision that does not exist yet.
     pub(crate) fn too_new(asked: u64, current: u64) -> ApiError {
-        let message = format!("Too large resource version: {asked}, current: {current}");
+        let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         let cause =
             json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
         ApiError::new(504, "Timeout", message)

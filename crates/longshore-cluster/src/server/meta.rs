@@ -128,34 +128,66 @@ pub(crate) fn violations(object: &Value) -> Vec<Cause> {
             .flatten()
     };
     for (key, value) in pairs("/metadata/labels") {
-        let field = "metadata.labels";
-        if !is_qualified_name(key) {
-            causes.push(Cause::invalid(
-                field,
-                &key.as_str().into(),
-                QUALIFIED_NAME_MESSAGE,
-            ));
-        }
-        if !value.as_str().is_some_and(is_label_value) {
-            causes.push(Cause::invalid(field, value, LABEL_VALUE_MESSAGE));
-        }
+        causes.extend(label_violations("metadata.labels", key, value));
     }
     let mut size = 0;
     for (key, value) in pairs("/metadata/annotations") {
         size += key.len() + value.as_str().map_or(0, str::len);
-        if !is_qualified_name(&key.to_lowercase()) {
-            let field = "metadata.annotations";
-            causes.push(Cause::invalid(
-                field,
-                &key.as_str().into(),
-                QUALIFIED_NAME_MESSAGE,
-            ));
-        }
+        let complaints = key_violations(&key.to_lowercase());
+        causes.extend(
+            complaints
+                .iter()
+                .map(|why| Cause::invalid("metadata.annotations", &key.as_str().into(), why)),
+        );
     }
     if size > ANNOTATIONS_LIMIT {
         causes.push(Cause::too_long("metadata.annotations", ANNOTATIONS_LIMIT));
     }
     causes.extend(owner_violations(object));
+    causes.extend(finalizer_violations(object));
+    causes
+}
+
+/// What is wrong with one label.
+pub(crate) fn label_violations(field: &str, key: &str, value: &Value) -> Vec<Cause> {
+    let mut causes: Vec<Cause> = key_violations(key)
+        .iter()
+        .map(|why| Cause::invalid(field, &key.into(), why))
+        .collect();
+    let text = value.as_str().unwrap_or("");
+    if text.len() > NAME_PART_LIMIT {
+        let why = format!("must be no more than {NAME_PART_LIMIT} characters");
+        causes.push(Cause::invalid(field, value, &why));
+    }
+    if !(text.is_empty() || is_name_part(text)) {
+        causes.push(Cause::invalid(field, value, LABEL_VALUE_MESSAGE));
+    }
+    causes
+}
+
+fn finalizer_violations(object: &Value) -> Vec<Cause> {
+    let field = "metadata.finalizers";
+    let found = finalizers(object);
+    let mut causes = Vec::new();
+    for finalizer in &found {
+        let complaints = key_violations(finalizer);
+        causes.extend(
+            complaints
+                .iter()
+                .map(|why| Cause::invalid(field, &(*finalizer).into(), why)),
+        );
+    }
+    if ["orphan", "foregroundDeletion"]
+        .iter()
+        .all(|finalizer| found.contains(finalizer))
+    {
+        let why = "finalizer orphan and foregroundDeletion cannot be both set";
+        causes.push(Cause::invalid(
+            field,
+            &object["metadata"]["finalizers"],
+            why,
+        ));
+    }
     causes
 }
 
@@ -165,7 +197,7 @@ fn owner_violations(object: &Value) -> Vec<Cause> {
         .pointer("/metadata/ownerReferences")
         .and_then(Value::as_array);
     let mut n_controllers = 0;
-    for (index, owner) in owners.into_iter().flatten().enumerate() {
+    for owner in owners.into_iter().flatten() {
         for (key, why) in [
             ("apiVersion", "version must not be empty"),
             ("kind", "must not be empty"),
@@ -177,7 +209,7 @@ fn owner_violations(object: &Value) -> Vec<Cause> {
                 .and_then(Value::as_str)
                 .is_none_or(str::is_empty)
             {
-                let field = format!("metadata.ownerReferences[{index}].{key}");
+                let field = format!("metadata.ownerReferences.{key}");
                 causes.push(Cause::invalid(&field, &"".into(), why));
             }
         }
@@ -190,34 +222,62 @@ fn owner_violations(object: &Value) -> Vec<Cause> {
     causes
 }
 
-const QUALIFIED_NAME_MESSAGE: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must \
-     start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for \
-     validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+/// Longest name part of a key, and longest value of a label.
+const NAME_PART_LIMIT: usize = 63;
+
+const QUALIFIED_NAME_MESSAGE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
+     with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
+     '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const LABEL_VALUE_MESSAGE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', \
      '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', \
      regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
+/// The form of a name part and of a label value, length aside.
 fn is_name_part(text: &str) -> bool {
     let bytes = text.as_bytes();
     let is_edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    text.len() <= 63
-        && is_edge(bytes.first())
+    is_edge(bytes.first())
         && is_edge(bytes.last())
         && bytes
             .iter()
             .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
 }
 
-fn is_label_value(text: &str) -> bool {
-    text.is_empty() || is_name_part(text)
-}
-
-fn is_qualified_name(key: &str) -> bool {
-    use super::names::NameRule;
-    match key.split_once('/') {
-        Some((prefix, name)) => {
-            NameRule::Subdomain.violations(prefix).is_empty() && is_name_part(name)
+/// What is wrong with the key of a label, of an annotation, or with a finalizer: a name, or a
+/// domain and a name.
+pub(crate) fn key_violations(key: &str) -> Vec<String> {
+    let parts: Vec<&str> = key.split('/').collect();
+    let mut complaints = Vec::new();
+    let name = match parts.as_slice() {
+        [name] => *name,
+        [prefix, name] => {
+            let prefix_complaints = match *prefix {
+                "" => vec!["must be non-empty".to_owned()],
+                prefix => super::names::NameRule::Subdomain.violations(prefix),
+            };
+            complaints.extend(
+                prefix_complaints
+                    .iter()
+                    .map(|why| format!("prefix part {why}")),
+            );
+            *name
         }
-        None => is_name_part(key),
+        _ => {
+            return vec![format!(
+                "a qualified name {QUALIFIED_NAME_MESSAGE} with an optional DNS subdomain prefix and '/' \
+                 (e.g. 'example.com/MyName')"
+            )];
+        }
+    };
+    if name.is_empty() {
+        complaints.push("name part must be non-empty".to_owned());
+    } else if name.len() > NAME_PART_LIMIT {
+        complaints.push(format!(
+            "name part must be no more than {NAME_PART_LIMIT} characters"
+        ));
     }
+    if !is_name_part(name) {
+        complaints.push(format!("name part {QUALIFIED_NAME_MESSAGE}"));
+    }
+    complaints
 }

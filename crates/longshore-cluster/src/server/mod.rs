@@ -15,6 +15,7 @@ mod meta;
 mod names;
 mod openapi;
 mod patch;
+mod protobuf;
 mod random;
 mod registry;
 mod reviews;
@@ -131,7 +132,7 @@ impl Server {
             .restore(&loaded)
             .map_err(|error| OpenError::damaged(place, error))?;
         drop(loaded);
-        crd::settle(&server);
+        server.settle_now();
         server.create_first_namespaces();
         Ok(server)
     }
@@ -147,6 +148,12 @@ impl Server {
             hub::restore(&collection, loaded)?;
         }
         Ok(())
+    }
+
+    /// Finishes what an earlier process has begun with definitions. Blocks.
+    fn settle_now(&self) {
+        // The caller may be a task that has used up its budget, which would never wake here.
+        futures::executor::block_on(tokio::task::unconstrained(crd::settle(self)));
     }
 
     fn create_first_namespaces(&self) {
@@ -179,21 +186,21 @@ impl Server {
     }
 
     /// What follows from the end of an object, or from its marking.
-    fn after_removal(&self, collection: &Collection) {
+    async fn after_removal(&self, collection: &Collection) {
         let resource = &collection.resource;
         let is_last_of_definition = resource
             .custom
             .as_ref()
             .is_some_and(|custom| custom.is_terminating);
         if resource.strategy == Strategy::Definition || is_last_of_definition {
-            crd::settle(self);
+            crd::settle(self).await;
         }
     }
 
     /// What follows from a write.
     async fn after_write(&self, collection: &Arc<Collection>, object: &Object) {
         if collection.resource.strategy == Strategy::Definition {
-            crd::settle(self);
+            crd::settle(self).await;
         }
         self.expiry
             .note(&self.hub, collection, object, self.now())

@@ -89,7 +89,7 @@ async fn a_foreground_deletion_waits_for_blocking_dependents() {
         api.delete(&path("owner"), json!({"propagationPolicy": "Foreground"}))
             .await
             .0,
-        202
+        200
     );
     let is_marked = |_, object: &Value| object["metadata"]["deletionTimestamp"].is_string();
     eventually(&api, &path("child"), is_marked).await;

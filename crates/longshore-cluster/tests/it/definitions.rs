@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 
 use crate::harness::{Api, CONFIG_MAPS, config_map, controlled, gone, revision};
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const GADGETS: &str = "/apis/example.com/v1/namespaces/default/gadgets";
+pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+pub(crate) const GADGETS: &str = "/apis/example.com/v1/namespaces/default/gadgets";
 
 fn file(name: &str) -> Value {
     let path = format!("{}/testdata/crds/{name}", env!("CARGO_MANIFEST_DIR"));
     serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-fn gadgets() -> Value {
+pub(crate) fn gadgets() -> Value {
     let schema = json!({"type": "object", "properties": {
         "spec": {"type": "object", "required": ["size"], "properties": {
             "size": {"type": "integer", "minimum": 1},
@@ -48,7 +48,7 @@ fn gadgets() -> Value {
     })
 }
 
-fn gadget(name: &str) -> Value {
+pub(crate) fn gadget(name: &str) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": name}, "spec": {"size": 1}})
 }
 

@@ -50,7 +50,7 @@ async fn finalizers_hold_an_object_until_the_last_one_is_removed() {
 async fn propagation_is_kept_as_finalizers() {
     let api = Api::new(&Cluster::in_memory());
     for (policy, code, finalizer) in [
-        ("Foreground", 202, "foregroundDeletion"),
+        ("Foreground", 200, "foregroundDeletion"),
         ("Orphan", 200, "orphan"),
     ] {
         api.make(

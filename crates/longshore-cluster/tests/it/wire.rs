@@ -44,12 +44,12 @@ impl Served {
         std::fs::read_to_string(self.directory.path().join("api").join(name)).unwrap()
     }
 
-    async fn client(&self) -> kube::Client {
+    pub(crate) async fn client(&self) -> kube::Client {
         client_of(self.serving.kubeconfig()).await
     }
 
     /// A TLS connection of HTTP/1.1.
-    async fn connect(&self) -> TlsStream<TcpStream> {
+    pub(crate) async fn connect(&self) -> TlsStream<TcpStream> {
         let mut roots = rustls::RootCertStore::empty();
         let authority = CertificateDer::from_pem_slice(self.file("ca.crt").as_bytes()).unwrap();
         roots.add(authority).unwrap();
@@ -77,7 +77,7 @@ impl Served {
         self.raw(&text).await
     }
 
-    fn authorization(&self) -> String {
+    pub(crate) fn authorization(&self) -> String {
         format!("authorization: Bearer {}\r\n", self.file("token"))
     }
 }

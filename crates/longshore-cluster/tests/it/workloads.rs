@@ -126,7 +126,9 @@ async fn jobs_select_their_own_pods() {
 async fn selectors_of_workloads_match_their_template_and_stay() {
     let api = Api::new(&Cluster::in_memory());
     let path = "/apis/apps/v1/namespaces/default/deployments";
-    let deployment = |app: &str| json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"app": app}}, "template": template()}});
+    let mut template = template();
+    template["spec"]["restartPolicy"] = "Always".into();
+    let deployment = |app: &str| json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"app": app}}, "template": template}});
     assert_eq!(api.post(path, deployment("y")).await.0, 422);
     let made = api.make(path, deployment("x")).await;
     assert_eq!(

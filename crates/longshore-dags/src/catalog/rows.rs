@@ -5,8 +5,12 @@ use std::{collections::BTreeSet, sync::Arc};
 use jiff::Timestamp;
 use longshore_store::Dag as Row;
 
-use super::{Catalog, Entry, Told, files, interval, restriction, stored_run};
-use crate::{folder::FileState, model::Dag};
+use super::{Catalog, Entry, Told, files, interval, next_run, restriction, stored_run};
+use crate::{
+    folder::FileState,
+    model::Dag,
+    timetable::{DataInterval, NextRun},
+};
 
 /// The rows that are not as they are to be, each as it is to be, with the version on record. A row has its document
 /// where that is another.
@@ -90,14 +94,39 @@ fn schedule(entry: &mut Entry, before: Option<&Entry>, now: Timestamp) {
     let is_same = before
         .and_then(|before| before.dag.as_ref())
         .is_some_and(|before| is_same_schedule(before, dag));
-    if is_same && entry.row.next_run.is_some() {
+    let promised = entry.row.next_run.map(next_run);
+    if is_same && promised.is_some_and(|next| !is_out_of_reach(dag, &next, now)) {
         return;
     }
     let last = entry.row.last_interval.map(interval);
+    // A run of the future was made by a clock that was ahead; without catchup the schedule does not wait for it.
+    let last = last.filter(|last| last.end <= now || !can_skip(dag));
     let next = dag
         .timetable
         .next_run(last.as_ref(), &restriction(dag), now);
     entry.row.next_run = next.map(stored_run);
+}
+
+/// Whether a run comes after the next one that the clock allows: then the clock was ahead when it was promised.
+fn is_out_of_reach(dag: &Dag, promised: &NextRun, now: Timestamp) -> bool {
+    if !can_skip(dag) {
+        return false;
+    }
+    let bounds = restriction(dag);
+    let next_run = |last: Option<&DataInterval>| dag.timetable.next_run(last, &bounds, now);
+    let Some(latest) = next_run(None) else {
+        return false;
+    };
+    let is_to_come = |run: &NextRun| run.run_after > now;
+    let first_to_come = Some(latest)
+        .filter(is_to_come)
+        .or_else(|| next_run(Some(&latest.data_interval)));
+    promised.run_after > first_to_come.unwrap_or(latest).run_after.max(now)
+}
+
+/// Whether the DAG leaves out what was missed.
+fn can_skip(dag: &Dag) -> bool {
+    !dag.catchup && dag.timetable.has_fixed_times()
 }
 
 fn is_same_schedule(a: &Dag, b: &Dag) -> bool {

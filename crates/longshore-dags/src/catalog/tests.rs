@@ -6,10 +6,13 @@ use jiff::Timestamp;
 use longshore_core::Next;
 use longshore_store::Dag as Row;
 
+use proptest::prelude::*;
+
 use super::{due::Looked, *};
 use crate::{
     document,
     scheduler::{board::Board, facts::Fact},
+    timetable::tests::laws::{moments, timetables},
 };
 
 const NOON: &str = "2026-01-01T12:00:00Z";
@@ -35,7 +38,7 @@ fn file(name: &str, head: &str) -> DagFile {
 fn broken(name: &str) -> DagFile {
     DagFile {
         name: name.to_owned(),
-        state: FileState::Broken("line 1: a mistake".to_owned()),
+        state: FileState::Broken("a mistake".to_owned()),
     }
 }
 
@@ -142,82 +145,57 @@ impl World {
     }
 }
 
-const DUPLICATE: &str =
-    "DAG `a` is in `a.yaml` already; give one of the two another `dag_id`, or remove it";
+/// A look at the folder: `file=what` for each news, where what is a DAG, `!` for a mistake, or `-` for gone.
+fn look(news: &str) -> Vec<DagFile> {
+    let told = |told: &str| {
+        let (name, what) = told.split_once('=').unwrap();
+        match what {
+            "!" => broken(name),
+            "-" => removed(name),
+            dag_id => file(name, &format!("dag_id: {dag_id}\ndescription: from {name}")),
+        }
+    };
+    news.split_whitespace().map(told).collect()
+}
 
 #[test]
 fn what_files_do_to_dags() {
-    let a = || file("a.yaml", "dag_id: a");
-    let second = || file("b.yaml", "dag_id: a\ndescription: another");
-    let duplicate = format!("- in b.yaml: {DUPLICATE}");
-    let mistake = "line 1: a mistake";
-    let was_broken = format!("a in a.yaml: {mistake}");
-    let never_good = format!("- in a.yaml: {mistake}");
-    let cases: Vec<(&str, Vec<Vec<DagFile>>, Vec<&str>)> = vec![
-        ("new", vec![vec![a()]], vec!["a in a.yaml: fine"]),
+    let is_taken = "DAG `a` is in `f` already; give one of the two another `dag_id`, or remove it";
+    let taken = format!("- in g: {is_taken}");
+    let taken_earlier = taken.replace("in g", "in e");
+    for (name, looks, expected) in [
+        ("new", &["f=a"][..], &["a in f: fine"][..]),
+        ("removed", &["f=a", "f=-"], &["a in -: fine"]),
+        ("back in another", &["f=a", "f=-", "g=a"], &["a in g: fine"]),
+        ("moved in one look", &["f=a", "g=a f=-"], &["a in g: fine"]),
+        ("broken", &["f=a", "f=!"], &["a in f: a mistake"]),
+        ("repaired", &["f=a", "f=!", "f=a"], &["a in f: fine"]),
+        ("never a DAG", &["f=!"], &["- in f: a mistake"]),
         (
-            "removed",
-            vec![vec![a()], vec![removed("a.yaml")]],
-            vec!["a in -: fine"],
+            "broken and moved",
+            &["f=a", "f=! g=a"],
+            &["a in g: fine", "- in f: a mistake"],
         ),
-        (
-            "back under another name",
-            vec![vec![a()], vec![removed("a.yaml")], vec![second()]],
-            vec!["a in b.yaml: fine"],
-        ),
-        (
-            "moved in one look",
-            vec![vec![a()], vec![second(), removed("a.yaml")]],
-            vec!["a in b.yaml: fine"],
-        ),
-        (
-            "broken",
-            vec![vec![a()], vec![broken("a.yaml")]],
-            vec![&was_broken],
-        ),
-        (
-            "repaired",
-            vec![vec![a()], vec![broken("a.yaml")], vec![a()]],
-            vec!["a in a.yaml: fine"],
-        ),
-        (
-            "broken from the beginning",
-            vec![vec![broken("a.yaml")]],
-            vec![&never_good],
-        ),
-        (
-            "broken, then moved",
-            vec![vec![a()], vec![broken("a.yaml"), second()]],
-            vec!["a in b.yaml: fine", &never_good],
-        ),
-        (
-            "two of a name",
-            vec![vec![a(), second()]],
-            vec!["a in a.yaml: fine", &duplicate],
-        ),
+        ("two of a name", &["f=a g=a"], &["a in f: fine", &taken]),
         (
             "an earlier file is no reason to move",
-            vec![vec![file("z.yaml", "dag_id: a")], vec![a()]],
-            vec![
-                "a in z.yaml: fine",
-                "- in a.yaml: DAG `a` is in `z.yaml` already; give one of the two another `dag_id`, or remove it",
-            ],
+            &["f=a", "e=a"],
+            &["a in f: fine", &taken_earlier],
         ),
         (
             "two of a name, the first removed",
-            vec![vec![a(), second()], vec![removed("a.yaml")]],
-            vec!["a in b.yaml: fine"],
+            &["f=a g=a", "f=-"],
+            &["a in g: fine"],
         ),
         (
-            "renamed DAG",
-            vec![vec![a()], vec![file("a.yaml", "dag_id: b")]],
-            vec!["a in -: fine", "b in a.yaml: fine"],
+            "renamed",
+            &["f=a", "f=b"],
+            &["a in -: fine", "b in f: fine"],
         ),
-    ];
-    for (name, looks, expected) in cases {
+    ] {
         let mut world = World::default();
-        for look in looks {
-            world.tell(look);
+        for news in looks {
+            world.tell(look(news));
         }
         assert_eq!(world.known(), expected, "{name}");
     }
@@ -425,6 +403,26 @@ fn a_clock_that_was_far_ahead_makes_no_run_twice() {
     assert_eq!(world.created.len(), 24);
 }
 
+/// Without catchup it would stand still until then, else.
+#[test]
+fn a_schedule_recovers_from_a_clock_that_was_far_ahead() {
+    for schedule in ["'@hourly'", "1h", "['0 * * * *', '30 5 * * *']"] {
+        let head = format!("dag_id: a\nschedule: {schedule}\nstart_date: 2026-01-01");
+        let files = || vec![file("a.yaml", &head)];
+        let mut world = World::told(files());
+        assert_eq!(world.round("2031-01-01T00:00:00Z", &[]).len(), 1);
+        assert_eq!(world.next_run("a").unwrap(), "2031-01-01T01:00:00Z");
+        world.restart(files());
+        let made = world.round("2026-01-01T12:30:00Z", &[]);
+        assert_eq!(made, ["scheduled__2026-01-01T12:00:00+00:00"], "{schedule}");
+        assert_eq!(world.next_run("a").unwrap(), "2026-01-01T13:00:00Z");
+        // And what is promised rightly stays.
+        let before = world.rows.clone();
+        world.restart(files());
+        assert_eq!(world.rows, before, "{schedule}");
+    }
+}
+
 /// The commit happened, its answer did not come: the rows are read again, and nothing follows twice.
 #[test]
 fn a_lost_answer_changes_nothing() {
@@ -451,4 +449,42 @@ fn what_is_told_during_a_commit_is_not_settled_by_it() {
     assert!(!world.catalog.is_settled());
     assert_eq!(world.settle(NOON), 1);
     assert!(world.row("a").is_paused);
+}
+
+proptest! {
+    /// Whenever the service starts again, a clock that goes forward leaves what is promised as it is.
+    #[test]
+    fn what_is_promised_stays_while_the_clock_goes_forward(
+        timetable in timetables(),
+        earliest in prop::option::of(moments()),
+        latest in prop::option::of(moments()),
+        catchup in any::<bool>(),
+        mut clocks in prop::collection::vec(moments(), 1..6),
+    ) {
+        clocks.sort();
+        let mut read = Dag::clone(&dag("dag_id: a"));
+        (read.timetable, read.start_date, read.end_date, read.catchup) =
+            (timetable, earliest, latest, catchup);
+        let read = Arc::new(read);
+        let files = || {
+            let state = FileState::Dag(Arc::clone(&read));
+            vec![DagFile { name: "a.yaml".to_owned(), state }]
+        };
+        let mut world = World::default();
+        let mut promised = None;
+        for now in clocks {
+            let now = now.to_string();
+            world.catalog = Catalog::load(world.rows.values().cloned().collect());
+            world.catalog.tell(files(), time(NOON));
+            world.settle(&now);
+            let next = world.row("a").next_run;
+            prop_assert!(promised.is_none() || promised == Some(next), "{:?} is now {:?}", promised, next);
+            while !world.round(&now, &[]).is_empty() && world.created.len() < 30 {}
+            promised = Some(world.row("a").next_run).filter(Option::is_some);
+        }
+        let mut distinct = world.created.clone();
+        distinct.sort();
+        distinct.dedup();
+        prop_assert_eq!(distinct.len(), world.created.len());
+    }
 }

@@ -282,4 +282,4 @@ fn whole_microseconds(time: Timestamp) -> Timestamp {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

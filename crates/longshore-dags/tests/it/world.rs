@@ -11,8 +11,8 @@ use std::{
 };
 
 use async_trait::async_trait;
-use jiff::Timestamp;
 use futures::AsyncReadExt;
+use jiff::Timestamp;
 use longshore_cluster::{Cluster, LogError, LogOptions, LogStream as PodLogStream, PodLogs};
 use longshore_dags::{
     Dags, DagsConfig, RequestError, document,

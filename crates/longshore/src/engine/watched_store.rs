@@ -80,6 +80,10 @@ impl RunStore for WatchedStore {
         self.store.runs(filter).await
     }
 
+    async fn has_run(&self, key: &RunKey, logical_date: Timestamp) -> Result<bool, StoreError> {
+        self.store.has_run(key, logical_date).await
+    }
+
     async fn try_by_id(&self, id: Uuid) -> Result<Option<TaskInstance>, StoreError> {
         self.store.try_by_id(id).await
     }

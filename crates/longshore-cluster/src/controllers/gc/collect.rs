@@ -177,7 +177,8 @@ impl Collector {
         }
         // Not seen by any watch: ask, it may be younger than the watches are quick.
         let Some(resource) = self.resources.iter().find(|resource| {
-            resource.api.kind == owner.kind && resource.api.api_version == owner.api_version
+            // Any version will do: all of them serve the same objects.
+            resource.api.kind == owner.kind && resource.api.group == group_of(&owner.api_version)
         }) else {
             return Err(CollectError::UnknownOwner {
                 api_version: owner.api_version.clone(),
@@ -296,6 +297,11 @@ impl Collector {
         };
         tolerate_absence(self.api_of(node).delete(&node.name, &params).await)
     }
+}
+
+/// The group of an `apiVersion`; the core group has no name.
+fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 fn state_of(owner: &OwnerReference, is_waiting: bool) -> OwnerState {

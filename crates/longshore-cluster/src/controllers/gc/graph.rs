@@ -102,10 +102,12 @@ impl Graph {
                 .or_default()
                 .insert(uid.clone());
         }
+        // An owner in another namespace is none.
         let concerns_owner = |owner: &OwnerReference| {
-            self.nodes
-                .get(&owner.uid)
-                .is_none_or(Node::waits_for_dependents)
+            self.nodes.get(&owner.uid).is_none_or(|owner| {
+                let is_foreign = owner.namespace.is_some() && owner.namespace != node.namespace;
+                is_foreign || owner.waits_for_dependents()
+            })
         };
         let is_candidate = !node.is_deleting && node.owners.iter().any(concerns_owner);
         if is_candidate || node.waits_for_dependents() || node.orphans_dependents() {

@@ -21,7 +21,7 @@ pub(crate) struct Catalog {
     entries: Mutex<BTreeMap<Key, Entry>>,
     window_length: usize,
     /// Held while the status of definitions is worked out, so that names are given out one by one.
-    pub(super) settling: Mutex<()>,
+    pub(super) settling: tokio::sync::Mutex<()>,
 }
 
 impl Catalog {
@@ -31,7 +31,7 @@ impl Catalog {
             definitions,
             entries: Mutex::default(),
             window_length,
-            settling: Mutex::default(),
+            settling: tokio::sync::Mutex::default(),
         }
     }
 

@@ -23,6 +23,8 @@ pub(crate) struct ScalePaths {
 #[derive(Debug, Clone)]
 pub(crate) struct Custom {
     pub(crate) schema: Arc<Schema>,
+    /// The schema as JSON, in its author's words, for people who ask what the fields mean.
+    pub(crate) published: Arc<str>,
     pub(crate) columns: Arc<[Column]>,
     pub(crate) list_kind: String,
     /// `group/version` of this version and of the stored one.
@@ -30,10 +32,6 @@ pub(crate) struct Custom {
     pub(crate) stored_api_version: String,
     pub(crate) scale: Option<ScalePaths>,
     /// The warning that a deprecated version answers with.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "for Warning headers, which are not sent yet")
-    )]
     pub(crate) deprecation: Option<String>,
     /// The definition is being deleted: nothing new is taken.
     pub(crate) is_terminating: bool,
@@ -63,12 +61,15 @@ impl ScalePaths {
 }
 
 impl Custom {
-    /// Drops what the schema does not know and sets its defaults. The answer is the paths of what
-    /// was dropped, for strict field validation.
-    pub(crate) fn admit(&self, object: &mut Value) -> Vec<String> {
-        let unknown = self.schema.prune(object);
+    /// Drops what the schema does not know and sets its defaults.
+    pub(crate) fn admit(&self, object: &mut Value) {
+        self.schema.prune(object);
         self.schema.set_defaults(object);
-        unknown
+    }
+
+    /// The paths of what the schema does not know.
+    pub(crate) fn unknown_fields(&self, object: &Value) -> Vec<String> {
+        self.schema.prune(&mut object.clone())
     }
 
     /// The stored form of an admitted object. Versions differ in nothing but their name.

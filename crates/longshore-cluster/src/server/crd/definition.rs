@@ -126,6 +126,7 @@ fn resource_of(spec: &Value, version: &Value, stored: &str, revision: u64) -> Re
     let scale = version.pointer("/subresources/scale").and_then(scale_paths);
     let custom = Custom {
         schema: Arc::new(Schema::compile(&version["schema"]["openAPIV3Schema"])),
+        published: version["schema"]["openAPIV3Schema"].to_string().into(),
         columns: columns(version),
         list_kind: text("/names/listKind"),
         api_version: format!("{group}/{name}"),

@@ -1,13 +1,14 @@
 //! Makes the stored definitions true: their status, and the end of those that are deleted.
 //!
 //! There is no task behind this. Whoever writes a definition, or removes an object of one that is
-//! being deleted, settles them all before the answer goes out; so does a server that starts.
+//! being deleted, settles them all before the answer goes out; so does a server that starts. A
+//! client that goes away does not stop it: `http` runs every write to its end.
 
 use super::catalog::Entry;
 use super::definition::Definition;
 use super::names;
 use crate::server::Server;
-use crate::server::hub::{Change, CommitError, Draft, Expected, Key, Object, lock};
+use crate::server::hub::{Change, CommitError, Draft, Expected, Key, Object};
 use crate::server::meta;
 use crate::server::verbs::delete::mark;
 use serde_json::Value;
@@ -17,39 +18,38 @@ pub(super) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// Writes the status of every definition that has another one than it should, and removes those
 /// that are deleted and empty.
-pub(crate) fn settle(server: &Server) {
+pub(crate) async fn settle(server: &Server) {
     let catalog = server.registry.catalog();
-    let _settling = lock(&catalog.settling);
+    let _settling = catalog.settling.lock().await;
     for entry in catalog.entries() {
         if entry.definition.is_terminating {
-            clean_up(server, &entry);
+            clean_up(server, &entry).await;
         }
     }
     // A name that becomes free is somebody else's at once, and that may free no other: one pass.
     for entry in catalog.entries() {
         if !entry.definition.is_terminating {
-            accept_names(server, &entry);
+            accept_names(server, &entry).await;
         }
     }
 }
 
-fn accept_names(server: &Server, entry: &Entry) {
+async fn accept_names(server: &Server, entry: &Entry) {
     let entries = server.registry.catalog().entries();
     let others: Vec<&Definition> = entries.iter().map(|entry| &*entry.definition).collect();
     let status = names::status_of(&entry.definition, &others, server.now());
     if status != entry.definition.status {
         let key = entry.instances.resource.qualified();
-        rewrite(server, &Key::new(None, &key), |definition| {
-            definition["status"] = status.clone();
-        });
+        let set_status = |definition: &mut Value| definition["status"] = status.clone();
+        rewrite(server, &Key::new(None, &key), set_status).await;
     }
 }
 
 /// Deletes the objects of a definition; when there are none left, the definition goes.
-fn clean_up(server: &Server, entry: &Entry) {
+async fn clean_up(server: &Server, entry: &Entry) {
     let (objects, _) = entry.instances.snapshot(0);
     for object in objects.values() {
-        remove_instance(server, entry, object);
+        remove_instance(server, entry, object).await;
     }
     let (left, _) = entry.instances.snapshot(0);
     if !left.is_empty() {
@@ -57,27 +57,30 @@ fn clean_up(server: &Server, entry: &Entry) {
     }
     let name = entry.instances.resource.qualified();
     let key = Key::new(None, &name);
-    rewrite(server, &key, |definition| {
-        let finalizers: Vec<String> = meta::finalizers(definition)
-            .into_iter()
-            .filter(|finalizer| *finalizer != FINALIZER)
-            .map(str::to_owned)
-            .collect();
-        let metadata = meta::metadata(definition);
-        if finalizers.is_empty() {
-            metadata.remove("finalizers");
-        } else {
-            metadata.insert("finalizers".into(), finalizers.into());
-        }
-    });
+    rewrite(server, &key, without_finalizer).await;
     let definitions = server.registry.catalog().definitions();
     if definitions.get(&key).is_none() {
         server.registry.catalog().forget(&key);
     }
 }
 
+/// Takes away what keeps a definition.
+fn without_finalizer(definition: &mut Value) {
+    let finalizers: Vec<String> = meta::finalizers(definition)
+        .into_iter()
+        .filter(|finalizer| *finalizer != FINALIZER)
+        .map(str::to_owned)
+        .collect();
+    let metadata = meta::metadata(definition);
+    if finalizers.is_empty() {
+        metadata.remove("finalizers");
+    } else {
+        metadata.insert("finalizers".into(), finalizers.into());
+    }
+}
+
 /// Deletes one object, or marks it when finalizers stand in the way.
-fn remove_instance(server: &Server, entry: &Entry, object: &Object) {
+async fn remove_instance(server: &Server, entry: &Entry, object: &Object) {
     let mut value = object.value();
     let change = if meta::finalizers(&value).is_empty() {
         Change::Delete
@@ -91,11 +94,12 @@ fn remove_instance(server: &Server, entry: &Entry, object: &Object) {
     // Whoever wrote it meanwhile settles again after the write.
     let _ = server
         .hub
-        .commit_now(&entry.instances, object.key.clone(), expected, change);
+        .commit(&entry.instances, object.key.clone(), expected, change)
+        .await;
 }
 
 /// Changes a definition as it is now; the last finalizer takes it away.
-fn rewrite(server: &Server, key: &Key, change: impl Fn(&mut Value)) {
+async fn rewrite(server: &Server, key: &Key, change: impl Fn(&mut Value)) {
     let definitions = server.registry.catalog().definitions();
     loop {
         let Some(stored) = definitions.get(key) else {
@@ -116,7 +120,8 @@ fn rewrite(server: &Server, key: &Key, change: impl Fn(&mut Value)) {
         let expected = Expected::At(stored.revision);
         let written = server
             .hub
-            .commit_now(definitions, key.clone(), expected, write);
+            .commit(definitions, key.clone(), expected, write)
+            .await;
         match written {
             Err(CommitError::Raced) => {}
             Err(error @ CommitError::Store(_)) => {

@@ -57,6 +57,11 @@ pub(crate) fn takes_json(headers: &HeaderMap) -> bool {
     preferences(headers).any(|preference| preference.form() == Some(Form::Whole))
 }
 
+/// Whether this very media type is among what the client takes.
+pub(crate) fn takes(headers: &HeaderMap, media_type: &str) -> bool {
+    preferences(headers).any(|preference| preference.media_type == media_type)
+}
+
 /// One entry of an `Accept` header.
 struct Preference<'a> {
     media_type: &'a str,

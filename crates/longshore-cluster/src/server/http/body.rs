@@ -15,6 +15,7 @@ use tower::BoxError;
 use tower_http::compression::predicate::Predicate;
 
 use crate::server::error::{ApiError, Result};
+use crate::server::protobuf;
 
 /// The body of an answer. Each event of a watch is one frame, a line of JSON.
 pub type ApiBody = UnsyncBoxBody<Bytes, BoxError>;
@@ -48,7 +49,7 @@ where
     Ok(whole.freeze())
 }
 
-/// Decodes a JSON or YAML body.
+/// Decodes a body of JSON, YAML or protobuf.
 pub(crate) fn decode(content_type: &str, bytes: &[u8]) -> Result<Value> {
     match content_type.split(';').next().unwrap_or("").trim() {
         "" | "application/json" | "*/*" => decode_json(bytes),
@@ -56,9 +57,11 @@ pub(crate) fn decode(content_type: &str, bytes: &[u8]) -> Result<Value> {
             let text = std::str::from_utf8(bytes).map_err(ApiError::bad_request_from)?;
             serde_saphyr::from_str(text).map_err(ApiError::bad_request_from)
         }
+        protobuf::MEDIA_TYPE => protobuf::decode(bytes),
         _ => Err(ApiError::unsupported_media_type(&[
             "application/json",
             "application/yaml",
+            protobuf::MEDIA_TYPE,
         ])),
     }
 }

@@ -2,6 +2,7 @@
 //! health.
 
 mod aggregated;
+mod versions;
 
 use std::collections::BTreeMap;
 
@@ -127,6 +128,7 @@ pub(crate) fn unknown(registry: &Registry, group: &str, version: &str) -> Respon
     }
 }
 
+/// The versions of every group, the preferred one first.
 fn groups(registry: &Registry) -> BTreeMap<String, Vec<String>> {
     let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut add = |group: &str, version: &str| {
@@ -140,6 +142,9 @@ fn groups(registry: &Registry) -> BTreeMap<String, Vec<String>> {
     }
     for review in reviews::ALL {
         add(review.group, "v1");
+    }
+    for versions in groups.values_mut() {
+        versions.sort_by_cached_key(|version| versions::preference(version));
     }
     groups
 }
@@ -195,14 +200,11 @@ fn describe_resource(resource: &Resource) -> Value {
     if !resource.short_names.is_empty() {
         description["shortNames"] = resource.short_names.clone().into();
     }
-    if !resource.categories.is_empty() {
-        description["categories"] = resource.categories.clone().into();
-    }
     description
 }
 
 /// Names for several resources at once: `kubectl get all`.
-fn categories(resource: &Resource) -> &'static [&'static str] {
+fn categories(resource: &Resource) -> Vec<String> {
     const IN_ALL: &[&str] = &[
         "pods",
         "replicationcontrollers",
@@ -215,11 +217,11 @@ fn categories(resource: &Resource) -> &'static [&'static str] {
         "cronjobs.batch",
         "jobs.batch",
     ];
+    let mut categories = resource.categories.clone();
     if IN_ALL.contains(&resource.qualified().as_str()) {
-        &["all"]
-    } else {
-        &[]
+        categories.push("all".to_owned());
     }
+    categories
 }
 
 fn describe_subresources(resource: &Resource) -> Vec<Value> {

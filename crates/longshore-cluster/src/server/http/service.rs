@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{Method, Request, Response};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tower::{BoxError, Service};
 
 use super::accept::{Form, negotiate};
@@ -32,7 +32,7 @@ use crate::server::verbs::rewrite::{Part, rewrite};
 use crate::server::verbs::{
     Call, Warnings, create, delete, delete_collection, get, list, patch, update, watch,
 };
-use crate::server::{Server, openapi, reviews};
+use crate::server::{Server, openapi, protobuf, reviews};
 
 /// The API server as a `tower` service; clones share the cluster.
 #[derive(Clone)]
@@ -118,15 +118,7 @@ where
         if parts.method != Method::POST {
             return Err(ApiError::method_not_allowed());
         }
-        let input = input.read(body).await?;
-        // kubectl asks in protobuf; the answer to every question is known without reading it.
-        let is_protobuf = input.content_type == "application/vnd.kubernetes.protobuf";
-        let asked = if is_protobuf {
-            json!({})
-        } else {
-            input.decoded()?
-        };
-        return reviews::answer(review, asked);
+        return reviews::answer(review, input.read(body).await?.decoded()?);
     }
     let Some(served) = server
         .registry
@@ -143,8 +135,25 @@ where
     }
     let call = call(server, served, &path, query, &parts)?;
     let input = input.read(body).await?;
-    let answer = dispatch(&parts.method, path.subresource.as_deref(), &call, &input).await?;
-    Ok(call.with_warnings(answer))
+    let (method, subresource) = (parts.method, path.subresource);
+    let is_read = method == Method::GET;
+    let answer = async move {
+        let answer = dispatch(&method, subresource.as_deref(), &call, &input).await?;
+        Ok(call.with_warnings(answer))
+    };
+    if is_read {
+        answer.await
+    } else {
+        to_the_end(answer).await
+    }
+}
+
+/// Runs a write to its end, also when the client goes away in its middle: what follows from a
+/// stored write must follow.
+async fn to_the_end(
+    write: impl Future<Output = Result<Response<ApiBody>>> + Send + 'static,
+) -> Result<Response<ApiBody>> {
+    tokio::spawn(write).await.map_err(ApiError::internal)?
 }
 
 fn content_type(parts: &Parts) -> &str {
@@ -166,6 +175,9 @@ fn call(
         negotiate(&parts.headers)?
     };
     let row_object = RowObject::asked(&query)?;
+    let warnings = Warnings::default();
+    let custom = served.resource.custom.as_ref();
+    warnings.add(custom.and_then(|custom| custom.deprecation.clone()));
     let clock = Arc::clone(&server.clock);
     Ok(Call {
         server,
@@ -175,7 +187,7 @@ fn call(
         namespace: path.namespace.clone(),
         name: path.name.clone().unwrap_or_default(),
         query,
-        warnings: Warnings::default(),
+        warnings,
     })
 }
 
@@ -209,13 +221,28 @@ impl Input {
 
     /// An object of the resource that the call is about, its fields judged as the call asks.
     fn object(&self, call: &Call) -> Result<Value> {
+        let is_protobuf = protobuf::is_protobuf(&self.content_type);
+        if is_protobuf && call.served.custom.is_some() {
+            let accepted = ["application/json", "application/yaml"];
+            return Err(ApiError::unsupported_media_type(&accepted));
+        }
         let object = self.decoded()?;
         let is_yaml = self.content_type.starts_with("application/yaml");
-        let json = (!is_yaml).then_some(&*self.bytes);
+        let json = (!is_yaml && !is_protobuf).then_some(&*self.bytes);
         let validation = FieldValidation::asked(&call.query)?;
         let oddities = schema::check_body(&call.served, validation, &object, json)?;
-        call.warnings.set(oddities);
+        call.warnings.add(oddities);
         Ok(object)
+    }
+
+    /// The options of a deletion.
+    fn delete_options(&self, call: &Call) -> Result<DeleteOptions> {
+        let body = if self.bytes.is_empty() {
+            None
+        } else {
+            Some(self.decoded()?)
+        };
+        DeleteOptions::read(body, &call.query)
     }
 
     fn patch(&self) -> Result<(PatchType, Value)> {
@@ -250,8 +277,7 @@ async fn on_collection(method: &Method, call: &Call, input: &Input) -> Result<Re
         Method::GET => list::list(call).await,
         Method::POST if !is_everywhere => create::create(call, input.object(call)?).await,
         Method::DELETE if !is_everywhere => {
-            let options = DeleteOptions::read(&input.bytes, &call.query)?;
-            delete_collection::delete_collection(call, options).await
+            delete_collection::delete_collection(call, input.delete_options(call)?).await
         }
         _ => Err(ApiError::method_not_allowed()),
     }
@@ -271,9 +297,7 @@ async fn on_object(
             let (patch_type, patch) = input.patch()?;
             patch::patch(call, part, patch_type, &patch).await
         }
-        Method::DELETE => {
-            delete::delete(call, DeleteOptions::read(&input.bytes, &call.query)?).await
-        }
+        Method::DELETE => delete::delete(call, input.delete_options(call)?).await,
         _ => Err(ApiError::method_not_allowed()),
     }
 }

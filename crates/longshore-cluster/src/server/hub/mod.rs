@@ -207,7 +207,7 @@ impl Hub {
         }
     }
 
-    /// As [`Hub::commit`] for code that may block: the start, and what settles definitions.
+    /// As [`Hub::commit`] for code that may block: the start.
     pub(crate) fn commit_now(
         &self,
         collection: &Arc<Collection>,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::paths::{self, Version};
-use super::{V2_REFERENCE, definitions};
+use super::{V2_REFERENCE, custom, definitions};
 use crate::server::error::Result;
 use crate::server::registry::Resource;
 
@@ -17,7 +17,7 @@ fn info() -> Value {
 
 /// Everything in one document of OpenAPI 2.
 pub(super) fn version_2(resources: &[&Resource]) -> Result<Value> {
-    let definitions = definitions()?;
+    let definitions = all_definitions(resources)?;
     let paths = paths::describe(resources, &definitions, Version::Two);
     Ok(json!({
         "swagger": "2.0",
@@ -34,7 +34,7 @@ pub(super) fn version_2(resources: &[&Resource]) -> Result<Value> {
 
 /// The resources of one group version, and the types that they are made of, in OpenAPI 3.
 pub(super) fn version_3(resources: &[&Resource]) -> Result<Value> {
-    let definitions = definitions()?;
+    let definitions = all_definitions(resources)?;
     let paths = paths::describe(resources, &definitions, Version::Three);
     let mut schemas = Map::new();
     for name in used(resources, &definitions) {
@@ -56,6 +56,15 @@ pub(super) fn version_3(resources: &[&Resource]) -> Result<Value> {
             },
         },
     }))
+}
+
+/// Upstream's types and those of the custom resources among these.
+fn all_definitions(resources: &[&Resource]) -> Result<Map<String, Value>> {
+    let mut definitions = definitions()?;
+    for resource in resources {
+        definitions.extend(custom::definitions(resource));
+    }
+    Ok(definitions)
 }
 
 /// Names of the definitions of a group version and of what they refer to.

@@ -4,6 +4,8 @@
 //! registry. Documents are made when somebody asks, kept compressed, and made again when the
 //! resources that are served have changed.
 
+mod binary;
+mod custom;
 mod document;
 mod paths;
 mod serve;
@@ -44,11 +46,9 @@ struct Document {
 }
 
 impl Document {
-    fn new(document: &Value, tag: String) -> Result<Document> {
+    fn new(document: &[u8], tag: String) -> Result<Document> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        encoder
-            .write_all(document.to_string().as_bytes())
-            .map_err(ApiError::internal)?;
+        encoder.write_all(document).map_err(ApiError::internal)?;
         let compressed = encoder.finish().map_err(ApiError::internal)?.into();
         Ok(Document { compressed, tag })
     }
@@ -68,7 +68,7 @@ pub(crate) struct Documents {
     made: Mutex<Made>,
 }
 
-/// Documents by name: `v2`, or the path below `/openapi/v3/`.
+/// Documents by name: `v2`, `v2 in protobuf`, or the path below `/openapi/v3/`.
 #[derive(Default)]
 struct Made {
     documents: BTreeMap<String, Document>,
@@ -83,7 +83,7 @@ impl Documents {
         name: &str,
         resources: &[Arc<Resource>],
         tag: &str,
-        make: impl FnOnce() -> Result<Value>,
+        make: impl FnOnce() -> Result<Vec<u8>>,
     ) -> Result<Document> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if !is_same(&made.resources, resources) {

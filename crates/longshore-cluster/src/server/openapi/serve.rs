@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, EXPIRES, IF_NONE_MATCH,
+    LOCATION, VARY,
 };
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
-use super::{Document, Documents, document, document_name, document_names, resources, tag};
+use super::{Document, Documents, binary, document, document_name, document_names, resources, tag};
 use crate::server::error::{ApiError, Result};
-use crate::server::http::accept::takes_json;
+use crate::server::http::accept::{takes, takes_json};
 use crate::server::http::body::{self, ApiBody};
 use crate::server::http::query::Query;
 use crate::server::registry::{Registry, Resource};
@@ -26,19 +27,41 @@ pub(crate) fn answer(
     }
     let resources = resources(registry);
     match request.path {
-        "v2" if !takes_json(request.headers) => Err(ApiError::not_acceptable()),
-        "v2" => {
-            let all: Vec<&Resource> = resources.iter().map(Arc::as_ref).collect();
-            let tag = tag(&all);
-            let document = documents.get("v2", &resources, &tag, || document::version_2(&all))?;
-            send(request.headers, &document, false)
-        }
+        "v2" => version_2(documents, &resources, request),
         "v3" => Ok(index(&resources)),
         path => match path.strip_prefix("v3/") {
             Some(name) => group_version(documents, &resources, name, request),
             None => Ok(not_found()),
         },
     }
+}
+
+/// Everything in one document, as JSON or in protobuf.
+fn version_2(
+    documents: &Documents,
+    resources: &[Arc<Resource>],
+    request: &Request<'_>,
+) -> Result<Response<ApiBody>> {
+    let all: Vec<&Resource> = resources.iter().map(Arc::as_ref).collect();
+    let tag = tag(&all);
+    if takes_json(request.headers) {
+        let make = || encoded(document::version_2(&all));
+        let document = documents.get("v2", resources, &tag, make)?;
+        return send(request.headers, &document, false);
+    }
+    if !takes(request.headers, binary::ASKED_TYPE) {
+        return Err(ApiError::not_acceptable());
+    }
+    let make = || Ok(binary::encode(&document::version_2(&all)?));
+    let document = documents.get("v2 in protobuf", resources, &tag, make)?;
+    let mut response = send(request.headers, &document, false)?;
+    let content_type = HeaderValue::from_static(binary::SENT_TYPE);
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    Ok(response)
+}
+
+fn encoded(document: Result<Value>) -> Result<Vec<u8>> {
+    Ok(document?.to_string().into_bytes())
 }
 
 /// What a request says.
@@ -96,7 +119,9 @@ fn group_version(
         }
         return Ok(response);
     }
-    let document = documents.get(name, resources, &tag, || document::version_3(&described))?;
+    let document = documents.get(name, resources, &tag, || {
+        encoded(document::version_3(&described))
+    })?;
     send(request.headers, &document, !asked.is_empty())
 }
 

@@ -1,6 +1,8 @@
 //! What clients look for in the documents.
 
 use super::*;
+use serde_json::json;
+
 use crate::server::registry::Registry;
 
 fn version_3(name: &str) -> Value {
@@ -80,7 +82,7 @@ fn a_document_is_made_once() {
     let made = std::cell::Cell::new(0);
     let make = || {
         made.set(made.get() + 1);
-        Ok(Value::Null)
+        Ok(Vec::new())
     };
     for _ in 0..3 {
         documents.get("v2", &resources, "t", make).unwrap();
@@ -88,4 +90,44 @@ fn a_document_is_made_once() {
     assert_eq!(made.get(), 1);
     documents.get("v2", &resources[1..], "t", make).unwrap();
     assert_eq!(made.get(), 2);
+}
+
+#[test]
+fn types_in_protobuf_are_the_same_types() {
+    let document = json!({
+        "swagger": "2.0",
+        "definitions": {"a.B": {
+            "type": "object",
+            "description": "It is.",
+            "required": ["c"],
+            "properties": {"c": {"type": "array", "items": {"$ref": "#/definitions/a.B"}}},
+        }},
+    });
+    // By hand, after the field numbers of the gnostic models.
+    let field = |number: u8, value: &[u8]| {
+        let head = vec![number << 3 | 2, value.len() as u8];
+        [head, value.to_vec()].concat()
+    };
+    let long = |number: u8, value: &[u8]| {
+        let head = vec![(number & 0x0f) << 3 | 0x82, number >> 4, value.len() as u8];
+        [head, value.to_vec()].concat()
+    };
+    let of_type = |name: &[u8]| long(22, &field(1, name));
+    let items = long(23, &field(1, &field(1, b"#/definitions/a.B")));
+    let c = [of_type(b"array"), items].concat();
+    let properties = field(1, &[field(1, b"c"), field(2, &c)].concat());
+    let schema = [
+        field(4, b"It is."),
+        long(19, b"c"),
+        of_type(b"object"),
+        long(25, &properties),
+    ];
+    let named = field(1, &[field(1, b"a.B"), field(2, &schema.concat())].concat());
+    let expected = [
+        field(1, b"2.0"),
+        field(2, &[]),
+        field(8, &[]),
+        field(9, &named),
+    ];
+    assert_eq!(binary::encode(&document), expected.concat());
 }

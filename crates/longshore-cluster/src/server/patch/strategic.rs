@@ -100,9 +100,8 @@ fn merge_member(
                 .cloned()
                 .unwrap_or_default();
             let mut merged = merge_list(kind, rule, present.clone(), patch)?;
-            if let Some(order) = order {
-                sort(&mut merged, &present, order, rule);
-            }
+            // Without an order of its own the patch's list is one: what it adds comes first.
+            sort(&mut merged, &present, order.unwrap_or(value), rule);
             target.insert(key.to_owned(), Value::Array(merged));
         }
         Value::Bool(_) | Value::Number(_) | Value::String(_) => {
@@ -183,6 +182,9 @@ fn sort(items: &mut Vec<Value>, before: &[Value], order: &Value, rule: ListMerge
             ListMerge::Atomic => None,
         }
     };
+    if rule == ListMerge::Atomic {
+        return;
+    }
     let order: Vec<Option<Value>> = order.as_array().into_iter().flatten().map(id).collect();
     let rank = |item: &Value| {
         order

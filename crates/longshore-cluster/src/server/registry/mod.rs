@@ -146,15 +146,15 @@ impl Resource {
     }
 
     /// Completes an object of this resource that a client has sent, and converts it to the stored
-    /// form. The answer names the members that were dropped because nobody knows them.
-    pub(crate) fn to_stored(&self, mut object: Value) -> (Value, Vec<String>) {
+    /// form.
+    pub(crate) fn to_stored(&self, mut object: Value) -> Value {
         match (&self.custom, self.conversion) {
             (Some(custom), _) => {
-                let unknown = custom.admit(&mut object);
-                (custom.to_stored(object), unknown)
+                custom.admit(&mut object);
+                custom.to_stored(object)
             }
-            (None, Some(conversion)) => (conversion.to_stored(object), Vec::new()),
-            (None, None) => (object, Vec::new()),
+            (None, Some(conversion)) => conversion.to_stored(object),
+            (None, None) => object,
         }
     }
 

@@ -94,6 +94,11 @@ pub(crate) fn check_patched(
     Ok(oddities)
 }
 
+/// What is said about a field that nobody knows.
+fn unknown_field(path: &str) -> String {
+    format!("unknown field {path:?}")
+}
+
 fn strict_error(oddities: &[String]) -> String {
     format!("strict decoding error: {}", oddities.join(", "))
 }
@@ -104,6 +109,10 @@ fn undecodable(resource: &Resource, why: &str) -> ApiError {
 
 /// Fields that the type does not have. Resources without a known type have all fields.
 fn unknown_fields(resource: &Resource, object: &Value) -> Result<Oddities> {
+    if let Some(custom) = &resource.custom {
+        let paths = custom.unknown_fields(object);
+        return Ok(paths.iter().map(|path| unknown_field(path)).collect());
+    }
     let Some(root) = Types::known().of(&resource.group, &resource.version, &resource.kind) else {
         return Ok(Oddities::new());
     };

@@ -55,8 +55,7 @@ impl Walk<'_> {
             self.at(name, |walk| match fields.get(name.as_str()) {
                 Some(shape) => walk.value(shape, value),
                 None => {
-                    let oddity = format!("unknown field {:?}", walk.path);
-                    walk.unknown.push(oddity);
+                    walk.unknown.push(super::unknown_field(&walk.path));
                     Ok(())
                 }
             })?;

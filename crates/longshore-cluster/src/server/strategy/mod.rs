@@ -4,6 +4,7 @@
 mod data;
 mod namespaces;
 mod pod_defaults;
+mod pod_rules;
 mod pods;
 mod workloads;
 
@@ -28,7 +29,10 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
             workloads::set_service_defaults(object);
             object["status"] = json!({"loadBalancer": {}});
         }
-        Strategy::Workload => workloads::set_defaults(&resource.kind, object),
+        Strategy::Workload => {
+            workloads::set_defaults(&resource.kind, object);
+            object["status"] = workloads::first_status(&resource.kind);
+        }
         Strategy::Data => data::prepare(object),
         Strategy::Definition => crd::prepare_create(object),
         Strategy::Plain | Strategy::Node | Strategy::Custom => {}

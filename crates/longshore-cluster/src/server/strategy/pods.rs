@@ -1,10 +1,9 @@
 //! Pods: a status that only `/status` writes, a specification that hardly ever changes.
 
-use std::collections::BTreeSet;
-
 use serde_json::{Value, json};
 
 use super::pod_defaults::{set_admission_defaults, set_defaults};
+use super::pod_rules;
 use crate::server::error::Cause;
 use crate::server::meta;
 
@@ -77,44 +76,7 @@ fn qos_class(pod: &Value) -> &'static str {
 
 /// What is wrong with a new pod.
 pub(super) fn create_violations(pod: &Value) -> Vec<Cause> {
-    let mut causes = Vec::new();
-    if containers(pod, "containers").next().is_none() {
-        causes.push(Cause::required("spec.containers", ""));
-    }
-    let mut names = BTreeSet::new();
-    for list in ["initContainers", "containers"] {
-        for (index, container) in containers(pod, list).enumerate() {
-            let field = format!("spec.{list}[{index}]");
-            let name = meta::text(container, "/name");
-            if name.is_empty() {
-                causes.push(Cause::required(&format!("{field}.name"), ""));
-            } else if !names.insert(name) {
-                let message = format!("Duplicate value: {name:?}");
-                let field = format!("{field}.name");
-                causes.push(Cause {
-                    reason: "FieldValueDuplicate",
-                    message,
-                    field,
-                });
-            }
-            if meta::text(container, "/image").is_empty() {
-                causes.push(Cause::required(&format!("{field}.image"), ""));
-            }
-        }
-    }
-    let restart_policy = meta::text(pod, "/spec/restartPolicy");
-    if !matches!(restart_policy, "Always" | "OnFailure" | "Never") {
-        let message = format!(
-            "Unsupported value: {restart_policy:?}: supported values: \"Always\", \"OnFailure\", \"Never\""
-        );
-        let field = "spec.restartPolicy".to_owned();
-        causes.push(Cause {
-            reason: "FieldValueNotSupported",
-            message,
-            field,
-        });
-    }
-    causes
+    pod_rules::violations(&pod["spec"], "spec")
 }
 
 const UPDATE_MESSAGE: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
@@ -125,6 +87,25 @@ const UPDATE_MESSAGE: &str = "pod updates may not change fields other than `spec
 pub(super) fn update_violations(new: &Value, old: &Value) -> Vec<Cause> {
     let (before, after) = (fixed_part(old, old), fixed_part(new, old));
     let mut causes = Vec::new();
+    if containers(new, "containers").count() != containers(old, "containers").count() {
+        if containers(new, "containers").next().is_none() {
+            causes.push(Cause::required("spec.containers", ""));
+        }
+        let why = "pod updates may not add or remove containers";
+        causes.push(Cause::forbidden("spec.containers", why));
+        return causes;
+    }
+    let deadline = |pod: &Value| {
+        pod.pointer("/spec/activeDeadlineSeconds")
+            .and_then(Value::as_i64)
+    };
+    if let Some(before) = deadline(old)
+        && let Some(after) = deadline(new).filter(|after| *after > before)
+    {
+        let why = "must be less than or equal to previous value";
+        let field = "spec.activeDeadlineSeconds";
+        causes.push(Cause::invalid(field, &after.into(), why));
+    }
     if before != after {
         causes.push(Cause::forbidden("spec", UPDATE_MESSAGE));
     }

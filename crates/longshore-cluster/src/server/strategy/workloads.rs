@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::pod_defaults;
+use super::{pod_defaults, pod_rules};
 use crate::server::error::Cause;
 use crate::server::meta;
 
@@ -42,6 +42,19 @@ pub(super) fn set_defaults(kind: &str, object: &mut Value) {
         _ => {}
     }
     set_template_defaults(meta::member(object, "spec"));
+}
+
+/// The status of a new workload: the numbers that its type always has.
+pub(super) fn first_status(kind: &str) -> Value {
+    match kind {
+        "ReplicaSet" | "ReplicationController" => json!({"replicas": 0}),
+        "StatefulSet" => json!({"availableReplicas": 0, "replicas": 0}),
+        "DaemonSet" => json!({
+            "currentNumberScheduled": 0, "desiredNumberScheduled": 0,
+            "numberMisscheduled": 0, "numberReady": 0,
+        }),
+        _ => json!({}),
+    }
 }
 
 fn set_all(members: &mut Map<String, Value>, defaults: &[(&str, Value)]) {
@@ -143,18 +156,59 @@ pub(super) fn select_own_pods(job: &mut Value) {
     }
 }
 
-/// What is wrong with the selector of a workload.
+/// What is wrong with a workload.
 pub(super) fn violations(kind: &str, new: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = Vec::new();
-    if !matches!(
+    let replicas = new.pointer("/spec/replicas").and_then(Value::as_i64);
+    if let Some(replicas) = replicas.filter(|replicas| *replicas < 0) {
+        let why = "must be greater than or equal to 0";
+        causes.push(Cause::invalid("spec.replicas", &replicas.into(), why));
+    }
+    let has_selector = matches!(
         kind,
         "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Job"
-    ) {
-        return causes;
+    );
+    if has_selector {
+        selector_violations(kind, new, old, &mut causes);
     }
+    let template = if kind == "CronJob" {
+        "spec.jobTemplate.spec.template.spec"
+    } else {
+        "spec.template.spec"
+    };
+    let spec = new
+        .pointer(&format!("/{}", template.replace('.', "/")))
+        .unwrap_or(&Value::Null);
+    // What was accepted once may be changed elsewhere.
+    if old.is_none() {
+        causes.extend(pod_rules::violations(spec, template));
+        causes.extend(restart_policy_violation(kind, spec, template));
+    }
+    causes
+}
+
+/// Jobs end, all others do not.
+fn restart_policy_violation(kind: &str, spec: &Value, template: &str) -> Option<Cause> {
+    let field = format!("{template}.restartPolicy");
+    match (kind, meta::text(spec, "/restartPolicy")) {
+        ("Job" | "CronJob", "Always") => {
+            let why = "valid values: \"OnFailure\", \"Never\"";
+            Some(Cause::required(&field, why))
+        }
+        ("Job" | "CronJob", _) | (_, "Always") => None,
+        (_, other) => Some(Cause::unsupported(&field, other, &["Always"])),
+    }
+}
+
+fn selector_violations(kind: &str, new: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
     let selector = new.pointer("/spec/selector");
-    if selector.is_none() {
-        causes.push(Cause::required("spec.selector", ""));
+    match selector {
+        None => causes.push(Cause::required("spec.selector", "")),
+        Some(Value::Object(members)) if members.is_empty() => {
+            let why = format!("empty selector is invalid for {}", kind.to_lowercase());
+            causes.push(Cause::invalid("spec.selector", &json!({}), &why));
+        }
+        Some(_) => {}
     }
     if let Some(old) = old
         && selector != old.pointer("/spec/selector")
@@ -175,12 +229,11 @@ pub(super) fn violations(kind: &str, new: &Value, old: Option<&Value>) -> Vec<Ca
             .and_then(|labels| labels.get(key))
             .is_some_and(|it| it == value)
     };
-    if !wanted.into_iter().flatten().all(is_selected) {
+    if selector.is_none() || !wanted.into_iter().flatten().all(is_selected) {
         let found = labels.cloned().unwrap_or_default();
         let why = "`selector` does not match template `labels`";
         causes.push(Cause::invalid("spec.template.metadata.labels", &found, why));
     }
-    causes
 }
 
 /// Completes a service. Cluster addresses are not given out: a service without `clusterIP` is

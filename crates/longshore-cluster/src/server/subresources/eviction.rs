@@ -11,10 +11,8 @@ use crate::server::verbs::delete::{DeleteOptions, delete_object};
 
 /// Evicts the pod on the URL. Disruption budgets are not asked.
 pub(crate) async fn evict(call: &Call, eviction: &Value) -> Result<Response<ApiBody>> {
-    let options = eviction
-        .get("deleteOptions")
-        .map_or_else(Vec::new, |it| it.to_string().into_bytes());
-    let options = DeleteOptions::read(&options, &call.query)?;
+    let options = eviction.get("deleteOptions").filter(|it| !it.is_null());
+    let options = DeleteOptions::read(options.cloned(), &call.query)?;
     if meta::name(eviction) != call.name && !meta::name(eviction).is_empty() {
         return Err(ApiError::bad_request(
             "name in URL does not match name in Eviction object",

@@ -76,7 +76,7 @@ pub(crate) async fn create_object(call: &Call, object: Value, is_dry_run: bool) 
         let key = Key::new(call.namespace.as_deref(), name);
         if is_dry_run {
             return match call.collection.get(&key) {
-                Some(_) => Err(ApiError::already_exists(resource, name)),
+                Some(_) => Err(taken(call, &key, name)),
                 None => Ok(Created::Imagined(object)),
             };
         }
@@ -92,11 +92,24 @@ pub(crate) async fn create_object(call: &Call, object: Value, is_dry_run: bool) 
                 return Ok(Created::Stored(stored));
             }
             Err(CommitError::Raced) if is_generated => {}
-            Err(CommitError::Raced) => return Err(ApiError::already_exists(resource, name)),
+            Err(CommitError::Raced) => {
+                let key = Key::new(call.namespace.as_deref(), name);
+                return Err(taken(call, &key, name));
+            }
             Err(error @ CommitError::Store(_)) => return Err(ApiError::internal(error)),
         }
     }
     Err(ApiError::already_exists(resource, meta::name(&object)))
+}
+
+/// The refusal of a name that another object has.
+fn taken(call: &Call, key: &Key, name: &str) -> ApiError {
+    let other = call.collection.get(key);
+    if other.is_some_and(|other| meta::is_deleting(&other.value())) {
+        ApiError::being_deleted(call.resource(), name)
+    } else {
+        ApiError::already_exists(call.resource(), name)
+    }
 }
 
 /// Puts the object into the namespace of the URL.

@@ -55,13 +55,12 @@ pub(crate) struct DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// Reads the options of a request.
-    pub(crate) fn read(body: &[u8], query: &Query) -> Result<DeleteOptions> {
-        let mut options = DeleteOptions::default();
-        if !body.is_empty() {
-            let body = body::decode_json(body)?;
-            options = serde_json::from_value(body).map_err(ApiError::bad_request_from)?;
-        }
+    /// Reads the options of a request; it may have no body.
+    pub(crate) fn read(body: Option<Value>, query: &Query) -> Result<DeleteOptions> {
+        let mut options = match body {
+            Some(body) => serde_json::from_value(body).map_err(ApiError::bad_request_from)?,
+            None => DeleteOptions::default(),
+        };
         if let Some(seconds) = query.number("gracePeriodSeconds")? {
             options.grace_period_seconds = Some(seconds);
         }
@@ -97,22 +96,33 @@ impl DeleteOptions {
             return Ok(());
         };
         let conditions = [
-            ("UID", "/metadata/uid", &preconditions.uid),
+            (
+                "UID",
+                "/metadata/uid",
+                &preconditions.uid,
+                "deleted and then recreated",
+            ),
             (
                 "ResourceVersion",
                 "/metadata/resourceVersion",
                 &preconditions.resource_version,
+                "modified",
             ),
         ];
-        for (what, pointer, expected) in conditions {
+        for (what, pointer, expected, event) in conditions {
             let found = meta::text(object, pointer);
             if let Some(expected) = expected
                 && expected != found
             {
                 let why = format!(
-                    "Precondition failed: {what} in precondition: {expected}, {what} in object meta: {found}"
+                    "the {what} in the precondition ({expected}) does not match the {what} in record ({found}). \
+                     The object might have been {event}"
                 );
-                return Err(ApiError::conflict(resource, meta::name(object), &why));
+                return Err(ApiError::conflict_of_kind(
+                    resource,
+                    meta::name(object),
+                    &why,
+                ));
             }
         }
         Ok(())
@@ -130,7 +140,6 @@ pub(crate) enum Deleted {
 
 /// Deletes the object on the URL.
 pub(crate) async fn delete(call: &Call, options: DeleteOptions) -> Result<Response<ApiBody>> {
-    let propagation = options.propagation();
     let orphan_dependents = options.orphan_dependents;
     match delete_object(call, options).await? {
         Deleted::Gone(object) => Ok(match call.resource().deletion_answer {
@@ -140,9 +149,8 @@ pub(crate) async fn delete(call: &Call, options: DeleteOptions) -> Result<Respon
             }
         }),
         Deleted::Pending(object) => {
-            let is_accepted =
-                propagation == Some(Propagation::Foreground) || orphan_dependents == Some(false);
-            let code = if is_accepted {
+            // Only the old form of the option tells a client that there is more to come.
+            let code = if orphan_dependents == Some(false) {
                 StatusCode::ACCEPTED
             } else {
                 StatusCode::OK
@@ -199,7 +207,7 @@ pub(crate) async fn delete_object(call: &Call, mut options: DeleteOptions) -> Re
         {
             Ok(written) => match outcome {
                 Deleted::Gone(object) => {
-                    call.server.after_removal(&call.collection);
+                    call.server.after_removal(&call.collection).await;
                     return Ok(Deleted::Gone(object));
                 }
                 // A pod without grace left is marked first and removed by the next step.
@@ -210,7 +218,7 @@ pub(crate) async fn delete_object(call: &Call, mut options: DeleteOptions) -> Re
                     });
                 }
                 Deleted::Pending(_) => {
-                    call.server.after_removal(&call.collection);
+                    call.server.after_removal(&call.collection).await;
                     return Ok(Deleted::Pending(written.value()));
                 }
             },
@@ -244,6 +252,8 @@ fn plan(resource: &Resource, object: &Value, options: &DeleteOptions, now: Times
     } else if is_held {
         mark(&mut marked, 0, now);
         if resource.strategy == Strategy::Namespace {
+            // Namespaces know no grace.
+            meta::metadata(&mut marked).remove("deletionGracePeriodSeconds");
             meta::member(&mut marked, "status").insert("phase".into(), "Terminating".into());
         }
     } else {

@@ -8,14 +8,18 @@ use serde_json::json;
 use super::Call;
 use super::delete::{DeleteOptions, delete_object};
 use super::list::{all_selected, respond, selection};
-use crate::server::error::Result;
+use crate::server::error::{ApiError, Result};
 use crate::server::http::body::ApiBody;
+use crate::server::registry::Strategy;
 
 /// Deletes the selected objects one by one and answers with them as they were.
 pub(crate) async fn delete_collection(
     call: &Call,
     options: DeleteOptions,
 ) -> Result<Response<ApiBody>> {
+    if call.resource().strategy == Strategy::Namespace {
+        return Err(ApiError::method_not_allowed());
+    }
     let selection = selection(call)?;
     let page = all_selected(call, &selection);
     for object in &page.objects {

@@ -119,11 +119,19 @@ fn asked(call: &Call) -> Result<Asked> {
         }
         ("Exact", AskedRevision::Any) => {
             return refused(
-                "resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\"",
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
             );
         }
         ("Exact" | "NotOlderThan", _) => {}
-        _ => return refused("supported values: \"Exact\", \"NotOlderThan\", \"\""),
+        (other, _) => {
+            let cause = Cause::unsupported(
+                "resourceVersionMatch",
+                other,
+                &["Exact", "NotOlderThan", ""],
+            );
+            let causes = vec![cause];
+            return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", causes));
+        }
     }
     let continuation = match token {
         "" => None,

@@ -49,9 +49,14 @@ pub(crate) struct Call {
 pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
 
 impl Warnings {
-    /// Says this, instead of what was said before: a write may be tried several times.
-    pub(crate) fn set(&self, warnings: Vec<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = warnings;
+    /// Says this too, but nothing twice: a write may be tried several times.
+    pub(crate) fn add(&self, warnings: impl IntoIterator<Item = String>) {
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for warning in warnings {
+            if !said.contains(&warning) {
+                said.push(warning);
+            }
+        }
     }
 
     fn get(&self) -> Vec<String> {
@@ -105,26 +110,7 @@ impl Call {
                 Strategy::Custom | Strategy::Definition
             );
         meta::normalise(&mut object, has_free_form_nulls);
-        let (object, unknown) = self.served.to_stored(object);
-        self.check_unknown(&unknown)?;
-        Ok(object)
-    }
-
-    /// Refuses members that were dropped, if the client wants that.
-    fn check_unknown(&self, unknown: &[String]) -> Result<()> {
-        if unknown.is_empty() || self.query.text("fieldValidation") != "Strict" {
-            return Ok(());
-        }
-        let kind = &self.served.kind;
-        let fields: Vec<String> = unknown
-            .iter()
-            .map(|path| format!("unknown field {path:?}"))
-            .collect();
-        Err(ApiError::bad_request(format!(
-            "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {}",
-            self.served.version,
-            fields.join(", ")
-        )))
+        Ok(self.served.to_stored(object))
     }
 
     /// Refuses objects of another type; one without type gets that of the path.

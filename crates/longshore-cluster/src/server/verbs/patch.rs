@@ -29,7 +29,7 @@ pub(crate) async fn patch(
     let change = |old: &Value| {
         let new = patch::apply(patch_type, &kind, old, patch)?;
         let oddities = schema::check_patched(&call.served, validation, old, &new, patch)?;
-        call.warnings.set(oddities);
+        call.warnings.add(oddities);
         Ok(new)
     };
     Ok(rewrite(call, part, change).await?.respond(call))

@@ -92,7 +92,7 @@ pub(crate) async fn rewrite(
             .await
         {
             Ok(_) if is_last => {
-                call.server.after_removal(&call.collection);
+                call.server.after_removal(&call.collection).await;
                 return Ok(Rewritten::Unstored(new));
             }
             Ok(object) => {

@@ -1,7 +1,8 @@
 //! kubectl as a child process against a served cluster.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longshore_cluster::{Cluster, Limits};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -14,8 +15,10 @@ use crate::wire::{Served, served_with};
 
 /// A cluster, and a kubectl that knows it and nothing else.
 pub(super) struct Script {
+    name: &'static str,
     served: Served,
     kubectl: PathBuf,
+    n_commands: AtomicUsize,
     _controllers: DropGuard,
 }
 
@@ -34,12 +37,22 @@ impl Said {
     }
 }
 
+impl Said {
+    /// The first text between two others.
+    pub(super) fn between(&self, before: &str, after: &str) -> &str {
+        let rest = self.0.split_once(before).map(|(_, rest)| rest);
+        rest.and_then(|rest| rest.split_once(after)).unwrap().0
+    }
+}
+
 impl Script {
     /// `None`, with the reason on the screen, when there is no kubectl.
     #[expect(clippy::print_stdout, reason = "a skipped test must say so")]
-    pub(super) fn start() -> Option<Script> {
+    pub(super) fn start(name: &'static str) -> Option<Script> {
         let Some(kubectl) = find_kubectl() else {
-            println!("skipped: expected a kubectl on the path or in KUBECTL, found none");
+            println!(
+                "kubectl: {name}: skipped, LONGSHORE_TEST_KUBECTL names none (`cargo xtask kubectl` builds one)"
+            );
             return None;
         };
         let served = served_with(Limits::default());
@@ -49,8 +62,10 @@ impl Script {
             shutdown.clone(),
         ));
         Some(Script {
+            name,
             served,
             kubectl,
+            n_commands: AtomicUsize::new(0),
             _controllers: shutdown.drop_guard(),
         })
     }
@@ -59,11 +74,16 @@ impl Script {
         &self.served.cluster
     }
 
+    /// Arguments are parted by spaces; `_` in one of them stands for a space.
     fn command(&self, arguments: &str) -> Command {
+        self.n_commands.fetch_add(1, Ordering::Relaxed);
         let mut command = Command::new(&self.kubectl);
         command
-            .args(arguments.split(' '))
+            .args(arguments.split(' ').map(|it| it.replace('_', " ")))
             .env_clear()
+            // For `diff` and `edit`, which call other programs.
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("EDITOR", "sed -i s/blue/edited/")
             .env("KUBECONFIG", self.served.serving.kubeconfig())
             .env("HOME", self.served.directory.path())
             .stdin(Stdio::null())
@@ -122,6 +142,14 @@ impl Script {
             child,
             lines,
         }
+    }
+}
+
+impl Drop for Script {
+    #[expect(clippy::print_stdout, reason = "what was run is part of the result")]
+    fn drop(&mut self) {
+        let n_commands = self.n_commands.load(Ordering::Relaxed);
+        println!("kubectl: {}: {n_commands} commands", self.name);
     }
 }
 
@@ -187,11 +215,7 @@ impl Running {
     reason = "whoever runs the tests says which kubectl"
 )]
 fn find_kubectl() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os("KUBECTL") {
-        return Some(named.into());
-    }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|directory: PathBuf| directory.join("kubectl"))
-        .find(|candidate: &PathBuf| Path::is_file(candidate))
+    std::env::var_os("LONGSHORE_TEST_KUBECTL")
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from)
 }

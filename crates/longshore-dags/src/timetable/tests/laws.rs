@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-pub(in crate::timetable) fn timetables() -> impl Strategy<Value = Timetable> {
+pub(crate) fn timetables() -> impl Strategy<Value = Timetable> {
     let hours = |n: i64| Delta::exact(SignedDuration::from_hours(n));
     let crons = prop::sample::select(vec![
         "0 0 * * *",
@@ -56,7 +56,7 @@ pub(in crate::timetable) fn timetables() -> impl Strategy<Value = Timetable> {
     ]
 }
 
-pub(in crate::timetable) fn moments() -> impl Strategy<Value = Timestamp> {
+pub(crate) fn moments() -> impl Strategy<Value = Timestamp> {
     // With the changes of the clocks in spring and autumn more often than other times.
     let around = prop::sample::select(vec![
         "2026-03-29T00:00:00Z",

@@ -1,7 +1,7 @@
 //! Timetables against what Airflow answered, and against their laws.
 
 mod cron;
-pub(super) mod laws;
+pub(crate) mod laws;
 mod vectors;
 
 use jiff::Timestamp;

@@ -70,14 +70,15 @@ fn describe_resource(resource: &Resource) -> Value {
         "resource": resource.plural,
         "responseKind": kind(&resource.group, &resource.version, &resource.kind),
         "scope": scope(resource.is_namespaced()),
-        "singularResource": resource.kind.to_lowercase(),
+        "singularResource": resource.singular,
         "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
     });
     if !resource.short_names.is_empty() {
         description["shortNames"] = resource.short_names.clone().into();
     }
-    if !categories(resource).is_empty() {
-        description["categories"] = categories(resource).into();
+    let categories = categories(resource);
+    if !categories.is_empty() {
+        description["categories"] = categories.into();
     }
     let parts: Vec<Value> = describe_subresources(resource)
         .iter()

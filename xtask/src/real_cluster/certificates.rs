@@ -1,0 +1,63 @@
+//! Who the API server is, and the key that it signs service account tokens with.
+
+use std::path::Path;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+
+use super::{ClusterError, control_plane::write};
+
+/// Names and addresses under which the API server is found.
+const SERVER_NAMES: [&str; 5] = [
+    "127.0.0.1",
+    "10.96.0.1",
+    "localhost",
+    "kubernetes",
+    "kubernetes.default.svc",
+];
+
+/// Writes `ca.crt`, `server.crt`, `server.key`, `service-accounts.key` and `service-accounts.pub`; gives the text of the first.
+pub(super) fn make(folder: &Path) -> Result<String, ClusterError> {
+    let key = KeyPair::generate().map_err(ClusterError::Certificate)?;
+    let mut params = params(&[], "longshore-test-ca")?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let authority = params
+        .self_signed(&key)
+        .map_err(ClusterError::Certificate)?;
+    let authority_text = authority.pem();
+    write(&folder.join("ca.crt"), &authority_text)?;
+    serving(folder, &Issuer::new(params, key))?;
+    let accounts = KeyPair::generate().map_err(ClusterError::Certificate)?;
+    write(
+        &folder.join("service-accounts.key"),
+        &accounts.serialize_pem(),
+    )?;
+    write(
+        &folder.join("service-accounts.pub"),
+        &accounts.public_key_pem(),
+    )?;
+    Ok(authority_text)
+}
+
+fn serving(folder: &Path, issuer: &Issuer<'_, KeyPair>) -> Result<(), ClusterError> {
+    let key = KeyPair::generate().map_err(ClusterError::Certificate)?;
+    let mut params = params(&SERVER_NAMES, "kube-apiserver")?;
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let certificate = params
+        .signed_by(&key, issuer)
+        .map_err(ClusterError::Certificate)?;
+    write(&folder.join("server.crt"), &certificate.pem())?;
+    write(&folder.join("server.key"), &key.serialize_pem())
+}
+
+fn params(names: &[&str], common_name: &str) -> Result<CertificateParams, ClusterError> {
+    let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+    let mut params = CertificateParams::new(names).map_err(ClusterError::Certificate)?;
+    params
+        .distinguished_name
+        .push(DnType::CommonName, common_name);
+    Ok(params)
+}
