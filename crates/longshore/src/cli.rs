@@ -86,6 +86,8 @@ pub(crate) enum Command {
     // Hidden: the help has to fit the first screen, and who needs it looks for it.
     #[command(hide = true)]
     Completion(cmd::completion::CompletionArgs),
+    // Hidden: `-V` is listed, and says the same.
+    #[command(hide = true)]
     Version(cmd::version::VersionArgs),
 }
 

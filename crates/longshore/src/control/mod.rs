@@ -88,10 +88,7 @@ impl ServiceControl {
         clear: impl Future<Output = Result<BTreeSet<String>, ClearError>>,
     ) -> Result<Vec<objects::Task>, ControlError> {
         let cleared = tokio::time::timeout(RECORD_TIMEOUT, clear).await;
-        let cleared = cleared.map_err(|late| ControlError::Unavailable {
-            what: "the scheduler",
-            source: Box::new(late),
-        })?;
+        let cleared = cleared.map_err(late_scheduler)?;
         let cleared = cleared.map_err(|error| refused(name, error))?;
         let (_, rows) = self.rows(name).await?;
         let rows = rows.iter().filter(|row| cleared.contains(&row.key.task_id));
@@ -315,6 +312,13 @@ fn find<'a>(rows: &'a [TaskInstance], task: &TaskName) -> Result<&'a TaskInstanc
     found.ok_or_else(|| ControlError::UnknownTask(task.clone()))
 }
 
+fn late_scheduler(late: tokio::time::error::Elapsed) -> ControlError {
+    ControlError::Unavailable {
+        what: "the scheduler",
+        source: Box::new(late),
+    }
+}
+
 /// Why tasks are not cleared.
 fn refused(run: &RunName, error: ClearError) -> ControlError {
     match error {
@@ -334,13 +338,6 @@ fn refused(run: &RunName, error: ClearError) -> ControlError {
             tracing::error!(%error, %run, "a run cannot be taken up again");
             ControlError::Internal(format!("run {run}"))
         }
-    }
-}
-
-fn late_scheduler(late: tokio::time::error::Elapsed) -> ControlError {
-    ControlError::Unavailable {
-        what: "the scheduler",
-        source: Box::new(late),
     }
 }
 

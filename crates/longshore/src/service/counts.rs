@@ -16,11 +16,12 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::{engine::parts::Parts, progress::lines::task_word};
 
 /// The states that a task of an unfinished run can be in: each is shown, those without tasks as 0.
-const STATES: [Option<TaskState>; 10] = [
+const STATES: [Option<TaskState>; 11] = [
     None,
     Some(TaskState::Scheduled),
     Some(TaskState::Queued),
     Some(TaskState::Running),
+    Some(TaskState::Restarting),
     Some(TaskState::UpForRetry),
     Some(TaskState::Success),
     Some(TaskState::Failed),

@@ -7,6 +7,7 @@ use crate::{longshore, outcome};
 const COMMANDS: &[&[&str]] = &[
     &[],
     &["run"],
+    &["standalone"],
     &["dags"],
     &["dags", "lint"],
     &["dags", "list"],

@@ -25,11 +25,9 @@ mod ready;
 
 use ready::Ready;
 
+// Stopping it and killing it are the same to a task, which runs on until the next start takes it over; only
+// `--ephemeral` stops tasks. The text of the help is one line, or it would not fit the first screen.
 /// Keep a cluster and its pipelines running on this machine
-///
-/// Starts a Kubernetes API server, a node that runs pods as processes, the scheduler and the HTTP API, and goes on with
-/// whatever was unfinished. Stopping it (Ctrl-C, SIGTERM) or killing it leaves the tasks running: the next start takes
-/// them over, and nothing runs twice. With --ephemeral everything is stopped and removed at the end.
 #[derive(Args, Debug)]
 #[command(after_help = help_end("longshore standalone --dags-folder examples/quickstart"))]
 pub(crate) struct StandaloneArgs {

@@ -96,6 +96,7 @@ fn some_dags() -> Vec<Dag> {
         max_active_runs: 16,
         params: [("day".to_owned(), json!("today"))].into(),
         file: Some("dags/etl.yaml".to_owned()),
+        error: None,
         next_run_at: at("11:00:00"),
         last_run: Some(a_run()),
         tasks: vec![
