@@ -27,6 +27,11 @@ pub(super) struct Standalone {
 }
 
 impl Standalone {
+    /// Its data directory.
+    pub(super) fn data(&self) -> &Path {
+        &self.data
+    }
+
     /// Starts one on free ports; what it prints goes beside the data directory.
     pub(super) fn start(program: &Path, data: &Path, arguments: &[String]) -> Result<Self> {
         let stdout = File::create(data.with_extension("ready"))?;

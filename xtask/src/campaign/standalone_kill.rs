@@ -63,21 +63,7 @@ pub(super) fn run(options: &Options) -> Result<Value> {
     service.ask(&["dags", "trigger", "kill", "--run-id", "r1"])?;
     let mut kills = Vec::new();
     for n in 1..=KILLS {
-        if n % 2 == 0 {
-            service.wait_until_ready()?;
-        }
-        thread::sleep(Duration::from_millis(dice.between(LIFE_MS.0, LIFE_MS.1)));
-        if let Some(postgres) = &mut postgres
-            && n % (KILLS / POSTGRES_KILLS) == 0
-        {
-            postgres.kill_and_start()?;
-            thread::sleep(Duration::from_millis(dice.between(0, LIFE_MS.0)));
-        }
-        let was_ready = service.is_ready()?;
-        service.kill()?;
-        let (n_started, n_ended) = counts(&data)?;
-        println!("kill {n}: ready {was_ready}, {n_started} tasks started, {n_ended} ended");
-        kills.push(json!({"ready": was_ready, "started": n_started, "ended": n_ended}));
+        kills.push(kill(n, &mut service, postgres.as_mut(), &mut dice)?);
         service = Standalone::start(&longshore, &data, &arguments)?;
     }
     let ready_ms = service.wait_until_ready()?;
@@ -120,6 +106,30 @@ pub(super) fn run(options: &Options) -> Result<Value> {
         "rss_kib_at_the_end": rss_kib,
         "each_task_ran": "exactly once",
     }))
+}
+
+/// Kills the service at a random moment, and in some rounds its database a moment before it. Tells how far the run was.
+fn kill(
+    n: u64,
+    service: &mut Standalone,
+    postgres: Option<&mut Postgres>,
+    dice: &mut Dice,
+) -> Result<Value> {
+    if n.is_multiple_of(2) {
+        service.wait_until_ready()?;
+    }
+    thread::sleep(Duration::from_millis(dice.between(LIFE_MS.0, LIFE_MS.1)));
+    if let Some(postgres) = postgres
+        && n.is_multiple_of(KILLS / POSTGRES_KILLS)
+    {
+        postgres.kill_and_start()?;
+        thread::sleep(Duration::from_millis(dice.between(0, LIFE_MS.0)));
+    }
+    let was_ready = service.is_ready()?;
+    service.kill()?;
+    let (n_started, n_ended) = counts(service.data())?;
+    println!("kill {n}: ready {was_ready}, {n_started} tasks started, {n_ended} ended");
+    Ok(json!({"ready": was_ready, "started": n_started, "ended": n_ended}))
 }
 
 /// Lanes of tasks after each other. Each writes when it starts and when it ends to a file of its own, and logs.

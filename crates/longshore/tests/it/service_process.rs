@@ -3,9 +3,9 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Lines, Read},
     path::{Path, PathBuf},
-    process::{Child, Command as Process, Stdio},
+    process::{Child, ChildStdout, Command as Process, Stdio},
     thread,
     time::Duration,
 };
@@ -93,7 +93,7 @@ impl Service {
     }
 
     /// The lines that a command against it prints, as they come.
-    pub(crate) fn lines(&self, line: &str) -> impl Iterator<Item = String> + use<> {
+    pub(crate) fn lines(&self, line: &str) -> Following {
         let mut process = Process::new(env!("CARGO_BIN_EXE_longshore"));
         let mut child = process
             .args(line.split(' '))
@@ -104,7 +104,7 @@ impl Service {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        lines.map(Result::unwrap)
+        Following { child, lines }
     }
 
     /// Kills it as hard as can be.
@@ -197,4 +197,25 @@ fn launch(arguments: &[String]) -> (Child, Value) {
     let ready: Value = serde_json::from_str(&line).unwrap();
     assert_eq!(ready["kind"], "Ready");
     (child, ready)
+}
+
+/// A command that follows something; it ends with this value at the latest.
+pub(crate) struct Following {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Iterator for Following {
+    type Item = String;
+
+    fn next(&mut self) -> Option<String> {
+        self.lines.next().map(Result::unwrap)
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
