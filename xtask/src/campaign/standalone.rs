@@ -161,6 +161,11 @@ impl Standalone {
         }
     }
 
+    /// Its data directory.
+    pub(super) fn data(&self) -> &Path {
+        &self.data
+    }
+
     /// Processes of its pods that live.
     pub(super) fn processes_left(&self, when: &str) -> Vec<String> {
         processes_of(&self.data, self.child.id(), when)

@@ -58,28 +58,11 @@ pub(super) fn run(options: &Options) -> Result<Value> {
 
     #[expect(clippy::disallowed_methods, reason = "a measurement")]
     let started_at = Instant::now();
-    let mut service = Standalone::start(&longshore, &data, &arguments)?;
+    let launch = || Standalone::start(&longshore, &data, &arguments);
+    let mut service = launch()?;
     service.wait_until_ready()?;
     service.ask(&["dags", "trigger", "kill", "--run-id", "r1"])?;
-    let mut kills = Vec::new();
-    for n in 1..=KILLS {
-        if n % 2 == 0 {
-            service.wait_until_ready()?;
-        }
-        thread::sleep(Duration::from_millis(dice.between(LIFE_MS.0, LIFE_MS.1)));
-        if let Some(postgres) = &mut postgres
-            && n % (KILLS / POSTGRES_KILLS) == 0
-        {
-            postgres.kill_and_start()?;
-            thread::sleep(Duration::from_millis(dice.between(0, LIFE_MS.0)));
-        }
-        let was_ready = service.is_ready()?;
-        service.kill()?;
-        let (n_started, n_ended) = counts(&data)?;
-        println!("kill {n}: ready {was_ready}, {n_started} tasks started, {n_ended} ended");
-        kills.push(json!({"ready": was_ready, "started": n_started, "ended": n_ended}));
-        service = Standalone::start(&longshore, &data, &arguments)?;
-    }
+    let kills = kill_again_and_again(&launch, &mut service, postgres.as_mut(), &mut dice)?;
     let ready_ms = service.wait_until_ready()?;
     let mut violations = Vec::new();
     let timeout = format!("{}s", PATIENCE.as_secs());
@@ -120,6 +103,35 @@ pub(super) fn run(options: &Options) -> Result<Value> {
         "rss_kib_at_the_end": rss_kib,
         "each_task_ran": "exactly once",
     }))
+}
+
+/// Kills the service at random moments, and starts it again at once; answers how far the run was each time.
+fn kill_again_and_again(
+    launch: &impl Fn() -> Result<Standalone>,
+    service: &mut Standalone,
+    mut postgres: Option<&mut Postgres>,
+    dice: &mut Dice,
+) -> Result<Vec<Value>> {
+    let mut kills = Vec::new();
+    for n in 1..=KILLS {
+        if n % 2 == 0 {
+            service.wait_until_ready()?;
+        }
+        thread::sleep(Duration::from_millis(dice.between(LIFE_MS.0, LIFE_MS.1)));
+        if let Some(postgres) = &mut postgres
+            && n % (KILLS / POSTGRES_KILLS) == 0
+        {
+            postgres.kill_and_start()?;
+            thread::sleep(Duration::from_millis(dice.between(0, LIFE_MS.0)));
+        }
+        let was_ready = service.is_ready()?;
+        service.kill()?;
+        let (n_started, n_ended) = counts(service.data())?;
+        println!("kill {n}: ready {was_ready}, {n_started} tasks started, {n_ended} ended");
+        kills.push(json!({"ready": was_ready, "started": n_started, "ended": n_ended}));
+        *service = launch()?;
+    }
+    Ok(kills)
 }
 
 /// Lanes of tasks after each other. Each writes when it starts and when it ends to a file of its own, and logs.

@@ -2,6 +2,7 @@
 
 #![expect(
     clippy::unwrap_used,
+    clippy::unwrap_in_result,
     clippy::panic,
     clippy::print_stdout,
     reason = "tests"

@@ -5,7 +5,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
-    process::{Child, Command as Process, Stdio},
+    process::{Child, ChildStdout, Command as Process, Stdio},
     thread,
     time::Duration,
 };
@@ -93,7 +93,7 @@ impl Service {
     }
 
     /// The lines that a command against it prints, as they come.
-    pub(crate) fn lines(&self, line: &str) -> impl Iterator<Item = String> + use<> {
+    pub(crate) fn lines(&self, line: &str) -> Lines {
         let mut process = Process::new(env!("CARGO_BIN_EXE_longshore"));
         let mut child = process
             .args(line.split(' '))
@@ -104,7 +104,7 @@ impl Service {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        lines.map(Result::unwrap)
+        Lines { child, lines }
     }
 
     /// Kills it as hard as can be.
@@ -138,6 +138,27 @@ impl Service {
                 (is_of_pod && id != self.child.id()).then_some(id)
             })
             .collect()
+    }
+}
+
+/// The lines of a command as they come.
+pub(crate) struct Lines {
+    child: Child,
+    lines: std::io::Lines<BufReader<ChildStdout>>,
+}
+
+impl Iterator for Lines {
+    type Item = String;
+
+    fn next(&mut self) -> Option<String> {
+        self.lines.next().map(Result::unwrap)
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
