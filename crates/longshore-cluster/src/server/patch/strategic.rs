@@ -237,7 +237,7 @@ mod tests {
             json!({"spec": {"containers": [{"name": "a", "env": [{"name": "Y", "value": "y"}]},
                                            {"name": "b", "$patch": "delete"}, {"name": "c", "image": "3"}]}}),
             json!({"spec": {"containers": [
-                {"name": "a", "image": "1", "env": [{"name": "X", "value": "x"}, {"name": "Y", "value": "y"}]},
+                {"name": "a", "image": "1", "env": [{"name": "Y", "value": "y"}, {"name": "X", "value": "x"}]},
                 {"name": "c", "image": "3"}]}}),
         );
     }
@@ -259,7 +259,7 @@ mod tests {
             json!({"metadata": {"finalizers": ["a", "b"]}, "spec": {"tolerations": [{"key": "x"}]}}),
             json!({"metadata": {"finalizers": ["c"], "$deleteFromPrimitiveList/finalizers": ["a"]},
                    "spec": {"tolerations": [{"key": "y"}]}}),
-            json!({"metadata": {"finalizers": ["b", "c"]}, "spec": {"tolerations": [{"key": "y"}]}}),
+            json!({"metadata": {"finalizers": ["c", "b"]}, "spec": {"tolerations": [{"key": "y"}]}}),
         );
     }
 
