@@ -190,5 +190,7 @@ async fn events(mut body: Body, n_events: usize) -> Vec<Value> {
             events.push(serde_json::from_slice(&line).unwrap());
         }
     }
+    // One frame may hold more of them, depending on how fast they are read.
+    events.truncate(n_events);
     events
 }
