@@ -23,6 +23,8 @@ static TEXTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
             r"ResourceVersion in record \(\d+\)",
             "ResourceVersion in record (<version>)",
         ),
+        // An object in quotes.
+        (r#"(resourceVersion\\+":\\+")\d+"#, "${1}<version>"),
         // The age of an object, alone in a cell of a table.
         (r"^\d+s$", "<age>"),
     ]
