@@ -1,0 +1,171 @@
+//! What a plugin says about a task: its phase, and why.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+/// A plugin's phase, in upstream's order: comparisons are part of the contract (task action spec §4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[repr(u8)]
+pub enum Phase {
+    /// Nothing is known.
+    #[default]
+    Undefined = 0,
+    /// The plugin is not ready to start the task.
+    NotReady = 1,
+    /// The task waits for quota or an allocation.
+    WaitingForResources = 2,
+    /// The resource exists, and nothing of it runs.
+    Queued = 3,
+    /// Images are pulled, volumes are mounted.
+    Initializing = 4,
+    /// The user's code runs.
+    Running = 5,
+    /// It ended well.
+    Success = 6,
+    /// It failed, and may be tried again.
+    RetryableFailure = 7,
+    /// It failed for good.
+    PermanentFailure = 8,
+    /// Another execution fills the cache for it.
+    WaitingForCache = 9,
+    /// It was given up because somebody asked for it.
+    Aborted = 10,
+}
+
+impl Phase {
+    /// All of them, by number.
+    pub const ALL: [Self; 11] = [
+        Self::Undefined,
+        Self::NotReady,
+        Self::WaitingForResources,
+        Self::Queued,
+        Self::Initializing,
+        Self::Running,
+        Self::Success,
+        Self::RetryableFailure,
+        Self::PermanentFailure,
+        Self::WaitingForCache,
+        Self::Aborted,
+    ];
+
+    /// As `status.pluginPhase` has it: `PhaseRunning`.
+    pub fn published(self) -> &'static str {
+        match self {
+            Self::Undefined => "PhaseUndefined",
+            Self::NotReady => "PhaseNotReady",
+            Self::WaitingForResources => "PhaseWaitingForResources",
+            Self::Queued => "PhaseQueued",
+            Self::Initializing => "PhaseInitializing",
+            Self::Running => "PhaseRunning",
+            Self::Success => "PhaseSuccess",
+            Self::RetryableFailure => "PhaseRetryableFailure",
+            Self::PermanentFailure => "PhasePermanentFailure",
+            Self::WaitingForCache => "PhaseWaitingForCache",
+            Self::Aborted => "PhaseAborted",
+        }
+    }
+
+    /// The phase of this published name; `None` for any other text.
+    pub fn parse(published: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|phase| phase.published() == published)
+    }
+
+    /// Whether nothing follows, not even another attempt.
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Success | Self::PermanentFailure | Self::Aborted)
+    }
+}
+
+/// Who is to blame for a failure: a user's failure consumes an attempt, the system's does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub enum ErrorKind {
+    /// Not said; treated like the user's.
+    Unknown,
+    /// The user's code or specification.
+    User,
+    /// The machinery.
+    System,
+}
+
+/// Why a task failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TaskError {
+    /// CamelCase, as `OOMKilled`.
+    pub code: String,
+    /// For people.
+    pub message: String,
+    /// Who is to blame.
+    pub kind: ErrorKind,
+}
+
+/// Something that happened on the way, told together with a phase: a Kubernetes Event, a cache decision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Happening {
+    /// For people.
+    pub reason: String,
+    /// When.
+    pub occurred_at: Timestamp,
+}
+
+/// A plugin's answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PhaseInfo {
+    /// The phase.
+    pub phase: Phase,
+    /// Orders changes within a phase; a receiver drops what has the same phase and version.
+    pub version: u32,
+    /// For people.
+    pub reason: String,
+    /// Why it failed; `Some` in the two failure phases.
+    pub error: Option<TaskError>,
+    /// When it happened, as the resource tells; `None` where it does not.
+    pub occurred_at: Option<Timestamp>,
+    /// What else happened, oldest first.
+    pub happenings: Vec<Happening>,
+    /// The resource must not outlive this failure, because it would go on trying (spec §9.6).
+    pub cleanup_on_failure: bool,
+}
+
+impl PhaseInfo {
+    /// This phase, version 0.
+    pub fn of(phase: Phase, reason: impl Into<String>) -> Self {
+        Self {
+            phase,
+            version: 0,
+            reason: reason.into(),
+            error: None,
+            occurred_at: None,
+            happenings: Vec::new(),
+            cleanup_on_failure: false,
+        }
+    }
+
+    /// A failure that may be tried again.
+    pub fn retryable(kind: ErrorKind, code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::failure(Phase::RetryableFailure, kind, code, message)
+    }
+
+    /// A failure for good.
+    pub fn permanent(kind: ErrorKind, code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::failure(Phase::PermanentFailure, kind, code, message)
+    }
+
+    fn failure(
+        phase: Phase,
+        kind: ErrorKind,
+        code: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        let error = TaskError {
+            code: code.into(),
+            message: message.into(),
+            kind,
+        };
+        Self {
+            error: Some(error),
+            ..Self::of(phase, "")
+        }
+    }
+}

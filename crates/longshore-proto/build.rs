@@ -1,0 +1,45 @@
+//! Generates the messages that the executor needs from the descriptor set: no `protoc` is asked for.
+
+use std::{collections::HashMap, fs, path::Path};
+
+use prost::Message;
+use prost_types::{FileDescriptorProto, FileDescriptorSet};
+
+const SET: &str = "proto/flyteidl2.fds.bin";
+/// What we speak; what these import comes along.
+const ROOTS: [&str; 3] = [
+    "flyteidl2/core/tasks.proto",
+    "flyteidl2/core/execution.proto",
+    "flyteidl2/workflow/events_proxy_service.proto",
+];
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("cargo::rerun-if-changed={SET}");
+    let set = FileDescriptorSet::decode(fs::read(Path::new(SET))?.as_slice())?;
+    let by_name: HashMap<&str, &FileDescriptorProto> =
+        set.file.iter().map(|file| (file.name(), file)).collect();
+    let mut wanted: Vec<&str> = ROOTS.to_vec();
+    let mut next = 0;
+    while let Some(name) = wanted.get(next).copied() {
+        next += 1;
+        let file = by_name
+            .get(name)
+            .ok_or_else(|| format!("{SET} has no {name}"))?;
+        for import in &file.dependency {
+            if !wanted.contains(&import.as_str()) {
+                wanted.push(import);
+            }
+        }
+    }
+    let file = set
+        .file
+        .iter()
+        .filter(|file| wanted.contains(&file.name()))
+        .cloned()
+        .collect();
+    prost_build::Config::new()
+        .include_file("messages.rs")
+        .btree_map(["."])
+        .compile_fds(FileDescriptorSet { file })?;
+    Ok(())
+}
