@@ -9,7 +9,7 @@ use futures::Stream;
 use crate::{
     feed::Feed,
     names::{RunName, TaskName},
-    objects::{Check, Clear, Dag, Run, Task, Trigger},
+    objects::{Check, Clear, Dag, ImportError, Run, Task, Trigger},
 };
 
 /// A log as it comes. An error ends it.
@@ -77,6 +77,9 @@ pub trait Control: Send + Sync + 'static {
     /// All DAGs in the order of their ids.
     async fn dags(&self) -> Result<Vec<Dag>, ControlError>;
 
+    /// The files that could not be read as DAGs, in the order of their names.
+    async fn import_errors(&self) -> Result<Vec<ImportError>, ControlError>;
+
     /// One DAG.
     async fn dag(&self, dag_id: &str) -> Result<Dag, ControlError>;
 
@@ -113,6 +116,9 @@ pub trait Control: Send + Sync + 'static {
 
     /// The state changes.
     fn feed(&self) -> &Feed;
+
+    /// What must go on inside the process, whatever becomes of databases and clusters.
+    fn vital_signs(&self) -> Vec<Check>;
 
     /// Everything that the service needs in order to serve.
     async fn checks(&self) -> Vec<Check>;

@@ -254,6 +254,20 @@ impl Change {
     }
 }
 
+/// A file of the DAG folder that could not be read as a DAG.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub struct ImportError {
+    /// Relative to the folder.
+    pub file: String,
+    /// The DAG that it was before, which stays as it was; `null` for a file that never was one.
+    pub dag_id: Option<String>,
+    /// What is wrong, one problem a line.
+    pub message: String,
+    /// When it was read.
+    pub parsed_at: Timestamp,
+}
+
 /// What a trigger asks for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]

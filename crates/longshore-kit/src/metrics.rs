@@ -3,6 +3,7 @@
 //! Labels come from closed sets: controllers, outcomes, verbs, resources. Objects, runs and messages are never one.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -18,6 +19,8 @@ use prometheus_client::{
     },
     registry::Registry,
 };
+
+use tokio::time::Instant;
 
 use crate::outcome::Outcome;
 
@@ -46,6 +49,8 @@ struct Controllers {
     seconds: Family<ControllerLabels, Histogram, Seconds>,
     active: Family<ControllerLabels, Gauge>,
     depth: Family<QueueLabels, Gauge>,
+    /// When the loop of each was last seen to turn.
+    beats: Arc<Mutex<BTreeMap<&'static str, Instant>>>,
 }
 
 /// From a tenth of a millisecond (a round that decides nothing) to some ten seconds (an API server in trouble).
@@ -141,6 +146,7 @@ impl Controllers {
             seconds: Family::new_with_constructor(Seconds),
             active: Family::default(),
             depth: Family::default(),
+            beats: Arc::default(),
         }
     }
 
@@ -173,6 +179,12 @@ impl Controllers {
     }
 }
 
+impl Controllers {
+    fn beats(&self) -> MutexGuard<'_, BTreeMap<&'static str, Instant>> {
+        self.beats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Metrics {
     /// No counts yet.
     pub fn new() -> Self {
@@ -190,6 +202,16 @@ impl Metrics {
         // Writing to a string cannot fail; if it did, an empty scrape shows.
         let _ = encode(&mut text, &self.registry());
         text
+    }
+
+    /// How long ago the loop of each controller of this process turned. It does every few seconds, whatever there is to
+    /// do: one that does not hangs.
+    pub fn since_beats(&self) -> BTreeMap<&'static str, Duration> {
+        let beats = self.shared.controllers.beats();
+        beats
+            .iter()
+            .map(|(controller, at)| (*controller, at.elapsed()))
+            .collect()
     }
 
     /// Counts an answered request of `client`; `code` 0 is one without an answer.
@@ -273,7 +295,7 @@ impl ControllerMetrics {
         seconds.observe(took.as_secs_f64());
     }
 
-    /// So many keys wait, and so many rounds run.
+    /// The loop turns: so many keys wait, and so many rounds run.
     pub(crate) fn load(&self, n_waiting: usize, n_running: usize) {
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         let name = self.controller;
@@ -284,6 +306,12 @@ impl ControllerMetrics {
             .active
             .get_or_create(&of)
             .set(count(n_running));
+        self.controllers.beats().insert(name, Instant::now());
+    }
+
+    /// The loop has ended, as it was asked to.
+    pub(crate) fn ended(&self) {
+        self.controllers.beats().remove(self.controller);
     }
 }
 

@@ -24,6 +24,8 @@ use crate::{
 const CONCURRENCY: usize = 64;
 /// How long running rounds may go on after shutdown began.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
+/// The loop turns at least this often, to show that it does.
+const BEAT: Duration = Duration::from_secs(10);
 /// From this many failures in a row on, a key that fails for passing reasons is worth a warning.
 const WARN_AFTER: u32 = 5;
 
@@ -99,8 +101,10 @@ impl<C: Controller> Runner<C> {
                 }
                 Some(key) = triggers.next() => queue.trigger(key, Instant::now()),
                 () = sleep_until(due), if due.is_some() => {}
+                () = tokio::time::sleep(BEAT) => {}
             }
         }
+        self.round.metrics.ended();
         let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, async {
             while rounds.next().await.is_some() {}
         })

@@ -37,6 +37,7 @@ use crate::{
     progress::phases::Phases,
 };
 
+mod counted_logs;
 pub(crate) mod database;
 pub(crate) mod parts;
 mod watched_store;

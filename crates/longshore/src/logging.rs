@@ -1,17 +1,19 @@
-//! Our own log. `run` keeps it out of the progress, in `<data-dir>/longshore.log`.
+//! Our own log, kept out of the progress: in `<data-dir>/longshore.log`, and what came before in `longshore.log.1`.
 
-use std::{fs::OpenOptions, path::Path, sync::Mutex};
+use std::{path::Path, sync::Mutex};
 
 use tracing_subscriber::EnvFilter;
 
 use crate::error::CliError;
 
+mod bounded;
+
+/// The log of a service that runs for months takes no more than twice this.
+const MAX_BYTES: u64 = 32 * 1024 * 1024;
+
 /// Sends the log to a file in the data directory, from now to the end of the process.
 pub(crate) fn to_file(data_dir: &Path, verbosity: u8) -> Result<(), CliError> {
-    let file = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(data_dir.join("longshore.log"))
+    let file = bounded::BoundedFile::open(&data_dir.join("longshore.log"), MAX_BYTES)
         .map_err(|source| CliError::in_data_dir(data_dir.to_owned(), source))?;
     tracing_subscriber::fmt()
         .with_env_filter(filter(verbosity))

@@ -21,6 +21,7 @@ mod panics;
 mod progress;
 mod service;
 mod signals;
+mod to_objects;
 
 fn main() -> ExitCode {
     if let Some(ended) = cmd::shim::run(std::env::args_os()) {

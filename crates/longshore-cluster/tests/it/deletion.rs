@@ -146,6 +146,31 @@ async fn pods_that_are_over_or_deleted_by_force_need_no_grace() {
 }
 
 #[tokio::test]
+async fn whoever_marked_a_pod_is_not_told_that_it_is_missing() {
+    let api = Api::new(&Cluster::in_memory());
+    for n in 0..20 {
+        let name = format!("p{n}");
+        let path = format!("{PODS}/{name}");
+        api.make(PODS, bound_pod(&name)).await;
+        let now = json!({"gracePeriodSeconds": 0});
+        let node = async {
+            loop {
+                let (code, pod) = api.get(&path).await;
+                if code == 404 {
+                    return;
+                }
+                if pod["metadata"]["deletionTimestamp"].is_string() {
+                    api.delete(&path, now.clone()).await;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let ((), (code, answer)) = tokio::join!(node, api.delete(&path, now.clone()));
+        assert_eq!((code, &answer["metadata"]["name"]), (200, &json!(name)));
+    }
+}
+
+#[tokio::test]
 async fn collections_are_deleted_by_selector() {
     let api = Api::new(&Cluster::in_memory());
     for (name, tier) in [("a", "x"), ("b", "y"), ("c", "x")] {

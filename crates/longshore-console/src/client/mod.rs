@@ -11,7 +11,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     control::{LogQuery, Until},
     names::{RunName, TaskName},
-    objects::{Clear, Dag, DagPatch, List, Run, Task, Trigger},
+    objects::{Clear, Dag, DagPatch, ImportError, List, Run, Task, Trigger},
     problem::Problem,
     token::Token,
 };
@@ -110,6 +110,11 @@ impl Client {
     /// All DAGs.
     pub async fn dags(&self) -> Result<List<Dag>, ClientError> {
         self.get("/dags", &[]).await
+    }
+
+    /// The files that could not be read as DAGs.
+    pub async fn import_errors(&self) -> Result<List<ImportError>, ClientError> {
+        self.get("/importErrors", &[]).await
     }
 
     /// One DAG.

@@ -10,12 +10,19 @@ use super::{
 use crate::{
     control::Pause,
     names::is_new_run_id,
-    objects::{Dag, DagPatch, List, Trigger},
+    objects::{Dag, DagPatch, ImportError, List, Trigger},
     problem::Problem,
 };
 
 pub(super) async fn list(State(shared): State<Shared>) -> Result<Json<List<Dag>>, Problem> {
     Ok(Json(List::of(shared.control.dags().await?)))
+}
+
+/// As Airflow calls the files that it cannot read.
+pub(super) async fn import_errors(
+    State(shared): State<Shared>,
+) -> Result<Json<List<ImportError>>, Problem> {
+    Ok(Json(List::of(shared.control.import_errors().await?)))
 }
 
 pub(super) async fn show(

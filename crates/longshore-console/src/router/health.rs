@@ -8,10 +8,14 @@ use http::{StatusCode, header};
 use serde::Deserialize;
 
 use super::{Shared, extract::Params};
+use crate::objects::Check;
 
-/// It lives: whoever reads this was answered.
-pub(super) async fn live() -> &'static str {
-    "ok\n"
+/// It lives: its loops turn. 503 asks for a restart, so that nothing counts that a restart does not mend.
+pub(super) async fn live(
+    State(shared): State<Shared>,
+    Params(Verbose { verbose }): Params<Verbose>,
+) -> Response {
+    answer(&shared.control.vital_signs(), verbose, "not alive")
 }
 
 #[derive(Deserialize)]
@@ -25,13 +29,17 @@ pub(super) async fn ready(
     Params(Verbose { verbose }): Params<Verbose>,
 ) -> Response {
     let mut checks = shared.control.checks().await;
-    checks.push(crate::objects::Check {
+    checks.push(Check {
         name: "shutdown".to_owned(),
         problem: shared
             .stopping
             .is_cancelled()
             .then(|| "the service is stopping".to_owned()),
     });
+    answer(&checks, verbose, "not ready")
+}
+
+fn answer(checks: &[Check], verbose: Option<String>, bad: &str) -> Response {
     let mut text = String::new();
     let mut status = StatusCode::OK;
     for check in checks {
@@ -39,7 +47,7 @@ pub(super) async fn ready(
             None => ('+', "ok"),
             Some(problem) => {
                 status = StatusCode::SERVICE_UNAVAILABLE;
-                tracing::debug!(check = check.name, problem, "not ready");
+                tracing::debug!(check = check.name, problem, bad);
                 ('-', "failed")
             }
         };
@@ -48,11 +56,8 @@ pub(super) async fn ready(
     if status == StatusCode::OK && verbose.is_none() {
         text.clear();
     }
-    text.push_str(if status == StatusCode::OK {
-        "ok\n"
-    } else {
-        "not ready\n"
-    });
+    text.push_str(if status == StatusCode::OK { "ok" } else { bad });
+    text.push('\n');
     let content_type = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
     (status, content_type, text).into_response()
 }

@@ -64,6 +64,7 @@ pub fn router(control: Arc<dyn Control>, access: Access, stopping: CancellationT
         .route("/dags", only(get(dags::list)))
         .route("/dags/{dag_id}", only(get(dags::show).patch(dags::patch)))
         .route("/dags/{dag_id}/runs", only(post(dags::trigger)))
+        .route("/importErrors", only(get(dags::import_errors)))
         .route("/runs", only(get(runs::list)))
         .route(run, only(get(runs::get)))
         .route(&format!("{run}/cancel"), only(post(runs::cancel)))

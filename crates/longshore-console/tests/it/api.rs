@@ -61,6 +61,7 @@ pub(crate) async fn ask(router: Router, request: Request<Body>) -> Answer {
 
 const REQUESTS: &[(&str, &str, &str)] = &[
     ("GET", "/api/v1/dags", ""),
+    ("GET", "/api/v1/importErrors", ""),
     ("GET", "/api/v1/dags/etl", ""),
     ("GET", "/api/v1/dags/nope", ""),
     ("PATCH", "/api/v1/dags/etl", r#"{"isPaused":true}"#),

@@ -11,7 +11,7 @@ use futures::{StreamExt, stream};
 use longshore_console::{
     Control, ControlError, Feed, RunName, TaskName,
     control::{LogQuery, LogStream, Pause, RunPage, RunQuery, Until},
-    objects::{Change, Check, Clear, Dag, DagTask, Failure, Run, Task, Trigger, Try},
+    objects::{Change, Check, Clear, Dag, DagTask, Failure, ImportError, Run, Task, Trigger, Try},
 };
 use serde_json::json;
 
@@ -95,6 +95,15 @@ impl Control for Fake {
             });
         }
         Ok(vec![self.dag("etl").await?, self.dag("hourly").await?])
+    }
+
+    async fn import_errors(&self) -> Result<Vec<ImportError>, ControlError> {
+        Ok(vec![ImportError {
+            file: "team/broken.yaml".to_owned(),
+            dag_id: None,
+            message: "expected a DAG, found a list".to_owned(),
+            parsed_at: "2026-11-21T10:00:00Z".parse().unwrap(),
+        }])
     }
 
     async fn dag(&self, dag_id: &str) -> Result<Dag, ControlError> {
@@ -257,6 +266,17 @@ impl Control for Fake {
 
     fn feed(&self) -> &Feed {
         &self.feed
+    }
+
+    fn vital_signs(&self) -> Vec<Check> {
+        vec![Check {
+            name: "scheduler".to_owned(),
+            problem: self
+                .is_broken
+                .lock()
+                .unwrap()
+                .then(|| "it hangs".to_owned()),
+        }]
     }
 
     async fn checks(&self) -> Vec<Check> {

@@ -17,18 +17,24 @@ use longshore_dags::{
     model::Dag,
     scheduler::{NewRun, Selection, identity::manual_run_id},
 };
-use longshore_kit::Clock;
-use longshore_store::{Run, RunFilter, RunKey, RunStore, RunType, StoreError, TaskInstance};
+use longshore_kit::{Clock, Metrics};
+use longshore_store::{
+    Run, RunCursor, RunFilter, RunKey, RunState, RunStore, RunType, StoreError, TaskInstance,
+};
 use serde_json::Value;
 use tokio::sync::broadcast::{self, error::RecvError};
 
+use crate::to_objects;
+
 pub(crate) mod logs;
-mod to_objects;
 
 pub(crate) use logs::Logs;
 
 /// How long it may take to record what was asked for.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A loop that has not turned for so long hangs.
+const MAX_SILENCE: Duration = Duration::from_secs(60);
 
 /// The service.
 pub(crate) struct ServiceControl {
@@ -37,16 +43,14 @@ pub(crate) struct ServiceControl {
     pub(crate) logs: Logs,
     pub(crate) feed: Feed,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) metrics: Metrics,
 }
 
 /// Tells the state changes of the scheduler to the readers of the feed, until the scheduler is gone.
 pub(crate) async fn publish_changes(mut changes: broadcast::Receiver<StateChange>, feed: Feed) {
     loop {
         match changes.recv().await {
-            Ok(change) => match to_objects::change(&change) {
-                Some(change) => feed.publish(change),
-                None => feed.skip(),
-            },
+            Ok(change) => feed.publish(to_objects::change(&change)),
             Err(RecvError::Lagged(n_missed)) => {
                 tracing::warn!(n_missed, "the change feed is behind the scheduler");
                 feed.skip();
@@ -112,6 +116,11 @@ impl Control for ServiceControl {
         Ok(dags)
     }
 
+    async fn import_errors(&self) -> Result<Vec<objects::ImportError>, ControlError> {
+        let known = self.dags.dags();
+        Ok(known.iter().filter_map(to_objects::import_error).collect())
+    }
+
     async fn dag(&self, dag_id: &str) -> Result<objects::Dag, ControlError> {
         self.object(&self.known(dag_id)?).await
     }
@@ -163,18 +172,24 @@ impl Control for ServiceControl {
     }
 
     async fn runs(&self, query: &RunQuery) -> Result<RunPage, ControlError> {
-        // One more than the page tells whether there is another page. States and the place to go on from are found
-        // here, among all rows: the query names a run, and not the place in the listing that the database asks for.
-        let is_first_of_all = query.states.is_empty() && query.after.is_none();
+        let before = match &query.after {
+            None => None,
+            Some(last) => Some(RunCursor::from(&self.rows(last).await?.0)),
+        };
+        let states = query.states.iter().map(|state| run_state(state));
         let filter = RunFilter {
             dag_id: query.dag_id.clone(),
-            limit: is_first_of_all
-                .then(|| u32::try_from(query.limit + 1).ok())
-                .flatten(),
-            ..RunFilter::default()
+            states: states.collect::<Result<_, _>>()?,
+            before,
+            // One more than the page tells whether there is another page.
+            limit: u32::try_from(query.limit + 1).ok(),
         };
         let runs = self.store.runs(&filter).await.map_err(unavailable)?;
-        Ok(page(runs.iter().map(to_objects::run), query))
+        let of_page = runs.iter().take(query.limit).map(to_objects::run);
+        Ok(RunPage {
+            runs: of_page.collect(),
+            has_more: runs.len() > query.limit,
+        })
     }
 
     async fn run(&self, run: &RunName) -> Result<objects::Run, ControlError> {
@@ -251,6 +266,15 @@ impl Control for ServiceControl {
         &self.feed
     }
 
+    fn vital_signs(&self) -> Vec<objects::Check> {
+        let beats = self.metrics.since_beats().into_iter();
+        let check = |(controller, since): (&str, Duration)| objects::Check {
+            name: controller.to_owned(),
+            problem: (since > MAX_SILENCE).then(|| format!("its loop stands for {since:.0?}")),
+        };
+        beats.map(check).collect()
+    }
+
     async fn checks(&self) -> Vec<objects::Check> {
         let one = RunFilter {
             limit: Some(1),
@@ -274,21 +298,10 @@ impl Control for ServiceControl {
     }
 }
 
-/// The page that was asked for, out of the runs newest first.
-fn page(runs: impl Iterator<Item = objects::Run>, query: &RunQuery) -> RunPage {
-    let mut is_before = query.after.is_some();
-    let wanted = runs.filter(|run| {
-        if !is_before {
-            return query.states.is_empty() || query.states.contains(&run.state);
-        }
-        let is_last = |after: &RunName| run.dag_id == after.dag_id && run.run_id == after.run_id;
-        is_before = !query.after.as_ref().is_some_and(is_last);
-        false
-    });
-    let mut runs: Vec<objects::Run> = wanted.take(query.limit + 1).collect();
-    let has_more = runs.len() > query.limit;
-    runs.truncate(query.limit);
-    RunPage { runs, has_more }
+/// The state of this word.
+fn run_state(word: &str) -> Result<RunState, ControlError> {
+    serde_json::from_value(Value::from(word))
+        .map_err(|_| ControlError::Invalid(format!("{word:?} is no state of a run")))
 }
 
 /// A run with its task instances.

@@ -3,21 +3,19 @@
 use super::*;
 use crate::progress::fixtures::{Adjectives, run_change, task_change};
 
-fn run(n: usize, state: &str) -> objects::Run {
-    objects::Run {
-        dag_id: "etl".to_owned(),
-        run_id: n.to_string(),
-        state: state.to_owned(),
-        ..objects::Run::default()
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_follow_each_other_without_gap_or_overlap() {
+    let service = service().await;
+    for n in 0..5 {
+        let trigger = objects::Trigger {
+            run_id: Some(format!("r{n}")),
+            logical_date: Some(format!("2026-11-0{}T00:00:00Z", n + 1).parse().unwrap()),
+            ..objects::Trigger::default()
+        };
+        service.trigger("etl", trigger).await.unwrap();
     }
-}
-
-#[test]
-fn pages_follow_each_other_without_gap_or_overlap() {
-    let states = ["running", "failed", "success"];
-    let all: Vec<objects::Run> = (0..20).map(|n| run(n, states[n % 3])).collect();
-    for (states, n_expected) in [(&[][..], 20), (&["failed"][..], 7)] {
-        for limit in [1, 3, 7, 19, 20, 50] {
+    for (states, n_expected) in [(&[][..], 5), (&["queued", "running"], 5), (&["failed"], 0)] {
+        for limit in [1, 2, 4, 5, 6] {
             let mut query = RunQuery {
                 states: states.iter().map(|state| (*state).to_owned()).collect(),
                 limit,
@@ -25,26 +23,32 @@ fn pages_follow_each_other_without_gap_or_overlap() {
             };
             let mut seen = Vec::new();
             loop {
-                let RunPage { runs, has_more } = page(all.iter().cloned(), &query);
+                let RunPage { runs, has_more } = service.runs(&query).await.unwrap();
                 assert!(runs.len() <= limit);
                 seen.extend(runs.iter().map(|run| run.run_id.clone()));
                 if !has_more {
                     break;
                 }
-                let last = runs.last().unwrap();
-                query.after = Some(RunName {
+                query.after = runs.last().map(|last| RunName {
                     dag_id: last.dag_id.clone(),
                     run_id: last.run_id.clone(),
                 });
             }
-            let unique: std::collections::BTreeSet<_> = seen.iter().collect();
-            assert_eq!(
-                (seen.len(), unique.len()),
-                (n_expected, n_expected),
-                "{limit}"
-            );
+            let expected: Vec<String> = (0..n_expected).rev().map(|n| format!("r{n}")).collect();
+            assert_eq!(seen, expected, "{states:?}, {limit} a page");
         }
     }
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_dag_is_told_with_its_reason() {
+    let service = service().await;
+    let errors = service.import_errors().await.unwrap();
+    let [error] = errors.as_slice() else {
+        panic!("expected one file that is no DAG, found {errors:?}");
+    };
+    assert_eq!((error.file.as_str(), &error.dag_id), ("broken.yaml", &None));
+    assert!(error.message.contains("dag_id"), "{}", error.message);
 }
 
 #[tokio::test]
@@ -77,7 +81,7 @@ async fn the_feed_tells_what_the_scheduler_tells_in_the_same_words() {
         };
         assert_eq!(
             serde_json::to_value(&*published).unwrap(),
-            crate::progress::objects::change(change)
+            serde_json::to_value(to_objects::change(change)).unwrap()
         );
     }
 }
@@ -87,6 +91,7 @@ async fn service() -> ServiceControl {
     let text = "dag_id: etl\ntasks:\n  extract:\n    command: [\"true\"]\n";
     let files = tempfile::tempdir().unwrap();
     std::fs::write(files.path().join("etl.yaml"), text).unwrap();
+    std::fs::write(files.path().join("broken.yaml"), "dag_id: 7\n").unwrap();
     let client = longshore_cluster::Cluster::in_memory().client();
     let store = Arc::new(longshore_store::Store::in_memory().await.unwrap());
     let clock = Arc::new(longshore_kit::SystemClock);
@@ -111,6 +116,7 @@ async fn service() -> ServiceControl {
         },
         feed: Feed::default(),
         clock,
+        metrics: Metrics::new(),
     }
 }
 

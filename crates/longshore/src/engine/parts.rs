@@ -6,7 +6,7 @@ use longshore_dags::{Dags, logs::LogDirectory, scheduler::Limits};
 use longshore_kit::{Metrics, SystemClock};
 use longshore_store::RunStore;
 
-use super::{config, database::Database, watched_store::WatchedStore};
+use super::{config, counted_logs::CountedLogs, database::Database, watched_store::WatchedStore};
 use crate::{
     error::CliError,
     local_cluster::{Lifetime, LocalCluster},
@@ -43,11 +43,11 @@ impl Parts {
     pub(crate) async fn start(plan: &Plan, phases: &Phases) -> Result<Self, CliError> {
         let data_dir = &plan.data_dir;
         let store = plan.database.open(data_dir, phases).await?;
-        let store = Arc::new(WatchedStore::new(store));
+        let metrics = Metrics::new();
+        let store = Arc::new(WatchedStore::new(store, &metrics));
         let parallelism = plan
             .parallelism
             .map_or(Limits::default().parallelism, NonZeroU32::get);
-        let metrics = Metrics::new();
         let cluster =
             LocalCluster::start(data_dir, parallelism, plan.lifetime, &metrics, phases).await?;
         let logs = LogDirectory::new(data_dir.join("logs"));
@@ -55,7 +55,7 @@ impl Parts {
         let dags = Dags::start(
             cluster.client("dags"),
             store.clone(),
-            Arc::new(logs.clone()),
+            Arc::new(CountedLogs::new(logs.clone(), &metrics)),
             Arc::new(SystemClock),
             config(parallelism, store.scheduler_id(), metrics.clone()),
         );

@@ -4,10 +4,13 @@ use std::sync::OnceLock;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use longshore_kit::Metrics;
 use longshore_store::{
     ArchivedTry, Changes, Pool, Run, RunFilter, RunKey, RunStore, Snapshot, Store, StoreError,
     TaskInstance,
 };
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -18,15 +21,26 @@ pub(crate) struct WatchedStore {
     store: Store,
     failure: OnceLock<StoreError>,
     broken: CancellationToken,
+    commit_seconds: Histogram,
 }
 
 impl WatchedStore {
-    /// Watches this store.
-    pub(crate) fn new(store: Store) -> Self {
+    /// Watches this store, and measures it.
+    pub(crate) fn new(store: Store, metrics: &Metrics) -> Self {
+        // From a commit in memory to one on a disk in trouble.
+        let commit_seconds = Histogram::new(exponential_buckets(0.000_1, 4.0, 10));
+        metrics.register(|registry| {
+            registry.register(
+                "longshore_store_commit_seconds",
+                "How long commits of the database took",
+                commit_seconds.clone(),
+            );
+        });
         Self {
             store,
             failure: OnceLock::new(),
             broken: CancellationToken::new(),
+            commit_seconds,
         }
     }
 
@@ -61,7 +75,10 @@ impl RunStore for WatchedStore {
     }
 
     async fn commit(&self, changes: &Changes) -> Result<(), StoreError> {
-        self.note(self.store.commit(changes).await)
+        let began = Instant::now();
+        let committed = self.store.commit(changes).await;
+        self.commit_seconds.observe(began.elapsed().as_secs_f64());
+        self.note(committed)
     }
 
     async fn load(&self) -> Result<Snapshot, StoreError> {

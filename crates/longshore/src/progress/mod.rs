@@ -1,7 +1,7 @@
 //! What a person or a program sees of a run while it goes on.
 //!
 //! State changes go in; what comes out depends on who reads: a board that redraws itself on a terminal ([`board`]), a
-//! line per change ([`lines`]) or an object per change ([`objects`]) elsewhere. All three are pure functions; only this
+//! line per change ([`lines`]) or an object per change ([`to_objects`]) elsewhere. All three are pure functions; only this
 //! file prints.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -12,6 +12,7 @@ use crate::{
     cli::{Format, Globals},
     output,
     progress::board::{Board, Size},
+    to_objects,
 };
 
 pub(crate) mod age;
@@ -19,7 +20,6 @@ pub(crate) mod board;
 #[cfg(test)]
 pub(crate) mod fixtures;
 pub(crate) mod lines;
-pub(crate) mod objects;
 pub(crate) mod phases;
 
 /// How often a board is redrawn. Changes in between cost nothing but their bookkeeping.
@@ -64,7 +64,7 @@ impl Progress {
         match self {
             Self::Quiet => {}
             Self::Lines => output::note(&lines::line(change)),
-            Self::Objects => output::json(&objects::change(change)),
+            Self::Objects => output::json(&to_objects::change(change)),
             Self::Live(live) => live.board.apply(change),
         }
     }

@@ -1,10 +1,13 @@
 //! What the service counts beside what the kit does: states of tasks, and the process itself.
 
-use std::{fs, sync::Arc};
+use std::{
+    fs,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use longshore_console::Scrape;
 use longshore_dags::{Change, Dags};
-use longshore_kit::Tasks;
+use longshore_kit::{Clock, Metrics, SystemClock, Tasks};
 use longshore_store::TaskState;
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -50,6 +53,7 @@ struct BuildLabels {
 struct Counts {
     tasks: Family<StateLabels, Gauge>,
     changes: Family<ChangeLabels, Counter>,
+    heartbeat: Gauge<f64, AtomicU64>,
     resident: Gauge,
 }
 
@@ -63,7 +67,7 @@ pub(super) fn scrape(parts: &Parts, tasks: &Tasks) -> Scrape {
     );
     let (metrics, dags) = (parts.metrics.clone(), parts.dags.clone());
     Arc::new(move || {
-        counts.look(&dags);
+        counts.look(&dags, &metrics);
         metrics.text()
     })
 }
@@ -80,6 +84,11 @@ impl Counts {
             "State changes of task instances",
             self.changes.clone(),
         );
+        registry.register(
+            "longshore_scheduler_heartbeat_timestamp_seconds",
+            "When the scheduler's loop last turned",
+            self.heartbeat.clone(),
+        );
         registry.register_with_unit(
             "process_resident_memory",
             "Resident memory",
@@ -93,7 +102,7 @@ impl Counts {
     }
 
     /// What is read rather than counted.
-    fn look(&self, dags: &Dags) {
+    fn look(&self, dags: &Dags, metrics: &Metrics) {
         let census = dags.census();
         for state in STATES {
             let n = census.get(&state).copied().unwrap_or(0);
@@ -102,6 +111,10 @@ impl Counts {
             };
             let gauge = self.tasks.get_or_create(&labels);
             gauge.set(i64::try_from(n).unwrap_or(i64::MAX));
+        }
+        if let Some(since) = metrics.since_beats().get("dags.scheduler") {
+            let at = SystemClock.now().as_duration().as_secs_f64() - since.as_secs_f64();
+            self.heartbeat.set(at);
         }
         if let Some(bytes) = resident_bytes() {
             self.resident.set(bytes);

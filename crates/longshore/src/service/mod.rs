@@ -21,6 +21,7 @@ use crate::{
     control::{Logs, ServiceControl, publish_changes},
     engine::{
         NAMESPACE,
+        database::Database,
         parts::{Parts, Plan},
     },
     error::CliError,
@@ -49,6 +50,7 @@ pub(crate) struct ServiceConfig {
 
 /// The service, running.
 pub(crate) struct Service {
+    plan: Plan,
     parts: Parts,
     dags_folder: PathBuf,
     kubernetes: Serving,
@@ -100,6 +102,7 @@ impl Service {
             },
             feed,
             clock: Arc::new(SystemClock),
+            metrics: parts.metrics.clone(),
         });
         let access = |token| Access {
             token,
@@ -114,6 +117,7 @@ impl Service {
         let health = operations(control, nobody, scrape, content_type, tasks.shutdown());
         tasks.spawn("metrics", serve(metrics_listener, health, tasks.shutdown()));
         Ok(Self {
+            plan: config.plan.clone(),
             parts,
             dags_folder,
             kubernetes,
@@ -159,10 +163,21 @@ impl Service {
     pub(crate) async fn broken(&self) -> CliError {
         let stopping = self.tasks.shutdown();
         let why = tokio::select! {
+            error = self.lost_database() => return error,
             () = stopping.cancelled() => "a part of the APIs broke".to_owned(),
             why = self.parts.broken() => why,
         };
         CliError::ServiceBroken { why }
+    }
+
+    /// A database in the data directory takes nothing more after a failed write until it is opened again; what a server
+    /// refused it may take later.
+    async fn lost_database(&self) -> CliError {
+        let store = &self.parts.store;
+        match (&self.plan.database, store.broken().await, store.failure()) {
+            (Database::InDataDir, (), Some(why)) => CliError::in_writing(&self.plan.data_dir, why),
+            _ => std::future::pending().await,
+        }
     }
 
     /// Stops: takes no more requests, lets those under way end, finishes rounds, closes what is durable. Answers how

@@ -1,10 +1,13 @@
 //! A disk that a task fills: the command comes to an end, and says what is wrong where it could not do its own work.
 
-use std::{fs, time::Duration};
+use std::{fs, io::Write, time::Duration};
 
 use longshore_test::on_a_small_disk;
 
-use crate::{longshore, outcome};
+use crate::{
+    longshore, outcome,
+    service_process::{Service, until},
+};
 
 /// Fills the disk, and is content.
 const FILLING: &str = "dag_id: fill\nworkspace: true\ntasks:\n  one:\n    command: [sh, -c, 'cat /dev/zero > \
@@ -43,4 +46,24 @@ fn a_task_that_fills_the_disk_does_not_hang_the_run() {
 fn tasks_that_find_no_room_do_not_hang_the_run() {
     let name = "full_disk::tasks_that_find_no_room_do_not_hang_the_run";
     run_on(name, 2200, &format!("{FILLING}{FOLLOWED}"));
+}
+
+#[test]
+fn a_service_that_can_record_nothing_more_ends_and_says_why() {
+    let name = "full_disk::a_service_that_can_record_nothing_more_ends_and_says_why";
+    on_a_small_disk(name, 6_000, |disk| {
+        let dags = tempfile::tempdir().unwrap();
+        let text = "dag_id: noop\ntasks:\n  one:\n    command: [\"true\"]\n";
+        fs::write(dags.path().join("noop.yaml"), text).unwrap();
+        let mut service = Service::start_in(&disk.join("data"), dags.path());
+        let mut filler = fs::File::create(disk.join("filler")).unwrap();
+        while filler.write_all(&[0; 4_096]).is_ok() {}
+        until("the service to end", || {
+            service.outcome("dags trigger noop --quiet");
+            service.has_ended()
+        });
+        let (code, stderr) = service.end();
+        let says_so = stderr.contains("LS1703") || stderr.contains("No space left on device");
+        assert!(code == Some(1) && says_so, "{code:?}: {stderr}");
+    });
 }

@@ -47,6 +47,12 @@ impl Service {
         Self::start_with(Some(folder), dags, arguments)
     }
 
+    /// Starts one in this data directory.
+    pub(crate) fn start_in(data: &Path, dags: &Path) -> Self {
+        let arguments = vec!["--data-dir".to_owned(), data.display().to_string()];
+        Self::start_with(None, dags, arguments)
+    }
+
     /// Starts one that keeps nothing.
     pub(crate) fn start_ephemeral(dags: &Path) -> Self {
         Self::start_with(None, dags, vec!["--ephemeral".to_owned()])
@@ -116,6 +122,16 @@ impl Service {
     /// Asks it to stop; its exit code and what it said.
     pub(crate) fn stop(&mut self) -> (Option<i32>, String) {
         signal("TERM", self.child.id());
+        self.end()
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Waits for its end; its exit code and what it said.
+    pub(crate) fn end(&mut self) -> (Option<i32>, String) {
         let mut stderr = String::new();
         let mut pipe = self.child.stderr.take().unwrap();
         pipe.read_to_string(&mut stderr).unwrap();

@@ -186,10 +186,18 @@ pub(crate) async fn delete_object(call: &Call, mut options: DeleteOptions) -> Re
     {
         options.grace_period_seconds = Some(1);
     }
+    let mut marked_by_us: Option<Value> = None;
     for _ in 0..ATTEMPTS {
-        let stored = call.stored()?;
-        let object = stored.value();
-        options.check(resource, &object)?;
+        let found = call.stored().map(|stored| (stored.value(), stored));
+        let checked = found.and_then(|(object, stored)| {
+            options.check(resource, &object)?;
+            Ok((object, stored))
+        });
+        let (object, stored) = match checked {
+            Ok(found) => found,
+            // Its node was faster in removing what we had marked: it is gone, as was asked.
+            Err(error) => return marked_by_us.map(Deleted::Gone).ok_or(error),
+        };
         let (change, outcome) = match plan(resource, &object, &options, call.server.now()) {
             Plan::Remove => (Change::Delete, Deleted::Gone(object)),
             Plan::Keep => return Ok(Deleted::Pending(object)),
@@ -216,6 +224,7 @@ pub(crate) async fn delete_object(call: &Call, mut options: DeleteOptions) -> Re
                         uid: Some(meta::text(&marked, "/metadata/uid").to_owned()),
                         resource_version: None,
                     });
+                    marked_by_us = Some(written.value());
                 }
                 Deleted::Pending(_) => {
                     call.server.after_removal(&call.collection).await;

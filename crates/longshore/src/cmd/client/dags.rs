@@ -85,7 +85,8 @@ struct PauseOf {
 
 pub(crate) fn list(args: &ListArgs, globals: &Globals) -> Result<Exit, CliError> {
     let client = args.server.connect()?;
-    let dags = block_on(async { Ok(client.dags().await?) })?;
+    let (dags, broken) =
+        block_on(async { Ok((client.dags().await?, client.import_errors().await?)) })?;
     let table = |detail| {
         let table = print::dags(&dags.items, SystemClock.now(), detail);
         if args.no_headers {
@@ -95,6 +96,11 @@ pub(crate) fn list(args: &ListArgs, globals: &Globals) -> Result<Exit, CliError>
         }
     };
     print::list(&dags, print::dag_name, table, globals);
+    if !globals.quiet {
+        for error in &broken.items {
+            output::note(&print::import_error(error));
+        }
+    }
     Ok(Exit::Success)
 }
 

@@ -9,9 +9,11 @@ use longshore_console::{
     control::{LogQuery, Until},
 };
 
+use serde_json::json;
+
 use super::{ServerArgs, TaskTarget, block_on, printable::printable};
 use crate::{
-    cli::{Globals, help_end},
+    cli::{Format, Globals, help_end},
     error::CliError,
     exit::Exit,
     signals::{Interrupts, Signals},
@@ -40,7 +42,7 @@ pub(crate) struct LogsArgs {
     server: ServerArgs,
 }
 
-pub(crate) fn logs(args: &LogsArgs, _globals: &Globals) -> Result<Exit, CliError> {
+pub(crate) fn logs(args: &LogsArgs, globals: &Globals) -> Result<Exit, CliError> {
     let client = args.server.connect()?;
     let query = LogQuery {
         attempt: args.attempt,
@@ -55,15 +57,15 @@ pub(crate) fn logs(args: &LogsArgs, _globals: &Globals) -> Result<Exit, CliError
         let log = client.logs(&task, query).await?;
         tokio::select! {
             () = signals.next() => Ok(Exit::Interrupted),
-            copied = copy(log) => copied,
+            copied = copy(log, Form::of(globals)) => copied,
         }
     })
 }
 
-async fn copy(mut log: Log) -> Result<Exit, CliError> {
+async fn copy(mut log: Log, form: Form) -> Result<Exit, CliError> {
     let mut lines = Lines {
-        is_terminal: io::stdout().is_terminal(),
-        ..Lines::default()
+        form,
+        begun: Vec::new(),
     };
     while let Some(chunk) = log.next().await {
         let shown = lines.take(&chunk?);
@@ -84,17 +86,39 @@ fn write(bytes: &[u8]) -> bool {
         .is_ok()
 }
 
-/// What becomes of a log on its way to the reader: a terminal gets whole lines without control characters, everything
-/// else gets the bytes.
-#[derive(Debug, Default)]
+/// What becomes of a log on its way to the reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// The bytes: whoever reads a pipe gets what the task wrote.
+    Bytes,
+    /// Whole lines without control characters, for a terminal.
+    Clean,
+    /// An object for each line, for programs.
+    Objects,
+}
+
+impl Form {
+    fn of(globals: &Globals) -> Self {
+        if globals.output == Format::Json {
+            Self::Objects
+        } else if io::stdout().is_terminal() {
+            Self::Clean
+        } else {
+            Self::Bytes
+        }
+    }
+}
+
+#[derive(Debug)]
 struct Lines {
-    is_terminal: bool,
+    form: Form,
+    /// The line that has not ended.
     begun: Vec<u8>,
 }
 
 impl Lines {
     fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
-        if !self.is_terminal {
+        if self.form == Form::Bytes {
             return bytes.to_vec();
         }
         let mut shown = Vec::new();
@@ -107,13 +131,22 @@ impl Lines {
         shown
     }
 
+    /// What is left at the end.
     fn finish(&mut self) -> Vec<u8> {
         let line = std::mem::take(&mut self.begun);
-        let mut shown = printable(&String::from_utf8_lossy(&line)).into_bytes();
-        if line.ends_with(b"\n") {
-            shown.push(b'\n');
+        let text = String::from_utf8_lossy(&line);
+        let ended = text.strip_suffix('\n');
+        match self.form {
+            _ if line.is_empty() => Vec::new(),
+            Form::Objects => {
+                let text = ended.unwrap_or(&text);
+                format!("{}\n", json!({"kind": "LogLine", "line": text})).into_bytes()
+            }
+            Form::Bytes | Form::Clean => {
+                let end = if ended.is_some() { "\n" } else { "" };
+                format!("{}{end}", printable(ended.unwrap_or(&text))).into_bytes()
+            }
         }
-        shown
     }
 }
 
@@ -122,19 +155,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_gets_clean_lines_and_a_pipe_the_bytes() {
+    fn each_reader_gets_the_log_in_its_form() {
         let log: &[&[u8]] = &[b"one\x1b[2", b"J\ntw\xc3", b"\xbc\nend"];
-        for (is_terminal, expected) in [
-            (true, "one\ntwü\nend".as_bytes()),
-            (false, b"one\x1b[2J\ntw\xc3\xbc\nend"),
+        let objects = concat!(
+            "{\"kind\":\"LogLine\",\"line\":\"one\\u001b[2J\"}\n",
+            "{\"kind\":\"LogLine\",\"line\":\"twü\"}\n",
+            "{\"kind\":\"LogLine\",\"line\":\"end\"}\n"
+        );
+        for (form, expected) in [
+            (Form::Clean, "one\ntwü\nend".as_bytes()),
+            (Form::Bytes, b"one\x1b[2J\ntw\xc3\xbc\nend"),
+            (Form::Objects, objects.as_bytes()),
         ] {
             let mut lines = Lines {
-                is_terminal,
-                ..Lines::default()
+                form,
+                begun: Vec::new(),
             };
             let mut shown: Vec<u8> = log.iter().flat_map(|chunk| lines.take(chunk)).collect();
             shown.extend(lines.finish());
-            assert_eq!(shown, expected);
+            assert_eq!(shown, expected, "{form:?}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use longshore_console::{
     RunName, TaskName,
-    objects::{Dag, List, Run, Task},
+    objects::{Dag, ImportError, List, Run, Task},
 };
 use serde::Serialize;
 
@@ -57,6 +57,18 @@ pub(super) fn object<T: Serialize>(
 
 pub(super) fn dag_name(dag: &Dag) -> String {
     dag.dag_id.clone()
+}
+
+/// A file that is no DAG, for people.
+pub(super) fn import_error(error: &ImportError) -> String {
+    let why = printable(&error.message.replace('\n', "; "));
+    match &error.dag_id {
+        None => format!("note: {} is no DAG: {why}", printable(&error.file)),
+        Some(dag_id) => format!(
+            "note: {} is broken, and {dag_id} stays as it was: {why}",
+            printable(&error.file)
+        ),
+    }
 }
 
 pub(super) fn run_name(run: &Run) -> String {

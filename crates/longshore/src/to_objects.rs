@@ -1,16 +1,13 @@
-//! Rows and changes as the JSON objects of the API. Pure.
+//! Rows and changes as the JSON objects of the API, which are those of `-o json` too. Pure.
 
 use longshore_console::objects::{self, DagTask};
-use longshore_dags::{KnownDag, StateChange, model};
-use longshore_store::{Failure, Run, RunType, TaskInstance};
+use longshore_dags::{Change, KnownDag, StateChange, model};
+use longshore_store::{Failure, Run, RunType, TaskInstance, TaskState};
 use serde_json::Value;
 
-use crate::progress::{
-    self,
-    lines::{run_word, task_word},
-};
+use crate::progress::lines::{run_word, task_word};
 
-pub(super) fn dag(known: &KnownDag, last_run: Option<&Run>) -> objects::Dag {
+pub(crate) fn dag(known: &KnownDag, last_run: Option<&Run>) -> objects::Dag {
     let said = known.dag.as_deref();
     let of_file = said.map(|dag| objects::Dag {
         description: dag.description.clone(),
@@ -47,7 +44,7 @@ fn dag_task(task: &model::Task) -> DagTask {
     }
 }
 
-pub(super) fn run(run: &Run) -> objects::Run {
+pub(crate) fn run(run: &Run) -> objects::Run {
     objects::Run {
         dag_id: run.key.dag_id.clone(),
         run_id: run.key.run_id.clone(),
@@ -67,7 +64,7 @@ pub(super) fn run(run: &Run) -> objects::Run {
     }
 }
 
-pub(super) fn task(row: &TaskInstance) -> objects::Task {
+pub(crate) fn task(row: &TaskInstance) -> objects::Task {
     objects::Task {
         dag_id: row.key.run.dag_id.clone(),
         run_id: row.key.run.run_id.clone(),
@@ -87,7 +84,7 @@ pub(super) fn task(row: &TaskInstance) -> objects::Task {
     }
 }
 
-pub(super) fn earlier_try(row: &TaskInstance) -> objects::Try {
+pub(crate) fn earlier_try(row: &TaskInstance) -> objects::Try {
     objects::Try {
         try_number: row.try_number,
         state: state(row),
@@ -98,16 +95,58 @@ pub(super) fn earlier_try(row: &TaskInstance) -> objects::Try {
     }
 }
 
-/// The change with the field names that `longshore run -o json` has.
-pub(super) fn change(change: &StateChange) -> Option<objects::Change> {
-    let object = progress::objects::change(change);
-    serde_json::from_value(object)
-        .inspect_err(|error| tracing::error!(%error, code = "LS1901", "a change cannot be told"))
-        .ok()
+/// States are Airflow's words, absent where Airflow has none.
+pub(crate) fn change(change: &StateChange) -> objects::Change {
+    let at = change.at;
+    let (dag_id, run_id) = (change.run.dag_id.clone(), change.run.run_id.clone());
+    match &change.change {
+        Change::Run { from, to, reason } => objects::Change::RunChange {
+            at,
+            dag_id,
+            run_id,
+            from: from.map(|from| run_word(from).to_owned()),
+            to: run_word(*to).to_owned(),
+            reason: reason.clone(),
+        },
+        Change::Task {
+            task_id,
+            map_index,
+            try_number,
+            from,
+            to,
+            pod,
+            failure: why,
+        } => objects::Change::TaskChange {
+            at,
+            dag_id,
+            run_id,
+            task_id: task_id.clone(),
+            map_index: *map_index,
+            try_number: *try_number,
+            from: word(*from),
+            to: word(*to),
+            pod: pod.clone(),
+            failure: why.as_ref().map(failure),
+        },
+    }
+}
+
+/// A file that is no DAG; `None` for a DAG, and for one whose file is gone.
+pub(crate) fn import_error(known: &KnownDag) -> Option<objects::ImportError> {
+    Some(objects::ImportError {
+        file: known.file.clone()?,
+        dag_id: known.dag_id.clone(),
+        message: known.error.clone()?,
+        parsed_at: known.parsed_at,
+    })
 }
 
 fn state(row: &TaskInstance) -> Option<String> {
-    row.state.map(|state| task_word(Some(state)).to_owned())
+    word(row.state)
+}
+
+fn word(state: Option<TaskState>) -> Option<String> {
+    state.map(|state| task_word(Some(state)).to_owned())
 }
 
 fn failure(failure: &Failure) -> objects::Failure {
@@ -116,5 +155,31 @@ fn failure(failure: &Failure) -> objects::Failure {
         reason: failure.reason.clone(),
         exit_code: failure.exit_code,
         container: failure.container.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_store::{RunState, TaskState};
+
+    use super::*;
+    use crate::progress::fixtures::{Adjectives, run_change, task_change};
+
+    #[test]
+    fn field_names_are_an_interface() {
+        let objects = [
+            change(&run_change(0, None, RunState::Queued, None)),
+            change(
+                &task_change(
+                    5,
+                    "extract",
+                    Some(TaskState::Running),
+                    Some(TaskState::Failed),
+                )
+                .with_pod("etl-extract-x1")
+                .because_it_failed(),
+            ),
+        ];
+        insta::assert_json_snapshot!(objects);
     }
 }
