@@ -18,7 +18,7 @@ use crate::{
     kube_build::{Program, Programs},
 };
 
-/// Longest that the API server may take to become ready.
+/// Longest that a component may take to become ready.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(100);
 /// Lines of a log that an error shows.
@@ -59,7 +59,7 @@ pub(super) struct Ports {
 }
 
 impl ControlPlane {
-    /// Starts the components and waits until the API server is ready.
+    /// Starts the components and waits until they are ready.
     pub(super) fn start(
         components: Components,
         programs: &Programs,
@@ -83,14 +83,24 @@ impl ControlPlane {
             Program::Apiserver,
             &arguments::apiserver(&path, &ports),
         )?;
-        let probe = Probe::new(ports.apiserver, &authority)
-            .map_err(|source| prepare("a TLS client", source))?;
-        cluster.wait_until_ready(&probe, signals)?;
+        let probe = Probe::new(&authority).map_err(|source| prepare("a TLS client", source))?;
+        let apiserver = (Program::Apiserver, ports.apiserver, "/readyz");
+        cluster.wait_until_ready(&probe, apiserver, signals)?;
         if components == Components::All {
             let manager = arguments::controller_manager(&path, &ports);
             cluster.spawn(programs, Program::ControllerManager, &manager)?;
             let scheduler = arguments::scheduler(&path, &ports);
             cluster.spawn(programs, Program::Scheduler, &scheduler)?;
+            for component in [
+                (
+                    Program::ControllerManager,
+                    ports.controller_manager,
+                    "/healthz",
+                ),
+                (Program::Scheduler, ports.scheduler, "/readyz"),
+            ] {
+                cluster.wait_until_ready(&probe, component, signals)?;
+            }
         }
         Ok(cluster)
     }
@@ -147,11 +157,17 @@ impl ControlPlane {
         Ok(())
     }
 
-    fn wait_until_ready(&mut self, probe: &Probe, signals: &Signals) -> Result<(), ClusterError> {
+    /// Asks a component at its port and path.
+    fn wait_until_ready(
+        &mut self,
+        probe: &Probe,
+        (program, port, path): (Program, u16, &str),
+        signals: &Signals,
+    ) -> Result<(), ClusterError> {
         let mut found = String::new();
         for _ in 0..START_TIMEOUT.as_millis() / POLL.as_millis() {
             self.check()?;
-            match probe.ask() {
+            match probe.ask(port, path) {
                 Ok(()) => return Ok(()),
                 Err(other) => found = other,
             }
@@ -163,9 +179,10 @@ impl ControlPlane {
             }
         }
         Err(ClusterError::NotReady {
+            program: program.name(),
             seconds: START_TIMEOUT.as_secs(),
             found,
-            log: last_lines(self.folder.path(), Program::Apiserver.name()),
+            log: last_lines(self.folder.path(), program.name()),
         })
     }
 }
