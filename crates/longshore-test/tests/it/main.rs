@@ -9,4 +9,6 @@ mod node;
 #[cfg(test)]
 mod planted;
 #[cfg(test)]
+mod proxy;
+#[cfg(test)]
 mod world;
