@@ -50,11 +50,14 @@ impl Surroundings {
     /// A namespace of a real API server, in real time. Whoever made it removes it.
     pub(crate) async fn real(server: &RealServer, name: &str) -> (Self, RealNamespace) {
         let logs = Logs::default();
+        let mut namespace = RealNamespace::create(server, name).await.unwrap();
         let scripted = Arc::new(ScriptedLogs(logs.clone()));
-        let namespace = RealNamespace::create(server, name, scripted).await.unwrap();
+        let node = namespace.add_node(scripted).await.unwrap();
         let clock = Arc::new(SystemClock);
-        let around = Self::with_node(namespace.place(), clock, logs, namespace.node());
-        (around, namespace)
+        (
+            Self::with_node(namespace.place(), clock, logs, node),
+            namespace,
+        )
     }
 
     fn with_node(place: Place, clock: Arc<dyn Clock>, logs: Logs, config: NodeConfig) -> Self {
