@@ -17,6 +17,7 @@ mod lint;
 mod postgres;
 mod quickstart_programs;
 mod readme;
+mod real_node;
 mod run;
 mod service;
 mod service_process;

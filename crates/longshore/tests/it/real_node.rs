@@ -1,0 +1,133 @@
+//! The process node as a node of a real API server: the quickstart, with real processes and their logs.
+
+use std::{fs, path::Path, sync::Arc, time::Duration};
+
+use longshore_dags::{
+    Dags, DagsConfig, document,
+    folder::read_beside,
+    logs::{LogDirectory, LogPath},
+    model::Dag,
+    pods::{
+        build::{PodConfig, workspace_name},
+        decide::PodsConfig,
+    },
+    scheduler::{Limits, NewRun, identity::manual_run_id},
+};
+use longshore_kit::{Clock, Metrics, SystemClock};
+use longshore_node::{LogServer, Node, NodeConfig};
+use longshore_store::{RunState, RunStore, RunType, Store};
+use longshore_test::{RealNamespace, RealServer};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::{quickstart_programs::REPORT, repository};
+
+/// Longer than the quickstart takes.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A process node that has joined, under the name of the namespace.
+struct Joined {
+    running: JoinHandle<()>,
+    shutdown: CancellationToken,
+    _logs: LogServer,
+}
+
+async fn join(namespace: &RealNamespace, root: &Path) -> Joined {
+    let shim = [env!("CARGO_BIN_EXE_longshore"), "shim"];
+    let name = namespace.place().namespace().to_owned();
+    let mut config = NodeConfig::new(name, root, shim.map(Into::into).to_vec());
+    let listener = namespace.log_listener().unwrap();
+    config.log_port = Some(listener.port());
+    let node = Node::new(namespace.place().client(), config).await.unwrap();
+    let logs = listener.serve(Arc::new(node.clone())).unwrap();
+    let shutdown = CancellationToken::new();
+    let told = shutdown.clone();
+    Joined {
+        running: tokio::spawn(async move { node.run(told).await }),
+        shutdown,
+        _logs: logs,
+    }
+}
+
+/// Its pods go to the node of the namespace: there may be no scheduler of pods.
+fn config(namespace: &str, scheduler_id: &str) -> DagsConfig {
+    DagsConfig {
+        limits: Limits::default(),
+        pods: PodConfig {
+            namespace: namespace.to_owned(),
+            scheduler_id: scheduler_id.to_owned(),
+            pod_template: Some(json!({"spec": {"nodeName": namespace}})),
+            ..PodConfig::default()
+        },
+        disposal: PodsConfig::default(),
+        concurrency: 8,
+        metrics: Metrics::new(),
+    }
+}
+
+fn quickstart() -> Dag {
+    let folder = repository().join("examples/quickstart");
+    let text = fs::read_to_string(folder.join("dag.yaml")).unwrap();
+    let document = document::parse("dag.yaml", &text).unwrap();
+    let read = &mut |name: &str| read_beside(&folder, name);
+    document.validate(read).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_process_node_runs_the_quickstart_on_a_real_api_server() {
+    let Some(server) = RealServer::given() else {
+        return;
+    };
+    let namespace = RealNamespace::create(&server, "quickstart").await.unwrap();
+    let data = TempDir::new().unwrap();
+    let node = join(&namespace, &data.path().join("node")).await;
+    let store = Store::open(data.path().join("longshore.db")).await;
+    let store = Arc::new(store.unwrap());
+    let logs = LogDirectory::new(data.path().join("logs"));
+    let name = namespace.place().namespace().to_owned();
+    let dags = Dags::start(
+        namespace.place().client(),
+        store.clone(),
+        Arc::new(logs.clone()),
+        Arc::new(SystemClock),
+        config(&name, store.scheduler_id()),
+    );
+    let dags = dags.await.unwrap();
+    let (dag, at) = (quickstart(), SystemClock.now());
+    let run = NewRun {
+        document: dag.to_json(),
+        dag: Arc::new(dag),
+        run_id: manual_run_id(at),
+        run_type: RunType::Manual,
+        logical_date: Some(at),
+        conf: json!({}),
+    };
+    let run = dags.request_run(run).await.unwrap();
+    let ended = tokio::time::timeout(PATIENCE, dags.ended(&run)).await;
+    let (ended, tasks) = ended.unwrap().unwrap().unwrap();
+    assert_eq!(ended.state, RunState::Success, "{tasks:#?}");
+    let released = tokio::time::timeout(PATIENCE, dags.released(&run)).await;
+    released.expect("the logs are stored and the pods deleted");
+
+    let claims = data.path().join("node/volumes").join(&name);
+    let report = claims.join(workspace_name(&run)).join("report.csv");
+    assert_eq!(fs::read_to_string(report).unwrap(), REPORT);
+    for task in tasks {
+        let n_tries = if task.key.task_id == "summarise_gentoo" {
+            2
+        } else {
+            1
+        };
+        assert_eq!(task.try_number, n_tries, "{}", task.key.task_id);
+        let log = logs.file(&LogPath::of_try(&task.key, n_tries));
+        let log = fs::read_to_string(&log).unwrap();
+        assert!(!log.contains("could not be read"), "{log}");
+    }
+    assert!(dags.shutdown(PATIENCE).await);
+    node.shutdown.cancel();
+    node.running.await.unwrap();
+    namespace.remove().await.unwrap();
+    println!("real server: the quickstart on the process node");
+}
