@@ -24,6 +24,9 @@ const POLL: Duration = Duration::from_millis(100);
 /// Lines of a log that an error shows.
 const LAST_LINES: usize = 20;
 
+/// What shows that the controllers work, not only that the controller manager runs.
+const MADE_BY_CONTROLLERS: &str = "/api/v1/namespaces/default/serviceaccounts/default";
+
 /// Users, their groups, and the file of each. The roles of the components are Kubernetes' own.
 const USERS: [(&str, &str, &str); 3] = [
     ("longshore-admin", "system:masters", "kubeconfig"),
@@ -71,7 +74,7 @@ impl ControlPlane {
             .map_err(|source| prepare("a temporary directory", source))?;
         let ports = Ports::free()?;
         let authority = certificates::make(folder.path())?;
-        write_users(folder.path(), ports.apiserver)?;
+        let token = write_users(folder.path(), ports.apiserver)?;
         let mut cluster = ControlPlane {
             processes: Vec::new(),
             folder,
@@ -83,7 +86,8 @@ impl ControlPlane {
             Program::Apiserver,
             &arguments::apiserver(&path, &ports),
         )?;
-        let probe = Probe::new(&authority).map_err(|source| prepare("a TLS client", source))?;
+        let probe =
+            Probe::new(&authority, token).map_err(|source| prepare("a TLS client", source))?;
         let apiserver = (Program::Apiserver, ports.apiserver, "/readyz");
         cluster.wait_until_ready(&probe, apiserver, signals)?;
         if components == Components::All {
@@ -94,8 +98,8 @@ impl ControlPlane {
             for component in [
                 (
                     Program::ControllerManager,
-                    ports.controller_manager,
-                    "/healthz",
+                    ports.apiserver,
+                    MADE_BY_CONTROLLERS,
                 ),
                 (Program::Scheduler, ports.scheduler, "/readyz"),
             ] {
@@ -229,16 +233,18 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), ClusterError> {
     write().map_err(|source| prepare("the files of the cluster", source))
 }
 
-/// A token for each user, and the kubeconfig that holds it.
-fn write_users(folder: &Path, port: u16) -> Result<(), ClusterError> {
-    let mut tokens = String::new();
+/// A token for each user, and the kubeconfig that holds it. Gives the administrator's.
+fn write_users(folder: &Path, port: u16) -> Result<String, ClusterError> {
+    let (mut tokens, mut administrator) = (String::new(), None);
     let authority = folder.join("ca.crt");
     for (user, groups, file) in USERS {
         let token = uuid::Uuid::new_v4().simple().to_string();
         tokens += &format!("{token},{user},{user},\"{groups}\"\n");
         write(&folder.join(file), &kubeconfig(&authority, port, &token))?;
+        administrator.get_or_insert(token);
     }
-    write(&folder.join("tokens.csv"), &tokens)
+    write(&folder.join("tokens.csv"), &tokens)?;
+    Ok(administrator.unwrap_or_default())
 }
 
 /// JSON is YAML.

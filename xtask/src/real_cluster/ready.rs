@@ -18,12 +18,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Asks a component how it is.
 #[derive(Debug)]
 pub(super) struct Probe {
+    token: String,
     config: Arc<ClientConfig>,
 }
 
 impl Probe {
-    /// Trusts servers that the authority vouches for.
-    pub(super) fn new(authority: &str) -> io::Result<Probe> {
+    /// Asks as whom this token is for, and trusts servers that the authority vouches for.
+    pub(super) fn new(authority: &str, token: String) -> io::Result<Probe> {
         let certificate =
             CertificateDer::from_pem_slice(authority.as_bytes()).map_err(io::Error::other)?;
         let mut roots = RootCertStore::empty();
@@ -35,11 +36,12 @@ impl Probe {
             .with_root_certificates(roots)
             .with_no_client_auth();
         Ok(Probe {
+            token,
             config: Arc::new(config),
         })
     }
 
-    /// `Ok` when the component at this port says so at this path; else what was found instead.
+    /// `Ok` when the component at this port answers so at this path; else what was found instead.
     pub(super) fn ask(&self, port: u16, path: &str) -> Result<(), String> {
         let answer = self
             .request(port, path)
@@ -62,7 +64,8 @@ impl Probe {
         let mut stream = StreamOwned::new(connection, stream);
         write!(
             stream,
-            "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+            "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\r\n",
+            self.token
         )?;
         let mut answer = Vec::new();
         match stream.read_to_end(&mut answer) {
