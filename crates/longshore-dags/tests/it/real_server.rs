@@ -33,8 +33,9 @@ const REST: Duration = Duration::from_secs(3);
 enum Play {
     /// A story, with these faults in the scheduler's process. Ends like the undisturbed one on the embedded cluster.
     Story(Story, FaultPlan),
-    /// The same, with the faults in a proxy between the scheduler and the API server: not one pod more is created.
-    Proxied(Story, FaultPlan),
+    /// The same, with a fault of the pod watch in a proxy between the scheduler and the API server: not one pod more is
+    /// created, and the watch begins at least so often.
+    Proxied(Story, WatchFault, u32),
     /// A test of its own, in a world with this DAG.
     Test(&'static str, fn(World) -> BoxFuture<'static, ()>),
 }
@@ -66,9 +67,9 @@ fn scenarios() -> Vec<(String, Play)> {
         resource: Some(pods()),
         time: Duration::from_secs(1),
     };
-    for (what, fault) in [("2 s late", late), ("cut every second", cut)] {
+    for (what, fault, least) in [("2 s late", late, 1), ("cut every second", cut, 10)] {
         let name = format!("retry with the pod watch {what}");
-        let play = Play::Proxied(scenarios::RETRY, FaultPlan::watches(fault));
+        let play = Play::Proxied(scenarios::RETRY, fault, least);
         all.push((name, play));
     }
     for (name, dag, test) in TESTS {
@@ -178,7 +179,7 @@ fn scenarios_end_on_a_real_server_as_on_the_embedded_cluster() {
 /// What is played, and how it ends on the embedded cluster.
 fn prepare(play: Play) -> (Play, Option<Run>) {
     let reference = match &play {
-        Play::Story(story, _) | Play::Proxied(story, _) => Some(replay(story, FaultPlan::none())),
+        Play::Story(story, _) | Play::Proxied(story, ..) => Some(replay(story, FaultPlan::none())),
         Play::Test(..) => None,
     };
     (play, reference)
@@ -226,9 +227,9 @@ async fn play_one(around: Surroundings, play: Play, reference: Option<Run>) -> R
             }
             Ok(())
         }
-        (Play::Proxied(story, plan), Some(reference)) => {
+        (Play::Proxied(story, fault, least_watches), Some(reference)) => {
             let mut world = World::standing_on(around, story.dag, story.rules);
-            let faults = Faults::new(plan);
+            let faults = Faults::new(FaultPlan::watches(fault));
             let proxy = FaultProxy::start(world.place.client(), &faults.start()).await;
             let proxy = proxy.map_err(|error| error.to_string())?;
             let client = proxy.client().await.map_err(|error| error.to_string())?;
@@ -236,10 +237,15 @@ async fn play_one(around: Surroundings, play: Play, reference: Option<Run>) -> R
             tell(story, world, &Faults::none(), &reference.digest).await?;
             let expected = reference.points.iter();
             let expected = expected.filter(|point| point.what == "create pods").count();
-            let found = faults.count("create pods") as usize;
-            (found == expected)
-                .then_some(())
-                .ok_or_else(|| format!("expected {expected} creates of pods, found {found}"))
+            let n_creates = faults.count("create pods");
+            let n_watches = faults.count("watch pods");
+            if n_creates as usize != expected || n_watches < least_watches {
+                return Err(format!(
+                    "expected {expected} creates of pods and at least {least_watches} watches, \
+                     found {n_creates} and {n_watches}"
+                ));
+            }
+            Ok(())
         }
         (Play::Test(dag, test), _) => {
             test(World::standing_on(around, dag, &[])).await;
