@@ -47,12 +47,11 @@ pub(crate) struct Globals {
     #[arg(short, long, global = true, display_order = 103, action = ArgAction::Count)]
     pub(crate) verbose: u8,
     /// Colours: auto, always, never
+    // Hidden: the help has to fit the first screen, and `auto` is almost always right.
     #[arg(
         long,
         global = true,
-        display_order = 104,
-        hide_possible_values = true,
-        hide_default_value = true,
+        hide = true,
         value_name = "WHEN",
         env = "LONGSHORE_COLOR",
         hide_env = true,
@@ -81,6 +80,8 @@ pub(crate) enum Command {
     Runs(cmd::Runs),
     #[command(subcommand, after_help = help_end("longshore tasks list etl/latest"))]
     Tasks(cmd::Tasks),
+    #[command(subcommand, after_help = help_end("longshore actions list"))]
+    Actions(cmd::client::actions::Command),
     Logs(cmd::client::logs::LogsArgs),
     Explain(cmd::explain::ExplainArgs),
     // Hidden: the help has to fit the first screen, and who needs it looks for it.

@@ -1,6 +1,6 @@
 //! Everything that can go wrong in a user's eyes: one sentence, a stable code, the causes, and what to do.
 //!
-//! Codes: 10xx command line and configuration, 12xx pods, 13xx DAGs and runs, 17xx storage, 19xx internal. Mistakes in
+//! Codes: 10xx command line and configuration, 12xx pods, 13xx DAGs and runs, 14xx TaskActions, 17xx storage, 19xx internal. Mistakes in
 //! DAG files have codes of their own, in `longshore-dags`. Every code has a page ([`pages`]).
 
 use std::{
@@ -17,12 +17,17 @@ use longshore_console::client::{ClientError, FileError};
 
 use crate::{dag_file::Problem, exit::Exit};
 
+pub(crate) use actions::ActionsError;
+
+mod actions;
 mod client;
 mod cluster;
 pub(crate) mod pages;
 pub(crate) mod render;
 #[cfg(test)]
 mod tests;
+
+const DAGS_FOLDER_HELP: &str = "make it, or name another with --dags-folder DIR";
 
 /// What ends a command early. The message names the object; [`help`](Self::help) names a command or a key.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +86,8 @@ pub(crate) enum CliError {
     ClientFile(#[from] FileError),
     #[error(transparent)]
     Client(#[from] ClientError),
+    #[error(transparent)]
+    Actions(#[from] ActionsError),
     #[error("the cluster in the data directory cannot be opened")]
     Cluster(#[source] ClusterError),
     #[error("cannot listen on {address} for {what}")]
@@ -122,6 +129,7 @@ impl CliError {
             Self::NoServer { .. } => "LS1020",
             Self::ClientFile(_) => "LS1021",
             Self::Client(error) => client::code(error),
+            Self::Actions(error) => error.code(),
             Self::NotConfirmed { .. } => "LS1026",
             Self::PortTaken { .. } => "LS1030",
             Self::DagsFolder { .. } => "LS1031",
@@ -186,14 +194,13 @@ impl CliError {
             Self::NoServer { .. } => client::NO_SERVER_HELP.to_owned(),
             Self::ClientFile(_) => client::FILE_HELP.to_owned(),
             Self::Client(error) => client::help(error),
+            Self::Actions(error) => error.help().to_owned(),
             Self::Cluster(error) => cluster::help(error).to_owned(),
             Self::PortTaken { .. } => {
                 "stop what listens there, or choose another port; 0 takes any free one: --port 0 --kube-port 0 --metrics-port 0"
                     .to_owned()
             }
-            Self::DagsFolder { .. } => {
-                "make it, or name another with --dags-folder DIR".to_owned()
-            }
+            Self::DagsFolder { .. } => DAGS_FOLDER_HELP.to_owned(),
             Self::ServiceBroken { .. } => {
                 "start it again: it goes on where it was; longshore.log in the data directory has more"
                     .to_owned()
@@ -211,6 +218,7 @@ impl CliError {
         match self {
             Self::NoHome | Self::UnknownParam { .. } | Self::NotConfirmed { .. } => Exit::Usage,
             Self::Client(error) => client::exit(error),
+            Self::Actions(error) => error.exit(),
             Self::FileMissing { .. }
             | Self::NoDagFiles { .. }
             | Self::NotYet { .. }

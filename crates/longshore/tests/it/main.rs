@@ -8,6 +8,7 @@
     reason = "tests"
 )]
 
+mod actions;
 mod bad_input;
 mod cli;
 mod errors;

@@ -264,7 +264,7 @@ pub(super) fn task(task: &Task, now: Timestamp) -> String {
     text
 }
 
-fn fields(fields: &[(&str, String)]) -> String {
+pub(super) fn fields(fields: &[(&str, String)]) -> String {
     let mut table = Table::new(&["", ""]).without_headers();
     for (name, value) in fields {
         table.row([format!("{name}:"), value.clone()]);
@@ -272,7 +272,7 @@ fn fields(fields: &[(&str, String)]) -> String {
     table.render()
 }
 
-fn columns<T: Clone>(short: &[T], full: &[T], detail: Detail) -> Vec<T> {
+pub(super) fn columns<T: Clone>(short: &[T], full: &[T], detail: Detail) -> Vec<T> {
     match detail {
         Detail::Short => short.to_vec(),
         Detail::Full => [short, full].concat(),
