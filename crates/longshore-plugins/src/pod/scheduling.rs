@@ -193,32 +193,51 @@ fn require_value(spec: &mut Spec, label: &str, value: &str) {
 
 /// Adds a requirement to each of the pod's alternatives, once.
 fn require(spec: &mut Spec, requirement: &Value) {
-    let mut affinity = spec.remove("affinity").unwrap_or_default();
-    if !affinity.is_object() {
-        affinity = json!({});
-    }
-    let terms = &mut affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+    change_object(spec, "affinity", |affinity| {
+        change_object(affinity, "nodeAffinity", |affinity| {
+            change_object(affinity, REQUIRED, |required| {
+                let terms = required.entry("nodeSelectorTerms").or_insert(Value::Null);
+                add_to_terms(terms, requirement);
+            });
+        });
+    });
+}
+
+fn add_to_terms(terms: &mut Value, requirement: &Value) {
     match terms.as_array_mut() {
         Some(terms) if !terms.is_empty() => {
-            for term in terms.iter_mut().filter(|term| term.is_object()) {
-                match term["matchExpressions"].as_array_mut() {
-                    Some(own) if own.contains(requirement) => {}
-                    Some(own) => own.push(requirement.clone()),
-                    None => term["matchExpressions"] = json!([requirement]),
-                }
+            for term in terms.iter_mut().filter_map(Value::as_object_mut) {
+                let own = term.entry("matchExpressions").or_insert(Value::Null);
+                push_once(own, requirement.clone());
             }
         }
         _ => *terms = json!([{"matchExpressions": [requirement]}]),
     }
-    spec.insert("affinity".into(), affinity);
+}
+
+/// Changes an object in an object; what is there and is none gives way.
+fn change_object(parent: &mut Spec, field: &str, change: impl FnOnce(&mut Spec)) {
+    let mut object = match parent.remove(field) {
+        Some(Value::Object(object)) => object,
+        Some(
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_),
+        )
+        | None => Map::new(),
+    };
+    change(&mut object);
+    parent.insert(field.to_owned(), Value::Object(object));
+}
+
+fn push_once(list: &mut Value, item: Value) {
+    match list.as_array_mut() {
+        Some(own) if own.contains(&item) => {}
+        Some(own) => own.push(item),
+        None => *list = json!([item]),
+    }
 }
 
 /// Adds a toleration, once.
 fn tolerate(spec: &mut Spec, toleration: Value) {
-    let own = spec.entry("tolerations").or_insert_with(|| json!([]));
-    match own.as_array_mut() {
-        Some(own) if own.contains(&toleration) => {}
-        Some(own) => own.push(toleration),
-        None => *own = json!([toleration]),
-    }
+    push_once(spec.entry("tolerations").or_insert(Value::Null), toleration);
 }

@@ -12,7 +12,7 @@ use crate::{
     BuildError, K8sConfig, Plugin, Scheduling, fixtures::context, proto_json::struct_from_json,
 };
 
-fn build_with(template: TaskTemplate, config: K8sConfig) -> Result<Value, BuildError> {
+pub(super) fn build_with(template: TaskTemplate, config: K8sConfig) -> Result<Value, BuildError> {
     PodPlugin::new(config.into()).build(&context(template, 1))
 }
 
@@ -47,7 +47,7 @@ fn container_task(
 }
 
 /// A task with a pod of its own, whose primary container is `main`.
-fn pod_task(spec: &Value) -> TaskTemplate {
+pub(super) fn pod_task(spec: &Value) -> TaskTemplate {
     TaskTemplate {
         r#type: "python".to_owned(),
         config: [("primary_container_name".to_owned(), "main".to_owned())].into(),
@@ -200,7 +200,7 @@ fn sidecar_tasks_of_both_old_versions_become_pods() {
     assert!(error.message.contains("expected a pod spec"), "{error}");
 }
 
-fn scheduled() -> K8sConfig {
+pub(super) fn scheduled() -> K8sConfig {
     let requirement = |key: &str| Some(json!({"key": key, "operator": "Exists"}));
     let labels = |zone: &str| {
         [("zone", zone), ("pool", "default")]

@@ -1,3 +1,4 @@
 mod build;
+mod laws;
 mod phase;
 mod sdk;
