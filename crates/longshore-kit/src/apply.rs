@@ -377,6 +377,23 @@ impl ApplyError {
         }
     }
 
+    /// Why a create that failed with this did not happen for now; `None` for every other failure.
+    pub fn postponed(&self) -> Option<Postponed> {
+        match self {
+            Self::Api(error) if error.is_over_quota() => {
+                let words = error.message().unwrap_or_default();
+                Some(Postponed::OverQuota(words.to_owned()))
+            }
+            Self::StillDeleting(_) => Some(Postponed::NameTaken),
+            Self::Api(_)
+            | Self::Paused { .. }
+            | Self::Foreign { .. }
+            | Self::Changed(_)
+            | Self::NoUid(_)
+            | Self::NoIdentity { .. } => None,
+        }
+    }
+
     /// What the controller is told about a refusal for good, of an action that creates nothing.
     pub fn refusal(&self) -> Refusal {
         match self {
@@ -422,4 +439,13 @@ pub struct Refusal {
     pub code: Option<u16>,
     /// In the API server's own words.
     pub message: String,
+}
+
+/// Why a create did not happen for now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Postponed {
+    /// A quota is used up; in the API server's own words.
+    OverQuota(String),
+    /// The old object of that name is being deleted.
+    NameTaken,
 }

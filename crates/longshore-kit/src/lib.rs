@@ -23,7 +23,7 @@ pub mod runner;
 pub mod spawn;
 mod status;
 
-pub use apply::{Applier, ApplyError, Refusal};
+pub use apply::{Applier, ApplyError, Postponed, Refusal};
 pub use cache::{Cache, Update};
 pub use clock::{Clock, SystemClock};
 pub use controller::{Controller, Key};

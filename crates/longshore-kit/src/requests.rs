@@ -222,6 +222,12 @@ impl ApiError {
         })
     }
 
+    /// Whether a quota is used up.
+    pub fn is_over_quota(&self) -> bool {
+        self.answer()
+            .is_some_and(|status| status.code == 403 && is_about_quota(&status.message))
+    }
+
     /// How long the API server asked us to stay away.
     pub fn retry_after(&self) -> Option<Duration> {
         let seconds = self.answer()?.details.as_ref()?.retry_after_seconds;
@@ -254,12 +260,16 @@ impl Classify for ApiError {
 /// that is no longer kept. A quota that is used up is nobody's mistake: it passes when something else ends.
 fn class_of(code: u16, message: &str) -> Class {
     match code {
-        403 if message.contains("exceeded quota") => Class::Retry,
+        403 if is_about_quota(message) => Class::Retry,
         401 | 408 | 410 | 429 | 500..=599 => Class::Retry,
         409 => Class::Conflict,
         400 | 403 | 404 | 405 | 413 | 422 => Class::Invalid,
         _ => Class::Bug,
     }
+}
+
+fn is_about_quota(message: &str) -> bool {
+    message.contains("exceeded quota")
 }
 
 #[cfg(test)]

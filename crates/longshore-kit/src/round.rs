@@ -126,6 +126,9 @@ impl<C: Controller> Round<C> {
             if error.class() == Class::Invalid {
                 self.controller.refused(key, &refusal(action, &error));
             }
+            if let (Action::Create(create), Some(why)) = (action, error.postponed()) {
+                self.controller.postponed(key, create, &why);
+            }
             Failure::of_kit(&error)
         })
     }
