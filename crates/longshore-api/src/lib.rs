@@ -2,6 +2,7 @@
 
 pub mod airflow;
 pub mod dags;
+pub mod flyte;
 pub mod node;
 
 /// The `reportingController` of an Event is this and the role that published it: `longshore.dev/dags`.

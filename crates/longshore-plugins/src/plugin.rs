@@ -4,7 +4,10 @@ use jiff::Timestamp;
 use longshore_core::Resource;
 use serde_json::Value;
 
-use crate::{context::TaskContext, phase::PhaseInfo};
+use crate::{context::TaskContext, names, phase::PhaseInfo};
+
+/// The code of a template that cannot be run.
+pub const BAD_TASK_SPECIFICATION: &str = "BadTaskSpecification";
 
 /// A task type that runs as one Kubernetes resource.
 ///
@@ -19,6 +22,18 @@ pub trait Plugin: Send + Sync + std::fmt::Debug {
 
     /// What it creates.
     fn resource(&self) -> Resource;
+
+    /// The longest name that its resource can have; `None` for what Kubernetes allows.
+    fn max_name_length(&self) -> Option<usize> {
+        None
+    }
+
+    /// The name of the resource of this attempt.
+    fn resource_name(&self, context: &TaskContext) -> String {
+        let name = &context.generated_name;
+        let limit = self.max_name_length().unwrap_or(name.len());
+        names::subdomain(&names::fixed_length_unique_id(name, limit))
+    }
 
     /// The resource of this attempt, without name, namespace and owner.
     ///
@@ -38,4 +53,14 @@ pub struct BuildError {
     pub code: &'static str,
     /// What was expected, what was found, what to do.
     pub message: String,
+}
+
+impl BuildError {
+    /// A template that cannot be run.
+    pub fn bad_specification(message: impl Into<String>) -> Self {
+        Self {
+            code: BAD_TASK_SPECIFICATION,
+            message: message.into(),
+        }
+    }
 }
