@@ -4,11 +4,13 @@
 
 mod config;
 mod context;
+mod gob;
 mod names;
 mod paths;
 mod phase;
 mod plugin;
 mod secrets;
+mod state;
 
 pub use config::{Accelerators, Config, GracePeriods, K8sConfig, Scheduling};
 pub use context::{TaskContext, max_attempts};
@@ -16,6 +18,7 @@ pub use names::{fixed_length_unique_id, is_dns_label, label_value, subdomain};
 pub use paths::Paths;
 pub use phase::{ErrorKind, Happening, Phase, PhaseInfo, TaskError};
 pub use plugin::{BAD_TASK_SPECIFICATION, BuildError, Plugin};
+pub use state::{K8sState, Launch, PluginState, STATE_VERSION, StateError};
 
 #[cfg(test)]
 mod fixtures;
