@@ -301,6 +301,17 @@ impl<K: Cached> CacheFeed for Cache<K> {
         Ok(())
     }
 
+    fn learn(&self, answer: Value) -> Result<(), serde_json::Error> {
+        let object: K = serde_json::from_value(answer)?;
+        let version = version_of(&object);
+        let mut state = self.write();
+        if version > state.progress {
+            state.put(object, version);
+        }
+        self.changed(state);
+        Ok(())
+    }
+
     fn metadata(&self, target: &ObjectRef) -> Option<ObjectMeta> {
         let state = self.read();
         let object = state.entries.get(&name_in(target))?.object.as_ref()?;

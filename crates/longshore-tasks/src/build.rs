@@ -5,14 +5,14 @@ use longshore_core::{Create, ObjectRef};
 use longshore_plugins::{BuildError, K8sConfig};
 use serde_json::{Map, Value, json};
 
-use crate::model::{Launch, TASK_ACTION, Task};
+use crate::model::{LaunchId, TASK_ACTION, Task};
 
 /// The creation of the resource of one launch. A function of the action, its attempt and the configuration: repeated
 /// after a crash, it meets its own resource.
 pub(crate) fn create(
     owner: &ObjectRef,
     task: &Task,
-    launch: &Launch,
+    launch: &LaunchId,
     config: &K8sConfig,
 ) -> Result<Create, BuildError> {
     let (plugin, context) = (&task.plugin, &task.context);
@@ -21,7 +21,11 @@ pub(crate) fn create(
     object["apiVersion"] = json!(resource.api_version());
     object["kind"] = json!(resource.kind);
     let made = object["metadata"].take();
-    let labels = united([&json!(config.default_labels), &made["labels"], &json!(context.labels)]);
+    let labels = united([
+        &json!(config.default_labels),
+        &made["labels"],
+        &json!(context.labels),
+    ]);
     let mut annotations = united([
         &json!(config.default_annotations),
         &made["annotations"],

@@ -9,7 +9,7 @@ use longshore_plugins::{ErrorKind, TaskError};
 use longshore_proto::flyteidl2::core::{
     ContainerError, ErrorDocument, LiteralMap, container_error::Kind, execution_error,
 };
-use object_store::{ObjectStore, ObjectStoreExt, local::LocalFileSystem, path::Path};
+use object_store::{ObjectStoreExt, local::LocalFileSystem, path::Path};
 use prost::Message;
 
 /// What an attempt that ended well left behind.

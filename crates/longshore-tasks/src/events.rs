@@ -4,8 +4,8 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use longshore_core::{Class, Classify};
-pub use longshore_proto::flyteidl2::common::ActionPhase;
 use longshore_plugins::{Happening, Phase, TaskError};
+pub use longshore_proto::flyteidl2::common::ActionPhase;
 
 /// A change of one attempt of an action.
 ///
@@ -89,7 +89,14 @@ impl ActionEvents for LoggedEvents {
             version,
             ..
         } = event;
-        tracing::info!(run, action, attempt, phase = phase.as_str_name(), version, "action changed");
+        tracing::info!(
+            run,
+            action,
+            attempt,
+            phase = phase.as_str_name(),
+            version,
+            "action changed"
+        );
         Ok(())
     }
 }

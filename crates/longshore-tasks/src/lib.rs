@@ -14,10 +14,11 @@ pub mod decide;
 pub mod events;
 pub mod model;
 mod observe;
+mod obstacles;
 mod rules;
 mod service;
 mod status;
 
 pub use config::{Collection, Policy, TasksConfig};
 pub use rules::{RULES, Rule};
-pub use service::Tasks;
+pub use service::{Plugins, Tasks};

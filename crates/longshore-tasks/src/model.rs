@@ -11,7 +11,7 @@ use longshore_api::{
     tasks::ANNOTATION_LAUNCH,
 };
 use longshore_core::{ObjectRef, Resource, Scope, Seen};
-use longshore_plugins::{Phase, PhaseInfo, Plugin, TaskContext};
+use longshore_plugins::{PhaseInfo, Plugin, PluginState, StateError, TaskContext};
 use serde_json::Value;
 
 use crate::data::Outcome;
@@ -70,6 +70,8 @@ pub enum Work {
     Condition,
     /// Nothing: it cannot be run.
     Invalid(Invalid),
+    /// Nothing: it ended, and nothing of it is left over.
+    Nothing,
 }
 
 /// Why an action cannot be run.
@@ -89,31 +91,13 @@ pub struct Task {
     /// What the plugin knows about the attempt.
     pub context: TaskContext,
     /// How far it is, as the status says.
-    pub stage: Stage,
+    pub state: Result<PluginState, StateError>,
     /// What the plugin says about the resource of the attempt; `Undefined` where there is none.
     pub info: PhaseInfo,
     /// What the attempt left behind; only looked for once it ended well.
     pub outcome: Seen<Outcome>,
     /// What kept the last create of this launch from happening.
     pub obstacle: Option<Obstacle>,
-}
-
-/// How far an attempt is, as the status says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// Its resource may exist, but nobody has taken note of it.
-    NotStarted,
-    /// Its resource existed.
-    Started {
-        /// The phase that was published last.
-        phase: Phase,
-        /// Its version.
-        version: u32,
-        /// Its reason.
-        reason: String,
-    },
-    /// Nobody can read it: why.
-    Corrupted(String),
 }
 
 /// What kept a create from happening.
@@ -188,7 +172,7 @@ pub enum Belongs {
 
 /// A launch of an attempt: what a resource of ours is identified by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Launch {
+pub struct LaunchId {
     /// Of the TaskAction.
     pub uid: String,
     /// From 1.
@@ -197,7 +181,7 @@ pub struct Launch {
     pub n_failures: u32,
 }
 
-impl Launch {
+impl LaunchId {
     /// The launch that is next, or under way, by the status.
     pub fn of(target: &ObjectRef, status: &TaskActionStatus) -> Self {
         Self {
@@ -240,13 +224,13 @@ impl Launch {
     }
 }
 
-impl fmt::Display for Launch {
+impl fmt::Display for LaunchId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}", self.uid, self.attempt, self.n_failures)
     }
 }
 
-impl FromStr for Launch {
+impl FromStr for LaunchId {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -262,7 +246,7 @@ impl FromStr for Launch {
 }
 
 /// The uid of the TaskAction that controls a resource.
-pub fn owner(resource: &Value) -> Option<&str> {
+fn owner(resource: &Value) -> Option<&str> {
     let owners = resource["metadata"]["ownerReferences"].as_array()?;
     let owner = owners
         .iter()
@@ -272,7 +256,7 @@ pub fn owner(resource: &Value) -> Option<&str> {
 
 impl Child {
     /// The resource of that name, as `launch` sees it.
-    pub fn of(kind: Resource, resource: &Value, launch: &Launch) -> Self {
+    pub fn of(kind: Resource, resource: &Value, launch: &LaunchId) -> Self {
         let is_deleting = is_deleting(resource);
         let phase = resource["status"]["phase"].as_str();
         let has_ended = kind == Resource::POD && matches!(phase, Some("Succeeded" | "Failed"));
@@ -293,14 +277,11 @@ impl Action {
     ///
     /// # Errors
     /// A status that does not have the shape of its schema: nobody can tell how far it is.
-    pub fn of(object: Arc<Value>) -> Result<Self, serde_json::Error> {
+    pub fn of(object: Value) -> Result<Self, serde_json::Error> {
         let status = TaskActionStatus::of(&object)?;
         let (spec, work) = match TaskActionSpec::of(&object) {
             Ok(spec) if spec.is_condition() => (spec, Work::Condition),
-            Ok(spec) => {
-                let invalid = Invalid::spec("it was not looked at");
-                (spec, Work::Invalid(invalid))
-            }
+            Ok(spec) => (spec, Work::Nothing),
             Err(error) => {
                 let invalid = Invalid::spec(format!("the spec cannot be read: {error}"));
                 (TaskActionSpec::default(), Work::Invalid(invalid))
@@ -317,7 +298,7 @@ impl Action {
                 current: Seen::Absent,
                 earlier: Vec::new(),
             },
-            object,
+            object: Arc::new(object),
         })
     }
 

@@ -2,8 +2,9 @@
 
 use jiff::{Timestamp, tz::Offset};
 use longshore_api::flyte::{
-    self, CONDITION_FAILED, CONDITION_PROGRESSING, CONDITION_SUCCEEDED, Condition, ERROR_KIND_SYSTEM,
-    ERROR_KIND_USER, ErrorState, PhaseTransition, TaskActionSpec, TaskActionStatus,
+    self, CONDITION_FAILED, CONDITION_PROGRESSING, CONDITION_SUCCEEDED, Condition,
+    ERROR_KIND_SYSTEM, ERROR_KIND_USER, ErrorState, PhaseTransition, TaskActionSpec,
+    TaskActionStatus,
 };
 use longshore_plugins::{ErrorKind, Phase, PhaseInfo, TaskError};
 use serde_json::{Map, Value, json};
@@ -49,12 +50,7 @@ pub(crate) fn enter(status: &mut TaskActionStatus, info: &PhaseInfo, now: Timest
 }
 
 /// It is on its way, this far.
-pub(crate) fn progress(
-    status: &mut TaskActionStatus,
-    reason: &str,
-    message: &str,
-    now: Timestamp,
-) {
+pub(crate) fn progress(status: &mut TaskActionStatus, reason: &str, message: &str, now: Timestamp) {
     set(status, CONDITION_PROGRESSING, true, reason, message, now);
     remember(status, reason, message, now);
 }
@@ -97,12 +93,7 @@ pub(crate) fn set(
 }
 
 /// Adds a phase to the history, unless it is the last one there.
-pub(crate) fn remember(
-    status: &mut TaskActionStatus,
-    phase: &str,
-    message: &str,
-    now: Timestamp,
-) {
+pub(crate) fn remember(status: &mut TaskActionStatus, phase: &str, message: &str, now: Timestamp) {
     let last = status.phase_history.last();
     if last.is_none_or(|last| last.phase != phase) {
         status.phase_history.push(PhaseTransition {
@@ -164,10 +155,7 @@ pub(crate) fn minute(at: Timestamp) -> String {
 }
 
 /// The status as it is written: `seen` with every field that we know replaced.
-pub(crate) fn to_wire(
-    seen: &Value,
-    status: &TaskActionStatus,
-) -> Result<Value, serde_json::Error> {
+pub(crate) fn to_wire(seen: &Value, status: &TaskActionStatus) -> Result<Value, serde_json::Error> {
     let known = serde_json::to_value(status)?;
     let empty = Map::new();
     let mut wire = seen.as_object().unwrap_or(&empty).clone();

@@ -102,3 +102,19 @@ fn a_live_read_ahead_of_the_watch_survives_the_end_of_the_old_incarnation() {
     );
     assert_eq!(state(&cache), "absent");
 }
+
+#[test]
+fn an_answer_is_learned_unless_the_watch_has_come_past_it() {
+    let cache = Cache::<Pod>::new();
+    cache.replace(Vec::new(), 3);
+    cache.learn(object("u", 4)).unwrap();
+    assert_eq!(state(&cache), "4");
+    cache.apply_event(WatchEvent::Added(pod("u", 4)));
+    cache.apply_event(WatchEvent::Deleted(pod("u", 5)));
+    cache.learn(object("u", 4)).unwrap();
+    assert_eq!(
+        state(&cache),
+        "absent",
+        "it came and went before the answer"
+    );
+}
