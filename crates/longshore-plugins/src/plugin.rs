@@ -35,13 +35,19 @@ pub trait Plugin: Send + Sync + std::fmt::Debug {
         names::subdomain(&names::fixed_length_unique_id(name, limit))
     }
 
+    /// Whether [`build`](Self::build) asks for [`TaskContext::inputs`]. Most tasks read their inputs themselves, so
+    /// nobody else does unless it is needed.
+    fn needs_inputs(&self, _context: &TaskContext) -> bool {
+        false
+    }
+
     /// The resource of this attempt, without name, namespace and owner.
     ///
     /// # Errors
     /// Where the template cannot become one: `BadTaskSpecification`, a failure for good.
     fn build(&self, context: &TaskContext) -> Result<Value, BuildError>;
 
-    /// What the live resource says. Never [`Phase::Aborted`](crate::Phase::Aborted).
+    /// What the live resource says, before [`PhaseInfo::ordered_after`] compares it with what was said last. Never [`Phase::Aborted`](crate::Phase::Aborted).
     fn phase(&self, context: &TaskContext, resource: &Value, now: Timestamp) -> PhaseInfo;
 }
 

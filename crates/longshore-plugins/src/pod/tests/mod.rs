@@ -1,0 +1,3 @@
+mod build;
+mod phase;
+mod sdk;
