@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use longshore_core::{Announcement, Class, Classify, Create, EventType, ObjectRef, Plan};
+use longshore_core::{Announcement, Class, Classify, Create, EventType, ObjectRef, Plan, Resource};
 use longshore_kit::{Applier, ApplyError, Clock, Controller, Postponed, Refusal};
 
 use crate::{
     config::Policy,
     decide::{Effect, Observed, Record, decide},
     events::{ActionEvent, ActionEvents, NotPublished},
-    model::{ActionKey, ObstacleKind, TASK_ACTION},
+    model::{ActionKey, ObstacleKind},
     observe::{Observer, Unreadable},
     status,
 };
@@ -69,7 +69,7 @@ impl Actions {
         if let Err(error) = &published {
             let announcement = Announcement {
                 regarding: ObjectRef {
-                    resource: TASK_ACTION,
+                    resource: Resource::TASK_ACTION,
                     namespace: key.namespace.clone(),
                     name: key.name.clone(),
                     uid: None,

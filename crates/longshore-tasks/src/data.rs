@@ -45,6 +45,13 @@ pub trait TaskData: std::fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// Where the store did not answer: that says nothing about the attempt.
     async fn outcome(&self, output_prefix: &str, owed: Owed) -> Result<Outcome, DataError>;
+
+    /// The inputs at this URL, of a task whose resource cannot be built without them; `None` where there are none that
+    /// can be read.
+    ///
+    /// # Errors
+    /// Where the store did not answer.
+    async fn inputs(&self, url: &str) -> Result<Option<LiteralMap>, DataError>;
 }
 
 /// A store that did not answer.
@@ -128,9 +135,7 @@ impl LocalData {
 #[async_trait]
 impl TaskData for LocalData {
     async fn outcome(&self, output_prefix: &str, owed: Owed) -> Result<Outcome, DataError> {
-        if let Some((scheme, _)) = output_prefix.split_once("://")
-            && scheme != "file"
-        {
+        if !is_local(output_prefix) {
             return Ok(match owed {
                 Owed::Nothing => Outcome::Complete,
                 Owed::Outputs => Outcome::Incomplete(format!(
@@ -145,6 +150,21 @@ impl TaskData for LocalData {
             File::Missing => self.outputs(output_prefix).await,
         }
     }
+
+    async fn inputs(&self, url: &str) -> Result<Option<LiteralMap>, DataError> {
+        let Some((prefix, name)) = url.rsplit_once('/').filter(|_| is_local(url)) else {
+            return Ok(None);
+        };
+        Ok(match self.read(prefix, name).await? {
+            File::Read(bytes) => LiteralMap::decode(bytes.as_slice()).ok(),
+            File::Missing | File::TooLarge(_) => None,
+        })
+    }
+}
+
+fn is_local(url: &str) -> bool {
+    let scheme = url.split_once("://").map(|(scheme, _)| scheme);
+    scheme.is_none_or(|scheme| scheme == "file")
 }
 
 fn failed(document: &[u8]) -> Outcome {

@@ -10,20 +10,11 @@ use longshore_api::{
     },
     tasks::ANNOTATION_LAUNCH,
 };
-use longshore_core::{ObjectRef, Resource, Scope, Seen};
+use longshore_core::{ObjectRef, Resource, Seen};
 use longshore_plugins::{PhaseInfo, Plugin, PluginState, StateError, TaskContext};
 use serde_json::Value;
 
 use crate::data::Outcome;
-
-/// `taskactions.flyte.org`.
-pub const TASK_ACTION: Resource = Resource {
-    group: flyte::GROUP,
-    version: flyte::VERSION,
-    kind: flyte::KIND,
-    plural: "taskactions",
-    scope: Scope::Namespaced,
-};
 
 /// The address of a TaskAction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -288,7 +279,7 @@ impl Action {
             }
         };
         Ok(Self {
-            target: address(TASK_ACTION, &object),
+            target: address(Resource::TASK_ACTION, &object),
             spec,
             status,
             is_deleting: is_deleting(&object),

@@ -147,6 +147,18 @@ impl Observer {
         action.children.current = resource
             .as_ref()
             .map(|resource| Child::of(names.resource, resource, &launch));
+        if let (Work::Task(task), true, false) = (
+            &mut action.work,
+            action.children.current.is_absent(),
+            action.is_deleting,
+        ) && is_not_started(task)
+            && task.plugin.needs_inputs(&task.context)
+        {
+            match self.data.inputs(&task.context.paths.input).await {
+                Ok(inputs) => task.context.inputs = inputs,
+                Err(error) => action.children.current = Seen::Unknown(error.to_string()),
+            }
+        }
         let is_ours = action.children.current.present().is_some_and(is_of_attempt);
         if let (Work::Task(task), Seen::Present(resource), true) =
             (&mut action.work, &resource, is_ours)

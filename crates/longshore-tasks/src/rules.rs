@@ -1,5 +1,7 @@
 //! What the executor does with which resources: the role that it needs is generated from this.
 
+use longshore_api::flyte;
+
 /// Verbs on resources of one API group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
@@ -14,13 +16,13 @@ pub struct Rule {
 /// Everything that the executor does, and nothing else.
 pub const RULES: &[Rule] = &[
     Rule {
-        group: "flyte.org",
+        group: flyte::GROUP,
         resources: &["taskactions"],
         // Deleted by the collector.
         verbs: &["get", "list", "watch", "patch", "delete"],
     },
     Rule {
-        group: "flyte.org",
+        group: flyte::GROUP,
         resources: &["taskactions/status"],
         verbs: &["patch"],
     },

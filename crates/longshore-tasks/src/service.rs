@@ -10,7 +10,7 @@ use kube::{
 use longshore_api::flyte::{KIND, LABEL_MANAGED, TRUE};
 use longshore_core::Resource;
 use longshore_kit::{Applier, Cache, CacheFeed, Clock, ListWatch, Runner, Update};
-use longshore_plugins::Plugin;
+use longshore_plugins::{Plugin, Registry};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     controller::Actions,
     data::{LocalData, TaskData},
     events::{ActionEvents, LoggedEvents},
-    model::{ActionKey, TASK_ACTION},
+    model::ActionKey,
     observe::Observer,
     obstacles::Obstacles,
 };
@@ -28,6 +28,12 @@ use crate::{
 pub trait Plugins: std::fmt::Debug + Send + Sync + 'static {
     /// The plugin of a task type; `None` where nobody takes it.
     fn resolve(&self, task_type: &str) -> Option<Arc<dyn Plugin>>;
+}
+
+impl Plugins for Registry {
+    fn resolve(&self, task_type: &str) -> Option<Arc<dyn Plugin>> {
+        Some(Arc::clone(self.plugin(task_type)))
+    }
 }
 
 /// The executor of TaskActions.
@@ -78,7 +84,7 @@ impl Tasks {
     pub async fn run(self, client: Client, shutdown: CancellationToken) {
         let (actions, pods) = (Cache::new(), Cache::new());
         let caches: [(Resource, Arc<dyn CacheFeed>); 2] = [
-            (TASK_ACTION, actions.clone()),
+            (Resource::TASK_ACTION, actions.clone()),
             (Resource::POD, pods.clone()),
         ];
         let applier = Applier::new(client.clone(), "tasks", caches)
@@ -88,11 +94,11 @@ impl Tasks {
         let managed = ListWatch::new(api(&client, Resource::POD, namespace))
             .labels(format!("{LABEL_MANAGED}={TRUE}"))
             .into_cache(pods.clone());
-        let asked_for =
-            ListWatch::new(api(&client, TASK_ACTION, namespace)).into_cache(actions.clone());
+        let asked_for = ListWatch::new(api(&client, Resource::TASK_ACTION, namespace))
+            .into_cache(actions.clone());
         let triggers = triggers(managed.boxed(), asked_for.boxed());
         let collection = collect::run(
-            api(&client, TASK_ACTION, namespace),
+            api(&client, Resource::TASK_ACTION, namespace),
             self.config.collection,
             Arc::clone(&self.clock),
         );

@@ -118,3 +118,20 @@ fn an_answer_is_learned_unless_the_watch_has_come_past_it() {
         "it came and went before the answer"
     );
 }
+
+#[test]
+fn an_object_whose_last_finalizer_we_removed_does_not_come_back() {
+    let cache = Cache::<Pod>::new();
+    let mut deleting = object("u", 4);
+    deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut held = deleting.clone();
+    held["metadata"]["finalizers"] = json!(["example.test/a"]);
+    let held: Pod = serde_json::from_value(held).unwrap();
+    cache.replace(vec![pod("u", 3)], 3);
+    cache.learn(deleting).unwrap();
+    assert_eq!(state(&cache), "absent");
+    cache.apply_event(WatchEvent::Modified(held));
+    assert_eq!(state(&cache), "absent", "the watch is behind");
+    let told = cache.apply_event(WatchEvent::Deleted(pod("u", 5)));
+    assert!(matches!(told, Some(Update::Deleted(_))));
+}

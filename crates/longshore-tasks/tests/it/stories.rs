@@ -96,6 +96,9 @@ impl Story {
 }
 
 impl People {
+    /// The deletion comes while the pod is being started.
+    pub(crate) const AT_ONCE: Self = Self::Abort(Duration::from_millis(150));
+
     async fn act(self, client: Client, actions: &'static [(&'static str, u32, &'static str)]) {
         let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
         match self {
@@ -150,8 +153,7 @@ pub(crate) const ABORTED: Story = Story::of(
 )
 .while_people(People::Abort(Duration::from_secs(10)));
 pub(crate) const ABORTED_AT_ONCE: Story =
-    Story::of("aborted at once", &[("early", 0, "run 60s exit 0")])
-        .while_people(People::Abort(Duration::from_millis(150)));
+    Story::of("aborted at once", &[("early", 0, "run 60s exit 0")]).while_people(People::AT_ONCE);
 pub(crate) const REMOVED: Story = Story::of(
     "removed after its end",
     &[("done", 0, "exit 0"), ("bad", 0, "exit 1")],
@@ -171,3 +173,13 @@ pub(crate) const INVALID: Story =
 pub(crate) const OUTPUTS_LOST: Story = Story::of("outputs lost", &[("a-lost", 0, "exit 0")]);
 pub(crate) const NO_IMAGE: Story =
     Story::of("no image", &[("image", 0, "waiting ImagePullBackOff")]);
+pub(crate) const MANY: Story = Story::of(
+    "many",
+    &[
+        ("one", 0, "run 3s exit 0"),
+        ("two", 0, "run 4s exit 0"),
+        ("three", 0, "run 7s exit 0"),
+        ("four", 0, "run 30s exit 0"),
+        ("five", 0, "run 5s exit 0"),
+    ],
+);

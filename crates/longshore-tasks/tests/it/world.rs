@@ -1,9 +1,9 @@
 //! A cluster with a scripted node: everything around one executor, in simulated time.
 
 use std::{
+    collections::BTreeSet,
     fmt::Write,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -17,8 +17,8 @@ use longshore_api::{flyte, tasks::ANNOTATION_LAUNCH};
 use longshore_cluster::Cluster;
 use longshore_kit::Clock;
 use longshore_proto::flyteidl2::core::{
-    Container, Identifier, RetryStrategy, TaskMetadata, TaskTemplate, TypedInterface, Variable,
-    VariableEntry, VariableMap, task_template::Target,
+    Container, Identifier, LiteralMap, RetryStrategy, TaskMetadata, TaskTemplate, TypedInterface,
+    Variable, VariableEntry, VariableMap, task_template::Target,
 };
 use longshore_tasks::{
     Tasks, TasksConfig,
@@ -100,6 +100,10 @@ impl TaskData for ScriptedData {
             Owed::Outputs | Owed::Nothing => Outcome::Complete,
         })
     }
+
+    async fn inputs(&self, _: &str) -> Result<Option<LiteralMap>, DataError> {
+        Ok(None)
+    }
 }
 
 impl World {
@@ -159,33 +163,9 @@ impl World {
             .collect()
     }
 
-    pub(crate) async fn action(&self, name: &str) -> Option<Value> {
-        let found = actions(&self.cluster.client()).get_opt(name).await.unwrap();
-        found.map(|action| serde_json::to_value(action).unwrap())
-    }
-
     pub(crate) async fn pods(&self) -> Vec<Pod> {
         let pods: Api<Pod> = Api::namespaced(self.cluster.client(), NAMESPACE);
         pods.list(&ListParams::default()).await.unwrap().items
-    }
-
-    /// Waits until this holds for an action.
-    pub(crate) async fn until(&self, name: &str, holds: impl Fn(Option<&Value>) -> bool) -> Value {
-        for _ in 0..6000 {
-            let action = self.action(name).await;
-            if holds(action.as_ref()) {
-                return action.unwrap_or_default();
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        panic!("{name} never came to it: {:#?}", self.action(name).await);
-    }
-
-    pub(crate) async fn until_ended(&self, name: &str) -> Value {
-        self.until(name, |action| {
-            action.is_some_and(|action| ending(action).is_some())
-        })
-        .await
     }
 
     /// How things ended, without what may differ between two good runs.
@@ -205,10 +185,13 @@ impl World {
                 action["metadata"]["finalizers"],
                 status["pluginPhase"],
             );
-            let name = action["spec"]["actionName"].as_str().unwrap_or_default();
-            let terminal: Vec<_> = self.told.effective(name);
-            let terminal: Vec<_> = terminal.iter().filter(|it| is_terminal(it.1)).collect();
-            let _ = writeln!(text, "told: {terminal:?}");
+        }
+        let told = self.told.events();
+        let names: BTreeSet<&str> = told.iter().map(|event| event.action.as_str()).collect();
+        for name in names {
+            let told = self.told.effective(name);
+            let ends: Vec<_> = told.iter().filter(|it| is_terminal(it.1)).collect();
+            let _ = writeln!(text, "told of {name}: {ends:?}");
         }
         for pod in self.pods().await {
             let phase = pod.status.and_then(|status| status.phase);

@@ -27,6 +27,7 @@ use crate::{
     progress::phases::Phases,
 };
 
+mod actions;
 mod counts;
 
 /// How long requests under way have to end when the service stops.
@@ -78,6 +79,9 @@ impl Service {
             source,
         })?;
         parts.dags.first_look().await;
+
+        phases.wait_for("the executor of TaskActions to be set up");
+        actions::start(parts.cluster.client("tasks"), &parts.metrics, &tasks).await?;
 
         phases.wait_for("the APIs to be served");
         let kubernetes = parts.cluster.serve(ServeConfig {
