@@ -5,11 +5,12 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, Preconditions},
-    core::DynamicObject,
+    api::ListParams,
+    core::{DynamicObject, ObjectMeta},
 };
 use longshore_api::flyte::{LABEL_COMPLETED_TIME, LABEL_TERMINATION_STATUS, TERMINATED};
-use longshore_kit::Clock;
+use longshore_core::{ObjectRef, Resource};
+use longshore_kit::{Clock, Requests};
 
 use crate::{config::Collection, status};
 
@@ -39,6 +40,7 @@ async fn pass(
     let now = clock.now();
     let oldest = status::minute(now.saturating_sub(ttl).unwrap_or(now));
     let selector = format!("{LABEL_TERMINATION_STATUS}={TERMINATED},{LABEL_COMPLETED_TIME}");
+    let requests = Requests::new(api.clone().into_client());
     let mut params = ListParams::default().labels(&selector).limit(PAGE);
     loop {
         let page = api.list_metadata(&params).await?;
@@ -47,7 +49,7 @@ async fn pass(
             let ended = labels.and_then(|labels| labels.get(LABEL_COMPLETED_TIME));
             let is_due = collection.ttl.is_zero() || ended.is_some_and(|ended| *ended < oldest);
             if let (true, Some(name)) = (is_due, &action.metadata.name) {
-                delete(api, name, &action.metadata).await;
+                delete(&requests, name, &action.metadata).await;
             }
         }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
@@ -57,17 +59,17 @@ async fn pass(
     }
 }
 
-async fn delete(api: &Api<DynamicObject>, name: &str, metadata: &kube::core::ObjectMeta) {
-    let params = DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: metadata.uid.clone(),
-            resource_version: None,
-        }),
-        ..DeleteParams::default()
+async fn delete(requests: &Requests, name: &str, metadata: &ObjectMeta) {
+    let target = ObjectRef {
+        resource: Resource::TASK_ACTION,
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        name: name.to_owned(),
+        uid: metadata.uid.clone(),
     };
-    match api.delete(name, &params).await {
+    match requests.delete(&target, None).await {
         Ok(_) => {}
-        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        // Gone already, or another one of the same name.
+        Err(error) if error.code() == Some(404) || error.is_precondition_failure() => {}
         Err(error) => tracing::warn!(name, %error, "an ended action was not removed"),
     }
 }

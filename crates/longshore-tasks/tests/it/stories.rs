@@ -6,8 +6,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client,
     api::{DeleteParams, ListParams, PostParams},
+    core::DynamicObject,
 };
-use longshore_tasks::data::Owed;
+use longshore_tasks::{Collection, TasksConfig, data::Owed};
 use longshore_test::{faults::Rule, pod};
 use serde_json::Value;
 
@@ -21,6 +22,8 @@ pub(crate) struct Story {
     pub(crate) actions: &'static [(&'static str, u32, &'static str)],
     pub(crate) rules: &'static [Rule],
     pub(crate) people: People,
+    /// What is configured.
+    pub(crate) configure: fn(&mut TasksConfig),
 }
 
 /// What else is done.
@@ -32,6 +35,8 @@ pub(crate) enum People {
     DeletePod,
     /// Each action is deleted this long after it was made.
     Abort(Duration),
+    /// The action is deleted as soon as it has its finalizer.
+    AbortAtOnce,
     /// Somebody else has a pod of the name, and takes it away after this time.
     TakeName(Duration),
     /// The specs are spoiled.
@@ -45,7 +50,12 @@ impl Story {
             actions,
             rules: &[],
             people: People::Watch,
+            configure: |_| {},
         }
+    }
+
+    const fn configured(self, configure: fn(&mut TasksConfig)) -> Self {
+        Self { configure, ..self }
     }
 
     const fn while_people(self, people: People) -> Self {
@@ -58,7 +68,8 @@ impl Story {
 
     /// The world at the beginning, with people in it.
     pub(crate) async fn world(&self) -> Arc<World> {
-        let world = World::new(self.rules).await;
+        let mut world = World::new(self.rules).await;
+        (self.configure)(&mut world.config);
         let client = world.cluster.client();
         if let People::TakeName(_) = self.people {
             let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
@@ -96,9 +107,6 @@ impl Story {
 }
 
 impl People {
-    /// The deletion comes while the pod is being started.
-    pub(crate) const AT_ONCE: Self = Self::Abort(Duration::from_millis(150));
-
     async fn act(self, client: Client, actions: &'static [(&'static str, u32, &'static str)]) {
         let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
         match self {
@@ -122,6 +130,16 @@ impl People {
             Self::Abort(after) => {
                 tokio::time::sleep(after).await;
                 for (name, ..) in actions {
+                    delete_action(&client, name).await;
+                }
+            }
+            Self::AbortAtOnce => {
+                for (name, ..) in actions {
+                    let action = crate::world::actions(&client);
+                    let is_held = |it: &DynamicObject| it.metadata.finalizers.is_some();
+                    while !action.get(name).await.is_ok_and(|it| is_held(&it)) {
+                        tokio::time::sleep(Duration::from_millis(10)).await;
+                    }
                     delete_action(&client, name).await;
                 }
             }
@@ -153,7 +171,8 @@ pub(crate) const ABORTED: Story = Story::of(
 )
 .while_people(People::Abort(Duration::from_secs(10)));
 pub(crate) const ABORTED_AT_ONCE: Story =
-    Story::of("aborted at once", &[("early", 0, "run 60s exit 0")]).while_people(People::AT_ONCE);
+    Story::of("aborted at once", &[("early", 0, "run 60s exit 0")])
+        .while_people(People::AbortAtOnce);
 pub(crate) const REMOVED: Story = Story::of(
     "removed after its end",
     &[("done", 0, "exit 0"), ("bad", 0, "exit 1")],
@@ -183,3 +202,22 @@ pub(crate) const MANY: Story = Story::of(
         ("five", 0, "run 5s exit 0"),
     ],
 );
+/// Pods carry the finalizer.
+pub(crate) const HELD: Story = Story::of(
+    "held",
+    &[
+        ("stopped", 0, "run 60s exit 0"),
+        ("second", 1, "exit 1 | exit 0"),
+    ],
+)
+.configured(|config| config.plugins.k8s.inject_finalizer = true)
+.while_people(People::Abort(Duration::from_secs(20)));
+/// Pods and actions go by themselves.
+pub(crate) const COLLECTED: Story =
+    Story::of("collected", &[("good", 0, "exit 0"), ("bad", 0, "exit 1")]).configured(|config| {
+        config.plugins.k8s.delete_resource_on_finalize = true;
+        config.collection = Collection {
+            interval: Duration::from_secs(45),
+            ttl: Duration::from_secs(60),
+        };
+    });
