@@ -4,12 +4,16 @@ use std::{collections::BTreeSet, time::Duration};
 
 use longshore_tasks::RULES;
 use longshore_test::{
-    FaultPlan, WatchFault,
+    FaultPlan, Faults, WatchFault,
     faults::Point,
     laws::{Run, replay},
 };
+use serde_json::Value;
 
-use crate::stories::{self, Story};
+use crate::{
+    stories::{self, Story},
+    world::{NAMESPACE, World, ending},
+};
 
 fn digest(story: &Story) -> String {
     let run = replay(story, FaultPlan::none());
@@ -114,4 +118,22 @@ fn the_rules_are_what_it_does_and_no_more() {
         .filter(|it| !rarely.contains(&it.as_str()));
     let unused: Vec<_> = unused.collect();
     assert!(unused.is_empty(), "in the rules for nothing: {unused:?}");
+}
+
+/// Upstream's own sample is older than its schema: it names no task type and has no template.
+#[tokio::test(start_paused = true)]
+async fn upstreams_stale_sample_says_what_it_lacks() {
+    let sample = include_str!("../../testdata/flyte.org_v1_taskaction.yaml");
+    let mut sample: Value = serde_saphyr::from_str(sample).unwrap();
+    sample["metadata"]["namespace"] = NAMESPACE.into();
+    let world = World::new(&[]).await;
+    world.apply(sample).await;
+    let process = Faults::none().start();
+    let _ = tokio::time::timeout(Duration::from_secs(30), world.run(&process)).await;
+    let action = &world.actions().await[0];
+    assert_eq!(
+        ending(action).unwrap(),
+        "InvalidSpec: required spec fields are empty: [taskType taskTemplate]"
+    );
+    assert_eq!(world.pods().await.len(), 0);
 }
