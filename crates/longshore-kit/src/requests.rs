@@ -10,6 +10,8 @@ use kube::{
 use longshore_core::{Class, Classify, ObjectRef, PatchKind, Resource, Scope};
 use serde_json::Value;
 
+use crate::lease::Deposed;
+
 /// A request that is not answered within this time counts as lost: a hung connection must not hold a key for ever.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -110,7 +112,7 @@ impl Requests {
         match tokio::time::timeout(REQUEST_TIMEOUT, self.client.request(request)).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(fail(Cause::from(error))),
-            Err(_elapsed) => Err(fail(Cause::Timeout)),
+            Err(_elapsed) => Err(fail(Cause::Timeout(REQUEST_TIMEOUT))),
         }
     }
 }
@@ -147,8 +149,11 @@ pub enum Cause {
     #[error("the API server answered {} {}: {}", .0.code, .0.reason, .0.message)]
     Answer(Box<Status>),
     /// No answer in time: whether the request took effect is unknown.
-    #[error("no answer within {} s", REQUEST_TIMEOUT.as_secs())]
-    Timeout,
+    #[error("no answer within {} s", .0.as_secs())]
+    Timeout(Duration),
+    /// Somebody else acts.
+    #[error(transparent)]
+    Deposed(#[from] Deposed),
     /// The connection failed: whether the request took effect is unknown.
     #[error("no answer")]
     NoAnswer(#[source] Box<kube::Error>),
@@ -173,6 +178,7 @@ impl From<kube::Error> for Cause {
             kube::Error::Api(status) => Self::Answer(status),
             kube::Error::SerdeError(source) => Self::Unreadable(source),
             kube::Error::BuildRequest(source) => Self::NotARequest(source),
+            kube::Error::Service(error) if error.is::<Deposed>() => Self::Deposed(Deposed),
             other => Self::NoAnswer(Box::new(other)),
         }
     }
@@ -190,6 +196,16 @@ impl ApiError {
     /// An answer that does not have the shape of its kind.
     pub fn unreadable(target: &ObjectRef, source: serde_json::Error) -> Self {
         Self::new("get", target, Cause::Unreadable(source))
+    }
+
+    /// A request that was not answered within `limit`.
+    pub(crate) fn timeout(verb: &'static str, target: &ObjectRef, limit: Duration) -> Self {
+        Self::new(verb, target, Cause::Timeout(limit))
+    }
+
+    /// Whether it was not sent, because we do not hold the lease.
+    pub fn is_deposed(&self) -> bool {
+        matches!(self.cause, Cause::Deposed(_))
     }
 
     /// The HTTP status of the answer, where there was one.
@@ -231,7 +247,8 @@ impl ApiError {
     fn answer(&self) -> Option<&Status> {
         match &self.cause {
             Cause::Answer(status) => Some(status),
-            Cause::Timeout
+            Cause::Timeout(_)
+            | Cause::Deposed(_)
             | Cause::NoAnswer(_)
             | Cause::Unreadable(_)
             | Cause::NotARequest(_)
@@ -244,7 +261,8 @@ impl Classify for ApiError {
     fn class(&self) -> Class {
         match &self.cause {
             Cause::Answer(status) => class_of(status.code, &status.message),
-            Cause::Timeout | Cause::NoAnswer(_) | Cause::Unreadable(_) => Class::Retry,
+            Cause::Deposed(deposed) => deposed.class(),
+            Cause::Timeout(_) | Cause::NoAnswer(_) | Cause::Unreadable(_) => Class::Retry,
             Cause::NotARequest(_) | Cause::NotAPatch(_) => Class::Bug,
         }
     }

@@ -172,7 +172,7 @@ impl Failure {
 }
 
 /// The whole chain in one line.
-fn report(error: &dyn Error) -> String {
+pub(crate) fn report(error: &dyn Error) -> String {
     let mut report = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {

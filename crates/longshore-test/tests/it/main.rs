@@ -5,6 +5,8 @@ mod faults;
 #[cfg(test)]
 mod kit;
 #[cfg(test)]
+mod lease;
+#[cfg(test)]
 mod node;
 #[cfg(test)]
 mod planted;
