@@ -73,7 +73,7 @@ pub enum Pause {
 /// dropping a call leaves it wholly done or not at all. All answer within seconds, [`logs`](Self::logs) with a stream
 /// that may last.
 #[async_trait]
-pub trait Control: Send + Sync + 'static {
+pub trait Control: Checks {
     /// All DAGs in the order of their ids.
     async fn dags(&self) -> Result<Vec<Dag>, ControlError>;
 
@@ -113,8 +113,12 @@ pub trait Control: Send + Sync + 'static {
 
     /// The state changes.
     fn feed(&self) -> &Feed;
+}
 
-    /// Everything that the service needs in order to serve.
+/// What tells whether a process can serve.
+#[async_trait]
+pub trait Checks: Send + Sync + 'static {
+    /// Everything that it needs in order to serve.
     async fn checks(&self) -> Vec<Check>;
 }
 

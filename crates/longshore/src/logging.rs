@@ -1,4 +1,4 @@
-//! Our own log. `run` keeps it out of the progress, in `<data-dir>/longshore.log`.
+//! Our own log. `run` keeps it out of the progress, in `<data-dir>/longshore.log`; `controller` writes it to stderr.
 
 use std::{fs::OpenOptions, path::Path, sync::Mutex};
 
@@ -19,6 +19,15 @@ pub(crate) fn to_file(data_dir: &Path, verbosity: u8) -> Result<(), CliError> {
         .with_ansi(false)
         .init();
     Ok(())
+}
+
+/// Sends the log to stderr, for a process that others watch over.
+pub(crate) fn to_stderr(verbosity: u8) {
+    tracing_subscriber::fmt()
+        .with_env_filter(filter(verbosity))
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
 }
 
 /// `LONGSHORE_LOG` wins over `-v`. A directive that cannot be read is left out.

@@ -1,13 +1,24 @@
 //! Whether the service lives, and whether it can serve. Both are public: they tell nothing else.
 
+use std::sync::Arc;
+
 use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
 use http::{StatusCode, header};
 use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
 
-use super::{Shared, extract::Params};
+use super::extract::Params;
+use crate::control::Checks;
+
+/// What health is asked of.
+#[derive(Clone)]
+pub(super) struct Health {
+    pub(super) checks: Arc<dyn Checks>,
+    pub(super) stopping: CancellationToken,
+}
 
 /// It lives: whoever reads this was answered.
 pub(super) async fn live() -> &'static str {
@@ -21,13 +32,13 @@ pub(super) struct Verbose {
 
 /// It can serve, or not: 503. `?verbose` lists what was checked, without the causes, which the log has.
 pub(super) async fn ready(
-    State(shared): State<Shared>,
+    State(health): State<Health>,
     Params(Verbose { verbose }): Params<Verbose>,
 ) -> Response {
-    let mut checks = shared.control.checks().await;
+    let mut checks = health.checks.checks().await;
     checks.push(crate::objects::Check {
         name: "shutdown".to_owned(),
-        problem: shared
+        problem: health
             .stopping
             .is_cancelled()
             .then(|| "the service is stopping".to_owned()),

@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use longshore_console::{
-    Control, ControlError, Feed, RunName, TaskName,
+    Checks, Control, ControlError, Feed, RunName, TaskName,
     control::{LogQuery, LogStream, Pause, RunPage, RunQuery},
     objects,
 };
@@ -97,6 +97,31 @@ impl ServiceControl {
 
     async fn rows(&self, name: &RunName) -> Result<(Run, Vec<TaskInstance>), ControlError> {
         rows(self.store.as_ref(), name).await
+    }
+}
+
+#[async_trait]
+impl Checks for ServiceControl {
+    async fn checks(&self) -> Vec<objects::Check> {
+        let one = RunFilter {
+            limit: Some(1),
+            ..RunFilter::default()
+        };
+        let database = self.store.runs(&one).await.err();
+        let cluster = self.logs.answers().await.err();
+        let scheduler = self.dags.is_stopping();
+        let check = |name: &str, problem: Option<String>| objects::Check {
+            name: name.to_owned(),
+            problem,
+        };
+        vec![
+            check("database", database.map(|error| error.to_string())),
+            check("cluster", cluster.map(|error| error.to_string())),
+            check(
+                "scheduler",
+                scheduler.then(|| "the scheduler is stopping".to_owned()),
+            ),
+        ]
     }
 }
 
@@ -249,28 +274,6 @@ impl Control for ServiceControl {
 
     fn feed(&self) -> &Feed {
         &self.feed
-    }
-
-    async fn checks(&self) -> Vec<objects::Check> {
-        let one = RunFilter {
-            limit: Some(1),
-            ..RunFilter::default()
-        };
-        let database = self.store.runs(&one).await.err();
-        let cluster = self.logs.answers().await.err();
-        let scheduler = self.dags.is_stopping();
-        let check = |name: &str, problem: Option<String>| objects::Check {
-            name: name.to_owned(),
-            problem,
-        };
-        vec![
-            check("database", database.map(|error| error.to_string())),
-            check("cluster", cluster.map(|error| error.to_string())),
-            check(
-                "scheduler",
-                scheduler.then(|| "the scheduler is stopping".to_owned()),
-            ),
-        ]
     }
 }
 

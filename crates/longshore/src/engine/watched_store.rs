@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use longshore_kit::Gate;
 use longshore_store::{
     ArchivedTry, Changes, Pool, Run, RunFilter, RunKey, RunStore, Snapshot, Store, StoreError,
     TaskInstance,
@@ -12,19 +13,21 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 /// A store that remembers its first failed write. After that it refuses all others until it is opened again, so that
-/// there is no point in waiting: a full disk must end the command, not hang it.
+/// there is no point in waiting: a full disk must end the command, not hang it. A write that the gate refuses is none.
 #[derive(Debug)]
 pub(crate) struct WatchedStore {
     store: Store,
+    gate: Gate,
     failure: OnceLock<StoreError>,
     broken: CancellationToken,
 }
 
 impl WatchedStore {
-    /// Watches this store.
-    pub(crate) fn new(store: Store) -> Self {
+    /// Watches this store, whose writes pass `gate`.
+    pub(crate) fn new(store: Store, gate: Gate) -> Self {
         Self {
             store,
+            gate,
             failure: OnceLock::new(),
             broken: CancellationToken::new(),
         }
@@ -45,6 +48,15 @@ impl WatchedStore {
         self.store.close().await;
     }
 
+    fn check(&self, doing: &'static str) -> Result<(), StoreError> {
+        self.gate
+            .check()
+            .map_err(|deposed| StoreError::Unavailable {
+                doing,
+                why: deposed.to_string().into(),
+            })
+    }
+
     fn note<T>(&self, written: Result<T, StoreError>) -> Result<T, StoreError> {
         if let Err(error @ StoreError::Unavailable { .. }) = &written {
             let _ = self.failure.set(error.clone());
@@ -61,6 +73,7 @@ impl RunStore for WatchedStore {
     }
 
     async fn commit(&self, changes: &Changes) -> Result<(), StoreError> {
+        self.check("commit")?;
         self.note(self.store.commit(changes).await)
     }
 
@@ -89,6 +102,7 @@ impl RunStore for WatchedStore {
     }
 
     async fn set_pool(&self, pool: &Pool) -> Result<(), StoreError> {
+        self.check("set pool")?;
         self.note(self.store.set_pool(pool).await)
     }
 }

@@ -10,12 +10,15 @@
 
 mod bad_input;
 mod cli;
+mod cluster;
+mod controller;
 mod errors;
 mod full_disk;
 mod lint;
 #[path = "../../../longshore-store/tests/it/server.rs"]
 mod postgres;
 mod quickstart_programs;
+mod rbac;
 mod readme;
 mod run;
 mod service;
