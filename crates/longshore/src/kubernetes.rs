@@ -36,6 +36,8 @@ pub(crate) struct RealCluster {
 impl RealCluster {
     /// Finds out where it is. Asks nobody yet.
     pub(crate) async fn find(args: &ClusterArgs) -> Result<Self, CliError> {
+        // Libraries below us bring several; without a choice there is none.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let is_named = args.kubeconfig.is_some() || args.context.is_some();
         let mut config = if !is_named && let Ok(config) = Config::incluster() {
             config

@@ -25,6 +25,7 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
+    override_usage = "longshore controller [OPTIONS]\n       longshore controller rbac [OPTIONS]",
     after_help = help_end("longshore controller --context kind --dags-folder dags/")
 )]
 pub(crate) struct ControllerArgs {
@@ -54,11 +55,11 @@ pub(crate) struct ControllerArgs {
     /// Directory of logs and, without Postgres, of runs
     #[arg(long, value_name = "DIR", env = "LONGSHORE_DATA_DIR", hide_env = true)]
     data_dir: Option<PathBuf>,
-    /// Pods at the same time [default: 32]
-    #[arg(long, value_name = "N")]
+    // Hidden, as the next one: the help has to fit the first screen.
+    #[arg(long, value_name = "N", hide = true)]
     parallelism: Option<NonZeroU32>,
-    /// One replica at a time acts, by a Lease per role
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true, hide_possible_values = true)]
+    // `false` where there can be no other replica; the name is that of other controllers.
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true, hide = true)]
     leader_elect: bool,
     /// Address of the HTTP API; port 0 takes a free one
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7080")]
@@ -88,6 +89,8 @@ impl RolesArgs {
 
 #[derive(Debug, Subcommand)]
 enum ControllerCommand {
+    // Hidden: the usage has it, and the help has to fit the first screen.
+    #[command(hide = true)]
     Rbac(RbacArgs),
 }
 

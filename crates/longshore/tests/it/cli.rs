@@ -8,6 +8,8 @@ const COMMANDS: &[&[&str]] = &[
     &[],
     &["run"],
     &["standalone"],
+    &["controller"],
+    &["controller", "rbac"],
     &["dags"],
     &["dags", "lint"],
     &["dags", "list"],

@@ -50,9 +50,11 @@ impl TestCluster {
         let admin = Client::try_from(config(&admin_kubeconfig).await).unwrap();
         let id = uuid::Uuid::new_v4().simple().to_string();
         let namespace = format!("test-{}", &id[..8]);
-        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        let object =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         create(&admin, "/api/v1/namespaces", &object).await;
         let node_config = NodeConfig {
+            namespace: Some(namespace.clone()),
             start_delay: Duration::from_millis(20),
             ..NodeConfig::default()
         };
@@ -105,6 +107,7 @@ impl TestCluster {
 
 /// How a cluster is reached by its kubeconfig.
 pub(crate) async fn config(kubeconfig: &std::path::Path) -> Config {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let file = Kubeconfig::read_from(kubeconfig).unwrap();
     Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
         .await

@@ -12,9 +12,9 @@ use serde_json::Value;
 
 use crate::{cluster::TestCluster, longshore, outcome};
 
-/// Waits until it holds, for at most a minute, and lets the test's own tasks run meanwhile.
+/// Waits until it holds, for at most two minutes, and lets the test's own tasks run meanwhile.
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..600 {
+    for _ in 0..1_200 {
         if holds() {
             return;
         }
@@ -38,8 +38,21 @@ impl Replica {
             process.env_remove(name);
         }
         let mut child = process
-            .args(["controller", "-o", "json", "--enable", "dags", "-n", &cluster.namespace])
-            .args(["--address", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0"])
+            .args([
+                "controller",
+                "-o",
+                "json",
+                "--enable",
+                "dags",
+                "-n",
+                &cluster.namespace,
+            ])
+            .args([
+                "--address",
+                "127.0.0.1:0",
+                "--metrics-address",
+                "127.0.0.1:0",
+            ])
             .args(["--parallelism", "4"])
             .arg("--kubeconfig")
             .arg(kubeconfig)
@@ -90,9 +103,15 @@ impl Drop for Replica {
 
 /// Sixty tasks of a second each, four at a time, in three layers.
 fn dag() -> String {
-    let mut text = "dag_id: many\nschedule: '@once'\nstart_date: 2026-01-01\ncatchup: true\ntasks:\n".to_owned();
+    let mut text =
+        "dag_id: many\nschedule: '@once'\nstart_date: 2026-01-01\ncatchup: true\ntasks:\n"
+            .to_owned();
     for n in 0..60 {
-        let before = if n < 20 { String::new() } else { format!("depends_on: [t{}], ", n - 20) };
+        let before = if n < 20 {
+            String::new()
+        } else {
+            format!("depends_on: [t{}], ", n - 20)
+        };
         text += &format!("  t{n}: {{image: scripted, {before}command: [run, 1s, exit, '0']}}\n");
     }
     text
@@ -112,7 +131,10 @@ async fn another_replica_takes_over_when_the_leader_is_killed_or_stopped_and_not
     fs::write(data.join("dags/many.yaml"), dag()).unwrap();
     let ended = || {
         let history = cluster.node.history();
-        let of_us = history.runs().iter().filter(|run| run.pod.starts_with(&cluster.namespace));
+        let of_us = history
+            .runs()
+            .iter()
+            .filter(|run| run.pod.starts_with(&cluster.namespace));
         of_us.filter(|run| run.ended_at.is_some()).count()
     };
 
@@ -135,7 +157,9 @@ async fn another_replica_takes_over_when_the_leader_is_killed_or_stopped_and_not
 
     let run = || {
         let mut command = longshore();
-        command.args(["runs", "list", "-o", "json"]).env("LONGSHORE_DATA_DIR", &data);
+        command
+            .args(["runs", "list", "-o", "json"])
+            .env("LONGSHORE_DATA_DIR", &data);
         let (_, stdout, _) = outcome(&mut command);
         let list: Value = serde_json::from_str(&stdout).unwrap_or_default();
         list["items"][0].clone()
@@ -167,7 +191,13 @@ fn what_is_wrong_with_the_cluster_is_said_in_a_sentence() {
     for (kubeconfig, code, exit) in [(&nobody, "LS1102", 1), (&missing, "LS1101", 3)] {
         let mut command = longshore();
         command
-            .args(["controller", "--address", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0"])
+            .args([
+                "controller",
+                "--address",
+                "127.0.0.1:0",
+                "--metrics-address",
+                "127.0.0.1:0",
+            ])
             .arg("--data-dir")
             .arg(folder.path())
             .arg("--kubeconfig")
@@ -187,7 +217,8 @@ fn a_role_that_does_not_exist_is_refused_with_those_that_do() {
 
 #[test]
 fn the_roles_are_printed_for_kubectl() {
-    let (code, stdout, _) = outcome(longshore().args(["controller", "rbac", "-n", "pipelines", "-o", "name"]));
+    let (code, stdout, _) =
+        outcome(longshore().args(["controller", "rbac", "-n", "pipelines", "-o", "name"]));
     assert_eq!(code, 0);
     insta::assert_snapshot!(stdout, @r"
     serviceaccount/longshore

@@ -70,7 +70,10 @@ fn granted(rules: &[Rule]) -> BTreeSet<(String, String)> {
     let mut granted = BTreeSet::new();
     for rule in rules {
         for resource in rule.resources {
-            let pairs = rule.verbs.iter().map(|verb| ((*verb).to_owned(), (*resource).to_owned()));
+            let pairs = rule
+                .verbs
+                .iter()
+                .map(|verb| ((*verb).to_owned(), (*resource).to_owned()));
             granted.extend(pairs);
         }
     }
@@ -80,7 +83,9 @@ fn granted(rules: &[Rule]) -> BTreeSet<(String, String)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scheduler_with_the_generated_role_alone_does_all_its_work_and_uses_all_of_it() {
     if real().is_none() {
-        println!("skipped: LONGSHORE_TEST_KUBECONFIG names no real server, and the embedded one has no RBAC");
+        println!(
+            "skipped: LONGSHORE_TEST_KUBECONFIG names no real server, and the embedded one has no RBAC"
+        );
         return;
     }
     let cluster = TestCluster::start().await;
@@ -116,7 +121,10 @@ async fn a_scheduler_with_the_generated_role_alone_does_all_its_work_and_uses_al
     );
     let dags = dags.await.unwrap();
     let read = &mut |_: &str| Ok(b"a,b\n".to_vec());
-    let dag = document::parse("rbac.yaml", DAG).unwrap().validate(read).unwrap();
+    let dag = document::parse("rbac.yaml", DAG)
+        .unwrap()
+        .validate(read)
+        .unwrap();
     let new = NewRun {
         document: dag.to_json(),
         dag: Arc::new(dag),
@@ -129,7 +137,9 @@ async fn a_scheduler_with_the_generated_role_alone_does_all_its_work_and_uses_al
     let ended = tokio::time::timeout(LIMIT, dags.ended(&run)).await.unwrap();
     let (ended, _) = ended.unwrap().unwrap();
     assert_eq!(ended.state, RunState::Success);
-    tokio::time::timeout(LIMIT, dags.released(&run)).await.unwrap();
+    tokio::time::timeout(LIMIT, dags.released(&run))
+        .await
+        .unwrap();
     // Its files go last.
     let wanted = granted(longshore_dags::RULES);
     let all_used = async {
@@ -152,7 +162,9 @@ async fn a_scheduler_with_the_generated_role_alone_does_all_its_work_and_uses_al
 #[tokio::test(flavor = "multi_thread")]
 async fn an_elector_with_the_generated_role_alone_takes_renews_and_releases_its_lease() {
     if real().is_none() {
-        println!("skipped: LONGSHORE_TEST_KUBECONFIG names no real server, and the embedded one has no RBAC");
+        println!(
+            "skipped: LONGSHORE_TEST_KUBECONFIG names no real server, and the embedded one has no RBAC"
+        );
         return;
     }
     let cluster = TestCluster::start().await;
@@ -164,7 +176,13 @@ async fn an_elector_with_the_generated_role_alone_takes_renews_and_releases_its_
         name: name.to_owned(),
     };
     let elector = |name, me| {
-        Elector::new(client.clone(), lease(name), me, Terms::default(), Arc::new(SystemClock))
+        Elector::new(
+            client.clone(),
+            lease(name),
+            me,
+            Terms::default(),
+            Arc::new(SystemClock),
+        )
     };
     let mut first = elector("longshore-dags", "first");
     let gate = first.acquire(|_| {}).await.unwrap();
