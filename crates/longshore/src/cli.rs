@@ -83,6 +83,8 @@ pub(crate) enum Command {
     #[command(subcommand, after_help = help_end("longshore tasks list etl/latest"))]
     Tasks(cmd::Tasks),
     Logs(cmd::client::logs::LogsArgs),
+    // Hidden: each error says how to use it.
+    #[command(hide = true)]
     Explain(cmd::explain::ExplainArgs),
     // Hidden: the help has to fit the first screen, and who needs it looks for it.
     #[command(hide = true)]

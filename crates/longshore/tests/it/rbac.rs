@@ -14,7 +14,7 @@ use longshore_kit::{
     lease::{LeaseName, Terms},
 };
 use longshore_store::{RunState, RunStore, RunType, Store};
-use longshore_test::{Fault, FaultPlan, Faults, Point};
+use longshore_test::{Fault, FaultPlan, Faults, Point, WatchFault};
 use serde_json::json;
 
 use crate::cluster::{TestCluster, config, real};
@@ -99,6 +99,8 @@ async fn a_scheduler_with_the_generated_role_alone_does_all_its_work_and_uses_al
     });
     let faults = Faults::new(FaultPlan {
         at: lost.to_vec(),
+        // A round that comes again does not see its pod yet.
+        watches: vec![WatchFault::late(Duration::from_secs(2))],
         ..FaultPlan::none()
     });
     let store = Arc::new(Store::in_memory().await.unwrap());
