@@ -17,7 +17,7 @@ use crate::error::{CliError, KubernetesError};
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ClusterArgs {
     /// Kubeconfig file [default: as kubectl; in a pod, its own cluster]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide = true)]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig
     #[arg(long, value_name = "NAME")]

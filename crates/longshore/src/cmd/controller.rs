@@ -53,7 +53,7 @@ pub(crate) struct ControllerArgs {
     )]
     dags_folder: Option<PathBuf>,
     /// Directory of logs and, without Postgres, of runs
-    #[arg(long, value_name = "DIR", env = "LONGSHORE_DATA_DIR", hide_env = true)]
+    #[arg(long, value_name = "DIR", env = "LONGSHORE_DATA_DIR", hide = true)]
     data_dir: Option<PathBuf>,
     // Hidden, as the next one: the help has to fit the first screen.
     #[arg(long, value_name = "N", hide = true)]
@@ -65,7 +65,12 @@ pub(crate) struct ControllerArgs {
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7080")]
     address: SocketAddr,
     /// Address of health and metrics
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:9090")]
+    #[arg(
+        long,
+        value_name = "IP:PORT",
+        default_value = "127.0.0.1:9090",
+        hide = true
+    )]
     metrics_address: SocketAddr,
 }
 
