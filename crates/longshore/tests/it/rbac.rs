@@ -81,6 +81,7 @@ fn granted(rules: &[Rule]) -> BTreeSet<(String, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 async fn a_scheduler_with_the_generated_role_alone_does_all_its_work_and_uses_all_of_it() {
     if real().is_none() {
         println!(
