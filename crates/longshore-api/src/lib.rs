@@ -2,7 +2,9 @@
 
 pub mod airflow;
 pub mod dags;
+pub mod flyte;
 pub mod node;
+pub mod tasks;
 
 /// The `reportingController` of an Event is this and the role that published it: `longshore.dev/dags`.
 pub const REPORTING_CONTROLLER_PREFIX: &str = "longshore.dev/";

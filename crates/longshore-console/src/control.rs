@@ -73,7 +73,7 @@ pub enum Pause {
 /// dropping a call leaves it wholly done or not at all. All answer within seconds, [`logs`](Self::logs) with a stream
 /// that may last.
 #[async_trait]
-pub trait Control: Send + Sync + 'static {
+pub trait Control: Checks {
     /// All DAGs in the order of their ids.
     async fn dags(&self) -> Result<Vec<Dag>, ControlError>;
 
@@ -116,11 +116,15 @@ pub trait Control: Send + Sync + 'static {
 
     /// The state changes.
     fn feed(&self) -> &Feed;
+}
 
+/// What tells whether a process lives and can serve.
+#[async_trait]
+pub trait Checks: Send + Sync + 'static {
     /// What must go on inside the process, whatever becomes of databases and clusters.
     fn vital_signs(&self) -> Vec<Check>;
 
-    /// Everything that the service needs in order to serve.
+    /// Everything that it needs in order to serve.
     async fn checks(&self) -> Vec<Check>;
 }
 

@@ -16,9 +16,9 @@ pub mod router;
 pub mod serve;
 pub mod token;
 
-pub use control::{Control, ControlError};
+pub use control::{Checks, Control, ControlError};
 pub use feed::Feed;
 pub use names::{RunName, TaskName};
 pub use problem::Problem;
-pub use router::{Access, Scrape, operations, router};
+pub use router::{Access, Hosts, Scrape, operations, router};
 pub use token::Token;

@@ -12,6 +12,7 @@ pub mod names;
 pub mod object;
 pub mod plan;
 pub mod pod_merge;
+pub mod quantity;
 pub mod seen;
 
 pub use backoff::Backoff;
@@ -20,4 +21,5 @@ pub use object::{ObjectRef, Resource, Scope};
 pub use plan::{
     Action, Announcement, Create, Delete, EventType, Never, Next, Patch, PatchKind, Plan,
 };
+pub use quantity::Quantity;
 pub use seen::Seen;

@@ -11,12 +11,14 @@ pub mod folder;
 pub mod logs;
 pub mod model;
 pub mod pods;
+mod rules;
 mod runs;
 pub mod scheduler;
 pub mod service;
 pub mod timetable;
 
 pub use catalog::KnownDag;
+pub use rules::RULES;
 pub use service::{
     Dags, DagsConfig, RequestError, StartError,
     catalog::UnknownDag,

@@ -25,6 +25,8 @@ pub struct Applier {
     events: Events,
     metrics: Metrics,
     pause: Arc<Pause>,
+    /// Whether caches take in the answers to writes.
+    learns: bool,
 }
 
 impl Applier {
@@ -44,7 +46,16 @@ impl Applier {
             pause: Arc::default(),
             requests,
             metrics: Metrics::default(),
+            learns: false,
         }
+    }
+
+    /// The caches take in the answers to its own writes, so that the next round neither waits for a watch nor reads
+    /// live what is known already. For controllers that follow their caches, not only the updates of the watch.
+    #[must_use]
+    pub fn learning(mut self) -> Self {
+        self.learns = true;
+        self
     }
 
     /// Counts the rounds of its controllers here.
@@ -90,7 +101,7 @@ impl Applier {
                 return Err(error.into());
             }
         };
-        self.writes.record(key, Written::answered(&target, &object));
+        self.wrote(key, &target, object);
         Ok(())
     }
 
@@ -103,7 +114,7 @@ impl Applier {
             .patch(target, patch.subresource, patch.kind, body);
         match answer.await {
             Ok(object) => {
-                self.writes.record(key, Written::answered(target, &object));
+                self.wrote(key, target, object);
                 Ok(())
             }
             Err(error) => Err(self.look_again(key, target, error)),
@@ -238,7 +249,7 @@ impl Applier {
         let answer = self.requests.patch(target, None, PatchKind::Merge, body);
         match answer.await {
             Ok(object) => {
-                self.writes.record(key, Written::answered(target, &object));
+                self.wrote(key, target, object);
                 Ok(())
             }
             Err(error) => Err(self.look_again(key, target, error)),
@@ -252,6 +263,18 @@ impl Applier {
         } else {
             error.into()
         }
+    }
+
+    /// A write was answered with the object as it is now.
+    pub(crate) fn wrote(&self, key: &impl Display, target: &ObjectRef, object: Value) {
+        let written = Written::answered(target, &object);
+        if self.learns
+            && let Some(cache) = self.writes.cache(target.resource)
+            && let Err(error) = cache.learn(object)
+        {
+            tracing::debug!(%target, %error, "an answer that does not have the shape of its kind");
+        }
+        self.writes.record(key, written);
     }
 
     pub(crate) fn gone(&self, key: &impl Display, target: &ObjectRef) -> ApplyError {
@@ -377,6 +400,23 @@ impl ApplyError {
         }
     }
 
+    /// Why a create that failed with this did not happen for now; `None` for every other failure.
+    pub fn postponed(&self) -> Option<Postponed> {
+        match self {
+            Self::Api(error) if error.is_over_quota() => {
+                let words = error.message().unwrap_or_default();
+                Some(Postponed::OverQuota(words.to_owned()))
+            }
+            Self::StillDeleting(_) => Some(Postponed::NameTaken),
+            Self::Api(_)
+            | Self::Paused { .. }
+            | Self::Foreign { .. }
+            | Self::Changed(_)
+            | Self::NoUid(_)
+            | Self::NoIdentity { .. } => None,
+        }
+    }
+
     /// What the controller is told about a refusal for good, of an action that creates nothing.
     pub fn refusal(&self) -> Refusal {
         match self {
@@ -422,4 +462,13 @@ pub struct Refusal {
     pub code: Option<u16>,
     /// In the API server's own words.
     pub message: String,
+}
+
+/// Why a create did not happen for now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Postponed {
+    /// A quota is used up; in the API server's own words.
+    OverQuota(String),
+    /// The old object of that name is being deleted.
+    NameTaken,
 }

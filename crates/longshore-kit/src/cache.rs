@@ -223,6 +223,17 @@ impl<K: Cached> State<K> {
         Some(Arc::new(object))
     }
 
+    /// An object whose end we know before the watch tells of it.
+    fn let_go(&mut self, object: K, version: u64) {
+        let name = name_of(&object);
+        let uid = object.meta().uid.clone();
+        let known = self.entries.get(&name);
+        if let Some(known) = known.filter(|known| known.object.is_some() && known.uid == uid) {
+            let version = known.version.max(version);
+            self.bury(name, uid, version, Some(Arc::new(object)));
+        }
+    }
+
     fn bury(&mut self, name: Name, uid: Option<String>, version: u64, untold: Option<Arc<K>>) {
         let entry = Entry {
             uid,
@@ -301,6 +312,19 @@ impl<K: Cached> CacheFeed for Cache<K> {
         Ok(())
     }
 
+    fn learn(&self, answer: Value) -> Result<(), serde_json::Error> {
+        let object: K = serde_json::from_value(answer)?;
+        let version = version_of(&object);
+        let mut state = self.write();
+        if is_gone(object.meta()) {
+            state.let_go(object, version);
+        } else if version > state.progress {
+            state.put(object, version);
+        }
+        self.changed(state);
+        Ok(())
+    }
+
     fn metadata(&self, target: &ObjectRef) -> Option<ObjectMeta> {
         let state = self.read();
         let object = state.entries.get(&name_in(target))?.object.as_ref()?;
@@ -317,6 +341,13 @@ pub fn reference<K: kube::Resource>(resource: Resource, object: &K) -> ObjectRef
         name,
         uid: object.meta().uid.clone(),
     }
+}
+
+/// Whether this is the last that is to be seen of an object: its deletion was waiting for its finalizers only.
+fn is_gone(meta: &ObjectMeta) -> bool {
+    let has_finalizers = meta.finalizers.as_ref().is_some_and(|it| !it.is_empty());
+    let has_grace = meta.deletion_grace_period_seconds.unwrap_or(0) > 0;
+    meta.deletion_timestamp.is_some() && !has_finalizers && !has_grace
 }
 
 fn name_of<K: kube::Resource>(object: &K) -> Name {

@@ -7,9 +7,9 @@ use std::{
 };
 
 use jiff::Timestamp;
-use longshore_core::{Classify, Plan};
+use longshore_core::{Classify, Create, Plan};
 
-use crate::apply::Refusal;
+use crate::apply::{Postponed, Refusal};
 
 /// What a controller works on, one at a time: usually an object's name, for dags a run or a task instance.
 pub trait Key: Clone + Ord + Hash + Debug + Display + Send + Sync + 'static {}
@@ -73,5 +73,11 @@ pub trait Controller: Send + Sync + 'static {
     /// 100 ms. The default leaves it to the log and the back-off.
     fn refused(&self, key: &Self::Key, refusal: &Refusal) {
         let _ = (key, refusal);
+    }
+
+    /// Told about a create that did not happen for now, so that this can become a fact of the next round, which comes
+    /// after the back-off. The default leaves it to the log.
+    fn postponed(&self, key: &Self::Key, create: &Create, why: &Postponed) {
+        let _ = (key, create, why);
     }
 }

@@ -147,7 +147,7 @@ fn address(announcement: &Announcement) -> ObjectRef {
 }
 
 /// Kubernetes' MicroTime.
-fn micro_time(now: Timestamp) -> String {
+pub(crate) fn micro_time(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Read [`controller`] first: it is the contract between a subsystem and this crate. [`runner`] runs it, [`apply`] does
 //! its Kubernetes actions, [`cache`] and [`list_watch`] show it the world, and [`own_writes`] keeps it from deciding
-//! upon a world in which it has not acted yet. [`metrics`] has what all of them count.
+//! upon a world in which it has not acted yet. [`lease`] lets one replica act at a time. [`metrics`] has what all of them count.
 
 pub mod apply;
 pub mod cache;
@@ -11,27 +11,31 @@ pub mod clock;
 pub mod controller;
 mod count_requests;
 mod events;
+pub mod lease;
 pub mod list_watch;
 pub mod metrics;
 pub mod outcome;
 pub mod own_writes;
 mod pause;
 mod queue;
+pub mod rbac;
 pub mod requests;
 mod round;
 pub mod runner;
 pub mod spawn;
 mod status;
 
-pub use apply::{Applier, ApplyError, Refusal};
+pub use apply::{Applier, ApplyError, Postponed, Refusal};
 pub use cache::{Cache, Update};
 pub use clock::{Clock, SystemClock};
 pub use controller::{Controller, Key};
 pub use count_requests::CountRequests;
+pub use lease::{Elector, Gate, GateWrites};
 pub use list_watch::ListWatch;
 pub use metrics::Metrics;
 pub use outcome::{Counters, Outcome};
 pub use own_writes::{CacheFeed, OwnWrites};
+pub use rbac::{Reach, Rule};
 pub use requests::{ApiError, Requests};
 pub use runner::Runner;
 pub use spawn::Tasks;

@@ -309,9 +309,19 @@ impl ControllerMetrics {
         self.controllers.beats().insert(name, Instant::now());
     }
 
-    /// The loop has ended, as it was asked to.
-    pub(crate) fn ended(&self) {
-        self.controllers.beats().remove(self.controller);
+    /// The loop begins; from the end of the guard on nobody expects it to turn.
+    pub(crate) fn begin(&self) -> Turning {
+        Turning(self.clone())
+    }
+}
+
+/// A loop that is expected to turn.
+#[derive(Debug)]
+pub(crate) struct Turning(ControllerMetrics);
+
+impl Drop for Turning {
+    fn drop(&mut self) {
+        self.0.controllers.beats().remove(self.0.controller);
     }
 }
 

@@ -75,6 +75,9 @@ pub trait CacheFeed: Debug + Send + Sync {
     /// Takes what a live read found, `None` where the object does not exist. Older than what is cached: ignored.
     fn feed(&self, target: &ObjectRef, live: Option<Value>) -> Result<(), serde_json::Error>;
 
+    /// Takes the answer to a write of ours. One that the watch has come past changes nothing: the object may be gone.
+    fn learn(&self, answer: Value) -> Result<(), serde_json::Error>;
+
     /// The metadata of the cached object.
     fn metadata(&self, target: &ObjectRef) -> Option<ObjectMeta>;
 }

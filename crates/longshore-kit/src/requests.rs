@@ -10,6 +10,8 @@ use kube::{
 use longshore_core::{Class, Classify, ObjectRef, PatchKind, Resource, Scope};
 use serde_json::Value;
 
+use crate::lease::Deposed;
+
 /// A request that is not answered within this time counts as lost: a hung connection must not hold a key for ever.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -110,7 +112,7 @@ impl Requests {
         match tokio::time::timeout(REQUEST_TIMEOUT, self.client.request(request)).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(fail(Cause::from(error))),
-            Err(_elapsed) => Err(fail(Cause::Timeout)),
+            Err(_elapsed) => Err(fail(Cause::Timeout(REQUEST_TIMEOUT))),
         }
     }
 }
@@ -147,8 +149,11 @@ pub enum Cause {
     #[error("the API server answered {} {}: {}", .0.code, .0.reason, .0.message)]
     Answer(Box<Status>),
     /// No answer in time: whether the request took effect is unknown.
-    #[error("no answer within {} s", REQUEST_TIMEOUT.as_secs())]
-    Timeout,
+    #[error("no answer within {} s", .0.as_secs())]
+    Timeout(Duration),
+    /// Somebody else acts.
+    #[error(transparent)]
+    Deposed(#[from] Deposed),
     /// The connection failed: whether the request took effect is unknown.
     #[error("no answer")]
     NoAnswer(#[source] Box<kube::Error>),
@@ -173,6 +178,7 @@ impl From<kube::Error> for Cause {
             kube::Error::Api(status) => Self::Answer(status),
             kube::Error::SerdeError(source) => Self::Unreadable(source),
             kube::Error::BuildRequest(source) => Self::NotARequest(source),
+            kube::Error::Service(error) if error.is::<Deposed>() => Self::Deposed(Deposed),
             other => Self::NoAnswer(Box::new(other)),
         }
     }
@@ -190,6 +196,16 @@ impl ApiError {
     /// An answer that does not have the shape of its kind.
     pub fn unreadable(target: &ObjectRef, source: serde_json::Error) -> Self {
         Self::new("get", target, Cause::Unreadable(source))
+    }
+
+    /// A request that was not answered within `limit`.
+    pub(crate) fn timeout(verb: &'static str, target: &ObjectRef, limit: Duration) -> Self {
+        Self::new(verb, target, Cause::Timeout(limit))
+    }
+
+    /// Whether it was not sent, because we do not hold the lease.
+    pub fn is_deposed(&self) -> bool {
+        matches!(self.cause, Cause::Deposed(_))
     }
 
     /// The HTTP status of the answer, where there was one.
@@ -222,6 +238,12 @@ impl ApiError {
         })
     }
 
+    /// Whether a quota is used up.
+    pub fn is_over_quota(&self) -> bool {
+        self.answer()
+            .is_some_and(|status| status.code == 403 && is_about_quota(&status.message))
+    }
+
     /// How long the API server asked us to stay away.
     pub fn retry_after(&self) -> Option<Duration> {
         let seconds = self.answer()?.details.as_ref()?.retry_after_seconds;
@@ -231,7 +253,8 @@ impl ApiError {
     fn answer(&self) -> Option<&Status> {
         match &self.cause {
             Cause::Answer(status) => Some(status),
-            Cause::Timeout
+            Cause::Timeout(_)
+            | Cause::Deposed(_)
             | Cause::NoAnswer(_)
             | Cause::Unreadable(_)
             | Cause::NotARequest(_)
@@ -244,7 +267,8 @@ impl Classify for ApiError {
     fn class(&self) -> Class {
         match &self.cause {
             Cause::Answer(status) => class_of(status.code, &status.message),
-            Cause::Timeout | Cause::NoAnswer(_) | Cause::Unreadable(_) => Class::Retry,
+            Cause::Deposed(deposed) => deposed.class(),
+            Cause::Timeout(_) | Cause::NoAnswer(_) | Cause::Unreadable(_) => Class::Retry,
             Cause::NotARequest(_) | Cause::NotAPatch(_) => Class::Bug,
         }
     }
@@ -254,12 +278,16 @@ impl Classify for ApiError {
 /// that is no longer kept. A quota that is used up is nobody's mistake: it passes when something else ends.
 fn class_of(code: u16, message: &str) -> Class {
     match code {
-        403 if message.contains("exceeded quota") => Class::Retry,
+        403 if is_about_quota(message) => Class::Retry,
         401 | 408 | 410 | 429 | 500..=599 => Class::Retry,
         409 => Class::Conflict,
         400 | 403 | 404 | 405 | 413 | 422 => Class::Invalid,
         _ => Class::Bug,
     }
+}
+
+fn is_about_quota(message: &str) -> bool {
+    message.contains("exceeded quota")
 }
 
 #[cfg(test)]

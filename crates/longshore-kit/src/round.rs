@@ -126,6 +126,9 @@ impl<C: Controller> Round<C> {
             if error.class() == Class::Invalid {
                 self.controller.refused(key, &refusal(action, &error));
             }
+            if let (Action::Create(create), Some(why)) = (action, error.postponed()) {
+                self.controller.postponed(key, create, &why);
+            }
             Failure::of_kit(&error)
         })
     }
@@ -172,7 +175,7 @@ impl Failure {
 }
 
 /// The whole chain in one line.
-fn report(error: &dyn Error) -> String {
+pub(crate) fn report(error: &dyn Error) -> String {
     let mut report = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {

@@ -82,6 +82,7 @@ impl<C: Controller> Runner<C> {
         let mut triggers = pin!(triggers.fuse());
         let mut queue = Queue::new();
         let mut rounds = Rounds::default();
+        let turning = self.round.metrics.begin();
         loop {
             while rounds.tasks.len() < self.concurrency
                 && let Some(key) = queue.pop(Instant::now())
@@ -104,7 +105,7 @@ impl<C: Controller> Runner<C> {
                 () = tokio::time::sleep(BEAT) => {}
             }
         }
-        self.round.metrics.ended();
+        drop(turning);
         let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, async {
             while rounds.next().await.is_some() {}
         })

@@ -5,10 +5,7 @@ use std::fmt::Display;
 use longshore_core::{ObjectRef, PatchKind};
 use serde_json::{Map, Value, json};
 
-use crate::{
-    apply::{Applier, ApplyError},
-    own_writes::Written,
-};
+use crate::apply::{Applier, ApplyError};
 
 impl Applier {
     /// Makes `status` the status of an object that was decided upon as `seen`.
@@ -41,8 +38,7 @@ impl Applier {
             return Err(self.gone(key, target));
         };
         if live["status"] == *status {
-            let written = Written::answered(target, &live);
-            self.own_writes().record(key, written);
+            self.wrote(key, target, live);
             return Ok(());
         }
         if live["status"] != seen["status"] {
@@ -66,8 +62,8 @@ impl Applier {
         let answer = self
             .requests()
             .patch(target, Some("status"), PatchKind::Merge, body);
-        let written = Written::answered(target, &answer.await?);
-        self.own_writes().record(key, written);
+        let object = answer.await?;
+        self.wrote(key, target, object);
         Ok(())
     }
 }

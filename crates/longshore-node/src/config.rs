@@ -35,6 +35,8 @@ pub struct NodeConfig {
     pub labels: BTreeMap<String, String>,
     /// Variables that every container gets, such as the address of the API server.
     pub pod_env: Vec<(String, String)>,
+    /// Where the API server asks for logs: the port of a [`LogListener`](crate::LogListener). `None`: it does not.
+    pub log_port: Option<u16>,
     /// How many pods may be in the act of starting at the same time.
     pub n_concurrent_starts: usize,
 }
@@ -60,6 +62,7 @@ impl NodeConfig {
             resources: BTreeMap::new(),
             labels: BTreeMap::new(),
             pod_env: Vec::new(),
+            log_port: None,
             n_concurrent_starts: 2 * n_processors(),
         }
     }

@@ -14,6 +14,7 @@ mod config;
 mod env;
 pub mod images;
 mod log_book;
+pub mod log_server;
 pub mod logs;
 mod node;
 mod pod;
@@ -28,6 +29,7 @@ mod volumes;
 
 pub use config::{EventVolume, LogsLifetime, NodeConfig, PodsLifetime};
 pub use images::ImageMap;
+pub use log_server::{ContainerLogs, LogListener, LogServer};
 pub use logs::{LogError, LogOptions};
 pub use node::{Node, NodeError};
 pub use profile::Profile;

@@ -159,6 +159,7 @@ pub(crate) fn allocatable(config: &NodeConfig) -> BTreeMap<String, String> {
 fn status(config: &NodeConfig, ip: &str) -> Value {
     let now = clock::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let amounts = allocatable(config);
+    let log_port = config.log_port.unwrap_or(0);
     json!({
         "capacity": amounts,
         "allocatable": amounts,
@@ -166,6 +167,7 @@ fn status(config: &NodeConfig, ip: &str) -> Value {
             {"type": "InternalIP", "address": ip},
             {"type": "Hostname", "address": config.name},
         ],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": log_port}},
         "conditions": [{
             "type": "Ready",
             "status": "True",

@@ -2,7 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use longshore_proto::flyteidl2::core::TaskTemplate;
+use longshore_api::flyte::{self, TaskActionSpec};
+use longshore_proto::flyteidl2::core::{LiteralMap, TaskTemplate};
+use serde_json::Value;
+
+use crate::{
+    config::Config,
+    names,
+    paths::{Paths, Place},
+    plugin::BuildError,
+    secrets,
+};
+
+/// What `kubectl apply` keeps about the object that it is on. On another object it would be wrong.
+const ANNOTATION_LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// One attempt of a task.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +38,8 @@ pub struct TaskContext {
     pub domain: String,
     /// The decoded template.
     pub template: TaskTemplate,
+    /// The decoded inputs, where somebody read them; only templates with `{{ .inputs.x }}` need them.
+    pub inputs: Option<LiteralMap>,
     /// Whether it may run on machines that go away.
     pub is_interruptible: bool,
     /// The variables that every container gets: `ACTION_NAME`, `RUN_NAME`, …, `spec.envVars`; reserved names win.
@@ -39,19 +54,122 @@ pub struct TaskContext {
     pub paths: Paths,
 }
 
-/// Where inputs and outputs of an attempt are, as URLs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Paths {
-    /// `…/inputs.pb`.
-    pub input: String,
-    /// The directory of it.
-    pub input_prefix: String,
-    /// Where `outputs.pb` and `error.pb` of this attempt go.
-    pub output_prefix: String,
-    /// Where large outputs go.
-    pub raw_output_prefix: String,
-    /// `<raw output prefix>/_flytecheckpoints`.
-    pub checkpoint: String,
-    /// The checkpoint of the attempt before; empty for the first.
-    pub previous_checkpoint: String,
+impl TaskContext {
+    /// The context of one attempt (from 1; 0 means 1) of a TaskAction, without inputs.
+    ///
+    /// # Errors
+    /// Where the template cannot be run, whatever the plugin: a failure for good.
+    pub fn of(
+        action: &Value,
+        spec: &TaskActionSpec,
+        template: TaskTemplate,
+        attempt: u32,
+        config: &Config,
+    ) -> Result<Self, BuildError> {
+        let attempt = attempt.max(1);
+        let metadata = &action["metadata"];
+        let text = |field: &str| metadata[field].as_str().unwrap_or_default();
+        let (namespace, name) = (text("namespace"), text("name"));
+        let place = Place {
+            namespace,
+            name,
+            action_name: &spec.action_name,
+            input_uri: &spec.input_uri,
+            run_output_base: &spec.run_output_base,
+        };
+        let mut annotations = strings(&metadata["annotations"]);
+        annotations.remove(ANNOTATION_LAST_APPLIED);
+        annotations.extend(secrets::annotations(&template)?);
+        let mut labels = strings(&metadata["labels"]);
+        labels.extend(injected_labels(spec, &template, attempt));
+        Ok(Self {
+            namespace: namespace.to_owned(),
+            generated_name: format!("{name}-{}", attempt - 1),
+            attempt,
+            max_attempts: max_attempts(&template),
+            run_name: spec.run_name.clone(),
+            action_name: spec.action_name.clone(),
+            project: spec.project.clone(),
+            domain: spec.domain.clone(),
+            inputs: None,
+            is_interruptible: spec.interruptible == Some(true),
+            env: env(spec),
+            labels,
+            annotations,
+            service_account: service_account(&template)
+                .or_else(|| config.default_service_account.clone()),
+            paths: Paths::of(place, attempt),
+            template,
+        })
+    }
 }
+
+/// How many attempts a template allows: its retries plus one.
+pub fn max_attempts(template: &TaskTemplate) -> u32 {
+    let retries = template
+        .metadata
+        .as_ref()
+        .and_then(|metadata| metadata.retries)
+        .map_or(0, |retries| retries.retries);
+    retries.saturating_add(1)
+}
+
+fn strings(map: &Value) -> BTreeMap<String, String> {
+    map.as_object()
+        .into_iter()
+        .flatten()
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .collect()
+}
+
+fn env(spec: &TaskActionSpec) -> BTreeMap<String, String> {
+    let reserved = [
+        (flyte::ENV_ACTION_NAME, spec.action_name.as_str()),
+        (flyte::ENV_RUN_NAME, &spec.run_name),
+        (flyte::ENV_RUN_BASE, &spec.run_output_base),
+        (flyte::ENV_ORG_NAME, "local"),
+    ];
+    let mut env = spec.env_vars.clone();
+    env.extend(reserved.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    env
+}
+
+fn injected_labels(
+    spec: &TaskActionSpec,
+    template: &TaskTemplate,
+    attempt: u32,
+) -> BTreeMap<String, String> {
+    let mut labels: BTreeMap<&str, String> = [
+        (flyte::LABEL_MANAGED, flyte::TRUE.to_owned()),
+        (flyte::LABEL_ORGANIZATION, flyte::ORGANIZATION.to_owned()),
+        (flyte::LABEL_PROJECT, spec.project.clone()),
+        (flyte::LABEL_DOMAIN, spec.domain.clone()),
+        (flyte::LABEL_ATTEMPT, attempt.to_string()),
+    ]
+    .into();
+    let task_name = template.id.as_ref().map_or("", |id| &id.name);
+    for (label, text) in [
+        (flyte::LABEL_RUN, spec.run_name.as_str()),
+        (flyte::LABEL_ACTION, &spec.action_name),
+        (flyte::LABEL_TASK_NAME, task_name),
+    ] {
+        if !text.is_empty() {
+            labels.insert(label, names::label_value(text));
+        }
+    }
+    if secrets::has_secrets(template) {
+        labels.insert(flyte::LABEL_INJECT_SECRETS, flyte::TRUE.to_owned());
+    }
+    labels
+        .into_iter()
+        .map(|(label, value)| (label.to_owned(), value))
+        .collect()
+}
+
+fn service_account(template: &TaskTemplate) -> Option<String> {
+    let run_as = template.security_context.as_ref()?.run_as.as_ref()?;
+    Some(run_as.k8s_service_account.clone()).filter(|account| !account.is_empty())
+}
+
+#[cfg(test)]
+mod tests;

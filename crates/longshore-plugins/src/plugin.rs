@@ -4,7 +4,10 @@ use jiff::Timestamp;
 use longshore_core::Resource;
 use serde_json::Value;
 
-use crate::{context::TaskContext, phase::PhaseInfo};
+use crate::{context::TaskContext, names, phase::PhaseInfo};
+
+/// The code of a template that cannot be run.
+pub const BAD_TASK_SPECIFICATION: &str = "BadTaskSpecification";
 
 /// A task type that runs as one Kubernetes resource.
 ///
@@ -20,13 +23,31 @@ pub trait Plugin: Send + Sync + std::fmt::Debug {
     /// What it creates.
     fn resource(&self) -> Resource;
 
+    /// The longest name that its resource can have; `None` for what Kubernetes allows.
+    fn max_name_length(&self) -> Option<usize> {
+        None
+    }
+
+    /// The name of the resource of this attempt.
+    fn resource_name(&self, context: &TaskContext) -> String {
+        let name = &context.generated_name;
+        let limit = self.max_name_length().unwrap_or(name.len());
+        names::subdomain(&names::fixed_length_unique_id(name, limit))
+    }
+
+    /// Whether [`build`](Self::build) asks for [`TaskContext::inputs`]. Most tasks read their inputs themselves, so
+    /// nobody else does unless it is needed.
+    fn needs_inputs(&self, _context: &TaskContext) -> bool {
+        false
+    }
+
     /// The resource of this attempt, without name, namespace and owner.
     ///
     /// # Errors
     /// Where the template cannot become one: `BadTaskSpecification`, a failure for good.
     fn build(&self, context: &TaskContext) -> Result<Value, BuildError>;
 
-    /// What the live resource says. Never [`Phase::Aborted`](crate::Phase::Aborted).
+    /// What the live resource says, before [`PhaseInfo::ordered_after`] compares it with what was said last. Never [`Phase::Aborted`](crate::Phase::Aborted).
     fn phase(&self, context: &TaskContext, resource: &Value, now: Timestamp) -> PhaseInfo;
 }
 
@@ -38,4 +59,14 @@ pub struct BuildError {
     pub code: &'static str,
     /// What was expected, what was found, what to do.
     pub message: String,
+}
+
+impl BuildError {
+    /// A template that cannot be run.
+    pub fn bad_specification(message: impl Into<String>) -> Self {
+        Self {
+            code: BAD_TASK_SPECIFICATION,
+            message: message.into(),
+        }
+    }
 }

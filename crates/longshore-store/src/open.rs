@@ -115,6 +115,19 @@ impl Place {
         Ok(Connection::Postgres(writer))
     }
 
+    /// Ends the session that has the lock of a server's database, whoever it is.
+    pub(crate) async fn end_former_writer(&self) -> Result<(), OpenError> {
+        let Self::Server(server) = self else {
+            return Ok(());
+        };
+        let end = async || {
+            let mut session = server.connect_reader().await?;
+            session.end_lock_holder().await?;
+            session.close().await
+        };
+        end().await.map_err(|e| self.error(e))
+    }
+
     /// A connection that reads.
     pub(crate) async fn connect_reader(&self) -> Result<Connection, OpenError> {
         let connection = match self {

@@ -116,6 +116,21 @@ impl Store {
         Self::start(Place::Server(server.into())).await
     }
 
+    /// Connects as [`connect`](Self::connect) does, and ends the session of whoever writes there: for a process that knows
+    /// by other means that nobody else may. A process that was paused, or cut off from the network, would keep its
+    /// session, and with it the lock, for as long as TCP is patient. Its commits are decided by then.
+    pub async fn take_over(url: &str) -> Result<Self, OpenError> {
+        let server = Server::parse(url).map_err(|why| OpenError::Url { why })?;
+        let place = Place::Server(server.into());
+        let opener = place.clone();
+        let ended = off_clock::run(async move || opener.end_former_writer().await).await;
+        ended.map_err(|e| OpenError::Engine {
+            database: place.name(),
+            why: e.to_string().into(),
+        })??;
+        Self::start(place).await
+    }
+
     async fn start(place: Place) -> Result<Self, OpenError> {
         let opener = place.clone();
         let opened = off_clock::run(async move || opener.open().await).await;

@@ -1,1 +1,24 @@
 //! The Flyte 2 executor: `TaskAction` resources (`flyte.org/v1`), run through plugins.
+//!
+//! Read [`decide`] first: it says what is written when, and why a crash in between loses nothing and runs nothing
+//! twice. [`model`] is what a decision sees, `observe` reads it, `status` and `build` make what is written. [`events`]
+//! tells the run service, [`data`] looks at what an attempt left behind, `collect` removes what ended long ago.
+//! [`Tasks`] runs it all.
+
+mod build;
+mod collect;
+mod config;
+mod controller;
+pub mod data;
+pub mod decide;
+pub mod events;
+pub mod model;
+mod observe;
+mod obstacles;
+mod rules;
+mod service;
+mod status;
+
+pub use config::{Collection, Policy, TasksConfig};
+pub use rules::RULES;
+pub use service::{Plugins, Tasks};

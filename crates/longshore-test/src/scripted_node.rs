@@ -31,6 +31,8 @@ pub const ENV_SCRIPT: &str = "SCRIPT";
 pub struct NodeConfig {
     /// Its name.
     pub name: String,
+    /// The namespace of its pods; `None`: all of them.
+    pub namespace: Option<String>,
     /// Who gives pods their node.
     pub binding: Binding,
     /// From the binding to `Running`.
@@ -52,6 +54,7 @@ impl Default for NodeConfig {
     fn default() -> Self {
         Self {
             name: "scripted".to_owned(),
+            namespace: None,
             binding: Binding::ByNode,
             start_delay: Duration::from_millis(100),
             attempt: by_try_number,
@@ -116,7 +119,10 @@ type Termination = watch::Sender<bool>;
 
 impl Node {
     async fn run(self) {
-        let pods: Api<Pod> = Api::all(self.client.clone());
+        let pods: Api<Pod> = match &self.config.namespace {
+            None => Api::all(self.client.clone()),
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+        };
         let updates = ListWatch::new(pods).into_cache(Cache::new());
         let mut updates = std::pin::pin!(updates);
         let mut running: BTreeMap<String, Termination> = BTreeMap::new();

@@ -47,12 +47,11 @@ pub(crate) struct Globals {
     #[arg(short, long, global = true, display_order = 103, action = ArgAction::Count)]
     pub(crate) verbose: u8,
     /// Colours: auto, always, never
+    // Hidden: the help has to fit the first screen, and `auto` is almost always right.
     #[arg(
         long,
         global = true,
-        display_order = 104,
-        hide_possible_values = true,
-        hide_default_value = true,
+        hide = true,
         value_name = "WHEN",
         env = "LONGSHORE_COLOR",
         hide_env = true,
@@ -75,13 +74,18 @@ pub(crate) enum Format {
 pub(crate) enum Command {
     Run(cmd::run::RunArgs),
     Standalone(cmd::standalone::StandaloneArgs),
+    Controller(cmd::controller::ControllerArgs),
     #[command(subcommand, after_help = help_end("longshore dags lint dags/"))]
     Dags(cmd::Dags),
     #[command(subcommand, after_help = help_end("longshore runs watch etl"))]
     Runs(cmd::Runs),
     #[command(subcommand, after_help = help_end("longshore tasks list etl/latest"))]
     Tasks(cmd::Tasks),
+    #[command(subcommand, after_help = help_end("longshore actions list"))]
+    Actions(cmd::client::actions::Command),
     Logs(cmd::client::logs::LogsArgs),
+    // Hidden: each error says how to use it.
+    #[command(hide = true)]
     Explain(cmd::explain::ExplainArgs),
     // Hidden: the help has to fit the first screen, and who needs it looks for it.
     #[command(hide = true)]

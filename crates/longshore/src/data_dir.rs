@@ -53,11 +53,7 @@ impl DataDir {
             Some(path) => path.clone(),
             None => default_path()?,
         };
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&path)
-            .and_then(|()| fs::canonicalize(&path))
+        make(&path)
             .map_err(|source| CliError::in_data_dir(path, source))
             .and_then(|path| Self::locked(path, None))
     }
@@ -110,6 +106,22 @@ fn take(lock: &File) -> Result<(), TryLockError> {
         }
     }
     lock.try_lock()
+}
+
+/// The directory that was named, or that of this user, made where it is missing. Not locked: for a process of which
+/// several may use the same.
+pub(crate) fn shared(named: Option<&PathBuf>) -> Result<PathBuf, CliError> {
+    let path = match named {
+        Some(path) => path.clone(),
+        None => default_path()?,
+    };
+    make(&path).map_err(|source| CliError::in_data_dir(path, source))
+}
+
+/// Makes a directory for us only, and gives its absolute path.
+pub(crate) fn make(path: &Path) -> io::Result<PathBuf> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    fs::canonicalize(path)
 }
 
 /// The data directory of this user.

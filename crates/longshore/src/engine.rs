@@ -3,22 +3,19 @@
 //! The command line hands over an [`Order`] and gets a [`Started`] run, whose state changes it follows to the [`End`].
 
 use std::{
+    fmt,
     num::NonZeroU32,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use longshore_dags::{
-    DagsConfig, StateChange,
+    StateChange,
     logs::{LogDirectory, LogPath},
     model::Dag,
-    pods::{
-        build::{PodConfig, workspace_name},
-        decide::PodsConfig,
-    },
-    scheduler::{Limits, NewRun, identity::manual_run_id},
+    scheduler::{NewRun, identity::manual_run_id},
 };
-use longshore_kit::{Clock, Metrics, SystemClock};
+use longshore_kit::{Clock, Gate, Metrics, SystemClock};
 use longshore_store::{Run, RunKey, RunStore, RunType, TaskInstance};
 use serde_json::{Map, Value};
 use tokio::{
@@ -29,17 +26,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     engine::{
-        database::Database,
-        parts::{Parts, Plan},
+        cluster::RunCluster,
+        database::{Database, Rights},
+        measures::Measures,
+        scheduling::{Scheduling, SchedulingPlan, parallelism},
     },
     error::CliError,
-    local_cluster::Lifetime,
+    kubernetes::RealCluster,
     progress::phases::Phases,
 };
 
-mod counted_logs;
+mod cluster;
 pub(crate) mod database;
-pub(crate) mod parts;
+pub(crate) mod measures;
+pub(crate) mod scheduling;
 mod watched_store;
 
 /// Where pods and what they share live in the embedded cluster.
@@ -58,6 +58,33 @@ pub(crate) struct Order {
     pub(crate) parallelism: Option<NonZeroU32>,
     /// The data directory, locked by the caller.
     pub(crate) data_dir: PathBuf,
+    /// A cluster of the user's; `None` for the embedded one.
+    pub(crate) cluster: Option<RealCluster>,
+}
+
+/// What the tasks of a run shared: the outputs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Workspace {
+    /// A directory of this machine.
+    Directory(PathBuf),
+    /// A claim in a cluster.
+    Claim {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+impl fmt::Display for Workspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(path) => path.display().fmt(f),
+            Self::Claim { namespace, name } => {
+                write!(f, "persistentvolumeclaim/{name} in namespace {namespace}")
+            }
+        }
+    }
 }
 
 /// A run that goes on.
@@ -80,8 +107,8 @@ pub(crate) struct End {
     pub(crate) run: Run,
     /// Its task instances, in the order of their ids.
     pub(crate) tasks: Vec<TaskEnd>,
-    /// The directory that the tasks shared, where the DAG has one: the outputs.
-    pub(crate) workspace: Option<PathBuf>,
+    /// What the tasks shared, where the DAG has a workspace.
+    pub(crate) workspace: Option<Workspace>,
     /// The directory with the tasks' logs.
     pub(crate) logs: PathBuf,
 }
@@ -98,7 +125,7 @@ pub(crate) struct TaskEnd {
 /// Starts a run, or goes on with one.
 pub(crate) async fn start(order: Order) -> Result<Started, CliError> {
     let engine = Engine::start(&order).await?;
-    let mut changes = engine.parts.dags.changes();
+    let mut changes = engine.scheduling.dags.changes();
     let has_workspace = order.dag.workspace.is_some();
     let run = match order.resume {
         Some(run_id) => engine.resume(&order.dag, run_id).await?,
@@ -148,23 +175,36 @@ async fn forward(
     }
 }
 
-/// A run's scheduler, on an embedded cluster.
+/// A run's scheduler, and its cluster.
 struct Engine {
     data_dir: PathBuf,
-    parts: Parts,
+    scheduling: Scheduling,
+    cluster: RunCluster,
 }
 
 impl Engine {
     async fn start(order: &Order) -> Result<Self, CliError> {
         let data_dir = order.data_dir.clone();
-        let plan = Plan {
+        let (metrics, phases) = (Metrics::new(), Phases::silent());
+        let store = Database::InDataDir.open(&data_dir, Rights::First, &phases);
+        let store = store.await?;
+        let parallelism = parallelism(order.parallelism);
+        let cluster = RunCluster::start(order, parallelism, &metrics).await?;
+        let plan = SchedulingPlan {
             data_dir: data_dir.clone(),
-            database: Database::InDataDir,
-            lifetime: Lifetime::of(&data_dir),
-            parallelism: order.parallelism,
+            namespace: cluster.namespace().to_owned(),
+            parallelism,
+            gate: Gate::always_open(),
+            metrics: metrics.clone(),
+            measures: Measures::default(),
         };
-        let parts = Parts::start(&plan, &Phases::silent()).await?;
-        Ok(Self { data_dir, parts })
+        let client = cluster.client("dags", &metrics)?;
+        let scheduling = Scheduling::start(client, store, plan, &phases).await?;
+        Ok(Self {
+            data_dir,
+            scheduling,
+            cluster,
+        })
     }
 
     async fn request(&self, dag: Dag, params: Map<String, Value>) -> Result<RunKey, CliError> {
@@ -178,8 +218,8 @@ impl Engine {
             conf: Value::Object(params),
         };
         tokio::select! {
-            requested = self.parts.dags.request_run(run) => requested.map_err(CliError::in_database),
-            () = self.parts.store.broken() => Err(match self.parts.store.failure() {
+            requested = self.scheduling.dags.request_run(run) => requested.map_err(CliError::in_database),
+            () = self.scheduling.store.broken() => Err(match self.scheduling.store.failure() {
                 Some(why) => CliError::in_writing(&self.data_dir, why),
                 None => CliError::Internal { place: "the store".to_owned() },
             }),
@@ -191,7 +231,7 @@ impl Engine {
             dag_id: dag.dag_id.clone(),
             run_id,
         };
-        let known = self.parts.store.run(&key).await;
+        let known = self.scheduling.store.run(&key).await;
         let Some((run, _)) = known.map_err(CliError::in_database)? else {
             return Err(CliError::UnknownRun {
                 dag_id: key.dag_id,
@@ -206,7 +246,7 @@ impl Engine {
                 run_id: key.run_id,
             });
         }
-        self.parts.dags.resume(&key);
+        self.scheduling.dags.resume(&key);
         Ok(key)
     }
 
@@ -214,22 +254,23 @@ impl Engine {
     async fn to_the_end(&self, run: &RunKey, stop: &CancellationToken) {
         let regular = async {
             tokio::select! {
-                _ = self.parts.dags.ended(run) => {}
-                () = stop.cancelled() => self.parts.dags.interrupt(run).await,
+                _ = self.scheduling.dags.ended(run) => {}
+                () = stop.cancelled() => self.scheduling.dags.interrupt(run).await,
             }
-            self.parts.dags.released(run).await;
+            self.scheduling.dags.released(run).await;
         };
         tokio::select! {
             () = regular => {}
             // Nothing can be recorded any more, hence nothing may happen.
-            () = self.parts.store.broken() => {}
+            () = self.scheduling.store.broken() => {}
         }
     }
 
     /// Stops everything, and says how the run stands.
     async fn finish(self, key: &RunKey, has_workspace: bool) -> Result<End, CliError> {
-        let (store, logs) = (self.parts.store.clone(), self.parts.logs.clone());
-        let claims = self.parts.stop().await;
+        let (store, logs) = (self.scheduling.store.clone(), self.scheduling.logs.clone());
+        self.scheduling.stop().await;
+        let workspace = self.cluster.stop(key).await;
         let stands = store.run(key).await;
         store.close().await;
         if let Some(why) = store.failure() {
@@ -239,30 +280,13 @@ impl Engine {
         let (run, rows) = stands.ok_or_else(|| CliError::Internal {
             place: format!("the row of run {key}"),
         })?;
-        let workspace = has_workspace.then(|| claims.join(NAMESPACE).join(workspace_name(key)));
+        let workspace = has_workspace.then_some(workspace);
         Ok(End {
             run,
             tasks: rows.into_iter().map(|row| task_end(row, &logs)).collect(),
             workspace,
             logs: run_logs(&logs, key),
         })
-    }
-}
-
-pub(crate) fn config(parallelism: u32, scheduler_id: &str, metrics: Metrics) -> DagsConfig {
-    DagsConfig {
-        limits: Limits {
-            parallelism,
-            ..Limits::default()
-        },
-        pods: PodConfig {
-            namespace: NAMESPACE.to_owned(),
-            scheduler_id: scheduler_id.to_owned(),
-            ..PodConfig::default()
-        },
-        disposal: PodsConfig::default(),
-        concurrency: 32,
-        metrics,
     }
 }
 

@@ -1,4 +1,5 @@
-//! Our own log, kept out of the progress: in `<data-dir>/longshore.log`, and what came before in `longshore.log.1`.
+//! Our own log. `run` and `standalone` keep it out of the progress, in `<data-dir>/longshore.log`, and what came before in
+//! `longshore.log.1`; `controller` writes it to stderr.
 
 use std::{path::Path, sync::Mutex};
 
@@ -21,6 +22,15 @@ pub(crate) fn to_file(data_dir: &Path, verbosity: u8) -> Result<(), CliError> {
         .with_ansi(false)
         .init();
     Ok(())
+}
+
+/// Sends the log to stderr, for a process that others watch over.
+pub(crate) fn to_stderr(verbosity: u8) {
+    tracing_subscriber::fmt()
+        .with_env_filter(filter(verbosity))
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
 }
 
 /// `LONGSHORE_LOG` wins over `-v`. A directive that cannot be read is left out.

@@ -2,18 +2,21 @@
 //! code that means something.
 //!
 //! One file per command in [`cmd`]; [`cli`] has the arguments that they share, [`error`] everything that can go wrong
-//! in a user's eyes, [`exit`] the exit codes, [`engine`] the controllers and the cluster behind `run`, [`service`] what `standalone` keeps running.
+//! in a user's eyes, [`exit`] the exit codes, [`engine`] the controllers and the cluster behind `run`, [`service`] what `standalone` keeps
+//! running, [`controller`] what runs on a cluster of the user's.
 
 use std::process::ExitCode;
 
 mod cli;
 mod cmd;
 mod control;
+mod controller;
 mod dag_file;
 mod data_dir;
 mod engine;
 mod error;
 mod exit;
+mod kubernetes;
 mod local_cluster;
 mod logging;
 mod output;

@@ -47,6 +47,13 @@ pub(super) fn apiserver(folder: &Path, ports: &Ports) -> Vec<String> {
         "--disable-admission-plugins=ServiceAccount".to_owned(),
         "--allow-privileged=true".to_owned(),
         "--endpoint-reconciler-type=none".to_owned(),
+        // Whom nodes give logs to, and where: names of nodes are not names of hosts here.
+        format!(
+            "--kubelet-client-certificate={}",
+            file("kubelet-client.crt")
+        ),
+        format!("--kubelet-client-key={}", file("kubelet-client.key")),
+        "--kubelet-preferred-address-types=InternalIP".to_owned(),
     ]
 }
 
@@ -55,8 +62,8 @@ pub(super) fn apiserver(folder: &Path, ports: &Ports) -> Vec<String> {
 pub(super) fn controller_manager(folder: &Path, ports: &Ports) -> Vec<String> {
     let file = |name: &str| folder.join(name).display().to_string();
     let mut arguments = component(
-        &file("controller-manager.kubeconfig"),
-        &file("controller-manager"),
+        folder,
+        "controller-manager.kubeconfig",
         ports.controller_manager,
     );
     arguments.extend([
@@ -73,16 +80,13 @@ pub(super) fn controller_manager(folder: &Path, ports: &Ports) -> Vec<String> {
 
 /// The scheduler.
 pub(super) fn scheduler(folder: &Path, ports: &Ports) -> Vec<String> {
-    let file = |name: &str| folder.join(name).display().to_string();
-    component(
-        &file("scheduler.kubeconfig"),
-        &file("scheduler"),
-        ports.scheduler,
-    )
+    component(folder, "scheduler.kubeconfig", ports.scheduler)
 }
 
 /// What both have in common; their own request limits are lifted, tests wait for them.
-fn component(kubeconfig: &str, certificates: &str, port: u16) -> Vec<String> {
+fn component(folder: &Path, kubeconfig: &str, port: u16) -> Vec<String> {
+    let file = |name: &str| folder.join(name).display().to_string();
+    let kubeconfig = file(kubeconfig);
     vec![
         format!("--kubeconfig={kubeconfig}"),
         format!("--authentication-kubeconfig={kubeconfig}"),
@@ -92,6 +96,7 @@ fn component(kubeconfig: &str, certificates: &str, port: u16) -> Vec<String> {
         "--kube-api-burst=2000".to_owned(),
         "--bind-address=127.0.0.1".to_owned(),
         format!("--secure-port={port}"),
-        format!("--cert-dir={certificates}"),
+        format!("--tls-cert-file={}", file("server.crt")),
+        format!("--tls-private-key-file={}", file("server.key")),
     ]
 }

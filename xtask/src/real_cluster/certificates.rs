@@ -1,4 +1,4 @@
-//! Who the API server is, and the key that it signs service account tokens with.
+//! Who the components are, and the key that it signs service account tokens with.
 
 use std::path::Path;
 
@@ -18,7 +18,8 @@ const SERVER_NAMES: [&str; 5] = [
     "kubernetes.default.svc",
 ];
 
-/// Writes `ca.crt`, `server.crt`, `server.key`, `service-accounts.key` and `service-accounts.pub`; gives the text of the first.
+/// Writes `ca.crt`, a certificate and a key for serving (`server`) and for asking nodes (`kubelet-client`), and
+/// `service-accounts.key` and `.pub`; gives the text of the first.
 pub(super) fn make(folder: &Path) -> Result<String, ClusterError> {
     let key = KeyPair::generate().map_err(ClusterError::Certificate)?;
     let mut params = params(&[], "longshore-test-ca")?;
@@ -29,7 +30,19 @@ pub(super) fn make(folder: &Path) -> Result<String, ClusterError> {
         .map_err(ClusterError::Certificate)?;
     let authority_text = authority.pem();
     write(&folder.join("ca.crt"), &authority_text)?;
-    serving(folder, &Issuer::new(params, key))?;
+    let issuer = Issuer::new(params, key);
+    let server = (
+        &SERVER_NAMES[..],
+        "kube-apiserver",
+        ExtendedKeyUsagePurpose::ServerAuth,
+    );
+    signed(folder, "server", server, &issuer)?;
+    let client = (
+        &[][..],
+        "kube-apiserver-kubelet-client",
+        ExtendedKeyUsagePurpose::ClientAuth,
+    );
+    signed(folder, "kubelet-client", client, &issuer)?;
     let accounts = KeyPair::generate().map_err(ClusterError::Certificate)?;
     write(
         &folder.join("service-accounts.key"),
@@ -42,15 +55,20 @@ pub(super) fn make(folder: &Path) -> Result<String, ClusterError> {
     Ok(authority_text)
 }
 
-fn serving(folder: &Path, issuer: &Issuer<'_, KeyPair>) -> Result<(), ClusterError> {
+fn signed(
+    folder: &Path,
+    file: &str,
+    (names, common_name, purpose): (&[&str], &str, ExtendedKeyUsagePurpose),
+    issuer: &Issuer<'_, KeyPair>,
+) -> Result<(), ClusterError> {
     let key = KeyPair::generate().map_err(ClusterError::Certificate)?;
-    let mut params = params(&SERVER_NAMES, "kube-apiserver")?;
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let mut params = params(names, common_name)?;
+    params.extended_key_usages = vec![purpose];
     let certificate = params
         .signed_by(&key, issuer)
         .map_err(ClusterError::Certificate)?;
-    write(&folder.join("server.crt"), &certificate.pem())?;
-    write(&folder.join("server.key"), &key.serialize_pem())
+    write(&folder.join(format!("{file}.crt")), &certificate.pem())?;
+    write(&folder.join(format!("{file}.key")), &key.serialize_pem())
 }
 
 fn params(names: &[&str], common_name: &str) -> Result<CertificateParams, ClusterError> {

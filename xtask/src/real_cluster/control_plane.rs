@@ -18,11 +18,14 @@ use crate::{
     kube_build::{Program, Programs},
 };
 
-/// Longest that the API server may take to become ready.
+/// Longest that a component may take to become ready.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(100);
 /// Lines of a log that an error shows.
 const LAST_LINES: usize = 20;
+
+/// What shows that the controllers work, not only that the controller manager runs.
+const MADE_BY_CONTROLLERS: &str = "/api/v1/namespaces/default/serviceaccounts/default";
 
 /// Users, their groups, and the file of each. The roles of the components are Kubernetes' own.
 const USERS: [(&str, &str, &str); 3] = [
@@ -59,7 +62,7 @@ pub(super) struct Ports {
 }
 
 impl ControlPlane {
-    /// Starts the components and waits until the API server is ready.
+    /// Starts the components and waits until they are ready.
     pub(super) fn start(
         components: Components,
         programs: &Programs,
@@ -71,7 +74,7 @@ impl ControlPlane {
             .map_err(|source| prepare("a temporary directory", source))?;
         let ports = Ports::free()?;
         let authority = certificates::make(folder.path())?;
-        write_users(folder.path(), ports.apiserver)?;
+        let token = write_users(folder.path(), ports.apiserver)?;
         let mut cluster = ControlPlane {
             processes: Vec::new(),
             folder,
@@ -83,14 +86,25 @@ impl ControlPlane {
             Program::Apiserver,
             &arguments::apiserver(&path, &ports),
         )?;
-        let probe = Probe::new(ports.apiserver, &authority)
-            .map_err(|source| prepare("a TLS client", source))?;
-        cluster.wait_until_ready(&probe, signals)?;
+        let probe =
+            Probe::new(&authority, token).map_err(|source| prepare("a TLS client", source))?;
+        let apiserver = (Program::Apiserver, ports.apiserver, "/readyz");
+        cluster.wait_until_ready(&probe, apiserver, signals)?;
         if components == Components::All {
             let manager = arguments::controller_manager(&path, &ports);
             cluster.spawn(programs, Program::ControllerManager, &manager)?;
             let scheduler = arguments::scheduler(&path, &ports);
             cluster.spawn(programs, Program::Scheduler, &scheduler)?;
+            for component in [
+                (
+                    Program::ControllerManager,
+                    ports.apiserver,
+                    MADE_BY_CONTROLLERS,
+                ),
+                (Program::Scheduler, ports.scheduler, "/readyz"),
+            ] {
+                cluster.wait_until_ready(&probe, component, signals)?;
+            }
         }
         Ok(cluster)
     }
@@ -147,11 +161,17 @@ impl ControlPlane {
         Ok(())
     }
 
-    fn wait_until_ready(&mut self, probe: &Probe, signals: &Signals) -> Result<(), ClusterError> {
+    /// Asks a component at its port and path.
+    fn wait_until_ready(
+        &mut self,
+        probe: &Probe,
+        (program, port, path): (Program, u16, &str),
+        signals: &Signals,
+    ) -> Result<(), ClusterError> {
         let mut found = String::new();
         for _ in 0..START_TIMEOUT.as_millis() / POLL.as_millis() {
             self.check()?;
-            match probe.ask() {
+            match probe.ask(port, path) {
                 Ok(()) => return Ok(()),
                 Err(other) => found = other,
             }
@@ -163,9 +183,10 @@ impl ControlPlane {
             }
         }
         Err(ClusterError::NotReady {
+            program: program.name(),
             seconds: START_TIMEOUT.as_secs(),
             found,
-            log: last_lines(self.folder.path(), Program::Apiserver.name()),
+            log: last_lines(self.folder.path(), program.name()),
         })
     }
 }
@@ -212,16 +233,18 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), ClusterError> {
     write().map_err(|source| prepare("the files of the cluster", source))
 }
 
-/// A token for each user, and the kubeconfig that holds it.
-fn write_users(folder: &Path, port: u16) -> Result<(), ClusterError> {
-    let mut tokens = String::new();
+/// A token for each user, and the kubeconfig that holds it. Gives the administrator's.
+fn write_users(folder: &Path, port: u16) -> Result<String, ClusterError> {
+    let (mut tokens, mut administrator) = (String::new(), None);
     let authority = folder.join("ca.crt");
     for (user, groups, file) in USERS {
         let token = uuid::Uuid::new_v4().simple().to_string();
         tokens += &format!("{token},{user},{user},\"{groups}\"\n");
         write(&folder.join(file), &kubeconfig(&authority, port, &token))?;
+        administrator.get_or_insert(token);
     }
-    write(&folder.join("tokens.csv"), &tokens)
+    write(&folder.join("tokens.csv"), &tokens)?;
+    Ok(administrator.unwrap_or_default())
 }
 
 /// JSON is YAML.

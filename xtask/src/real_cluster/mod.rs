@@ -81,9 +81,10 @@ pub(crate) enum ClusterError {
         log: String,
     },
     #[error(
-        "expected kube-apiserver to be ready within {seconds} s, it is not ({found}); its last words:\n{log}"
+        "expected {program} to be ready within {seconds} s, it is not ({found}); its last words:\n{log}"
     )]
     NotReady {
+        program: &'static str,
         seconds: u64,
         found: String,
         log: String,

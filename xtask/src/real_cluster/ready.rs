@@ -1,4 +1,4 @@
-//! Whether the API server is ready: one HTTPS request, without a client library.
+//! Whether a component is ready: one HTTPS request, without a client library.
 
 use std::{
     io::{self, Read, Write},
@@ -15,16 +15,16 @@ use rustls::{
 /// Longest that one request may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Asks `/readyz`.
+/// Asks a component how it is.
 #[derive(Debug)]
 pub(super) struct Probe {
-    port: u16,
+    token: String,
     config: Arc<ClientConfig>,
 }
 
 impl Probe {
-    /// Trusts servers that the authority vouches for.
-    pub(super) fn new(port: u16, authority: &str) -> io::Result<Probe> {
+    /// Asks as whom this token is for, and trusts servers that the authority vouches for.
+    pub(super) fn new(authority: &str, token: String) -> io::Result<Probe> {
         let certificate =
             CertificateDer::from_pem_slice(authority.as_bytes()).map_err(io::Error::other)?;
         let mut roots = RootCertStore::empty();
@@ -36,14 +36,16 @@ impl Probe {
             .with_root_certificates(roots)
             .with_no_client_auth();
         Ok(Probe {
-            port,
+            token,
             config: Arc::new(config),
         })
     }
 
-    /// `Ok` when it is ready; else what was found instead.
-    pub(super) fn ask(&self) -> Result<(), String> {
-        let answer = self.request().map_err(|error| error.to_string())?;
+    /// `Ok` when the component at this port answers so at this path; else what was found instead.
+    pub(super) fn ask(&self, port: u16, path: &str) -> Result<(), String> {
+        let answer = self
+            .request(port, path)
+            .map_err(|error| error.to_string())?;
         let status = answer.lines().next().unwrap_or("no answer");
         if status.contains(" 200 ") {
             Ok(())
@@ -52,16 +54,19 @@ impl Probe {
         }
     }
 
-    fn request(&self) -> io::Result<String> {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
+    fn request(&self, port: u16, path: &str) -> io::Result<String> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let name = ServerName::IpAddress(Ipv4Addr::LOCALHOST.into());
         let connection =
             ClientConnection::new(Arc::clone(&self.config), name).map_err(io::Error::other)?;
         let mut stream = StreamOwned::new(connection, stream);
-        stream
-            .write_all(b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")?;
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\r\n",
+            self.token
+        )?;
         let mut answer = Vec::new();
         match stream.read_to_end(&mut answer) {
             // A server that closes without a TLS farewell has answered all the same.

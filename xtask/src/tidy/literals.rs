@@ -4,8 +4,10 @@ use super::Finding;
 use crate::repository::Source;
 
 /// Beginnings of keys that belong to a wire contract.
-const KEY_PREFIXES: [&str; 5] = [
+const KEY_PREFIXES: [&str; 7] = [
     "longshore.dev/",
+    "flyte.org/",
+    "flyte/",
     "kubernetes_executor",
     "airflow-worker",
     "airflow_",

@@ -1,21 +1,31 @@
 //! Whether the service lives, and whether it can serve. Both are public: they tell nothing else.
 
+use std::sync::Arc;
+
 use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
 use http::{StatusCode, header};
 use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
 
-use super::{Shared, extract::Params};
-use crate::objects::Check;
+use super::extract::Params;
+use crate::{control::Checks, objects::Check};
+
+/// What health is asked of.
+#[derive(Clone)]
+pub(super) struct Health {
+    pub(super) checks: Arc<dyn Checks>,
+    pub(super) stopping: CancellationToken,
+}
 
 /// It lives: its loops turn. 503 asks for a restart, so that nothing counts that a restart does not mend.
 pub(super) async fn live(
-    State(shared): State<Shared>,
+    State(health): State<Health>,
     Params(Verbose { verbose }): Params<Verbose>,
 ) -> Response {
-    answer(&shared.control.vital_signs(), verbose, "not alive")
+    answer(&health.checks.vital_signs(), verbose, "not alive")
 }
 
 #[derive(Deserialize)]
@@ -25,13 +35,13 @@ pub(super) struct Verbose {
 
 /// It can serve, or not: 503. `?verbose` lists what was checked, without the causes, which the log has.
 pub(super) async fn ready(
-    State(shared): State<Shared>,
+    State(health): State<Health>,
     Params(Verbose { verbose }): Params<Verbose>,
 ) -> Response {
-    let mut checks = shared.control.checks().await;
+    let mut checks = health.checks.checks().await;
     checks.push(Check {
         name: "shutdown".to_owned(),
-        problem: shared
+        problem: health
             .stopping
             .is_cancelled()
             .then(|| "the service is stopping".to_owned()),

@@ -15,7 +15,11 @@ use http::{StatusCode, header};
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::{control::Control, problem::Problem, token::Token};
+use crate::{
+    control::{Checks, Control},
+    problem::Problem,
+    token::Token,
+};
 
 mod changes;
 mod dags;
@@ -38,8 +42,17 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct Access {
     /// What clients have to show.
     pub token: Token,
-    /// Names and addresses beside the loopback ones that the `Host` header may have.
-    pub hosts: Vec<String>,
+    /// What the `Host` header may have.
+    pub hosts: Hosts,
+}
+
+/// By which names a service may be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hosts {
+    /// By the loopback ones, and these: a page in a browser of this machine must not get in by a name of its own.
+    Known(Vec<String>),
+    /// By any: it is meant to be reached from elsewhere.
+    Any,
 }
 
 /// What every handler gets.
@@ -78,10 +91,13 @@ pub fn router(control: Arc<dyn Control>, access: Access, stopping: CancellationT
         .layer(middleware::from_fn_with_state(shared.clone(), guard::token));
     Router::new()
         .nest("/api/v1", api)
-        .merge(health())
+        .merge(health(shared.control.clone(), shared.stopping.clone()))
         .fallback(no_route)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(middleware::from_fn_with_state(shared.clone(), guard::host))
+        .layer(middleware::from_fn_with_state(
+            shared.access.hosts.clone(),
+            guard::host,
+        ))
         .layer(middleware::from_fn(edge::deadline))
         .layer(CatchPanicLayer::custom(edge::panicked))
         .layer(middleware::from_fn(edge::finish))
@@ -91,40 +107,38 @@ pub fn router(control: Arc<dyn Control>, access: Access, stopping: CancellationT
 /// What the metrics are at the moment, as text.
 pub type Scrape = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// Health and metrics alone, for whoever watches over the service: no token, and nothing but numbers.
+/// Health and metrics alone, for whoever watches over the process: no token, and nothing but numbers.
 pub fn operations(
-    control: Arc<dyn Control>,
-    access: Access,
+    checks: Arc<dyn Checks>,
+    hosts: Hosts,
     scrape: Scrape,
     content_type: &'static str,
     stopping: CancellationToken,
 ) -> Router {
-    let shared = Shared {
-        control,
-        access: Arc::new(access),
-        stopping,
-    };
     let metrics = async move || ([(header::CONTENT_TYPE, content_type)], scrape());
     Router::new()
         .route("/metrics", only(get(metrics)))
-        .merge(health())
+        .merge(health(checks, stopping))
         .fallback(no_route)
-        .layer(middleware::from_fn_with_state(shared.clone(), guard::host))
+        .layer(middleware::from_fn_with_state(hosts, guard::host))
         .layer(middleware::from_fn(edge::deadline))
         .layer(CatchPanicLayer::custom(edge::panicked))
         .layer(middleware::from_fn(edge::finish))
-        .with_state(shared)
 }
 
 /// Whether it lives and whether it can serve; `healthz` is an old name for the first.
-fn health() -> Router<Shared> {
+fn health<S: Clone + Send + Sync + 'static>(
+    checks: Arc<dyn Checks>,
+    stopping: CancellationToken,
+) -> Router<S> {
     Router::new()
         .route("/healthz", only(get(health::live)))
         .route("/livez", only(get(health::live)))
         .route("/readyz", only(get(health::ready)))
+        .with_state(health::Health { checks, stopping })
 }
 
-fn only(methods: MethodRouter<Shared>) -> MethodRouter<Shared> {
+fn only<S: Clone + Send + Sync + 'static>(methods: MethodRouter<S>) -> MethodRouter<S> {
     methods.fallback(wrong_method)
 }
 

@@ -5,7 +5,7 @@ use std::{fmt::Write, sync::Arc};
 use axum::{Router, body::Body};
 use futures::StreamExt;
 use http::{Request, header};
-use longshore_console::{Access, Token, router};
+use longshore_console::{Access, Hosts, Token, router};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -29,7 +29,7 @@ impl Answer {
 pub(crate) fn api(fake: Arc<Fake>) -> Router {
     let access = Access {
         token: Token::new(TOKEN),
-        hosts: vec!["longshore.internal".to_owned()],
+        hosts: Hosts::Known(vec!["longshore.internal".to_owned()]),
     };
     router(fake, access, CancellationToken::new())
 }

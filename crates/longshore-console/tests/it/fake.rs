@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use longshore_console::{
-    Control, ControlError, Feed, RunName, TaskName,
+    Checks, Control, ControlError, Feed, RunName, TaskName,
     control::{LogQuery, LogStream, Pause, RunPage, RunQuery, Until},
     objects::{Change, Check, Clear, Dag, DagTask, Failure, ImportError, Run, Task, Trigger, Try},
 };
@@ -82,6 +82,25 @@ fn task(name: &TaskName) -> Task {
         max_tries: 3,
         pool: "default_pool".to_owned(),
         ..Task::default()
+    }
+}
+
+#[async_trait]
+impl Checks for Fake {
+    fn vital_signs(&self) -> Vec<Check> {
+        let is_broken = *self.is_broken.lock().unwrap();
+        vec![Check {
+            name: "scheduler".to_owned(),
+            problem: is_broken.then(|| "it hangs".to_owned()),
+        }]
+    }
+
+    async fn checks(&self) -> Vec<Check> {
+        let is_broken = *self.is_broken.lock().unwrap();
+        vec![Check {
+            name: "database".to_owned(),
+            problem: is_broken.then(|| "connection to 10.0.0.1 refused".to_owned()),
+        }]
     }
 }
 
@@ -266,24 +285,5 @@ impl Control for Fake {
 
     fn feed(&self) -> &Feed {
         &self.feed
-    }
-
-    fn vital_signs(&self) -> Vec<Check> {
-        vec![Check {
-            name: "scheduler".to_owned(),
-            problem: self
-                .is_broken
-                .lock()
-                .unwrap()
-                .then(|| "it hangs".to_owned()),
-        }]
-    }
-
-    async fn checks(&self) -> Vec<Check> {
-        let is_broken = *self.is_broken.lock().unwrap();
-        vec![Check {
-            name: "database".to_owned(),
-            problem: is_broken.then(|| "connection to 10.0.0.1 refused".to_owned()),
-        }]
     }
 }

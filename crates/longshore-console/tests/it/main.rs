@@ -9,7 +9,7 @@ mod hostile;
 
 use std::sync::Arc;
 
-use longshore_console::{Access, Token, client::Client, router, serve::serve};
+use longshore_console::{Access, Hosts, Token, client::Client, router, serve::serve};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -36,7 +36,7 @@ impl Service {
         let stopping = CancellationToken::new();
         let access = Access {
             token: Token::new(TOKEN),
-            hosts: Vec::new(),
+            hosts: Hosts::Known(Vec::new()),
         };
         let router = router(fake.clone(), access, stopping.clone());
         let served = tokio::spawn(serve(listener, router, stopping.clone()));

@@ -37,7 +37,7 @@ impl Scenario for Story {
         } else {
             World::with_rules(self.dag, self.rules).await
         };
-        tokio::spawn(self.people.use_cluster(world.cluster.client()));
+        tokio::spawn(self.people.use_cluster(world.place.clone()));
         Arc::new(world)
     }
 

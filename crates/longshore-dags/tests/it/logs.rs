@@ -13,6 +13,12 @@ tasks:
   a: {command: [x], env: {SCRIPT: run 5s}}
 ";
 
+pub(crate) const ENDLESS: &str = "
+dag_id: one
+tasks:
+  a: {command: [x], env: {SCRIPT: run 5000s}}
+";
+
 async fn seconds(n: u64) {
     tokio::time::sleep(Duration::from_secs(n)).await;
 }
@@ -58,7 +64,10 @@ async fn a_log_that_cannot_be_read_is_given_up_and_says_so() {
 /// Stopping a pod does not wait for its log for long.
 #[tokio::test(start_paused = true)]
 async fn a_pod_is_stopped_although_its_log_cannot_be_read() {
-    let world = World::new(&ONE.replace("run 5s", "run 5000s")).await;
+    stopped_without_log(World::new(ENDLESS).await).await;
+}
+
+pub(crate) async fn stopped_without_log(world: World) {
     world.logs.are_unreadable.store(true, Ordering::Relaxed);
     let dags = world.start(&Faults::new(FaultPlan::none()).start()).await;
     let run = world.request(&dags, RUN_ID).await;

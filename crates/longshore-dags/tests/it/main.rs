@@ -1,15 +1,19 @@
-//! The scheduler on the embedded cluster, with a scripted node and in simulated time.
+//! The scheduler with a scripted node: on the embedded cluster in simulated time, and on a real API server where the
+//! test run has one.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
+    clippy::print_stdout,
     reason = "clippy sees as a test only what is in a test function"
 )]
 
 mod laws;
 mod logs;
 mod memory_store;
+mod real_server;
 mod restart;
 mod scale;
 mod scenarios;
 mod schedules;
+mod surroundings;
 mod world;

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::world::{RUN_ID, World, left};
 
-const SHARING: &str = "
+pub(crate) const SHARING: &str = "
 dag_id: sharing
 files: [a.csv]
 workspace: true
@@ -50,7 +50,10 @@ async fn ended(dags: &Dags, run: &RunKey) -> (RunState, TaskInstance) {
 
 #[tokio::test(start_paused = true)]
 async fn a_scheduler_leaves_the_objects_of_its_neighbour_alone() {
-    let world = World::new(SHARING).await;
+    beside_a_neighbour(World::new(SHARING).await).await;
+}
+
+pub(crate) async fn beside_a_neighbour(world: World) {
     let (dags, run) = under_way(&world, 5).await;
     let neighbour = world.beside();
     let neighbours = neighbour.start(&undisturbed()).await;
@@ -235,7 +238,7 @@ async fn unknown_fields_of_a_pod_override_reach_the_api_server_unchanged() {
 
 /// Deletes the pods of the run as soon as they have ended, while nobody looks.
 async fn sweep(world: &World) {
-    let pods: Api<Pod> = Api::namespaced(world.cluster.client(), "default");
+    let pods: Api<Pod> = Api::namespaced(world.place.client(), world.place.namespace());
     loop {
         for pod in pods.list(&ListParams::default()).await.unwrap() {
             let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
@@ -259,25 +262,31 @@ async fn a_pod_that_ended_and_was_deleted_while_nobody_looked_counts_with_its_re
         vec![WatchFault::CutAfter(1), WatchFault::NoBookmarks],
         vec![WatchFault::late(Duration::from_secs(2))],
     ] {
-        let world = World::new(SHARING).await;
-        let (dags, run) = under_way(&world, 10).await;
-        drop(dags);
-        sweep(&world).await;
-        let plan = FaultPlan {
-            watches,
-            ..FaultPlan::none()
-        };
-        let dags = world.start(&Faults::new(plan.clone()).start()).await;
-        let (state, task) = ended(&dags, &run).await;
-        assert_eq!((state, task.try_number), (RunState::Success, 1), "{plan:?}");
-        assert_eq!(world.node.history().runs().len(), 1, "{plan:?}");
+        swept_while_down(World::new(SHARING).await, watches).await;
     }
+}
+
+pub(crate) async fn swept_while_down(world: World, watches: Vec<WatchFault>) {
+    let (dags, run) = under_way(&world, 10).await;
+    drop(dags);
+    sweep(&world).await;
+    let plan = FaultPlan {
+        watches,
+        ..FaultPlan::none()
+    };
+    let dags = world.start(&Faults::new(plan.clone()).start()).await;
+    let (state, task) = ended(&dags, &run).await;
+    assert_eq!((state, task.try_number), (RunState::Success, 1), "{plan:?}");
+    assert_eq!(world.node.history().runs().len(), 1, "{plan:?}");
 }
 
 /// Where the events are forgotten, the pod is gone: its end is not known, and the try has failed.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_went_away_in_forgotten_events_has_failed() {
-    let world = World::new(SHARING).await;
+    swept_and_forgotten(World::new(SHARING).await).await;
+}
+
+pub(crate) async fn swept_and_forgotten(world: World) {
     let (dags, run) = under_way(&world, 10).await;
     drop(dags);
     sweep(&world).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    Api, Client, ResourceExt,
+    Api, ResourceExt,
     api::{DeleteParams, ListParams},
 };
 use longshore_dags::{
@@ -13,7 +13,7 @@ use longshore_dags::{
 };
 use longshore_kit::Clock;
 use longshore_store::{RunKey, TaskInstance, TaskState};
-use longshore_test::{clock::EPOCH, faults::Rule};
+use longshore_test::{Place, faults::Rule};
 
 use crate::world::{RUN_ID, World};
 
@@ -119,12 +119,12 @@ impl People {
     }
 
     /// What they do through the API server. It is done once, whatever becomes of the scheduler.
-    pub(crate) async fn use_cluster(self, client: Client) {
+    pub(crate) async fn use_cluster(self, place: Place) {
         let Self::DeletePodOf(task_id, second) = self else {
             return;
         };
         tokio::time::sleep(Duration::from_secs(second)).await;
-        let pods: Api<Pod> = Api::namespaced(client, "default");
+        let pods: Api<Pod> = Api::namespaced(place.client(), place.namespace());
         let of_task = ListParams::default().labels(&format!("task_id={task_id}"));
         loop {
             for pod in pods.list(&of_task).await.unwrap() {
@@ -217,7 +217,7 @@ fn is_done(state: TaskState) -> bool {
 
 /// Waits for a second of the story; returns how far it is.
 async fn at(world: &World, second: u64) -> Duration {
-    let now = || Duration::try_from(world.clock.now().duration_since(EPOCH)).unwrap();
+    let now = || Duration::try_from(world.clock.now().duration_since(world.began_at)).unwrap();
     tokio::time::sleep(Duration::from_secs(second).saturating_sub(now())).await;
     now()
 }

@@ -1,19 +1,10 @@
-//! A cluster, a database, a scripted node: everything around one scheduler, in simulated time.
+//! A cluster, a database, a scripted node: everything around one scheduler.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures::AsyncReadExt;
 use jiff::Timestamp;
-use longshore_cluster::{Cluster, LogError, LogOptions, LogStream as PodLogStream, PodLogs};
 use longshore_dags::{
     Dags, DagsConfig, RequestError, document,
     logs::{LogArchive, LogPath, LogStream},
@@ -27,23 +18,30 @@ use longshore_store::{
     TaskInstance,
 };
 use longshore_test::{
-    clock::SimClock,
+    Place,
     faults::{Admission, Injected, Process, Rule},
-    scripted_node::{NodeConfig, ScriptedNode},
+    scripted_node::ScriptedNode,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use crate::memory_store::MemoryStore;
+use crate::{
+    memory_store::MemoryStore,
+    surroundings::{Logs, Surroundings},
+};
 
 /// The run that every scenario starts.
 pub(crate) const RUN_ID: &str = "manual__2026-01-01T00:00:00+00:00";
 
 /// Everything around the scheduler under test. It lives through the scheduler's crashes.
 pub(crate) struct World {
-    pub(crate) cluster: Cluster,
-    pub(crate) clock: Arc<SimClock>,
+    /// The cluster.
+    pub(crate) place: Place,
+    /// The cluster as the scheduler reaches it.
+    pub(crate) api: Place,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) began_at: Timestamp,
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) node: Arc<ScriptedNode>,
     pub(crate) dag: Arc<Dag>,
@@ -58,20 +56,6 @@ pub(crate) struct World {
     pub(crate) logs: Logs,
 }
 
-/// The logs of a world.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Logs {
-    pub(crate) are_unreadable: Arc<AtomicBool>,
-    stored: Arc<Mutex<BTreeMap<String, String>>>,
-}
-
-impl Logs {
-    /// What is stored, by path.
-    pub(crate) fn stored(&self) -> BTreeMap<String, String> {
-        self.stored.lock().unwrap().clone()
-    }
-}
-
 impl World {
     pub(crate) async fn new(yaml: &str) -> Self {
         Self::with_rules(yaml, &[]).await
@@ -79,17 +63,22 @@ impl World {
 
     /// A world whose API server refuses some creates. The document may hold several DAGs.
     pub(crate) async fn with_rules(yaml: &str, rules: &[Rule]) -> Self {
+        Self::standing_on(Surroundings::embedded(), yaml, rules)
+    }
+
+    /// A world in these surroundings.
+    pub(crate) fn standing_on(around: Surroundings, yaml: &str, rules: &[Rule]) -> Self {
         let mut dags = yaml.split("\n---\n").map(dag);
-        let (clock, store) = (SimClock::start(), MemoryStore::new("memory00"));
-        let logs = Logs::default();
-        let (cluster, node) = new_cluster(&clock, &logs);
+        let store = MemoryStore::new("memory00");
         Self {
-            cluster,
-            clock,
-            logs,
-            config: config(store.scheduler_id()),
+            api: around.place.clone(),
+            began_at: around.clock.now(),
+            config: config(store.scheduler_id(), &around.place),
+            place: around.place,
+            clock: around.clock,
+            logs: around.logs,
             store: Arc::new(store),
-            node,
+            node: around.node,
             dag: dags.next().unwrap(),
             others: dags.collect(),
             admission: Admission::new(rules.iter().copied()),
@@ -109,18 +98,9 @@ impl World {
 
     /// The same database and the same DAG in another cluster.
     pub(crate) fn elsewhere(&self) -> Self {
-        let (cluster, node) = new_cluster(&self.clock, &self.logs);
         Self {
-            logs: self.logs.clone(),
-            cluster,
-            clock: self.clock.clone(),
             store: self.store.clone(),
-            node,
-            dag: self.dag.clone(),
-            others: self.others.clone(),
-            admission: self.admission.clone(),
-            config: self.config.clone(),
-            folder: None,
+            ..self.in_(self.surroundings().elsewhere())
         }
     }
 
@@ -128,16 +108,28 @@ impl World {
     pub(crate) fn beside(&self) -> Self {
         let store = MemoryStore::new("memory01");
         Self {
-            logs: self.logs.clone(),
-            cluster: self.cluster.clone(),
-            clock: self.clock.clone(),
-            config: config(store.scheduler_id()),
+            config: config(store.scheduler_id(), &self.place),
             store: Arc::new(store),
+            ..self.in_(self.surroundings())
+        }
+    }
+
+    fn surroundings(&self) -> Surroundings {
+        Surroundings {
+            place: self.place.clone(),
+            clock: self.clock.clone(),
             node: self.node.clone(),
+            logs: self.logs.clone(),
+        }
+    }
+
+    /// The same DAGs there, with a database of their own.
+    fn in_(&self, around: Surroundings) -> Self {
+        Self {
             dag: self.dag.clone(),
-            folder: None,
             others: self.others.clone(),
             admission: self.admission.clone(),
+            ..Self::standing_on(around, "dag_id: other\ntasks: {a: {command: [x]}}", &[])
         }
     }
 
@@ -145,7 +137,7 @@ impl World {
     pub(crate) async fn start(&self, process: &Process) -> Dags {
         loop {
             let started = Dags::start(
-                process.client(self.admission.service(&self.cluster)),
+                process.client(self.admission.service(&self.api)),
                 Arc::new(FaultyStore {
                     store: self.store.clone(),
                     process: process.clone(),
@@ -210,41 +202,17 @@ pub(crate) fn dag(yaml: &str) -> Arc<Dag> {
     Arc::new(document.validate(read).unwrap())
 }
 
-fn new_cluster(clock: &Arc<SimClock>, logs: &Logs) -> (Cluster, Arc<ScriptedNode>) {
-    let now = clock.clone();
-    let cluster = Cluster::builder()
-        .clock(Arc::new(move || now.now()))
-        .build();
-    let node = ScriptedNode::start(cluster.client(), clock.clone(), NodeConfig::default());
-    cluster.set_pod_logs(Arc::new(ScriptedLogs(logs.clone())));
-    (cluster, Arc::new(node))
-}
-
-fn config(scheduler_id: &str) -> DagsConfig {
+fn config(scheduler_id: &str, place: &Place) -> DagsConfig {
     DagsConfig {
         limits: Limits::default(),
         pods: PodConfig {
+            namespace: place.namespace().to_owned(),
             scheduler_id: scheduler_id.to_owned(),
             ..PodConfig::default()
         },
         disposal: PodsConfig::default(),
         concurrency: 8,
         metrics: longshore_kit::Metrics::new(),
-    }
-}
-
-/// The log of every scripted pod.
-struct ScriptedLogs(Logs);
-
-#[async_trait]
-impl PodLogs for ScriptedLogs {
-    async fn logs(&self, _pod: &Value, _options: LogOptions) -> Result<PodLogStream, LogError> {
-        if self.0.are_unreadable.load(Ordering::Relaxed) {
-            return Err(LogError::Unavailable("the node is gone".to_owned()));
-        }
-        Ok(Box::pin(futures::stream::once(async {
-            Ok("a line\n".into())
-        })))
     }
 }
 
@@ -324,8 +292,7 @@ impl LogArchive for FaultyLogs {
         let stored = self.process.effect("archive log", async {
             let mut text = String::new();
             log.read_to_string(&mut text).await?;
-            let path = path.as_str().to_owned();
-            self.logs.stored.lock().unwrap().insert(path, text);
+            self.logs.store(path.as_str(), text);
             Ok(())
         });
         let stored = stored.await;
@@ -418,9 +385,10 @@ fn ran(world: &World) -> Vec<String> {
 }
 
 pub(crate) async fn left(world: &World, plural: &str) -> Vec<String> {
-    let request = http::Request::get(format!("/api/v1/namespaces/default/{plural}")).body(vec![]);
+    let path = format!("/api/v1/namespaces/{}/{plural}", world.place.namespace());
+    let request = http::Request::get(path).body(vec![]);
     let list: Value = world
-        .cluster
+        .place
         .client()
         .request(request.unwrap())
         .await

@@ -102,3 +102,36 @@ fn a_live_read_ahead_of_the_watch_survives_the_end_of_the_old_incarnation() {
     );
     assert_eq!(state(&cache), "absent");
 }
+
+#[test]
+fn an_answer_is_learned_unless_the_watch_has_come_past_it() {
+    let cache = Cache::<Pod>::new();
+    cache.replace(Vec::new(), 3);
+    cache.learn(object("u", 4)).unwrap();
+    assert_eq!(state(&cache), "4");
+    cache.apply_event(WatchEvent::Added(pod("u", 4)));
+    cache.apply_event(WatchEvent::Deleted(pod("u", 5)));
+    cache.learn(object("u", 4)).unwrap();
+    assert_eq!(
+        state(&cache),
+        "absent",
+        "it came and went before the answer"
+    );
+}
+
+#[test]
+fn an_object_whose_last_finalizer_we_removed_does_not_come_back() {
+    let cache = Cache::<Pod>::new();
+    let mut deleting = object("u", 4);
+    deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut held = deleting.clone();
+    held["metadata"]["finalizers"] = json!(["example.test/a"]);
+    let held: Pod = serde_json::from_value(held).unwrap();
+    cache.replace(vec![pod("u", 3)], 3);
+    cache.learn(deleting).unwrap();
+    assert_eq!(state(&cache), "absent");
+    cache.apply_event(WatchEvent::Modified(held));
+    assert_eq!(state(&cache), "absent", "the watch is behind");
+    let told = cache.apply_event(WatchEvent::Deleted(pod("u", 5)));
+    assert!(matches!(told, Some(Update::Deleted(_))));
+}

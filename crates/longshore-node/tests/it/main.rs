@@ -7,6 +7,8 @@ mod hostile;
 #[cfg(test)]
 mod kill;
 #[cfg(test)]
+mod log_server;
+#[cfg(test)]
 mod node_rig;
 #[cfg(test)]
 mod pods;

@@ -103,6 +103,15 @@ impl Connection {
         self.execute(sql, [name.into()]).await.map(drop)
     }
 
+    /// Ends the session that holds the lock.
+    pub(crate) async fn end_lock_holder(&mut self) -> Result<(), EngineError> {
+        let sql = "SELECT pg_terminate_backend(pid) FROM pg_catalog.pg_locks \
+                   JOIN pg_catalog.pg_stat_activity USING (pid) \
+                   WHERE locktype = 'advisory' AND granted AND objsubid = 1 \
+                   AND (classid::BIGINT << 32) + objid::BIGINT = ? AND datname = current_database()";
+        self.execute(sql, [LOCK.into()]).await.map(drop)
+    }
+
     pub(super) async fn execute(
         &mut self,
         sql: &str,
@@ -126,7 +135,7 @@ impl Connection {
         done
     }
 
-    pub(super) async fn close(self) -> Result<(), EngineError> {
+    pub(crate) async fn close(self) -> Result<(), EngineError> {
         if self.is_lost {
             return Ok(());
         }

@@ -2,7 +2,6 @@
 //! asked to create.
 
 use std::{
-    convert::Infallible,
     future::Future,
     pin::Pin,
     sync::{
@@ -14,10 +13,9 @@ use std::{
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::ListParams, client::Body};
-use longshore_cluster::Cluster;
 use serde_json::Value;
 use tower::{BoxError, Service, ServiceExt};
 
@@ -25,6 +23,7 @@ use super::{
     FaultBody,
     layer::{Asked, status},
 };
+use crate::place::Place;
 
 /// A rule about creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,11 +68,11 @@ impl Admission {
         }
     }
 
-    /// The API server of this cluster, with these rules.
-    pub fn service(&self, cluster: &Cluster) -> Admitting {
+    /// The API server of this place, with these rules.
+    pub fn service(&self, place: &Place) -> Admitting {
         Admitting {
             admission: self.clone(),
-            cluster: cluster.clone(),
+            place: place.clone(),
         }
     }
 
@@ -91,14 +90,14 @@ impl Admission {
         creates.unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn refusal(&self, resource: &str, cluster: &Cluster) -> Option<Refused> {
+    async fn refusal(&self, resource: &str, place: &Place) -> Option<Refused> {
         for rule in &self.shared.rules {
             let refused = match *rule {
                 Rule::Forbidden(forbidden) if forbidden == resource => {
                     let message = format!("{resource} is forbidden: nobody may create them");
                     Some((403, "Forbidden", message, 0))
                 }
-                Rule::PodQuota(max) if resource == "pods" => over_quota(cluster, max).await,
+                Rule::PodQuota(max) if resource == "pods" => over_quota(place, max).await,
                 Rule::BusyAtFirst {
                     n_creates,
                     retry_after_seconds: seconds,
@@ -117,8 +116,8 @@ impl Admission {
     }
 }
 
-async fn over_quota(cluster: &Cluster, max: usize) -> Option<Refused> {
-    let pods: Api<Pod> = Api::default_namespaced(cluster.client());
+async fn over_quota(place: &Place, max: usize) -> Option<Refused> {
+    let pods: Api<Pod> = Api::namespaced(place.client(), place.namespace());
     let pods = pods.list(&ListParams::default()).await.ok()?;
     let has_ended = |pod: &&Pod| {
         let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
@@ -135,7 +134,7 @@ async fn over_quota(cluster: &Cluster, max: usize) -> Option<Refused> {
 #[derive(Clone, Debug)]
 pub struct Admitting {
     admission: Admission,
-    cluster: Cluster,
+    place: Place,
 }
 
 impl Service<Request<Body>> for Admitting {
@@ -148,7 +147,7 @@ impl Service<Request<Body>> for Admitting {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Self { admission, cluster } = self.clone();
+        let Self { admission, place } = self.clone();
         Box::pin(async move {
             let asked = Asked::of(request.method(), request.uri());
             let (parts, body) = request.into_parts();
@@ -157,15 +156,13 @@ impl Service<Request<Body>> for Admitting {
                 let create = (asked.resource.clone(), body.clone());
                 admission.recorded().push(create);
                 if let Some((code, reason, message, seconds)) =
-                    admission.refusal(&asked.resource, &cluster).await
+                    admission.refusal(&asked.resource, &place).await
                 {
                     return status(code, reason, &message, seconds);
                 }
             }
-            let request = Request::from_parts(parts, Full::new(body));
-            let response = cluster.service().oneshot(request).await;
-            let response = response.map_err(|never: Infallible| match never {})?;
-            Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
+            let request = Request::from_parts(parts, Body::from(body));
+            place.api().oneshot(request).await
         })
     }
 }

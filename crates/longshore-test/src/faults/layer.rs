@@ -183,6 +183,11 @@ impl Asked {
         }
     }
 
+    /// Whether it is about this resource; without one, always.
+    pub(super) fn is_of(&self, resource: Option<&str>) -> bool {
+        resource.is_none_or(|name| name == self.resource)
+    }
+
     pub(super) fn what(&self) -> String {
         format!("{} {}", self.verb, self.resource)
     }

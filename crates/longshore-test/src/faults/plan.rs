@@ -115,6 +115,13 @@ pub enum WatchFault {
     },
     /// Every watch ends after this many events.
     CutAfter(u32),
+    /// Every watch of the resource ends this long after its begin. Without a resource: all of them.
+    CutEvery {
+        /// Plural name.
+        resource: Option<String>,
+        /// How long it lasts.
+        time: Duration,
+    },
     /// The n-th event of the resource, counted over all its watches, is replaced by an in-stream 410.
     Expire {
         /// Plural name, as `pods`.

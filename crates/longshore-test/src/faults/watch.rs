@@ -1,9 +1,9 @@
 //! Watches under faults: late, cut, expired, without bookmarks, repeated.
 
-use std::{collections::VecDeque, pin::Pin, time::Duration};
+use std::{collections::VecDeque, future::pending, pin::Pin, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use futures::{Stream, StreamExt, stream};
+use futures::{FutureExt, Stream, StreamExt, stream};
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::BodyExt;
@@ -84,17 +84,28 @@ struct Delivery {
     resource: String,
     late: Duration,
     cut_after: Option<u32>,
+    cut_every: Option<Duration>,
     is_without_bookmarks: bool,
 }
 
 impl Delivery {
     fn new(process: &Process, asked: &Asked) -> Self {
         let late = process.plan_find(|fault| match fault {
-            WatchFault::Late { resource, by } => {
-                let is_meant = resource.as_ref().is_none_or(|name| *name == asked.resource);
-                is_meant.then_some(*by)
+            WatchFault::Late { resource, by } => asked.is_of(resource.as_deref()).then_some(*by),
+            WatchFault::CutAfter(_)
+            | WatchFault::CutEvery { .. }
+            | WatchFault::Outage { .. }
+            | WatchFault::Expire { .. }
+            | WatchFault::ExpireOnConnect { .. }
+            | WatchFault::NoBookmarks
+            | WatchFault::Repeat => None,
+        });
+        let cut_every = process.plan_find(|fault| match fault {
+            WatchFault::CutEvery { resource, time } => {
+                asked.is_of(resource.as_deref()).then_some(*time)
             }
             WatchFault::CutAfter(_)
+            | WatchFault::Late { .. }
             | WatchFault::Outage { .. }
             | WatchFault::Expire { .. }
             | WatchFault::ExpireOnConnect { .. }
@@ -108,12 +119,14 @@ impl Delivery {
             cut_after: process.plan_find(|fault| match fault {
                 WatchFault::CutAfter(n) => Some(*n),
                 WatchFault::Late { .. }
+                | WatchFault::CutEvery { .. }
                 | WatchFault::Outage { .. }
                 | WatchFault::Expire { .. }
                 | WatchFault::ExpireOnConnect { .. }
                 | WatchFault::NoBookmarks
                 | WatchFault::Repeat => None,
             }),
+            cut_every,
             is_without_bookmarks: process.plan_has(|fault| *fault == WatchFault::NoBookmarks),
         }
     }
@@ -123,6 +136,10 @@ impl Delivery {
         lines: impl Stream<Item = Result<Bytes, BoxError>> + Send + 'static,
     ) -> impl Stream<Item = Result<Frame<Bytes>, BoxError>> + Send {
         let late = self.late;
+        let end = match self.cut_every {
+            Some(time) => tokio::time::sleep(time).boxed(),
+            None => pending().boxed(),
+        };
         // Each line is due a fixed time after its arrival, so the order is kept.
         let due = lines
             .map(move |line| {
@@ -136,7 +153,7 @@ impl Delivery {
             })
             .buffered(IN_FLIGHT);
         let lines: Pin<Box<dyn Stream<Item = Result<Bytes, BoxError>> + Send>> = Box::pin(due);
-        stream::unfold(
+        let delivered = stream::unfold(
             (self, lines, 0),
             |(delivery, mut lines, mut n)| async move {
                 loop {
@@ -163,7 +180,8 @@ impl Delivery {
                     }
                 }
             },
-        )
+        );
+        delivered.take_until(end)
     }
 
     /// What becomes of an event.
@@ -188,6 +206,7 @@ impl Delivery {
             WatchFault::Late { .. }
             | WatchFault::Outage { .. }
             | WatchFault::CutAfter(_)
+            | WatchFault::CutEvery { .. }
             | WatchFault::Expire { .. }
             | WatchFault::ExpireOnConnect { .. }
             | WatchFault::NoBookmarks

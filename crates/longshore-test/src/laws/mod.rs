@@ -11,7 +11,9 @@ pub mod system;
 use std::fmt;
 
 pub use pure::{Decider, check_decider};
-pub use system::{Report, Run, Scenario, Troubles, breaks, check_scenario, check_seeds, replay};
+pub use system::{
+    Report, Run, Scenario, Troubles, breaks, check_scenario, check_seeds, play_until, replay,
+};
 
 /// A law of every controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -230,17 +230,13 @@ pub fn replay<S: Scenario>(scenario: &S, plan: FaultPlan) -> Run {
 
 async fn run<S: Scenario>(scenario: &S, faults: Faults) -> Run {
     let mut world = scenario.build().await;
-    let subject = scenario.start(&mut world, &faults.start());
-    let subject = drive(scenario, &mut world, &faults, subject, scenario.time()).await;
-    let n_points = faults.points().len();
-    let subject = drive(
-        scenario,
-        &mut world,
-        &faults,
-        subject,
-        scenario.resync() * 3,
-    )
-    .await;
+    let mut n_points = 0;
+    let time = async {
+        tokio::time::sleep(scenario.time()).await;
+        n_points = faults.points().len();
+        tokio::time::sleep(scenario.resync() * 3).await;
+    };
+    let (subject, ()) = play_until(scenario, &mut world, &faults, time).await;
     let points = faults.points();
     let late = points.iter().skip(n_points);
     let late = late.filter(|point| !point.is_read() && !scenario.is_heartbeat(point));
@@ -258,18 +254,19 @@ async fn run<S: Scenario>(scenario: &S, faults: Faults) -> Run {
     run
 }
 
-/// Lets simulated time pass, and starts the controller again after each kill.
-async fn drive<S: Scenario>(
+/// Plays the scenario in this world, in whatever time its runtime has, until `end` is there: starts the controller, and
+/// again after each kill. Returns it, still running, and what `end` gave.
+pub async fn play_until<S: Scenario, T>(
     scenario: &S,
     world: &mut S::World,
     faults: &Faults,
-    mut subject: S::Subject,
-    time: Duration,
-) -> S::Subject {
-    let mut end = std::pin::pin!(tokio::time::sleep(time));
+    end: impl Future<Output = T>,
+) -> (S::Subject, T) {
+    let mut subject = scenario.start(world, &faults.start());
+    let mut end = std::pin::pin!(end);
     loop {
         tokio::select! {
-            () = &mut end => return subject,
+            ended = &mut end => return (subject, ended),
             () = faults.killed() => {
                 drop(subject);
                 tokio::time::sleep(scenario.downtime()).await;

@@ -5,8 +5,12 @@ mod faults;
 #[cfg(test)]
 mod kit;
 #[cfg(test)]
+mod lease;
+#[cfg(test)]
 mod node;
 #[cfg(test)]
 mod planted;
+#[cfg(test)]
+mod proxy;
 #[cfg(test)]
 mod world;

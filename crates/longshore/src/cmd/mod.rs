@@ -12,6 +12,7 @@ use crate::{
 
 pub(crate) mod client;
 pub(crate) mod completion;
+pub(crate) mod controller;
 pub(crate) mod dags_lint;
 pub(crate) mod explain;
 pub(crate) mod run;
@@ -54,6 +55,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
     let exit = match &cli.command {
         Command::Run(args) => run::run(args, globals),
         Command::Standalone(args) => standalone::standalone(args, globals),
+        Command::Controller(args) => controller::controller(args, globals),
         Command::Dags(dags) => dispatch_dags(dags, globals),
         Command::Runs(Runs::List(args)) => client::runs::list(args, globals),
         Command::Runs(Runs::Get(args)) => client::runs::get(args, globals),
@@ -63,6 +65,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Tasks(Tasks::List(args)) => client::tasks::list(args, globals),
         Command::Tasks(Tasks::Get(args)) => client::tasks::get(args, globals),
         Command::Tasks(Tasks::Clear(args)) => client::tasks::clear(args, globals),
+        Command::Actions(command) => client::actions::dispatch(command, globals),
         Command::Logs(args) => client::logs::logs(args, globals),
         Command::Explain(args) => explain::explain(args),
         Command::Completion(args) => completion::print(args),

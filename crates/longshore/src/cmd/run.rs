@@ -1,6 +1,13 @@
-//! `longshore run FILE`: a DAG file, run to its end on the embedded cluster of this process.
+//! `longshore run FILE`: a DAG file, run to its end by the controllers of this process: on its embedded cluster, or on
+//! one of yours.
 
-use std::{num::NonZeroU32, path::PathBuf, time::Duration};
+use std::{
+    fmt::Write,
+    io,
+    num::NonZeroU32,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::Args;
 use jiff::{SignedDuration, Span};
@@ -14,10 +21,11 @@ use crate::{
     cli::{Globals, help_end},
     cmd::run::{follow::Followed, report::Report},
     dag_file::DagFile,
-    data_dir::{DataDir, DataDirArgs},
+    data_dir::{self, DataDir, DataDirArgs},
     engine::{self, Order},
     error::CliError,
     exit::Exit,
+    kubernetes::{ClusterArgs, RealCluster},
     logging, output,
     progress::{Progress, board::Board},
     signals::{self, Interrupts, Signals},
@@ -50,38 +58,50 @@ pub(crate) struct RunArgs {
     /// Pods at the same time [default: 32]
     #[arg(long, value_name = "N")]
     parallelism: Option<NonZeroU32>,
-    /// Run in the cluster of this kubeconfig context (not yet)
-    #[arg(long, hide = true)]
+    /// Run in the cluster of this kubeconfig context
+    #[arg(long, value_name = "NAME")]
     context: Option<String>,
+    // Hidden: the help has to fit the first screen; as with kubectl.
+    #[arg(long, value_name = "FILE", hide = true, requires = "context")]
+    kubeconfig: Option<PathBuf>,
+    // Hidden, as above.
+    #[arg(
+        short,
+        long,
+        value_name = "NAMESPACE",
+        hide = true,
+        requires = "context"
+    )]
+    namespace: Option<String>,
 }
 
 /// Runs the file and follows it to its end.
 pub(crate) fn run(args: &RunArgs, globals: &Globals) -> Result<Exit, CliError> {
-    if args.context.is_some() {
-        return Err(CliError::NotYet {
-            what: "--context".to_owned(),
-            when: "in 0.3, with the controllers in your cluster",
-        });
-    }
     let dag = DagFile::read(&args.file)?.into_dag()?;
     let params = known_params(&args.params, &dag)?;
     let data_dir = DataDir::open(&args.data_dir)?;
     logging::to_file(data_dir.path(), globals.verbose)?;
 
-    let order = Order {
-        dag,
-        params,
-        resume: args.resume.clone(),
-        parallelism: args.parallelism,
-        data_dir: data_dir.path().to_owned(),
-    };
     let in_data_dir = |source| CliError::in_data_dir(data_dir.path().to_owned(), source);
+    let cluster_args = args.cluster();
+    let place = match &args.context {
+        Some(context) => context_dir(data_dir.path(), context).map_err(in_data_dir)?,
+        None => data_dir.path().to_owned(),
+    };
     let runtime = Runtime::new().map_err(in_data_dir)?;
     let (run, followed) = runtime.block_on(async {
         let signals = Signals::listen().map_err(in_data_dir)?;
+        let order = Order {
+            dag,
+            params,
+            resume: args.resume.clone(),
+            parallelism: args.parallelism,
+            data_dir: place,
+            cluster: find_cluster(&cluster_args).await?,
+        };
         start_and_follow(order, signals, args.timeout, globals).await
     })?;
-    let resume = resume::command(&args.file, &args.data_dir, &run);
+    let resume = resume::command(&args.file, &args.data_dir, &cluster_args, &run);
     let (outcome, end) = match followed {
         Ok(Followed::Over(outcome, end)) => (outcome, end),
         Ok(Followed::Abandoned) => {
@@ -104,9 +124,44 @@ pub(crate) fn run(args: &RunArgs, globals: &Globals) -> Result<Exit, CliError> {
         outcome,
         file: &args.file,
         data_dir: &args.data_dir,
+        cluster: &cluster_args,
     };
     report.print(globals);
     Ok(report.exit())
+}
+
+impl RunArgs {
+    /// Where it is to run.
+    fn cluster(&self) -> ClusterArgs {
+        ClusterArgs {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            namespace: self.namespace.clone(),
+        }
+    }
+}
+
+/// The cluster that was named, if one was.
+async fn find_cluster(args: &ClusterArgs) -> Result<Option<RealCluster>, CliError> {
+    if args.context.is_none() {
+        return Ok(None);
+    }
+    RealCluster::find(args).await.map(Some)
+}
+
+/// Runs in a cluster of the user's have a database of their own for each context: one that meets another cluster starts
+/// what is unfinished again there.
+fn context_dir(data_dir: &Path, context: &str) -> io::Result<PathBuf> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    let mut name = String::new();
+    for c in context.chars() {
+        if is_plain(c) {
+            name.push(c);
+        } else {
+            let _ = write!(name, "%{:x}", u32::from(c));
+        }
+    }
+    data_dir::make(&data_dir.join("contexts").join(name))
 }
 
 async fn start_and_follow(

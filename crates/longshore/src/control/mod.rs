@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use longshore_console::{
-    Control, ControlError, Feed, RunName, TaskName,
+    Checks, Control, ControlError, Feed, RunName, TaskName,
     control::{LogQuery, LogStream, Pause, RunPage, RunQuery},
     objects,
 };
@@ -101,6 +101,45 @@ impl ServiceControl {
 
     async fn rows(&self, name: &RunName) -> Result<(Run, Vec<TaskInstance>), ControlError> {
         rows(self.store.as_ref(), name).await
+    }
+}
+
+/// Whether the loops of our controllers turn.
+pub(crate) fn vital_signs(metrics: &Metrics) -> Vec<objects::Check> {
+    let beats = metrics.since_beats().into_iter();
+    let check = |(controller, since): (&str, Duration)| objects::Check {
+        name: controller.to_owned(),
+        problem: (since > MAX_SILENCE).then(|| format!("its loop stands for {since:.0?}")),
+    };
+    beats.map(check).collect()
+}
+
+#[async_trait]
+impl Checks for ServiceControl {
+    fn vital_signs(&self) -> Vec<objects::Check> {
+        vital_signs(&self.metrics)
+    }
+
+    async fn checks(&self) -> Vec<objects::Check> {
+        let one = RunFilter {
+            limit: Some(1),
+            ..RunFilter::default()
+        };
+        let database = self.store.runs(&one).await.err();
+        let cluster = self.logs.answers().await.err();
+        let scheduler = self.dags.is_stopping();
+        let check = |name: &str, problem: Option<String>| objects::Check {
+            name: name.to_owned(),
+            problem,
+        };
+        vec![
+            check("database", database.map(|error| error.to_string())),
+            check("cluster", cluster.map(|error| error.to_string())),
+            check(
+                "scheduler",
+                scheduler.then(|| "the scheduler is stopping".to_owned()),
+            ),
+        ]
     }
 }
 
@@ -264,37 +303,6 @@ impl Control for ServiceControl {
 
     fn feed(&self) -> &Feed {
         &self.feed
-    }
-
-    fn vital_signs(&self) -> Vec<objects::Check> {
-        let beats = self.metrics.since_beats().into_iter();
-        let check = |(controller, since): (&str, Duration)| objects::Check {
-            name: controller.to_owned(),
-            problem: (since > MAX_SILENCE).then(|| format!("its loop stands for {since:.0?}")),
-        };
-        beats.map(check).collect()
-    }
-
-    async fn checks(&self) -> Vec<objects::Check> {
-        let one = RunFilter {
-            limit: Some(1),
-            ..RunFilter::default()
-        };
-        let database = self.store.runs(&one).await.err();
-        let cluster = self.logs.answers().await.err();
-        let scheduler = self.dags.is_stopping();
-        let check = |name: &str, problem: Option<String>| objects::Check {
-            name: name.to_owned(),
-            problem,
-        };
-        vec![
-            check("database", database.map(|error| error.to_string())),
-            check("cluster", cluster.map(|error| error.to_string())),
-            check(
-                "scheduler",
-                scheduler.then(|| "the scheduler is stopping".to_owned()),
-            ),
-        ]
     }
 }
 

@@ -102,7 +102,12 @@ async fn service() -> ServiceControl {
         store.clone(),
         Arc::new(longshore_dags::logs::NoLogArchive),
         clock.clone(),
-        crate::engine::config(4, store.scheduler_id(), longshore_kit::Metrics::new()),
+        crate::engine::scheduling::config(
+            4,
+            "default",
+            store.scheduler_id(),
+            longshore_kit::Metrics::new(),
+        ),
     );
     let dags = dags.await.unwrap();
     dags.follow(files.path()).unwrap();

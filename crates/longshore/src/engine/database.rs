@@ -40,6 +40,15 @@ impl FromStr for DatabaseUrl {
     }
 }
 
+/// What lets us write to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rights {
+    /// Nobody else has it open: who came first has it.
+    First,
+    /// We hold the lease: whoever still has a server's database open must not write any more.
+    Leader,
+}
+
 impl Database {
     /// What it is, in a word.
     pub(crate) fn word(&self) -> &'static str {
@@ -50,11 +59,16 @@ impl Database {
     }
 
     /// Opens it.
-    pub(crate) async fn open(&self, data_dir: &Path, phases: &Phases) -> Result<Store, CliError> {
+    pub(crate) async fn open(
+        &self,
+        data_dir: &Path,
+        rights: Rights,
+        phases: &Phases,
+    ) -> Result<Store, CliError> {
         phases.wait_for("the database");
         let mut last_told = String::new();
         for _ in 1..TRIES {
-            match self.open_once(data_dir).await {
+            match self.open_once(data_dir, rights).await {
                 Ok(store) => return Ok(store),
                 Err(error @ (OpenError::InUse { .. } | OpenError::Unreachable { .. })) => {
                     let why = error.to_string();
@@ -67,14 +81,17 @@ impl Database {
                 Err(error) => return Err(CliError::in_opening(data_dir, error)),
             }
         }
-        let opened = self.open_once(data_dir).await;
+        let opened = self.open_once(data_dir, rights).await;
         opened.map_err(|error| CliError::in_opening(data_dir, error))
     }
 
-    async fn open_once(&self, data_dir: &Path) -> Result<Store, OpenError> {
+    async fn open_once(&self, data_dir: &Path, rights: Rights) -> Result<Store, OpenError> {
         match self {
             Self::InDataDir => Store::open(data_dir.join("longshore.db")).await,
-            Self::Server(DatabaseUrl(url)) => Store::connect(url).await,
+            Self::Server(DatabaseUrl(url)) => match rights {
+                Rights::First => Store::connect(url).await,
+                Rights::Leader => Store::take_over(url).await,
+            },
         }
     }
 }

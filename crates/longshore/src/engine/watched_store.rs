@@ -4,43 +4,38 @@ use std::sync::OnceLock;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use longshore_kit::Metrics;
+use longshore_kit::Gate;
 use longshore_store::{
     ArchivedTry, Changes, Pool, Run, RunFilter, RunKey, RunStore, Snapshot, Store, StoreError,
     TaskInstance,
 };
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::histogram::Histogram;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::measures::Measures;
+
 /// A store that remembers its first failed write. After that it refuses all others until it is opened again, so that
-/// there is no point in waiting: a full disk must end the command, not hang it.
+/// there is no point in waiting: a full disk must end the command, not hang it. A write that the gate refuses is none.
 #[derive(Debug)]
 pub(crate) struct WatchedStore {
     store: Store,
+    gate: Gate,
     failure: OnceLock<StoreError>,
     broken: CancellationToken,
     commit_seconds: Histogram,
 }
 
 impl WatchedStore {
-    /// Watches this store, and measures it.
-    pub(crate) fn new(store: Store, metrics: &Metrics) -> Self {
-        // From a commit in memory to one on a disk in trouble.
-        let commit_seconds = Histogram::new(exponential_buckets(0.000_1, 4.0, 10));
-        metrics.register(|registry| {
-            registry.register(
-                "longshore_store_commit_seconds",
-                "How long commits of the database took",
-                commit_seconds.clone(),
-            );
-        });
+    /// Watches this store, whose writes pass `gate`, and measures it.
+    pub(crate) fn new(store: Store, gate: Gate, measures: &Measures) -> Self {
         Self {
             store,
+            gate,
             failure: OnceLock::new(),
             broken: CancellationToken::new(),
-            commit_seconds,
+            commit_seconds: measures.commit_seconds.clone(),
         }
     }
 
@@ -59,6 +54,15 @@ impl WatchedStore {
         self.store.close().await;
     }
 
+    fn check(&self, doing: &'static str) -> Result<(), StoreError> {
+        self.gate
+            .check()
+            .map_err(|deposed| StoreError::Unavailable {
+                doing,
+                why: deposed.to_string().into(),
+            })
+    }
+
     fn note<T>(&self, written: Result<T, StoreError>) -> Result<T, StoreError> {
         if let Err(error @ StoreError::Unavailable { .. }) = &written {
             let _ = self.failure.set(error.clone());
@@ -75,6 +79,7 @@ impl RunStore for WatchedStore {
     }
 
     async fn commit(&self, changes: &Changes) -> Result<(), StoreError> {
+        self.check("commit")?;
         let began = Instant::now();
         let committed = self.store.commit(changes).await;
         self.commit_seconds.observe(began.elapsed().as_secs_f64());
@@ -106,6 +111,7 @@ impl RunStore for WatchedStore {
     }
 
     async fn set_pool(&self, pool: &Pool) -> Result<(), StoreError> {
+        self.check("set pool")?;
         self.note(self.store.set_pool(pool).await)
     }
 }

@@ -1,6 +1,7 @@
 //! Everything that can go wrong in a user's eyes: one sentence, a stable code, the causes, and what to do.
 //!
-//! Codes: 10xx command line and configuration, 12xx pods, 13xx DAGs and runs, 17xx storage, 19xx internal. Mistakes in
+//! Codes: 10xx command line and configuration, 11xx the Kubernetes API, 12xx pods, 13xx DAGs and runs, 14xx TaskActions,
+//! 17xx storage, 19xx internal. Mistakes in
 //! DAG files have codes of their own, in `longshore-dags`. Every code has a page ([`pages`]).
 
 use std::{
@@ -17,12 +18,20 @@ use longshore_console::client::{ClientError, FileError};
 
 use crate::{dag_file::Problem, exit::Exit};
 
+pub(crate) use actions::ActionsError;
+
+mod actions;
 mod client;
 mod cluster;
+mod kubernetes;
 pub(crate) mod pages;
 pub(crate) mod render;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use kubernetes::KubernetesError;
+
+const DAGS_FOLDER_HELP: &str = "make it, or name another with --dags-folder DIR";
 
 /// What ends a command early. The message names the object; [`help`](Self::help) names a command or a key.
 #[derive(Debug, thiserror::Error)]
@@ -35,8 +44,6 @@ pub(crate) enum CliError {
     NoDagFiles { path: PathBuf },
     #[error("no data directory is given, and HOME is not set")]
     NoHome,
-    #[error("{what} is not possible yet: it comes {when}")]
-    NotYet { what: String, when: &'static str },
     #[error("there is no error code {code}")]
     UnknownCode {
         code: String,
@@ -81,6 +88,8 @@ pub(crate) enum CliError {
     ClientFile(#[from] FileError),
     #[error(transparent)]
     Client(#[from] ClientError),
+    #[error(transparent)]
+    Actions(#[from] ActionsError),
     #[error("the cluster in the data directory cannot be opened")]
     Cluster(#[source] ClusterError),
     #[error("cannot listen on {address} for {what}")]
@@ -93,6 +102,8 @@ pub(crate) enum CliError {
     DagsFolder { path: PathBuf, source: io::Error },
     #[error("the service cannot go on: {why}")]
     ServiceBroken { why: String },
+    #[error(transparent)]
+    Kubernetes(#[from] KubernetesError),
     #[error("nobody confirmed: {what}")]
     NotConfirmed { what: String },
     #[error("run {run_id} was started with another version of the DAG {dag_id}")]
@@ -109,7 +120,6 @@ impl CliError {
             Self::FileUnreadable { .. } => "LS1002",
             Self::NoDagFiles { .. } => "LS1003",
             Self::NoHome => "LS1004",
-            Self::NotYet { .. } => "LS1005",
             Self::UnknownCode { .. } => "LS1006",
             Self::InvalidDag { .. } => "LS1300",
             Self::UnknownParam { .. } => "LS1382",
@@ -122,10 +132,12 @@ impl CliError {
             Self::NoServer { .. } => "LS1020",
             Self::ClientFile(_) => "LS1021",
             Self::Client(error) => client::code(error),
+            Self::Actions(error) => error.code(),
             Self::NotConfirmed { .. } => "LS1026",
             Self::PortTaken { .. } => "LS1030",
             Self::DagsFolder { .. } => "LS1031",
             Self::Cluster(error) => cluster::code(error),
+            Self::Kubernetes(error) => error.code(),
             Self::ServiceBroken { .. } => "LS1904",
             Self::Internal { .. } => "LS1901",
             Self::Engine { .. } => "LS1902",
@@ -146,9 +158,6 @@ impl CliError {
                 "DAG files end in .yaml or .yml; name a file or another folder".to_owned()
             }
             Self::NoHome => "give one with --data-dir DIR or LONGSHORE_DATA_DIR".to_owned(),
-            Self::NotYet { .. } => {
-                "leave it out to run on the embedded cluster of this machine".to_owned()
-            }
             Self::UnknownCode { nearest, .. } => match nearest {
                 Some(code) => format!("the nearest one is {code}: `longshore explain {code}`"),
                 None => "codes are LS and four digits, as in `longshore explain LS1203`".to_owned(),
@@ -186,14 +195,14 @@ impl CliError {
             Self::NoServer { .. } => client::NO_SERVER_HELP.to_owned(),
             Self::ClientFile(_) => client::FILE_HELP.to_owned(),
             Self::Client(error) => client::help(error),
+            Self::Actions(error) => error.help().to_owned(),
             Self::Cluster(error) => cluster::help(error).to_owned(),
+            Self::Kubernetes(error) => error.help(),
             Self::PortTaken { .. } => {
                 "stop what listens there, or choose another port; 0 takes any free one: --port 0 --kube-port 0 --metrics-port 0"
                     .to_owned()
             }
-            Self::DagsFolder { .. } => {
-                "make it, or name another with --dags-folder DIR".to_owned()
-            }
+            Self::DagsFolder { .. } => DAGS_FOLDER_HELP.to_owned(),
             Self::ServiceBroken { .. } => {
                 "start it again: it goes on where it was; longshore.log in the data directory has more"
                     .to_owned()
@@ -211,9 +220,10 @@ impl CliError {
         match self {
             Self::NoHome | Self::UnknownParam { .. } | Self::NotConfirmed { .. } => Exit::Usage,
             Self::Client(error) => client::exit(error),
+            Self::Kubernetes(error) => error.exit(),
+            Self::Actions(error) => error.exit(),
             Self::FileMissing { .. }
             | Self::NoDagFiles { .. }
-            | Self::NotYet { .. }
             | Self::UnknownCode { .. }
             | Self::NoServer { .. }
             | Self::UnknownRun { .. } => Exit::NotFoundOrUnsupported,

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{Arc, Mutex, PoisonError, Weak, atomic::AtomicU64},
 };
 
 use longshore_console::Scrape;
@@ -16,7 +16,7 @@ use prometheus_client::{
 };
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::{engine::parts::Parts, progress::lines::task_word};
+use crate::{engine::measures::Measures, progress::lines::task_word};
 
 /// The states that a task of an unfinished run can be in: each is shown, those without tasks as 0.
 const STATES: [Option<TaskState>; 11] = [
@@ -49,31 +49,49 @@ struct BuildLabels {
     version: &'static str,
 }
 
+/// What is counted. Clones share it.
 #[derive(Clone, Debug, Default)]
-struct Counts {
+pub(crate) struct Counts {
     tasks: Family<StateLabels, Gauge>,
     changes: Family<ChangeLabels, Counter>,
     heartbeat: Gauge<f64, AtomicU64>,
     resident: Gauge,
-}
-
-/// Counts from now on; the answer is all metrics of the process.
-pub(super) fn scrape(parts: &Parts, tasks: &Tasks) -> Scrape {
-    let counts = Counts::default();
-    parts.metrics.register(|registry| counts.register(registry));
-    tasks.spawn(
-        "metrics.changes",
-        count_changes(&parts.dags, &counts, tasks),
-    );
-    let (metrics, dags) = (parts.metrics.clone(), parts.dags.clone());
-    Arc::new(move || {
-        counts.look(&dags, &metrics);
-        metrics.text()
-    })
+    measures: Measures,
+    /// The scheduler that runs now, if one does.
+    dags: Arc<Mutex<Weak<Dags>>>,
 }
 
 impl Counts {
+    /// Nothing counted yet. Once per process.
+    pub(crate) fn new(metrics: &Metrics) -> Self {
+        let counts = Self::default();
+        metrics.register(|registry| counts.register(registry));
+        counts
+    }
+
+    /// Counts what this scheduler does from now on, as one of `tasks`.
+    pub(crate) fn follow(&self, dags: &Arc<Dags>, tasks: &Tasks) {
+        let mut followed = self.dags.lock().unwrap_or_else(PoisonError::into_inner);
+        *followed = Arc::downgrade(dags);
+        tasks.spawn("metrics.changes", count_changes(dags, self, tasks));
+    }
+
+    /// All metrics of the process, whenever they are asked for.
+    pub(crate) fn scrape(&self, metrics: Metrics) -> Scrape {
+        let counts = self.clone();
+        Arc::new(move || {
+            counts.look(&metrics);
+            metrics.text()
+        })
+    }
+
+    /// What the scheduler's database and log directory are measured by.
+    pub(crate) fn measures(&self) -> Measures {
+        self.measures.clone()
+    }
+
     fn register(&self, registry: &mut Registry) {
+        self.measures.register(registry);
         registry.register(
             "longshore_task_instances",
             "Task instances of unfinished runs, by state",
@@ -102,8 +120,10 @@ impl Counts {
     }
 
     /// What is read rather than counted.
-    fn look(&self, dags: &Dags, metrics: &Metrics) {
-        let census = dags.census();
+    fn look(&self, metrics: &Metrics) {
+        let dags = self.dags.lock().unwrap_or_else(PoisonError::into_inner);
+        let census = dags.upgrade().map(|dags| dags.census());
+        let census = census.unwrap_or_default();
         for state in STATES {
             let n = census.get(&state).copied().unwrap_or(0);
             let labels = StateLabels {

@@ -1,34 +1,36 @@
-//! Everything that `longshore standalone` keeps running: the parts that `run` has too, and the two APIs in front of
-//! them.
+//! Everything that `longshore standalone` keeps running: what `run` has too, and the two APIs in front of it.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
+    num::NonZeroU32,
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::ListParams};
 use longshore_cluster::{ServeConfig, Serving};
-use longshore_console::{
-    Access, Control, Feed, Token, client::ClientFile, operations, router, serve::serve,
-};
-use longshore_kit::{SystemClock, Tasks, metrics};
+use longshore_console::{Hosts, operations, serve::serve};
+use longshore_kit::{Gate, Metrics, metrics};
 use tokio::net::TcpListener;
 
 use crate::{
-    control::{Logs, ServiceControl, publish_changes},
     engine::{
         NAMESPACE,
-        database::Database,
-        parts::{Parts, Plan},
+        database::{Database, Rights},
+        scheduling::{Scheduling, SchedulingPlan, parallelism},
     },
     error::CliError,
+    local_cluster::{Lifetime, LocalCluster},
     progress::phases::Phases,
 };
 
-mod counts;
+pub(crate) mod actions;
+pub(crate) mod counts;
+pub(crate) mod front;
+
+use counts::Counts;
+use front::{Front, dags_folder, tell_clients};
 
 /// How long requests under way have to end when the service stops.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
@@ -36,8 +38,14 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 /// What the service is to be.
 #[derive(Clone, Debug)]
 pub(crate) struct ServiceConfig {
-    /// Its parts.
-    pub(crate) plan: Plan,
+    /// The data directory, locked by the caller.
+    pub(crate) data_dir: PathBuf,
+    /// Where runs are kept.
+    pub(crate) database: Database,
+    /// What becomes of the cluster when the process ends.
+    pub(crate) lifetime: Lifetime,
+    /// Pods at the same time.
+    pub(crate) parallelism: Option<NonZeroU32>,
     /// Its DAG files; `None` for a folder in the data directory.
     pub(crate) dags_folder: Option<PathBuf>,
     /// Port of the HTTP API; 0 takes a free one.
@@ -50,14 +58,15 @@ pub(crate) struct ServiceConfig {
 
 /// The service, running.
 pub(crate) struct Service {
-    plan: Plan,
-    parts: Parts,
+    database: Database,
+    // Dropped in this order: as it is stopped.
+    front: Front,
+    scheduling: Scheduling,
+    cluster: LocalCluster,
     dags_folder: PathBuf,
     kubernetes: Serving,
     address: SocketAddr,
     metrics: SocketAddr,
-    /// The HTTP API, the feed and the folder.
-    tasks: Tasks,
 }
 
 impl Service {
@@ -66,64 +75,63 @@ impl Service {
     /// *Flow*: ports first, because a taken one is the likeliest trouble; then the parts, which go on with whatever is
     /// unfinished; the two APIs last, so that nobody is answered by half a service.
     pub(crate) async fn start(config: &ServiceConfig, phases: &Phases) -> Result<Self, CliError> {
-        let data_dir = &config.plan.data_dir;
-        let (listener, address) = listen("the HTTP API", config.port).await?;
-        let (metrics_listener, metrics) = listen("health and metrics", config.metrics_port).await?;
-        let parts = Parts::start(&config.plan, phases).await?;
-        let tasks = Tasks::new();
+        let data_dir = &config.data_dir;
+        let (listener, address) = listen("the HTTP API", loopback(config.port)).await?;
+        let at = loopback(config.metrics_port);
+        let (metrics_listener, metrics_address) = listen("health and metrics", at).await?;
+        let store = config.database.open(data_dir, Rights::First, phases);
+        let store = store.await?;
+        let (metrics, parallelism) = (Metrics::new(), parallelism(config.parallelism));
+        let counts = Counts::new(&metrics);
+        let cluster =
+            LocalCluster::start(data_dir, parallelism, config.lifetime, &metrics, phases).await?;
+        let plan = SchedulingPlan {
+            data_dir: data_dir.clone(),
+            namespace: NAMESPACE.to_owned(),
+            parallelism,
+            gate: Gate::always_open(),
+            metrics: metrics.clone(),
+            measures: counts.measures(),
+        };
+        let scheduling = Scheduling::start(cluster.client("dags"), store, plan, phases).await?;
+        let dags_folder = dags_folder(config.dags_folder.as_ref(), data_dir)?;
+        let client = cluster.client("console");
+        let front = Front::start(&scheduling, client, &dags_folder, phases).await?;
 
-        let dags_folder = dags_folder(config)?;
-        phases.wait_for("the DAG folder to be read");
-        let followed = parts.dags.follow(&dags_folder);
-        followed.map_err(|source| CliError::DagsFolder {
-            path: dags_folder.clone(),
-            source,
-        })?;
-        parts.dags.first_look().await;
+        phases.wait_for("the executor of TaskActions to be set up");
+        let client = cluster.client("tasks");
+        actions::install(client.clone()).await?;
+        let executor = actions::executor(None, &metrics)?;
+        let running = executor.run(client, front.tasks().shutdown());
+        front.tasks().spawn("tasks", running);
 
         phases.wait_for("the APIs to be served");
-        let kubernetes = parts.cluster.serve(ServeConfig {
+        let kubernetes = cluster.serve(ServeConfig {
             address: loopback(config.kube_port),
             ..ServeConfig::new(data_dir)
         })?;
-        let file = ClientFile::renew(data_dir, format!("http://{address}"))?;
-        let feed = Feed::default();
-        let changes = publish_changes(parts.dags.changes(), feed.clone());
-        let stopping = tasks.shutdown();
-        tasks.spawn("console.feed", async move {
-            stopping.run_until_cancelled(changes).await;
-        });
-        let control: Arc<dyn Control> = Arc::new(ServiceControl {
-            dags: parts.dags.clone(),
-            store: parts.store.clone(),
-            logs: Logs {
-                directory: parts.logs.clone(),
-                pods: Api::namespaced(parts.cluster.client("console"), NAMESPACE),
-            },
-            feed,
-            clock: Arc::new(SystemClock),
-            metrics: parts.metrics.clone(),
-        });
-        let access = |token| Access {
-            token,
-            hosts: Vec::new(),
-        };
-        let api = router(control.clone(), access(file.token), tasks.shutdown());
-        tasks.spawn("console", serve(listener, api, tasks.shutdown()));
-        // Nothing behind it asks for a token.
-        let nobody = access(Token::generate());
-        let scrape = counts::scrape(&parts, &tasks);
-        let content_type = metrics::CONTENT_TYPE;
-        let health = operations(control, nobody, scrape, content_type, tasks.shutdown());
-        tasks.spawn("metrics", serve(metrics_listener, health, tasks.shutdown()));
+        let token = tell_clients(data_dir, &format!("http://{address}"))?;
+        let hosts = Hosts::Known(Vec::new());
+        front.serve(listener, token, hosts.clone());
+        counts.follow(&scheduling.dags, front.tasks());
+        let health = operations(
+            front.checks(),
+            hosts,
+            counts.scrape(metrics),
+            metrics::CONTENT_TYPE,
+            front.tasks().shutdown(),
+        );
+        let served = serve(metrics_listener, health, front.tasks().shutdown());
+        front.tasks().spawn("metrics", served);
         Ok(Self {
-            plan: config.plan.clone(),
-            parts,
+            database: config.database.clone(),
+            front,
+            scheduling,
+            cluster,
             dags_folder,
             kubernetes,
             address,
-            metrics,
-            tasks,
+            metrics: metrics_address,
         })
     }
 
@@ -154,56 +162,32 @@ impl Service {
 
     /// The ids of its DAGs.
     pub(crate) fn dags(&self) -> Vec<String> {
-        let dags = self.parts.dags.dags().into_iter();
+        let dags = self.scheduling.dags.dags().into_iter();
         let of_folder = dags.filter(|known| known.file.is_some());
         of_folder.filter_map(|known| known.dag_id).collect()
     }
 
     /// Waits until a part cannot go on, and says why.
     pub(crate) async fn broken(&self) -> CliError {
-        let stopping = self.tasks.shutdown();
         let why = tokio::select! {
-            error = self.lost_database() => return error,
-            () = stopping.cancelled() => "a part of the APIs broke".to_owned(),
-            why = self.parts.broken() => why,
+            error = self.scheduling.lost_database(&self.database) => return error,
+            why = self.front.broken() => why,
+            why = self.scheduling.broken() => why,
+            why = self.cluster.broken() => why,
         };
         CliError::ServiceBroken { why }
-    }
-
-    /// A database in the data directory takes nothing more after a failed write until it is opened again; what a server
-    /// refused it may take later.
-    async fn lost_database(&self) -> CliError {
-        let store = &self.parts.store;
-        match (&self.plan.database, store.broken().await, store.failure()) {
-            (Database::InDataDir, (), Some(why)) => CliError::in_writing(&self.plan.data_dir, why),
-            _ => std::future::pending().await,
-        }
     }
 
     /// Stops: takes no more requests, lets those under way end, finishes rounds, closes what is durable. Answers how
     /// many pods run on where the cluster outlives us.
     pub(crate) async fn stop(self) -> usize {
-        if !self.tasks.stop(DRAIN_LIMIT).await {
-            tracing::warn!("some requests did not end in time");
-        }
+        self.front.stop().await;
         self.kubernetes.stop(DRAIN_LIMIT).await;
-        let n_running = n_running(self.parts.cluster.client("console")).await;
-        let store = self.parts.store.clone();
-        self.parts.stop().await;
-        store.close().await;
+        let n_running = n_running(self.cluster.client("console")).await;
+        self.scheduling.stop().await;
+        self.cluster.stop().await;
+        self.scheduling.store.close().await;
         n_running
-    }
-}
-
-/// The folder of DAG files. The default one is made where it is missing; one that was named has to be there.
-fn dags_folder(config: &ServiceConfig) -> Result<PathBuf, CliError> {
-    if let Some(folder) = &config.dags_folder {
-        return Ok(folder.clone());
-    }
-    let folder = config.plan.data_dir.join("dags");
-    match std::fs::create_dir_all(&folder) {
-        Ok(()) => Ok(folder),
-        Err(source) => Err(CliError::in_data_dir(folder, source)),
     }
 }
 
@@ -211,8 +195,11 @@ fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-async fn listen(what: &'static str, port: u16) -> Result<(TcpListener, SocketAddr), CliError> {
-    let address = loopback(port);
+/// Listens there.
+pub(crate) async fn listen(
+    what: &'static str,
+    address: SocketAddr,
+) -> Result<(TcpListener, SocketAddr), CliError> {
     let taken = |source| CliError::PortTaken {
         what,
         address,

@@ -39,14 +39,16 @@ fn a_file_that_is_no_text_cannot_be_read() {
 }
 
 #[test]
-fn a_context_is_not_possible_yet() {
-    let args = ["run", "examples/quickstart/dag.yaml", "--context", "kind"];
-    let (code, _, stderr) = outcome(longshore().args(args));
+fn a_context_that_is_nowhere_exits_3() {
+    let mut command = longshore();
+    command
+        .args(["run", "examples/quickstart/dag.yaml", "--ephemeral"])
+        .args(["--context", "kind"])
+        .env_remove("KUBECONFIG");
+    let (code, _, stderr) = outcome(&mut command);
     assert_eq!(code, 3);
-    assert!(
-        stderr.starts_with("error[LS1005]: --context is not possible yet"),
-        "{stderr}"
-    );
+    let expected = "error[LS1101]: the Kubernetes cluster cannot be found";
+    assert!(stderr.starts_with(expected), "{stderr}");
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn a_run_of_a_file_with_problems_starts_nothing() {
 
 #[test]
 fn the_quickstart_has_no_problems() {
-    let (code, stdout, stderr) = outcome(longshore().args(["dags", "lint", "examples"]));
+    let (code, stdout, stderr) = outcome(longshore().args(["dags", "lint", "examples/quickstart"]));
     assert_eq!(
         (code, stdout.as_str(), stderr.as_str()),
         (0, "1 file, 0 problems\n", "")

@@ -8,15 +8,20 @@
     reason = "tests"
 )]
 
+mod actions;
 mod bad_input;
 mod cli;
+mod cluster;
+mod controller;
 mod errors;
 mod full_disk;
 mod lint;
 #[path = "../../../longshore-store/tests/it/server.rs"]
 mod postgres;
 mod quickstart_programs;
+mod rbac;
 mod readme;
+mod real_node;
 mod run;
 mod service;
 mod service_process;

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use longshore_console::{Access, client::ClientFile, router, serve::serve};
+use longshore_console::{Access, Hosts, client::ClientFile, router, serve::serve};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{net::TcpListener, runtime::Runtime};
@@ -37,7 +37,7 @@ impl Service {
         let stopping = CancellationToken::new();
         let access = Access {
             token: file.token,
-            hosts: Vec::new(),
+            hosts: Hosts::Known(Vec::new()),
         };
         runtime.spawn(serve(
             listener,

@@ -6,12 +6,15 @@ use std::{
     net::TcpStream,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api, Client, Config,
+    api::LogParams,
     config::{KubeConfigOptions, Kubeconfig},
+    core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -254,6 +257,43 @@ fn its_kubeconfig_lets_a_client_in_and_is_for_its_owner_only() {
     assert_eq!(pods.len(), 1);
     let phase = pods[0].status.as_ref().unwrap().phase.as_deref();
     assert_eq!(phase, Some("Running"));
+}
+
+#[test]
+fn it_runs_the_example_of_a_task_action() {
+    let dags = folder_with(&[]);
+    let service = Service::start(dags.path(), &[]);
+    let path = service.ready("kubeconfig");
+    let example = include_str!("../../../../examples/taskaction.yaml");
+    let action: DynamicObject = serde_saphyr::from_str(example).unwrap();
+    let kind = GroupVersionKind::gvk("flyte.org", "v1", "TaskAction");
+    let kind = ApiResource::from_gvk(&kind);
+    Runtime::new().unwrap().block_on(async {
+        let kubeconfig = Kubeconfig::read_from(&path).unwrap();
+        let config =
+            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        let client = Client::try_from(config.unwrap()).unwrap();
+        let actions = Api::<DynamicObject>::default_namespaced_with(client.clone(), &kind);
+        actions.create(&Default::default(), &action).await.unwrap();
+        let is_labelled = |action: Option<&DynamicObject>| {
+            let labels = action.and_then(|action| action.metadata.labels.as_ref());
+            labels.is_some_and(|labels| labels.contains_key("flyte.org/termination-status"))
+        };
+        let ended = kube::runtime::wait::await_condition(actions, "hello-a0", is_labelled);
+        let ended = tokio::time::timeout(Duration::from_secs(30), ended).await;
+        let ended = ended.expect("in time").unwrap().unwrap();
+        let status = &ended.data["status"];
+        assert_eq!(status["pluginPhase"], "PhaseSuccess", "{status:#}");
+        let pods = Api::<Pod>::default_namespaced(client);
+        let pod = pods.get("hello-a0-0").await.unwrap();
+        let container = &pod.spec.unwrap().containers[0].name;
+        let log = LogParams {
+            container: Some(container.clone()),
+            ..LogParams::default()
+        };
+        let log = pods.logs("hello-a0-0", &log).await.unwrap();
+        assert_eq!(log, "hello from a0 of hello\n");
+    });
 }
 
 #[test]

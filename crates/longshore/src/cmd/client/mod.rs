@@ -18,6 +18,7 @@ use tokio::runtime;
 
 use crate::{data_dir, error::CliError, output};
 
+pub(crate) mod actions;
 pub(crate) mod dags;
 pub(crate) mod logs;
 mod print;

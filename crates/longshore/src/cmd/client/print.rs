@@ -61,7 +61,8 @@ pub(super) fn dag_name(dag: &Dag) -> String {
 
 /// A file that is no DAG, for people.
 pub(super) fn import_error(error: &ImportError) -> String {
-    let why = printable(&error.message.replace('\n', "; "));
+    let lines: Vec<&str> = error.message.lines().map(str::trim).collect();
+    let why = printable(&lines.join("; "));
     match &error.dag_id {
         None => format!("note: {} is no DAG: {why}", printable(&error.file)),
         Some(dag_id) => format!(
@@ -276,7 +277,7 @@ pub(super) fn task(task: &Task, now: Timestamp) -> String {
     text
 }
 
-fn fields(fields: &[(&str, String)]) -> String {
+pub(super) fn fields(fields: &[(&str, String)]) -> String {
     let mut table = Table::new(&["", ""]).without_headers();
     for (name, value) in fields {
         table.row([format!("{name}:"), value.clone()]);
@@ -284,7 +285,7 @@ fn fields(fields: &[(&str, String)]) -> String {
     table.render()
 }
 
-fn columns<T: Clone>(short: &[T], full: &[T], detail: Detail) -> Vec<T> {
+pub(super) fn columns<T: Clone>(short: &[T], full: &[T], detail: Detail) -> Vec<T> {
     match detail {
         Detail::Short => short.to_vec(),
         Detail::Full => [short, full].concat(),

@@ -8,7 +8,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
-    engine::{End, TaskEnd},
+    engine::{End, TaskEnd, Workspace},
     progress::fixtures::{at, exit_code_1},
 };
 
@@ -73,7 +73,7 @@ pub(crate) fn end(state: RunState, tasks: Vec<TaskEnd>) -> End {
     End {
         run: run(state),
         tasks,
-        workspace: Some(PathBuf::from("/data/workspaces/etl")),
+        workspace: Some(Workspace::Directory("/data/workspaces/etl".into())),
         logs: PathBuf::from("/data/logs"),
     }
 }

@@ -17,6 +17,7 @@ use crate::{
     engine::{End, TaskEnd},
     error::{counted, render},
     exit::Exit,
+    kubernetes::ClusterArgs,
     output::{self, DIM},
     progress::{
         age,
@@ -38,6 +39,7 @@ pub(crate) struct Report<'a> {
     pub(crate) outcome: Outcome,
     pub(crate) file: &'a Path,
     pub(crate) data_dir: &'a DataDirArgs,
+    pub(crate) cluster: &'a ClusterArgs,
 }
 
 impl Report<'_> {
@@ -82,7 +84,7 @@ impl Report<'_> {
             "queuedAt": run.queued_at,
             "startedAt": run.start_date,
             "endedAt": run.end_date,
-            "workspace": self.end.workspace,
+            "workspace": self.end.workspace.as_ref().map(ToString::to_string),
             "logs": self.end.logs,
             "resume": self.resume_command(),
             "tasks": self.end.tasks.iter().map(task_object).collect::<Vec<_>>(),
@@ -107,7 +109,7 @@ impl Report<'_> {
             let _ = write!(text, "\n{}\n\n", self.table(detail));
         }
         if let Some(workspace) = &self.end.workspace {
-            let _ = writeln!(text, "outputs  {}", workspace.display());
+            let _ = writeln!(text, "outputs  {workspace}");
         }
         let _ = writeln!(text, "logs     {}", self.end.logs.display());
         if self.data_dir.ephemeral {
@@ -217,7 +219,7 @@ impl Report<'_> {
         if self.outcome == Outcome::Ended {
             return None;
         }
-        resume::command(self.file, self.data_dir, &self.end.run.key)
+        resume::command(self.file, self.data_dir, self.cluster, &self.end.run.key)
     }
 
     fn code(&self) -> Option<&'static str> {

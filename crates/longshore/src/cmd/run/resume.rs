@@ -4,10 +4,15 @@ use std::{fmt::Write, path::Path};
 
 use longshore_store::RunKey;
 
-use crate::data_dir::DataDirArgs;
+use crate::{data_dir::DataDirArgs, kubernetes::ClusterArgs};
 
 /// What to type to go on with a run that was stopped; `None` where it left nothing.
-pub(crate) fn command(file: &Path, data_dir: &DataDirArgs, run: &RunKey) -> Option<String> {
+pub(crate) fn command(
+    file: &Path,
+    data_dir: &DataDirArgs,
+    cluster: &ClusterArgs,
+    run: &RunKey,
+) -> Option<String> {
     if data_dir.ephemeral {
         return None;
     }
@@ -18,6 +23,16 @@ pub(crate) fn command(file: &Path, data_dir: &DataDirArgs, run: &RunKey) -> Opti
     );
     if let Some(data_dir) = &data_dir.data_dir {
         let _ = write!(command, " --data-dir {}", quoted(data_dir));
+    }
+    let named = [
+        ("context", cluster.context.as_ref().map(Path::new)),
+        ("kubeconfig", cluster.kubeconfig.as_deref()),
+        ("namespace", cluster.namespace.as_ref().map(Path::new)),
+    ];
+    for (flag, value) in named {
+        if let Some(value) = value {
+            let _ = write!(command, " --{flag} {}", quoted(value));
+        }
     }
     Some(command)
 }

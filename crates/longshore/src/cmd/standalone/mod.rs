@@ -8,10 +8,7 @@ use tokio::runtime::Runtime;
 use crate::{
     cli::{Globals, help_end},
     data_dir::{DataDir, DataDirArgs},
-    engine::{
-        database::{Database, DatabaseUrl},
-        parts::Plan,
-    },
+    engine::database::{Database, DatabaseUrl},
     error::{CliError, counted},
     exit::Exit,
     local_cluster::Lifetime,
@@ -83,19 +80,17 @@ pub(crate) fn standalone(args: &StandaloneArgs, globals: &Globals) -> Result<Exi
 
 fn config(args: &StandaloneArgs, data_dir: &DataDir) -> ServiceConfig {
     ServiceConfig {
-        plan: Plan {
-            data_dir: data_dir.path().to_owned(),
-            database: args
-                .database_url
-                .clone()
-                .map_or(Database::InDataDir, Database::Server),
-            lifetime: if args.data_dir.ephemeral {
-                Lifetime::OfProcess
-            } else {
-                Lifetime::OfDataDir
-            },
-            parallelism: args.parallelism,
+        data_dir: data_dir.path().to_owned(),
+        database: args
+            .database_url
+            .clone()
+            .map_or(Database::InDataDir, Database::Server),
+        lifetime: if args.data_dir.ephemeral {
+            Lifetime::OfProcess
+        } else {
+            Lifetime::OfDataDir
         },
+        parallelism: args.parallelism,
         dags_folder: args.dags_folder.clone(),
         port: args.port,
         kube_port: args.kube_port,
@@ -132,7 +127,7 @@ async fn serve(
         () = interrupts.next() => signals::exit_at_once(),
     };
     if is_talkative {
-        output::note(&stopped(n_running, config.plan.lifetime));
+        output::note(&stopped(n_running, config.lifetime));
     }
     Ok(Exit::Success)
 }

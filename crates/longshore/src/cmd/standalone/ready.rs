@@ -30,7 +30,7 @@ pub(super) struct Ready {
 
 impl Ready {
     pub(super) fn of(service: &Service, config: &ServiceConfig, args: &StandaloneArgs) -> Self {
-        let data_dir = &config.plan.data_dir;
+        let data_dir = &config.data_dir;
         let dags = service.dags();
         // Commands find a service in the default directory by themselves.
         let is_default = args.data_dir.data_dir.is_none() && !args.data_dir.ephemeral;
@@ -58,7 +58,7 @@ impl Ready {
             server: service.server(),
             metrics: service.metrics(),
             dags_folder: text(service.dags_folder()),
-            database: config.plan.database.word(),
+            database: config.database.word(),
             n_dags: dags.len(),
             is_ephemeral: args.data_dir.ephemeral,
         }

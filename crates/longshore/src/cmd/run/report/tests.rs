@@ -24,6 +24,7 @@ fn a_run_that_succeeded_says_where_its_outputs_are() {
         outcome: Outcome::Ended,
         file: Path::new("dag.yaml"),
         data_dir: &in_data(),
+        cluster: &ClusterArgs::default(),
     };
     assert_eq!(report.exit(), Exit::Success);
     assert_eq!(report.trouble(), None);
@@ -49,6 +50,7 @@ fn a_run_that_failed_says_which_task_why_and_where_its_log_is() {
         outcome: Outcome::Ended,
         file: Path::new("my dags/dag.yaml"),
         data_dir: &in_data(),
+        cluster: &ClusterArgs::default(),
     };
     assert_eq!(report.exit(), Exit::RunFailed);
     let trouble = plain(&report.trouble().unwrap());
@@ -68,6 +70,7 @@ fn a_run_that_was_stopped_says_how_to_go_on() {
             outcome,
             file,
             data_dir,
+            cluster: &ClusterArgs::default(),
         };
         (report.exit(), plain(&report.trouble().unwrap()))
     };
@@ -109,6 +112,7 @@ fn many_failed_tasks_are_counted() {
         outcome: Outcome::Ended,
         file: Path::new("dag.yaml"),
         data_dir: &in_data(),
+        cluster: &ClusterArgs::default(),
     };
     let trouble = report.trouble().unwrap();
     assert!(trouble.lines().count() < 20, "{trouble}");

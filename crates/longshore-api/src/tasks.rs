@@ -1,0 +1,6 @@
+//! What we add to the resources of TaskActions.
+
+/// Annotation of a task's resource: `<uid of the TaskAction>/<attempt>/<launch>`. Identifies the resource when its
+/// creation is repeated. The launch is the number of system failures before it: a launch after one is another one,
+/// although attempt and name are the same.
+pub const ANNOTATION_LAUNCH: &str = "longshore.dev/task-launch";

@@ -1,0 +1,86 @@
+//! Drives one subsystem of Longshore and, in the same run, its floor: the same creators, the same node and the same API
+//! server, but in place of our controller a bare client that makes exactly the budgeted writes in the same order and
+//! reads nothing. What is steered by are the ratio of the two and the requests for each object.
+
+mod cluster;
+mod figures;
+mod rig;
+mod subject;
+mod tasks;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+
+use rig::Rig;
+
+/// Measure a subsystem against its floor
+#[derive(Debug, Parser)]
+#[command(
+    after_help = "Example:\n  cargo run --release -p longshore-bench -- tasks --n 500\nBuild the program under \
+                        test first: cargo build --release"
+)]
+struct Cli {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// The API server itself: creates, patches and deletes of ConfigMaps, and how late its watch tells them
+    Cluster(Common),
+    /// TaskActions, each with a pod that ends at once
+    Tasks(Common),
+}
+
+#[derive(Args, Debug)]
+struct Common {
+    /// How many objects
+    #[arg(long, value_name = "N", default_value_t = 500)]
+    n: usize,
+    /// The API server [default: an embedded one in this process]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Start no controller: measure the one that serves that API server already
+    #[arg(long, requires = "kubeconfig")]
+    external: bool,
+    /// The program under test [default: longshore, beside this program]
+    #[arg(long, value_name = "FILE")]
+    longshore: Option<PathBuf>,
+}
+
+fn main() -> Result<()> {
+    // Another one may be linked as well. An error says that one is installed already.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let cli = Cli::parse();
+    let runtime = tokio::runtime::Runtime::new()?;
+    let figures = runtime.block_on(async {
+        match &cli.what {
+            What::Cluster(common) => {
+                let rig = Rig::start(common.kubeconfig.as_deref()).await?;
+                cluster::measure(&rig, common.n).await
+            }
+            What::Tasks(common) => {
+                let rig = Rig::start(common.kubeconfig.as_deref()).await?;
+                tasks::measure(&rig, common).await
+            }
+        }
+    })?;
+    print(&figures);
+    Ok(())
+}
+
+#[expect(
+    clippy::print_stdout,
+    reason = "the figures are what the program is for"
+)]
+fn print(figures: &serde_json::Value) {
+    println!("{figures:#}");
+}
+
+/// Says what goes on: a measurement takes a while.
+#[expect(clippy::print_stderr, reason = "progress, beside the figures")]
+fn say(what: &str) {
+    eprintln!("{what}");
+}

@@ -1,0 +1,18 @@
+//! What the scheduler does with which resources: the role that it needs is made from this.
+
+use longshore_kit::Rule;
+
+/// Everything that it asks of the Kubernetes API, and nothing else.
+pub const RULES: &[Rule] = &[
+    // Read alone where a create met a pod of the same name, or a delete another incarnation.
+    Rule::new("", &["pods"], &["create", "delete", "get", "list", "watch"]),
+    Rule::new("", &["pods/log"], &["get"]),
+    // The files of a run, removed after its end.
+    Rule::new("", &["configmaps"], &["create", "delete", "get", "list"]),
+    // The workspace of a run, which stays.
+    Rule::new("", &["persistentvolumeclaims"], &["create", "get"]),
+    // Its uid tells one cluster from another.
+    Rule::new("", &["namespaces"], &["get"])
+        .named(&["kube-system"])
+        .cluster_wide(),
+];

@@ -1,0 +1,284 @@
+//! The scenarios on a real API server in real time: the same code and the same ends as on the embedded cluster.
+//!
+//! All of them at the same time, each in a namespace of its own: they mostly wait. Left out are the stories whose times
+//! are dates of the simulated clock, and tests that wait for minutes.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use futures::{FutureExt, future::BoxFuture};
+use longshore_test::{
+    Fault, FaultPlan, FaultProxy, Faults, Place, Point, RealServer, WatchFault,
+    faults::Refusal,
+    laws::{Run, Scenario, play_until, replay},
+};
+use tokio::{task::JoinSet, time::Instant};
+
+use crate::{
+    logs, restart,
+    scenarios::{self, Story},
+    surroundings::Surroundings,
+    world::{World, digest},
+};
+
+/// A list that shrinks fails here.
+const N_SCENARIOS: usize = 36;
+/// Longer than any scenario takes.
+const PATIENCE: Duration = Duration::from_secs(180);
+/// Between two looks at a world.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long an end has to last.
+const REST: Duration = Duration::from_secs(3);
+
+/// What is played.
+enum Play {
+    /// A story, with these faults in the scheduler's process. Ends like the undisturbed one on the embedded cluster.
+    Story(Story, FaultPlan),
+    /// The same, with a fault of the pod watch in a proxy between the scheduler and the API server: not one pod more is
+    /// created, and the watch begins at least so often.
+    Proxied(Story, WatchFault, u32),
+    /// A test of its own, in a world with this DAG.
+    Test(&'static str, fn(World) -> BoxFuture<'static, ()>),
+}
+
+/// Everything that runs on a real API server, by name.
+fn scenarios() -> Vec<(String, Play)> {
+    let mut all = Vec::new();
+    for story in STORIES {
+        let play = Play::Story(story, FaultPlan::none());
+        all.push((story.name.to_owned(), play));
+    }
+    for (story, what, n, fault) in DISTURBED {
+        let name = format!("{} with {fault:?} at {what} #{n}", story.name);
+        let plan = FaultPlan::at(Point::new(what, n), fault);
+        all.push((name, Play::Story(story, plan)));
+    }
+    let pods = || "pods".to_owned();
+    let expire = WatchFault::Expire {
+        resource: pods(),
+        n: 3,
+    };
+    let play = Play::Story(scenarios::RETRY, FaultPlan::watches(expire));
+    all.push(("retry with an expired watch".to_owned(), play));
+    let late = WatchFault::Late {
+        resource: Some(pods()),
+        by: Duration::from_secs(2),
+    };
+    let cut = WatchFault::CutEvery {
+        resource: Some(pods()),
+        time: Duration::from_secs(1),
+    };
+    for (what, fault, least) in [("2 s late", late, 1), ("cut every second", cut, 10)] {
+        let name = format!("retry with the pod watch {what}");
+        let play = Play::Proxied(scenarios::RETRY, fault, least);
+        all.push((name, play));
+    }
+    for (name, dag, test) in TESTS {
+        all.push((name.to_owned(), Play::Test(dag, test)));
+    }
+    all
+}
+
+/// Success, failure, retries, trigger rules, limits, deleted pods, refusals, and what people do.
+const STORIES: [Story; 21] = [
+    scenarios::CHAIN,
+    scenarios::RETRY,
+    scenarios::DIAMOND,
+    scenarios::TWO_RUNS,
+    scenarios::LAUNCH_FAILURE,
+    scenarios::INTERRUPTED,
+    scenarios::CANCELLED,
+    scenarios::POD_DELETED,
+    scenarios::TIMED_OUT,
+    scenarios::LIMITED,
+    scenarios::RULES,
+    scenarios::REFUSED,
+    scenarios::CLEARED,
+    scenarios::RETRIED,
+    scenarios::CANCELLED_AND_RETRIED,
+    scenarios::TWO_DAGS,
+    scenarios::ASKED_AGAIN,
+    scenarios::WORKSPACE_REFUSED,
+    scenarios::OVER_QUOTA,
+    scenarios::BUSY,
+    scenarios::TOO_LONG,
+];
+
+/// Kills with a restart, lost answers and refusals.
+const DISTURBED: [(Story, &str, u32, Fault); 8] = [
+    (scenarios::CHAIN, "create pods", 1, Fault::KillAfter),
+    (scenarios::CHAIN, "create pods", 2, Fault::KillBefore),
+    (scenarios::RETRY, "commit", 5, Fault::KillAfter),
+    (scenarios::RETRY, "delete pods", 1, Fault::KillAfter),
+    (
+        scenarios::DIAMOND,
+        "create persistentvolumeclaims",
+        1,
+        Fault::KillAfter,
+    ),
+    (scenarios::DIAMOND, "create pods", 3, Fault::LoseAnswer),
+    (
+        scenarios::RETRY,
+        "create pods",
+        2,
+        Fault::Refuse(Refusal::Conflict),
+    ),
+    (
+        scenarios::RETRY,
+        "create pods",
+        3,
+        Fault::Refuse(Refusal::TooManyRequests(1)),
+    ),
+];
+
+type Test = (
+    &'static str,
+    &'static str,
+    fn(World) -> BoxFuture<'static, ()>,
+);
+
+/// Tests of `restart` and `logs`.
+const TESTS: [Test; 4] = [
+    ("beside a neighbour", restart::SHARING, |world| {
+        restart::beside_a_neighbour(world).boxed()
+    }),
+    ("swept while down", restart::SHARING, |world| {
+        let cut = vec![WatchFault::CutAfter(1)];
+        restart::swept_while_down(world, cut).boxed()
+    }),
+    ("swept and forgotten", restart::SHARING, |world| {
+        restart::swept_and_forgotten(world).boxed()
+    }),
+    ("stopped without log", logs::ENDLESS, |world| {
+        logs::stopped_without_log(world).boxed()
+    }),
+];
+
+#[test]
+fn the_scenarios_for_a_real_server_are_many() {
+    let names: BTreeSet<String> = scenarios().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), N_SCENARIOS, "{names:#?}");
+}
+
+#[test]
+fn scenarios_end_on_a_real_server_as_on_the_embedded_cluster() {
+    let Some(server) = RealServer::given() else {
+        return;
+    };
+    let prepared: Vec<_> = scenarios()
+        .into_iter()
+        .map(|(name, play)| (name, prepare(play)))
+        .collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(play_all(&server, prepared));
+}
+
+/// What is played, and how it ends on the embedded cluster.
+fn prepare(play: Play) -> (Play, Option<Run>) {
+    let reference = match &play {
+        Play::Story(story, _) | Play::Proxied(story, ..) => Some(replay(story, FaultPlan::none())),
+        Play::Test(..) => None,
+    };
+    (play, reference)
+}
+
+async fn play_all(server: &RealServer, prepared: Vec<(String, (Play, Option<Run>))>) {
+    let began_at = Instant::now();
+    let mut plays = JoinSet::new();
+    for (name, (play, reference)) in prepared {
+        let server = server.clone();
+        plays.spawn(async move {
+            let (around, namespace) = Surroundings::real(&server, "scenario").await;
+            // A task of its own: its panic is a result.
+            let ended = tokio::spawn(play_one(around, play, reference)).await;
+            let removed = namespace.remove().await.map_err(|error| error.to_string());
+            let ended = ended.unwrap_or_else(|error| Err(error.to_string()));
+            (name, ended.and(removed), began_at.elapsed().as_secs())
+        });
+    }
+    let mut failures = Vec::new();
+    let mut n_passed = 0;
+    while let Some(played) = plays.join_next().await {
+        match played.unwrap() {
+            (name, Ok(()), seconds) => {
+                n_passed += 1;
+                println!("real server: {name}: {seconds} s");
+            }
+            (name, Err(why), seconds) => failures.push(format!("{name} ({seconds} s): {why}")),
+        }
+    }
+    println!("real server: {n_passed} scenarios");
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
+
+async fn play_one(around: Surroundings, play: Play, reference: Option<Run>) -> Result<(), String> {
+    match (play, reference) {
+        (Play::Story(story, plan), Some(reference)) => {
+            let world = World::standing_on(around, story.dag, story.rules);
+            let is_to_be_met = !plan.at.is_empty();
+            let faults = Faults::new(plan);
+            tell(story, world, &faults, &reference.digest).await?;
+            let (_, n_faults) = faults.n_starts_and_faults();
+            if is_to_be_met && n_faults == 0 {
+                return Err("the fault was never met".to_owned());
+            }
+            Ok(())
+        }
+        (Play::Proxied(story, fault, least_watches), Some(reference)) => {
+            let mut world = World::standing_on(around, story.dag, story.rules);
+            let faults = Faults::new(FaultPlan::watches(fault));
+            let proxy = FaultProxy::start(world.place.client(), &faults.start()).await;
+            let proxy = proxy.map_err(|error| error.to_string())?;
+            let client = proxy.client().await.map_err(|error| error.to_string())?;
+            world.api = Place::behind(client, world.place.namespace());
+            tell(story, world, &Faults::none(), &reference.digest).await?;
+            let expected = reference.points.iter();
+            let expected = expected.filter(|point| point.what == "create pods").count();
+            let n_creates = faults.count("create pods");
+            let n_watches = faults.count("watch pods");
+            if n_creates as usize != expected || n_watches < least_watches {
+                return Err(format!(
+                    "expected {expected} creates of pods and at least {least_watches} watches, \
+                     found {n_creates} and {n_watches}"
+                ));
+            }
+            Ok(())
+        }
+        (Play::Test(dag, test), _) => {
+            test(World::standing_on(around, dag, &[])).await;
+            Ok(())
+        }
+        (Play::Story(..) | Play::Proxied(..), None) => Err("no end to compare with".to_owned()),
+    }
+}
+
+/// Plays a story until it has ended as expected, and sees that it stays so.
+async fn tell(story: Story, world: World, faults: &Faults, expected: &str) -> Result<(), String> {
+    let mut world = Arc::new(world);
+    let people = tokio::spawn(story.people.use_cluster(world.place.clone()));
+    let seen = Arc::clone(&world);
+    let end = async {
+        let has_ended = async {
+            while digest(&seen).await != expected {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let _ = tokio::time::timeout(PATIENCE, has_ended).await;
+        tokio::time::sleep(REST).await;
+        digest(&seen).await
+    };
+    let (_running, found) = play_until(&story, &mut world, faults, end).await;
+    people.abort();
+    if found != expected {
+        return Err(format!(
+            "expected\n{expected}\nfound\n{found}\nwhat happened:\n{}",
+            faults.log()
+        ));
+    }
+    let broken = story.broken(&world).await;
+    let broken: Vec<String> = broken.iter().map(ToString::to_string).collect();
+    broken.is_empty().then_some(()).ok_or(broken.join("\n"))
+}

@@ -1,0 +1,308 @@
+//! Takes a lease, renews it, and lets it go.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use kube::Client;
+use longshore_core::{ObjectRef, PatchKind};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{
+    Gate, Terms,
+    decide::{Sighting, Step, View, decide},
+    record::{self, LEASE, Record},
+};
+use crate::{
+    clock::Clock,
+    requests::{ApiError, Requests},
+    round::report,
+};
+
+/// Which lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// How a leadership ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Lost {
+    /// Somebody else holds the lease, or nobody.
+    #[error("the lease is held by {0} now")]
+    Taken(String),
+    /// It could not be renewed in time.
+    #[error("the lease could not be renewed within {} s", .0.as_secs())]
+    NotRenewed(Duration),
+}
+
+/// Why a lease cannot be had, other than that somebody else holds it.
+#[derive(Debug, thiserror::Error)]
+pub enum LeaseError {
+    /// The API server does not let us.
+    #[error("the lease {namespace}/{name} must not be used")]
+    Forbidden {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// What the API server answered.
+        source: ApiError,
+    },
+    /// There is no place for it.
+    #[error("there is no namespace {namespace} for the lease {name}")]
+    NoNamespace {
+        /// The namespace that does not exist.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+/// One candidate for one lease.
+///
+/// *Flow*: [`acquire`](Self::acquire), then [`keep`](Self::keep) beside the work, then [`release`](Self::release); or
+/// [`acquire`](Self::acquire) again after a loss.
+#[derive(Debug)]
+pub struct Elector {
+    /// Behind no gate.
+    requests: Requests,
+    target: ObjectRef,
+    me: String,
+    terms: Terms,
+    clock: Arc<dyn Clock>,
+    started: Instant,
+    view: View,
+    gate: Gate,
+    /// The last renew time: each one has to differ, or others see no renewal.
+    last_time: Timestamp,
+}
+
+impl Elector {
+    /// A candidate named `me`, which nobody else may ever be, a later process on the same host included. `client` must
+    /// be behind no gate.
+    pub fn new(
+        client: Client,
+        lease: LeaseName,
+        me: impl Into<String>,
+        terms: Terms,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            requests: Requests::new(client),
+            target: ObjectRef {
+                resource: LEASE,
+                namespace: lease.namespace,
+                name: lease.name,
+                uid: None,
+            },
+            me: me.into(),
+            terms,
+            gate: Gate::closed(clock.clone()),
+            clock,
+            started: Instant::now(),
+            view: View {
+                lease: None,
+                renewed_at: None,
+                tried_at: None,
+            },
+            last_time: Timestamp::MIN,
+        }
+    }
+
+    /// Waits until we hold the lease. `waits_for` is told who holds it, whenever that changes.
+    ///
+    /// *Errors*: only where waiting is of no use. An API server that does not answer is asked again.
+    ///
+    /// *Cancellation*: a lease that was taken meanwhile expires.
+    pub async fn acquire(&mut self, mut waits_for: impl FnMut(&str)) -> Result<Gate, LeaseError> {
+        let mut told = None;
+        loop {
+            match self.look().await {
+                Ok(()) => {}
+                Err(error) => {
+                    self.give_up_if_hopeless(error)?;
+                    sleep(self.terms.retry_period).await;
+                    continue;
+                }
+            }
+            let step = decide(&self.me, &self.terms, &self.view, self.now());
+            if let Step::Wait(time) = step {
+                let holder = self.holder();
+                if told != holder {
+                    waits_for(holder.as_deref().unwrap_or("nobody"));
+                    told = holder;
+                }
+                sleep(time).await;
+                continue;
+            }
+            match self.write(step).await {
+                Ok(()) => return Ok(self.gate.clone()),
+                // Somebody else was faster.
+                Err(error) if error.code() == Some(409) => {}
+                Err(error) if error.code() == Some(404) && step == Step::Create => {
+                    return Err(LeaseError::NoNamespace {
+                        namespace: self.target.namespace.clone(),
+                        name: self.target.name.clone(),
+                    });
+                }
+                Err(error) => {
+                    self.give_up_if_hopeless(error)?;
+                    sleep(self.terms.retry_period).await;
+                }
+            }
+        }
+    }
+
+    /// Renews the lease until it is lost; then the gate is closed.
+    ///
+    /// *Cancellation*: may be called again, within the renew deadline.
+    pub async fn keep(&mut self) -> Lost {
+        loop {
+            match decide(&self.me, &self.terms, &self.view, self.now()) {
+                Step::Wait(time) => sleep(time).await,
+                step @ Step::Renew => {
+                    if let Err(error) = self.write(step).await {
+                        tracing::warn!(lease = %self.target, error = report(&error), "the lease is not renewed");
+                        let is_other = matches!(error.code(), Some(404 | 409));
+                        // Another's, or ours by a renewal whose answer was lost: then it is renewed at once.
+                        if is_other && self.look().await.is_ok() {
+                            self.view.tried_at = None;
+                        }
+                    }
+                }
+                Step::Create | Step::Take { .. } | Step::Resign => return self.lose(),
+            }
+        }
+    }
+
+    /// Lets the lease go, so that the next one need not wait for its end. The gate is closed first: call it when
+    /// nothing of ours writes any more.
+    pub async fn release(&mut self) {
+        self.gate.close();
+        if self.view.renewed_at.take().is_none() {
+            return;
+        }
+        let spec = record::released(self.next_time());
+        let mut released = self.patch(spec.clone()).await;
+        // The answer to the last renewal may have been lost.
+        if matches!(&released, Err(error) if error.code() == Some(409))
+            && self.look().await.is_ok()
+            && self.holder().as_deref() == Some(&self.me)
+        {
+            released = self.patch(spec).await;
+        }
+        if let Err(error) = released {
+            tracing::warn!(lease = %self.target, error = report(&error), "the lease is not released, and expires");
+        }
+    }
+
+    /// Who holds the lease, as far as was seen.
+    pub fn holder(&self) -> Option<String> {
+        let lease = self.view.lease.as_ref();
+        lease.and_then(|lease| lease.record.holder.clone())
+    }
+
+    fn lose(&mut self) -> Lost {
+        self.gate.close();
+        self.view.renewed_at = None;
+        match self.holder() {
+            Some(holder) if holder == self.me => Lost::NotRenewed(self.terms.renew_deadline),
+            Some(holder) => Lost::Taken(holder),
+            None => Lost::Taken("nobody".to_owned()),
+        }
+    }
+
+    /// Sees what the lease says now.
+    async fn look(&mut self) -> Result<(), ApiError> {
+        let found = self.in_time(self.requests.get(&self.target)).await?;
+        let before = self.view.lease.take();
+        let now = self.now();
+        self.view.lease = found.map(|lease| Sighting::of(Record::of(&lease), now, before));
+        Ok(())
+    }
+
+    /// Writes what the step says, and opens the gate.
+    async fn write(&mut self, step: Step) -> Result<(), ApiError> {
+        let (sent, time) = (Instant::now(), self.clock.now());
+        self.view.tried_at = Some(self.now());
+        let written_time = self.next_time();
+        let duration = self.terms.lease_duration;
+        let answer = match step {
+            Step::Create => {
+                let spec = record::taken(&self.me, duration, 0, written_time);
+                let lease = json!({
+                    "apiVersion": LEASE.api_version(),
+                    "kind": LEASE.kind,
+                    "metadata": {"name": self.target.name, "namespace": self.target.namespace},
+                    "spec": spec,
+                });
+                self.in_time(self.requests.create(&self.target, &lease))
+                    .await?
+            }
+            Step::Take { transitions } => {
+                let spec = record::taken(&self.me, duration, transitions, written_time);
+                self.patch(spec).await?
+            }
+            Step::Renew => self.patch(record::renewed(duration, written_time)).await?,
+            Step::Wait(_) | Step::Resign => return Ok(()),
+        };
+        let sent_at = sent - self.started;
+        self.view.lease = Some(Sighting {
+            record: Record::of(&answer),
+            seen_at: self.now(),
+        });
+        if self.view.renewed_at.is_none() {
+            self.gate = Gate::closed(self.clock.clone());
+        }
+        self.view.renewed_at = Some(sent_at);
+        self.gate.hold_until(sent, time, self.terms.renew_deadline);
+        Ok(())
+    }
+
+    /// Changes the version of the lease that was seen, and no other.
+    async fn patch(&self, spec: Value) -> Result<Value, ApiError> {
+        let lease = self.view.lease.as_ref();
+        let version = lease.map(|lease| lease.record.resource_version.as_str());
+        let body = json!({"metadata": {"resourceVersion": version}, "spec": spec});
+        let answer = self
+            .requests
+            .patch(&self.target, None, PatchKind::Merge, body);
+        self.in_time(answer).await
+    }
+
+    /// An answer that comes so late that another try would be too late is none.
+    async fn in_time<T>(
+        &self,
+        answer: impl Future<Output = Result<T, ApiError>>,
+    ) -> Result<T, ApiError> {
+        let limit = self.terms.renew_deadline / 4;
+        let answer = timeout(limit, answer).await;
+        answer.unwrap_or_else(|_| Err(ApiError::timeout("request", &self.target, limit)))
+    }
+
+    fn give_up_if_hopeless(&self, source: ApiError) -> Result<(), LeaseError> {
+        if source.code() == Some(403) {
+            return Err(LeaseError::Forbidden {
+                namespace: self.target.namespace.clone(),
+                name: self.target.name.clone(),
+                source,
+            });
+        }
+        tracing::warn!(lease = %self.target, error = report(&source), "the lease cannot be taken yet");
+        Ok(())
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    fn next_time(&mut self) -> Timestamp {
+        let next = self.last_time.saturating_add(Duration::from_micros(1));
+        self.last_time = self.clock.now().max(next.unwrap_or(Timestamp::MAX));
+        self.last_time
+    }
+}

@@ -1,0 +1,151 @@
+//! The pod of an attempt: the raw pod with everything of ours (task action spec §11.2).
+
+use longshore_api::flyte::{ANNOTATION_PRIMARY_CONTAINER, LABEL_GPU_PARTITION_SLICES};
+use longshore_proto::flyteidl2::core::{
+    ExtendedResources, GpuAccelerator, gpu_accelerator::PartitionSizeValue,
+};
+use serde_json::{Map, Value, json};
+
+use super::{
+    TYPE_RAW_CONTAINER, TYPE_SIDECAR, env,
+    raw::{self, Pod},
+    render::{self, Values},
+    resources::{self, Mode},
+    scheduling, shared_memory,
+};
+use crate::{config::K8sConfig, context::TaskContext, plugin::BuildError};
+
+/// The pod, without name, namespace and owner.
+pub(super) fn of(context: &TaskContext, config: &K8sConfig) -> Result<Value, BuildError> {
+    let mut pod = raw::of(context, config)?;
+    let extended = context.template.extended_resources.as_ref();
+    customize_containers(&mut pod, context, extended, config)?;
+    scheduling::add_defaults(&mut pod.spec, context, config);
+    add_security_context(&mut pod, config);
+    if let Some(accelerator) = extended.and_then(|extended| extended.gpu_accelerator.as_ref()) {
+        scheduling::add_accelerator(&mut pod.spec, accelerator, &config.accelerators);
+        if let Some(slices) = partition_slices(accelerator) {
+            pod.labels
+                .insert(LABEL_GPU_PARTITION_SLICES.to_owned(), slices);
+        }
+    }
+    if let Some(memory) = extended.and_then(|extended| extended.shared_memory.as_ref()) {
+        shared_memory::add(&mut pod, memory)?;
+    }
+    annotate_primary(&mut pod, &context.template.r#type);
+    Ok(json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"labels": pod.labels, "annotations": pod.annotations},
+        "spec": pod.spec,
+    }))
+}
+
+/// Whether the pod cannot be built without the task's inputs.
+pub(super) fn needs_inputs(pod: &Pod) -> bool {
+    let texts = ["initContainers", "containers"]
+        .into_iter()
+        .filter_map(|list| pod.spec.get(list)?.as_array())
+        .flatten()
+        .flat_map(|container| ["command", "args"].map(|field| container.get(field)))
+        .filter_map(|list| list?.as_array())
+        .flatten();
+    texts.filter_map(Value::as_str).any(render::needs_inputs)
+}
+
+fn customize_containers(
+    pod: &mut Pod,
+    context: &TaskContext,
+    extended: Option<&ExtendedResources>,
+    config: &K8sConfig,
+) -> Result<(), BuildError> {
+    let values = Values::of(context);
+    let mut has_primary = false;
+    for list in ["initContainers", "containers"] {
+        let Some(containers) = pod.spec.get_mut(list) else {
+            continue;
+        };
+        let found = containers.to_string();
+        let containers = containers.as_array_mut().ok_or_else(|| {
+            BuildError::bad_specification(format!("expected a list of {list}, found {found}"))
+        })?;
+        for container in containers {
+            let container = container.as_object_mut().ok_or_else(|| {
+                BuildError::bad_specification(format!("expected objects in {list}, found {found}"))
+            })?;
+            let is_primary =
+                list == "containers" && container.get("name") == Some(&json!(pod.primary));
+            has_primary |= is_primary;
+            let mode = if is_primary {
+                Mode::Fill
+            } else {
+                Mode::KeepInRange
+            };
+            render_texts(container, &values)?;
+            env::add(container, context, config);
+            resources::adjust(container, mode, extended, config)?;
+        }
+    }
+    if has_primary {
+        return Ok(());
+    }
+    Err(BuildError::bad_specification(format!(
+        "expected a container with the name of the primary container, {:?}, found none",
+        pod.primary
+    )))
+}
+
+fn render_texts(container: &mut Map<String, Value>, values: &Values<'_>) -> Result<(), BuildError> {
+    for field in ["command", "args"] {
+        let texts = container.get_mut(field).and_then(Value::as_array_mut);
+        for text in texts.into_iter().flatten() {
+            if let Value::String(text) = text {
+                *text = values.render(text)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn add_security_context(pod: &mut Pod, config: &K8sConfig) {
+    let Some(default) = &config.default_security_context else {
+        return;
+    };
+    if let Some(primary) = primary(pod) {
+        let own = primary.entry("securityContext").or_insert(Value::Null);
+        if own.is_null() {
+            *own = default.clone();
+        }
+    }
+}
+
+/// The primary container of a pod that was customised.
+pub(super) fn primary(pod: &mut Pod) -> Option<&mut Map<String, Value>> {
+    let name = json!(pod.primary);
+    let containers = pod.spec.get_mut("containers")?.as_array_mut()?;
+    containers
+        .iter_mut()
+        .filter_map(Value::as_object_mut)
+        .find(|container| container.get("name") == Some(&name))
+}
+
+/// The end of this container is the end of the task. Only where it is said so, or where there is no other one.
+fn annotate_primary(pod: &mut Pod, task_type: &str) {
+    let n_containers = pod.spec.get("containers").and_then(Value::as_array);
+    let is_alone = n_containers.is_some_and(|containers| containers.len() == 1);
+    if task_type == TYPE_SIDECAR || (is_alone && task_type != TYPE_RAW_CONTAINER) {
+        let annotation = ANNOTATION_PRIMARY_CONTAINER.to_owned();
+        pod.annotations.insert(annotation, pod.primary.clone());
+    }
+}
+
+/// How many slices of a GPU a partition such as `3g.20gb` takes.
+fn partition_slices(accelerator: &GpuAccelerator) -> Option<String> {
+    let Some(PartitionSizeValue::PartitionSize(size)) = &accelerator.partition_size_value else {
+        return None;
+    };
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let (slices, memory) = size.split_once("g.")?;
+    let is_known = is_number(slices) && is_number(memory.strip_suffix("gb")?);
+    is_known.then(|| slices.to_owned())
+}

@@ -1,0 +1,4 @@
+mod build;
+mod laws;
+mod phase;
+mod sdk;

@@ -1,0 +1,103 @@
+//! How a template's secrets are described to the webhook that injects them (task action spec §13).
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use longshore_api::flyte;
+use longshore_proto::flyteidl2::core::{Secret, TaskTemplate, secret::MountType};
+
+use crate::{names::base32, plugin::BuildError};
+
+/// Whether a template asks for secrets.
+pub(crate) fn has_secrets(template: &TaskTemplate) -> bool {
+    !secrets(template).is_empty()
+}
+
+/// One annotation for each secret.
+pub(crate) fn annotations(template: &TaskTemplate) -> Result<BTreeMap<String, String>, BuildError> {
+    secrets(template)
+        .iter()
+        .enumerate()
+        .map(|(at, secret)| {
+            let text = to_text(secret)?;
+            let annotation = format!("{}{at}", flyte::ANNOTATION_SECRET_PREFIX);
+            Ok((annotation, base32(text.as_bytes())))
+        })
+        .collect()
+}
+
+fn secrets(template: &TaskTemplate) -> &[Secret] {
+    template
+        .security_context
+        .as_ref()
+        .map_or(&[], |context| &context.secrets)
+}
+
+/// The message in protobuf's text format, as upstream's writer has it: one field a line, empty fields left out.
+fn to_text(secret: &Secret) -> Result<String, BuildError> {
+    let mount = MountType::try_from(secret.mount_requirement).map_err(|_| {
+        let (key, number) = (&secret.key, secret.mount_requirement);
+        BuildError::bad_specification(format!(
+            "secret {key:?} asks for the unknown mount requirement {number}; expected 0 (any), 1 (variable) or 2 (file)"
+        ))
+    })?;
+    let mut text = String::new();
+    for (field, value) in [
+        ("group", &secret.group),
+        ("group_version", &secret.group_version),
+        ("key", &secret.key),
+    ] {
+        push_field(&mut text, field, value);
+    }
+    if mount != MountType::Any {
+        text += "mount_requirement: ";
+        text += mount.as_str_name();
+        text.push('\n');
+    }
+    push_field(&mut text, "env_var", &secret.env_var);
+    Ok(text)
+}
+
+fn push_field(text: &mut String, field: &str, value: &str) {
+    if value.is_empty() {
+        return;
+    }
+    text.push_str(field);
+    text.push_str(": \"");
+    for byte in value.bytes() {
+        match byte {
+            b'\n' => text.push_str("\\n"),
+            b'\r' => text.push_str("\\r"),
+            b'\t' => text.push_str("\\t"),
+            b'"' => text.push_str("\\\""),
+            b'\\' => text.push_str("\\\\"),
+            b' '..=b'~' => text.push(char::from(byte)),
+            // Writing to a text cannot fail.
+            _ => drop(write!(text, "\\{byte:03o}")),
+        }
+    }
+    text.push_str("\"\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_printable_is_escaped() {
+        let secret = Secret {
+            key: "é\"\n".to_owned(),
+            ..Secret::default()
+        };
+        assert_eq!(to_text(&secret).unwrap(), "key: \"\\303\\251\\\"\\n\"\n");
+    }
+
+    #[test]
+    fn an_unknown_mount_requirement_is_refused() {
+        let secret = Secret {
+            mount_requirement: 9,
+            ..Secret::default()
+        };
+        let error = to_text(&secret).unwrap_err();
+        assert_eq!(error.code, "BadTaskSpecification");
+    }
+}

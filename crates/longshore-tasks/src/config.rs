@@ -1,0 +1,82 @@
+//! How the executor behaves: upstream's section `executor`, with upstream's defaults.
+
+use std::{path::PathBuf, time::Duration};
+
+use longshore_kit::Metrics;
+use longshore_plugins::Config;
+
+/// How the executor behaves.
+#[derive(Clone, Debug)]
+pub struct TasksConfig {
+    /// The only namespace whose actions are run; `None` runs all.
+    pub namespace: Option<String>,
+    /// What decisions go by.
+    pub policy: Policy,
+    /// What plugins are configured with.
+    pub plugins: Config,
+    /// `executor.maxConcurrentReconciles`: rounds at the same time. Default: 512.
+    pub concurrency: usize,
+    /// Removal of actions that ended long ago.
+    pub collection: Collection,
+    /// `storage.stow.config.path`: where `file://` URLs begin. Default: `/`.
+    pub data_root: PathBuf,
+    /// `storage.limits.maxDownloadMBs`: no file of an attempt is read beyond this, in bytes. Default: 2 MiB.
+    pub max_download: u64,
+    /// Where rounds are counted.
+    pub metrics: Metrics,
+}
+
+/// What decisions go by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// `executor.maxSystemFailures`: system failures in a row that an attempt survives. Default: 3.
+    pub max_system_failures: u32,
+    /// `executor.requeueDuration`: after this time at the latest an action whose code does not run yet is looked at
+    /// again. Default: 10 s.
+    pub requeue: Duration,
+    /// `executor.cluster`: the name of this cluster in events.
+    pub cluster: String,
+}
+
+/// Removal of actions that ended long ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Collection {
+    /// `executor.gc.interval`: between two passes; zero for none. Default: 30 minutes.
+    pub interval: Duration,
+    /// `executor.gc.maxTTL`: how long an action stays after its end. Default: 1 hour.
+    pub ttl: Duration,
+}
+
+impl Default for TasksConfig {
+    fn default() -> Self {
+        Self {
+            namespace: None,
+            policy: Policy::default(),
+            plugins: Config::default(),
+            concurrency: 512,
+            collection: Collection::default(),
+            data_root: PathBuf::from("/"),
+            max_download: 2 * 1024 * 1024,
+            metrics: Metrics::new(),
+        }
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            max_system_failures: 3,
+            requeue: Duration::from_secs(10),
+            cluster: String::new(),
+        }
+    }
+}
+
+impl Default for Collection {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_mins(30),
+            ttl: Duration::from_hours(1),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+use longshore_proto::flyteidl2::core::Literal;
+
+use super::*;
+
+const PREFIX: &str = "file:///x/a/1";
+
+async fn outcome(files: &[(&str, Vec<u8>)], prefix: &str, owed: Owed) -> Outcome {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("x/a/1");
+    std::fs::create_dir_all(&directory).unwrap();
+    for (name, bytes) in files {
+        std::fs::write(directory.join(name), bytes).unwrap();
+    }
+    let data = LocalData::new(root.path().to_owned(), 1000);
+    data.outcome(prefix, owed).await.unwrap()
+}
+
+fn document(kind: Kind, origin: execution_error::ErrorKind) -> Vec<u8> {
+    let error = ContainerError {
+        code: "Boom".to_owned(),
+        message: "it broke".to_owned(),
+        kind: kind.into(),
+        origin: origin.into(),
+    };
+    ErrorDocument { error: Some(error) }.encode_to_vec()
+}
+
+#[tokio::test]
+async fn an_error_document_says_more_than_the_exit_code() {
+    let table = [
+        (
+            document(Kind::NonRecoverable, execution_error::ErrorKind::User),
+            (ErrorKind::User, "Boom", false),
+        ),
+        (
+            document(Kind::Recoverable, execution_error::ErrorKind::System),
+            (ErrorKind::System, "Boom", true),
+        ),
+        (Vec::new(), (ErrorKind::System, "ErrorFileBadFormat", true)),
+        (
+            vec![7; 2000],
+            (ErrorKind::System, "ErrorFileBadFormat", true),
+        ),
+    ];
+    for (bytes, expected) in table {
+        for owed in [Owed::Nothing, Owed::Outputs] {
+            let found = outcome(&[(FILE_ERROR, bytes.clone())], PREFIX, owed).await;
+            let Outcome::Failed {
+                error,
+                is_recoverable,
+            } = found
+            else {
+                panic!("{found:?}");
+            };
+            assert_eq!((error.kind, error.code.as_str(), is_recoverable), expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn only_declared_outputs_have_to_be_there() {
+    let mut outputs = LiteralMap::default();
+    assert_eq!(outcome(&[], PREFIX, Owed::Nothing).await, Outcome::Complete);
+    let missing = outcome(&[], PREFIX, Owed::Outputs).await;
+    assert!(
+        matches!(missing, Outcome::Incomplete(why) if why.contains("there is no file:///x/a/1/outputs.pb"))
+    );
+    for _ in 0..2 {
+        let files = [(FILE_OUTPUTS, outputs.encode_to_vec())];
+        assert_eq!(
+            outcome(&files, PREFIX, Owed::Outputs).await,
+            Outcome::Complete
+        );
+        // An empty file is an empty map, and no failure.
+        outputs.literals.insert("o0".to_owned(), Literal::default());
+    }
+    let garbage = outcome(&[(FILE_OUTPUTS, vec![255; 9])], PREFIX, Owed::Outputs).await;
+    assert!(
+        matches!(garbage, Outcome::Incomplete(why) if why.starts_with("expected a flyteidl2.core.LiteralMap"))
+    );
+    let large = outcome(&[(FILE_OUTPUTS, vec![0; 1001])], PREFIX, Owed::Outputs).await;
+    assert!(matches!(large, Outcome::Incomplete(why) if why.contains("1001 bytes")));
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_read_yet_matters_only_to_tasks_with_outputs() {
+    let prefix = "s3://bucket/a/1";
+    assert_eq!(outcome(&[], prefix, Owed::Nothing).await, Outcome::Complete);
+    let found = outcome(&[], prefix, Owed::Outputs).await;
+    assert!(matches!(found, Outcome::Incomplete(why) if why.contains("expected a file:// URL")));
+}

@@ -1,0 +1,258 @@
+//! The current attempt: launched once, then checked until it ends (task action spec §9.1).
+
+use std::time::Duration;
+
+use longshore_core::{Action as Do, Plan, Seen};
+use longshore_plugins::{
+    BAD_TASK_SPECIFICATION, BuildError, ErrorKind, K8sState, Launch, Phase, PhaseInfo,
+};
+
+use super::{ActionPlan, LOOK_AGAIN, Round, failure, publish, publish::Published, release};
+use crate::{
+    build,
+    data::Outcome,
+    model::{Belongs, Child, LaunchId, Obstacle, ObstacleKind, Task},
+};
+
+/// Between two looks at a name that somebody else has: at least, and at most.
+const NAME_TAKEN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// The reason of a pod about which nothing is known yet.
+const REASON_PENDING: &str = "Demystify Pending";
+/// The reason of a phase right after the create.
+const REASON_SUBMITTED: &str = "task submitted to K8s";
+
+/// Decides upon an attempt whose action has its finalizer.
+pub(super) fn decide(round: &Round<'_>, task: &Task) -> ActionPlan {
+    let child = round.action.children.current.present();
+    match (&task.state, child) {
+        (Ok(state), None) if state.launch == Launch::NotStarted => launch(round, task),
+        (Ok(state), Some(child)) if state.launch == Launch::NotStarted => match child.belongs {
+            Belongs::ToThisLaunch => check(round, task, child, &state.k8s),
+            // What is left of the launch before.
+            Belongs::ToThisAttempt => Plan {
+                actions: release(child),
+                ..Plan::after(round.policy.requeue)
+            },
+            Belongs::ToThisAction | Belongs::ToOthers => wait_for_name(round, task, child),
+        },
+        (Ok(state), Some(child)) if is_of_attempt(child) => check(round, task, child, &state.k8s),
+        (Err(_), Some(child)) if is_of_attempt(child) => {
+            check(round, task, child, &published_last(round))
+        }
+        (Ok(_), _) => failure::decide(round, task, deleted_externally(task)),
+        (Err(error), _) => {
+            let code = "CorruptedPluginState";
+            let lost = PhaseInfo::retryable(ErrorKind::System, code, error.to_string());
+            failure::decide(round, task, lost)
+        }
+    }
+}
+
+fn is_of_attempt(child: &Child) -> bool {
+    matches!(
+        child.belongs,
+        Belongs::ToThisLaunch | Belongs::ToThisAttempt
+    )
+}
+
+/// What the status says besides the plugin's state.
+fn published_last(round: &Round<'_>) -> K8sState {
+    let status = &round.action.status;
+    K8sState {
+        phase: Phase::parse(&status.plugin_phase).unwrap_or_default(),
+        version: status.plugin_phase_version,
+        reason: String::new(),
+    }
+}
+
+fn deleted_externally(task: &Task) -> PhaseInfo {
+    let name = address(task);
+    PhaseInfo::retryable(
+        ErrorKind::System,
+        "ResourceDeletedExternally",
+        format!("resource not found, name [{name}]. reason: it was deleted before the task ended"),
+    )
+}
+
+fn address(task: &Task) -> String {
+    let name = task.plugin.resource_name(&task.context);
+    format!("{}/{name}", task.context.namespace)
+}
+
+/// Creates the resource, or says why it cannot be.
+fn launch(round: &Round<'_>, task: &Task) -> ActionPlan {
+    let obstacle = task.obstacle.as_ref().map(|obstacle| &obstacle.kind);
+    match obstacle {
+        Some(ObstacleKind::Refused { code, message }) => {
+            failure::decide(round, task, refused(*code, message))
+        }
+        // Told once; then it is tried again after each back-off.
+        Some(ObstacleKind::OverQuota(message)) if !is_waiting(round) => {
+            let info = PhaseInfo::of(Phase::WaitingForResources, message);
+            publish::plan(round, task, Published::waiting(round, info))
+        }
+        Some(ObstacleKind::OverQuota(_) | ObstacleKind::NameTaken) | None => create(round, task),
+    }
+}
+
+fn create(round: &Round<'_>, task: &Task) -> ActionPlan {
+    let id = LaunchId::of(&round.action.target, &round.action.status);
+    let create = match build::create(&round.action.target, task, &id, round.config) {
+        Ok(create) => create,
+        Err(error) => return failure::decide(round, task, cannot_be_built(&error)),
+    };
+    let earlier = round.action.children.earlier.iter();
+    let mut actions: Vec<_> = earlier
+        .filter(|child| child.belongs != Belongs::ToOthers)
+        .flat_map(release)
+        .collect();
+    actions.push(Do::Create(create));
+    let info = PhaseInfo::of(Phase::Queued, REASON_SUBMITTED);
+    let published = publish::plan(round, task, Published::started(round, info));
+    actions.extend(published.actions);
+    Plan {
+        actions,
+        next: published.next,
+    }
+}
+
+fn cannot_be_built(error: &BuildError) -> PhaseInfo {
+    if error.code == BAD_TASK_SPECIFICATION {
+        return PhaseInfo::permanent(ErrorKind::User, error.code, &error.message);
+    }
+    let message = format!("Failed to build resource, caused by: {}", error.message);
+    PhaseInfo::permanent(ErrorKind::User, "BadTaskDefinition", message)
+}
+
+/// What follows from a create that the API server refused for good.
+fn refused(code: u16, message: &str) -> PhaseInfo {
+    let user = ErrorKind::User;
+    match code {
+        400 => PhaseInfo::permanent(user, "BadRequest", message),
+        403 => PhaseInfo::retryable(user, "RuntimeFailure", message),
+        413 => PhaseInfo::permanent(user, "EntityTooLarge", message),
+        422 => PhaseInfo::permanent(user, "InvalidResource", message),
+        _ => {
+            let message = format!("failed to create resource: {message}");
+            PhaseInfo::retryable(ErrorKind::System, "FailedToCreateResource", message)
+        }
+    }
+}
+
+fn is_waiting(round: &Round<'_>) -> bool {
+    let phase = Phase::parse(&round.action.status.plugin_phase);
+    phase == Some(Phase::WaitingForResources)
+}
+
+/// Somebody else has the name.
+fn wait_for_name(round: &Round<'_>, task: &Task, child: &Child) -> ActionPlan {
+    let (shortest, longest) = NAME_TAKEN;
+    let wait = task
+        .obstacle
+        .as_ref()
+        .map_or(shortest, |obstacle: &Obstacle| {
+            let since = round.now.duration_since(obstacle.since);
+            Duration::try_from(since).unwrap_or_default()
+        });
+    let next = Plan::after(wait.clamp(shortest, longest));
+    if child.is_deleting || is_waiting(round) {
+        return next;
+    }
+    let reason = format!(
+        "{} exists and is not of this action: waiting for it to go; delete it or rename the action",
+        child.target
+    );
+    let info = PhaseInfo::of(Phase::WaitingForResources, reason);
+    Plan {
+        actions: publish::plan(round, task, Published::waiting(round, info)).actions,
+        ..next
+    }
+}
+
+/// Looks at the resource.
+fn check(round: &Round<'_>, task: &Task, child: &Child, stored: &K8sState) -> ActionPlan {
+    let info = &task.info;
+    match info.phase {
+        // Nobody knows how it is: not the machine that it was on, for one.
+        Phase::Undefined => Plan::after(round.policy.requeue),
+        Phase::NotReady
+        | Phase::WaitingForResources
+        | Phase::Queued
+        | Phase::Initializing
+        | Phase::Running
+        | Phase::WaitingForCache
+            if child.is_deleting =>
+        {
+            let message = format!(
+                "object [{}] terminated unexpectedly in the background",
+                address(task)
+            );
+            let code = "UnexpectedObjectDeletion";
+            let lost = PhaseInfo::retryable(ErrorKind::System, code, message);
+            failure::decide(round, task, lost)
+        }
+        Phase::NotReady
+        | Phase::WaitingForResources
+        | Phase::Queued
+        | Phase::Initializing
+        | Phase::Running
+        | Phase::WaitingForCache => go_on(round, task, stored),
+        Phase::Success => succeed(round, task),
+        Phase::RetryableFailure | Phase::PermanentFailure | Phase::Aborted => {
+            failure::decide(round, task, info.clone())
+        }
+    }
+}
+
+/// Publishes how far it is.
+fn go_on(round: &Round<'_>, task: &Task, stored: &K8sState) -> ActionPlan {
+    let mut info = task.info.clone();
+    let is_started = task
+        .state
+        .as_ref()
+        .is_ok_and(|state| state.launch == Launch::Started);
+    // That nothing is known of a pod yet is no news, once it is known to be queued.
+    if is_started && info.phase == stored.phase && info.reason == REASON_PENDING {
+        info.reason.clone_from(&stored.reason);
+    }
+    let info = info.ordered_after(stored);
+    publish::plan(round, task, Published::started(round, info))
+}
+
+fn succeed(round: &Round<'_>, task: &Task) -> ActionPlan {
+    match &task.outcome {
+        Seen::Unknown(_) | Seen::Absent => Plan::after(LOOK_AGAIN),
+        Seen::Present(Outcome::Complete) => {
+            let info = task.info.clone();
+            publish::plan(round, task, Published::started(round, info))
+        }
+        Seen::Present(Outcome::Failed {
+            error,
+            is_recoverable,
+        }) => {
+            let phase = if *is_recoverable {
+                Phase::RetryableFailure
+            } else {
+                Phase::PermanentFailure
+            };
+            let info = PhaseInfo {
+                error: Some(error.clone()),
+                ..PhaseInfo::of(phase, "")
+            };
+            failure::decide(round, task, info)
+        }
+        Seen::Present(Outcome::Incomplete(why)) => incomplete(round, task, why),
+    }
+}
+
+/// Stores can be slow to show what was written: the attempt is given some looks, one per `requeue` from its end on, so
+/// that none is counted twice.
+fn incomplete(round: &Round<'_>, task: &Task, why: &str) -> ActionPlan {
+    let ended_at = task.info.occurred_at.unwrap_or(round.now);
+    let since = Duration::try_from(round.now.duration_since(ended_at)).unwrap_or_default();
+    let looks = round.policy.requeue * round.action.status.system_failures;
+    match looks.checked_sub(since).filter(|left| !left.is_zero()) {
+        Some(left) => Plan::after(left),
+        None => failure::look_failed(round, task, why),
+    }
+}

@@ -1,0 +1,44 @@
+//! An action that is being deleted: abort, then let it go (task action spec §5.3).
+
+use longshore_api::flyte::FINALIZER_PLUGIN;
+use longshore_core::{Action as Do, Next, Plan};
+use longshore_plugins::{Phase, PhaseInfo};
+
+use super::{ActionPlan, Effect, Round, Step, publish, release};
+use crate::model::{Child, Work};
+
+/// Decides upon an action that is being deleted. It goes once nothing of it runs any more.
+pub(super) fn decide(round: &Round<'_>) -> ActionPlan {
+    let action = round.action;
+    if !action.has_finalizer {
+        return Plan::await_change();
+    }
+    let mut actions: Vec<Step> = action.children.ours().flat_map(release).collect();
+    if !action.children.ours().all(is_harmless) {
+        return Plan {
+            actions,
+            next: Next::After(round.policy.requeue),
+        };
+    }
+    match &action.work {
+        Work::Task(task) if !action.status.is_terminal() => {
+            let info = PhaseInfo::of(Phase::Aborted, "aborted");
+            let event = publish::event(round, task, &info, action.attempt());
+            actions.push(Do::Call(Effect::Report(Box::new(event))));
+        }
+        Work::Invalid(invalid) => {
+            actions.push(round.warn("FinalizationSkipped", invalid.message.clone()));
+        }
+        Work::Task(_) | Work::Condition | Work::Nothing => {}
+    }
+    actions.push(Do::RemoveFinalizer {
+        target: action.target.clone(),
+        finalizer: FINALIZER_PLUGIN,
+    });
+    Plan::of(actions)
+}
+
+/// Whether a resource may outlive the action: nothing of it runs, and nothing of ours holds it.
+fn is_harmless(child: &Child) -> bool {
+    child.is_over && !child.has_finalizer
+}

@@ -1,0 +1,116 @@
+//! An attempt that did not work out: the next attempt, another launch of it, or the end (task action spec §5, steps 11
+//! to 13, and §5.1).
+
+use longshore_api::flyte::TaskActionStatus;
+use longshore_core::Plan;
+use longshore_plugins::{ErrorKind, Phase, PhaseInfo, TaskError};
+
+use super::{
+    ActionPlan, Round,
+    publish::{self, Published},
+    release,
+};
+use crate::model::Task;
+
+/// Decides upon a failure. Whatever is to be repeated is first on record as something that has not started.
+pub(super) fn decide(round: &Round<'_>, task: &Task, info: PhaseInfo) -> ActionPlan {
+    let kind = info.error.as_ref().map(|error| error.kind);
+    match info.phase {
+        Phase::RetryableFailure if kind == Some(ErrorKind::System) => {
+            let error = info.error.as_ref();
+            let text = error.map_or_else(String::new, |error| {
+                format!("[{}] {}", error.code, error.message)
+            });
+            system_failure(round, task, &text, Afterwards::LaunchAgain)
+        }
+        Phase::RetryableFailure if round.action.attempt() < task.context.max_attempts => {
+            let info = PhaseInfo::of(Phase::Queued, "restarting task");
+            publish::plan(round, task, Published::restarting(round, info))
+        }
+        Phase::RetryableFailure => {
+            let info = exhausted(round, info);
+            publish::plan(round, task, Published::started(round, info))
+        }
+        Phase::Undefined
+        | Phase::NotReady
+        | Phase::WaitingForResources
+        | Phase::Queued
+        | Phase::Initializing
+        | Phase::Running
+        | Phase::Success
+        | Phase::PermanentFailure
+        | Phase::WaitingForCache
+        | Phase::Aborted => publish::plan(round, task, Published::started(round, info)),
+    }
+}
+
+/// What an attempt left behind is not what it owes; the attempt itself stays as it is.
+pub(super) fn look_failed(round: &Round<'_>, task: &Task, why: &str) -> ActionPlan {
+    system_failure(round, task, why, Afterwards::LookAgain)
+}
+
+/// What is done after a system failure that is not the last one.
+enum Afterwards {
+    LaunchAgain,
+    LookAgain,
+}
+
+fn system_failure(
+    round: &Round<'_>,
+    task: &Task,
+    text: &str,
+    afterwards: Afterwards,
+) -> ActionPlan {
+    let id = task.plugin.id();
+    let n = round.action.status.system_failures.saturating_add(1);
+    if n > round.policy.max_system_failures {
+        let message = format!("plugin {id:?} failed with system error {n} times: {text}");
+        let code = "MaxSystemFailuresExceeded";
+        let info = PhaseInfo::permanent(ErrorKind::System, code, message);
+        let published = Published {
+            system_failures: n,
+            ..Published::started(round, info)
+        };
+        return publish::plan(round, task, published);
+    }
+    let mut status = TaskActionStatus {
+        system_failures: n,
+        ..round.action.status.clone()
+    };
+    let mut released = Vec::new();
+    let next = match afterwards {
+        Afterwards::LaunchAgain => {
+            status.plugin_state.clear();
+            status.plugin_state_version = 0;
+            let child = round.action.children.current.present();
+            let ours = child.filter(|child| is_ours(child));
+            released = ours.map(release).unwrap_or_default();
+            Plan::await_change()
+        }
+        Afterwards::LookAgain => Plan::after(round.policy.requeue),
+    };
+    let mut actions = vec![round.record(status)];
+    actions.extend(released);
+    let note = format!("Plugin {id:?} system error: {text}");
+    actions.push(round.warn("FailedPluginHandle", note));
+    Plan { actions, ..next }
+}
+
+fn is_ours(child: &crate::model::Child) -> bool {
+    child.belongs != crate::model::Belongs::ToOthers
+}
+
+/// The last attempt failed.
+fn exhausted(round: &Round<'_>, info: PhaseInfo) -> PhaseInfo {
+    let n = round.action.attempt();
+    let error = info.error.unwrap_or_else(|| TaskError {
+        code: "MaxRetriesExceeded".to_owned(),
+        message: format!("task failed after {n} attempt(s)"),
+        kind: ErrorKind::User,
+    });
+    PhaseInfo {
+        phase: Phase::PermanentFailure,
+        error: Some(error),
+        ..info
+    }
+}

@@ -1,0 +1,200 @@
+//! What is done about a TaskAction. One round is about one action.
+//!
+//! The status is the write-ahead log, and one successful action costs six requests:
+//!
+//! | Request | What it records |
+//! |---|---|
+//! | finalizer | the intent: from now on a resource of the attempt in the status may exist |
+//! | create | – |
+//! | status `Queued` | the resource existed: if it is not there any more, somebody deleted it |
+//! | status `Executing` | |
+//! | status `Completed` | the end |
+//! | labels | for the collector |
+//!
+//! A crash between the create and the status leaves an attempt that is not started, and a resource with the name and
+//! the annotation of its launch ([`LaunchId`](crate::model::LaunchId)). The next round finds it in the cache, or
+//! creates it again and meets it, and goes on with it: there is one resource for each launch. The next attempt, and
+//! the next launch of an attempt after a system failure, are in the status before their resource is created.
+//!
+//! One case cannot be told from here: the process ended between create and status, *and* somebody deleted the resource
+//! before the next start. It is created again. `plugins.k8s.inject-finalizer` keeps resources from going unseen.
+//!
+//! Each file has a part: [`attempt`] launches and checks, [`failure`] retries or gives up, [`publish`] writes, and
+//! [`delete`], [`condition`] and [`ended`] are for actions that are being deleted, wait for a person, or ended.
+
+mod attempt;
+mod condition;
+mod delete;
+mod ended;
+mod failure;
+mod publish;
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use longshore_api::flyte::TaskActionStatus;
+use longshore_core::{Action as Do, Announcement, Delete, EventType, ObjectRef, Plan, Seen};
+use longshore_plugins::K8sConfig;
+use serde_json::Value;
+
+use crate::{
+    config::Policy,
+    events::ActionEvent,
+    model::{Action, Child, Invalid, Task, Work},
+    status,
+};
+
+/// What could not be seen is looked at again after this, if no change comes before.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// All that a round is decided upon.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The clock.
+    pub now: Timestamp,
+    /// The action.
+    pub action: Seen<Action>,
+}
+
+/// A status to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// The action.
+    pub target: ObjectRef,
+    /// The action as it was decided upon.
+    pub seen: Arc<Value>,
+    /// Its new status.
+    pub status: TaskActionStatus,
+}
+
+/// What is done besides the Kubernetes actions.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Tell the run service, and wait until it has acknowledged.
+    Report(Box<ActionEvent>),
+}
+
+/// What is done about an action.
+pub type ActionPlan = Plan<Record, Effect>;
+
+/// A part of it.
+type Step = Do<Record, Effect>;
+
+/// Decides one round.
+pub fn decide(policy: &Policy, config: &K8sConfig, observed: &Observed) -> ActionPlan {
+    let action = match &observed.action {
+        Seen::Present(action) => action,
+        Seen::Absent => return Plan::await_change(),
+        Seen::Unknown(_) => return Plan::after(LOOK_AGAIN),
+    };
+    let round = Round {
+        policy,
+        config,
+        // A status has whole seconds.
+        now: Timestamp::from_second(observed.now.as_second()).unwrap_or(observed.now),
+        action,
+    };
+    if action.children.current.is_unknown() {
+        return Plan::after(LOOK_AGAIN);
+    }
+    if action.is_deleting {
+        return delete::decide(&round);
+    }
+    if action.status.is_terminal() {
+        return ended::decide(&round);
+    }
+    match &action.work {
+        Work::Condition => condition::decide(&round),
+        Work::Invalid(invalid) => round.refuse(invalid),
+        Work::Nothing => Plan::await_change(),
+        Work::Task(task) if action.has_finalizer => attempt::decide(&round, task),
+        // The cache learns from the answer: there is nothing to wait for.
+        Work::Task(_) => Plan {
+            actions: vec![Do::EnsureFinalizer {
+                target: action.target.clone(),
+                finalizer: longshore_api::flyte::FINALIZER_PLUGIN,
+            }],
+            ..Plan::after(Duration::ZERO)
+        },
+    }
+}
+
+/// What every part of a decision needs.
+#[derive(Clone, Copy)]
+struct Round<'a> {
+    policy: &'a Policy,
+    config: &'a K8sConfig,
+    /// By the second.
+    now: Timestamp,
+    action: &'a Action,
+}
+
+impl Round<'_> {
+    /// An action that cannot be run.
+    fn refuse(&self, invalid: &Invalid) -> ActionPlan {
+        let mut status = self.action.status.clone();
+        status::fail(&mut status, invalid.reason, &invalid.message, self.now);
+        let mut steps = self.finish(status);
+        steps.extend(self.action.children.ours().flat_map(release));
+        let reason = if invalid.reason == longshore_api::flyte::REASON_PLUGIN_NOT_FOUND {
+            "FailedPluginResolve"
+        } else {
+            "FailedValidation"
+        };
+        steps.push(self.warn(reason, invalid.message.clone()));
+        Plan::of(steps)
+    }
+
+    /// The record of a terminal status, and the labels that follow.
+    fn finish(&self, status: TaskActionStatus) -> Vec<Step> {
+        let labels = ended::labels(self.action, &status, self.now);
+        let mut steps = vec![self.record(status)];
+        steps.extend(labels);
+        steps
+    }
+
+    fn record(&self, status: TaskActionStatus) -> Step {
+        Do::Persist(Record {
+            target: self.action.target.clone(),
+            seen: Arc::clone(&self.action.object),
+            status,
+        })
+    }
+
+    fn warn(&self, reason: &'static str, note: String) -> Step {
+        Do::Announce(Announcement {
+            regarding: self.action.target.clone(),
+            event_type: EventType::Warning,
+            reason,
+            note,
+        })
+    }
+
+    /// Whether the resource of a task that ended is of no use any more. One that failed before its code ran would go
+    /// on trying.
+    fn is_left_over(&self, task: &Task) -> bool {
+        self.config.delete_resource_on_finalize || task.info.cleanup_on_failure
+    }
+}
+
+/// Lets a resource of ours go: deletes it, and takes our finalizer away once nothing of it runs.
+fn release(child: &Child) -> Vec<Step> {
+    if !child.is_deleting {
+        return vec![Do::Delete(Delete {
+            target: child.target.clone(),
+            grace_period_seconds: None,
+        })];
+    }
+    if child.has_finalizer && child.is_over {
+        return vec![Do::RemoveFinalizer {
+            target: child.target.clone(),
+            finalizer: longshore_api::flyte::FINALIZER_RESOURCE,
+        }];
+    }
+    Vec::new()
+}
+
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! Publishes a change: first the run service is told, then the status is written (task action spec §5.2).
+
+use longshore_core::{Action as Do, Next, Plan};
+use longshore_plugins::{Launch, Phase, PhaseInfo, PluginState, STATE_VERSION};
+
+use super::{ActionPlan, Effect, Round, release};
+use crate::{
+    events::{ActionEvent, action_phase},
+    model::{Belongs, Task},
+    status,
+};
+
+/// What is to be published.
+pub(super) struct Published {
+    /// How far the attempt is.
+    pub(super) info: PhaseInfo,
+    /// The attempt.
+    pub(super) attempt: u32,
+    /// System failures since the last progress.
+    pub(super) system_failures: u32,
+    /// What is on record of its resource.
+    pub(super) launch: OnRecord,
+}
+
+/// What a status says about the resource of its attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnRecord {
+    /// It existed.
+    Started,
+    /// It could not be created yet.
+    Waiting,
+    /// Nothing: the attempt is a new one.
+    Nothing,
+}
+
+impl Published {
+    /// The resource exists, or the attempt is over.
+    pub(super) fn started(round: &Round<'_>, info: PhaseInfo) -> Self {
+        let progressed = info.phase >= Phase::Initializing && info.error.is_none();
+        let n_failures = round.action.status.system_failures;
+        Self {
+            attempt: round.action.attempt(),
+            system_failures: if progressed { 0 } else { n_failures },
+            launch: OnRecord::Started,
+            info,
+        }
+    }
+
+    /// The resource cannot be created yet.
+    pub(super) fn waiting(round: &Round<'_>, info: PhaseInfo) -> Self {
+        Self {
+            launch: OnRecord::Waiting,
+            ..Self::started(round, info)
+        }
+    }
+
+    /// The attempt failed, and the next one is to be started.
+    pub(super) fn restarting(round: &Round<'_>, info: PhaseInfo) -> Self {
+        Self {
+            info,
+            attempt: round.action.attempt().saturating_add(1),
+            system_failures: 0,
+            launch: OnRecord::Nothing,
+        }
+    }
+}
+
+/// The plan that publishes; an empty one where nothing is new.
+pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> ActionPlan {
+    let Published {
+        info,
+        attempt,
+        system_failures,
+        launch,
+    } = published;
+    let old = &round.action.status;
+    let mut status = old.clone();
+    status::enter(&mut status, &info, round.now);
+    let (bytes, version) = plugin_state(task, &info, launch);
+    status.plugin_state = bytes;
+    status.plugin_state_version = version;
+    info.phase.published().clone_into(&mut status.plugin_phase);
+    status.plugin_phase_version = info.version;
+    status.attempts = attempt;
+    status.system_failures = system_failures;
+    status.cache_status = 0;
+    let next = next(round, &info);
+    if !status::is_news(old, &status) {
+        return Plan {
+            actions: Vec::new(),
+            next,
+        };
+    }
+    status.state_json = status::state_json(&round.action.spec, info.phase, round.now);
+    let updated_at = status.phase_history.last().map(|entry| entry.occurred_at);
+    let event = ActionEvent {
+        updated_at: updated_at.unwrap_or(round.now),
+        ..event(round, task, &info, attempt)
+    };
+    let mut actions = vec![Do::Call(Effect::Report(Box::new(event)))];
+    if info.phase.is_terminal() {
+        actions.extend(round.finish(status));
+        if info.cleanup_on_failure || round.config.delete_resource_on_finalize {
+            let child = round.action.children.current.present();
+            let ours = child.filter(|child| child.belongs != Belongs::ToOthers);
+            actions.extend(ours.map(release).unwrap_or_default());
+        }
+    } else {
+        actions.push(round.record(status));
+    }
+    Plan { actions, next }
+}
+
+/// When to look again if nothing changes. How long a pod may wait for its start is a matter of time; once it runs,
+/// only a change of it is of interest, and its owner tells whom.
+fn next(round: &Round<'_>, info: &PhaseInfo) -> Next {
+    let is_told = !round.config.disable_inject_owner_references;
+    if info.phase == Phase::Running && is_told || info.phase.is_terminal() {
+        Next::AwaitChange
+    } else {
+        Next::After(round.policy.requeue)
+    }
+}
+
+fn plugin_state(task: &Task, info: &PhaseInfo, launch: OnRecord) -> (Vec<u8>, u8) {
+    let launch = match launch {
+        OnRecord::Started => Launch::Started,
+        OnRecord::Waiting => Launch::NotStarted,
+        OnRecord::Nothing => return (Vec::new(), 0),
+    };
+    let state = PluginState {
+        launch,
+        k8s: info.to_k8s_state(),
+        ..task.state.clone().unwrap_or_default()
+    };
+    (state.encode(), STATE_VERSION)
+}
+
+/// The event of a phase of an attempt, as of now.
+pub(super) fn event(round: &Round<'_>, task: &Task, info: &PhaseInfo, attempt: u32) -> ActionEvent {
+    let spec = &round.action.spec;
+    ActionEvent {
+        project: spec.project.clone(),
+        domain: spec.domain.clone(),
+        run: spec.run_name.clone(),
+        action: spec.action_name.clone(),
+        attempt,
+        phase: action_phase(info.phase),
+        version: info.version,
+        updated_at: round.now,
+        reported_at: round.now,
+        error: info.error.clone(),
+        cluster: round.policy.cluster.clone(),
+        output_prefix: task.context.paths.output_prefix.clone(),
+        cache_status: 0,
+        happenings: happenings(round, info),
+    }
+}
+
+fn happenings(round: &Round<'_>, info: &PhaseInfo) -> Vec<longshore_plugins::Happening> {
+    let own = (!info.reason.is_empty()).then(|| longshore_plugins::Happening {
+        reason: info.reason.clone(),
+        occurred_at: info.occurred_at.unwrap_or(round.now),
+    });
+    own.into_iter()
+        .chain(info.happenings.iter().cloned())
+        .collect()
+}

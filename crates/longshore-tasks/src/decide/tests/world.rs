@@ -1,0 +1,226 @@
+//! A world for one decision, and plans in words.
+
+use longshore_api::{flyte::FINALIZER_PLUGIN, tasks::ANNOTATION_LAUNCH};
+use longshore_core::{Next, Resource};
+use longshore_plugins::{
+    BuildError, Config, K8sState, Launch, Phase, PhaseInfo, Plugin, PluginState, STATE_VERSION,
+    StateError, TaskContext,
+};
+use longshore_proto::flyteidl2::core::TaskTemplate;
+use longshore_test::EPOCH;
+use serde_json::json;
+
+use super::super::*;
+use crate::{
+    data::Outcome,
+    model::{LaunchId, Obstacle, ObstacleKind, Task},
+};
+
+/// A plugin that builds an empty pod, or says that it cannot.
+#[derive(Debug)]
+struct Fake {
+    builds: Result<(), &'static str>,
+}
+
+impl Plugin for Fake {
+    fn id(&self) -> &'static str {
+        "fake"
+    }
+    fn task_types(&self) -> &'static [&'static str] {
+        &[]
+    }
+    fn resource(&self) -> Resource {
+        Resource::POD
+    }
+    fn build(&self, _: &TaskContext) -> Result<Value, BuildError> {
+        self.builds.map(|()| json!({})).map_err(|code| BuildError {
+            code,
+            message: "no image".to_owned(),
+        })
+    }
+    fn phase(&self, _: &TaskContext, _: &Value, _: Timestamp) -> PhaseInfo {
+        PhaseInfo::of(Phase::Undefined, "")
+    }
+}
+
+/// A world for one decision, changed by adjectives.
+#[derive(Clone)]
+pub(in crate::decide) struct World {
+    pub(in crate::decide) action: Action,
+    pub(in crate::decide) max_attempts: u32,
+    pub(in crate::decide) builds: Result<(), &'static str>,
+    pub(in crate::decide) state: Result<PluginState, StateError>,
+    pub(in crate::decide) info: PhaseInfo,
+    pub(in crate::decide) outcome: Seen<Outcome>,
+    pub(in crate::decide) obstacle: Option<ObstacleKind>,
+    pub(in crate::decide) config: K8sConfig,
+    pub(in crate::decide) now: Timestamp,
+}
+
+/// A valid action with its finalizer.
+pub(in crate::decide) fn action() -> World {
+    let object = json!({
+        "metadata": {
+            "name": "r-a", "namespace": "flyte", "uid": "u", "resourceVersion": "7",
+            "finalizers": [FINALIZER_PLUGIN],
+        },
+        "spec": {"runName": "r", "project": "p", "domain": "d", "actionName": "a", "taskType": "t",
+                 "runOutputBase": "file:///out", "inputUri": "file:///in"},
+    });
+    World {
+        action: Action::of(object).unwrap(),
+        max_attempts: 1,
+        builds: Ok(()),
+        state: Ok(PluginState::default()),
+        info: PhaseInfo::of(Phase::Undefined, ""),
+        outcome: Seen::Absent,
+        obstacle: None,
+        config: K8sConfig::default(),
+        now: EPOCH,
+    }
+}
+
+impl World {
+    pub(in crate::decide) fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    /// This was published of its attempt.
+    pub(in crate::decide) fn started(self, phase: Phase, version: u32, reason: &str) -> Self {
+        self.with(|it| {
+            let status = &mut it.action.status;
+            status.attempts = status.attempts.max(1);
+            phase.published().clone_into(&mut status.plugin_phase);
+            status.plugin_phase_version = version;
+            let state = PluginState {
+                launch: Launch::Started,
+                k8s: K8sState {
+                    phase,
+                    version,
+                    reason: reason.to_owned(),
+                },
+                ..PluginState::default()
+            };
+            status.plugin_state = state.encode();
+            status.plugin_state_version = STATE_VERSION;
+            status::enter(status, &PhaseInfo::of(phase, reason), EPOCH);
+            it.state = Ok(state);
+        })
+    }
+
+    /// Its pod is there, and says this.
+    pub(in crate::decide) fn pod(self, info: PhaseInfo) -> Self {
+        self.pod_of(info, |_| {})
+    }
+
+    pub(in crate::decide) fn pod_of(
+        self,
+        info: PhaseInfo,
+        change: impl FnOnce(&mut Value),
+    ) -> Self {
+        self.with(|it| {
+            let launch = LaunchId::of(&it.action.target, &it.action.status);
+            let mut pod = json!({
+                "metadata": {
+                    "name": format!("r-a-{}", launch.attempt - 1), "namespace": "flyte", "uid": "pod",
+                    "annotations": {ANNOTATION_LAUNCH: launch.to_string()},
+                },
+                "spec": {"nodeName": "n"},
+            });
+            change(&mut pod);
+            let child = Child::of(Resource::POD, &pod, &launch);
+            it.action.children.current = Seen::Present(child);
+            it.info = info;
+        })
+    }
+
+    pub(in crate::decide) fn deleting(self) -> Self {
+        self.with(|it| it.action.is_deleting = true)
+    }
+
+    pub(in crate::decide) fn observed(&self) -> Observed {
+        let mut action = self.action.clone();
+        let attempt = action.attempt();
+        let template = TaskTemplate::default();
+        let config = Config::default();
+        let context =
+            TaskContext::of(&action.object, &action.spec, template, attempt, &config).unwrap();
+        action.work = Work::Task(Box::new(Task {
+            plugin: Arc::new(Fake {
+                builds: self.builds,
+            }),
+            context: TaskContext {
+                max_attempts: self.max_attempts,
+                ..context
+            },
+            state: self.state.clone(),
+            info: self.info.clone(),
+            outcome: self.outcome.clone(),
+            obstacle: self
+                .obstacle
+                .clone()
+                .map(|kind| Obstacle { since: EPOCH, kind }),
+        }));
+        Observed {
+            now: self.now,
+            action: Seen::Present(action),
+        }
+    }
+
+    pub(in crate::decide) fn plan(&self) -> ActionPlan {
+        decide(&Policy::default(), &self.config, &self.observed())
+    }
+}
+
+/// A plan in words.
+pub(in crate::decide) fn words(plan: &ActionPlan) -> String {
+    let mut words: Vec<String> = plan.actions.iter().map(step).collect();
+    words.push(match plan.next {
+        Next::AwaitChange => "await".to_owned(),
+        Next::After(time) => format!("after {time:?}"),
+    });
+    words.join("; ")
+}
+
+pub(in crate::decide) fn step(step: &Step) -> String {
+    match step {
+        Do::Persist(record) => {
+            let status = &record.status;
+            let ended = status.is_terminal().then(|| {
+                let failed = status.condition(longshore_api::flyte::CONDITION_FAILED);
+                failed.map_or("completed".to_owned(), |it| {
+                    format!("failed {}: {}", it.reason, it.message)
+                })
+            });
+            let phase = status.plugin_phase.trim_start_matches("Phase");
+            let mut words = format!(
+                "persist {phase}.{} of {}",
+                status.plugin_phase_version, status.attempts
+            );
+            if status.system_failures > 0 {
+                words.push_str(&format!(" +{}", status.system_failures));
+            }
+            if status.plugin_state.is_empty() {
+                words.push_str(" (nothing started)");
+            }
+            ended.map_or(words.clone(), |ended| format!("{words} {ended}"))
+        }
+        Do::Create(create) => {
+            let name = create.object["metadata"]["name"].as_str().unwrap();
+            format!("create {name} as {}", create.identity.1)
+        }
+        Do::Patch(_) => "label".to_owned(),
+        Do::Delete(delete) => format!("delete {}", delete.target.name),
+        Do::Call(Effect::Report(event)) => {
+            let phase = event
+                .phase
+                .as_str_name()
+                .trim_start_matches("ACTION_PHASE_");
+            format!("report {phase}.{} of {}", event.version, event.attempt)
+        }
+        Do::Announce(announcement) => format!("warn {}", announcement.reason),
+        Do::EnsureFinalizer { .. } => "finalizer".to_owned(),
+        Do::RemoveFinalizer { target, .. } => format!("release {}", target.name),
+    }
+}

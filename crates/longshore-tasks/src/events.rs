@@ -1,0 +1,102 @@
+//! What the run service is told: one event for each published change, acknowledged before the status is written
+//! (task action spec §5.2 and §12).
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use longshore_core::{Class, Classify};
+use longshore_plugins::{Happening, Phase, TaskError};
+pub use longshore_proto::flyteidl2::common::ActionPhase;
+
+/// A change of one attempt of an action.
+///
+/// The receiver keeps the first event of each (action, attempt, phase, version).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActionEvent {
+    /// Spec field.
+    pub project: String,
+    /// Spec field.
+    pub domain: String,
+    /// Spec field.
+    pub run: String,
+    /// Spec field.
+    pub action: String,
+    /// From 1.
+    pub attempt: u32,
+    /// What it changed to.
+    pub phase: ActionPhase,
+    /// Orders changes within a phase.
+    pub version: u32,
+    /// When it changed, by the second.
+    pub updated_at: Timestamp,
+    /// When it was told.
+    pub reported_at: Timestamp,
+    /// Why it failed.
+    pub error: Option<TaskError>,
+    /// Where it runs.
+    pub cluster: String,
+    /// The directory of the attempt's outputs, as a URL.
+    pub output_prefix: String,
+    /// Number of `core.CatalogCacheStatus`; 0 is disabled.
+    pub cache_status: i32,
+    /// What happened on the way, oldest first.
+    pub happenings: Vec<Happening>,
+}
+
+/// How the run service calls a plugin's phase.
+pub fn action_phase(phase: Phase) -> ActionPhase {
+    match phase {
+        Phase::Undefined => ActionPhase::Unspecified,
+        Phase::NotReady | Phase::Queued => ActionPhase::Queued,
+        Phase::WaitingForResources | Phase::WaitingForCache => ActionPhase::WaitingForResources,
+        Phase::Initializing => ActionPhase::Initializing,
+        Phase::Running => ActionPhase::Running,
+        Phase::Success => ActionPhase::Succeeded,
+        Phase::RetryableFailure | Phase::PermanentFailure => ActionPhase::Failed,
+        Phase::Aborted => ActionPhase::Aborted,
+    }
+}
+
+/// Who is told.
+#[async_trait]
+pub trait ActionEvents: std::fmt::Debug + Send + Sync + 'static {
+    /// Tells, and returns once that is acknowledged. The same event may come again after a crash.
+    async fn publish(&self, event: &ActionEvent) -> Result<(), NotPublished>;
+}
+
+/// The run service did not acknowledge an event; it comes again.
+#[derive(Debug, thiserror::Error)]
+#[error("the run service did not acknowledge an event: {0}")]
+pub struct NotPublished(pub String);
+
+impl Classify for NotPublished {
+    fn class(&self) -> Class {
+        Class::Retry
+    }
+}
+
+/// Nobody but the log is told.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoggedEvents;
+
+#[async_trait]
+impl ActionEvents for LoggedEvents {
+    async fn publish(&self, event: &ActionEvent) -> Result<(), NotPublished> {
+        let ActionEvent {
+            run,
+            action,
+            attempt,
+            phase,
+            version,
+            ..
+        } = event;
+        tracing::info!(
+            run,
+            action,
+            attempt,
+            phase = phase.as_str_name(),
+            version,
+            "action changed"
+        );
+        Ok(())
+    }
+}

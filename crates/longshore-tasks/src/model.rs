@@ -1,0 +1,369 @@
+//! A TaskAction as a decision sees it, and the resources made for it.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use jiff::Timestamp;
+use longshore_api::{
+    flyte::{
+        self, FINALIZER_PLUGIN, FINALIZER_RESOURCE, LABEL_ATTEMPT, REASON_INVALID_SPEC,
+        REASON_PLUGIN_NOT_FOUND, TaskActionSpec, TaskActionStatus,
+    },
+    tasks::ANNOTATION_LAUNCH,
+};
+use longshore_core::{ObjectRef, Resource, Seen};
+use longshore_plugins::{PhaseInfo, Plugin, PluginState, StateError, TaskContext};
+use serde_json::Value;
+
+use crate::data::Outcome;
+
+/// The address of a TaskAction.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ActionKey {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl fmt::Display for ActionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A TaskAction, and what was read for it.
+#[derive(Clone, Debug)]
+pub struct Action {
+    /// Its address, with its uid.
+    pub target: ObjectRef,
+    /// The object as it was seen; a status is written only upon this version of it.
+    pub object: Arc<Value>,
+    /// What it asks for. Empty where it cannot be read.
+    pub spec: TaskActionSpec,
+    /// What was said about it so far.
+    pub status: TaskActionStatus,
+    /// Whether somebody asked for its deletion.
+    pub is_deleting: bool,
+    /// Whether it has our finalizer.
+    pub has_finalizer: bool,
+    /// What is to be done for it.
+    pub work: Work,
+    /// The resources made for it.
+    pub children: Children,
+}
+
+/// What is to be done for an action.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// Run a task.
+    Task(Box<Task>),
+    /// Wait for a person.
+    Condition,
+    /// Nothing: it cannot be run.
+    Invalid(Invalid),
+    /// Nothing: it ended, and nothing of it is left over.
+    Nothing,
+}
+
+/// Why an action cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid {
+    /// Reason of its conditions.
+    pub reason: &'static str,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// The current attempt of a task.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// Who knows its type.
+    pub plugin: Arc<dyn Plugin>,
+    /// What the plugin knows about the attempt.
+    pub context: TaskContext,
+    /// How far it is, as the status says.
+    pub state: Result<PluginState, StateError>,
+    /// What the plugin says about the resource of the attempt; `Undefined` where there is none.
+    pub info: PhaseInfo,
+    /// What the attempt left behind; only looked for once it ended well.
+    pub outcome: Seen<Outcome>,
+    /// What kept the last create of this launch from happening.
+    pub obstacle: Option<Obstacle>,
+}
+
+/// What kept a create from happening.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// Since when.
+    pub since: Timestamp,
+    /// What it is.
+    pub kind: ObstacleKind,
+}
+
+/// What can keep a create from happening.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObstacleKind {
+    /// The API server refused it for good.
+    Refused {
+        /// HTTP status.
+        code: u16,
+        /// In its own words.
+        message: String,
+    },
+    /// A quota is used up; in the API server's own words.
+    OverQuota(String),
+    /// An object of that name has yet to go.
+    NameTaken,
+}
+
+/// The resources of an action, one per attempt.
+#[derive(Clone, Debug)]
+pub struct Children {
+    /// Of the current attempt.
+    pub current: Seen<Child>,
+    /// Of earlier attempts, those that are there.
+    pub earlier: Vec<Child>,
+}
+
+impl Children {
+    /// Those of this action, the current one last.
+    pub fn ours(&self) -> impl Iterator<Item = &Child> {
+        let all = self.earlier.iter().chain(self.current.present());
+        all.filter(|child| child.belongs != Belongs::ToOthers)
+    }
+}
+
+/// A resource that has the name of one of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Child {
+    /// Its address, with its uid.
+    pub target: ObjectRef,
+    /// Whose it is.
+    pub belongs: Belongs,
+    /// Whether its deletion is under way.
+    pub is_deleting: bool,
+    /// Whether nothing of it runs, now or later.
+    pub is_over: bool,
+    /// Whether it has our finalizer.
+    pub has_finalizer: bool,
+}
+
+/// Whose a resource is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Belongs {
+    /// It is of this very launch.
+    ToThisLaunch,
+    /// It is of an earlier launch of this attempt.
+    ToThisAttempt,
+    /// It is of another attempt of this action.
+    ToThisAction,
+    /// It is somebody else's.
+    ToOthers,
+}
+
+/// A launch of an attempt: what a resource of ours is identified by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchId {
+    /// Of the TaskAction.
+    pub uid: String,
+    /// From 1.
+    pub attempt: u32,
+    /// System failures before it.
+    pub n_failures: u32,
+}
+
+impl LaunchId {
+    /// The launch that is next, or under way, by the status.
+    pub fn of(target: &ObjectRef, status: &TaskActionStatus) -> Self {
+        Self {
+            uid: target.uid.clone().unwrap_or_default(),
+            attempt: status.attempts.max(1),
+            n_failures: status.system_failures,
+        }
+    }
+
+    /// Whose this resource is. One that upstream made carries no annotation: its owner and its label tell, and that no
+    /// launch came before it.
+    pub fn owns(&self, resource: &Value) -> Belongs {
+        let metadata = &resource["metadata"];
+        let launch = metadata["annotations"][ANNOTATION_LAUNCH].as_str();
+        let theirs = match launch.map(Self::from_str) {
+            Some(Ok(launch)) => launch,
+            Some(Err(_)) => return Belongs::ToOthers,
+            None => {
+                let attempt = metadata["labels"][LABEL_ATTEMPT].as_str();
+                let attempt = attempt.and_then(|attempt| attempt.parse().ok());
+                let (Some(uid), Some(attempt)) = (owner(resource), attempt) else {
+                    return Belongs::ToOthers;
+                };
+                Self {
+                    uid: uid.to_owned(),
+                    attempt,
+                    n_failures: 0,
+                }
+            }
+        };
+        if theirs.uid != self.uid {
+            Belongs::ToOthers
+        } else if theirs.attempt != self.attempt {
+            Belongs::ToThisAction
+        } else if theirs.n_failures == self.n_failures {
+            Belongs::ToThisLaunch
+        } else {
+            Belongs::ToThisAttempt
+        }
+    }
+}
+
+impl fmt::Display for LaunchId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.uid, self.attempt, self.n_failures)
+    }
+}
+
+impl FromStr for LaunchId {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut parts = text.split('/');
+        let mut next = || parts.next().ok_or(());
+        let (uid, attempt, n_failures) = (next()?, next()?, next()?);
+        Ok(Self {
+            uid: uid.to_owned(),
+            attempt: attempt.parse().map_err(drop)?,
+            n_failures: n_failures.parse().map_err(drop)?,
+        })
+    }
+}
+
+/// The uid of the TaskAction that controls a resource.
+fn owner(resource: &Value) -> Option<&str> {
+    let owners = resource["metadata"]["ownerReferences"].as_array()?;
+    let owner = owners
+        .iter()
+        .find(|owner| owner["controller"] == true && owner["kind"] == flyte::KIND)?;
+    owner["uid"].as_str()
+}
+
+impl Child {
+    /// The resource of that name, as `launch` sees it.
+    pub fn of(kind: Resource, resource: &Value, launch: &LaunchId) -> Self {
+        let is_deleting = is_deleting(resource);
+        let phase = resource["status"]["phase"].as_str();
+        let has_ended = kind == Resource::POD && matches!(phase, Some("Succeeded" | "Failed"));
+        // A pod that no node has taken, and that is being deleted, will not be taken any more.
+        let never_starts = kind == Resource::POD && resource["spec"]["nodeName"].is_null();
+        Self {
+            target: address(kind, resource),
+            belongs: launch.owns(resource),
+            is_deleting,
+            is_over: has_ended || is_deleting && never_starts,
+            has_finalizer: has_finalizer(resource, FINALIZER_RESOURCE),
+        }
+    }
+}
+
+impl Action {
+    /// An action as it was seen, before anything was read for it.
+    ///
+    /// # Errors
+    /// A status that does not have the shape of its schema: nobody can tell how far it is.
+    pub fn of(object: Value) -> Result<Self, serde_json::Error> {
+        let status = TaskActionStatus::of(&object)?;
+        let (spec, work) = match TaskActionSpec::of(&object) {
+            Ok(spec) if spec.is_condition() => (spec, Work::Condition),
+            Ok(spec) => (spec, Work::Nothing),
+            Err(error) => {
+                let invalid = Invalid::spec(format!("the spec cannot be read: {error}"));
+                (TaskActionSpec::default(), Work::Invalid(invalid))
+            }
+        };
+        Ok(Self {
+            target: address(Resource::TASK_ACTION, &object),
+            spec,
+            status,
+            is_deleting: is_deleting(&object),
+            has_finalizer: has_finalizer(&object, FINALIZER_PLUGIN),
+            work,
+            children: Children {
+                current: Seen::Absent,
+                earlier: Vec::new(),
+            },
+            object: Arc::new(object),
+        })
+    }
+
+    /// The current attempt, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.status.attempts.max(1)
+    }
+
+    /// When it was created.
+    pub fn created_at(&self) -> Option<Timestamp> {
+        let text = self.object["metadata"]["creationTimestamp"].as_str()?;
+        text.parse().ok()
+    }
+
+    /// A label of it.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.object["metadata"]["labels"][key].as_str()
+    }
+}
+
+impl Invalid {
+    /// A spec that cannot be run.
+    pub fn spec(message: impl Into<String>) -> Self {
+        Self {
+            reason: REASON_INVALID_SPEC,
+            message: message.into(),
+        }
+    }
+
+    /// A task type that nobody takes.
+    pub fn plugin(task_type: &str) -> Self {
+        Self {
+            reason: REASON_PLUGIN_NOT_FOUND,
+            message: format!(
+                "no plugin found for task type {task_type:?}: no plugin takes it, and there is no default plugin"
+            ),
+        }
+    }
+
+    /// What is missing in the spec of a task.
+    pub fn missing(spec: &TaskActionSpec) -> Option<Self> {
+        let missing: Vec<&str> = [
+            ("runName", spec.run_name.is_empty()),
+            ("project", spec.project.is_empty()),
+            ("domain", spec.domain.is_empty()),
+            ("actionName", spec.action_name.is_empty()),
+            ("taskType", spec.task_type.is_empty()),
+            ("taskTemplate", spec.task_template.is_empty()),
+            ("inputUri", spec.input_uri.is_empty()),
+            ("runOutputBase", spec.run_output_base.is_empty()),
+        ]
+        .into_iter()
+        .filter_map(|(field, is_empty)| is_empty.then_some(field))
+        .collect();
+        let message = format!("required spec fields are empty: [{}]", missing.join(" "));
+        (!missing.is_empty()).then(|| Self::spec(message))
+    }
+}
+
+fn address(resource: Resource, object: &Value) -> ObjectRef {
+    let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
+    ObjectRef {
+        resource,
+        namespace: text("namespace").unwrap_or_default(),
+        name: text("name").unwrap_or_default(),
+        uid: text("uid"),
+    }
+}
+
+fn is_deleting(object: &Value) -> bool {
+    !object["metadata"]["deletionTimestamp"].is_null()
+}
+
+fn has_finalizer(object: &Value, finalizer: &str) -> bool {
+    let finalizers = object["metadata"]["finalizers"].as_array();
+    finalizers.is_some_and(|finalizers| finalizers.iter().any(|it| it == finalizer))
+}

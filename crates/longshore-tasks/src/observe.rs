@@ -1,0 +1,291 @@
+//! Reads what a round is decided upon.
+//!
+//! In the usual course of an attempt nothing is asked of the API server: caches hold actions and pods, and the kit
+//! starts no round before they show what earlier rounds wrote. Where the cache does not show a resource whose absence
+//! would mean something (it was there, or its name is taken, or its action is to go), a live read has the last word.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::core::DynamicObject;
+use longshore_api::flyte::{CONDITION_SUCCEEDED, Condition};
+use longshore_core::{Class, Classify, ObjectRef, Resource, Seen};
+use longshore_kit::{Cache, Requests};
+use longshore_plugins::{
+    Config, Launch, Phase, PhaseInfo, Plugin, PluginState, TaskContext, subdomain,
+};
+use longshore_proto::flyteidl2::core::TaskTemplate;
+use prost::Message;
+use serde_json::Value;
+
+use crate::{
+    data::{Owed, TaskData},
+    decide::Observed,
+    model::{Action, ActionKey, Belongs, Child, Invalid, LaunchId, ObstacleKind, Task, Work},
+    obstacles::Obstacles,
+    service::Plugins,
+};
+
+/// Reads for rounds.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    pub(crate) actions: Arc<Cache<DynamicObject>>,
+    pub(crate) pods: Arc<Cache<DynamicObject>>,
+    pub(crate) requests: Requests,
+    pub(crate) plugins: Arc<dyn Plugins>,
+    pub(crate) config: Config,
+    pub(crate) data: Arc<dyn TaskData>,
+    pub(crate) obstacles: Obstacles,
+}
+
+/// An action of which nobody can tell how far it is.
+#[derive(Debug, thiserror::Error)]
+#[error("the status of TaskAction {key} does not have the shape of its schema")]
+pub(crate) struct Unreadable {
+    key: ActionKey,
+    source: serde_json::Error,
+}
+
+impl Classify for Unreadable {
+    fn class(&self) -> Class {
+        Class::Invalid
+    }
+}
+
+impl Observer {
+    /// Reads all that a round about an action needs.
+    pub(crate) async fn observe(
+        &self,
+        key: &ActionKey,
+        now: Timestamp,
+    ) -> Result<Observed, Unreadable> {
+        let fail = |source| Unreadable {
+            key: key.clone(),
+            source,
+        };
+        let action = match self.actions.get(&key.namespace, &key.name) {
+            Seen::Present(object) => {
+                let object = serde_json::to_value(&*object).map_err(fail)?;
+                let action = Action::of(object).map_err(fail)?;
+                Seen::Present(self.read(key, action, now).await)
+            }
+            Seen::Absent => {
+                self.obstacles.forget(key);
+                Seen::Absent
+            }
+            Seen::Unknown(why) => Seen::Unknown(why),
+        };
+        Ok(Observed { now, action })
+    }
+
+    async fn read(&self, key: &ActionKey, mut action: Action, now: Timestamp) -> Action {
+        let is_let_go = action.is_deleting && !action.has_finalizer;
+        let may_have_left_overs =
+            self.config.k8s.delete_resource_on_finalize || !has_succeeded(&action);
+        let has_ended = action.status.is_terminal() && !action.is_deleting && !may_have_left_overs;
+        if is_let_go || has_ended || matches!(action.work, Work::Condition) {
+            return action;
+        }
+        if matches!(action.work, Work::Nothing) {
+            action.work = match self.task(key, &action) {
+                Ok(task) => Work::Task(Box::new(task)),
+                Err(invalid) => Work::Invalid(invalid),
+            };
+        }
+        self.read_children(&mut action, now).await;
+        action
+    }
+
+    /// The current attempt of a task, before anything was read for it.
+    fn task(&self, key: &ActionKey, action: &Action) -> Result<Task, Invalid> {
+        let spec = &action.spec;
+        if let Some(invalid) = Invalid::missing(spec) {
+            return Err(invalid);
+        }
+        let plugin = self.plugins.resolve(&spec.task_type);
+        let plugin = plugin.ok_or_else(|| Invalid::plugin(&spec.task_type))?;
+        let template = TaskTemplate::decode(spec.task_template.as_slice()).map_err(|error| {
+            let message = format!("taskTemplate is no flyteidl2.core.TaskTemplate: {error}");
+            Invalid::spec(message)
+        })?;
+        let attempt = action.attempt();
+        let context = TaskContext::of(&action.object, spec, template, attempt, &self.config);
+        let context = context.map_err(|error| Invalid::spec(error.message))?;
+        let status = &action.status;
+        let launch = LaunchId::of(&action.target, status);
+        Ok(Task {
+            plugin,
+            context,
+            state: PluginState::read(status.plugin_state_version, &status.plugin_state),
+            info: PhaseInfo::of(Phase::Undefined, ""),
+            outcome: Seen::Absent,
+            obstacle: self.obstacles.of(key, &launch),
+        })
+    }
+
+    async fn read_children(&self, action: &mut Action, now: Timestamp) {
+        let launch = LaunchId::of(&action.target, &action.status);
+        let names = Names::of(action);
+        let is_launched_next = match &action.work {
+            Work::Task(task) => is_not_started(task),
+            Work::Condition | Work::Invalid(_) | Work::Nothing => true,
+        };
+        if is_launched_next || action.is_deleting {
+            let earlier = (1..action.attempt()).map(|attempt| names.address(attempt));
+            let earlier = earlier.filter_map(|target| self.cached(&target).present().cloned());
+            action.children.earlier = earlier
+                .map(|resource| Child::of(names.resource, &resource, &launch))
+                .collect();
+        }
+        let target = names.address(action.attempt());
+        let cached = self.cached(&target);
+        let resource = if cached.is_absent() && counts(action) {
+            self.live(&target).await
+        } else {
+            cached
+        };
+        action.children.current = resource
+            .as_ref()
+            .map(|resource| Child::of(names.resource, resource, &launch));
+        if let (Work::Task(task), true, false) = (
+            &mut action.work,
+            action.children.current.is_absent(),
+            action.is_deleting,
+        ) && is_not_started(task)
+            && task.plugin.needs_inputs(&task.context)
+        {
+            match self.data.inputs(&task.context.paths.input).await {
+                Ok(inputs) => task.context.inputs = inputs,
+                Err(error) => action.children.current = Seen::Unknown(error.to_string()),
+            }
+        }
+        let is_ours = action.children.current.present().is_some_and(is_of_attempt);
+        if let (Work::Task(task), Seen::Present(resource), true) =
+            (&mut action.work, &resource, is_ours)
+        {
+            task.info = task.plugin.phase(&task.context, resource, now);
+            let is_open = !action.is_deleting && !action.status.is_terminal();
+            if task.info.phase == Phase::Success && is_open {
+                task.outcome = self.outcome(task).await;
+            }
+        }
+    }
+
+    fn cached(&self, target: &ObjectRef) -> Seen<Value> {
+        match self.pods.get(&target.namespace, &target.name) {
+            Seen::Present(object) => match serde_json::to_value(&*object) {
+                Ok(object) => Seen::Present(object),
+                Err(error) => Seen::Unknown(error.to_string()),
+            },
+            Seen::Absent => Seen::Absent,
+            Seen::Unknown(why) => Seen::Unknown(why),
+        }
+    }
+
+    async fn live(&self, target: &ObjectRef) -> Seen<Value> {
+        match self.requests.get(target).await {
+            Ok(resource) => resource.into(),
+            Err(error) => Seen::Unknown(error.to_string()),
+        }
+    }
+
+    async fn outcome(&self, task: &Task) -> Seen<crate::data::Outcome> {
+        let prefix = &task.context.paths.output_prefix;
+        match self
+            .data
+            .outcome(prefix, owed(&task.context.template))
+            .await
+        {
+            Ok(outcome) => Seen::Present(outcome),
+            Err(error) => {
+                let source = std::error::Error::source(&error).map(ToString::to_string);
+                tracing::warn!(%error, source, "an ended attempt waits for its outputs");
+                Seen::Unknown(error.to_string())
+            }
+        }
+    }
+}
+
+fn is_not_started(task: &Task) -> bool {
+    matches!(&task.state, Ok(state) if state.launch == Launch::NotStarted)
+}
+
+fn is_of_attempt(child: &Child) -> bool {
+    matches!(
+        child.belongs,
+        Belongs::ToThisLaunch | Belongs::ToThisAttempt
+    )
+}
+
+/// Whether it would mean something that the resource of the current attempt is not there.
+fn counts(action: &Action) -> bool {
+    if action.is_deleting {
+        return true;
+    }
+    let Work::Task(task) = &action.work else {
+        return false;
+    };
+    let obstacle = task.obstacle.as_ref().map(|obstacle| &obstacle.kind);
+    let is_taken = obstacle == Some(&ObstacleKind::NameTaken);
+    !action.status.is_terminal() && (!is_not_started(task) || is_taken)
+}
+
+fn owed(template: &TaskTemplate) -> Owed {
+    let outputs = template
+        .interface
+        .as_ref()
+        .and_then(|interface| interface.outputs.as_ref());
+    if outputs.is_some_and(|outputs| !outputs.variables.is_empty()) {
+        Owed::Outputs
+    } else {
+        Owed::Nothing
+    }
+}
+
+/// The names of an action's resources, one per attempt.
+struct Names {
+    resource: Resource,
+    namespace: String,
+    action: String,
+    /// `None` where the action cannot be run any more; then its resources were pods with the usual names.
+    plugin: Option<(Arc<dyn Plugin>, TaskContext)>,
+}
+
+impl Names {
+    fn of(action: &Action) -> Self {
+        let plugin = match &action.work {
+            Work::Task(task) => Some((Arc::clone(&task.plugin), task.context.clone())),
+            Work::Condition | Work::Invalid(_) | Work::Nothing => None,
+        };
+        let resource = plugin.as_ref().map(|(plugin, _)| plugin.resource());
+        Self {
+            resource: resource.unwrap_or(Resource::POD),
+            namespace: action.target.namespace.clone(),
+            action: action.target.name.clone(),
+            plugin,
+        }
+    }
+
+    fn address(&self, attempt: u32) -> ObjectRef {
+        let generated = format!("{}-{}", self.action, attempt.saturating_sub(1));
+        let name = match &self.plugin {
+            Some((plugin, context)) if context.attempt == attempt => plugin.resource_name(context),
+            Some((plugin, context)) => plugin.resource_name(&TaskContext {
+                generated_name: generated,
+                ..context.clone()
+            }),
+            None => subdomain(&generated),
+        };
+        ObjectRef {
+            resource: self.resource,
+            namespace: self.namespace.clone(),
+            name,
+            uid: None,
+        }
+    }
+}
+
+fn has_succeeded(action: &Action) -> bool {
+    let succeeded = action.status.condition(CONDITION_SUCCEEDED);
+    succeeded.is_some_and(Condition::is_true)
+}

@@ -1,0 +1,165 @@
+//! Each story undisturbed, and then once for every effect of the executor with a crash before it, a crash after it,
+//! its answer lost, a refusal, and with late, cut, repeated and expired watches: the end must be the same.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use longshore_tasks::events::ActionPhase;
+use longshore_test::{
+    faults::{Point, Process},
+    laws::{Law, Scenario, Troubles, Violation, check_scenario, check_seeds},
+    scripted_node::PodRun,
+};
+use tokio::task::JoinHandle;
+
+use crate::{
+    stories::{self, People, Story},
+    world::{World, is_terminal, launch},
+};
+
+/// A task of the test that ends with its owner.
+pub(crate) struct Owned(pub(crate) JoinHandle<()>);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Scenario for Story {
+    type World = Arc<World>;
+    type Subject = Owned;
+
+    fn name(&self) -> String {
+        self.name.to_owned()
+    }
+
+    async fn build(&self) -> Arc<World> {
+        self.world().await
+    }
+
+    fn start(&self, world: &mut Arc<World>, process: &Process) -> Owned {
+        let (world, process) = (world.clone(), process.clone());
+        Owned(tokio::spawn(async move { world.run(&process).await }))
+    }
+
+    async fn digest(&self, world: &Arc<World>) -> String {
+        world.digest().await
+    }
+
+    /// How often a create is refused for the moment, how often people are told of that, and what is still published of
+    /// an action that is deleted while it begins, is a matter of timing; so is who writes a pod that ends first, the
+    /// node or we.
+    fn is_uncounted(&self, point: &Point) -> bool {
+        let is_refused = !self.rules.is_empty() && point.what == "create pods";
+        let is_news = ["report", "patch taskactions/status"].contains(&point.what.as_str());
+        let is_cut_short = self.people == People::AbortAtOnce && is_news;
+        let is_told_again = point.what.ends_with(" events") || point.what == "patch pods";
+        point.is_read() || is_refused || is_cut_short || is_told_again
+    }
+
+    fn bound(&self, what: &str, troubles: &Troubles) -> Option<u32> {
+        let Troubles {
+            n_undisturbed,
+            n_starts,
+            n_faults,
+        } = *troubles;
+        Some(match what {
+            "watch pods" | "watch taskactions" => 400,
+            _ => 3 * n_undisturbed + 10 * (n_starts + n_faults),
+        })
+    }
+
+    async fn broken(&self, world: &Arc<World>) -> Vec<Violation> {
+        let history = world.node.history();
+        let by_action = |run: &PodRun| {
+            let launch = launch(run)?;
+            Some(launch.split('/').next()?.to_owned())
+        };
+        let mut broken = history.repeated(launch);
+        broken.extend(history.overlapping(by_action));
+        broken.extend(untold(world).await);
+        broken.extend(contradictory(world));
+        broken
+            .into_iter()
+            .map(|what| Violation::of(Law::OwnInvariant, what))
+            .collect()
+    }
+}
+
+/// Statuses that the run service was not told of before.
+async fn untold(world: &World) -> Vec<String> {
+    let mut untold = Vec::new();
+    for action in world.actions().await {
+        let status = &action["status"];
+        if status["pluginPhase"].is_null() {
+            continue; // It never began.
+        }
+        let name = action["spec"]["actionName"].as_str().unwrap_or_default();
+        let attempt = status["attempts"].as_u64().unwrap_or(1);
+        let version = status["pluginPhaseVersion"].as_u64().unwrap_or(0);
+        let told = world.told.effective(name);
+        let is_told = told
+            .iter()
+            .any(|(of, _, at)| u64::from(*of) == attempt && u64::from(*at) >= version);
+        if !is_told {
+            untold.push(format!("nobody was told of {status}"));
+        }
+    }
+    untold
+}
+
+/// Attempts of which the run service was told two different ends.
+fn contradictory(world: &World) -> Vec<String> {
+    let mut ends: BTreeMap<(String, u32), Vec<ActionPhase>> = BTreeMap::new();
+    for event in world.told.events() {
+        if is_terminal(event.phase) {
+            let of_attempt = ends.entry((event.action, event.attempt)).or_default();
+            if !of_attempt.contains(&event.phase) {
+                of_attempt.push(event.phase);
+            }
+        }
+    }
+    let several = ends.into_iter().filter(|(_, phases)| phases.len() > 1);
+    several
+        .map(|(of, phases)| format!("{of:?} ended as {phases:?}"))
+        .collect()
+}
+
+macro_rules! stories {
+    ($($test:ident: $story:ident,)*) => {
+        const STORIES: &[Story] = &[$(stories::$story,)*];
+
+        $(
+            #[test]
+            fn $test() {
+                let report = check_scenario(&stories::$story);
+                println!("{}: {} worlds", report.scenario, report.n_worlds);
+                report.assert_kept();
+            }
+        )*
+    };
+}
+
+stories! {
+    a_success_survives_everything: SUCCESS,
+    retries_survive_everything: RETRY,
+    a_deleted_pod_survives_everything: POD_DELETED,
+    an_abort_survives_everything: ABORTED,
+    an_early_abort_survives_everything: ABORTED_AT_ONCE,
+    a_removal_survives_everything: REMOVED,
+    a_refused_pod_survives_everything: REFUSED,
+    a_quota_that_is_used_up_survives_everything: OVER_QUOTA,
+    a_name_that_is_taken_survives_everything: NAME_TAKEN,
+    an_invalid_spec_survives_everything: INVALID,
+    lost_outputs_survive_everything: OUTPUTS_LOST,
+    a_missing_image_survives_everything: NO_IMAGE,
+    held_pods_survive_everything: HELD,
+    a_collection_survives_everything: COLLECTED,
+}
+
+#[test]
+fn many_faults_at_once_change_nothing_about_the_end() {
+    for story in STORIES {
+        check_seeds(story, 0..3).assert_kept();
+    }
+}

@@ -1,0 +1,223 @@
+//! What users and others do, and how it ends.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ListParams, PostParams},
+    core::DynamicObject,
+};
+use longshore_tasks::{Collection, TasksConfig, data::Owed};
+use longshore_test::{faults::Rule, pod};
+use serde_json::Value;
+
+use crate::world::{NAMESPACE, World, action, base64, delete_action, set_template, template};
+
+/// What happens around the executor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Story {
+    pub(crate) name: &'static str,
+    /// Actions: name, retries, script.
+    pub(crate) actions: &'static [(&'static str, u32, &'static str)],
+    pub(crate) rules: &'static [Rule],
+    pub(crate) people: People,
+    /// What is configured.
+    pub(crate) configure: fn(&mut TasksConfig),
+}
+
+/// What else is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum People {
+    /// Nothing.
+    Watch,
+    /// The first pod that runs is deleted.
+    DeletePod,
+    /// Each action is deleted this long after it was made.
+    Abort(Duration),
+    /// The action is deleted as soon as it has its finalizer.
+    AbortAtOnce,
+    /// Somebody else has a pod of the name, and takes it away after this time.
+    TakeName(Duration),
+    /// The specs are spoiled.
+    Spoil,
+}
+
+impl Story {
+    const fn of(name: &'static str, actions: &'static [(&'static str, u32, &'static str)]) -> Self {
+        Self {
+            name,
+            actions,
+            rules: &[],
+            people: People::Watch,
+            configure: |_| {},
+        }
+    }
+
+    const fn configured(self, configure: fn(&mut TasksConfig)) -> Self {
+        Self { configure, ..self }
+    }
+
+    const fn while_people(self, people: People) -> Self {
+        Self { people, ..self }
+    }
+
+    const fn with_rules(self, rules: &'static [Rule]) -> Self {
+        Self { rules, ..self }
+    }
+
+    /// The world at the beginning, with people in it.
+    pub(crate) async fn world(&self) -> Arc<World> {
+        let mut world = World::new(self.rules).await;
+        (self.configure)(&mut world.config);
+        let client = world.cluster.client();
+        if let People::TakeName(_) = self.people {
+            let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+            let taken = pod(&format!("{}-0", self.actions[0].0)).scripted("hang");
+            pods.create(&PostParams::default(), &taken.typed())
+                .await
+                .unwrap();
+        }
+        for (name, retries, script) in self.actions {
+            world
+                .apply(self.spoiled(action(name, *retries, script)))
+                .await;
+        }
+        tokio::spawn(self.people.act(client, self.actions));
+        Arc::new(world)
+    }
+
+    fn spoiled(&self, mut action: Value) -> Value {
+        let name = action["metadata"]["name"].as_str().unwrap().to_owned();
+        if name.ends_with("lost") {
+            set_template(&mut action, &template(0, Owed::Outputs));
+        }
+        if self.people == People::Spoil {
+            match name.as_str() {
+                "empty" => {
+                    let spec = action["spec"].as_object_mut().unwrap();
+                    spec.remove("taskTemplate");
+                    spec.remove("taskType");
+                }
+                _ => action["spec"]["taskTemplate"] = base64(b"no template").into(),
+            }
+        }
+        action
+    }
+}
+
+impl People {
+    async fn act(self, client: Client, actions: &'static [(&'static str, u32, &'static str)]) {
+        let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+        match self {
+            Self::Watch | Self::Spoil => {}
+            Self::DeletePod => {
+                let running = loop {
+                    let list = pods.list(&ListParams::default()).await.unwrap();
+                    let is_running = |pod: &&Pod| {
+                        let status = pod.status.as_ref();
+                        status.and_then(|it| it.phase.as_deref()) == Some("Running")
+                    };
+                    if let Some(pod) = list.items.iter().find(is_running) {
+                        break pod.metadata.name.clone().unwrap();
+                    }
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                };
+                // Until the executor has taken note of it: a pod that goes unseen is a matter of its own.
+                tokio::time::sleep(Duration::from_secs(20)).await;
+                let _ = pods.delete(&running, &DeleteParams::default()).await;
+            }
+            Self::Abort(after) => {
+                tokio::time::sleep(after).await;
+                for (name, ..) in actions {
+                    delete_action(&client, name).await;
+                }
+            }
+            Self::AbortAtOnce => {
+                for (name, ..) in actions {
+                    let action = crate::world::actions(&client);
+                    let is_held = |it: &DynamicObject| it.metadata.finalizers.is_some();
+                    while !action.get(name).await.is_ok_and(|it| is_held(&it)) {
+                        tokio::time::sleep(Duration::from_millis(10)).await;
+                    }
+                    delete_action(&client, name).await;
+                }
+            }
+            Self::TakeName(time) => {
+                tokio::time::sleep(time).await;
+                let name = format!("{}-0", actions[0].0);
+                let _ = pods.delete(&name, &DeleteParams::default()).await;
+            }
+        }
+    }
+}
+
+pub(crate) const SUCCESS: Story = Story::of(
+    "success",
+    &[("good", 0, "run 3s exit 0"), ("quick", 0, "exit 0")],
+);
+pub(crate) const RETRY: Story = Story::of(
+    "retry",
+    &[
+        ("second", 2, "exit 1 | run 2s exit 0"),
+        ("never", 1, "run 1s exit 1"),
+    ],
+);
+pub(crate) const POD_DELETED: Story =
+    Story::of("pod deleted", &[("gone", 0, "run 60s exit 0")]).while_people(People::DeletePod);
+pub(crate) const ABORTED: Story = Story::of(
+    "aborted",
+    &[("stopped", 1, "run 60s exit 0"), ("stubborn", 0, "hang")],
+)
+.while_people(People::Abort(Duration::from_secs(10)));
+pub(crate) const ABORTED_AT_ONCE: Story =
+    Story::of("aborted at once", &[("early", 0, "run 60s exit 0")])
+        .while_people(People::AbortAtOnce);
+pub(crate) const REMOVED: Story = Story::of(
+    "removed after its end",
+    &[("done", 0, "exit 0"), ("bad", 0, "exit 1")],
+)
+.while_people(People::Abort(Duration::from_secs(60)));
+pub(crate) const REFUSED: Story =
+    Story::of("refused", &[("refused", 1, "exit 0")]).with_rules(&[Rule::Forbidden("pods")]);
+pub(crate) const OVER_QUOTA: Story = Story::of(
+    "over quota",
+    &[("first", 0, "run 20s exit 0"), ("next", 0, "run 5s exit 0")],
+)
+.with_rules(&[Rule::PodQuota(1)]);
+pub(crate) const NAME_TAKEN: Story = Story::of("name taken", &[("taken", 0, "exit 0")])
+    .while_people(People::TakeName(Duration::from_secs(30)));
+pub(crate) const INVALID: Story =
+    Story::of("invalid", &[("empty", 0, ""), ("garbled", 0, "")]).while_people(People::Spoil);
+pub(crate) const OUTPUTS_LOST: Story = Story::of("outputs lost", &[("a-lost", 0, "exit 0")]);
+pub(crate) const NO_IMAGE: Story =
+    Story::of("no image", &[("image", 0, "waiting ImagePullBackOff")]);
+pub(crate) const MANY: Story = Story::of(
+    "many",
+    &[
+        ("one", 0, "run 3s exit 0"),
+        ("two", 0, "run 4s exit 0"),
+        ("three", 0, "run 7s exit 0"),
+        ("four", 0, "run 30s exit 0"),
+        ("five", 0, "run 5s exit 0"),
+    ],
+);
+/// Pods carry the finalizer.
+pub(crate) const HELD: Story = Story::of(
+    "held",
+    &[
+        ("stopped", 0, "run 60s exit 0"),
+        ("second", 1, "exit 1 | exit 0"),
+    ],
+)
+.configured(|config| config.plugins.k8s.inject_finalizer = true)
+.while_people(People::Abort(Duration::from_secs(20)));
+/// Pods and actions go by themselves.
+pub(crate) const COLLECTED: Story =
+    Story::of("collected", &[("good", 0, "exit 0"), ("bad", 0, "exit 1")]).configured(|config| {
+        config.plugins.k8s.delete_resource_on_finalize = true;
+        config.collection = Collection {
+            interval: Duration::from_secs(45),
+            ttl: Duration::from_secs(60),
+        };
+    });

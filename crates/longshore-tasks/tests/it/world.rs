@@ -1,0 +1,311 @@
+//! A cluster with a scripted node: everything around one executor, in simulated time.
+
+use std::{
+    collections::BTreeSet,
+    fmt::Write,
+    sync::{Arc, Mutex},
+};
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ListParams, PostParams},
+    core::{ApiResource, DynamicObject, GroupVersionKind},
+};
+use longshore_api::{flyte, tasks::ANNOTATION_LAUNCH};
+use longshore_cluster::Cluster;
+use longshore_kit::Clock;
+use longshore_proto::flyteidl2::core::{
+    Container, Identifier, LiteralMap, RetryStrategy, TaskMetadata, TaskTemplate, TypedInterface,
+    Variable, VariableEntry, VariableMap, task_template::Target,
+};
+use longshore_tasks::{
+    Tasks, TasksConfig,
+    data::{DataError, Outcome, Owed, TaskData},
+    events::{ActionEvent, ActionEvents, ActionPhase, NotPublished},
+};
+use longshore_test::{
+    Place,
+    clock::SimClock,
+    faults::{Admission, Process, Rule},
+    scripted_node::{ANNOTATION_SCRIPT, NodeConfig, PodRun, ScriptedNode},
+};
+use prost::Message;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::plugin::PodPlugin;
+
+/// Where everything is.
+pub(crate) const NAMESPACE: &str = "default";
+
+/// Everything around the executor under test. It lives through the executor's crashes.
+pub(crate) struct World {
+    pub(crate) cluster: Cluster,
+    pub(crate) clock: Arc<SimClock>,
+    pub(crate) node: ScriptedNode,
+    pub(crate) admission: Admission,
+    pub(crate) told: Told,
+    pub(crate) config: TasksConfig,
+}
+
+/// What the run service was told, in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told(Arc<Mutex<Vec<ActionEvent>>>);
+
+impl Told {
+    pub(crate) fn events(&self) -> Vec<ActionEvent> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// What the run service keeps: the first event of each phase and version of an attempt.
+    pub(crate) fn effective(&self, action: &str) -> Vec<(u32, ActionPhase, u32)> {
+        let mut kept = Vec::new();
+        for event in self.events() {
+            let key = (event.attempt, event.phase, event.version);
+            if event.action == action && !kept.contains(&key) {
+                kept.push(key);
+            }
+        }
+        kept
+    }
+}
+
+#[derive(Debug)]
+struct FaultyEvents {
+    told: Told,
+    process: Process,
+}
+
+#[async_trait]
+impl ActionEvents for FaultyEvents {
+    async fn publish(&self, event: &ActionEvent) -> Result<(), NotPublished> {
+        let tell = async { self.told.0.lock().unwrap().push(event.clone()) };
+        let told = self.process.effect("report", tell).await;
+        told.map_err(|injected| NotPublished(injected.to_string()))
+    }
+}
+
+/// Outputs of attempts, by what their action is called: `…-lost` never has any, `…-broken` says that it failed.
+#[derive(Debug)]
+struct ScriptedData;
+
+#[async_trait]
+impl TaskData for ScriptedData {
+    async fn outcome(&self, prefix: &str, owed: Owed) -> Result<Outcome, DataError> {
+        Ok(match owed {
+            Owed::Outputs if prefix.contains("lost") => {
+                Outcome::Incomplete(format!("there is no {prefix}/outputs.pb"))
+            }
+            Owed::Outputs | Owed::Nothing => Outcome::Complete,
+        })
+    }
+
+    async fn inputs(&self, _: &str) -> Result<Option<LiteralMap>, DataError> {
+        Ok(None)
+    }
+}
+
+impl World {
+    pub(crate) async fn new(rules: &[Rule]) -> Self {
+        let clock = SimClock::start();
+        let now = Arc::clone(&clock);
+        let cluster = Cluster::builder()
+            .clock(Arc::new(move || now.now()))
+            .seed(1)
+            .build();
+        install(&cluster.client()).await;
+        let node = NodeConfig {
+            attempt: by_label,
+            ..NodeConfig::default()
+        };
+        let node = ScriptedNode::start(cluster.client(), clock.clone(), node);
+        Self {
+            cluster,
+            clock,
+            node,
+            admission: Admission::new(rules.iter().copied()),
+            told: Told::default(),
+            config: TasksConfig::default(),
+        }
+    }
+
+    /// The executor, behind the faults of `process`.
+    pub(crate) async fn run(&self, process: &Process) {
+        let client = process.client(self.admission.service(&Place::embedded(&self.cluster)));
+        let events = FaultyEvents {
+            told: self.told.clone(),
+            process: process.clone(),
+        };
+        Tasks::new(self.config.clone(), Arc::new(PodPlugin), self.clock.clone())
+            .telling(Arc::new(events))
+            .reading(Arc::new(ScriptedData))
+            .run(client, CancellationToken::new())
+            .await;
+    }
+
+    pub(crate) async fn apply(&self, action: Value) {
+        let action = serde_json::from_value(action).unwrap();
+        let actions = actions(&self.cluster.client());
+        actions
+            .create(&PostParams::default(), &action)
+            .await
+            .unwrap();
+    }
+
+    /// All TaskActions.
+    pub(crate) async fn actions(&self) -> Vec<Value> {
+        let actions = actions(&self.cluster.client());
+        let list = actions.list(&ListParams::default()).await.unwrap();
+        list.items
+            .into_iter()
+            .map(|action| serde_json::to_value(action).unwrap())
+            .collect()
+    }
+
+    pub(crate) async fn pods(&self) -> Vec<Pod> {
+        let pods: Api<Pod> = Api::namespaced(self.cluster.client(), NAMESPACE);
+        pods.list(&ListParams::default()).await.unwrap().items
+    }
+
+    /// How things ended, without what may differ between two good runs.
+    pub(crate) async fn digest(&self) -> String {
+        let mut text = String::new();
+        for action in self.actions().await {
+            let status = &action["status"];
+            let _ = writeln!(
+                text,
+                "action {}: {} after {} attempts and {} system failures, error {}, labelled {}, finalizers {}, {}",
+                action["metadata"]["name"],
+                ending(&action).unwrap_or_default(),
+                status["attempts"],
+                status["systemFailures"],
+                status["errorState"],
+                action["metadata"]["labels"][flyte::LABEL_TERMINATION_STATUS],
+                action["metadata"]["finalizers"],
+                status["pluginPhase"],
+            );
+        }
+        let told = self.told.events();
+        let names: BTreeSet<&str> = told.iter().map(|event| event.action.as_str()).collect();
+        for name in names {
+            let told = self.told.effective(name);
+            let ends: Vec<_> = told.iter().filter(|it| is_terminal(it.1)).collect();
+            let _ = writeln!(text, "told of {name}: {ends:?}");
+        }
+        for pod in self.pods().await {
+            let phase = pod.status.and_then(|status| status.phase);
+            let _ = writeln!(text, "pod {:?}: {phase:?}", pod.metadata.name);
+        }
+        text
+    }
+}
+
+pub(crate) fn is_terminal(phase: ActionPhase) -> bool {
+    matches!(
+        phase,
+        ActionPhase::Succeeded | ActionPhase::Failed | ActionPhase::Aborted
+    )
+}
+
+/// The true terminal condition, with its reason and message.
+pub(crate) fn ending(action: &Value) -> Option<String> {
+    let conditions = action["status"]["conditions"].as_array()?;
+    let terminal = conditions.iter().find(|condition| {
+        condition["status"] == "True" && condition["type"] != flyte::CONDITION_PROGRESSING
+    })?;
+    Some(format!("{}: {}", terminal["reason"], terminal["message"]).replace('"', ""))
+}
+
+/// The launch that a pod is.
+pub(crate) fn launch(run: &PodRun) -> Option<String> {
+    run.annotations.get(ANNOTATION_LAUNCH).cloned()
+}
+
+fn by_label(pod: &Pod) -> usize {
+    let labels = pod.metadata.labels.as_ref();
+    let attempt = labels.and_then(|labels| labels.get(flyte::LABEL_ATTEMPT));
+    attempt
+        .and_then(|attempt| attempt.parse().ok())
+        .unwrap_or(1)
+}
+
+async fn install(client: &Client) {
+    let crd: Value = serde_saphyr::from_str(flyte::TASK_ACTION_CRD).unwrap();
+    let request = http::Request::post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(crd.to_string().into_bytes())
+        .unwrap();
+    client.request::<Value>(request).await.unwrap();
+}
+
+pub(crate) fn actions(client: &Client) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk(flyte::GROUP, flyte::VERSION, flyte::KIND);
+    let kind = ApiResource::from_gvk_with_plural(&kind, "taskactions");
+    Api::namespaced_with(client.clone(), NAMESPACE, &kind)
+}
+
+pub(crate) async fn delete_action(client: &Client, name: &str) {
+    let _ = actions(client).delete(name, &DeleteParams::default()).await;
+}
+
+/// A TaskAction of the run `r` whose pods run this script.
+pub(crate) fn action(name: &str, retries: u32, script: &str) -> Value {
+    let template = template(retries, Owed::Nothing);
+    let mut action = json!({
+        "apiVersion": "flyte.org/v1", "kind": "TaskAction",
+        "metadata": {
+            "name": name, "namespace": NAMESPACE, "annotations": {ANNOTATION_SCRIPT: script},
+        },
+        "spec": {
+            "runName": "r", "project": "p", "domain": "d", "actionName": name, "taskType": "container",
+            "inputUri": "file:///in", "runOutputBase": format!("file:///out/{name}"),
+        },
+    });
+    set_template(&mut action, &template);
+    action
+}
+
+pub(crate) fn set_template(action: &mut Value, template: &TaskTemplate) {
+    action["spec"]["taskTemplate"] = json!(base64(&template.encode_to_vec()));
+}
+
+pub(crate) fn base64(bytes: &[u8]) -> String {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    STANDARD.encode(bytes)
+}
+
+pub(crate) fn template(retries: u32, owed: Owed) -> TaskTemplate {
+    let output = VariableEntry {
+        key: "o0".to_owned(),
+        value: Some(Variable::default()),
+    };
+    let outputs = VariableMap {
+        variables: vec![output],
+    };
+    TaskTemplate {
+        id: Some(Identifier {
+            name: "task".to_owned(),
+            ..Identifier::default()
+        }),
+        r#type: "container".to_owned(),
+        metadata: Some(TaskMetadata {
+            retries: Some(RetryStrategy {
+                retries,
+                backoff: None,
+            }),
+            ..TaskMetadata::default()
+        }),
+        interface: Some(TypedInterface {
+            inputs: None,
+            outputs: (owed == Owed::Outputs).then_some(outputs),
+        }),
+        target: Some(Target::Container(Container {
+            image: "example.test/image:1".to_owned(),
+            command: vec!["true".to_owned()],
+            ..Container::default()
+        })),
+        ..TaskTemplate::default()
+    }
+}

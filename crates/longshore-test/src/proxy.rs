@@ -1,0 +1,127 @@
+//! The fault layer for other processes: an HTTP proxy between them and an API server.
+//!
+//! It listens on loopback without TLS and asks for no credentials, those of its own client go upstream. Nothing is
+//! upgraded: `exec` and `port-forward` do not pass.
+
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+};
+
+use http::{Request, Response, header};
+use http_body_util::BodyExt;
+use hyper::{body::Incoming, server::conn::http1};
+use hyper_util::{rt::TokioIo, service::TowerToHyperService};
+use kube::{Client, client::Body, config::Kubeconfig};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::{
+    net::TcpListener,
+    task::{AbortHandle, JoinSet},
+};
+use tower::{BoxError, Layer, ServiceExt, service_fn};
+
+use crate::{
+    faults::{FaultBody, Process},
+    place::{AnyApi, api_of},
+    real::config_from,
+};
+
+/// What belongs to one connection, and must not pass.
+const OF_CONNECTION: [header::HeaderName; 3] =
+    [header::HOST, header::CONNECTION, header::AUTHORIZATION];
+
+/// A running proxy, for one start of a process. Dropping it stops it and cuts every connection.
+#[derive(Debug)]
+pub struct FaultProxy {
+    address: SocketAddr,
+    folder: TempDir,
+    task: AbortHandle,
+}
+
+impl FaultProxy {
+    /// Puts the faults of `process` before the API server that `upstream` speaks to. A process that is killed there
+    /// gets no answers any more; to kill the real one is for whoever waits for
+    /// [`Faults::killed`](crate::Faults::killed).
+    ///
+    /// # Errors
+    /// There is no port or no temporary directory.
+    pub async fn start(upstream: Client, process: &Process) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let folder = tempfile::tempdir()?;
+        std::fs::write(folder.path().join("kubeconfig"), kubeconfig(address))?;
+        let api = api_of(upstream);
+        let forward = service_fn(move |request| forward(request, api.clone()));
+        let service = TowerToHyperService::new(process.layer().layer(forward));
+        let task = tokio::spawn(async move {
+            let mut connections = JoinSet::new();
+            loop {
+                tokio::select! {
+                    Ok((stream, _)) = listener.accept() => {
+                        let connection = http1::Builder::new()
+                            .serve_connection(TokioIo::new(stream), service.clone());
+                        connections.spawn(connection);
+                    }
+                    // A lost answer ends a connection with an error, as it should.
+                    Some(_) = connections.join_next() => {}
+                }
+            }
+        });
+        Ok(Self {
+            address,
+            folder,
+            task: task.abort_handle(),
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A kubeconfig for the process that is to go through it.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+
+    /// A client that goes through it.
+    ///
+    /// # Errors
+    /// Its own kubeconfig cannot be used.
+    pub async fn client(&self) -> Result<Client, BoxError> {
+        let kubeconfig: &Path = &self.kubeconfig();
+        let config = config_from(Kubeconfig::read_from(kubeconfig)?).await?;
+        Ok(Client::try_from(config)?)
+    }
+}
+
+async fn forward(request: Request<Incoming>, api: AnyApi) -> Result<Response<FaultBody>, BoxError> {
+    let (mut parts, body) = request.into_parts();
+    for name in OF_CONNECTION {
+        parts.headers.remove(name);
+    }
+    let body = Body::from(body.collect().await?.to_bytes());
+    api.oneshot(Request::from_parts(parts, body)).await
+}
+
+impl Drop for FaultProxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// JSON is YAML.
+fn kubeconfig(address: SocketAddr) -> String {
+    let name = "faults";
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": {"server": format!("http://{address}")}}],
+        "users": [{"name": name, "user": {}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "current-context": name,
+    })
+    .to_string()
+}

@@ -1,0 +1,220 @@
+//! The cluster whose TaskActions are meant, and requests to it.
+
+use std::{error::Error, path::PathBuf};
+
+use clap::Args;
+use kube::{
+    Api, Client, Config,
+    api::{ListParams, ObjectList},
+    config::{KubeConfigOptions, Kubeconfig},
+    core::{ApiResource, DynamicObject},
+};
+use longshore_core::{ObjectRef, Resource};
+use longshore_kit::{ApiError, Requests};
+use serde_json::Value;
+
+use crate::{
+    data_dir,
+    error::{ActionsError, CliError},
+};
+
+/// Which cluster, and where in it.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ClusterArgs {
+    /// Kubeconfig file [default: the one of `longshore standalone`]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context of that kubeconfig, else of kubectl's
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// Namespace [default: that of the context]
+    #[arg(short, long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+    /// Data directory of `longshore standalone`, with its kubeconfig
+    #[arg(
+        long,
+        hide = true,
+        value_name = "DIR",
+        env = "LONGSHORE_DATA_DIR",
+        hide_env = true
+    )]
+    data_dir: Option<PathBuf>,
+}
+
+impl ClusterArgs {
+    async fn config(&self) -> Result<Config, CliError> {
+        let unusable = |source: kube::config::KubeconfigError| ActionsError::NoKubeconfig {
+            source: Box::new(source),
+        };
+        let file = match (&self.kubeconfig, &self.context) {
+            (Some(path), _) => Kubeconfig::read_from(path),
+            (None, Some(_)) => Kubeconfig::read(),
+            (None, None) => Kubeconfig::read_from(self.data_dir()?.join("kubeconfig")),
+        };
+        let options = KubeConfigOptions {
+            context: self.context.clone(),
+            ..KubeConfigOptions::default()
+        };
+        let config = Config::from_custom_kubeconfig(file.map_err(unusable)?, &options).await;
+        let mut config = config.map_err(unusable)?;
+        if let Some(namespace) = &self.namespace {
+            config.default_namespace.clone_from(namespace);
+        }
+        Ok(config)
+    }
+
+    fn data_dir(&self) -> Result<PathBuf, CliError> {
+        match &self.data_dir {
+            Some(path) => Ok(path.clone()),
+            None => data_dir::default_path(),
+        }
+    }
+
+    /// The same cluster on the next command line, with a blank in front.
+    pub(super) fn flags(&self) -> String {
+        let path = |flag: &str, path: &Option<PathBuf>| {
+            path.as_ref()
+                .map(|path| format!(" --{flag} {}", path.display()))
+        };
+        let text = |flag: &str, text: &Option<String>| {
+            text.as_ref().map(|text| format!(" --{flag} {text}"))
+        };
+        [
+            path("kubeconfig", &self.kubeconfig),
+            text("context", &self.context),
+            text("namespace", &self.namespace),
+            path("data-dir", &self.data_dir),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+/// TaskActions of one namespace of a cluster.
+#[derive(Debug)]
+pub(super) struct Actions {
+    requests: Requests,
+    namespace: String,
+}
+
+impl Actions {
+    /// Asks nobody yet.
+    pub(super) async fn connect(args: &ClusterArgs) -> Result<Self, CliError> {
+        let config = args.config().await?;
+        let namespace = config.default_namespace.clone();
+        let client = Client::try_from(config).map_err(|error| ActionsError::NoKubeconfig {
+            source: Box::new(error),
+        })?;
+        Ok(Self {
+            requests: Requests::new(client),
+            namespace,
+        })
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    pub(super) async fn list(&self) -> Result<Vec<Value>, CliError> {
+        Self::list_of(self.api()).await
+    }
+
+    pub(super) async fn list_everywhere(&self) -> Result<Vec<Value>, CliError> {
+        Self::list_of(Api::all_with(self.client(), &api_resource())).await
+    }
+
+    pub(super) async fn get(&self, name: &str) -> Result<Value, CliError> {
+        let found = self.requests.get(&self.target(name)).await;
+        found.map_err(refused)?.ok_or_else(|| {
+            let error = ActionsError::NoAction {
+                namespace: self.namespace.clone(),
+                name: name.to_owned(),
+            };
+            error.into()
+        })
+    }
+
+    pub(super) async fn create(&self, object: &Value) -> Result<Value, CliError> {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let created = self.requests.create(&self.target(name), object).await;
+        created.map_err(refused)
+    }
+
+    /// Deletes the incarnation that was looked at.
+    pub(super) async fn delete(&self, name: &str, object: &Value) -> Result<(), CliError> {
+        let target = ObjectRef {
+            uid: object["metadata"]["uid"].as_str().map(str::to_owned),
+            ..self.target(name)
+        };
+        let deleted = self.requests.delete(&target, None).await;
+        deleted.map(|_| ()).map_err(refused)
+    }
+
+    /// For watches.
+    pub(super) fn api(&self) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client(), &self.namespace, &api_resource())
+    }
+
+    fn client(&self) -> Client {
+        self.requests.client().clone()
+    }
+
+    fn target(&self, name: &str) -> ObjectRef {
+        ObjectRef {
+            resource: Resource::TASK_ACTION,
+            namespace: self.namespace.clone(),
+            name: name.to_owned(),
+            uid: None,
+        }
+    }
+
+    async fn list_of(api: Api<DynamicObject>) -> Result<Vec<Value>, CliError> {
+        let list = api.list(&ListParams::default()).await;
+        let list: ObjectList<DynamicObject> = list.map_err(|error| {
+            let code = if let kube::Error::Api(status) = &error {
+                Some(status.code)
+            } else {
+                None
+            };
+            failed("list of TaskActions failed".to_owned(), code, &error)
+        })?;
+        Ok(list.items.iter().map(to_json).collect())
+    }
+}
+
+/// The object as it came.
+pub(super) fn to_json(object: &DynamicObject) -> Value {
+    // It came as JSON, so it becomes JSON again.
+    serde_json::to_value(object).unwrap_or_default()
+}
+
+fn refused(error: ApiError) -> CliError {
+    failed(error.to_string(), error.code(), &error)
+}
+
+/// Only the last cause is news: kube's errors repeat their sources.
+fn failed(what: String, status: Option<u16>, error: &dyn Error) -> CliError {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    let source = last.to_string().into();
+    ActionsError::Request {
+        what,
+        status,
+        source,
+    }
+    .into()
+}
+
+fn api_resource() -> ApiResource {
+    let resource = Resource::TASK_ACTION;
+    ApiResource {
+        group: resource.group.to_owned(),
+        version: resource.version.to_owned(),
+        api_version: resource.api_version(),
+        kind: resource.kind.to_owned(),
+        plural: resource.plural.to_owned(),
+    }
+}

@@ -1,0 +1,113 @@
+//! How TaskActions look for people. Pure.
+
+use jiff::Timestamp;
+
+use super::{
+    super::{
+        print::{Detail, columns, fields},
+        printable::printable,
+        table::{NONE, Table, instant, or_none, since, took},
+    },
+    view::{Action, Entry},
+};
+use crate::progress::age;
+
+pub(super) fn name(action: &Action) -> String {
+    action.name.clone()
+}
+
+pub(super) fn table(actions: &[Action], now: Timestamp, detail: Detail) -> Table {
+    let short = ["ACTION", "RUN", "TYPE", "PHASE", "ATTEMPT", "AGE", "REASON"];
+    let full = ["NAMESPACE", "SYSTEM FAILURES", "DURATION", "ENDED"];
+    let mut table = Table::new(&columns(&short, &full, detail));
+    for action in actions {
+        let short = [
+            action.name.clone(),
+            action.run.clone(),
+            action.task_type.clone(),
+            phase(action),
+            action.attempt.to_string(),
+            since(action.created_at, now),
+            reason(action),
+        ];
+        let full = [
+            action.namespace.clone(),
+            action.system_failures.to_string(),
+            took(action.created_at, action.ended_at, now),
+            instant(action.ended_at),
+        ];
+        table.row(columns(&short, &full, detail));
+    }
+    table
+}
+
+/// An action with its history.
+pub(super) fn text(action: &Action, now: Timestamp) -> String {
+    let mut text = fields(&[
+        ("Action", action.name.clone()),
+        ("Namespace", action.namespace.clone()),
+        ("Run", format!("{}, action {}", action.run, action.action)),
+        ("Type", action.task_type.clone()),
+        ("Phase", phase(action)),
+        ("Reason", reason(action)),
+        ("Attempt", action.attempt.to_string()),
+        ("System failures", action.system_failures.to_string()),
+        ("Created", instant(action.created_at)),
+        ("Ended", instant(action.ended_at)),
+        ("Duration", took(action.created_at, action.ended_at, now)),
+    ]);
+    let mut table = Table::new(&["PHASE", "AT", "MESSAGE"]);
+    for entry in &action.history {
+        table.row([
+            entry.phase.clone(),
+            instant(Some(entry.at)),
+            entry.message.trim().to_owned(),
+        ]);
+    }
+    if !action.history.is_empty() {
+        text.push('\n');
+        text.push_str(&table.render());
+    }
+    text
+}
+
+/// A line of what is going on.
+pub(super) fn line(action: &Action, entry: &Entry) -> String {
+    let after = action
+        .created_at
+        .map_or(NONE.to_owned(), |created| age::of_pod(created, entry.at));
+    let message = entry.message.replace(['\r', '\n', '\t'], " ");
+    let line = format!("{after:>6}  {:<18}  {}", entry.phase, message.trim());
+    printable(line.trim_end())
+}
+
+/// How it ended.
+pub(super) fn end(action: &Action) -> String {
+    let took = match (action.created_at, action.ended_at) {
+        (Some(from), Some(to)) => format!(" in {}", age::of_pod(from, to)),
+        _ => String::new(),
+    };
+    format!("action {} {}{took}\n", action.name, phase(action))
+}
+
+/// Why it is where it is: the code of its failure, and what was last said.
+pub(super) fn reason(action: &Action) -> String {
+    let message = action.message.as_deref().map(str::trim);
+    match &action.error {
+        Some(error) if action.is_failed => {
+            format!("{}: {}", error.code, message.unwrap_or(NONE))
+        }
+        _ => or_none(message),
+    }
+}
+
+fn phase(action: &Action) -> String {
+    match &action.phase {
+        _ if action.is_deleting && !action.is_over => "Deleting".to_owned(),
+        Some(phase) => phase.clone(),
+        None => NONE.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

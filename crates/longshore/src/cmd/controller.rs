@@ -1,0 +1,195 @@
+//! `longshore controller`: our controllers on a cluster of yours, until they are stopped.
+
+use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
+
+use clap::{ArgAction, Args, Subcommand};
+use serde_json::json;
+use tokio::runtime::Runtime;
+
+use crate::{
+    cli::{Format, Globals, help_end},
+    controller::{
+        self, ControllerConfig, Election, rbac,
+        roles::{ROLES, Role, role},
+    },
+    data_dir,
+    engine::database::{Database, DatabaseUrl},
+    error::CliError,
+    exit::Exit,
+    kubernetes::{ClusterArgs, RealCluster},
+    logging, output,
+    signals::Signals,
+};
+
+/// Run the controllers on your Kubernetes cluster
+#[derive(Args, Debug)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    override_usage = "longshore controller [OPTIONS]\n       longshore controller rbac [OPTIONS]",
+    after_help = help_end("longshore controller --context kind --dags-folder dags/")
+)]
+pub(crate) struct ControllerArgs {
+    #[command(subcommand)]
+    command: Option<ControllerCommand>,
+    #[command(flatten)]
+    roles: RolesArgs,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// Keep runs in Postgres: postgres://USER:PASSWORD@HOST:PORT/DATABASE
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "LONGSHORE_DATABASE_URL",
+        hide_env = true,
+        hide_env_values = true
+    )]
+    database_url: Option<DatabaseUrl>,
+    /// Folder of DAG files, followed [default: dags in the data directory]
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "LONGSHORE_DAGS_FOLDER",
+        hide_env = true
+    )]
+    dags_folder: Option<PathBuf>,
+    /// Directory of logs and, without Postgres, of runs
+    #[arg(long, value_name = "DIR", env = "LONGSHORE_DATA_DIR", hide = true)]
+    data_dir: Option<PathBuf>,
+    // Hidden, as the next one: the help has to fit the first screen.
+    #[arg(long, value_name = "N", hide = true)]
+    parallelism: Option<NonZeroU32>,
+    // `false` where there can be no other replica; the name is that of other controllers.
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true, hide = true)]
+    leader_elect: bool,
+    /// Address of the HTTP API; port 0 takes a free one
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7080")]
+    address: SocketAddr,
+    /// Address of health and metrics
+    #[arg(
+        long,
+        value_name = "IP:PORT",
+        default_value = "127.0.0.1:9090",
+        hide = true
+    )]
+    metrics_address: SocketAddr,
+}
+
+/// Which roles.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RolesArgs {
+    /// Roles, separated by commas [default: all]
+    #[arg(long, value_name = "ROLES", value_delimiter = ',', value_parser = role)]
+    enable: Vec<&'static Role>,
+}
+
+impl RolesArgs {
+    fn roles(&self) -> Vec<&'static Role> {
+        if self.enable.is_empty() {
+            ROLES.iter().collect()
+        } else {
+            self.enable.clone()
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum ControllerCommand {
+    // Hidden: the usage has it, and the help has to fit the first screen.
+    #[command(hide = true)]
+    Rbac(RbacArgs),
+}
+
+/// Print the service account and the roles that it needs
+#[derive(Args, Debug)]
+#[command(after_help = help_end("longshore controller rbac -n pipelines | kubectl apply -f -"))]
+struct RbacArgs {
+    #[command(flatten)]
+    roles: RolesArgs,
+    /// Namespace of the controller and its pods
+    #[arg(short, long, value_name = "NAMESPACE", default_value = "longshore")]
+    namespace: String,
+}
+
+/// Runs the controllers, or prints what they need.
+pub(crate) fn controller(args: &ControllerArgs, globals: &Globals) -> Result<Exit, CliError> {
+    match &args.command {
+        Some(ControllerCommand::Rbac(rbac)) => {
+            print_rbac(rbac, globals);
+            Ok(Exit::Success)
+        }
+        None => serve(args, globals),
+    }
+}
+
+fn print_rbac(args: &RbacArgs, globals: &Globals) {
+    let objects = rbac::objects(&args.roles.roles(), &args.namespace);
+    match globals.output {
+        Format::Json => {
+            output::json(&json!({"apiVersion": "v1", "kind": "List", "items": objects}))
+        }
+        Format::Name => {
+            for object in &objects {
+                let text = |at: &str| {
+                    object
+                        .pointer(at)
+                        .and_then(|text| text.as_str())
+                        .unwrap_or_default()
+                };
+                let kind = text("/kind").to_ascii_lowercase();
+                output::line(&format!("{kind}/{}", text("/metadata/name")));
+            }
+        }
+        Format::Table | Format::Wide | Format::Yaml => output::text(&rbac::yaml(&objects)),
+    }
+}
+
+fn serve(args: &ControllerArgs, globals: &Globals) -> Result<Exit, CliError> {
+    logging::to_stderr(globals.verbose);
+    let data_dir = data_dir::shared(args.data_dir.as_ref())?;
+    let in_data_dir = |source| CliError::in_data_dir(data_dir.clone(), source);
+    let config = ControllerConfig {
+        roles: args.roles.roles(),
+        election: if args.leader_elect {
+            Election::ByLease
+        } else {
+            Election::None
+        },
+        data_dir: data_dir.clone(),
+        database: args
+            .database_url
+            .clone()
+            .map_or(Database::InDataDir, Database::Server),
+        parallelism: args.parallelism,
+        dags_folder: args.dags_folder.clone(),
+        address: args.address,
+        metrics_address: args.metrics_address,
+    };
+    let runtime = Runtime::new().map_err(in_data_dir)?;
+    runtime.block_on(async {
+        let signals = Signals::listen().map_err(in_data_dir)?;
+        let cluster = RealCluster::find(&args.cluster).await?;
+        let (url, namespace) = (cluster.url(), cluster.namespace().to_owned());
+        controller::run(config, cluster, signals, |metrics| {
+            let metrics = format!("http://{metrics}");
+            if globals.output == Format::Json {
+                output::json(&json!({
+                    "kind": "Ready",
+                    "pid": std::process::id(),
+                    "kubernetes": url,
+                    "namespace": namespace,
+                    "metrics": metrics,
+                }));
+            } else if !globals.quiet {
+                output::line(&format!(
+                    "ready: namespace {namespace} of {url}, metrics {metrics}/metrics"
+                ));
+            }
+        })
+        .await
+    })?;
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    if !globals.quiet {
+        output::note("stopped; pods run on, and the next one takes over");
+    }
+    Ok(Exit::Success)
+}

@@ -1,0 +1,151 @@
+//! One role in one replica at a time: waits for the lease, works while it is held, and hands it over.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use longshore_console::objects::Check;
+use longshore_kit::{
+    Elector, Gate, Metrics, SystemClock,
+    lease::{LeaseName, Terms},
+};
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge as Number},
+};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::{Context, roles::Role};
+use crate::{
+    error::{CliError, KubernetesError},
+    output,
+};
+
+/// Whether there may be other replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Election {
+    /// Each role waits for its lease.
+    ByLease,
+    /// There is no other replica; whoever says so is responsible.
+    None,
+}
+
+/// Does the work of a role for as long as this replica holds its lease, again and again, until `shutdown`.
+pub(super) async fn lead(
+    role: &Role,
+    context: &Arc<Context>,
+    shutdown: CancellationToken,
+) -> Result<(), CliError> {
+    let standing = &context.standing;
+    if context.config.election == Election::None {
+        standing.set(role, true);
+        return (role.work)(context.clone(), Gate::always_open(), shutdown).await;
+    }
+    let name = LeaseName {
+        namespace: context.cluster.namespace().to_owned(),
+        name: role.lease.to_owned(),
+    };
+    // Not behind the gate: it is what opens it.
+    let client = context.cluster.client("election", &context.metrics)?;
+    let clock = Arc::new(SystemClock);
+    let mut elector = Elector::new(client, name, identity(), Terms::default(), clock);
+    loop {
+        let acquired = elector.acquire(|holder| {
+            output::note(&format!(
+                "{}: waits for the lease that {holder} holds",
+                role.name
+            ));
+        });
+        let gate = tokio::select! {
+            acquired = acquired => acquired.map_err(KubernetesError::from)?,
+            () = shutdown.cancelled() => return Ok(()),
+        };
+        standing.set(role, true);
+        let work = (role.work)(context.clone(), gate, shutdown.clone());
+        tokio::select! {
+            // The work is dropped where it is; nothing of it passes the gate any more.
+            lost = elector.keep() => {
+                standing.lost(role);
+                output::note(&format!("{}: stopped, because {lost}", role.name));
+            }
+            ended = work => {
+                standing.set(role, false);
+                elector.release().await;
+                return ended;
+            }
+        }
+    }
+}
+
+/// A name that nobody else ever has: of this host, and of this process.
+fn identity() -> String {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{}_{}", host.trim(), Uuid::new_v4())
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LeaseLabels {
+    name: &'static str,
+}
+
+/// Where the roles of this replica stand.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    leads: Arc<Mutex<BTreeMap<&'static str, bool>>>,
+    is_leader: Family<LeaseLabels, Number>,
+    lost: Family<LeaseLabels, Counter>,
+}
+
+impl Standing {
+    /// All of them wait.
+    pub(super) fn new(metrics: &Metrics, roles: &[&'static Role]) -> Self {
+        let standing = Self {
+            leads: Arc::default(),
+            is_leader: Family::default(),
+            lost: Family::default(),
+        };
+        metrics.register(|registry| {
+            registry.register(
+                "leader_election_master_status",
+                "Whether this replica holds the lease",
+                standing.is_leader.clone(),
+            );
+            registry.register(
+                "longshore_lease_lost",
+                "Leases that were lost while they were needed",
+                standing.lost.clone(),
+            );
+        });
+        for role in roles {
+            standing.set(role, false);
+        }
+        standing
+    }
+
+    fn set(&self, role: &Role, leads: bool) {
+        let labels = LeaseLabels { name: role.lease };
+        let gauge = self.is_leader.get_or_create(&labels);
+        gauge.set(i64::from(leads));
+        let mut all = self.leads.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(role.name, leads);
+    }
+
+    fn lost(&self, role: &Role) {
+        self.set(role, false);
+        let labels = LeaseLabels { name: role.lease };
+        self.lost.get_or_create(&labels).inc();
+    }
+
+    /// A role that waits is as ready as one that works: it takes over at once.
+    pub(super) fn checks(&self) -> Vec<Check> {
+        let all = self.leads.lock().unwrap_or_else(PoisonError::into_inner);
+        let check = |(role, leads): (&&str, &bool)| Check {
+            name: format!("{role} {}", if *leads { "leads" } else { "waits" }),
+            problem: None,
+        };
+        all.iter().map(check).collect()
+    }
+}

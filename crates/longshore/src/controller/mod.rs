@@ -1,0 +1,167 @@
+//! `longshore controller`: our controllers on a Kubernetes cluster, each role in one replica at a time.
+//!
+//! [`roles`] says which roles there are, [`leadership`] lets each of them act only while this replica holds its lease,
+//! [`permissions`] finds out before the start what the role of RBAC does not let us do, and [`rbac`] makes that role.
+
+use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use longshore_console::{Checks, Hosts, objects::Check, operations, serve::serve};
+use longshore_kit::{Metrics, Tasks, metrics};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    control::vital_signs,
+    engine::database::Database,
+    error::CliError,
+    kubernetes::RealCluster,
+    service::{counts::Counts, listen},
+    signals::Interrupts,
+};
+
+mod dags;
+mod leadership;
+mod permissions;
+pub(crate) mod rbac;
+pub(crate) mod roles;
+mod tasks;
+
+pub(crate) use leadership::Election;
+use leadership::Standing;
+use roles::Role;
+
+/// How long probes under way have to end.
+const DRAIN_LIMIT: Duration = Duration::from_secs(2);
+
+/// What the controller is to be.
+#[derive(Clone, Debug)]
+pub(crate) struct ControllerConfig {
+    /// Its roles.
+    pub(crate) roles: Vec<&'static Role>,
+    /// Whether there may be other replicas.
+    pub(crate) election: Election,
+    /// Where logs are kept, and runs where no database is named. Not locked: a replica that waits uses nothing of it.
+    pub(crate) data_dir: PathBuf,
+    /// Where runs are kept.
+    pub(crate) database: Database,
+    /// Pods of dags at the same time.
+    pub(crate) parallelism: Option<NonZeroU32>,
+    /// Its DAG files; `None` for a folder in the data directory.
+    pub(crate) dags_folder: Option<PathBuf>,
+    /// Where the HTTP API is, in the replica that has the role `dags`.
+    pub(crate) address: SocketAddr,
+    /// Where health and metrics are.
+    pub(crate) metrics_address: SocketAddr,
+}
+
+/// What every role of a process gets.
+pub(crate) struct Context {
+    pub(crate) config: ControllerConfig,
+    pub(crate) cluster: RealCluster,
+    pub(crate) metrics: Metrics,
+    /// What is counted beside what the kit does.
+    pub(crate) counts: Counts,
+    /// Where each role stands.
+    pub(crate) standing: Standing,
+}
+
+/// Runs the roles until `interrupts`, or until one of them cannot go on. `ready` is told the address of health and
+/// metrics, once they are served.
+pub(crate) async fn run(
+    config: ControllerConfig,
+    cluster: RealCluster,
+    mut interrupts: impl Interrupts,
+    ready: impl FnOnce(SocketAddr),
+) -> Result<(), CliError> {
+    let (listener, address) = listen("health and metrics", config.metrics_address).await?;
+    let metrics = Metrics::new();
+    let counts = Counts::new(&metrics);
+    let standing = Standing::new(&metrics, &config.roles);
+    let context = Arc::new(Context {
+        config,
+        cluster,
+        metrics,
+        counts,
+        standing,
+    });
+    let probes = Tasks::new();
+    let health = operations(
+        Arc::new(Probes(context.clone())),
+        hosts(address),
+        context.counts.scrape(context.metrics.clone()),
+        metrics::CONTENT_TYPE,
+        probes.shutdown(),
+    );
+    probes.spawn("metrics", serve(listener, health, probes.shutdown()));
+    let ended = async {
+        context.cluster.answers(&context.metrics).await?;
+        permissions::check(&context).await?;
+        ready(address);
+        lead_all(&context, &mut interrupts).await
+    };
+    let ended = ended.await;
+    probes.stop(DRAIN_LIMIT).await;
+    ended
+}
+
+/// Runs every role under its lease; the first that cannot go on ends the others, in order.
+async fn lead_all(
+    context: &Arc<Context>,
+    interrupts: &mut impl Interrupts,
+) -> Result<(), CliError> {
+    let shutdown = CancellationToken::new();
+    let mut roles = JoinSet::new();
+    for &role in &context.config.roles {
+        let (context, shutdown) = (context.clone(), shutdown.clone());
+        roles.spawn(async move { leadership::lead(role, &context, shutdown).await });
+    }
+    let mut result = Ok(());
+    loop {
+        tokio::select! {
+            ended = roles.join_next() => match ended {
+                None => return result,
+                Some(Ok(Ok(()))) => {}
+                Some(Ok(Err(error))) => {
+                    result = result.and(Err(error));
+                    shutdown.cancel();
+                }
+                Some(Err(error)) => {
+                    tracing::error!(%error, "a role panicked");
+                    let place = "a role of the controller".to_owned();
+                    result = result.and(Err(CliError::Internal { place }));
+                    shutdown.cancel();
+                }
+            },
+            () = interrupts.next() => {
+                if shutdown.is_cancelled() {
+                    crate::signals::exit_at_once();
+                }
+                shutdown.cancel();
+            }
+        }
+    }
+}
+
+/// Behind a loopback address only browsers of this machine are to be kept out; another one is meant to be reached.
+pub(crate) fn hosts(address: SocketAddr) -> Hosts {
+    if address.ip().is_loopback() {
+        Hosts::Known(Vec::new())
+    } else {
+        Hosts::Any
+    }
+}
+
+/// Whether this replica is well: one that waits for a lease is.
+struct Probes(Arc<Context>);
+
+#[async_trait]
+impl Checks for Probes {
+    fn vital_signs(&self) -> Vec<Check> {
+        vital_signs(&self.0.metrics)
+    }
+
+    async fn checks(&self) -> Vec<Check> {
+        self.0.standing.checks()
+    }
+}

@@ -1,0 +1,115 @@
+//! What RBAC does not let us do, found out before the start: a controller that learns it on the way hangs in its
+//! watches, and names one rule at a time.
+
+use futures::future::try_join_all;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use kube::{Api, Client, api::PostParams};
+use longshore_kit::{Reach, Rule};
+
+use super::{Context, leadership::Election, rbac::lease_rules};
+use crate::error::{CliError, KubernetesError};
+
+/// Fails with all rules that are missing for the roles that are enabled.
+pub(super) async fn check(context: &Context) -> Result<(), CliError> {
+    let client = context.cluster.client("start", &context.metrics)?;
+    let mut missing = Vec::new();
+    for &role in &context.config.roles {
+        let mut rules = role.rules.to_vec();
+        if context.config.election == Election::ByLease {
+            rules.extend(lease_rules(std::slice::from_ref(&role.lease)));
+        }
+        let questions = rules
+            .iter()
+            .flat_map(|rule| questions(rule, context.cluster.namespace()));
+        let asked = questions.map(|question| ask(&client, question));
+        let answers = try_join_all(asked)
+            .await
+            .map_err(|error| KubernetesError::of_server(context.cluster.url(), error))?;
+        missing.extend(answers.into_iter().flatten());
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    missing.dedup();
+    Err(KubernetesError::MissingRules {
+        namespace: context.cluster.namespace().to_owned(),
+        missing,
+    }
+    .into())
+}
+
+/// Every verb on every resource of a rule.
+fn questions(rule: &Rule, namespace: &str) -> Vec<ResourceAttributes> {
+    let mut questions = Vec::new();
+    let names = if rule.names.is_empty() {
+        &[""]
+    } else {
+        rule.names
+    };
+    for resource in rule.resources {
+        let (plural, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+        for (verb, name) in rule
+            .verbs
+            .iter()
+            .flat_map(|verb| names.iter().map(move |name| (verb, name)))
+        {
+            let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+            questions.push(ResourceAttributes {
+                group: Some(rule.group.to_owned()),
+                name: some(name),
+                namespace: some(match rule.reach {
+                    Reach::Namespace => namespace,
+                    Reach::Cluster => "",
+                }),
+                resource: some(plural),
+                subresource: some(subresource),
+                verb: some(verb),
+                ..ResourceAttributes::default()
+            });
+        }
+    }
+    questions
+}
+
+/// The rule in words, if it is missing.
+async fn ask(client: &Client, question: ResourceAttributes) -> kube::Result<Option<String>> {
+    let words = words(&question);
+    let review = SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(question),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    };
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    match reviews.create(&PostParams::default(), &review).await {
+        Ok(answer) => {
+            let is_allowed = answer.status.is_some_and(|status| status.allowed);
+            Ok((!is_allowed).then_some(words))
+        }
+        // This API server has no RBAC to ask about, as the embedded one.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 405) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// `get pods/log`, `get namespaces kube-system`.
+fn words(question: &ResourceAttributes) -> String {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let mut words = format!("{} {}", text(&question.verb), text(&question.resource));
+    if let Some(subresource) = &question.subresource {
+        words.push('/');
+        words.push_str(subresource);
+    }
+    if let Some(group) = question.group.as_deref().filter(|group| !group.is_empty()) {
+        words.push('.');
+        words.push_str(group);
+    }
+    if let Some(name) = &question.name {
+        words.push(' ');
+        words.push_str(name);
+    }
+    words
+}

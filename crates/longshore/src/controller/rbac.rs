@@ -1,0 +1,123 @@
+//! The role that the controller needs, made from what its code declares: what is not declared is not granted.
+
+use longshore_kit::{Reach, Rule};
+use serde_json::{Value, json};
+
+use super::roles::Role;
+
+/// The name of the objects, and of the service account.
+const NAME: &str = "longshore";
+
+/// What a role does with its lease. `create` cannot be restricted to a name.
+pub(super) fn lease_rules(leases: &'static [&'static str]) -> [Rule; 2] {
+    const GROUP: &str = "coordination.k8s.io";
+    [
+        Rule::new(GROUP, &["leases"], &["create"]),
+        Rule::new(GROUP, &["leases"], &["get", "patch"]).named(leases),
+    ]
+}
+
+/// A ServiceAccount, and the roles that let it do what `roles` do, in this namespace.
+pub(crate) fn objects(roles: &[&'static Role], namespace: &str) -> Vec<Value> {
+    let mut rules: Vec<Rule> = Vec::new();
+    for role in roles {
+        let of_lease = lease_rules(std::slice::from_ref(&role.lease));
+        rules.extend(role.rules.iter().copied().chain(of_lease));
+    }
+    let mut objects = vec![json!({
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": NAME, "namespace": namespace},
+    })];
+    for reach in [Reach::Namespace, Reach::Cluster] {
+        let rules = in_reach(&rules, reach);
+        if !rules.is_empty() {
+            objects.extend(role_and_binding(reach, namespace, rules));
+        }
+    }
+    objects
+}
+
+/// The objects as a stream of YAML documents.
+pub(crate) fn yaml(objects: &[Value]) -> String {
+    let documents = objects.iter().map(|object| {
+        // Our own objects always serialise; if one did not, the reason would be no YAML.
+        serde_saphyr::to_string(object).unwrap_or_else(|why| format!("{{{{ {why}\n"))
+    });
+    documents.collect::<Vec<_>>().join("---\n")
+}
+
+fn in_reach(rules: &[Rule], reach: Reach) -> Vec<Value> {
+    let mut in_reach = Vec::new();
+    for rule in rules.iter().filter(|rule| rule.reach == reach) {
+        let mut object = json!({
+            "apiGroups": [rule.group], "resources": rule.resources, "verbs": rule.verbs,
+        });
+        if !rule.names.is_empty() {
+            object["resourceNames"] = json!(rule.names);
+        }
+        // Two roles may declare the same.
+        if !in_reach.contains(&object) {
+            in_reach.push(object);
+        }
+    }
+    in_reach
+}
+
+fn role_and_binding(reach: Reach, namespace: &str, rules: Vec<Value>) -> [Value; 2] {
+    let kind = match reach {
+        Reach::Namespace => "Role",
+        Reach::Cluster => "ClusterRole",
+    };
+    // Objects outside of namespaces share their names: there may be a controller in each namespace.
+    let metadata = match reach {
+        Reach::Namespace => json!({"name": NAME, "namespace": namespace}),
+        Reach::Cluster => json!({"name": format!("{NAME}:{namespace}")}),
+    };
+    let api_version = "rbac.authorization.k8s.io/v1";
+    let name = metadata["name"].clone();
+    [
+        json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "rules": rules}),
+        json!({
+            "apiVersion": api_version,
+            "kind": format!("{kind}Binding"),
+            "metadata": metadata,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}],
+        }),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+    use crate::controller::roles::ROLES;
+
+    /// `UPDATE=1` writes it anew.
+    #[test]
+    fn the_manifest_in_the_repository_is_what_the_code_declares() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/rbac.yaml");
+        let roles: Vec<_> = ROLES.iter().collect();
+        let made = format!("{HEAD}{}", yaml(&objects(&roles, "longshore")));
+        #[expect(clippy::disallowed_methods, reason = "tests read the environment")]
+        if std::env::var_os("UPDATE").is_some() {
+            fs::write(&path, &made).unwrap();
+        }
+        let found = fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(found, made, "UPDATE=1 cargo test -p longshore rbac");
+    }
+
+    const HEAD: &str = "\
+# What `longshore controller` needs in a cluster, for the namespace `longshore`; made by
+# `longshore controller rbac --namespace longshore` from what the code declares. Do not edit.
+";
+
+    #[test]
+    fn nothing_is_granted_on_everything() {
+        let roles: Vec<_> = ROLES.iter().collect();
+        let text = yaml(&objects(&roles, "longshore"));
+        assert!(!text.contains('*'), "{text}");
+    }
+}

@@ -1,0 +1,56 @@
+//! The roles of the controller. A new one is one row here and a file beside this one.
+
+use std::{pin::Pin, sync::Arc};
+
+use longshore_kit::{Gate, Rule};
+use tokio_util::sync::CancellationToken;
+
+use super::{Context, dags, tasks};
+use crate::error::CliError;
+
+/// What a role does while this replica holds its lease.
+///
+/// It runs until `shutdown`, then stops in order and returns; it fails when it cannot go on. Every write passes the gate.
+/// When the lease is lost, the future is dropped, as in a crash.
+pub(crate) type Work = fn(Arc<Context>, Gate, CancellationToken) -> Running;
+
+/// The work, under way.
+pub(crate) type Running = Pin<Box<dyn Future<Output = Result<(), CliError>> + Send>>;
+
+/// A role.
+#[derive(Debug)]
+pub(crate) struct Role {
+    /// Its name on the command line and in metrics.
+    pub(crate) name: &'static str,
+    /// The name of its lease.
+    pub(crate) lease: &'static str,
+    /// What it does with which resources, beside its lease.
+    pub(crate) rules: &'static [Rule],
+    /// What it does.
+    pub(crate) work: Work,
+}
+
+/// All roles.
+pub(crate) const ROLES: &[Role] = &[
+    Role {
+        name: "dags",
+        lease: "longshore-dags",
+        rules: longshore_dags::RULES,
+        work: |context, gate, shutdown| Box::pin(dags::run(context, gate, shutdown)),
+    },
+    Role {
+        name: "tasks",
+        lease: "longshore-tasks",
+        rules: longshore_tasks::RULES,
+        work: |context, gate, shutdown| Box::pin(tasks::run(context, gate, shutdown)),
+    },
+];
+
+/// The role of this name, for the command line.
+pub(crate) fn role(name: &str) -> Result<&'static Role, String> {
+    let found = ROLES.iter().find(|role| role.name == name);
+    found.ok_or_else(|| {
+        let known: Vec<&str> = ROLES.iter().map(|role| role.name).collect();
+        format!("expected one of {}, found {name:?}", known.join(", "))
+    })
+}

@@ -1,0 +1,71 @@
+//! The cluster that a run is in: the embedded one, or one of yours.
+
+use std::path::Path;
+
+use kube::Client;
+use longshore_kit::Metrics;
+use longshore_store::RunKey;
+
+use super::{NAMESPACE, Order, Workspace};
+use crate::{
+    error::CliError,
+    kubernetes::RealCluster,
+    local_cluster::{Lifetime, LocalCluster},
+    progress::phases::Phases,
+};
+
+use longshore_dags::pods::build::workspace_name;
+
+/// The cluster of one run.
+pub(super) enum RunCluster {
+    Embedded(Box<LocalCluster>),
+    Real(Box<RealCluster>),
+}
+
+impl RunCluster {
+    /// Starts the embedded one, or asks whether the other one answers.
+    pub(super) async fn start(
+        order: &Order,
+        parallelism: u32,
+        metrics: &Metrics,
+    ) -> Result<Self, CliError> {
+        if let Some(cluster) = &order.cluster {
+            cluster.answers(metrics).await?;
+            return Ok(Self::Real(Box::new(cluster.clone())));
+        }
+        let data_dir: &Path = &order.data_dir;
+        let lifetime = Lifetime::of(data_dir);
+        let phases = Phases::silent();
+        let cluster = LocalCluster::start(data_dir, parallelism, lifetime, metrics, &phases);
+        Ok(Self::Embedded(Box::new(cluster.await?)))
+    }
+
+    pub(super) fn client(&self, name: &'static str, metrics: &Metrics) -> Result<Client, CliError> {
+        match self {
+            Self::Embedded(cluster) => Ok(cluster.client(name)),
+            Self::Real(cluster) => cluster.client(name, metrics),
+        }
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        match self {
+            Self::Embedded(_) => NAMESPACE,
+            Self::Real(cluster) => cluster.namespace(),
+        }
+    }
+
+    /// Stops what is ours of it. Says where the workspace of a run is.
+    pub(super) async fn stop(self, run: &RunKey) -> Workspace {
+        let claim = workspace_name(run);
+        match self {
+            Self::Embedded(cluster) => {
+                let claims = cluster.stop().await;
+                Workspace::Directory(claims.join(NAMESPACE).join(claim))
+            }
+            Self::Real(cluster) => Workspace::Claim {
+                namespace: cluster.namespace().to_owned(),
+                name: claim,
+            },
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Database and scheduler of one process: what `run`, `standalone` and `controller` all stand on, whatever the cluster.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use kube::Client;
+use longshore_dags::{
+    Dags, DagsConfig, StartError,
+    logs::LogDirectory,
+    pods::{build::PodConfig, decide::PodsConfig},
+    scheduler::Limits,
+};
+use longshore_kit::{Gate, Metrics, SystemClock};
+use longshore_store::{RunStore, Store};
+
+use super::{
+    database::Database,
+    measures::{CountedLogs, Measures},
+    watched_store::WatchedStore,
+};
+use crate::{error::CliError, progress::phases::Phases};
+
+/// How long the controllers get to finish their rounds.
+const STOP_LIMIT: Duration = Duration::from_secs(5);
+
+/// What a scheduler is to be.
+#[derive(Clone, Debug)]
+pub(crate) struct SchedulingPlan {
+    /// Where logs are kept.
+    pub(crate) data_dir: PathBuf,
+    /// Where its pods are.
+    pub(crate) namespace: String,
+    /// Pods at the same time.
+    pub(crate) parallelism: u32,
+    /// What its writes pass; those to the cluster pass the gate of its client.
+    pub(crate) gate: Gate,
+    /// Where it counts.
+    pub(crate) metrics: Metrics,
+    /// What database and logs are measured by.
+    pub(crate) measures: Measures,
+}
+
+/// A scheduler over its database, running. Dropping it is like a crash: nothing is lost.
+pub(crate) struct Scheduling {
+    pub(crate) store: Arc<WatchedStore>,
+    pub(crate) logs: LogDirectory,
+    pub(crate) dags: Arc<Dags>,
+    pub(crate) namespace: String,
+    pub(crate) metrics: Metrics,
+    data_dir: PathBuf,
+}
+
+impl Scheduling {
+    /// Starts it, and goes on with whatever is unfinished.
+    pub(crate) async fn start(
+        client: Client,
+        store: Store,
+        plan: SchedulingPlan,
+        phases: &Phases,
+    ) -> Result<Self, CliError> {
+        let store = Arc::new(WatchedStore::new(store, plan.gate, &plan.measures));
+        let logs = LogDirectory::new(plan.data_dir.join("logs"));
+        let counted = CountedLogs {
+            logs: logs.clone(),
+            measures: plan.measures,
+        };
+        phases.wait_for("the scheduler to take up its runs");
+        let config = config(
+            plan.parallelism,
+            &plan.namespace,
+            store.scheduler_id(),
+            plan.metrics.clone(),
+        );
+        let dags = Dags::start(
+            client,
+            store.clone(),
+            Arc::new(counted),
+            Arc::new(SystemClock),
+            config,
+        );
+        let dags = dags.await.map_err(cannot_start)?;
+        Ok(Self {
+            store,
+            logs,
+            dags: Arc::new(dags),
+            namespace: plan.namespace,
+            metrics: plan.metrics,
+            data_dir: plan.data_dir,
+        })
+    }
+
+    /// Waits until it cannot go on, and says why.
+    pub(crate) async fn broken(&self) -> String {
+        self.dags.stopping().await;
+        "a part of the scheduler broke".to_owned()
+    }
+
+    /// Waits until a write has failed for good: then a database in the data directory takes nothing more until it is
+    /// opened again. What a database server refused it may take later, and nobody needs to wait for this.
+    pub(crate) async fn lost_database(&self, database: &Database) -> CliError {
+        self.store.broken().await;
+        match (database, self.store.failure()) {
+            (Database::InDataDir, Some(why)) => CliError::in_writing(&self.data_dir, why),
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Ends the scheduler; the database is still open, to look at what was reached.
+    pub(crate) async fn stop(&self) {
+        if !self.dags.shutdown(STOP_LIMIT).await {
+            tracing::warn!("the scheduler did not finish its rounds in time");
+        }
+    }
+}
+
+fn cannot_start(error: StartError) -> CliError {
+    CliError::engine("the scheduler", error)
+}
+
+/// Pods at the same time, unless told otherwise.
+pub(crate) fn parallelism(told: Option<std::num::NonZeroU32>) -> u32 {
+    told.map_or(Limits::default().parallelism, std::num::NonZeroU32::get)
+}
+
+pub(crate) fn config(
+    parallelism: u32,
+    namespace: &str,
+    scheduler_id: &str,
+    metrics: Metrics,
+) -> DagsConfig {
+    DagsConfig {
+        limits: Limits {
+            parallelism,
+            ..Limits::default()
+        },
+        pods: PodConfig {
+            namespace: namespace.to_owned(),
+            scheduler_id: scheduler_id.to_owned(),
+            ..PodConfig::default()
+        },
+        disposal: PodsConfig::default(),
+        concurrency: 32,
+        metrics,
+    }
+}

@@ -1,0 +1,127 @@
+//! A Kubernetes cluster of a test: a real one where `LONGSHORE_TEST_KUBECONFIG` names it, else the embedded one behind
+//! its socket. A namespace of its own, and a node that plays scripts instead of containers.
+
+use std::{fs, path::PathBuf, sync::Arc, time::Duration};
+
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use longshore_cluster::{Cluster, ServeConfig, Serving};
+use longshore_kit::SystemClock;
+use longshore_test::{NodeConfig, ScriptedNode};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::longshore;
+
+/// The kubeconfig of a real cluster, where there is one.
+pub(crate) fn real() -> Option<PathBuf> {
+    #[expect(clippy::disallowed_methods, reason = "tests read the environment")]
+    std::env::var_os("LONGSHORE_TEST_KUBECONFIG").map(PathBuf::from)
+}
+
+/// The cluster.
+pub(crate) struct TestCluster {
+    pub(crate) namespace: String,
+    /// May do everything.
+    pub(crate) admin: Client,
+    pub(crate) node: ScriptedNode,
+    admin_kubeconfig: PathBuf,
+    folder: TempDir,
+    /// Kept for as long as the test.
+    _embedded: Option<(Cluster, Serving)>,
+}
+
+impl TestCluster {
+    pub(crate) async fn start() -> Self {
+        let folder = TempDir::new().unwrap();
+        let (admin_kubeconfig, embedded) = match real() {
+            Some(path) => (path, None),
+            None => {
+                let cluster = Cluster::in_memory();
+                let config = ServeConfig {
+                    address: ([127, 0, 0, 1], 0).into(),
+                    ..ServeConfig::new(folder.path())
+                };
+                let serving = cluster.serve(config).unwrap();
+                (serving.kubeconfig().to_owned(), Some((cluster, serving)))
+            }
+        };
+        let admin = Client::try_from(config(&admin_kubeconfig).await).unwrap();
+        let id = uuid::Uuid::new_v4().simple().to_string();
+        let namespace = format!("test-{}", &id[..8]);
+        let object =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        create(&admin, "/api/v1/namespaces", &object).await;
+        let node_config = NodeConfig {
+            namespace: Some(namespace.clone()),
+            start_delay: Duration::from_millis(20),
+            ..NodeConfig::default()
+        };
+        let node = ScriptedNode::start(admin.clone(), Arc::new(SystemClock), node_config);
+        Self {
+            namespace,
+            admin,
+            node,
+            admin_kubeconfig,
+            folder,
+            _embedded: embedded,
+        }
+    }
+
+    /// Applies what `longshore controller rbac` prints; the kubeconfig of its service account.
+    pub(crate) async fn account(&self) -> PathBuf {
+        let mut command = longshore();
+        command.args(["controller", "rbac", "-o", "json", "-n", &self.namespace]);
+        let output = command.output().unwrap();
+        let list: Value = serde_json::from_slice(&output.stdout).unwrap();
+        for object in list["items"].as_array().unwrap() {
+            create(&self.admin, &path(object, &self.namespace), object).await;
+        }
+        let path = format!(
+            "/api/v1/namespaces/{}/serviceaccounts/longshore/token",
+            self.namespace
+        );
+        let request = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "spec": {"audiences": [], "expirationSeconds": 3600},
+        });
+        let answer = create(&self.admin, &path, &request).await;
+        let admin = fs::read_to_string(&self.admin_kubeconfig).unwrap();
+        let mut kubeconfig: Value = serde_json::from_str(&admin).unwrap();
+        kubeconfig["users"][0]["user"] = json!({"token": answer["status"]["token"]});
+        let file = self.folder.path().join("account.kubeconfig");
+        fs::write(&file, kubeconfig.to_string()).unwrap();
+        file
+    }
+}
+
+/// How a cluster is reached by its kubeconfig.
+pub(crate) async fn config(kubeconfig: &std::path::Path) -> Config {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let file = Kubeconfig::read_from(kubeconfig).unwrap();
+    Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+        .await
+        .unwrap()
+}
+
+async fn create(admin: &Client, path: &str, object: &Value) -> Value {
+    let request = http::Request::post(path)
+        .header("content-type", "application/json")
+        .body(object.to_string().into_bytes());
+    admin.request(request.unwrap()).await.unwrap()
+}
+
+/// Where the objects of RBAC are created.
+fn path(object: &Value, namespace: &str) -> String {
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    match object["kind"].as_str().unwrap() {
+        "ServiceAccount" => format!("/api/v1/namespaces/{namespace}/serviceaccounts"),
+        "Role" => format!("{rbac}/namespaces/{namespace}/roles"),
+        "RoleBinding" => format!("{rbac}/namespaces/{namespace}/rolebindings"),
+        "ClusterRole" => format!("{rbac}/clusterroles"),
+        "ClusterRoleBinding" => format!("{rbac}/clusterrolebindings"),
+        other => panic!("{other}"),
+    }
+}

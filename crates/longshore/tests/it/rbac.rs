@@ -1,0 +1,210 @@
+//! The generated role against a real API server with RBAC: it suffices, and none of it is unused.
+
+use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
+
+use kube::Client;
+use longshore_dags::{
+    Dags, DagsConfig, document,
+    logs::NoLogArchive,
+    model::Dag,
+    pods::{build::PodConfig, decide::PodsConfig},
+    scheduler::{Limits, NewRun},
+};
+use longshore_kit::{
+    CountRequests, Elector, Metrics, Rule, SystemClock,
+    lease::{LeaseName, Terms},
+};
+use longshore_store::{RunState, RunStore, RunType, Store};
+use longshore_test::{Fault, FaultPlan, Faults, Point, WatchFault};
+use serde_json::json;
+
+use crate::cluster::{TestCluster, config, real};
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Files, a workspace, a retry, and tasks that wait for each other.
+const DAG: &str = r#"
+dag_id: rbac
+files: [data.csv]
+workspace: true
+tasks:
+  a: {image: scripted, command: [run, 300ms, exit, "0"]}
+  b: {image: scripted, depends_on: [a], retries: 1, retry_delay: 1s, command: ["run 100ms exit 1 | run 100ms exit 0"]}
+"#;
+
+/// A client whose requests are counted, before the faults.
+async fn client(
+    kubeconfig: &Path,
+    faults: &Faults,
+    name: &'static str,
+    metrics: &Metrics,
+) -> Client {
+    let client = Client::try_from(config(kubeconfig).await).unwrap();
+    let service = tower::service_fn(move |request| {
+        let client = client.clone();
+        async move { client.send(request).await }
+    });
+    let counted = CountRequests::new(service, name, metrics.clone());
+    faults.start().client(counted)
+}
+
+/// Verb and resource of every request that was counted, and those that were forbidden.
+fn requested(metrics: &Metrics) -> (BTreeSet<(String, String)>, Vec<String>) {
+    let (mut requested, mut forbidden) = (BTreeSet::new(), Vec::new());
+    for line in metrics.text().lines() {
+        if !line.starts_with("longshore_api_requests_total{") {
+            continue;
+        }
+        let label = |name: &str| {
+            let (_, rest) = line.split_once(&format!("{name}=\"")).unwrap();
+            rest.split('"').next().unwrap().to_owned()
+        };
+        if label("code") == "403" {
+            forbidden.push(line.to_owned());
+        }
+        requested.insert((label("verb"), label("resource")));
+    }
+    (requested, forbidden)
+}
+
+fn granted(rules: &[Rule]) -> BTreeSet<(String, String)> {
+    let mut granted = BTreeSet::new();
+    for rule in rules {
+        for resource in rule.resources {
+            let pairs = rule
+                .verbs
+                .iter()
+                .map(|verb| ((*verb).to_owned(), (*resource).to_owned()));
+            granted.extend(pairs);
+        }
+    }
+    granted
+}
+
+fn manual(dag: Dag) -> NewRun {
+    NewRun {
+        document: dag.to_json(),
+        dag: Arc::new(dag),
+        run_id: "r1".to_owned(),
+        run_type: RunType::Manual,
+        logical_date: None,
+        conf: json!({}),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scheduler_with_the_generated_role_alone_does_all_its_work_and_uses_all_of_it() {
+    if real().is_none() {
+        println!(
+            "skipped: LONGSHORE_TEST_KUBECONFIG names no real server, and the embedded one has no RBAC"
+        );
+        return;
+    }
+    let cluster = TestCluster::start().await;
+    let account = cluster.account().await;
+    let metrics = Metrics::new();
+    // The answers to first creates are lost: what is there has to be read and recognised.
+    let creates = ["pods", "configmaps", "persistentvolumeclaims"];
+    let lost = creates.map(|plural| {
+        let point = Point::new(format!("create {plural}"), 1);
+        (point, Fault::LoseAnswer)
+    });
+    let faults = Faults::new(FaultPlan {
+        at: lost.to_vec(),
+        // A round that comes again does not see its pod yet.
+        watches: vec![WatchFault::late(Duration::from_secs(2))],
+        ..FaultPlan::none()
+    });
+    let store = Arc::new(Store::in_memory().await.unwrap());
+    let dags = Dags::start(
+        client(&account, &faults, "dags", &metrics).await,
+        store.clone(),
+        Arc::new(NoLogArchive),
+        Arc::new(SystemClock),
+        DagsConfig {
+            limits: Limits::default(),
+            pods: PodConfig {
+                namespace: cluster.namespace.clone(),
+                scheduler_id: store.scheduler_id().to_owned(),
+                ..PodConfig::default()
+            },
+            disposal: PodsConfig::default(),
+            concurrency: 8,
+            metrics: Metrics::new(),
+        },
+    );
+    let dags = dags.await.unwrap();
+    let read = &mut |_: &str| Ok(b"a,b\n".to_vec());
+    let dag = document::parse("rbac.yaml", DAG)
+        .unwrap()
+        .validate(read)
+        .unwrap();
+    let run = dags.request_run(manual(dag)).await.unwrap();
+    let ended = tokio::time::timeout(LIMIT, dags.ended(&run)).await.unwrap();
+    let (ended, _) = ended.unwrap().unwrap();
+    assert_eq!(ended.state, RunState::Success);
+    tokio::time::timeout(LIMIT, dags.released(&run))
+        .await
+        .unwrap();
+    // Its files go last.
+    let wanted = granted(longshore_dags::RULES);
+    let all_used = async {
+        while requested(&metrics).0 != wanted {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(10), all_used).await;
+    let (used, forbidden) = requested(&metrics);
+    assert!(forbidden.is_empty(), "{forbidden:?}");
+    assert_eq!(used, wanted, "used and declared");
+    assert!(dags.shutdown(LIMIT).await);
+    let twice = cluster.node.history().repeated(|run| {
+        let label = |name: &str| run.labels.get(name).cloned();
+        Some(format!("{}/{}", label("task_id")?, label("try_number")?))
+    });
+    assert!(twice.is_empty(), "{twice:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_elector_with_the_generated_role_alone_takes_renews_and_releases_its_lease() {
+    if real().is_none() {
+        println!(
+            "skipped: LONGSHORE_TEST_KUBECONFIG names no real server, and the embedded one has no RBAC"
+        );
+        return;
+    }
+    let cluster = TestCluster::start().await;
+    let account = cluster.account().await;
+    let metrics = Metrics::new();
+    let client = client(&account, &Faults::none(), "election", &metrics).await;
+    let lease = |name: &str| LeaseName {
+        namespace: cluster.namespace.clone(),
+        name: name.to_owned(),
+    };
+    let elector = |name, me| {
+        Elector::new(
+            client.clone(),
+            lease(name),
+            me,
+            Terms::default(),
+            Arc::new(SystemClock),
+        )
+    };
+    let mut first = elector("longshore-dags", "first");
+    let gate = first.acquire(|_| {}).await.unwrap();
+    // Two renewals.
+    let kept = tokio::time::timeout(Duration::from_millis(4_500), first.keep()).await;
+    assert!(kept.is_err() && gate.check().is_ok());
+    first.release().await;
+    let mut second = elector("longshore-dags", "second");
+    let limit = Duration::from_secs(5);
+    let taken = tokio::time::timeout(limit, second.acquire(|_| {})).await;
+    taken.unwrap().unwrap();
+    let (used, forbidden) = requested(&metrics);
+    assert!(forbidden.is_empty(), "{forbidden:?}");
+    let expected = ["create", "get", "patch"].map(|verb| (verb.to_owned(), "leases".to_owned()));
+    assert_eq!(used, expected.into());
+
+    let refused = elector("of-somebody-else", "first").acquire(|_| {}).await;
+    assert!(refused.is_err(), "a lease of another name");
+}
