@@ -11,10 +11,11 @@ use std::{
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
-    Api, Client, Config,
+    Api, Client, Config, ResourceExt,
     api::LogParams,
     config::{KubeConfigOptions, Kubeconfig},
     core::{ApiResource, DynamicObject, GroupVersionKind},
+    runtime::wait::{await_condition, conditions::is_pod_running},
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -239,8 +240,7 @@ fn its_kubeconfig_lets_a_client_in_and_is_for_its_owner_only() {
     let mode = fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let ran = trigger_patient(&service);
-    let runtime = Runtime::new().unwrap();
-    let pods = runtime.block_on(async {
+    let pod = Runtime::new().unwrap().block_on(async {
         let kubeconfig = Kubeconfig::read_from(&path).unwrap();
         let config =
             Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
@@ -251,12 +251,16 @@ fn its_kubeconfig_lets_a_client_in_and_is_for_its_owner_only() {
             1
         );
         let pods = Api::<Pod>::default_namespaced(client);
-        pods.list(&Default::default()).await.unwrap().items
+        let listed = pods.list(&Default::default()).await.unwrap().items;
+        assert_eq!(listed.len(), 1);
+        // The process writes its file before the node has said so.
+        let name = listed[0].name_any();
+        let runs = await_condition(pods, &name, is_pod_running());
+        let runs = tokio::time::timeout(Duration::from_secs(30), runs).await;
+        runs.expect("in time").unwrap()
     });
     let_it_go(&ran);
-    assert_eq!(pods.len(), 1);
-    let phase = pods[0].status.as_ref().unwrap().phase.as_deref();
-    assert_eq!(phase, Some("Running"));
+    assert!(pod.is_some(), "the pod is there while its task runs");
 }
 
 #[test]
@@ -279,7 +283,7 @@ fn it_runs_the_example_of_a_task_action() {
             let labels = action.and_then(|action| action.metadata.labels.as_ref());
             labels.is_some_and(|labels| labels.contains_key("flyte.org/termination-status"))
         };
-        let ended = kube::runtime::wait::await_condition(actions, "hello-a0", is_labelled);
+        let ended = await_condition(actions, "hello-a0", is_labelled);
         let ended = tokio::time::timeout(Duration::from_secs(30), ended).await;
         let ended = ended.expect("in time").unwrap().unwrap();
         let status = &ended.data["status"];
