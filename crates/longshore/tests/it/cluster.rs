@@ -28,9 +28,8 @@ pub(crate) struct TestCluster {
     pub(crate) admin: Client,
     pub(crate) node: ScriptedNode,
     admin_kubeconfig: PathBuf,
-    folder: TempDir,
-    /// Kept for as long as the test.
-    _embedded: Option<(Cluster, Serving)>,
+    pub(crate) folder: TempDir,
+    embedded: Option<(Cluster, Serving)>,
 }
 
 impl TestCluster {
@@ -66,8 +65,17 @@ impl TestCluster {
             node,
             admin_kubeconfig,
             folder,
-            _embedded: embedded,
+            embedded,
         }
+    }
+
+    pub(crate) fn is_real(&self) -> bool {
+        self.embedded.is_none()
+    }
+
+    /// The kubeconfig of whoever may do everything.
+    pub(crate) fn admin_kubeconfig(&self) -> PathBuf {
+        self.admin_kubeconfig.clone()
     }
 
     /// Applies what `longshore controller rbac` prints; the kubeconfig of its service account.
