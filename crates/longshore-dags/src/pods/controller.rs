@@ -1,12 +1,10 @@
 //! The pods of one try: created when its row is queued, removed when its row no longer wants them.
 
-use std::{io, sync::Arc};
+use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client, api::LogParams};
-use longshore_api::{airflow::CONTAINER_BASE, dags::ANNOTATION_LAUNCH};
-use longshore_core::{Class, Classify, Never, ObjectRef, Plan, Seen};
+use longshore_api::dags::ANNOTATION_LAUNCH;
+use longshore_core::{Class, Classify, Never, Plan, Seen};
 use longshore_kit::{Controller, Refusal};
 use longshore_store::{StoreError, TaskInstance, TaskState};
 use serde_json::Value;
@@ -14,11 +12,10 @@ use uuid::Uuid;
 
 use super::{
     build::{self, BuildInput},
-    decide::{PodView, PodsConfig, PodsEffect, PodsObserved, TaskView, decide_pods},
-    log::{self, Broken, OnError},
+    decide::{PodsConfig, PodsEffect, PodsObserved, TaskView, decide_pods},
+    keep_logs::LogKey,
 };
 use crate::{
-    logs::{LogArchive, LogPath, LogStream},
     scheduler::{board::ActiveRun, facts::Fact},
     service::shared::Shared,
 };
@@ -26,8 +23,6 @@ use crate::{
 /// Makes the cluster hold the pods that the committed rows ask for, and no others of ours.
 pub(crate) struct Pods {
     shared: Arc<Shared>,
-    client: Client,
-    logs: Arc<dyn LogArchive>,
     config: PodsConfig,
 }
 
@@ -37,54 +32,19 @@ pub(crate) enum PodsError {
     /// The store could not tell about a try.
     #[error("the try of a pod cannot be read")]
     Store(#[from] StoreError),
-    /// The API server did not give the log.
-    #[error("the log of {pod} cannot be read")]
-    ReadLog {
-        /// The pod.
-        pod: ObjectRef,
-        /// What the client answered, or how the stream broke.
-        source: io::Error,
-    },
-    /// The archive did not take the log.
-    #[error("the log of {pod} cannot be stored")]
-    StoreLog {
-        /// The pod.
-        pod: ObjectRef,
-        /// What the archive answered.
-        source: io::Error,
-    },
 }
 
 impl Classify for PodsError {
     fn class(&self) -> Class {
         match self {
             Self::Store(error) => error.class(),
-            Self::ReadLog { .. } | Self::StoreLog { .. } => Class::Retry,
         }
     }
 }
 
 impl Pods {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        client: Client,
-        logs: Arc<dyn LogArchive>,
-        config: PodsConfig,
-    ) -> Self {
-        Self {
-            shared,
-            client,
-            logs,
-            config,
-        }
-    }
-
-    /// The row of a try: on the board, or in the store if the try or its run is over.
-    async fn row(&self, ti_id: &Uuid) -> Result<Option<Arc<TaskInstance>>, StoreError> {
-        if let Some((_, row)) = self.shared.board().task_instance_by_id(ti_id) {
-            return Ok(Some(row.clone()));
-        }
-        Ok(self.shared.store.try_by_id(*ti_id).await?.map(Arc::new))
+    pub(crate) fn new(shared: Arc<Shared>, config: PodsConfig) -> Self {
+        Self { shared, config }
     }
 
     async fn task(&self, ti_id: &Uuid, has_pods: bool) -> Result<Seen<TaskView>, StoreError> {
@@ -133,57 +93,6 @@ impl Pods {
         })
         .map_err(|error| error.to_string())
     }
-
-    /// Stores the log of a pod. One that cannot be read for long is given up, with a line in the archive that says so:
-    /// else its pod would stay for ever.
-    async fn archive_log(&self, ti_id: &Uuid, pod: &ObjectRef) -> Result<(), PodsError> {
-        let Some(row) = self.row(ti_id).await? else {
-            return Ok(());
-        };
-        let (table, now) = (&self.shared.pods, self.shared.clock.now());
-        let uid = pod.uid.as_deref().unwrap_or_default();
-        let log = match self.open_log(pod).await {
-            // A pod that never started has no log.
-            Err(kube::Error::Api(status)) if matches!(status.code, 400 | 404) => {
-                tracing::debug!(pod = %pod, message = %status.message, "no log to keep");
-                table.set_archived(uid);
-                return Ok(());
-            }
-            log => log.map_err(io::Error::other),
-        };
-        let on_error = OnError::at(now, table.unreadable_since(uid), pod, table.phase(pod));
-        let broken = Broken::default();
-        let log = log::watched(log, on_error, broken.clone());
-        let stored = self.logs.store(&LogPath::of(&row), log).await;
-        match (stored, broken.take()) {
-            (Ok(()), given_up) => {
-                if let Some(error) = given_up {
-                    tracing::warn!(pod = %pod, %error, "the log is not whole");
-                }
-                table.set_archived(uid);
-                Ok(())
-            }
-            (Err(_), Some(source)) => {
-                table.set_unreadable(uid, now);
-                let pod = pod.clone();
-                Err(PodsError::ReadLog { pod, source })
-            }
-            (Err(source), None) => {
-                let pod = pod.clone();
-                Err(PodsError::StoreLog { pod, source })
-            }
-        }
-    }
-
-    async fn open_log(&self, pod: &ObjectRef) -> Result<LogStream, kube::Error> {
-        let pods = Api::<Pod>::namespaced(self.client.clone(), &pod.namespace);
-        let params = LogParams {
-            container: Some(CONTAINER_BASE.to_owned()),
-            ..LogParams::default()
-        };
-        let log = pods.log_stream(&pod.name, &params).await?;
-        Ok(Box::pin(log))
-    }
 }
 
 impl Controller for Pods {
@@ -207,10 +116,10 @@ impl Controller for Pods {
                 pods = self.shared.pods.of(ti_id, Some(name_of(pod)));
             }
         }
-        let is_archived = |pod: &PodView| self.shared.pods.is_archived(pod.object.uid.as_deref());
-        let is_log_archived = pods
-            .present()
-            .is_some_and(|pods| pods.iter().all(is_archived));
+        let is_archived = |uid: &String| self.shared.pods.is_archived(Some(uid));
+        let uids = pods.present().into_iter().flatten();
+        let uids = uids.filter_map(|pod| pod.object.uid.clone());
+        let archived = uids.filter(is_archived).collect();
         Ok(PodsObserved {
             now,
             ti_id: *ti_id,
@@ -218,7 +127,7 @@ impl Controller for Pods {
             pods,
             replay_done: self.shared.pods.is_replayed(),
             config: self.config,
-            is_log_archived,
+            archived,
         })
     }
 
@@ -232,7 +141,11 @@ impl Controller for Pods {
 
     async fn call(&self, ti_id: &Uuid, effect: &PodsEffect) -> Result<(), PodsError> {
         match effect {
-            PodsEffect::ArchiveLog { pod, .. } => self.archive_log(ti_id, pod).await,
+            PodsEffect::ArchiveLog { pod, .. } => {
+                let (ti_id, pod) = (*ti_id, pod.clone());
+                self.shared.log_keys.add([LogKey { ti_id, pod }]);
+                Ok(())
+            }
             PodsEffect::ReportEnded => {
                 self.shared.inbox.push(Fact::PodsEnded { ti_id: *ti_id });
                 Ok(())

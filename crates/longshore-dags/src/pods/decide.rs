@@ -1,6 +1,6 @@
 //! Which pod of a try is to be created or removed. One round is about one try, that is: one task-instance id.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -31,8 +31,8 @@ pub struct PodsObserved {
     pub replay_done: bool,
     /// What becomes of pods that have ended.
     pub config: PodsConfig,
-    /// Whether the log of the pod that ended is archived.
-    pub is_log_archived: bool,
+    /// Uids of the pods whose log is kept, as far as it could be read.
+    pub archived: BTreeSet<String>,
 }
 
 /// What becomes of pods that have ended, from Airflow's `[kubernetes_executor]`.
@@ -121,7 +121,8 @@ pub enum PodPhase {
 /// What the pods controller does besides creating and deleting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodsEffect {
-    /// Copy the pod's log to where it outlives the pod.
+    /// Have the pod's log copied to where it outlives the pod. That is done beside the rounds, which do not wait for it:
+    /// a node that does not give its logs must not hold any other pod.
     ArchiveLog {
         /// The pod.
         pod: ObjectRef,
@@ -146,13 +147,13 @@ pub enum PodsEffect {
 /// - A queued try without a pod of its launch gets it, once the pods of earlier launches have failed or are gone: two
 ///   pods of one try never live at the same time, even if that means to wait for a node that is gone, and the scheduler
 ///   decides first upon one that has succeeded.
-/// - A pod that no row wants is deleted. The log of one that has ended is archived first, and whether it goes is then
-///   the configuration's to say.
+/// - A pod that no row wants is deleted. The log of one that has ended is archived first, and once it is, whether the
+///   pod goes is the configuration's to say.
 /// - A restarting try has ended once none of its pods lives. That is told before their logs are kept, so that a log
 ///   which cannot be read does not hold the next try.
 /// - What could not be seen, and a pod of a launch newer than the row, lead to nothing.
 ///
-/// At most two actions for each pod, and one create.
+/// At most one action for each pod, one report, and one create.
 pub fn decide_pods(observed: &PodsObserved) -> Plan<Never, PodsEffect> {
     let pods: &[PodView] = match &observed.pods {
         Seen::Present(pods) => pods,
@@ -173,13 +174,13 @@ pub fn decide_pods(observed: &PodsObserved) -> Plan<Never, PodsEffect> {
             Fate::Stays => {}
             Fate::IsDeleted => actions.push(delete(pod)),
             Fate::IsArchived { then_delete } => {
-                if !observed.is_log_archived {
+                let uid = pod.object.uid.as_ref();
+                if !uid.is_some_and(|uid| observed.archived.contains(uid)) {
                     actions.push(Action::Call(PodsEffect::ArchiveLog {
                         pod: pod.object.clone(),
                         ti_id: observed.ti_id,
                     }));
-                }
-                if then_delete {
+                } else if then_delete {
                     actions.push(delete(pod));
                 }
             }

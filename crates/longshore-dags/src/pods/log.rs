@@ -13,6 +13,8 @@ use crate::logs::LogStream;
 const ENDED_LIMIT: Duration = Duration::from_secs(600);
 /// For how long a pod that is to be stopped may go on because its log cannot be read.
 const LIVE_LIMIT: Duration = Duration::from_secs(30);
+/// A log of which nothing comes for this long is broken: none is followed, so that all of it is there.
+const STALL_LIMIT: Duration = Duration::from_secs(10);
 /// Bytes read at once.
 const CHUNK: usize = 64 * 1024;
 
@@ -90,17 +92,26 @@ pub(super) fn watched(
     Box::pin(Box::pin(chunks).into_async_read())
 }
 
+/// The answer, unless it takes too long.
+pub(super) async fn in_time<T>(answer: impl Future<Output = T>) -> io::Result<T> {
+    let answer = tokio::time::timeout(STALL_LIMIT, answer).await;
+    answer.map_err(|_| {
+        let why = format!("nothing came for {} s", STALL_LIMIT.as_secs());
+        io::Error::new(io::ErrorKind::TimedOut, why)
+    })
+}
+
 async fn next_chunk(source: io::Result<LogStream>) -> io::Result<Option<(Vec<u8>, LogStream)>> {
     let mut source = source?;
     let mut chunk = vec![0; CHUNK];
-    let n = source.read(&mut chunk).await?;
+    let n = in_time(source.read(&mut chunk)).await??;
     chunk.truncate(n);
     Ok((n > 0).then_some((chunk, source)))
 }
 
 #[cfg(test)]
 mod tests {
-    use futures::io::Cursor;
+    use futures::{StreamExt, io::Cursor};
     use longshore_core::Resource;
 
     use super::*;
@@ -149,6 +160,15 @@ mod tests {
         assert!(broken.take().is_some());
         let (text, _) = read(Err(io::Error::other("no route")), end()).await;
         assert_eq!(text.unwrap(), "the end: no route\n");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_log_that_stalls_is_broken() {
+        let stalls = stream::iter([Ok("one\n")]).chain(stream::pending());
+        let log: LogStream = Box::pin(stalls.into_async_read());
+        let (text, broken) = read(Ok(log), OnError::EndWith("the end".to_owned())).await;
+        assert_eq!(text.unwrap(), "one\nthe end: nothing came for 10 s\n");
+        assert!(broken.take().is_some());
     }
 
     #[test]

@@ -4,6 +4,7 @@ pub mod build;
 pub(crate) mod controller;
 pub mod decide;
 pub mod events;
+pub(crate) mod keep_logs;
 mod log;
 pub(crate) mod table;
 pub mod template;

@@ -1,4 +1,4 @@
-//! One scheduler, running: the watch, the three controllers, and the handle that the outside holds.
+//! One scheduler, running: the watch, the controllers, and the handle that the outside holds.
 
 pub mod catalog;
 pub mod change;
@@ -22,7 +22,9 @@ use crate::{
     catalog::Catalog,
     logs::LogArchive,
     model::{CanonicalError, Dag},
-    pods::{build::PodConfig, controller::Pods, decide::PodsConfig, watch::PodWatch},
+    pods::{
+        build::PodConfig, controller::Pods, decide::PodsConfig, keep_logs::KeepLogs, watch::PodWatch,
+    },
     runs::controller::{self, Runs},
     scheduler::{
         board::{Board, LoadError},
@@ -161,7 +163,14 @@ impl Dags {
 
         let scheduler = Scheduler::new(shared.clone(), config.limits);
         self.run(scheduler, &applier, 1, scheduler_triggers(shared.clone()));
-        let pods = Pods::new(shared.clone(), client.clone(), logs, config.disposal);
+        let keep_logs = KeepLogs::new(shared.clone(), client.clone(), logs);
+        self.run(
+            keep_logs,
+            &applier,
+            config.concurrency,
+            shared.log_keys.clone().stream(),
+        );
+        let pods = Pods::new(shared.clone(), config.disposal);
         self.run(
             pods,
             &applier,

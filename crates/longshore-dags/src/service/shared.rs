@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::{change::StateChange, triggers::Triggers};
 use crate::{
     catalog::Catalog,
-    pods::{build::PodConfig, table::PodTable},
+    pods::{build::PodConfig, keep_logs::LogKey, table::PodTable},
     scheduler::{board::Board, inbox::Inbox},
 };
 
@@ -29,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) pods: PodTable,
     /// Tries whose pods want a look.
     pub(crate) pod_keys: Arc<Triggers<Uuid>>,
+    /// Pods whose logs are wanted.
+    pub(crate) log_keys: Arc<Triggers<LogKey>>,
     /// Runs whose shared objects want a look.
     pub(crate) run_keys: Arc<Triggers<RunKey>>,
     pub(crate) changes: broadcast::Sender<StateChange>,
@@ -55,6 +57,7 @@ impl Shared {
             inbox: Inbox::default(),
             pods: PodTable::new(),
             pod_keys: Triggers::new(),
+            log_keys: Triggers::new(),
             run_keys: Triggers::new(),
             changes: broadcast::Sender::new(CHANGES),
             committed: Notify::new(),

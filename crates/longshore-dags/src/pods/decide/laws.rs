@@ -20,7 +20,7 @@ impl Decider for Pods {
     }
 
     fn max_actions(&self) -> usize {
-        2 * MAX_PODS + 1
+        MAX_PODS + 2
     }
 
     fn blinded(&self, observed: &PodsObserved) -> Vec<PodsObserved> {
@@ -141,7 +141,10 @@ fn observed() -> impl Strategy<Value = PodsObserved> {
             delete_worker_pods: flags.1,
             delete_worker_pods_on_failure: flags.2,
         },
-        is_log_archived: flags.3,
+        archived: (1..=MAX_PODS)
+            .filter(|_| flags.3)
+            .map(|n| format!("uid-{n}"))
+            .collect(),
     })
 }
 

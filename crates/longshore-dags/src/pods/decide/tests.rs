@@ -17,7 +17,7 @@ fn observed(state: TaskState, launch: u32, pods: Vec<PodView>) -> PodsObserved {
         pods: Seen::Present(pods),
         replay_done: true,
         config: PodsConfig::default(),
-        is_log_archived: false,
+        archived: BTreeSet::new(),
     }
 }
 
@@ -32,6 +32,14 @@ fn pod(launch: u32, phase: PodPhase) -> PodView {
         launch,
         phase,
         is_deleting: false,
+    }
+}
+
+/// The same, with the log of the first pod kept.
+fn archived(observed: PodsObserved) -> PodsObserved {
+    PodsObserved {
+        archived: BTreeSet::from(["uid-1".to_owned()]),
+        ..observed
     }
 }
 
@@ -174,12 +182,12 @@ fn pods_that_have_ended_are_archived_and_then_disposed_of_by_policy() {
         delete_worker_pods: true,
         delete_worker_pods_on_failure: true,
     };
-    for (config, phase, expected) in [
-        (default, Succeeded, "archive pod-1, delete pod-1"),
-        (default, Failed, "archive pod-1"),
-        (keep, Succeeded, "archive pod-1"),
-        (keep, Failed, "archive pod-1"),
-        (clean, Failed, "archive pod-1, delete pod-1"),
+    for (config, phase, then) in [
+        (default, Succeeded, "delete pod-1"),
+        (default, Failed, ""),
+        (keep, Succeeded, ""),
+        (keep, Failed, ""),
+        (clean, Failed, "delete pod-1"),
     ] {
         let state = if phase == Failed {
             TaskState::Failed
@@ -190,13 +198,8 @@ fn pods_that_have_ended_are_archived_and_then_disposed_of_by_policy() {
             config,
             ..observed(state, 1, vec![pod(1, phase)])
         };
-        assert_eq!(plan(&seen), expected, "{config:?} {phase:?}");
-        let archived = PodsObserved {
-            is_log_archived: true,
-            ..seen
-        };
-        let rest = expected.replace("archive pod-1", "");
-        assert_eq!(plan(&archived), rest.trim_start_matches(", "));
+        assert_eq!(plan(&seen), "archive pod-1", "{config:?} {phase:?}");
+        assert_eq!(plan(&archived(seen)), then, "{config:?} {phase:?}");
         let under_way = observed(state, 1, vec![deleting(pod(1, phase))]);
         assert_eq!(plan(&under_way), "");
     }
@@ -205,10 +208,9 @@ fn pods_that_have_ended_are_archived_and_then_disposed_of_by_policy() {
 #[test]
 fn pods_that_outlive_their_task_instance_are_deleted() {
     for state in [TaskState::Failed, TaskState::Skipped] {
-        assert_eq!(
-            plan(&observed(state, 1, vec![pod(1, Live)])),
-            "archive pod-1, delete pod-1"
-        );
+        let seen = observed(state, 1, vec![pod(1, Live)]);
+        assert_eq!(plan(&seen), "archive pod-1");
+        assert_eq!(plan(&archived(seen)), "delete pod-1");
     }
     // Not this one: it has ended, and we see an older state of it.
     assert_eq!(
@@ -267,13 +269,13 @@ fn a_restarting_try_has_ended_once_none_of_its_pods_lives() {
     let report = "report that it has ended";
     for (pods, expected) in [
         (vec![], report.to_owned()),
-        (vec![pod(1, Live)], "archive pod-1, delete pod-1".to_owned()),
+        (vec![pod(1, Live)], "archive pod-1".to_owned()),
         (vec![deleting(pod(1, Live))], String::new()),
         (vec![deleting(pod(1, Failed))], report.to_owned()),
         (vec![pod(1, Failed)], format!("{report}, archive pod-1")),
         (
             vec![pod(1, Succeeded)],
-            format!("{report}, archive pod-1, delete pod-1"),
+            format!("{report}, archive pod-1"),
         ),
     ] {
         let mut observed = observed(TaskState::Restarting, 1, pods);
