@@ -36,12 +36,7 @@ impl Subject {
         };
         let mut child = Command::new(&program)
             .args(["controller", "--enable", role, "-o", "json"])
-            .args([
-                "--leader-elect",
-                "false",
-                "--metrics-address",
-                "127.0.0.1:0",
-            ])
+            .args(["--lease-duration", "0", "--metrics-address", "127.0.0.1:0"])
             .args(["--address", "127.0.0.1:0", "--namespace", &rig.namespace])
             .arg("--kubeconfig")
             .arg(&rig.kubeconfig)
