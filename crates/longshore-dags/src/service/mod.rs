@@ -23,7 +23,8 @@ use crate::{
     logs::LogArchive,
     model::{CanonicalError, Dag},
     pods::{
-        build::PodConfig, controller::Pods, decide::PodsConfig, keep_logs::KeepLogs, watch::PodWatch,
+        build::PodConfig, controller::Pods, decide::PodsConfig, keep_logs::KeepLogs,
+        watch::PodWatch,
     },
     runs::controller::{self, Runs},
     scheduler::{

@@ -3,10 +3,12 @@
 
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    Client, Config,
+    Client, Config, ResourceExt,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use longshore_api::flyte::LABEL_ATTEMPT;
 use longshore_cluster::{Cluster, ServeConfig, Serving};
 use longshore_kit::SystemClock;
 use longshore_test::{NodeConfig, ScriptedNode};
@@ -33,9 +35,19 @@ pub(crate) struct TestCluster {
 }
 
 impl TestCluster {
+    /// A namespace of the real one, where there is one.
     pub(crate) async fn start() -> Self {
+        Self::on(real()).await
+    }
+
+    /// The embedded one, whatever else there is.
+    pub(crate) async fn embedded() -> Self {
+        Self::on(None).await
+    }
+
+    async fn on(real: Option<PathBuf>) -> Self {
         let folder = TempDir::new().unwrap();
-        let (admin_kubeconfig, embedded) = match real() {
+        let (admin_kubeconfig, embedded) = match real {
             Some(path) => (path, None),
             None => {
                 let cluster = Cluster::in_memory();
@@ -56,6 +68,7 @@ impl TestCluster {
         let node_config = NodeConfig {
             namespace: Some(namespace.clone()),
             start_delay: Duration::from_millis(20),
+            attempt,
             ..NodeConfig::default()
         };
         let node = ScriptedNode::start(admin.clone(), Arc::new(SystemClock), node_config);
@@ -103,6 +116,15 @@ impl TestCluster {
         fs::write(&file, kubeconfig.to_string()).unwrap();
         file
     }
+}
+
+/// Which attempt a pod is, of a task of a DAG or of a TaskAction.
+fn attempt(pod: &Pod) -> usize {
+    let labels = pod.labels();
+    let label = labels
+        .get("try_number")
+        .or_else(|| labels.get(LABEL_ATTEMPT));
+    label.and_then(|number| number.parse().ok()).unwrap_or(1)
 }
 
 /// How a cluster is reached by its kubeconfig.

@@ -273,10 +273,7 @@ fn a_restarting_try_has_ended_once_none_of_its_pods_lives() {
         (vec![deleting(pod(1, Live))], String::new()),
         (vec![deleting(pod(1, Failed))], report.to_owned()),
         (vec![pod(1, Failed)], format!("{report}, archive pod-1")),
-        (
-            vec![pod(1, Succeeded)],
-            format!("{report}, archive pod-1"),
-        ),
+        (vec![pod(1, Succeeded)], format!("{report}, archive pod-1")),
     ] {
         let mut observed = observed(TaskState::Restarting, 1, pods);
         assert_eq!(plan(&observed), expected);
