@@ -131,6 +131,7 @@ async fn actions(n_replicas: usize, n_kills: u64, n_actions: u64) -> Value {
         }
         controllers.kill(n).await;
     }
+    let n_at_last_kill = record.n_pods();
     let n_ended = usize::try_from(n_actions).unwrap();
     actions.until_count(n_ended).await;
     for action in actions.list().await {
@@ -151,7 +152,7 @@ async fn actions(n_replicas: usize, n_kills: u64, n_actions: u64) -> Value {
     assert_eq!(record.n_attempts(), n_ended);
     json!({
         "replicas": n_replicas, "kills": n_kills, "actions": n_actions,
-        "pods": record.n_pods(), "seconds": began_at.elapsed().as_secs_f64(),
+        "pods_at_the_last_kill": n_at_last_kill, "pods": record.n_pods(), "seconds": began_at.elapsed().as_secs_f64(),
     })
 }
 
@@ -185,6 +186,7 @@ async fn tasks(n_replicas: usize, n_kills: u64, n_tasks: u64) -> Value {
     for n in 1..=n_kills {
         controllers.kill(n).await;
     }
+    let n_at_last_kill = record.n_pods();
     let ask = |line: &str| -> Value {
         let mut command = longshore();
         command
@@ -218,7 +220,7 @@ async fn tasks(n_replicas: usize, n_kills: u64, n_tasks: u64) -> Value {
     assert_eq!(record.n_attempts(), n_tasks);
     json!({
         "replicas": n_replicas, "kills": n_kills, "tasks": n_tasks,
-        "pods": record.n_pods(), "seconds": began_at.elapsed().as_secs_f64(),
+        "pods_at_the_last_kill": n_at_last_kill, "pods": record.n_pods(), "seconds": began_at.elapsed().as_secs_f64(),
     })
 }
 
