@@ -23,7 +23,7 @@ pub use context::{TaskContext, max_attempts};
 pub use metadata::{Owner, with_metadata};
 pub use names::{fixed_length_unique_id, is_dns_label, label_value, subdomain};
 pub use paths::Paths;
-pub use phase::{ErrorKind, Happening, Phase, PhaseInfo, TaskError};
+pub use phase::{ErrorKind, Happening, NOTHING_KNOWN, Phase, PhaseInfo, TaskError};
 pub use plugin::{BAD_TASK_SPECIFICATION, BuildError, Plugin};
 pub use pod::PodPlugin;
 pub use registry::{Registry, RegistryError};

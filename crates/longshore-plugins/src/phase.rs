@@ -3,6 +3,9 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
+/// The reason of a pending resource about which nothing is known; upstream spells it so.
+pub const NOTHING_KNOWN: &str = "Demistify Pending";
+
 /// A plugin's phase, in upstream's order: comparisons are part of the contract (task action spec §4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[repr(u8)]

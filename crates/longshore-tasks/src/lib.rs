@@ -3,7 +3,7 @@
 //! Read [`decide`] first: it says what is written when, and why a crash in between loses nothing and runs nothing
 //! twice. [`model`] is what a decision sees, `observe` reads it, `status` and `build` make what is written. [`events`]
 //! tells the run service, [`data`] looks at what an attempt left behind, `collect` removes what ended long ago.
-//! [`Tasks`] runs it all.
+//! `happenings` follows Kubernetes Events, and `noticed` keeps changes that wait for the next one. [`Tasks`] runs it all.
 
 mod build;
 mod collect;
@@ -12,7 +12,9 @@ mod controller;
 pub mod data;
 pub mod decide;
 pub mod events;
+mod happenings;
 pub mod model;
+mod noticed;
 mod observe;
 mod obstacles;
 mod rules;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::status::{self, ContainerStatus};
 use crate::{
     config::GracePeriods,
-    phase::{ErrorKind, Phase, PhaseInfo},
+    phase::{ErrorKind, NOTHING_KNOWN, Phase, PhaseInfo},
 };
 
 /// The pod waited too long for whatever it waits for.
@@ -53,7 +53,7 @@ fn explain(status: &Value, grace: &GracePeriods, now: Timestamp) -> (PhaseInfo, 
         let queued = PhaseInfo::of(Phase::Queued, format!("{reason}:{message}"));
         return (queued, since);
     }
-    (PhaseInfo::of(Phase::Queued, "Demistify Pending"), since)
+    (PhaseInfo::of(Phase::Queued, NOTHING_KNOWN), since)
 }
 
 /// Init containers come first: while one is stuck, all others merely wait for it.
