@@ -44,6 +44,13 @@ impl RealServer {
         })
     }
 
+    /// The one of this kubeconfig.
+    pub fn of(kubeconfig: impl Into<PathBuf>) -> Self {
+        Self {
+            kubeconfig: kubeconfig.into(),
+        }
+    }
+
     /// How to speak to it.
     ///
     /// # Errors

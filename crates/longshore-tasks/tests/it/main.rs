@@ -7,6 +7,7 @@
 
 mod laws;
 mod plugin;
+mod real_server;
 mod stories;
 mod tests;
 mod world;
