@@ -49,9 +49,10 @@ pub(crate) fn medians(runs: &[Value]) -> Value {
             first.keys().map(|key| (key.clone(), of(key))).collect()
         }
         Some(Value::Number(_)) => {
-            let mut numbers: Vec<f64> = runs.iter().filter_map(Value::as_f64).collect();
-            numbers.sort_by(f64::total_cmp);
-            json!(numbers.get(numbers.len() / 2))
+            let mut numbers = runs.to_vec();
+            let value = |number: &Value| number.as_f64().unwrap_or_default();
+            numbers.sort_by(|a, b| value(a).total_cmp(&value(b)));
+            numbers.swap_remove(numbers.len() / 2)
         }
         other => other.cloned().unwrap_or_default(),
     }

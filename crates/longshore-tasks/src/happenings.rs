@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use futures::{Stream, StreamExt, future::ready};
@@ -48,7 +49,7 @@ impl Happenings {
     }
 
     /// An Event about the resource `uid` of an action. Answers whether it is a new one.
-    fn note(&self, key: &ActionKey, uid: &str, event: &str, happened: Happened) -> bool {
+    fn note(&self, key: &ActionKey, uid: &str, event: &str, mut happened: Happened) -> bool {
         let mut known = self.known();
         let of = known.entry(key.clone()).or_insert_with(|| OfResource {
             uid: uid.to_owned(),
@@ -61,6 +62,12 @@ impl Happenings {
         if of.events.iter().any(|(known, _)| known == event) {
             return false; // It happened again, and only the first time counts.
         }
+        // The cursor tells Events of one second apart by this, whatever the clock does.
+        let last = of.events.iter().map(|(_, known)| known.recorded_at).max();
+        let least = last.map(|last| last + Duration::from_nanos(1));
+        happened.recorded_at = happened
+            .recorded_at
+            .max(least.unwrap_or(happened.recorded_at));
         if of.events.len() >= MAX_WAITING {
             of.events.remove(0);
         }
@@ -179,8 +186,6 @@ impl<'a> About<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use longshore_test::EPOCH;
 
     use super::*;
@@ -204,7 +209,7 @@ mod tests {
     fn replayed(note: &str, created: u64) -> Happened {
         Happened {
             is_replayed: true,
-            ..happened(note, created, 100)
+            ..happened(note, created, 1)
         }
     }
 
@@ -225,23 +230,37 @@ mod tests {
     fn an_event_is_told_once_in_order_and_not_again_after_a_restart() {
         let happenings = Happenings::default();
         let events = [
-            happened("pulled", 4, 5),
+            replayed("of before", 2),
             happened("scheduled", 2, 3),
             happened("pulling", 2, 4),
-            replayed("of before", 2),
+            happened("pulled", 4, 5),
+            happened("late", 3, 6),
         ];
         for event in events {
             assert!(happenings.note(&key(), "pod", &event.note.clone(), event));
         }
         let table = [
-            (PluginState::default(), "scheduled pulling of before pulled"),
-            (cursor(2, 3), "pulling pulled"),
-            (cursor(2, 4), "pulled"),
+            (
+                PluginState::default(),
+                "of before scheduled pulling late pulled",
+            ),
+            (cursor(2, 3), "pulling late pulled"),
+            (cursor(2, 4), "late pulled"),
             (cursor(4, 5), ""),
         ];
         for (told, expected) in table {
             assert_eq!(notes(&happenings, &told), expected, "{told:?}");
         }
+    }
+
+    #[test]
+    fn events_of_one_instant_are_told_apart() {
+        let happenings = Happenings::default();
+        let at_once = |note: &str| happenings.note(&key(), "pod", note, happened(note, 1, 1));
+        assert!(at_once("first"));
+        assert_eq!(notes(&happenings, &PluginState::default()), "first");
+        assert!(at_once("second"));
+        assert_eq!(notes(&happenings, &cursor(1, 1)), "second");
     }
 
     #[test]

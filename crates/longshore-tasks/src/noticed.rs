@@ -7,7 +7,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use longshore_plugins::{K8sState, PhaseInfo};
+use longshore_plugins::{K8sState, NOTHING_KNOWN, PhaseInfo};
 
 use crate::{
     decide::waits,
@@ -52,7 +52,9 @@ impl NoticedChanges {
             }
             Some(_) | None => Vec::new(),
         };
-        let is_as_stored = info.phase == stored.phase && info.reason == stored.reason;
+        // That nothing is known is no news.
+        let has_news = info.reason != stored.reason && info.reason != NOTHING_KNOWN;
+        let is_as_stored = info.phase == stored.phase && !has_news;
         let is_waiting = waits(stored.phase, info.phase);
         if is_waiting && !(is_as_stored && changes.is_empty()) {
             let before = changes.iter().position(|it| it.info.phase == info.phase);
@@ -123,6 +125,7 @@ mod tests {
         use Phase::*;
         let queued = stored(Queued, "submitted");
         assert_eq!(seen(&queued, &[(Queued, "submitted")]), []);
+        assert_eq!(seen(&queued, &[(Queued, NOTHING_KNOWN)]), []);
         assert_eq!(
             seen(
                 &queued,
