@@ -7,6 +7,7 @@ mod context;
 mod gob;
 mod metadata;
 mod names;
+mod order;
 mod paths;
 mod phase;
 mod plugin;
@@ -22,6 +23,7 @@ pub use config::{
 pub use context::{TaskContext, max_attempts};
 pub use metadata::{Owner, with_metadata};
 pub use names::{fixed_length_unique_id, is_dns_label, label_value, subdomain};
+pub use order::{Order, OrderedContainer};
 pub use paths::Paths;
 pub use phase::{ErrorKind, Happening, Phase, PhaseInfo, TaskError};
 pub use plugin::{BAD_TASK_SPECIFICATION, BuildError, Plugin};

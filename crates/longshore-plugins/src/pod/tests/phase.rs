@@ -245,11 +245,29 @@ fn a_pod_that_failed_with_its_containers() {
     let mut restarted = running("main");
     restarted["lastState"] = ended("main", 1, "Error")["state"].clone();
     for (reason, container, (kind, code, message)) in [
-        // Nothing but the exit code is known, and no code was said: upstream takes it for a lost node.
+        // The program itself said that it failed: upstream takes it for a lost node.
         (
             "",
             ended("main", 1, "Error"),
-            told(ErrorKind::System, "Interrupted", WORDS),
+            told(ErrorKind::User, "Error", WORDS),
+        ),
+        (
+            "",
+            ended("main", 3, ""),
+            told(
+                ErrorKind::User,
+                "Error",
+                "\r\n[main] terminated with exit code (3). Reason []. Message: \nlast words.",
+            ),
+        ),
+        (
+            "",
+            ended("main", 0, "Completed"),
+            told(
+                ErrorKind::System,
+                "Interrupted",
+                "\r\n[main] terminated with ExitCode 0.",
+            ),
         ),
         (
             "Error",
