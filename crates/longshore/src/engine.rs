@@ -200,6 +200,9 @@ impl Engine {
         };
         let client = cluster.client("dags", &metrics)?;
         let scheduling = Scheduling::start(client, store, plan, &phases).await?;
+        if order.dag.has_plugin_tasks() || scheduling.dags.has_plugin_tasks() {
+            cluster.run_actions()?;
+        }
         Ok(Self {
             data_dir,
             scheduling,

@@ -12,10 +12,8 @@ use longshore_dags::{
     folder::read_beside,
     logs::{LogDirectory, LogPath},
     model::Dag,
-    pods::{
-        build::{PodConfig, workspace_name},
-        decide::PodsConfig,
-    },
+    launch::decide::Disposal,
+    pods::build::{PodConfig, workspace_name},
     scheduler::{Limits, NewRun, identity::manual_run_id},
 };
 use longshore_kit::{Clock, Metrics, SystemClock};
@@ -70,7 +68,7 @@ fn config(namespace: &str, scheduler_id: &str, binding: Binding) -> DagsConfig {
             pod_template,
             ..PodConfig::default()
         },
-        disposal: PodsConfig::default(),
+        disposal: Disposal::default(),
         concurrency: 8,
         metrics: Metrics::new(),
     }

@@ -11,19 +11,19 @@ const MAX_PODS: usize = 3;
 struct Pods;
 
 impl Decider for Pods {
-    type Observed = PodsObserved;
+    type Observed = LaunchObserved;
     type Status = Never;
-    type Effect = PodsEffect;
+    type Effect = LaunchEffect;
 
-    fn decide(&self, observed: &PodsObserved) -> Plan<Never, PodsEffect> {
-        decide_pods(observed)
+    fn decide(&self, observed: &LaunchObserved) -> Plan<Never, LaunchEffect> {
+        decide_launch(observed)
     }
 
     fn max_actions(&self) -> usize {
         2 * MAX_PODS + 1
     }
 
-    fn blinded(&self, observed: &PodsObserved) -> Vec<PodsObserved> {
+    fn blinded(&self, observed: &LaunchObserved) -> Vec<LaunchObserved> {
         let blind = || "not seen".to_owned();
         let (mut no_task, mut no_pods) = (observed.clone(), observed.clone());
         no_task.task = Seen::Unknown(blind());
@@ -31,7 +31,7 @@ impl Decider for Pods {
         vec![no_task, no_pods]
     }
 
-    fn intent_of(&self, action: &Action<Never, PodsEffect>) -> Option<String> {
+    fn intent_of(&self, action: &Action<Never, LaunchEffect>) -> Option<String> {
         match action {
             Action::Create(create) => create.object["metadata"]["name"]
                 .as_str()
@@ -47,7 +47,7 @@ impl Decider for Pods {
     }
 
     /// A pod is created for a committed row that waits for it, and deleted where no committed row wants it.
-    fn is_intended(&self, observed: &PodsObserved, intent: &str) -> bool {
+    fn is_intended(&self, observed: &LaunchObserved, intent: &str) -> bool {
         let pods = observed.pods.present().into_iter().flatten();
         let Some(task) = observed.task.present() else {
             return intent.starts_with("delete");
@@ -55,11 +55,15 @@ impl Decider for Pods {
         let is_wanted = format!("create {}", name(task.launch)) == intent
             && task.state == Some(TaskState::Queued)
             && task.pod_uid.is_none();
-        let is_unwanted = |pod: &PodView| {
+        let is_unwanted = |pod: &LaunchedView| {
             let is_occupying = task.state.is_some_and(TaskState::is_occupying);
-            pod.launch < task.launch || (pod.launch == task.launch && !is_occupying)
+            let is_overrun = task.state == Some(TaskState::Running)
+                && task
+                    .deadline
+                    .is_some_and(|deadline| deadline <= observed.now);
+            pod.launch < task.launch || (pod.launch == task.launch && (!is_occupying || is_overrun))
         };
-        let of_intent = |pod: &&PodView| format!("delete {}", pod.object.name) == intent;
+        let of_intent = |pod: &&LaunchedView| format!("delete {}", pod.object.name) == intent;
         is_wanted || pods.clone().filter(of_intent).any(is_unwanted)
     }
 }
@@ -68,12 +72,16 @@ fn name(launch: u32) -> String {
     format!("pod-{launch}")
 }
 
-fn pod(index: usize) -> impl Strategy<Value = PodView> {
-    let phase = prop::sample::select(vec![PodPhase::Live, PodPhase::Succeeded, PodPhase::Failed]);
+fn pod(index: usize) -> impl Strategy<Value = LaunchedView> {
+    let phase = prop::sample::select(vec![
+        LaunchedPhase::Live,
+        LaunchedPhase::Succeeded,
+        LaunchedPhase::Failed,
+    ]);
     let launch = u32::try_from(index).unwrap_or(0) + 1;
-    (phase, any::<bool>()).prop_map(move |(phase, is_deleting)| PodView {
+    (phase, any::<bool>()).prop_map(move |(phase, is_deleting)| LaunchedView {
         object: ObjectRef {
-            resource: Resource::POD,
+            resource: longshore_core::Resource::POD,
             namespace: "default".to_owned(),
             name: name(launch),
             uid: Some(format!("uid-{launch}")),
@@ -84,10 +92,10 @@ fn pod(index: usize) -> impl Strategy<Value = PodView> {
     })
 }
 
-fn pods() -> impl Strategy<Value = Seen<Vec<PodView>>> {
+fn pods() -> impl Strategy<Value = Seen<Vec<LaunchedView>>> {
     let all = [pod(0), pod(1), pod(2)].map(prop::option::of);
     all.prop_map(|pods| {
-        let pods: Vec<PodView> = pods.into_iter().flatten().collect();
+        let pods: Vec<LaunchedView> = pods.into_iter().flatten().collect();
         if pods.is_empty() {
             Seen::Absent
         } else {
@@ -111,8 +119,10 @@ fn task(ti_id: Uuid) -> impl Strategy<Value = Seen<TaskView>> {
         Some(TaskState::Removed),
     ];
     let state = prop::sample::select(states.to_vec());
-    let view = (state, 1..=4_u32, any::<bool>(), 0..3_u8);
-    let view = view.prop_map(move |(state, launch, is_recorded, pod)| {
+    let deadline = prop::option::of(-1..=1_i64);
+    let view = (state, 1..=4_u32, any::<bool>(), 0..3_u8, deadline);
+    let view = view.prop_map(move |(state, launch, is_recorded, pod, deadline)| {
+        let deadline = deadline.map(|second| Timestamp::from_second(second).unwrap());
         let object = json!({"metadata": {
             "name": name(launch),
             "annotations": {ANNOTATION_TASK_INSTANCE_ID: ti_id.to_string()},
@@ -123,21 +133,23 @@ fn task(ti_id: Uuid) -> impl Strategy<Value = Seen<TaskView>> {
             launch,
             pod_uid: is_recorded.then(|| format!("uid-{launch}")),
             pod: pods[usize::from(pod)].clone(),
+            deadline,
         })
     });
     prop_oneof![9 => view, 1 => Just(Seen::Absent)]
 }
 
-fn observed() -> impl Strategy<Value = PodsObserved> {
+fn observed() -> impl Strategy<Value = LaunchObserved> {
     let ti_id = Uuid::from_u128(1);
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
-    (task(ti_id), pods(), flags).prop_map(move |(task, pods, flags)| PodsObserved {
+    (task(ti_id), pods(), flags).prop_map(move |(task, pods, flags)| LaunchObserved {
         now: Timestamp::UNIX_EPOCH,
         ti_id,
         task,
         pods,
+        launcher: Launcher::TaskAction,
         replay_done: flags.0,
-        config: PodsConfig {
+        config: Disposal {
             delete_worker_pods: flags.1,
             delete_worker_pods_on_failure: flags.2,
         },

@@ -1,11 +1,13 @@
 //! Which pods are made and removed.
 
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
 use super::*;
+use crate::launch::launched::view_of;
 
-fn observed(state: TaskState, launch: u32, pods: Vec<PodView>) -> PodsObserved {
-    PodsObserved {
+fn observed(state: TaskState, launch: u32, pods: Vec<LaunchedView>) -> LaunchObserved {
+    LaunchObserved {
         now: Timestamp::UNIX_EPOCH,
         ti_id: Uuid::nil(),
         task: Seen::Present(TaskView {
@@ -13,18 +15,20 @@ fn observed(state: TaskState, launch: u32, pods: Vec<PodView>) -> PodsObserved {
             launch,
             pod_uid: None,
             pod: Some(Ok(json!({"kind": "Pod"}))),
+            deadline: None,
         }),
         pods: Seen::Present(pods),
+        launcher: Launcher::Pod,
         replay_done: true,
-        config: PodsConfig::default(),
+        config: Disposal::default(),
         is_log_archived: false,
     }
 }
 
-fn pod(launch: u32, phase: PodPhase) -> PodView {
-    PodView {
+fn pod(launch: u32, phase: LaunchedPhase) -> LaunchedView {
+    LaunchedView {
         object: ObjectRef {
-            resource: Resource::POD,
+            resource: longshore_core::Resource::POD,
             namespace: "default".to_owned(),
             name: format!("pod-{launch}"),
             uid: Some(format!("uid-{launch}")),
@@ -35,16 +39,16 @@ fn pod(launch: u32, phase: PodPhase) -> PodView {
     }
 }
 
-fn deleting(mut pod: PodView) -> PodView {
+fn deleting(mut pod: LaunchedView) -> LaunchedView {
     pod.is_deleting = true;
     pod
 }
 
 /// The plan in words. Deletes must carry the uid, the create the identity.
-fn plan(observed: &PodsObserved) -> String {
-    let plan = decide_pods(observed);
-    assert_eq!(plan, decide_pods(observed));
-    let word = |action: Action<Never, PodsEffect>| match action {
+fn plan(observed: &LaunchObserved) -> String {
+    let plan = decide_launch(observed);
+    assert_eq!(plan, decide_launch(observed));
+    let word = |action: Action<Never, LaunchEffect>| match action {
         Action::Create(create) => {
             assert_eq!(
                 create.identity,
@@ -56,9 +60,11 @@ fn plan(observed: &PodsObserved) -> String {
             assert!(delete.target.uid.is_some());
             format!("delete {}", delete.target.name)
         }
-        Action::Call(PodsEffect::ArchiveLog { pod, .. }) => format!("archive {}", pod.name),
-        Action::Call(PodsEffect::ReportEnded) => "report that it has ended".to_owned(),
-        Action::Call(PodsEffect::ReportBuildFailure { launch, message }) => {
+        Action::Call(LaunchEffect::ArchiveLog { object: pod, .. }) => {
+            format!("archive {}", pod.name)
+        }
+        Action::Call(LaunchEffect::ReportEnded) => "report that it has ended".to_owned(),
+        Action::Call(LaunchEffect::ReportBuildFailure { launch, message }) => {
             format!("report that launch {launch} cannot be built: {message}")
         }
         Action::Persist(_)
@@ -74,13 +80,13 @@ fn plan(observed: &PodsObserved) -> String {
         .join(", ")
 }
 
-use PodPhase::{Failed, Live, Succeeded};
+use LaunchedPhase::{Failed, Live, Succeeded};
 
 #[test]
 fn a_queued_try_without_a_pod_gets_one() {
     let queued = || observed(TaskState::Queued, 1, Vec::new());
     assert_eq!(plan(&queued()), "create");
-    let absent = PodsObserved {
+    let absent = LaunchObserved {
         pods: Seen::Absent,
         ..queued()
     };
@@ -165,12 +171,12 @@ fn pods_of_interrupted_launches_are_deleted() {
 
 #[test]
 fn pods_that_have_ended_are_archived_and_then_disposed_of_by_policy() {
-    let default = PodsConfig::default();
-    let keep = PodsConfig {
+    let default = Disposal::default();
+    let keep = Disposal {
         delete_worker_pods: false,
         delete_worker_pods_on_failure: true,
     };
-    let clean = PodsConfig {
+    let clean = Disposal {
         delete_worker_pods: true,
         delete_worker_pods_on_failure: true,
     };
@@ -186,12 +192,12 @@ fn pods_that_have_ended_are_archived_and_then_disposed_of_by_policy() {
         } else {
             TaskState::Success
         };
-        let seen = PodsObserved {
+        let seen = LaunchObserved {
             config,
             ..observed(state, 1, vec![pod(1, phase)])
         };
         assert_eq!(plan(&seen), expected, "{config:?} {phase:?}");
-        let archived = PodsObserved {
+        let archived = LaunchObserved {
             is_log_archived: true,
             ..seen
         };
@@ -215,7 +221,7 @@ fn pods_that_outlive_their_task_instance_are_deleted() {
         plan(&observed(TaskState::Success, 1, vec![pod(1, Live)])),
         ""
     );
-    let unknown_try = PodsObserved {
+    let unknown_try = LaunchObserved {
         task: Seen::Absent,
         ..observed(TaskState::Queued, 1, vec![pod(1, Live), pod(2, Failed)])
     };
@@ -255,11 +261,44 @@ fn a_pod_is_viewed_by_its_launch_phase_and_deletion() {
         ("Succeeded", Succeeded),
         ("Failed", Failed),
     ] {
-        assert_eq!(PodView::of(&object(text, None)), Some(pod(2, phase)));
+        assert_eq!(view_of(&object(text, None)), Some(pod(2, phase)));
     }
     let under_way = object("Running", Some("2026-11-21T10:00:00Z"));
-    assert_eq!(PodView::of(&under_way), Some(deleting(pod(2, Live))));
-    assert_eq!(PodView::of(&Pod::default()), None);
+    assert_eq!(view_of(&under_way), Some(deleting(pod(2, Live))));
+    assert_eq!(view_of(&Pod::default()), None);
+}
+
+#[test]
+fn a_try_that_runs_for_too_long_is_stopped_where_nobody_else_does_that() {
+    let second = |n| Timestamp::from_second(n).unwrap();
+    for (state, deadline, expected, next) in [
+        (TaskState::Running, None, "", Next::AwaitChange),
+        (
+            TaskState::Running,
+            Some(second(7)),
+            "",
+            Next::After(Duration::from_secs(7)),
+        ),
+        (
+            TaskState::Running,
+            Some(second(0)),
+            "archive pod-1, delete pod-1",
+            Next::AwaitChange,
+        ),
+        (TaskState::Queued, Some(second(0)), "", Next::AwaitChange),
+    ] {
+        let mut observed = observed(state, 1, vec![pod(1, Live)]);
+        if let Seen::Present(task) = &mut observed.task {
+            task.deadline = deadline;
+            task.pod_uid = Some("uid-1".to_owned());
+        }
+        assert_eq!(plan(&observed), expected, "{state:?} {deadline:?}");
+        assert_eq!(
+            decide_launch(&observed).next,
+            next,
+            "{state:?} {deadline:?}"
+        );
+    }
 }
 
 #[test]

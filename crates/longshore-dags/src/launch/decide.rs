@@ -1,23 +1,23 @@
-//! Which pod of a try is to be created or removed. One round is about one try, that is: one task-instance id.
+//! Which object of a try is to be created or removed: its pod, or its TaskAction. One round is about one try, that is:
+//! one task-instance id.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use longshore_api::airflow::ANNOTATION_TASK_INSTANCE_ID;
-use longshore_core::{Action, Create, Delete, Never, ObjectRef, Plan, Resource, Seen};
+use longshore_core::{Action, Create, Delete, Never, Next, ObjectRef, Plan, Seen};
 use longshore_store::TaskState;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::pods::events::launch_of;
+use crate::model::Launcher;
 
 /// What could not be seen is looked at again after this, if no change comes before.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// All that a round is decided upon.
 #[derive(Clone, Debug)]
-pub struct PodsObserved {
+pub struct LaunchObserved {
     /// The clock.
     pub now: Timestamp,
     /// The try.
@@ -25,26 +25,28 @@ pub struct PodsObserved {
     /// The committed row of the try, current or archived. It must be at least as new as what the scheduler was told
     /// about the `pods`.
     pub task: Seen<TaskView>,
-    /// The pods that carry the id of the try.
-    pub pods: Seen<Vec<PodView>>,
-    /// Whether the watch has caught up since the start, so that a pod which is not seen is not there.
+    /// What the try is launched as.
+    pub launcher: Launcher,
+    /// The objects that carry the id of the try.
+    pub pods: Seen<Vec<LaunchedView>>,
+    /// Whether the launcher's watch has caught up since the start, so that an object which is not seen is not there.
     pub replay_done: bool,
-    /// What becomes of pods that have ended.
-    pub config: PodsConfig,
-    /// Whether the log of the pod that ended is archived.
+    /// What becomes of objects that have ended.
+    pub config: Disposal,
+    /// Whether the log of the object that ended is archived.
     pub is_log_archived: bool,
 }
 
 /// What becomes of pods that have ended, from Airflow's `[kubernetes_executor]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PodsConfig {
+pub struct Disposal {
     /// Delete a pod whose task has ended; `delete_worker_pods`.
     pub delete_worker_pods: bool,
     /// Delete it also if it failed; `delete_worker_pods_on_failure`.
     pub delete_worker_pods_on_failure: bool,
 }
 
-impl Default for PodsConfig {
+impl Default for Disposal {
     fn default() -> Self {
         Self {
             delete_worker_pods: true,
@@ -53,63 +55,38 @@ impl Default for PodsConfig {
     }
 }
 
-/// What the row of a try says about its pod.
+/// What the row of a try says about its object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskView {
     /// The state of the try; an archived one is `Failed`.
     pub state: Option<TaskState>,
     /// Its current launch.
     pub launch: u32,
-    /// The uid of the pod of the current launch, once the scheduler has recorded it: from then on a missing pod was
+    /// The uid of the object of the current launch, once the scheduler has recorded it: from then on a missing one was
     /// deleted, and is not created again under the same name.
     pub pod_uid: Option<String>,
-    /// The pod that it wants, where one is to be created, or why it cannot be built.
+    /// The object that it wants, where one is to be created, or why it cannot be built.
     pub pod: Option<Result<Value, String>>,
+    /// When it is to be stopped, where nobody else does that.
+    pub deadline: Option<Timestamp>,
 }
 
-/// A pod as far as the decision goes.
+/// What a try was launched as, as far as the decision goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodView {
-    /// The pod, with its uid.
+pub struct LaunchedView {
+    /// The object, with its uid.
     pub object: ObjectRef,
     /// Which launch of the try it is.
     pub launch: u32,
     /// Where it is in its life.
-    pub phase: PodPhase,
+    pub phase: LaunchedPhase,
     /// Whether its deletion is under way.
     pub is_deleting: bool,
 }
 
-impl PodView {
-    /// The pod as the API server has it; `None` where it is not ours.
-    pub fn of(pod: &Pod) -> Option<Self> {
-        let (_, launch) = launch_of(pod)?;
-        let meta = &pod.metadata;
-        let phase = pod
-            .status
-            .as_ref()
-            .and_then(|status| status.phase.as_deref());
-        Some(Self {
-            object: ObjectRef {
-                resource: Resource::POD,
-                namespace: meta.namespace.clone().unwrap_or_default(),
-                name: meta.name.clone()?,
-                uid: Some(meta.uid.clone()?),
-            },
-            launch,
-            phase: match phase {
-                Some("Succeeded") => PodPhase::Succeeded,
-                Some("Failed") => PodPhase::Failed,
-                _ => PodPhase::Live,
-            },
-            is_deleting: meta.deletion_timestamp.is_some(),
-        })
-    }
-}
-
-/// Where a pod is in its life.
+/// Where an object is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PodPhase {
+pub enum LaunchedPhase {
     /// Not ended: pending, running or unknown.
     Live,
     /// Ended well.
@@ -118,20 +95,20 @@ pub enum PodPhase {
     Failed,
 }
 
-/// What the pods controller does besides creating and deleting.
+/// What the controller does besides creating and deleting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PodsEffect {
-    /// Copy the pod's log to where it outlives the pod.
+pub enum LaunchEffect {
+    /// Copy the log of what ran to where it outlives the object.
     ArchiveLog {
-        /// The pod.
-        pod: ObjectRef,
+        /// The object.
+        object: ObjectRef,
         /// The try.
         ti_id: Uuid,
     },
-    /// Tell the scheduler that no pod of a restarting try lives
-    /// ([`Fact::PodsEnded`](crate::scheduler::Fact::PodsEnded)).
+    /// Tell the scheduler that nothing of a restarting try lives
+    /// ([`Fact::LaunchEnded`](crate::scheduler::Fact::LaunchEnded)).
     ReportEnded,
-    /// Tell the scheduler that the pod cannot be built
+    /// Tell the scheduler that the object cannot be built
     /// ([`Fact::LaunchBuildFailed`](crate::scheduler::Fact::LaunchBuildFailed)).
     ReportBuildFailure {
         /// The launch that it was for.
@@ -150,11 +127,15 @@ pub enum PodsEffect {
 ///   the configuration's to say.
 /// - A restarting try has ended once none of its pods lives. That is told before their logs are kept, so that a log
 ///   which cannot be read does not hold the next try.
-/// - What could not be seen, and a pod of a launch newer than the row, lead to nothing.
+/// - A try that runs for longer than it may is stopped, where nobody else does that; once its object is gone, it has
+///   failed.
+/// - What could not be seen, and an object of a launch newer than the row, lead to nothing.
 ///
-/// At most two actions for each pod, and one create.
-pub fn decide_pods(observed: &PodsObserved) -> Plan<Never, PodsEffect> {
-    let pods: &[PodView] = match &observed.pods {
+/// Whether the object is a pod or a TaskAction makes no difference: a TaskAction is gone only after its pods have ended.
+///
+/// At most two actions for each object, and one create.
+pub fn decide_launch(observed: &LaunchObserved) -> Plan<Never, LaunchEffect> {
+    let pods: &[LaunchedView] = match &observed.pods {
         Seen::Present(pods) => pods,
         Seen::Absent => &[],
         Seen::Unknown(_) => return Plan::after(LOOK_AGAIN),
@@ -169,13 +150,13 @@ pub fn decide_pods(observed: &PodsObserved) -> Plan<Never, PodsEffect> {
         .into_iter()
         .collect();
     for pod in pods.iter().filter(|pod| !pod.is_deleting) {
-        match fate(pod, task, observed.config) {
+        match fate(pod, task, observed) {
             Fate::Stays => {}
             Fate::IsDeleted => actions.push(delete(pod)),
             Fate::IsArchived { then_delete } => {
                 if !observed.is_log_archived {
-                    actions.push(Action::Call(PodsEffect::ArchiveLog {
-                        pod: pod.object.clone(),
+                    actions.push(Action::Call(LaunchEffect::ArchiveLog {
+                        object: pod.object.clone(),
                         ti_id: observed.ti_id,
                     }));
                 }
@@ -188,7 +169,22 @@ pub fn decide_pods(observed: &PodsObserved) -> Plan<Never, PodsEffect> {
     if let Some(task) = task {
         actions.extend(create(observed, task, pods));
     }
-    Plan::of(actions)
+    Plan {
+        actions,
+        next: task.map_or(Next::AwaitChange, |task| until_deadline(task, observed.now)),
+    }
+}
+
+/// A running try is looked at again when it has to end.
+fn until_deadline(task: &TaskView, now: Timestamp) -> Next {
+    let left = task
+        .deadline
+        .filter(|_| task.state == Some(TaskState::Running))
+        .and_then(|deadline| Duration::try_from(deadline.duration_since(now)).ok());
+    match left {
+        Some(left) if !left.is_zero() => Next::After(left),
+        Some(_) | None => Next::AwaitChange,
+    }
 }
 
 /// What becomes of a pod.
@@ -198,7 +194,8 @@ enum Fate {
     IsArchived { then_delete: bool },
 }
 
-fn fate(pod: &PodView, task: Option<&TaskView>, config: PodsConfig) -> Fate {
+fn fate(pod: &LaunchedView, task: Option<&TaskView>, observed: &LaunchObserved) -> Fate {
+    let config = observed.config;
     let Some(task) = task else {
         return Fate::IsDeleted;
     };
@@ -211,11 +208,19 @@ fn fate(pod: &PodView, task: Option<&TaskView>, config: PodsConfig) -> Fate {
         return Fate::IsDeleted;
     }
     match task.state {
+        Some(TaskState::Running)
+            if pod.phase == LaunchedPhase::Live
+                && task
+                    .deadline
+                    .is_some_and(|deadline| deadline <= observed.now) =>
+        {
+            Fate::IsArchived { then_delete: true }
+        }
         Some(TaskState::Queued | TaskState::Running) => Fate::Stays,
         // Its run was interrupted.
         None | Some(TaskState::Scheduled | TaskState::UpForRetry) => Fate::IsDeleted,
         // It has ended by itself; the pod as we see it is older.
-        Some(TaskState::Success) if pod.phase == PodPhase::Live => Fate::Stays,
+        Some(TaskState::Success) if pod.phase == LaunchedPhase::Live => Fate::Stays,
         Some(
             TaskState::Success
             | TaskState::Restarting
@@ -225,11 +230,11 @@ fn fate(pod: &PodView, task: Option<&TaskView>, config: PodsConfig) -> Fate {
             | TaskState::Removed,
         ) => match pod.phase {
             // Its run was cancelled, it was cleared, or it will never start: what it has said so far is kept.
-            PodPhase::Live => Fate::IsArchived { then_delete: true },
-            PodPhase::Succeeded => Fate::IsArchived {
+            LaunchedPhase::Live => Fate::IsArchived { then_delete: true },
+            LaunchedPhase::Succeeded => Fate::IsArchived {
                 then_delete: config.delete_worker_pods,
             },
-            PodPhase::Failed => Fate::IsArchived {
+            LaunchedPhase::Failed => Fate::IsArchived {
                 then_delete: config.delete_worker_pods && config.delete_worker_pods_on_failure,
             },
         },
@@ -238,24 +243,24 @@ fn fate(pod: &PodView, task: Option<&TaskView>, config: PodsConfig) -> Fate {
 
 /// The pod that the row wants and that was never there.
 fn create(
-    observed: &PodsObserved,
+    observed: &LaunchObserved,
     task: &TaskView,
-    pods: &[PodView],
-) -> Option<Action<Never, PodsEffect>> {
+    pods: &[LaunchedView],
+) -> Option<Action<Never, LaunchEffect>> {
     let is_wanted = task.state == Some(TaskState::Queued) && task.pod_uid.is_none();
     let is_blocked = pods
         .iter()
-        .any(|pod| pod.launch >= task.launch || pod.phase != PodPhase::Failed);
+        .any(|pod| pod.launch >= task.launch || pod.phase != LaunchedPhase::Failed);
     if !is_wanted || is_blocked || !observed.replay_done {
         return None;
     }
     Some(match task.pod.clone()? {
         Ok(object) => Action::Create(Create {
-            resource: Resource::POD,
+            resource: observed.launcher.resource(),
             object,
             identity: (ANNOTATION_TASK_INSTANCE_ID, observed.ti_id.to_string()),
         }),
-        Err(message) => Action::Call(PodsEffect::ReportBuildFailure {
+        Err(message) => Action::Call(LaunchEffect::ReportBuildFailure {
             launch: task.launch,
             message,
         }),
@@ -264,16 +269,16 @@ fn create(
 
 /// A restarting try whose pods have all ended.
 fn ended(
-    observed: &PodsObserved,
+    observed: &LaunchObserved,
     task: &TaskView,
-    pods: &[PodView],
-) -> Option<Action<Never, PodsEffect>> {
+    pods: &[LaunchedView],
+) -> Option<Action<Never, LaunchEffect>> {
     let is_restarting = task.state == Some(TaskState::Restarting);
-    let is_over = observed.replay_done && pods.iter().all(|pod| pod.phase != PodPhase::Live);
-    (is_restarting && is_over).then_some(Action::Call(PodsEffect::ReportEnded))
+    let is_over = observed.replay_done && pods.iter().all(|pod| pod.phase != LaunchedPhase::Live);
+    (is_restarting && is_over).then_some(Action::Call(LaunchEffect::ReportEnded))
 }
 
-fn delete(pod: &PodView) -> Action<Never, PodsEffect> {
+fn delete(pod: &LaunchedView) -> Action<Never, LaunchEffect> {
     Action::Delete(Delete {
         target: pod.object.clone(),
         grace_period_seconds: None,

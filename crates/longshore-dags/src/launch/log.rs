@@ -6,7 +6,7 @@ use futures::{AsyncReadExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use longshore_core::ObjectRef;
 
-use super::decide::PodPhase;
+use super::decide::LaunchedPhase;
 use crate::logs::LogStream;
 
 /// For how long the log of an ended pod is asked for. A node that is gone for longer does not come back with it.
@@ -31,11 +31,11 @@ impl OnError {
         now: Timestamp,
         since: Option<Timestamp>,
         pod: &ObjectRef,
-        phase: Option<PodPhase>,
+        phase: Option<LaunchedPhase>,
     ) -> Self {
         let limit = match phase {
-            Some(PodPhase::Live) => LIVE_LIMIT,
-            Some(PodPhase::Succeeded | PodPhase::Failed) | None => ENDED_LIMIT,
+            Some(LaunchedPhase::Live) => LIVE_LIMIT,
+            Some(LaunchedPhase::Succeeded | LaunchedPhase::Failed) | None => ENDED_LIMIT,
         };
         let elapsed = since.and_then(|since| Duration::try_from(now.duration_since(since)).ok());
         match elapsed.filter(|elapsed| *elapsed >= limit) {
@@ -156,13 +156,13 @@ mod tests {
         let now: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
         let ago = |seconds: i64| Some(now - jiff::SignedDuration::from_secs(seconds));
         for (since, phase, is_given_up) in [
-            (None, PodPhase::Live, false),
-            (ago(29), PodPhase::Live, false),
-            (ago(30), PodPhase::Live, true),
-            (ago(599), PodPhase::Succeeded, false),
-            (ago(600), PodPhase::Succeeded, true),
-            (ago(600), PodPhase::Failed, true),
-            (ago(-5), PodPhase::Live, false),
+            (None, LaunchedPhase::Live, false),
+            (ago(29), LaunchedPhase::Live, false),
+            (ago(30), LaunchedPhase::Live, true),
+            (ago(599), LaunchedPhase::Succeeded, false),
+            (ago(600), LaunchedPhase::Succeeded, true),
+            (ago(600), LaunchedPhase::Failed, true),
+            (ago(-5), LaunchedPhase::Live, false),
         ] {
             let on_error = OnError::at(now, since, &pod(), Some(phase));
             assert_eq!(

@@ -1,0 +1,9 @@
+//! What tries run in: pods of ours, or TaskActions. One controller for both launchers.
+
+pub(crate) mod controller;
+pub mod decide;
+pub mod launched;
+mod log;
+pub(crate) mod table;
+pub(crate) mod tables;
+pub(crate) mod watch;
