@@ -11,9 +11,9 @@ use kube::{
 use longshore_api::flyte::{self, TASK_ACTION_CRD};
 use longshore_dags::{
     Dags, DagsConfig, document,
+    launch::decide::Disposal,
     logs::NoLogArchive,
     model::Dag,
-    launch::decide::Disposal,
     pods::build::PodConfig,
     scheduler::{Limits, NewRun},
 };
@@ -120,6 +120,12 @@ async fn run_actions(cluster: &TestCluster) {
     tokio::spawn(executor.run(cluster.admin.clone(), CancellationToken::new()));
 }
 
+fn dag() -> Dag {
+    let document = document::parse("rbac.yaml", DAG).unwrap();
+    let read = &mut |_: &str| Ok(b"a,b\n".to_vec());
+    document.validate(read).unwrap()
+}
+
 fn manual(dag: Dag) -> NewRun {
     NewRun {
         document: dag.to_json(),
@@ -179,12 +185,7 @@ async fn a_scheduler_with_the_generated_role_alone_does_all_its_work_and_uses_al
         },
     );
     let dags = dags.await.unwrap();
-    let read = &mut |_: &str| Ok(b"a,b\n".to_vec());
-    let dag = document::parse("rbac.yaml", DAG)
-        .unwrap()
-        .validate(read)
-        .unwrap();
-    let run = dags.request_run(manual(dag)).await.unwrap();
+    let run = dags.request_run(manual(dag())).await.unwrap();
     let ended = tokio::time::timeout(LIMIT, dags.ended(&run)).await.unwrap();
     let (ended, _) = ended.unwrap().unwrap();
     assert_eq!(ended.state, RunState::Success);

@@ -10,9 +10,9 @@ use kube::{
 use longshore_dags::{
     Dags, DagsConfig, document,
     folder::read_beside,
+    launch::decide::Disposal,
     logs::{LogDirectory, LogPath},
     model::Dag,
-    launch::decide::Disposal,
     pods::build::{PodConfig, workspace_name},
     scheduler::{Limits, NewRun, identity::manual_run_id},
 };

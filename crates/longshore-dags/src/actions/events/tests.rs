@@ -37,11 +37,26 @@ fn at(text: &str) -> Option<Timestamp> {
     Some(text.parse().unwrap())
 }
 
+/// What an action with this condition means, once it has begun to run or before.
+#[track_caller]
+fn check(
+    event: WatchedEvent,
+    (status, is_deleting): (&Value, bool),
+    expected: &LaunchChange,
+    phase: LaunchedPhase,
+) {
+    let action = action(status, is_deleting);
+    assert_eq!(
+        fact_of(event, &action).unwrap().what,
+        *expected,
+        "{event:?} {status} {is_deleting}"
+    );
+    assert_eq!(action.phase(), phase, "{event:?} {status} {is_deleting}");
+}
+
 #[test]
-fn each_state_of_an_action_means_one_thing() {
+fn an_action_that_has_not_ended_runs_or_is_there() {
     use WatchedEvent::{Applied, Deleted};
-    let started_at = at("2026-01-01T00:00:05Z");
-    let ended_at = at("2026-01-01T00:00:09Z");
     let queued = json!({"conditions": [condition("Progressing", "True", "Queued")]});
     let runs = json!({
         "conditions": [condition("Progressing", "True", "Executing")], "phaseHistory": [executing()],
@@ -49,15 +64,37 @@ fn each_state_of_an_action_means_one_thing() {
     let again = json!({
         "conditions": [condition("Progressing", "True", "Queued")], "phaseHistory": [executing()],
     });
-    let done = json!({
-        "conditions": [condition("Succeeded", "True", "Completed")], "phaseHistory": [executing()],
-    });
-    let failed = json!({
-        "conditions": [condition("Failed", "True", "PermanentFailure")], "phaseHistory": [executing()],
-        "errorState": {"code": "OOMKilled", "kind": "USER"},
-    });
-    let invalid = json!({"conditions": [condition("Failed", "True", "InvalidSpec")]});
     let aborted = json!({"conditions": [condition("Failed", "True", "Aborted")]});
+    let running = LaunchChange::Running {
+        started_at: at("2026-01-01T00:00:05Z"),
+    };
+    let live = LaunchedPhase::Live;
+    for (status, is_deleting, expected) in [
+        (&Value::Null, false, &LaunchChange::Seen),
+        (&json!({"conditions": 1}), false, &LaunchChange::Seen),
+        (&queued, false, &LaunchChange::Seen),
+        (&queued, true, &LaunchChange::Seen),
+        (&runs, false, &running),
+        (&again, false, &running),
+        (&aborted, true, &LaunchChange::Seen),
+    ] {
+        check(Applied, (status, is_deleting), expected, live);
+        check(Deleted, (status, true), &LaunchChange::Gone, live);
+    }
+}
+
+#[test]
+fn an_action_that_has_ended_says_how_even_when_it_is_gone() {
+    use WatchedEvent::{Applied, Deleted};
+    let started_at = at("2026-01-01T00:00:05Z");
+    let ended_at = at("2026-01-01T00:00:09Z");
+    let ended = |kind: &str, reason: &str, code: &str| {
+        json!({
+            "conditions": [condition(kind, "True", reason)],
+            "phaseHistory": [executing()],
+            "errorState": {"code": code, "kind": "USER"},
+        })
+    };
     let succeeded = LaunchChange::Succeeded {
         started_at,
         ended_at,
@@ -65,7 +102,7 @@ fn each_state_of_an_action_means_one_thing() {
         result: None,
         note: None,
     };
-    let failure = |reason: &str, started_at| LaunchChange::Failed {
+    let failed = |reason: &str| LaunchChange::Failed {
         started_at,
         ended_at,
         failure: Failure {
@@ -76,60 +113,27 @@ fn each_state_of_an_action_means_one_thing() {
         },
         before_start: false,
     };
-    let running = LaunchChange::Running { started_at };
-    let (live, well, badly) = (
-        LaunchedPhase::Live,
-        LaunchedPhase::Succeeded,
-        LaunchedPhase::Failed,
-    );
-    for (event, status, is_deleting, expected, phase) in [
-        (Applied, &Value::Null, false, LaunchChange::Seen, live),
+    let (well, badly) = (LaunchedPhase::Succeeded, LaunchedPhase::Failed);
+    for (status, expected, phase) in [
+        (ended("Succeeded", "Completed", ""), succeeded, well),
         (
-            Applied,
-            &json!({"conditions": 1}),
-            false,
-            LaunchChange::Seen,
-            live,
-        ),
-        (Applied, &queued, false, LaunchChange::Seen, live),
-        (Applied, &queued, true, LaunchChange::Seen, live),
-        (Applied, &runs, false, running.clone(), live),
-        (Applied, &again, false, running, live),
-        (Applied, &done, false, succeeded.clone(), well),
-        (Applied, &done, true, succeeded.clone(), well),
-        (Deleted, &done, true, succeeded, well),
-        (
-            Applied,
-            &failed,
-            false,
-            failure("OOMKilled", started_at),
+            ended("Failed", "PermanentFailure", "OOMKilled"),
+            failed("OOMKilled"),
             badly,
         ),
         (
-            Deleted,
-            &failed,
-            true,
-            failure("OOMKilled", started_at),
+            ended("Failed", "InvalidSpec", ""),
+            failed("InvalidSpec"),
             badly,
         ),
-        (
-            Applied,
-            &invalid,
-            false,
-            failure("InvalidSpec", None),
-            badly,
-        ),
-        (Applied, &aborted, true, LaunchChange::Seen, live),
-        (Applied, &aborted, false, failure("Aborted", None), badly),
-        (Deleted, &aborted, true, LaunchChange::Gone, live),
-        (Deleted, &runs, true, LaunchChange::Gone, live),
-        (Deleted, &Value::Null, true, LaunchChange::Gone, live),
     ] {
-        let action = action(status, is_deleting);
-        let what = format!("{event:?} {status} {is_deleting}");
-        assert_eq!(fact_of(event, &action).unwrap().what, expected, "{what}");
-        assert_eq!(action.phase(), phase, "{what}");
+        check(Applied, (&status, false), &expected, phase);
+        check(Applied, (&status, true), &expected, phase);
+        check(Deleted, (&status, true), &expected, phase);
     }
+    // Nobody deletes it: it was given up all the same.
+    let aborted = ended("Failed", "Aborted", "");
+    check(Applied, (&aborted, false), &failed("Aborted"), badly);
 }
 
 #[test]
