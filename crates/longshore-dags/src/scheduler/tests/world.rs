@@ -52,10 +52,8 @@ pub(super) fn task(id: &str, upstream: &[&str]) -> Task {
 }
 
 pub(super) fn dag(tasks: Vec<Task>) -> Dag {
-    let mut tasks: BTreeMap<String, Task> = tasks
-        .into_iter()
-        .map(|task| (task.task_id.clone(), task))
-        .collect();
+    let tasks = tasks.into_iter().map(|it| (it.task_id.clone(), it));
+    let mut tasks: BTreeMap<String, Task> = tasks.collect();
     let edges: Vec<(String, String)> = tasks
         .values()
         .flat_map(|task| {
