@@ -2,6 +2,7 @@
 //!
 //! Read [`Plugin`] first, then [`TaskContext`], which is all that a plugin knows, and [`PhaseInfo`], which is its answer.
 
+mod cache_key;
 mod config;
 mod context;
 mod gob;
@@ -16,6 +17,7 @@ mod registry;
 mod secrets;
 mod state;
 
+pub use cache_key::{CacheKey, CacheKeyError};
 pub use config::{
     AcceleratorNodes, Accelerators, Config, DeviceClassConfig, GracePeriods, K8sConfig, Scheduling,
 };

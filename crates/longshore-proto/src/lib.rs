@@ -3,5 +3,5 @@
 mod json;
 mod messages;
 
-pub use json::{JsonError, from_json};
+pub use json::{JsonError, from_json, to_json};
 pub use messages::*;
