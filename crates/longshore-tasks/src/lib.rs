@@ -8,6 +8,7 @@
 mod build;
 mod collect;
 mod config;
+pub mod connect;
 mod controller;
 pub mod data;
 pub mod decide;
@@ -22,3 +23,6 @@ mod status;
 pub use config::{Collection, Policy, TasksConfig};
 pub use rules::RULES;
 pub use service::{Plugins, Tasks};
+
+#[cfg(test)]
+mod fixtures;
