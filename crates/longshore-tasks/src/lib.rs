@@ -2,10 +2,12 @@
 //!
 //! Read [`decide`] first: it says what is written when, and why a crash in between loses nothing and runs nothing
 //! twice. [`model`] is what a decision sees, `observe` reads it, `status` and `build` make what is written. [`events`]
-//! tells the run service, [`data`] looks at what an attempt left behind, `collect` removes what ended long ago.
+//! tells the run service, [`data`] looks at what an attempt left behind, [`catalog`] spares an attempt whose outputs
+//! somebody else has made, `collect` removes what ended long ago.
 //! [`Tasks`] runs it all.
 
 mod build;
+pub mod catalog;
 mod collect;
 mod config;
 pub mod connect;
