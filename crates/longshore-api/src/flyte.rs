@@ -139,6 +139,8 @@ pub const FILE_INPUTS: &str = "inputs.pb";
 pub const FILE_OUTPUTS: &str = "outputs.pb";
 /// File that an attempt leaves where it failed: a `core.ErrorDocument`.
 pub const FILE_ERROR: &str = "error.pb";
+/// File that an attempt may leave: a page for people.
+pub const FILE_REPORT: &str = "report.html";
 /// Directory of an attempt's checkpoints.
 pub const DIRECTORY_CHECKPOINTS: &str = "_flytecheckpoints";
 
