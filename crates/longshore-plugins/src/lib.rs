@@ -29,6 +29,7 @@ pub use phase::{ErrorKind, Happening, Phase, PhaseInfo, TaskError};
 pub use plugin::{BAD_TASK_SPECIFICATION, BuildError, Plugin};
 pub use pod::PodPlugin;
 pub use registry::{Registry, RegistryError};
+pub use secrets::{SecretError, SecretInjection, SecretScope, requested_secrets, secret_name};
 pub use state::{K8sState, Launch, PluginState, STATE_VERSION, StateError};
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ pub mod model;
 mod observe;
 mod obstacles;
 mod rules;
+pub mod secret_cache;
 mod service;
 mod status;
 
