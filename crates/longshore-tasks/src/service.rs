@@ -32,7 +32,7 @@ pub trait Plugins: std::fmt::Debug + Send + Sync + 'static {
 
 impl Plugins for Registry {
     fn resolve(&self, task_type: &str) -> Option<Arc<dyn Plugin>> {
-        Some(Arc::clone(self.plugin(task_type)))
+        self.plugin(task_type).cloned()
     }
 }
 
