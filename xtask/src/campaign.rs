@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::repository;
 
 mod cluster_kill;
+mod controller_kill;
 mod dags_scale;
 mod dice;
 mod kill_test;
@@ -35,6 +36,15 @@ pub(crate) struct Options {
     /// This program instead of one that is built for the campaign
     #[arg(long, value_name = "PATH")]
     binary: Option<PathBuf>,
+    /// How often is killed, instead of the campaign's number
+    #[arg(long)]
+    kills: Option<u64>,
+    /// TaskActions, instead of the campaign's number
+    #[arg(long)]
+    actions: Option<u64>,
+    /// Tasks of the DAG, instead of the campaign's number
+    #[arg(long)]
+    tasks: Option<u64>,
 }
 
 /// A campaign: its name, what it is for, and how it is run. It gives its results, and fails where a claim does not hold.
@@ -44,7 +54,7 @@ struct Campaign {
     run: fn(&Options) -> Result<Value>,
 }
 
-const CAMPAIGNS: [Campaign; 4] = [
+const CAMPAIGNS: [Campaign; 5] = [
     Campaign {
         name: "cluster-kill",
         purpose: "100 times SIGKILL on an embedded cluster under write load: no acknowledged write lost, no revision reused",
@@ -59,6 +69,11 @@ const CAMPAIGNS: [Campaign; 4] = [
         name: "standalone-kill",
         purpose: "20 times SIGKILL on a standalone in the middle of a run of 200 tasks: each ran exactly once",
         run: standalone_kill::run,
+    },
+    Campaign {
+        name: "controller-kill",
+        purpose: "20 times SIGKILL on a controller, and on the leader of two, during 500 actions and a run of 200 tasks, on a real API server: each attempt one pod",
+        run: controller_kill::run,
     },
     Campaign {
         name: "node-kill",

@@ -14,7 +14,10 @@ use std::{
 
 use nix::{
     errno::Errno,
-    sys::{prctl, signal::Signal},
+    sys::{
+        prctl,
+        signal::{SigSet, Signal},
+    },
     unistd::{Pid, getppid},
 };
 
@@ -27,6 +30,8 @@ const POLL: Duration = Duration::from_millis(20);
 pub(crate) enum GuardError {
     #[error("the kernel refuses to tie this process to its parent")]
     Prctl(#[source] Errno),
+    #[error("the kernel refuses to unblock signals")]
+    Signals(#[source] Errno),
     #[error("expected to be started by process {expected}, which is gone")]
     ParentGone { expected: i32 },
     #[error("expected a program, found nothing")]
@@ -39,6 +44,11 @@ pub(crate) enum GuardError {
 pub(crate) fn become_guarded(parent: i32, command: &[OsString]) -> Result<Infallible, GuardError> {
     let (program, arguments) = command.split_first().ok_or(GuardError::NoProgram)?;
     prctl::set_pdeathsig(Signal::SIGKILL).map_err(GuardError::Prctl)?;
+    // The parent waits for signals that it blocks, and what it starts inherits that: a program that blocks SIGTERM
+    // cannot be asked to end, nor can whatever it starts.
+    SigSet::empty()
+        .thread_set_mask()
+        .map_err(GuardError::Signals)?;
     // The parent may have died before we asked.
     if getppid() != Pid::from_raw(parent) {
         return Err(GuardError::ParentGone { expected: parent });

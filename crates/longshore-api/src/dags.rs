@@ -1,10 +1,13 @@
-//! What we add to the pods and objects of a DAG run.
+//! What we add to the pods, TaskActions and objects of a DAG run.
 
-/// Annotation: which launch of its try a pod is, decimal, from 1.
+/// Annotation: which launch of its try a pod or TaskAction is, decimal, from 1.
 pub const ANNOTATION_LAUNCH: &str = "longshore.dev/launch";
 /// Annotation: the run that a shared object (files, workspace) belongs to, as `<scheduler id>/<dag_id>/<run_id>`.
 /// Identifies the object when its creation is repeated.
 pub const ANNOTATION_RUN: &str = "longshore.dev/run";
+
+/// Label of a TaskAction made for a DAG: the scheduler that made it, as a label-safe value.
+pub const LABEL_SCHEDULER: &str = "longshore.dev/scheduler";
 
 /// Image of a container task that names none: the machine itself on the process node.
 pub const IMAGE_HOST: &str = "longshore.dev/host";

@@ -51,6 +51,12 @@ pub const LABEL_TERMINAL_STATUS_RECORDED: &str = "flyte.org/terminal-status-reco
 
 /// Label of pods and pod templates: [`TRUE`] on everything that an executor watches.
 pub const LABEL_MANAGED: &str = "flyte.org/managed";
+/// Label of a JobSet: the run.
+pub const LABEL_EXECUTION: &str = "flyte.org/execution";
+/// Annotation of a JobSet: the task type.
+pub const ANNOTATION_TASK_TYPE: &str = "flyte.org/task-type";
+/// Annotation of a JobSet: the container whose end is the end of a pod.
+pub const ANNOTATION_JOB_SET_PRIMARY: &str = "flyte.org/primary-container";
 /// Label of pods: the organisation, always [`ORGANIZATION`]. Part of the scope in which secrets are looked up.
 pub const LABEL_ORGANIZATION: &str = "organization";
 /// The value of [`LABEL_ORGANIZATION`].
@@ -139,6 +145,8 @@ pub const FILE_INPUTS: &str = "inputs.pb";
 pub const FILE_OUTPUTS: &str = "outputs.pb";
 /// File that an attempt leaves where it failed: a `core.ErrorDocument`.
 pub const FILE_ERROR: &str = "error.pb";
+/// File that an attempt may leave: a page for people.
+pub const FILE_REPORT: &str = "report.html";
 /// Directory of an attempt's checkpoints.
 pub const DIRECTORY_CHECKPOINTS: &str = "_flytecheckpoints";
 

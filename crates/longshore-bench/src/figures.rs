@@ -38,6 +38,26 @@ pub(crate) fn round(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
+/// The same figures, each with the median of all runs; what is no number is that of the first.
+pub(crate) fn medians(runs: &[Value]) -> Value {
+    match runs.first() {
+        Some(Value::Object(first)) => {
+            let of = |key: &str| {
+                let values = runs.iter().filter_map(|run| run.get(key).cloned());
+                medians(&values.collect::<Vec<_>>())
+            };
+            first.keys().map(|key| (key.clone(), of(key))).collect()
+        }
+        Some(Value::Number(_)) => {
+            let mut numbers = runs.to_vec();
+            let value = |number: &Value| number.as_f64().unwrap_or_default();
+            numbers.sort_by(|a, b| value(a).total_cmp(&value(b)));
+            numbers.swap_remove(numbers.len() / 2)
+        }
+        other => other.cloned().unwrap_or_default(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,5 +71,13 @@ mod tests {
         }
         assert_eq!(times.milliseconds(), json!({"p50": 100.0, "p99": 198.0}));
         assert_eq!(times.percentile(100), Duration::from_millis(200));
+    }
+
+    #[test]
+    fn the_median_run_is_made_of_medians() {
+        let run = |a: f64, b: f64| json!({"server": "embedded", "a": a, "of": {"b": b}, "n": 7.0});
+        let runs = [run(3.0, 1.0), run(1.0, 3.0), run(2.0, 9.0)];
+        assert_eq!(medians(&runs), run(2.0, 3.0));
+        assert_eq!(medians(&runs[..1]), run(3.0, 1.0));
     }
 }

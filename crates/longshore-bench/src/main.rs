@@ -3,17 +3,21 @@
 //! reads nothing. What is steered by are the ratio of the two and the requests for each object.
 
 mod cluster;
+mod dags;
 mod figures;
+mod pods;
 mod rig;
+mod spent;
 mod subject;
 mod tasks;
 
-use std::path::PathBuf;
+use std::{num::NonZeroUsize, path::PathBuf};
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
 use rig::Rig;
+use serde_json::Value;
 
 /// Measure a subsystem against its floor
 #[derive(Debug, Parser)]
@@ -32,6 +36,8 @@ enum What {
     Cluster(Common),
     /// TaskActions, each with a pod that ends at once
     Tasks(Common),
+    /// A DAG of tasks that wait for nothing, each with a pod that ends at once
+    Dags(DagsArgs),
 }
 
 #[derive(Args, Debug)]
@@ -45,9 +51,46 @@ struct Common {
     /// Start no controller: measure the one that serves that API server already
     #[arg(long, requires = "kubeconfig")]
     external: bool,
+    /// Where it works [default: a fresh namespace]
+    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    namespace: Option<String>,
+    /// How often, each time from the start; what is printed are the medians
+    #[arg(long, value_name = "N", default_value = "1")]
+    runs: NonZeroUsize,
     /// The program under test [default: longshore, beside this program]
     #[arg(long, value_name = "FILE")]
     longshore: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+struct DagsArgs {
+    #[command(flatten)]
+    common: Common,
+    /// The folder of DAG files that the controller follows, with --external
+    #[arg(long, value_name = "DIR", requires = "external")]
+    dags_folder: Option<PathBuf>,
+}
+
+impl What {
+    fn common(&self) -> &Common {
+        match self {
+            Self::Cluster(common) | Self::Tasks(common) => common,
+            Self::Dags(args) => &args.common,
+        }
+    }
+
+    /// From the start, in a rig of its own.
+    async fn measure(&self) -> Result<Value> {
+        let common = self.common();
+        let rig = Rig::start(common.kubeconfig.as_deref(), common.namespace.as_deref()).await?;
+        let figures = match self {
+            Self::Cluster(common) => cluster::measure(&rig, common.n).await,
+            Self::Tasks(common) => tasks::measure(&rig, common).await,
+            Self::Dags(args) => dags::measure(&rig, args).await,
+        };
+        rig.stop().await?;
+        figures
+    }
 }
 
 fn main() -> Result<()> {
@@ -56,16 +99,11 @@ fn main() -> Result<()> {
     let cli = Cli::parse();
     let runtime = tokio::runtime::Runtime::new()?;
     let figures = runtime.block_on(async {
-        match &cli.what {
-            What::Cluster(common) => {
-                let rig = Rig::start(common.kubeconfig.as_deref()).await?;
-                cluster::measure(&rig, common.n).await
-            }
-            What::Tasks(common) => {
-                let rig = Rig::start(common.kubeconfig.as_deref()).await?;
-                tasks::measure(&rig, common).await
-            }
+        let mut figures = Vec::new();
+        for _ in 0..cli.what.common().runs.get() {
+            figures.push(cli.what.measure().await?);
         }
+        anyhow::Ok(figures::medians(&figures))
     })?;
     print(&figures);
     Ok(())
@@ -75,7 +113,7 @@ fn main() -> Result<()> {
     clippy::print_stdout,
     reason = "the figures are what the program is for"
 )]
-fn print(figures: &serde_json::Value) {
+fn print(figures: &Value) {
     println!("{figures:#}");
 }
 

@@ -8,16 +8,21 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
+use async_trait::async_trait;
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Config, ResourceExt,
     api::PostParams,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use longshore_cluster::{Cluster, ServeConfig, Serving};
+use longshore_cluster::{
+    Cluster, LogError, LogOptions, LogStream as PodLogStream, PodLogs, ServeConfig, Serving,
+};
 use longshore_kit::SystemClock;
-use longshore_test::{NodeConfig, ScriptedNode};
-use serde_json::json;
+use longshore_node::{ContainerLogs, log_server::LogStream};
+use longshore_test::{NodeConfig, RealNamespace, RealServer, ScriptedNode};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// The rig. Dropping it ends what it started.
@@ -29,67 +34,132 @@ pub(crate) struct Rig {
     pub(crate) server: String,
     pub(crate) folder: TempDir,
     _embedded: Option<(Cluster, Serving)>,
+    /// What goes with the rig, on a server that stays.
+    fresh: Option<RealNamespace>,
     _node: ScriptedNode,
 }
 
 impl Rig {
-    /// Starts an embedded API server, or takes the one of `kubeconfig`; a fresh namespace of it; a node that plays its
-    /// pods, each of which ends as soon as it has begun.
-    pub(crate) async fn start(kubeconfig: Option<&Path>) -> Result<Self> {
+    /// Starts an embedded API server, or takes the one of `kubeconfig`; a fresh namespace of it, or `namespace`; a node
+    /// that plays its pods, each of which ends as soon as it has begun.
+    pub(crate) async fn start(kubeconfig: Option<&Path>, namespace: Option<&str>) -> Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix("longshore-bench-")
             .tempdir()?;
-        let (client, kubeconfig, embedded) = match kubeconfig {
-            Some(path) => (real(path).await?, path.to_owned(), None),
-            None => {
-                let cluster = Cluster::in_memory();
-                let serving = cluster.serve(ServeConfig {
-                    address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-                    ..ServeConfig::new(folder.path())
-                })?;
-                let path = serving.kubeconfig().to_owned();
-                // The driver goes over the wire too, as it does with a real server.
-                (real(&path).await?, path, Some((cluster, serving)))
-            }
+        match kubeconfig {
+            Some(path) => Self::real(folder, path, namespace).await,
+            None => Self::embedded(folder).await,
+        }
+    }
+
+    async fn embedded(folder: TempDir) -> Result<Self> {
+        let cluster = Cluster::in_memory();
+        cluster.set_pod_logs(Arc::new(OneLine));
+        let serving = cluster.serve(ServeConfig {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            ..ServeConfig::new(folder.path())
+        })?;
+        let kubeconfig = serving.kubeconfig().to_owned();
+        // The driver goes over the wire too, as it does with a real server.
+        let client = client(&kubeconfig).await?;
+        let namespace = create_namespace(&client).await?;
+        let node = NodeConfig {
+            namespace: Some(namespace.clone()),
+            ..NodeConfig::default()
         };
-        let server = match embedded {
-            Some(_) => "embedded".to_owned(),
-            None => client.apiserver_version().await?.git_version,
-        };
-        let namespace = namespace(&client).await?;
-        let node = ScriptedNode::start(
-            client.clone(),
-            Arc::new(SystemClock),
-            NodeConfig {
-                namespace: Some(namespace.clone()),
-                start_delay: Duration::ZERO,
-                ..NodeConfig::default()
-            },
-        );
         Ok(Self {
+            _node: start_node(&client, node),
             client,
             kubeconfig,
             namespace,
-            server,
+            server: "embedded".to_owned(),
             folder,
-            _embedded: embedded,
-            _node: node,
+            _embedded: Some((cluster, serving)),
+            fresh: None,
         })
+    }
+
+    async fn real(folder: TempDir, kubeconfig: &Path, namespace: Option<&str>) -> Result<Self> {
+        let client = client(kubeconfig).await?;
+        let server = RealServer::of(kubeconfig);
+        let fresh = RealNamespace::create(&server, "bench").await;
+        let mut fresh = fresh.map_err(|error| anyhow!("no namespace can be made: {error}"))?;
+        // Named after the fresh namespace, wherever its pods are.
+        let node = fresh.add_node(Arc::new(OneLine)).await;
+        let node = node.map_err(|error| anyhow!("no node can be made: {error}"))?;
+        let namespace = namespace.unwrap_or(fresh.place().namespace()).to_owned();
+        let node = NodeConfig {
+            namespace: Some(namespace.clone()),
+            ..node
+        };
+        Ok(Self {
+            _node: start_node(&client, node),
+            server: client.apiserver_version().await?.git_version,
+            client,
+            kubeconfig: kubeconfig.to_owned(),
+            namespace,
+            folder,
+            _embedded: None,
+            fresh: Some(fresh),
+        })
+    }
+
+    /// Removes what it made on a server that stays.
+    pub(crate) async fn stop(self) -> Result<()> {
+        match self.fresh {
+            Some(fresh) => fresh.remove().await.map_err(|error| anyhow!(error)),
+            None => Ok(()),
+        }
     }
 }
 
-async fn real(kubeconfig: &Path) -> Result<Client> {
+fn start_node(client: &Client, config: NodeConfig) -> ScriptedNode {
+    let config = NodeConfig {
+        start_delay: Duration::ZERO,
+        ..config
+    };
+    ScriptedNode::start(client.clone(), Arc::new(SystemClock), config)
+}
+
+async fn client(kubeconfig: &Path) -> Result<Client> {
     let file = Kubeconfig::read_from(kubeconfig)
         .with_context(|| format!("the kubeconfig {} cannot be read", kubeconfig.display()))?;
     let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
     Ok(Client::try_from(config)?)
 }
 
-async fn namespace(client: &Client) -> Result<String> {
+async fn create_namespace(client: &Client) -> Result<String> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let wanted = serde_json::from_value(json!({"metadata": {"generateName": "bench-"}}))?;
     let made = namespaces.create(&PostParams::default(), &wanted).await;
     Ok(made
         .map_err(|error| anyhow!("no namespace can be made: {error}"))?
         .name_any())
+}
+
+/// The log of every pod.
+struct OneLine;
+
+const LINE: &str = "a line\n";
+
+/// What the embedded API server asks.
+#[async_trait]
+impl PodLogs for OneLine {
+    async fn logs(&self, _pod: &Value, _options: LogOptions) -> Result<PodLogStream, LogError> {
+        Ok(Box::pin(futures::stream::once(async { Ok(LINE.into()) })))
+    }
+}
+
+/// What a real one asks.
+#[async_trait]
+impl ContainerLogs for OneLine {
+    async fn logs(
+        &self,
+        _namespace: &str,
+        _pod: &str,
+        _container: &str,
+        _options: &longshore_node::LogOptions,
+    ) -> Result<LogStream, longshore_node::LogError> {
+        Ok(futures::stream::once(async { Ok(LINE.into()) }).boxed())
+    }
 }

@@ -29,24 +29,25 @@ pub(crate) struct Subject {
 
 impl Subject {
     /// Starts one role on the rig's API server, and waits until it is ready.
-    pub(crate) async fn start(longshore: Option<&Path>, role: &str, rig: &Rig) -> Result<Self> {
+    pub(crate) async fn start(
+        longshore: Option<&Path>,
+        role: &str,
+        rig: &Rig,
+        more: &[&str],
+    ) -> Result<Self> {
         let program = match longshore {
             Some(path) => path.to_owned(),
             None => beside_us()?,
         };
         let mut child = Command::new(&program)
             .args(["controller", "--enable", role, "-o", "json"])
-            .args([
-                "--leader-elect",
-                "false",
-                "--metrics-address",
-                "127.0.0.1:0",
-            ])
+            .args(["--lease-duration", "0", "--metrics-address", "127.0.0.1:0"])
             .args(["--address", "127.0.0.1:0", "--namespace", &rig.namespace])
             .arg("--kubeconfig")
             .arg(&rig.kubeconfig)
             .arg("--data-dir")
-            .arg(rig.folder.path().join("controller"))
+            .arg(data_dir(rig))
+            .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
@@ -100,6 +101,11 @@ impl Subject {
         self.child.kill().await?;
         Ok(())
     }
+}
+
+/// Where the controller keeps what it keeps.
+pub(crate) fn data_dir(rig: &Rig) -> PathBuf {
+    rig.folder.path().join("controller")
 }
 
 /// `longshore` in the directory of this program.

@@ -1,5 +1,7 @@
 //! TaskActions, each with a pod that ends at once: the controller against a bare client that makes its six writes.
 
+mod floor;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     pin::pin,
@@ -13,13 +15,12 @@ use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, ResourceExt,
-    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
+    api::{
+        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
+    },
     runtime::wait::await_condition,
 };
-use longshore_api::flyte::{
-    FINALIZER_PLUGIN, GROUP, KIND, LABEL_COMPLETED_TIME, LABEL_TERMINATION_STATUS, TASK_ACTION_CRD,
-    TERMINATED, VERSION,
-};
+use longshore_api::flyte::{GROUP, KIND, LABEL_COMPLETED_TIME, TASK_ACTION_CRD, VERSION};
 use longshore_kit::{Cache, ListWatch, Update};
 use longshore_proto::flyteidl2::core::{
     Container, Identifier, TaskTemplate, task_template::Target,
@@ -29,11 +30,15 @@ use prost::Message;
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::Instant};
 
+use floor::Floor;
+
 use crate::{
     Common,
     figures::{Times, per_second, round},
+    pods::bare,
     rig::Rig,
     say,
+    spent::Spent,
     subject::Subject,
 };
 
@@ -51,7 +56,7 @@ pub(crate) async fn measure(rig: &Rig, common: &Common) -> Result<Value> {
     let subject = if common.external {
         None
     } else {
-        Some(Subject::start(common.longshore.as_deref(), "tasks", rig).await?)
+        Some(Subject::start(common.longshore.as_deref(), "tasks", rig, &[]).await?)
     };
     say("one after the other");
     let unloaded = one_by_one(rig, &board, "u").await?;
@@ -77,6 +82,7 @@ pub(crate) async fn measure(rig: &Rig, common: &Common) -> Result<Value> {
     };
     let floor_unloaded = floor.one_by_one().await?;
     let floor_loaded = floor.all_at_once(common.n).await?;
+    release(rig, common.n).await?;
     let (rate, floor_rate) = (
         per_second(common.n, loaded.took),
         per_second(common.n, floor_loaded.took),
@@ -125,6 +131,28 @@ async fn install(client: &Client) -> Result<()> {
     };
     await_condition(definitions, &name, is_established).await?;
     Ok(())
+}
+
+/// Lets the actions go, of which nothing is to be done any more: a server that stays could not remove them.
+async fn release(rig: &Rig, n: usize) -> Result<()> {
+    let api = actions(rig);
+    let (patch, params) = (
+        Patch::Merge(json!({"metadata": {"finalizers": null}})),
+        PatchParams::default(),
+    );
+    let unloaded = ["u", "fu"].map(|series| (series, N_UNLOADED));
+    let all = unloaded.into_iter().chain([("s", n), ("f", n)]);
+    let names = all.flat_map(|(series, n)| (0..n).map(move |i| name(series, i)));
+    stream::iter(names.map(Ok))
+        .try_for_each_concurrent(CREATORS, |name| {
+            let (api, patch, params) = (&api, &patch, &params);
+            async move {
+                api.patch(&name, params, patch).await?;
+                api.delete(&name, &DeleteParams::default()).await?;
+                Ok(())
+            }
+        })
+        .await
 }
 
 fn actions(rig: &Rig) -> Api<DynamicObject> {
@@ -360,157 +388,4 @@ async fn loaded(
         took: last.duration_since(began),
         latency,
     })
-}
-
-/// What a controller has spent.
-struct Spent {
-    requests: BTreeMap<String, u64>,
-    cpu: Duration,
-}
-
-impl Spent {
-    /// `None` where the controller is not ours.
-    async fn of(subject: Option<&Subject>) -> Result<Option<Self>> {
-        let Some(subject) = subject else {
-            return Ok(None);
-        };
-        Ok(Some(Self {
-            requests: subject.requests().await?,
-            cpu: subject.cpu()?,
-        }))
-    }
-
-    /// Since `before`, for each of `n` actions: requests by verb and resource, and CPU time in ms.
-    fn each(&self, before: &Self, n: usize) -> (Value, f64) {
-        let each_of = |spent: u64| json!(round(spent as f64 / n as f64));
-        let mut each = serde_json::Map::new();
-        let mut total = 0;
-        for (what, after) in &self.requests {
-            let spent = after - before.requests.get(what).copied().unwrap_or(0);
-            if spent > 0 {
-                total += spent;
-                each.insert(what.clone(), each_of(spent));
-            }
-        }
-        each.insert("total".to_owned(), each_of(total));
-        let cpu = self.cpu.saturating_sub(before.cpu);
-        let cpu_ms = round(cpu.as_secs_f64() * 1e3 / n as f64);
-        (Value::Object(each), cpu_ms)
-    }
-}
-
-/// A bare client in place of the controller.
-#[derive(Clone)]
-struct Floor {
-    actions: Api<DynamicObject>,
-    pods: Api<Pod>,
-    board: Board,
-    /// What the controller created.
-    pod: Value,
-}
-
-impl Floor {
-    async fn one_by_one(&self) -> Result<Times> {
-        let mut times = Times::default();
-        for i in 0..N_UNLOADED {
-            let name = name("fu", i);
-            let (_, asked_at) = create(&self.actions, name.clone()).await?;
-            self.run(&name).await?;
-            let what = format!("the pod of {name}");
-            let pod_at = |seen: &Seen| seen.pods.get(&name).map(|(at, _)| *at);
-            let pod_at = self.board.until(&what, pod_at).await?;
-            times.push(pod_at.duration_since(asked_at));
-        }
-        Ok(times)
-    }
-
-    async fn all_at_once(&self, n: usize) -> Result<Loaded> {
-        let began = Instant::now();
-        let (mut created, mut running) = (Vec::new(), Vec::new());
-        let mut creating = stream::iter(0..n)
-            .map(|i| create(&self.actions, name("f", i)))
-            .buffer_unordered(CREATORS);
-        while let Some((name, asked_at)) = creating.try_next().await? {
-            let floor = self.clone();
-            created.push((name.clone(), asked_at));
-            running.push(tokio::spawn(async move { floor.run(&name).await }));
-        }
-        for run in running {
-            run.await??;
-        }
-        loaded(&self.board, "f", began, &created).await
-    }
-
-    /// The six writes of one action, in the controller's order.
-    async fn run(&self, name: &str) -> Result<()> {
-        self.patch(
-            name,
-            json!({"metadata": {"finalizers": [FINALIZER_PLUGIN]}}),
-        )
-        .await?;
-        let mut pod = self.pod.clone();
-        pod["metadata"]["name"] = json!(format!("{name}-0"));
-        let pod: Pod = serde_json::from_value(pod)?;
-        self.pods.create(&PostParams::default(), &pod).await?;
-        self.status(name, &["Queued"]).await?;
-        let what = format!("the end of the pod of {name}");
-        let ended = |seen: &Seen| seen.ended_pods.contains(name).then_some(());
-        let status = self.status(name, &["Queued", "Executing"]);
-        let (status, ended) = tokio::join!(status, self.board.until(&what, ended));
-        status.and(ended)?;
-        self.status(name, &["Queued", "Executing", "Completed"])
-            .await?;
-        let labels = json!({
-            LABEL_TERMINATION_STATUS: TERMINATED, LABEL_COMPLETED_TIME: "2026-11-21.10-00",
-        });
-        self.patch(name, json!({"metadata": {"labels": labels}}))
-            .await
-    }
-
-    async fn patch(&self, name: &str, patch: Value) -> Result<()> {
-        let patch = Patch::Merge(patch);
-        self.actions
-            .patch(name, &PatchParams::default(), &patch)
-            .await?;
-        Ok(())
-    }
-
-    /// A status as long as a controller's: with a history of these phases.
-    async fn status(&self, name: &str, phases: &[&str]) -> Result<()> {
-        let at = "2026-11-21T10:00:00Z";
-        let last = phases.last().copied().unwrap_or_default();
-        let entry =
-            |phase: &&str| json!({"phase": phase, "occurredAt": at, "message": "as always"});
-        let history: Vec<Value> = phases.iter().map(entry).collect();
-        let status = json!({"status": {
-            "stateJson": format!("{{\"actionId\":\"bench/{name}\",\"phase\":\"Phase{last}\",\"timestamp\":\"{at}\"}}"),
-            "pluginState": BASE64_STANDARD.encode([0; 160]),
-            "pluginStateVersion": 1,
-            "pluginPhase": format!("Phase{last}"),
-            "attempts": 1,
-            "phaseHistory": history,
-            "conditions": [{
-                "type": "Progressing", "status": "True", "reason": last, "message": "as always",
-                "lastTransitionTime": at,
-            }],
-        }});
-        self.actions
-            .patch_status(name, &PatchParams::default(), &Patch::Merge(status))
-            .await?;
-        Ok(())
-    }
-}
-
-/// A pod as the controller sent it, as far as that can be seen.
-fn bare(pod: &Pod) -> Result<Value> {
-    let mut pod = serde_json::to_value(pod)?;
-    let members = pod.as_object_mut().context("a pod is an object")?;
-    members.remove("status");
-    if let Some(metadata) = members.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.retain(|key, _| ["labels", "annotations"].contains(&key.as_str()));
-    }
-    if let Some(spec) = members.get_mut("spec").and_then(Value::as_object_mut) {
-        spec.retain(|key, _| !["nodeName", "serviceAccount"].contains(&key.as_str()));
-    }
-    Ok(pod)
 }

@@ -51,6 +51,15 @@ pub fn pod_name(dag_id: &str, task_id: &str, task_instance_id: &str, launch: u32
     with_suffix(&base, &suffix)
 }
 
+/// A letter and 19 characters of base32 of the SHA-256 of a text (95 bits): for names that have to be short and alike.
+pub fn hashed(letter: char, text: &str) -> String {
+    const DIGITS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    const LENGTH: usize = 19;
+    let number = hash(text);
+    let digits = (0..LENGTH).map(|at| char::from(DIGITS[(number >> (5 * at)) as usize % 32]));
+    [letter].into_iter().chain(digits).collect()
+}
+
 /// The name of an object that the pods of one run share: what it is for, and a hash of the run's address.
 pub fn run_object_name(dag_id: &str, run_id: &str, purpose: &str) -> String {
     // Both ids are free text: without the length, a/b + c and a + b/c would share their objects.
@@ -75,16 +84,21 @@ fn cut(name: &str, length: usize) -> &str {
 /// 8 characters of base36 of the SHA-256 of a text: 41 bits.
 fn suffix(text: &str) -> String {
     const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-    let hash = Sha256::digest(text.as_bytes());
-    let mut number = hash[..16]
-        .iter()
-        .fold(0_u128, |number, byte| number << 8 | u128::from(*byte));
+    let mut number = hash(text);
     let mut suffix = String::with_capacity(SUFFIX);
     for _ in 0..SUFFIX {
         suffix.push(char::from(DIGITS[(number % 36) as usize]));
         number /= 36;
     }
     suffix
+}
+
+/// 128 bits of the SHA-256 of a text.
+fn hash(text: &str) -> u128 {
+    let hash = Sha256::digest(text.as_bytes());
+    hash[..16]
+        .iter()
+        .fold(0_u128, |number, byte| number << 8 | u128::from(*byte))
 }
 
 /// Lower-case ASCII letters, digits and single dashes.
@@ -175,6 +189,16 @@ mod tests {
                 assert!(!name.starts_with('-') && !name.ends_with('-'), "{name}");
             }
         }
+    }
+
+    #[test]
+    fn hashed_names_are_a_letter_and_19_characters_of_base32() {
+        let name = hashed('r', "etl/manual");
+        assert_eq!(name, hashed('r', "etl/manual"));
+        assert_ne!(name, hashed('r', "etl/manual2"));
+        assert_eq!((name.len(), &name[..1]), (20, "r"));
+        let is_base32 = |b: u8| b.is_ascii_lowercase() || (b'2'..=b'7').contains(&b);
+        assert!(name.bytes().all(is_base32), "{name}");
     }
 
     #[test]

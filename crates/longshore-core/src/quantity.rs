@@ -34,6 +34,11 @@ impl Quantity {
         })
     }
 
+    /// The least whole number that is enough.
+    pub fn rounded_up(self) -> i128 {
+        -(-self.nanos).div_euclid(NANOS)
+    }
+
     /// Whether it is nothing.
     pub fn is_zero(self) -> bool {
         self.nanos == 0
@@ -92,6 +97,17 @@ mod tests {
 
     fn nanos(text: &str) -> i128 {
         Quantity::parse(text).unwrap().nanos
+    }
+
+    #[test]
+    fn the_least_whole_number_that_is_enough_is_found() {
+        for (text, expected) in [("0", 0), ("2", 2), ("1500m", 2), ("1m", 1), ("-1500m", -1)] {
+            assert_eq!(
+                Quantity::parse(text).unwrap().rounded_up(),
+                expected,
+                "{text}"
+            );
+        }
     }
 
     #[test]

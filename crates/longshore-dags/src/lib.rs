@@ -1,13 +1,16 @@
 //! Airflow's scheduler and KubernetesExecutor: DAG files, runs, task instances, a pod per task instance.
 //!
 //! The way through: a file becomes a [`model::Dag`] ([`document`]), a run and its task instances are rows of
-//! `longshore-store`, [`scheduler`] moves them (which task may start, what became of a pod), [`pods`] makes and removes
-//! the pods that the rows ask for, `runs` does so for what all pods of a run share. [`timetable`] says when a DAG
+//! `longshore-store`, [`scheduler`] moves them (which task may start, what became of a pod), [`launch`] makes and removes
+//! what the rows ask for: [`pods`], or [`actions`] for tasks with a plugin. `runs` does so for what all pods of a run
+//! share. [`timetable`] says when a DAG
 //! runs by itself, `catalog` which DAGs are known. [`service`] runs it all.
 
+pub mod actions;
 mod catalog;
 pub mod document;
 pub mod folder;
+pub mod launch;
 pub mod logs;
 pub mod model;
 pub mod pods;

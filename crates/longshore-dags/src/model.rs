@@ -13,10 +13,12 @@ use crate::timetable::Timetable;
 
 mod canonical;
 mod graph;
+mod plugin;
 mod rules;
 
 pub use canonical::CanonicalError;
 pub(crate) use graph::{Upstream, ancestors, find_cycles};
+pub use plugin::{Launcher, PluginTask};
 pub use rules::{TriggerRule, WeightRule};
 
 /// Runs of a DAG at the same time, where the file says nothing.
@@ -84,6 +86,11 @@ impl Dag {
     pub fn has_shared_objects(&self) -> bool {
         !self.files.is_empty() || self.workspace.is_some()
     }
+
+    /// Whether some of its tasks become TaskActions.
+    pub fn has_plugin_tasks(&self) -> bool {
+        self.tasks.values().any(|task| task.plugin.is_some())
+    }
 }
 
 /// The volume that the tasks of one run share: a claim in a cluster, a directory on the process node.
@@ -125,7 +132,8 @@ pub struct Task {
     pub retry_exponential_backoff: f64,
     /// No wait is longer.
     pub max_retry_delay: Option<Duration>,
-    /// A try that takes longer fails; the pod's `activeDeadlineSeconds`.
+    /// A try that takes longer fails: the pod's `activeDeadlineSeconds`, and the scheduler's own clock where a plugin
+    /// runs it.
     pub execution_timeout: Option<Duration>,
     /// When it may start, by the states of its upstream tasks.
     pub trigger_rule: TriggerRule,
@@ -139,6 +147,9 @@ pub struct Task {
     pub weight_rule: WeightRule,
     /// Task instances of this task queued or running at the same time, over all runs.
     pub max_active_tis_per_dag: Option<u32>,
+    /// Which plugin runs it, and how; `None`: it runs in a pod of ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugin: Option<PluginTask>,
     /// Whether it is a setup task (counted by `all_done_setup_success`).
     pub is_setup: bool,
     /// `executor_config.pod_override` as the user wrote it, else `None`.

@@ -1,5 +1,6 @@
 //! What the scheduler does with which resources: the role that it needs is made from this.
 
+use longshore_api::flyte;
 use longshore_kit::Rule;
 
 /// Everything that it asks of the Kubernetes API, and nothing else.
@@ -7,6 +8,12 @@ pub const RULES: &[Rule] = &[
     // Read alone where a create met a pod of the same name, or a delete another incarnation.
     Rule::new("", &["pods"], &["create", "delete", "get", "list", "watch"]),
     Rule::new("", &["pods/log"], &["get"]),
+    // Tasks with a plugin.
+    Rule::new(
+        flyte::GROUP,
+        &["taskactions"],
+        &["create", "delete", "get", "list", "watch"],
+    ),
     // The files of a run, removed after its end.
     Rule::new("", &["configmaps"], &["create", "delete", "get", "list"]),
     // The workspace of a run, which stays.

@@ -51,7 +51,8 @@ impl Applier {
     }
 
     /// The caches take in the answers to its own writes, so that the next round neither waits for a watch nor reads
-    /// live what is known already. For controllers that follow their caches, not only the updates of the watch.
+    /// live what is known already; a watch that delivers such a write is no news, and leads to no round. For controllers
+    /// whose plans say when to go on after their own writes.
     #[must_use]
     pub fn learning(mut self) -> Self {
         self.learns = true;

@@ -58,6 +58,8 @@ impl<K> Update<K> {
 
 #[derive(Debug)]
 struct State<K> {
+    /// `false`: objects are passed on, and none is kept.
+    keeps: bool,
     entries: BTreeMap<Name, Entry<K>>,
     /// The newest version that the watch has delivered; every earlier change of the resource has been delivered too.
     progress: u64,
@@ -74,12 +76,21 @@ struct Entry<K> {
     /// What was last seen of an object that a live read found gone, until the watch or a list says so too: whoever
     /// follows the updates is told of every end once.
     untold: Option<Arc<K>>,
+    /// The versions that our own writes made and the watch has yet to deliver: they are no news.
+    ours: Vec<u64>,
 }
 
 impl<K: Cached> Default for Cache<K> {
     fn default() -> Self {
+        Self::that(true)
+    }
+}
+
+impl<K: Cached> Cache<K> {
+    fn that(keeps: bool) -> Self {
         Self {
             state: RwLock::new(State {
+                keeps,
                 entries: BTreeMap::new(),
                 progress: 0,
                 is_complete: false,
@@ -87,12 +98,16 @@ impl<K: Cached> Default for Cache<K> {
             changes: watch::Sender::new(0),
         }
     }
-}
 
-impl<K: Cached> Cache<K> {
     /// An empty cache that has seen nothing: every lookup is `Unknown`.
     pub fn new() -> Arc<Self> {
         Arc::new(Self::default())
+    }
+
+    /// One that keeps nothing, however much there is: every lookup is `Unknown`, and each update is passed on, also
+    /// where it comes twice. Who follows them keeps what is of interest.
+    pub fn passing_on() -> Arc<Self> {
+        Arc::new(Self::that(false))
     }
 
     /// Looks one object up. `Unknown` where it was never seen and the cache is not complete.
@@ -170,6 +185,22 @@ impl<K: Cached> Cache<K> {
     }
 }
 
+impl<K> Entry<K> {
+    /// Whether the watch delivers what a write of ours made, which then is not awaited any more.
+    fn is_ours(&mut self, version: u64) -> bool {
+        let n_before = self.ours.len();
+        self.ours.retain(|ours| *ours != version);
+        self.ours.len() < n_before
+    }
+
+    /// The watch delivers an older version. Where a write of ours came after it, it may be somebody else's change, of
+    /// which nobody has been told: what is there now holds both.
+    fn overtaken(&mut self, version: u64) -> Option<Arc<K>> {
+        let is_untold = !self.ours.is_empty() && !self.is_ours(version);
+        self.object.clone().filter(|_| is_untold)
+    }
+}
+
 impl<K: Cached> State<K> {
     fn objects(&self) -> impl Iterator<Item = &Arc<K>> {
         let entries = self.entries.values();
@@ -188,11 +219,17 @@ impl<K: Cached> State<K> {
 
     /// Puts an object unless something newer is there.
     fn put(&mut self, object: K, version: u64) -> Option<Arc<K>> {
+        if !self.keeps {
+            return Some(Arc::new(object));
+        }
         let name = name_of(&object);
         let uid = object.meta().uid.clone();
-        if let Some(entry) = self.entries.get(&name) {
+        if let Some(entry) = self.entries.get_mut(&name) {
             let is_late = entry.object.is_none() && entry.uid.is_some() && entry.uid == uid;
             if is_late || entry.version > version {
+                return entry.overtaken(version);
+            }
+            if entry.is_ours(version) {
                 return None;
             }
         }
@@ -202,9 +239,24 @@ impl<K: Cached> State<K> {
             version,
             object: Some(Arc::clone(&object)),
             untold: None,
+            ours: Vec::new(),
         };
         self.entries.insert(name, entry);
         Some(object)
+    }
+
+    /// Puts the answer to a write of ours.
+    fn put_ours(&mut self, object: K, version: u64) {
+        let name = name_of(&object);
+        let mut ours = match self.entries.get_mut(&name) {
+            Some(entry) => std::mem::take(&mut entry.ours),
+            None => Vec::new(),
+        };
+        ours.push(version);
+        self.put(object, version);
+        if let Some(entry) = self.entries.get_mut(&name) {
+            entry.ours = ours;
+        }
     }
 
     fn delete(&mut self, object: K) -> Option<Arc<K>> {
@@ -217,7 +269,7 @@ impl<K: Cached> State<K> {
         }
         if self.is_complete {
             self.entries.remove(&name);
-        } else {
+        } else if self.keeps {
             self.bury(name, object.meta().uid.clone(), version, None);
         }
         Some(Arc::new(object))
@@ -240,11 +292,17 @@ impl<K: Cached> State<K> {
             version,
             object: None,
             untold,
+            ours: Vec::new(),
         };
         self.entries.insert(name, entry);
     }
 
     fn replace(&mut self, objects: Vec<K>, version: u64) -> Vec<Update<K>> {
+        if !self.keeps {
+            self.see(version);
+            let here = objects.into_iter().map(Arc::new).map(Update::Applied);
+            return here.chain([Update::Reached(version)]).collect();
+        }
         let earlier = std::mem::take(&mut self.entries);
         self.is_complete = true;
         self.see(version);
@@ -318,8 +376,8 @@ impl<K: Cached> CacheFeed for Cache<K> {
         let mut state = self.write();
         if is_gone(object.meta()) {
             state.let_go(object, version);
-        } else if version > state.progress {
-            state.put(object, version);
+        } else if version > state.progress && state.keeps {
+            state.put_ours(object, version);
         }
         self.changed(state);
         Ok(())

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use longshore_api::flyte::{self, TaskActionSpec};
 use longshore_proto::flyteidl2::core::{LiteralMap, TaskTemplate};
 use serde_json::Value;
 
 use crate::{
-    config::Config,
+    config::{Config, K8sConfig},
     names,
     paths::{Paths, Place},
     plugin::BuildError,
-    secrets,
+    pod, secrets,
+    state::K8sState,
 };
 
 /// What `kubectl apply` keeps about the object that it is on. On another object it would be wrong.
@@ -24,6 +26,8 @@ pub struct TaskContext {
     pub namespace: String,
     /// `<taskaction name>-<attempt - 1>`; plugins shorten it to what their resource allows.
     pub generated_name: String,
+    /// When the TaskAction was created.
+    pub created_at: Option<Timestamp>,
     /// From 1.
     pub attempt: u32,
     /// Retries plus one.
@@ -52,6 +56,43 @@ pub struct TaskContext {
     pub service_account: Option<String>,
     /// Where inputs and outputs are.
     pub paths: Paths,
+    /// The PodTemplate that [`pod_template_name`] names, where somebody read it.
+    pub pod_template: Option<Value>,
+    /// The pod that [`Plugin::head_pod`](crate::Plugin::head_pod) asks for, where there is one.
+    pub head_pod: Option<Value>,
+    /// What was last said about this attempt.
+    pub last: K8sState,
+    /// `error.pb` of this attempt, where [`Plugin::needs_error_file`](crate::Plugin::needs_error_file) asks for it.
+    pub error_file: ErrorFile,
+}
+
+/// What is known of `error.pb`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ErrorFile {
+    /// Nobody looked, or it could not be read.
+    #[default]
+    Unknown,
+    /// There is none.
+    Absent,
+    /// The task wrote one.
+    Present {
+        /// Whether it allows another attempt.
+        is_recoverable: bool,
+    },
+}
+
+/// The PodTemplate on which the pods of a task are built, in the namespace of the task or of the executor: the
+/// task's own, which has to exist, or the configured one.
+pub fn pod_template_name<'a>(template: &'a TaskTemplate, config: &'a K8sConfig) -> Option<&'a str> {
+    own_pod_template(template)
+        .or(config.default_pod_template_name.as_deref())
+        .filter(|name| !name.is_empty())
+}
+
+/// The PodTemplate that the task itself names.
+pub(crate) fn own_pod_template(template: &TaskTemplate) -> Option<&str> {
+    let metadata = template.metadata.as_ref()?;
+    Some(metadata.pod_template_name.as_str()).filter(|name| !name.is_empty())
 }
 
 impl TaskContext {
@@ -85,6 +126,7 @@ impl TaskContext {
         Ok(Self {
             namespace: namespace.to_owned(),
             generated_name: format!("{name}-{}", attempt - 1),
+            created_at: text("creationTimestamp").parse().ok(),
             attempt,
             max_attempts: max_attempts(&template),
             run_name: spec.run_name.clone(),
@@ -99,8 +141,19 @@ impl TaskContext {
             service_account: service_account(&template)
                 .or_else(|| config.default_service_account.clone()),
             paths: Paths::of(place, attempt),
+            pod_template: None,
+            head_pod: None,
+            last: K8sState::default(),
+            error_file: ErrorFile::Unknown,
             template,
         })
+    }
+}
+
+impl TaskContext {
+    /// Whether the pod of the task cannot be built without its inputs.
+    pub(crate) fn pod_needs_inputs(&self, config: &K8sConfig) -> bool {
+        pod::needs_inputs(self, config)
     }
 }
 

@@ -8,7 +8,7 @@ mod read;
 mod write;
 
 pub(crate) use read::{Gob, GobError, read_struct};
-pub(crate) use write::{Kind, Writer, struct_type, time_type};
+pub(crate) use write::{Kind, Writer, struct_type, texts_type, time_type};
 
 /// Ids that every process knows.
 mod builtin {

@@ -1,33 +1,65 @@
 //! Task plugins, pure: each knows how one task type becomes a resource, and what that resource says about the task.
 //!
 //! Read [`Plugin`] first, then [`TaskContext`], which is all that a plugin knows, and [`PhaseInfo`], which is its answer.
+//! A task type without a resource has a [`RemotePlugin`]. [`Registry`] lists all of them; `docs/plugins.md` says how to
+//! add one.
 
+mod cache_key;
+mod clustered;
 mod config;
+mod connector;
 mod context;
+mod custom;
+mod dask;
+mod flink;
 mod gob;
+mod json;
+mod kubeflow;
+mod links;
 mod metadata;
 mod names;
+mod order;
 mod paths;
 mod phase;
 mod plugin;
 mod pod;
 mod proto_json;
+mod ray;
 mod registry;
+mod remote;
 mod secrets;
+mod sleep;
+mod spark;
 mod state;
+mod text_template;
 
+pub use cache_key::{CacheKey, CacheKeyError};
 pub use config::{
-    AcceleratorNodes, Accelerators, Config, DeviceClassConfig, GracePeriods, K8sConfig, Scheduling,
+    AcceleratorNodes, Accelerators, CoPilot, CoPilotStorage, Config, ConfigErrors, ConfigProblem,
+    ConfigWarning, DeviceClassConfig, GracePeriods, K8sConfig, Reading, Scheduling,
 };
-pub use context::{TaskContext, max_attempts};
+pub use connector::{
+    ConnectorConfig, Connectors, Deployment, Limit, ResourceMeta, WebApi, WebApiPhase, WebApiState,
+};
+pub use context::{ErrorFile, TaskContext, max_attempts, pod_template_name};
+pub use dask::DaskConfig;
+pub use kubeflow::KubeflowConfig;
+pub use links::{AzureTemplate, LinkTemplate, LogConfig};
 pub use metadata::{Owner, with_metadata};
 pub use names::{fixed_length_unique_id, is_dns_label, label_value, subdomain};
+pub use order::{Order, OrderedContainer};
 pub use paths::Paths;
-pub use phase::{ErrorKind, Happening, Phase, PhaseInfo, TaskError};
-pub use plugin::{BAD_TASK_SPECIFICATION, BuildError, Plugin};
+pub use phase::{ErrorKind, Happening, Info, NOTHING_KNOWN, Phase, PhaseInfo, TaskError};
+pub use plugin::{BAD_TASK_SPECIFICATION, BuildError, HeadPod, Plugin};
 pub use pod::PodPlugin;
-pub use registry::{Registry, RegistryError};
+pub use ray::{RayConfig, RayNode, SubmissionMode};
+pub use registry::{Registry, RegistryError, Runner};
+pub use remote::{Answer, Call, Category, RemotePlugin, Request, Round, Step, StoredState, Teller};
+pub use secrets::{SecretError, SecretInjection, SecretScope, requested_secrets, secret_name};
+pub use spark::{Feature, SparkConfig, SparkLogs};
 pub use state::{K8sState, Launch, PluginState, STATE_VERSION, StateError};
 
 #[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod scenarios;

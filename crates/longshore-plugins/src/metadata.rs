@@ -63,7 +63,8 @@ pub fn with_metadata(
     object
 }
 
-fn union(
+/// The configuration's, then the plugin's own, then the task's; later ones win.
+pub(crate) fn union(
     defaults: &BTreeMap<String, String>,
     own: Option<Value>,
     tasks: &BTreeMap<String, String>,

@@ -1,7 +1,12 @@
 //! What a plugin says about a task: its phase, and why.
 
 use jiff::Timestamp;
+use longshore_proto::flyteidl2::core::{LogContext, TaskLog};
 use serde::Serialize;
+use serde_json::Value;
+
+/// The reason of a pending resource about which nothing is known; upstream spells it so.
+pub const NOTHING_KNOWN: &str = "Demistify Pending";
 
 /// A plugin's phase, in upstream's order: comparisons are part of the contract (task action spec §4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -89,6 +94,13 @@ pub enum ErrorKind {
     System,
 }
 
+/// The code of a failure that the operator of a resource told.
+pub(crate) const DOWNSTREAM_SYSTEM_ERROR: &str = "DownstreamSystemError";
+/// The code of a failure that is the task's own.
+pub(crate) const TASK_FAILED_WITH_ERROR: &str = "TaskFailedWithError";
+/// The code of a status that no version of an operator that is known here writes.
+pub(crate) const UNKNOWN_STATUS: &str = "UnknownStatus";
+
 /// Why a task failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TaskError {
@@ -109,8 +121,21 @@ pub struct Happening {
     pub occurred_at: Timestamp,
 }
 
+/// What can be looked at while a task runs, and after.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Info {
+    /// Links to logs and dashboards.
+    pub logs: Vec<TaskLog>,
+    /// Pods and containers whose logs are the task's.
+    pub log_context: Option<LogContext>,
+    /// Whatever the plugin has to tell besides, an object.
+    pub custom: Option<Value>,
+    /// When it became known, as the resource tells.
+    pub reported_at: Option<Timestamp>,
+}
+
 /// A plugin's answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PhaseInfo {
     /// The phase.
     pub phase: Phase,
@@ -126,6 +151,9 @@ pub struct PhaseInfo {
     pub happenings: Vec<Happening>,
     /// The resource must not outlive this failure, because it would go on trying (spec §9.6).
     pub cleanup_on_failure: bool,
+    /// What can be looked at.
+    #[serde(skip)]
+    pub info: Info,
 }
 
 impl PhaseInfo {
@@ -139,6 +167,7 @@ impl PhaseInfo {
             occurred_at: None,
             happenings: Vec::new(),
             cleanup_on_failure: false,
+            info: Info::default(),
         }
     }
 
@@ -150,6 +179,22 @@ impl PhaseInfo {
     /// A failure for good.
     pub fn permanent(kind: ErrorKind, code: impl Into<String>, message: impl Into<String>) -> Self {
         Self::failure(Phase::PermanentFailure, kind, code, message)
+    }
+
+    /// The same with what can be looked at.
+    #[must_use]
+    pub fn with_info(self, info: Info) -> Self {
+        Self { info, ..self }
+    }
+
+    /// The same, with one more reason.
+    #[must_use]
+    pub fn with_reason(mut self, reason: &str) -> Self {
+        if !self.reason.is_empty() {
+            self.reason.push_str(", ");
+        }
+        self.reason.push_str(reason);
+        self
     }
 
     fn failure(

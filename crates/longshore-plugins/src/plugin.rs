@@ -1,4 +1,6 @@
 //! The contract of a plugin: how a task becomes a resource, and what the resource says about the task.
+//!
+//! How to add one: `docs/plugins.md`.
 
 use jiff::Timestamp;
 use longshore_core::Resource;
@@ -47,8 +49,53 @@ pub trait Plugin: Send + Sync + std::fmt::Debug {
     /// Where the template cannot become one: `BadTaskSpecification`, a failure for good.
     fn build(&self, context: &TaskContext) -> Result<Value, BuildError>;
 
+    /// The pod that is to be read, as [`TaskContext::head_pod`], before [`phase`](Self::phase): it tells of trouble that
+    /// the resource itself tells late, or never.
+    fn head_pod(&self, _context: &TaskContext, _resource: &Value) -> Option<HeadPod> {
+        None
+    }
+
+    /// Whether [`phase`](Self::phase) asks for [`TaskContext::error_file`] of this resource.
+    fn needs_error_file(&self, _resource: &Value) -> bool {
+        false
+    }
+
     /// What the live resource says, before [`PhaseInfo::ordered_after`] compares it with what was said last. Never [`Phase::Aborted`](crate::Phase::Aborted).
     fn phase(&self, context: &TaskContext, resource: &Value, now: Timestamp) -> PhaseInfo;
+}
+
+/// Which pod is the head of a resource with many pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeadPod {
+    /// The one with this name.
+    Named(String),
+    /// One whose name begins so: the rest is for the operator to choose.
+    Beginning(String),
+}
+
+impl HeadPod {
+    /// That pod. Where several fit, one that may still run, then the newest.
+    pub fn select<'a>(&self, pods: impl IntoIterator<Item = &'a Value>) -> Option<&'a Value> {
+        let rank = |pod: &Value| {
+            let phase = pod["status"]["phase"].as_str().unwrap_or_default();
+            let text = |field: &str| {
+                pod["metadata"][field]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned()
+            };
+            let is_open = matches!(phase, "Running" | "Pending");
+            (is_open, text("creationTimestamp"), text("name"))
+        };
+        let fits = |pod: &&Value| {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            match self {
+                Self::Named(wanted) => name == wanted,
+                Self::Beginning(start) => name.starts_with(start),
+            }
+        };
+        pods.into_iter().filter(fits).max_by_key(|pod| rank(pod))
+    }
 }
 
 /// A template that cannot become a resource.
@@ -68,5 +115,35 @@ impl BuildError {
             code: BAD_TASK_SPECIFICATION,
             message: message.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn of_several_head_pods_the_newest_that_is_open_counts() {
+        let pod = |name: &str, phase: &str, created: &str| {
+            json!({
+                "metadata": {"name": name, "creationTimestamp": created},
+                "status": {"phase": phase},
+            })
+        };
+        let pods = [
+            pod("j-0-a", "Failed", "2026-01-01T00:00:03Z"),
+            pod("j-0-b", "Running", "2026-01-01T00:00:01Z"),
+            pod("j-0-c", "Pending", "2026-01-01T00:00:02Z"),
+            pod("k-0", "Running", "2026-01-01T00:00:09Z"),
+        ];
+        let select = |head: HeadPod| {
+            let pod = head.select(&pods)?;
+            pod["metadata"]["name"].as_str()
+        };
+        assert_eq!(select(HeadPod::Beginning("j-0".to_owned())), Some("j-0-c"));
+        assert_eq!(select(HeadPod::Named("j-0-a".to_owned())), Some("j-0-a"));
+        assert_eq!(select(HeadPod::Named("j-0".to_owned())), None);
     }
 }

@@ -46,13 +46,12 @@ fn to_number(number: f64) -> Value {
     Number::from_f64(number).map_or(Value::Null, Value::Number)
 }
 
-/// The other way, for tests.
-#[cfg(test)]
+/// The other way.
 pub(crate) fn from_json(value: &Value) -> prost_types::Value {
     let kind = match value {
         Value::Null => Kind::NullValue(0),
         Value::Bool(value) => Kind::BoolValue(*value),
-        Value::Number(number) => Kind::NumberValue(number.as_f64().unwrap()),
+        Value::Number(number) => Kind::NumberValue(number.as_f64().unwrap_or(f64::NAN)),
         Value::String(text) => Kind::StringValue(text.clone()),
         Value::Array(values) => Kind::ListValue(prost_types::ListValue {
             values: values.iter().map(from_json).collect(),
@@ -62,10 +61,9 @@ pub(crate) fn from_json(value: &Value) -> prost_types::Value {
     prost_types::Value { kind: Some(kind) }
 }
 
-/// The other way, for tests.
-#[cfg(test)]
+/// An object as a message; of anything else the empty one.
 pub(crate) fn struct_from_json(object: &Value) -> Struct {
-    let fields = object.as_object().unwrap().iter();
+    let fields = object.as_object().into_iter().flatten();
     Struct {
         fields: fields.map(|(k, v)| (k.clone(), from_json(v))).collect(),
     }

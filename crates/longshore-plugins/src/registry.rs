@@ -2,22 +2,85 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{config::Config, plugin::Plugin, pod::PodPlugin};
+use longshore_core::Resource;
+
+use crate::{
+    clustered::ClusteredPlugin, config::Config, connector::ConnectorPlugin, dask::DaskPlugin,
+    flink::FlinkPlugin, kubeflow::KubeflowPlugin, plugin::Plugin, pod::PodPlugin, ray::RayPlugin,
+    remote::RemotePlugin, sleep::SleepPlugin, spark::SparkPlugin,
+};
 
 /// Ids under which upstream registers the plugin of pods too.
 const POD_ALIASES: [&str; 2] = ["container", "sidecar"];
 
+/// What runs a task type.
+#[derive(Clone, Debug)]
+pub enum Runner {
+    /// A resource in Kubernetes.
+    Resource(Arc<dyn Plugin>),
+    /// Something else, or nothing.
+    Remote(Arc<dyn RemotePlugin>),
+}
+
+impl Runner {
+    /// Its plugin's id.
+    pub fn id(&self) -> &'static str {
+        match self {
+            Self::Resource(plugin) => plugin.id(),
+            Self::Remote(plugin) => plugin.id(),
+        }
+    }
+
+    fn task_types(&self) -> Vec<String> {
+        match self {
+            Self::Resource(plugin) => plugin.task_types().iter().map(|&t| t.to_owned()).collect(),
+            Self::Remote(plugin) => plugin.task_types(),
+        }
+    }
+}
+
+fn resource(plugin: impl Plugin + 'static) -> Runner {
+    Runner::Resource(Arc::new(plugin))
+}
+
+fn remote(plugin: impl RemotePlugin + 'static) -> Runner {
+    Runner::Remote(Arc::new(plugin))
+}
+
+/// All plugins, the default one first. A new plugin is one more row here.
+fn plugins(config: &Arc<Config>) -> Vec<Runner> {
+    let config = || Arc::clone(config);
+    vec![
+        resource(PodPlugin::new(config())),
+        resource(SparkPlugin::new(config())),
+        resource(RayPlugin::new(config())),
+        resource(DaskPlugin::new(config())),
+        resource(KubeflowPlugin::pytorch(config())),
+        resource(KubeflowPlugin::tensorflow(config())),
+        resource(KubeflowPlugin::mpi(config())),
+        resource(ClusteredPlugin::new(config())),
+        resource(FlinkPlugin::new(config())),
+        remote(SleepPlugin),
+        remote(ConnectorPlugin::new(config())),
+    ]
+}
+
 /// All plugins by the task types that they take.
 #[derive(Clone, Debug)]
 pub struct Registry {
-    by_task_type: BTreeMap<String, Arc<dyn Plugin>>,
+    by_task_type: BTreeMap<String, Runner>,
     /// Takes every other type.
-    default: Arc<dyn Plugin>,
+    default: Runner,
+    /// What the plugins make, each once.
+    resources: Vec<Resource>,
 }
 
 /// A configuration that no registry can be made of.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
+    /// Nothing could run anything.
+    #[error("expected at least one plugin, found none")]
+    NoPlugin,
     /// `default-for-task-types` names a plugin that does not exist.
     #[error(
         "tasks.task-plugins.default-for-task-types gives task type {task_type:?} to plugin {plugin:?}; expected one of {known:?}"
@@ -33,53 +96,74 @@ pub enum RegistryError {
 }
 
 impl Registry {
-    /// The plugins as they are configured. A new plugin is one more row here.
+    /// The plugins as they are configured.
     ///
     /// # Errors
     /// See [`RegistryError`].
     pub fn new(config: &Config) -> Result<Self, RegistryError> {
-        let pod: Arc<dyn Plugin> = Arc::new(PodPlugin::new(Arc::new(config.k8s.clone())));
-        Self::with_plugins(&[Arc::clone(&pod)], pod, &config.default_for_task_types)
+        let overrides = &config.default_for_task_types;
+        Self::of(&plugins(&Arc::new(config.clone())), overrides)
     }
 
-    /// The plugin of a task type.
-    pub fn plugin(&self, task_type: &str) -> &Arc<dyn Plugin> {
-        self.by_task_type.get(task_type).unwrap_or(&self.default)
-    }
-
-    /// Of plugins that take the same type, the last has it; the configuration has the last word.
-    fn with_plugins(
-        plugins: &[Arc<dyn Plugin>],
-        default: Arc<dyn Plugin>,
+    /// These plugins. The first takes the types that nobody takes; of plugins that take the same type, the last has
+    /// it; `overrides` (task type to plugin id) have the last word.
+    ///
+    /// # Errors
+    /// See [`RegistryError`].
+    pub fn of(
+        runners: &[Runner],
         overrides: &BTreeMap<String, String>,
     ) -> Result<Self, RegistryError> {
-        let mut by_id: BTreeMap<&'static str, &Arc<dyn Plugin>> = BTreeMap::new();
+        let default = runners.first().ok_or(RegistryError::NoPlugin)?.clone();
+        let mut by_id: BTreeMap<&'static str, &Runner> = BTreeMap::new();
         let mut by_task_type = BTreeMap::new();
-        for plugin in plugins {
-            by_id.insert(plugin.id(), plugin);
-            if plugin.id() == PodPlugin::ID {
-                by_id.extend(POD_ALIASES.map(|alias| (alias, plugin)));
+        let mut resources = Vec::new();
+        for runner in runners {
+            by_id.insert(runner.id(), runner);
+            if runner.id() == PodPlugin::ID {
+                by_id.extend(POD_ALIASES.map(|alias| (alias, runner)));
             }
-            for task_type in plugin.task_types() {
-                by_task_type.insert((*task_type).to_owned(), Arc::clone(plugin));
+            for task_type in runner.task_types() {
+                by_task_type.insert(task_type, runner.clone());
+            }
+            if let Runner::Resource(plugin) = runner
+                && !resources.contains(&plugin.resource())
+            {
+                resources.push(plugin.resource());
             }
         }
         for (task_type, id) in overrides {
-            let plugin =
-                by_id
-                    .get(id.as_str())
-                    .copied()
-                    .ok_or_else(|| RegistryError::UnknownPlugin {
-                        task_type: task_type.clone(),
-                        plugin: id.clone(),
-                        known: by_id.keys().copied().collect(),
-                    })?;
-            by_task_type.insert(task_type.clone(), Arc::clone(plugin));
+            let runner = by_id.get(id.as_str()).copied();
+            let runner = runner.ok_or_else(|| RegistryError::UnknownPlugin {
+                task_type: task_type.clone(),
+                plugin: id.clone(),
+                known: by_id.keys().copied().collect(),
+            })?;
+            by_task_type.insert(task_type.clone(), runner.clone());
         }
         Ok(Self {
             by_task_type,
             default,
+            resources,
         })
+    }
+
+    /// What runs a task type.
+    pub fn runner(&self, task_type: &str) -> &Runner {
+        self.by_task_type.get(task_type).unwrap_or(&self.default)
+    }
+
+    /// The plugin of a task type that runs as a resource; `None` for one that does not.
+    pub fn plugin(&self, task_type: &str) -> Option<&Arc<dyn Plugin>> {
+        match self.runner(task_type) {
+            Runner::Resource(plugin) => Some(plugin),
+            Runner::Remote(_) => None,
+        }
+    }
+
+    /// The kinds of resources that the plugins make: what is to be watched, and what the executor needs rights to.
+    pub fn resources(&self) -> &[Resource] {
+        &self.resources
     }
 }
 
@@ -114,13 +198,12 @@ mod tests {
     }
 
     fn registry(overrides: &[(&str, &str)]) -> Result<Registry, RegistryError> {
-        let pod: Arc<dyn Plugin> = Arc::new(PodPlugin::new(Arc::default()));
-        let plugins = [Arc::clone(&pod), Arc::new(Other)];
+        let plugins = [resource(PodPlugin::new(Arc::default())), resource(Other)];
         let overrides = overrides
             .iter()
             .map(|(task_type, id)| ((*task_type).to_owned(), (*id).to_owned()))
             .collect();
-        Registry::with_plugins(&plugins, pod, &overrides)
+        Registry::of(&plugins, &overrides)
     }
 
     #[test]
@@ -135,7 +218,7 @@ mod tests {
             ("nobody's", "pod"),
             ("", "pod"),
         ] {
-            assert_eq!(registry.plugin(task_type).id(), id, "{task_type}");
+            assert_eq!(registry.runner(task_type).id(), id, "{task_type}");
         }
     }
 
@@ -147,9 +230,9 @@ mod tests {
             ("mine", "other"),
         ])
         .unwrap();
-        assert_eq!(registry.plugin("python").id(), "pod");
-        assert_eq!(registry.plugin("sidecar").id(), "other");
-        assert_eq!(registry.plugin("mine").id(), "other");
+        assert_eq!(registry.runner("python").id(), "pod");
+        assert_eq!(registry.runner("sidecar").id(), "other");
+        assert_eq!(registry.runner("mine").id(), "other");
     }
 
     #[test]
@@ -163,8 +246,53 @@ mod tests {
     }
 
     #[test]
-    fn the_default_configuration_has_the_pod_plugin() {
+    fn every_task_type_of_upstreams_has_its_plugin() {
         let registry = Registry::new(&Config::default()).unwrap();
-        assert_eq!(registry.plugin("python").resource(), Resource::POD);
+        for (task_type, id, kind) in [
+            ("python", "pod", Some("Pod")),
+            ("sidecar", "pod", Some("Pod")),
+            ("spark", "spark", Some("SparkApplication")),
+            ("ray", "ray", Some("RayJob")),
+            ("dask", "dask", Some("DaskJob")),
+            ("pytorch", "pytorch", Some("PyTorchJob")),
+            ("tensorflow", "tensorflow", Some("TFJob")),
+            ("mpi", "mpi", Some("MPIJob")),
+            ("clustered-task", "clustered-task", Some("JobSet")),
+            ("flink", "flink", Some("FlinkDeployment")),
+            ("core-sleep", "core-sleep", None),
+            ("task_type_3", "connector-service", None),
+        ] {
+            assert_eq!(registry.runner(task_type).id(), id, "{task_type}");
+            let plugin = registry.plugin(task_type);
+            assert_eq!(
+                plugin.map(|plugin| plugin.resource().kind),
+                kind,
+                "{task_type}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_kinds_to_watch_are_known() {
+        let registry = Registry::new(&Config::default()).unwrap();
+        let kinds: Vec<String> = registry
+            .resources()
+            .iter()
+            .map(|resource| format!("{} {}", resource.api_version(), resource.plural))
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                "v1 pods",
+                "sparkoperator.k8s.io/v1beta2 sparkapplications",
+                "ray.io/v1 rayjobs",
+                "kubernetes.dask.org/v1 daskjobs",
+                "kubeflow.org/v1 pytorchjobs",
+                "kubeflow.org/v1 tfjobs",
+                "kubeflow.org/v1 mpijobs",
+                "jobset.x-k8s.io/v1alpha2 jobsets",
+                "flink.apache.org/v1beta1 flinkdeployments",
+            ]
+        );
     }
 }

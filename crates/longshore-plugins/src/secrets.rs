@@ -1,4 +1,8 @@
-//! How a template's secrets are described to the webhook that injects them (task action spec §13).
+//! How a template's secrets are described to the webhook that injects them (task action spec §13), and what that does.
+
+mod decode;
+mod inject;
+mod names;
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -6,6 +10,45 @@ use longshore_api::flyte;
 use longshore_proto::flyteidl2::core::{Secret, TaskTemplate, secret::MountType};
 
 use crate::{names::base32, plugin::BuildError};
+
+pub use decode::requested_secrets;
+pub use inject::SecretInjection;
+pub use names::{SecretScope, secret_name};
+
+/// A secret that does not come into a pod.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SecretError {
+    /// The pod's annotation is not what the executor writes.
+    #[error("expected a flyteidl2.core.Secret in annotation {annotation}: {why}")]
+    BadAnnotation {
+        /// Its name.
+        annotation: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The pod does not say whose it is.
+    #[error("the pod has no label {0}, by which its secrets are found")]
+    NoLabel(&'static str),
+    /// The secret is not named.
+    #[error("a secret has no key")]
+    NoKey,
+    /// Its value cannot be a variable's.
+    #[error("secret {0:?} is no UTF-8, and cannot be a variable; ask for it as a file")]
+    NoText(String),
+    /// Its key cannot be a file's name.
+    #[error("the key of secret {0:?} is no name of a file; ask for it as a variable")]
+    NoFileName(String),
+    /// It is to be something that nobody knows.
+    #[error(
+        "expected mount requirement 0 (any), 1 (variable) or 2 (file) of secret {key:?}, found {found}"
+    )]
+    UnknownMount {
+        /// Its key.
+        key: String,
+        /// Its mount requirement.
+        found: i32,
+    },
+}
 
 /// Whether a template asks for secrets.
 pub(crate) fn has_secrets(template: &TaskTemplate) -> bool {

@@ -183,7 +183,7 @@ impl PhaseInfo {
     }
 }
 
-fn corrupt(what: impl ToString) -> StateError {
+pub(crate) fn corrupt(what: impl ToString) -> StateError {
     StateError::Corrupt(what.to_string())
 }
 
@@ -199,7 +199,7 @@ fn phase_of(value: Option<&Gob>) -> Result<Phase, StateError> {
     }
 }
 
-fn version_of(value: Option<&Gob>) -> Result<u32, StateError> {
+pub(crate) fn version_of(value: Option<&Gob>) -> Result<u32, StateError> {
     match value {
         None => Ok(0),
         Some(Gob::Uint(number)) => {
@@ -209,7 +209,15 @@ fn version_of(value: Option<&Gob>) -> Result<u32, StateError> {
     }
 }
 
-fn text_of(value: Option<&Gob>) -> Result<String, StateError> {
+pub(crate) fn int_of(value: Option<&Gob>) -> Result<i64, StateError> {
+    match value {
+        None => Ok(0),
+        Some(Gob::Int(number)) => Ok(*number),
+        Some(other) => Err(corrupt(format!("number {other:?}"))),
+    }
+}
+
+pub(crate) fn text_of(value: Option<&Gob>) -> Result<String, StateError> {
     match value {
         None => Ok(String::new()),
         Some(Gob::Bytes(bytes)) => Ok(String::from_utf8_lossy(bytes).into_owned()),
@@ -219,7 +227,7 @@ fn text_of(value: Option<&Gob>) -> Result<String, StateError> {
 
 /// Go's `time.MarshalBinary`: version, seconds since the year 1, nanoseconds, minutes east of UTC (and, in version 2,
 /// seconds of that offset). The offset does not change the instant.
-fn time_of(value: Option<&Gob>) -> Result<Option<Timestamp>, StateError> {
+pub(crate) fn time_of(value: Option<&Gob>) -> Result<Option<Timestamp>, StateError> {
     let bytes = match value {
         None => return Ok(None),
         Some(Gob::Bytes(bytes)) => bytes.as_slice(),
@@ -242,7 +250,7 @@ fn time_of(value: Option<&Gob>) -> Result<Option<Timestamp>, StateError> {
 }
 
 /// The same as [`time_of`], in UTC; nothing for no time.
-fn time_bytes(at: Option<Timestamp>) -> Vec<u8> {
+pub(crate) fn time_bytes(at: Option<Timestamp>) -> Vec<u8> {
     const UTC: i16 = -1;
     let Some(at) = at else { return Vec::new() };
     // Go's nanoseconds count forwards, also before 1970.

@@ -62,6 +62,8 @@ pub struct RunFilter {
     pub dag_id: Option<String>,
     /// Only in one of these states; empty for any.
     pub states: Vec<RunState>,
+    /// Only the newest run of each DAG.
+    pub newest_of_each: bool,
     /// Only those that come after this place in the listing: the next page.
     pub before: Option<RunCursor>,
     /// At most this many, newest first.

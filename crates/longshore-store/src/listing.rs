@@ -49,6 +49,10 @@ impl Conditions {
     }
 }
 
+/// No run of the same DAG is newer.
+const NEWEST_OF_EACH: &str = "NOT EXISTS (SELECT 1 FROM run AS other WHERE other.dag_id = run.dag_id \
+     AND (other.queued_at, other.run_id) > (run.queued_at, run.run_id))";
+
 /// Runs, newest first.
 pub(crate) async fn runs(c: &mut Connection, filter: &RunFilter) -> Result<Vec<Run>, StoreError> {
     let mut conditions = of_runs(filter);
@@ -77,6 +81,9 @@ fn of_runs(filter: &RunFilter) -> Conditions {
     let mut conditions = Conditions::default();
     conditions.add_equal("dag_id", filter.dag_id.as_ref());
     conditions.add_any_of("state", filter.states.iter().map(word).collect());
+    if filter.newest_of_each {
+        conditions.add(NEWEST_OF_EACH, []);
+    }
     conditions
 }
 

@@ -197,9 +197,9 @@ pub struct TaskInstance {
     pub start_date: Option<Timestamp>,
     /// When it ended.
     pub end_date: Option<Timestamp>,
-    /// The pod of the current launch, from the moment that the launch is decided.
+    /// The pod of the current launch, or its TaskAction, from the moment that the launch is decided.
     pub pod_name: Option<String>,
-    /// That pod's uid once it was seen: from then on a missing pod was deleted, not "not created yet".
+    /// The uid of that object once it was seen: from then on a missing one was deleted, not "not created yet".
     pub pod_uid: Option<String>,
     /// Why the last try ended badly.
     pub failure: Option<Failure>,

@@ -125,7 +125,9 @@ impl Controller for Actions {
         written.map_err(|source| ActionError::Status {
             key: key.clone(),
             source,
-        })
+        })?;
+        self.observer.written(key, status);
+        Ok(())
     }
 
     async fn call(&self, key: &ActionKey, effect: &Effect) -> Result<(), ActionError> {

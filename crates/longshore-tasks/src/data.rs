@@ -1,16 +1,24 @@
-//! What an attempt that ended well left behind: its outputs, or why it failed after all (task action spec §9.2).
+//! What attempts are given and what they leave behind: inputs, outputs, or why one failed after all (task action spec
+//! §9.2). [`Storage`] is where that is.
 
-use std::path::PathBuf;
+mod config;
+mod error;
+mod location;
+mod storage;
+
+use std::{path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use longshore_api::flyte::{FILE_ERROR, FILE_OUTPUTS};
-use longshore_core::{Class, Classify};
 use longshore_plugins::{ErrorKind, TaskError};
 use longshore_proto::flyteidl2::core::{
     ContainerError, ErrorDocument, LiteralMap, container_error::Kind, execution_error,
 };
-use object_store::{ObjectStoreExt, local::LocalFileSystem, path::Path};
 use prost::Message;
+
+pub use config::{StorageConfig, StorageConfigError};
+pub use error::DataError;
+pub use storage::{File, Storage};
 
 /// What an attempt that ended well left behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,75 +62,37 @@ pub trait TaskData: std::fmt::Debug + Send + Sync + 'static {
     async fn inputs(&self, url: &str) -> Result<Option<LiteralMap>, DataError>;
 }
 
-/// A store that did not answer.
-#[derive(Debug, thiserror::Error)]
-#[error("{url} cannot be read")]
-pub struct DataError {
-    url: String,
-    source: object_store::Error,
+/// Attempts' directories in stores.
+#[derive(Clone, Debug)]
+pub struct StoredData {
+    storage: Arc<Storage>,
 }
 
-impl Classify for DataError {
-    fn class(&self) -> Class {
-        Class::Retry
-    }
-}
+/// Attempts' directories on this machine: [`StoredData::new`].
+pub type LocalData = StoredData;
 
-/// Attempts' directories on this machine: `file://` URLs, and paths without a scheme.
-#[derive(Debug)]
-pub struct LocalData {
-    files: LocalFileSystem,
-    root: PathBuf,
-    max_download: u64,
-}
-
-/// A file of an attempt.
-enum File {
-    Missing,
-    TooLarge(u64),
-    Read(Vec<u8>),
-}
-
-impl LocalData {
-    /// URLs begin at `root`; no file is read beyond `max_download` bytes.
+impl StoredData {
+    /// Directories on this machine, and nothing else: see [`Storage::local`].
     pub fn new(root: PathBuf, max_download: u64) -> Self {
-        Self {
-            files: LocalFileSystem::new(),
-            root,
-            max_download,
-        }
+        Self::over(Arc::new(Storage::local(root, max_download)))
     }
 
-    async fn read(&self, prefix: &str, name: &str) -> Result<File, DataError> {
-        let fail = |source| DataError {
-            url: format!("{prefix}/{name}"),
-            source,
-        };
-        let below = prefix.strip_prefix("file://").unwrap_or(prefix);
-        let file = self.root.join(below.trim_start_matches('/')).join(name);
-        let path = Path::from_absolute_path(file).map_err(|error| fail(error.into()))?;
-        let found = match self.files.get(&path).await {
-            Ok(found) => found,
-            Err(object_store::Error::NotFound { .. }) => return Ok(File::Missing),
-            Err(error) => return Err(fail(error)),
-        };
-        if found.meta.size > self.max_download {
-            return Ok(File::TooLarge(found.meta.size));
-        }
-        Ok(File::Read(found.bytes().await.map_err(fail)?.into()))
+    /// Directories in any store that is configured.
+    pub fn over(storage: Arc<Storage>) -> Self {
+        Self { storage }
     }
 
     async fn outputs(&self, prefix: &str) -> Result<Outcome, DataError> {
         let url = format!("{prefix}/{FILE_OUTPUTS}");
-        Ok(match self.read(prefix, FILE_OUTPUTS).await? {
+        Ok(match self.storage.read(&url).await? {
             File::Missing => Outcome::Incomplete(format!(
                 "the task declares outputs and ended with 0, but there is no {url}"
             )),
             File::TooLarge(size) => Outcome::Incomplete(format!(
                 "{url} has {size} bytes, and no more than {} are read",
-                self.max_download
+                self.storage.max_download()
             )),
-            File::Read(bytes) => match LiteralMap::decode(bytes.as_slice()) {
+            File::Read(bytes) => match LiteralMap::decode(bytes) {
                 Ok(_) => Outcome::Complete,
                 Err(error) => Outcome::Incomplete(format!(
                     "expected a flyteidl2.core.LiteralMap in {url}: {error}"
@@ -133,17 +103,16 @@ impl LocalData {
 }
 
 #[async_trait]
-impl TaskData for LocalData {
+impl TaskData for StoredData {
     async fn outcome(&self, output_prefix: &str, owed: Owed) -> Result<Outcome, DataError> {
-        if !is_local(output_prefix) {
+        if let Err(why) = self.storage.is_supported(output_prefix) {
             return Ok(match owed {
                 Owed::Nothing => Outcome::Complete,
-                Owed::Outputs => Outcome::Incomplete(format!(
-                    "expected a file:// URL, found {output_prefix}: no other store can be read yet"
-                )),
+                Owed::Outputs => Outcome::Incomplete(why.to_string()),
             });
         }
-        match self.read(output_prefix, FILE_ERROR).await? {
+        let url = format!("{output_prefix}/{FILE_ERROR}");
+        match self.storage.read(&url).await? {
             File::Read(bytes) => Ok(failed(&bytes)),
             File::TooLarge(size) => Ok(bad_error_file(format!("it has {size} bytes"))),
             File::Missing if owed == Owed::Nothing => Ok(Outcome::Complete),
@@ -152,19 +121,14 @@ impl TaskData for LocalData {
     }
 
     async fn inputs(&self, url: &str) -> Result<Option<LiteralMap>, DataError> {
-        let Some((prefix, name)) = url.rsplit_once('/').filter(|_| is_local(url)) else {
+        if self.storage.is_supported(url).is_err() {
             return Ok(None);
-        };
-        Ok(match self.read(prefix, name).await? {
-            File::Read(bytes) => LiteralMap::decode(bytes.as_slice()).ok(),
+        }
+        Ok(match self.storage.read(url).await? {
+            File::Read(bytes) => LiteralMap::decode(bytes).ok(),
             File::Missing | File::TooLarge(_) => None,
         })
     }
-}
-
-fn is_local(url: &str) -> bool {
-    let scheme = url.split_once("://").map(|(scheme, _)| scheme);
-    scheme.is_none_or(|scheme| scheme == "file")
 }
 
 fn failed(document: &[u8]) -> Outcome {

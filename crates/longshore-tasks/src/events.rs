@@ -1,11 +1,23 @@
 //! What the run service is told: one event for each published change, acknowledged before the status is written
 //! (task action spec §5.2 and §12).
+//!
+//! [`BatchedEvents`] tells an [`EventSink`] many at a time: the run service ([`RemoteEvents`]), or a file of this machine
+//! ([`EventLog`]).
+
+mod batch;
+mod log;
+mod message;
+mod remote;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use longshore_core::{Class, Classify};
 use longshore_plugins::{Happening, Phase, TaskError};
 pub use longshore_proto::flyteidl2::common::ActionPhase;
+
+pub use batch::{BatchLimits, BatchedEvents, EventSink, NotRecorded};
+pub use log::{EventLog, LogError, LogLimits, LoggedError, LoggedEvent, LoggedHappening, Wanted};
+pub use remote::RemoteEvents;
 
 /// A change of one attempt of an action.
 ///
@@ -100,3 +112,6 @@ impl ActionEvents for LoggedEvents {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,23 +2,32 @@
 //!
 //! Read [`decide`] first: it says what is written when, and why a crash in between loses nothing and runs nothing
 //! twice. [`model`] is what a decision sees, `observe` reads it, `status` and `build` make what is written. [`events`]
-//! tells the run service, [`data`] looks at what an attempt left behind, `collect` removes what ended long ago.
-//! [`Tasks`] runs it all.
+//! tells the run service, [`data`] looks at what an attempt left behind, [`catalog`] spares an attempt whose outputs
+//! somebody else has made, `collect` removes what ended long ago. `happenings` follows Kubernetes Events, and `noticed`
+//! keeps changes that wait for the next one. [`Tasks`] runs it all.
 
 mod build;
+pub mod catalog;
 mod collect;
 mod config;
+pub mod connect;
 mod controller;
 pub mod data;
 pub mod decide;
 pub mod events;
+mod happenings;
 pub mod model;
+mod noticed;
 mod observe;
 mod obstacles;
 mod rules;
+pub mod secret_cache;
 mod service;
 mod status;
 
 pub use config::{Collection, Policy, TasksConfig};
 pub use rules::RULES;
 pub use service::{Plugins, Tasks};
+
+#[cfg(test)]
+mod fixtures;

@@ -11,7 +11,7 @@ use longshore_api::{
     tasks::ANNOTATION_LAUNCH,
 };
 use longshore_core::{ObjectRef, Resource, Seen};
-use longshore_plugins::{PhaseInfo, Plugin, PluginState, StateError, TaskContext};
+use longshore_plugins::{Happening, PhaseInfo, Plugin, PluginState, StateError, TaskContext};
 use serde_json::Value;
 
 use crate::data::Outcome;
@@ -66,7 +66,7 @@ pub enum Work {
 }
 
 /// Why an action cannot be run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Invalid {
     /// Reason of its conditions.
     pub reason: &'static str,
@@ -87,8 +87,43 @@ pub struct Task {
     pub info: PhaseInfo,
     /// What the attempt left behind; only looked for once it ended well.
     pub outcome: Seen<Outcome>,
+    /// Changes that were seen and wait to be written, oldest first.
+    pub noticed: Vec<Noticed>,
+    /// Events about the resource that nobody was told of yet, oldest first.
+    pub happened: Vec<Happened>,
     /// What kept the last create of this launch from happening.
     pub obstacle: Option<Obstacle>,
+}
+
+/// A change of an attempt, and when it was noticed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Noticed {
+    /// What the plugin said.
+    pub info: PhaseInfo,
+    /// When it said so first.
+    pub at: Timestamp,
+}
+
+/// A Kubernetes Event about a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Happened {
+    /// What it says.
+    pub note: String,
+    /// By the API server's clock, in whole seconds.
+    pub created_at: Timestamp,
+    /// When it came here, by our own clock.
+    pub recorded_at: Timestamp,
+    /// Whether it was there before this process: another one may have told it.
+    pub is_replayed: bool,
+}
+
+impl From<&Happened> for Happening {
+    fn from(happened: &Happened) -> Self {
+        Self {
+            reason: happened.note.clone(),
+            occurred_at: happened.created_at,
+        }
+    }
 }
 
 /// What kept a create from happening.

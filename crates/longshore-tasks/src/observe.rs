@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::core::DynamicObject;
-use longshore_api::flyte::{CONDITION_SUCCEEDED, Condition};
+use longshore_api::flyte::{CONDITION_SUCCEEDED, Condition, TaskActionStatus};
 use longshore_core::{Class, Classify, ObjectRef, Resource, Seen};
 use longshore_kit::{Cache, Requests};
 use longshore_plugins::{
@@ -21,7 +21,9 @@ use serde_json::Value;
 use crate::{
     data::{Owed, TaskData},
     decide::Observed,
+    happenings::Happenings,
     model::{Action, ActionKey, Belongs, Child, Invalid, LaunchId, ObstacleKind, Task, Work},
+    noticed::NoticedChanges,
     obstacles::Obstacles,
     service::Plugins,
 };
@@ -36,6 +38,8 @@ pub(crate) struct Observer {
     pub(crate) config: Config,
     pub(crate) data: Arc<dyn TaskData>,
     pub(crate) obstacles: Obstacles,
+    pub(crate) noticed: NoticedChanges,
+    pub(crate) happenings: Arc<Happenings>,
 }
 
 /// An action of which nobody can tell how far it is.
@@ -71,11 +75,25 @@ impl Observer {
             }
             Seen::Absent => {
                 self.obstacles.forget(key);
+                self.forget(key);
                 Seen::Absent
             }
             Seen::Unknown(why) => Seen::Unknown(why),
         };
         Ok(Observed { now, action })
+    }
+
+    /// What was waiting to be written was, or nobody wants it any more.
+    pub(crate) fn written(&self, key: &ActionKey, status: &TaskActionStatus) {
+        self.noticed.forget(key);
+        if status.is_terminal() {
+            self.happenings.forget(key);
+        }
+    }
+
+    fn forget(&self, key: &ActionKey) {
+        self.noticed.forget(key);
+        self.happenings.forget(key);
     }
 
     async fn read(&self, key: &ActionKey, mut action: Action, now: Timestamp) -> Action {
@@ -92,7 +110,7 @@ impl Observer {
                 Err(invalid) => Work::Invalid(invalid),
             };
         }
-        self.read_children(&mut action, now).await;
+        self.read_children(key, &mut action, now).await;
         action
     }
 
@@ -119,11 +137,13 @@ impl Observer {
             state: PluginState::read(status.plugin_state_version, &status.plugin_state),
             info: PhaseInfo::of(Phase::Undefined, ""),
             outcome: Seen::Absent,
+            noticed: Vec::new(),
+            happened: Vec::new(),
             obstacle: self.obstacles.of(key, &launch),
         })
     }
 
-    async fn read_children(&self, action: &mut Action, now: Timestamp) {
+    async fn read_children(&self, key: &ActionKey, action: &mut Action, now: Timestamp) {
         let launch = LaunchId::of(&action.target, &action.status);
         let names = Names::of(action);
         let is_launched_next = match &action.work {
@@ -165,6 +185,12 @@ impl Observer {
         {
             task.info = task.plugin.phase(&task.context, resource, now);
             let is_open = !action.is_deleting && !action.status.is_terminal();
+            if let (Ok(state), true) = (&task.state, is_open) {
+                let uid = resource["metadata"]["uid"].as_str().unwrap_or_default();
+                task.happened = self.happenings.untold(key, uid, state);
+                let (stored, info) = (&state.k8s, &task.info);
+                task.noticed = self.noticed.see(key, &launch, stored, info, now);
+            }
             if task.info.phase == Phase::Success && is_open {
                 task.outcome = self.outcome(task).await;
             }

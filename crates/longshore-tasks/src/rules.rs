@@ -18,5 +18,10 @@ pub const RULES: &[Rule] = &[
         &["pods"],
         &["create", "delete", "get", "list", "patch", "watch"],
     ),
-    Rule::new("events.k8s.io", &["events"], &["create", "patch"]),
+    // Those about pods are told as reasons.
+    Rule::new(
+        "events.k8s.io",
+        &["events"],
+        &["create", "list", "patch", "watch"],
+    ),
 ];

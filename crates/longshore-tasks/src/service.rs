@@ -1,4 +1,4 @@
-//! The executor, running: two watches, the controller, the collector.
+//! The executor, running: three watches, the controller, the collector.
 
 use std::sync::Arc;
 
@@ -19,7 +19,9 @@ use crate::{
     controller::Actions,
     data::{LocalData, TaskData},
     events::{ActionEvents, LoggedEvents},
+    happenings::{self, ABOUT_PODS, EVENT, Happenings},
     model::ActionKey,
+    noticed::NoticedChanges,
     observe::Observer,
     obstacles::Obstacles,
 };
@@ -32,7 +34,7 @@ pub trait Plugins: std::fmt::Debug + Send + Sync + 'static {
 
 impl Plugins for Registry {
     fn resolve(&self, task_type: &str) -> Option<Arc<dyn Plugin>> {
-        Some(Arc::clone(self.plugin(task_type)))
+        self.plugin(task_type).cloned()
     }
 }
 
@@ -96,7 +98,18 @@ impl Tasks {
             .into_cache(pods.clone());
         let asked_for = ListWatch::new(api(&client, Resource::TASK_ACTION, namespace))
             .into_cache(actions.clone());
-        let triggers = triggers(managed.boxed(), asked_for.boxed());
+        let happenings = Arc::new(Happenings::default());
+        let events = ListWatch::new(api(&client, EVENT, namespace))
+            .fields(ABOUT_PODS)
+            .into_cache(Cache::passing_on());
+        let happened = happenings::follow(
+            events,
+            Arc::clone(&happenings),
+            pods.clone(),
+            Arc::clone(&self.clock),
+            owner,
+        );
+        let triggers = triggers(managed.boxed(), asked_for.boxed(), happened.boxed());
         let collection = collect::run(
             api(&client, Resource::TASK_ACTION, namespace),
             self.config.collection,
@@ -110,6 +123,8 @@ impl Tasks {
             config: self.config.plugins,
             data: self.data,
             obstacles: Obstacles::default(),
+            noticed: NoticedChanges::default(),
+            happenings,
         };
         let controller = Arc::new(Actions {
             observer,
@@ -144,6 +159,7 @@ fn api(client: &Client, resource: Resource, namespace: Option<&str>) -> Api<Dyna
 fn triggers(
     mut pods: BoxStream<'static, Update<DynamicObject>>,
     actions: BoxStream<'static, Update<DynamicObject>>,
+    happened: BoxStream<'static, ActionKey>,
 ) -> impl Stream<Item = ActionKey> + Send {
     let listed = async move {
         while let Some(update) = pods.next().await {
@@ -151,8 +167,10 @@ fn triggers(
                 break;
             }
         }
-        let owners = pods.filter_map(|update| ready(owner(update)));
-        stream::select(owners, actions.filter_map(|update| ready(key(update))))
+        let owners =
+            pods.filter_map(|update| ready(update.into_object().and_then(|pod| owner(&pod))));
+        let changed = stream::select(owners, actions.filter_map(|update| ready(key(update))));
+        stream::select(changed, happened)
     };
     stream::once(listed).flatten()
 }
@@ -166,8 +184,8 @@ fn key(update: Update<DynamicObject>) -> Option<ActionKey> {
 }
 
 /// The action that controls a pod.
-fn owner(update: Update<DynamicObject>) -> Option<ActionKey> {
-    let metadata = &update.into_object()?.metadata;
+fn owner(pod: &DynamicObject) -> Option<ActionKey> {
+    let metadata = &pod.metadata;
     let owners = metadata.owner_references.as_ref()?;
     let owner = owners
         .iter()

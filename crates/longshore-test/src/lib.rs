@@ -19,7 +19,7 @@ pub use fixtures::{config_map, pod};
 pub use logs::quiet_logs;
 pub use place::Place;
 pub use proxy::FaultProxy;
-pub use real::{RealNamespace, RealServer};
+pub use real::{RealNamespace, RealServer, play_all};
 pub use script::Script;
 pub use scripted_node::{NodeConfig, ScriptedNode};
 pub use small_disk::on_a_small_disk;

@@ -1,6 +1,6 @@
 //! A real API server, and a namespace of it for each test.
 
-use std::{net::Ipv4Addr, path::PathBuf, sync::Arc};
+use std::{future::Future, net::Ipv4Addr, path::PathBuf, sync::Arc};
 
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -13,6 +13,7 @@ use kube::{
 };
 use longshore_node::{ContainerLogs, LogListener, LogServer};
 use serde_json::json;
+use tokio::{task::JoinSet, time::Instant};
 use tower::BoxError;
 
 use crate::{NodeConfig, place::Place};
@@ -42,6 +43,13 @@ impl RealServer {
         Some(Self {
             kubeconfig: kubeconfig?.into(),
         })
+    }
+
+    /// The one of this kubeconfig.
+    pub fn of(kubeconfig: impl Into<PathBuf>) -> Self {
+        Self {
+            kubeconfig: kubeconfig.into(),
+        }
     }
 
     /// How to speak to it.
@@ -161,5 +169,44 @@ impl RealNamespace {
         api.delete_collection(&at_once, &ListParams::default())
             .await?;
         Ok(())
+    }
+}
+
+/// Plays scenarios, each in a namespace of its own, at the same time: they mostly wait. Prints each that passed, and how
+/// many did (which the lane counts).
+///
+/// # Panics
+/// Where one did not, with what each of those says.
+#[expect(
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "it is a test, and the lane reads it"
+)]
+pub async fn play_all<F>(scenarios: impl IntoIterator<Item = (String, F)>)
+where
+    F: Future<Output = Result<(), String>> + Send + 'static,
+{
+    let began_at = Instant::now();
+    let mut plays = JoinSet::new();
+    for (name, play) in scenarios {
+        plays.spawn(async move {
+            let ended = play.await;
+            (name, ended, began_at.elapsed().as_secs())
+        });
+    }
+    let mut failures = Vec::new();
+    let mut n_passed = 0;
+    for (name, ended, seconds) in plays.join_all().await {
+        match ended {
+            Ok(()) => {
+                n_passed += 1;
+                println!("real server: {name}: {seconds} s");
+            }
+            Err(why) => failures.push(format!("{name} ({seconds} s): {why}")),
+        }
+    }
+    println!("real server: {n_passed} scenarios");
+    if !failures.is_empty() {
+        panic!("{}", failures.join("\n\n"));
     }
 }

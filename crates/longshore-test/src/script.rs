@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr, time::Duration};
 /// What the container of one attempt does, as `run 3s exit 0`.
 ///
 /// Words: `run <time>` takes time; `exit <code>` ends it (default 0); `message <text to the end>` is its termination
-/// message; `hang` never ends, and ignores SIGTERM until the grace period is over; `waiting <Reason>` never starts, as
+/// message; `oom` ends it for want of memory; `hang` never ends, and ignores SIGTERM until the grace period is over; `waiting <Reason>` never starts, as
 /// with an image that cannot be pulled. Attempts are separated by `|`; the last one holds for all that follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
@@ -22,6 +22,8 @@ pub struct Script {
 pub enum End {
     /// With this code.
     Exit(i32),
+    /// Killed for want of memory.
+    OutOfMemory,
     /// Not by itself.
     Hang,
     /// It never starts, for this reason.
@@ -58,7 +60,7 @@ impl Script {
     /// Whether `text` starts like a script.
     pub fn is_script(text: &str) -> bool {
         let first = text.split_whitespace().next().unwrap_or_default();
-        ["run", "exit", "hang", "message", "waiting"].contains(&first)
+        ["run", "exit", "oom", "hang", "message", "waiting"].contains(&first)
     }
 }
 
@@ -84,6 +86,10 @@ impl FromStr for Script {
                 "run" => script.time = time(value).ok_or_else(|| fail(value))?,
                 "exit" => script.end = End::Exit(value.parse().map_err(|_| fail(value))?),
                 "waiting" => script.end = End::Waiting(value.to_owned()),
+                "oom" => {
+                    script.end = End::OutOfMemory;
+                    rest = after;
+                }
                 "hang" => {
                     script.end = End::Hang;
                     rest = after;
@@ -104,6 +110,7 @@ impl fmt::Display for Script {
         write!(f, "run {}ms ", self.time.as_millis())?;
         match &self.end {
             End::Exit(code) => write!(f, "exit {code}")?,
+            End::OutOfMemory => f.write_str("oom")?,
             End::Hang => f.write_str("hang")?,
             End::Waiting(reason) => write!(f, "waiting {reason}")?,
         }
@@ -144,6 +151,7 @@ mod tests {
             "run 3000ms exit 0",
             "run 0ms exit 1 message {\"rows\": 3}",
             "run 250ms hang",
+            "run 250ms oom",
             "run 0ms waiting ErrImagePull",
         ] {
             assert_eq!(text.parse::<Script>().unwrap().to_string(), text);

@@ -7,6 +7,7 @@ use std::{
     num::NonZeroU32,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use longshore_dags::{
@@ -33,6 +34,7 @@ use crate::{
     },
     error::CliError,
     kubernetes::RealCluster,
+    output,
     progress::phases::Phases,
 };
 
@@ -61,6 +63,10 @@ pub(crate) struct Order {
     /// A cluster of the user's; `None` for the embedded one.
     pub(crate) cluster: Option<RealCluster>,
 }
+
+/// How long a run that is over, or was stopped, waits for its pods to go. Whoever uses the data directory next deals with
+/// what is left of them.
+const RELEASE_LIMIT: Duration = Duration::from_secs(90);
 
 /// What the tasks of a run shared: the outputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,6 +206,9 @@ impl Engine {
         };
         let client = cluster.client("dags", &metrics)?;
         let scheduling = Scheduling::start(client, store, plan, &phases).await?;
+        if order.dag.has_plugin_tasks() || scheduling.dags.has_plugin_tasks() {
+            cluster.run_actions()?;
+        }
         Ok(Self {
             data_dir,
             scheduling,
@@ -257,7 +266,12 @@ impl Engine {
                 _ = self.scheduling.dags.ended(run) => {}
                 () = stop.cancelled() => self.scheduling.dags.interrupt(run).await,
             }
-            self.scheduling.dags.released(run).await;
+            let released = self.scheduling.dags.released(run);
+            if tokio::time::timeout(RELEASE_LIMIT, released).await.is_err() {
+                output::note(
+                    "not waiting any longer for pods that are still there: their logs cannot be read, or they do not stop",
+                );
+            }
         };
         tokio::select! {
             () = regular => {}

@@ -1,12 +1,12 @@
 //! A Kubernetes cluster that is not ours: where it is, and clients of it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use kube::{
     Client, Config,
     client::ClientBuilder,
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use longshore_kit::{CountRequests, Gate, GateWrites, Metrics};
 use tower::layer::layer_fn;
@@ -17,7 +17,7 @@ use crate::error::{CliError, KubernetesError};
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ClusterArgs {
     /// Kubeconfig file [default: as kubectl; in a pod, its own cluster]
-    #[arg(long, value_name = "FILE", hide = true)]
+    #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig
     #[arg(long, value_name = "NAME")]
@@ -25,6 +25,37 @@ pub(crate) struct ClusterArgs {
     /// Namespace to work in [default: that of the context]
     #[arg(short, long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
+}
+
+/// Which kubeconfig.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum KubeconfigFile<'a> {
+    /// This one.
+    At(&'a Path),
+    /// Kubectl's: that of `KUBECONFIG`, else the one of the user.
+    OfKubectl,
+}
+
+impl KubeconfigFile<'_> {
+    /// How to speak to the cluster of a context, or of the current one.
+    pub(crate) async fn read(self, context: Option<&str>) -> Result<Config, KubeconfigError> {
+        choose_tls();
+        let file = match self {
+            Self::At(path) => Kubeconfig::read_from(path)?,
+            Self::OfKubectl => Kubeconfig::read()?,
+        };
+        let options = KubeConfigOptions {
+            context: context.map(str::to_owned),
+            ..KubeConfigOptions::default()
+        };
+        Config::from_custom_kubeconfig(file, &options).await
+    }
+}
+
+/// Libraries below us bring several implementations; without a choice there is none.
+fn choose_tls() {
+    // An error says that one was chosen already.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }
 
 /// A cluster.
@@ -36,24 +67,14 @@ pub(crate) struct RealCluster {
 impl RealCluster {
     /// Finds out where it is. Asks nobody yet.
     pub(crate) async fn find(args: &ClusterArgs) -> Result<Self, CliError> {
-        // Libraries below us bring several; without a choice there is none.
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        choose_tls();
         let is_named = args.kubeconfig.is_some() || args.context.is_some();
         let mut config = if !is_named && let Ok(config) = Config::incluster() {
             config
         } else {
-            let options = KubeConfigOptions {
-                context: args.context.clone(),
-                ..KubeConfigOptions::default()
-            };
-            let found = match &args.kubeconfig {
-                Some(path) => {
-                    let file = Kubeconfig::read_from(path);
-                    let file = file.map_err(KubernetesError::unknown)?;
-                    Config::from_custom_kubeconfig(file, &options).await
-                }
-                None => Config::from_kubeconfig(&options).await,
-            };
+            let file = args.kubeconfig.as_deref();
+            let file = file.map_or(KubeconfigFile::OfKubectl, KubeconfigFile::At);
+            let found = file.read(args.context.as_deref()).await;
             found.map_err(KubernetesError::unknown)?
         };
         if let Some(namespace) = &args.namespace {

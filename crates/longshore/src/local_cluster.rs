@@ -15,7 +15,7 @@ use longshore_kit::{CountRequests, Metrics, Tasks};
 use longshore_node::{ImageMap, Node, NodeConfig, PodsLifetime};
 use serde_json::Value;
 
-use crate::{error::CliError, progress::phases::Phases};
+use crate::{error::CliError, progress::phases::Phases, service::actions};
 
 /// Pods that the node takes at least, however few may run at the same time.
 const MIN_PODS: u32 = 110;
@@ -93,6 +93,8 @@ impl LocalCluster {
         let shutdown = tasks.shutdown();
         let node = Box::pin(async move { node.run(shutdown).await });
         tasks.spawn("cluster.node", node);
+        // Before any scheduler looks: a DAG may have tasks that become TaskActions.
+        actions::install(client(&cluster, "tasks", metrics)).await?;
         Ok(Self {
             cluster,
             metrics: metrics.clone(),
@@ -125,6 +127,14 @@ impl LocalCluster {
     /// A client of its API server, whose requests are counted under this name.
     pub(crate) fn client(&self, name: &'static str) -> kube::Client {
         client(&self.cluster, name, &self.metrics)
+    }
+
+    /// Runs the executor of TaskActions in it, until it stops.
+    pub(crate) fn run_actions(&self) -> Result<(), CliError> {
+        let executor = actions::executor(None, &self.metrics)?;
+        let running = executor.run(self.client("tasks"), self.tasks.shutdown());
+        self.tasks.spawn("tasks", running);
+        Ok(())
     }
 
     /// Stops its pods within their grace, or lets them run on, as its lifetime says; then the rest. Returns the

@@ -41,7 +41,8 @@ fn filter(verbosity: u8) -> EnvFilter {
     )]
     let directives = std::env::var("LONGSHORE_LOG").unwrap_or_else(|_| {
         match verbosity {
-            0 => "info",
+            // The client notes every answer of 5xx that it will ask again for; what comes of it we say ourselves.
+            0 => "info,kube_client::client::builder=off",
             1 => "debug",
             _ => "trace",
         }

@@ -4,7 +4,7 @@
 use anyhow::Result;
 use serde_json::Value;
 
-use super::kill_test::KillTest;
+use super::kill_test::{KillTest, Server};
 
 /// Processes that are killed, one after the other, on one directory.
 const KILLS: &str = "100";
@@ -14,7 +14,8 @@ pub(super) fn run() -> Result<Value> {
     KillTest {
         package: "longshore-cluster",
         name: "kill::no_acknowledged_write_is_lost_by_kill_9",
-        settings: &[("LONGSHORE_TEST_KILLS", KILLS)],
+        settings: vec![("LONGSHORE_TEST_KILLS", KILLS.to_owned())],
+        server: Server::Embedded,
     }
     .run()
 }

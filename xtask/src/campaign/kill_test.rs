@@ -1,6 +1,9 @@
 //! A kill test of one of our crates, run with other numbers than on every test run.
 
-use std::process::{Command, Stdio};
+use std::{
+    env,
+    process::{Command, Stdio},
+};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -14,17 +17,29 @@ pub(super) struct KillTest {
     /// Its path in the crate's integration tests.
     pub(super) name: &'static str,
     /// Its numbers, by environment variable.
-    pub(super) settings: &'static [(&'static str, &'static str)],
+    pub(super) settings: Vec<(&'static str, String)>,
+    /// Which API server it runs against.
+    pub(super) server: Server,
+}
+
+/// An API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Server {
+    /// The one that the test brings along.
+    Embedded,
+    /// That of `cargo xtask real-cluster`.
+    Real,
 }
 
 impl KillTest {
     /// Runs it and takes over its result.
     pub(super) fn run(&self) -> Result<Value> {
-        let output = Command::new(env!("CARGO"))
+        let output = self
+            .cargo()?
             .args(["test", "-p", self.package, "--test", "it", "--"])
             .args(["--exact", self.name])
             .arg("--nocapture")
-            .envs(self.settings.iter().copied())
+            .envs(self.settings.iter().map(|(name, value)| (name, value)))
             .current_dir(repository::root())
             .stderr(Stdio::inherit())
             .output()
@@ -34,6 +49,15 @@ impl KillTest {
             bail!("the kill test failed:\n{stdout}");
         }
         result(&stdout).context("the kill test printed no result")
+    }
+
+    fn cargo(&self) -> Result<Command> {
+        if self.server == Server::Embedded {
+            return Ok(Command::new(env!("CARGO")));
+        }
+        let mut command = Command::new(env::current_exe().context("this program has no path")?);
+        command.args(["real-cluster", "--", env!("CARGO")]);
+        Ok(command)
     }
 }
 

@@ -4,7 +4,7 @@
 use anyhow::Result;
 use serde_json::Value;
 
-use super::kill_test::KillTest;
+use super::kill_test::{KillTest, Server};
 
 /// Lives of a node, one after the other, over the same pods.
 const KILLS: &str = "120";
@@ -16,10 +16,11 @@ pub(super) fn run() -> Result<Value> {
     KillTest {
         package: "longshore-node",
         name: "kill::nothing_is_lost_or_runs_twice_when_the_node_is_killed",
-        settings: &[
-            ("LONGSHORE_TEST_KILLS", KILLS),
-            ("LONGSHORE_TEST_PODS", PODS),
+        settings: vec![
+            ("LONGSHORE_TEST_KILLS", KILLS.to_owned()),
+            ("LONGSHORE_TEST_PODS", PODS.to_owned()),
         ],
+        server: Server::Embedded,
     }
     .run()
 }

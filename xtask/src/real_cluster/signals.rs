@@ -28,7 +28,7 @@ impl Told {
     }
 }
 
-/// The signals that are waited for. Children are not affected: the standard library clears the mask for them.
+/// The signals that are waited for. What a guarded child inherits of it, it clears (`guarded::become_guarded`).
 #[derive(Debug)]
 pub(super) struct Signals(SignalFd);
 

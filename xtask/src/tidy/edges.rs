@@ -33,6 +33,7 @@ const ALLOWED: [(&str, &[&str]); 16] = [
             "longshore-api",
             "longshore-core",
             "longshore-kit",
+            "longshore-plugins",
             "longshore-store",
         ],
     ),

@@ -94,11 +94,13 @@ impl Templates<'_> {
             .iter()
             .flatten()
             .filter_map(|variable| variable.value.as_ref());
+        let plugin = fields.plugin.iter().flat_map(|plugin| &plugin.texts);
         // Only texts with results need it, and it costs a walk over the graph.
         let mut reach = None;
         for text in command
             .chain(args)
             .chain(env)
+            .chain(plugin)
             .filter(|text| text.text.contains("{{"))
         {
             let template = match Template::parse(&text.text) {
@@ -164,6 +166,15 @@ impl Templates<'_> {
             );
             return Err((message, suggest::help(name, &names, "tasks")));
         };
+        let has_plugin = |(_, fields): &(Span, TaskFields)| fields.plugin.is_some();
+        if self.tasks.get(from).is_some_and(has_plugin) {
+            let from = suggest::quoted(from);
+            let message = format!(
+                "task `{task_id}` reads the result of `{from}`, which has a plugin and leaves none"
+            );
+            let help = "let an ordinary task leave the result";
+            return Err((message, help.to_owned()));
+        }
         if reach.contains(from) {
             return Ok(());
         }

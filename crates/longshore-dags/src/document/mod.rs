@@ -13,6 +13,7 @@ mod dag;
 mod duration;
 mod files;
 mod node;
+mod plugin;
 mod pod_override;
 mod problem;
 mod reader;

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     node::{Key, Kind, Node, Span},
+    plugin::{self, PluginFields},
     pod_override,
     problem::Code,
     reader::{Located, Object, Reader},
@@ -13,7 +14,7 @@ use super::{
 };
 use crate::model::{DEFAULT_POOL, DEFAULT_RETRY_DELAY, Task, TriggerRule, WeightRule};
 
-const FIELDS: [&str; 17] = [
+const FIELDS: [&str; 18] = [
     "image",
     "command",
     "args",
@@ -31,10 +32,11 @@ const FIELDS: [&str; 17] = [
     "weight_rule",
     "max_active_tis_per_dag",
     "executor_config",
+    "plugin",
 ];
 
 /// Words that people write out of habit, and what to write here.
-const HABITS: [(&str, &str); 8] = [
+const HABITS: [(&str, &str); 11] = [
     ("script", "write `command: [\"sh\", \"-c\", \"…\"]`"),
     ("bash_command", "write `command: [\"bash\", \"-c\", \"…\"]`"),
     ("cmds", "write `command`, a list"),
@@ -43,6 +45,12 @@ const HABITS: [(&str, &str); 8] = [
     ("needs", "write `depends_on`"),
     ("timeout", "write `execution_timeout`"),
     ("pod_override", "write it under `executor_config`"),
+    ("config", "write it under `plugin`"),
+    ("custom", "write it under `plugin`"),
+    (
+        "resources",
+        "write it under `plugin`, or in the container of `executor_config.pod_override`",
+    ),
 ];
 
 const LIST_HELP: &str =
@@ -71,6 +79,7 @@ pub(super) struct TaskFields {
     weight_rule: Option<WeightRule>,
     max_active_tis_per_dag: Option<u32>,
     pod_override: Option<Value>,
+    pub(super) plugin: Option<PluginFields>,
 }
 
 /// An environment variable: the Kubernetes object, and its value where that is a text.
@@ -133,11 +142,26 @@ pub(super) fn read(
     fields.depends_on = object.read("depends_on", |what, node| {
         read_depends_on(reader, what, node)
     });
+    if let (Some(_), Some(config)) = (&fields.plugin, object.get("executor_config")) {
+        let message = format!("{} has both `plugin` and `executor_config`", object.place);
+        let help = "remove one of them: a plugin makes its own pods, and reads `plugin.custom`";
+        reader.report(Code::InvalidValue, config.span, message, help);
+    }
     let fields = fields.or(defaults);
+    if fields.plugin.is_some() && fields.env.iter().flatten().any(|it| it.value.is_none()) {
+        let span = object.get("env").map_or(key.span, |node| node.span);
+        let message = format!(
+            "`env` of {} has a variable without a plain value",
+            object.place
+        );
+        let help = "write `NAME: value`: the container of a plugin takes no `valueFrom`";
+        reader.report(Code::InvalidValue, span, message, help);
+    }
     // A field that is there but wrong is reported already.
-    if !["image", "command", "executor_config"]
+    if !["image", "command", "executor_config", "plugin"]
         .iter()
         .any(|name| object.get(name).is_some())
+        || fields.plugin.is_some()
     {
         require_something_to_run(reader, &object.place, key.span, &fields);
     }
@@ -145,11 +169,17 @@ pub(super) fn read(
 }
 
 fn require_something_to_run(reader: &mut Reader<'_>, place: &str, span: Span, fields: &TaskFields) {
-    if fields.image.is_none() && fields.command.is_none() && fields.pod_override.is_none() {
-        let help = "write `command` (it runs on this machine), `image`, or both";
-        let message = format!("{place} says nothing to run");
-        reader.report(Code::MissingField, span, message, help);
+    if fields.image.is_some() || fields.command.is_some() {
+        return;
     }
+    let help = match &fields.plugin {
+        Some(plugin) if plugin.task.custom.is_some() || !plugin.task.config.is_empty() => return,
+        Some(_) => "write `image` and `command`, or what its plugin wants in `plugin.custom`",
+        None if fields.pod_override.is_some() => return,
+        None => "write `command` (it runs on this machine), `image`, or both",
+    };
+    let message = format!("{place} says nothing to run");
+    reader.report(Code::MissingField, span, message, help);
 }
 
 fn read_fields(reader: &mut Reader<'_>, object: &Object<'_>) -> TaskFields {
@@ -193,6 +223,7 @@ fn read_fields(reader: &mut Reader<'_>, object: &Object<'_>) -> TaskFields {
         pod_override: object.read("executor_config", |what, node| {
             pod_override::read(reader, what, node)
         }),
+        plugin: object.read("plugin", |what, node| plugin::read(reader, what, node)),
     }
 }
 
@@ -315,6 +346,8 @@ impl EnvVar {
 impl TaskFields {
     /// What the file does not say is taken from the defaults.
     fn or(self, defaults: &Self) -> Self {
+        let plugin = self.plugin.or_else(|| defaults.plugin.clone());
+        let default_pod = defaults.pod_override.as_ref();
         Self {
             image: self.image.or_else(|| defaults.image.clone()),
             command: self.command.or_else(|| defaults.command.clone()),
@@ -336,7 +369,11 @@ impl TaskFields {
             max_active_tis_per_dag: self
                 .max_active_tis_per_dag
                 .or(defaults.max_active_tis_per_dag),
-            pod_override: self.pod_override.or_else(|| defaults.pod_override.clone()),
+            // What all pods of ours are to have means nothing to a plugin.
+            pod_override: self
+                .pod_override
+                .or_else(|| default_pod.filter(|_| plugin.is_none()).cloned()),
+            plugin,
         }
     }
 
@@ -369,6 +406,7 @@ impl TaskFields {
             priority_weight: self.priority_weight.unwrap_or(1),
             weight_rule: self.weight_rule.unwrap_or_default(),
             max_active_tis_per_dag: self.max_active_tis_per_dag,
+            plugin: self.plugin.map(|plugin| plugin.task),
             is_setup: false,
             pod_override: self.pod_override,
         }

@@ -486,7 +486,7 @@ fn check_any(text: &str) {
 }
 
 fn piece() -> impl Strategy<Value = String> {
-    let words = "(dag_id|tasks|command|args|env|depends_on|default_args|retries|params|files|workspace|executor_config|pod_override|a|b|1|true|~|PT5M|\\{\\{ xcom\\.a\\.b \\}\\}|ü|&x|\\*x|<<|etl\\.csv|\\|)";
+    let words = "(dag_id|tasks|command|args|env|depends_on|default_args|retries|params|files|workspace|executor_config|pod_override|plugin|custom|a|b|1|true|~|PT5M|\\{\\{ xcom\\.a\\.b \\}\\}|ü|&x|\\*x|<<|etl\\.csv|\\|)";
     let marks = "(: |\n|\n  |\n    |- |\\[|\\]|, |\\{|\\}|\"|'|#| )";
     prop_oneof![
         words.prop_map(|w| w),
@@ -525,7 +525,7 @@ proptest! {
     #[test]
     fn no_value_in_a_field_is_trouble(
         field in prop::sample::select(vec!["retries", "command", "env", "depends_on", "retry_delay",
-            "trigger_rule", "executor_config", "image", "retry_exponential_backoff", "pool"]),
+            "trigger_rule", "executor_config", "plugin", "image", "retry_exponential_backoff", "pool"]),
         value in prop::sample::select(vec!["1", "-1", "1.5", "1e400", ".nan", ".inf", "''", "x", "[x, 1, true]", "{x: 1}",
             "[{name: x, value: 1.10}]", "{pod_override: {spec: {containers: [{a: 1}]}}}", "5m", "all_done", "null", "!!str 1",
             "!!int '3'", "!foo x", "!!binary aGk=", "2", "0x10", "1_000", "~", "2026-01-01"]),

@@ -22,7 +22,10 @@ pub use shared::{
 };
 
 use super::template::{self, Context, RenderError};
-use crate::model::{Dag, Task};
+use crate::{
+    model::{Dag, Launcher, Task},
+    scheduler::identity::object_name,
+};
 
 /// How pods are made, whatever the DAG.
 #[derive(Clone, Debug, PartialEq)]
@@ -135,10 +138,7 @@ pub fn build_pod(input: &BuildInput<'_>) -> Result<Value, BuildError> {
 /// The name of the pod of a launch: the one in the row, else the one that the row is to have. An override's name wins
 /// over it.
 pub fn pod_name(task_instance: &TaskInstance) -> String {
-    let TaskInstance {
-        id, key, launch, ..
-    } = task_instance;
-    let computed = || names::pod_name(&key.run.dag_id, &key.task_id, &id.to_string(), *launch);
+    let computed = || object_name(Launcher::Pod, task_instance);
     task_instance.pod_name.clone().unwrap_or_else(computed)
 }
 
@@ -175,6 +175,24 @@ fn identity(input: &BuildInput<'_>) -> String {
 }
 
 fn labels(input: &BuildInput<'_>) -> BTreeMap<&'static str, String> {
+    let config = input.config;
+    let mut labels = task_labels(input);
+    labels.extend([
+        (airflow::LABEL_KUBERNETES_EXECUTOR, airflow::TRUE.to_owned()),
+        (
+            airflow::LABEL_AIRFLOW_VERSION,
+            config.airflow_version.replace('+', "-"),
+        ),
+        (
+            airflow::LABEL_AIRFLOW_WORKER,
+            names::label_value(&config.scheduler_id),
+        ),
+    ]);
+    labels
+}
+
+/// Which task instance it is, for people and their tools.
+pub(crate) fn task_labels(input: &BuildInput<'_>) -> BTreeMap<&'static str, String> {
     let TaskInstance {
         key, try_number, ..
     } = input.task_instance;
@@ -183,15 +201,6 @@ fn labels(input: &BuildInput<'_>) -> BTreeMap<&'static str, String> {
         (airflow::LABEL_TASK_ID, names::label_value(&key.task_id)),
         (airflow::LABEL_RUN_ID, names::label_value(&key.run.run_id)),
         (airflow::LABEL_TRY_NUMBER, try_number.to_string()),
-        (airflow::LABEL_KUBERNETES_EXECUTOR, airflow::TRUE.to_owned()),
-        (
-            airflow::LABEL_AIRFLOW_VERSION,
-            input.config.airflow_version.replace('+', "-"),
-        ),
-        (
-            airflow::LABEL_AIRFLOW_WORKER,
-            names::label_value(&input.config.scheduler_id),
-        ),
         (airflow::LABEL_TI_ID, identity(input)),
     ]);
     if key.map_index >= 0 {
@@ -200,7 +209,8 @@ fn labels(input: &BuildInput<'_>) -> BTreeMap<&'static str, String> {
     labels
 }
 
-fn annotations(input: &BuildInput<'_>) -> BTreeMap<&'static str, String> {
+/// Airflow's ids as they are, and which launch it is.
+pub(crate) fn annotations(input: &BuildInput<'_>) -> BTreeMap<&'static str, String> {
     let TaskInstance {
         key,
         try_number,
@@ -221,20 +231,28 @@ fn annotations(input: &BuildInput<'_>) -> BTreeMap<&'static str, String> {
     annotations
 }
 
-fn container(input: &BuildInput<'_>, template: &Value) -> Result<Value, BuildError> {
-    let task = input.task;
-    let params = params(input);
+/// What templates are filled in with.
+pub(crate) fn context<'a>(
+    input: &BuildInput<'a>,
+    params: &'a BTreeMap<String, Value>,
+) -> Context<'a> {
     let key = &input.task_instance.key;
-    let context = Context {
+    Context {
         dag_id: &key.run.dag_id,
         run_id: &key.run.run_id,
         task_id: &key.task_id,
         logical_date: input.run.logical_date,
         try_number: input.task_instance.try_number,
-        params: &params,
+        params,
         tasks: &input.dag.tasks,
         results: input.results,
-    };
+    }
+}
+
+fn container(input: &BuildInput<'_>, template: &Value) -> Result<Value, BuildError> {
+    let task = input.task;
+    let params = params(input);
+    let context = context(input, &params);
     let return_path = return_path(task, template);
     let mut container = Map::from_iter([
         ("name".to_owned(), airflow::CONTAINER_BASE.into()),
@@ -251,11 +269,8 @@ fn container(input: &BuildInput<'_>, template: &Value) -> Result<Value, BuildErr
     }
     for (field, texts) in [("command", &task.command), ("args", &task.args)] {
         if !texts.is_empty() {
-            let rendered: Result<Vec<String>, BuildError> = texts
-                .iter()
-                .map(|text| render(text, &context, || format!("`{field}`")))
-                .collect();
-            container.insert(field.to_owned(), rendered?.into());
+            let rendered = render_all(texts, &context, field)?;
+            container.insert(field.to_owned(), rendered.into());
         }
     }
     let mounts = volume_mounts(input);
@@ -266,7 +281,7 @@ fn container(input: &BuildInput<'_>, template: &Value) -> Result<Value, BuildErr
 }
 
 /// The parameters of the run: the DAG's, and over them what was given at the trigger.
-fn params(input: &BuildInput<'_>) -> BTreeMap<String, Value> {
+pub(crate) fn params(input: &BuildInput<'_>) -> BTreeMap<String, Value> {
     let mut params = input.dag.params.clone();
     for (name, value) in input.run.conf.as_object().into_iter().flatten() {
         params.insert(name.clone(), value.clone());
@@ -319,6 +334,18 @@ fn env(
     Ok(env)
 }
 
+/// A list of texts, filled in.
+pub(crate) fn render_all(
+    texts: &[String],
+    context: &Context<'_>,
+    field: &str,
+) -> Result<Vec<String>, BuildError> {
+    let texts = texts.iter();
+    texts
+        .map(|text| render(text, context, || format!("`{field}`")))
+        .collect()
+}
+
 fn rendered_variable(variable: &Value, context: &Context<'_>) -> Result<Value, BuildError> {
     let Some(text) = variable.get("value").and_then(Value::as_str) else {
         return Ok(variable.clone());
@@ -335,7 +362,8 @@ fn rendered_variable(variable: &Value, context: &Context<'_>) -> Result<Value, B
     Ok(rendered)
 }
 
-fn render(
+/// A text, filled in. `place` names it for messages.
+pub(crate) fn render(
     text: &str,
     context: &Context<'_>,
     place: impl FnOnce() -> String,

@@ -11,14 +11,24 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use longshore_api::{
-    airflow::{ANNOTATION_TASK_INSTANCE_ID, CONTAINER_BASE},
-    dags::{ANNOTATION_LAUNCH, MAX_RESULT_BYTES},
+    airflow::{
+        CONTAINER_BASE, LABEL_AIRFLOW_WORKER, LABEL_EXECUTOR_DONE, LABEL_KUBERNETES_EXECUTOR, TRUE,
+    },
+    dags::MAX_RESULT_BYTES,
 };
 use longshore_store::Failure;
 use serde_json::Value;
-use uuid::Uuid;
 
-use crate::scheduler::facts::{PodChange, PodFact};
+use crate::{
+    launch::{
+        decide::LaunchedPhase,
+        launched::{Launched, WatchedEvent},
+        table::LaunchTable,
+        tables::Tables,
+    },
+    model::Launcher,
+    scheduler::facts::LaunchChange,
+};
 
 /// Reasons for which a waiting container fails a pending pod: the default of `[kubernetes_executor]
 /// worker_pod_pending_fatal_container_state_reasons`.
@@ -33,39 +43,35 @@ const FATAL_WAITING_REASONS: [&str; 5] = [
 /// Reasons of a container that has ended without its process having run.
 const NEVER_RAN_REASONS: [&str; 2] = ["StartError", "ContainerCannotRun"];
 
-/// What the watch said about a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PodEvent {
-    /// It is there: listed, added or modified.
-    Applied,
-    /// It is gone from the API server.
-    Deleted,
-}
+impl Launched for Pod {
+    const LAUNCHER: Launcher = Launcher::Pod;
 
-/// What follows from an event; `None` where the pod does not say which launch of which try it is: it is not ours.
-pub fn pod_fact(event: PodEvent, pod: &Pod) -> Option<PodFact> {
-    let meta = &pod.metadata;
-    let (ti_id, launch) = launch_of(pod)?;
-    Some(PodFact {
-        ti_id,
-        launch,
-        pod_name: meta.name.clone()?,
-        pod_uid: meta.uid.clone()?,
-        resource_version: meta.resource_version.clone(),
-        what: change(event, pod),
-    })
-}
+    fn selector(scheduler_id: &str) -> String {
+        format!(
+            "{LABEL_KUBERNETES_EXECUTOR}={TRUE},{LABEL_AIRFLOW_WORKER}={scheduler_id},{LABEL_EXECUTOR_DONE}!={TRUE}"
+        )
+    }
 
-/// The try and the launch that a pod belongs to; `None` where it is not ours.
-pub fn launch_of(pod: &Pod) -> Option<(Uuid, u32)> {
-    let annotations = pod.metadata.annotations.as_ref()?;
-    let ti_id = annotations.get(ANNOTATION_TASK_INSTANCE_ID)?.parse().ok()?;
-    let launch = annotations.get(ANNOTATION_LAUNCH)?.parse().ok()?;
-    Some((ti_id, launch))
+    fn table(tables: &Tables) -> &LaunchTable<Self> {
+        &tables.pods
+    }
+
+    fn phase(&self) -> LaunchedPhase {
+        let status = self.status.as_ref();
+        match status.and_then(|status| status.phase.as_deref()) {
+            Some("Succeeded") => LaunchedPhase::Succeeded,
+            Some("Failed") => LaunchedPhase::Failed,
+            _ => LaunchedPhase::Live,
+        }
+    }
+
+    fn change(&self, event: WatchedEvent) -> LaunchChange {
+        change(event, self)
+    }
 }
 
 /// The event table.
-fn change(event: PodEvent, pod: &Pod) -> PodChange {
+fn change(event: WatchedEvent, pod: &Pod) -> LaunchChange {
     let empty = PodStatus::default();
     let status = pod.status.as_ref().unwrap_or(&empty);
     if status.reason.as_deref() == Some("ProviderFailed") {
@@ -74,16 +80,16 @@ fn change(event: PodEvent, pod: &Pod) -> PodChange {
     match (status.phase.as_deref(), event) {
         (Some("Succeeded"), _) => succeeded(pod, status),
         (Some("Failed"), _) => failed(status),
-        (_, PodEvent::Deleted) => PodChange::Gone,
-        (Some("Running"), PodEvent::Applied) => PodChange::Running {
+        (_, WatchedEvent::Deleted) => LaunchChange::Gone,
+        (Some("Running"), WatchedEvent::Applied) => LaunchChange::Running {
             started_at: main_container(status).and_then(started_at),
         },
-        (Some("Pending"), PodEvent::Applied) if is_waiting_fatally(status) => failed(status),
-        (_, PodEvent::Applied) => PodChange::Seen,
+        (Some("Pending"), WatchedEvent::Applied) if is_waiting_fatally(status) => failed(status),
+        (_, WatchedEvent::Applied) => LaunchChange::Seen,
     }
 }
 
-fn succeeded(pod: &Pod, status: &PodStatus) -> PodChange {
+fn succeeded(pod: &Pod, status: &PodStatus) -> LaunchChange {
     let main = main_container(status);
     let terminated = main.and_then(terminated);
     let ended_at = terminated.and_then(|it| instant(it.finished_at.as_ref()));
@@ -92,7 +98,7 @@ fn succeeded(pod: &Pod, status: &PodStatus) -> PodChange {
         Some(Ok(value)) => (value, None),
         Some(Err(note)) => (None, Some(note)),
     };
-    PodChange::Succeeded {
+    LaunchChange::Succeeded {
         started_at: main.and_then(started_at),
         ended_at,
         was_stopped: was_stopped(pod, ended_at),
@@ -128,7 +134,7 @@ fn result(message: &str) -> Result<Option<Value>, String> {
         .map_err(|error| format!("the result is not JSON: {error}"))
 }
 
-fn failed(status: &PodStatus) -> PodChange {
+fn failed(status: &PodStatus) -> LaunchChange {
     let main = main_container(status);
     let ended = main.and_then(terminated);
     let has_run = main.is_some_and(|container| {
@@ -141,7 +147,7 @@ fn failed(status: &PodStatus) -> PodChange {
             || state.is_some_and(|it| it.running.is_some())
             || ended.is_some_and(|it| !is_never_ran(it))
     });
-    PodChange::Failed {
+    LaunchChange::Failed {
         started_at: main.filter(|_| has_run).and_then(started_at),
         ended_at: ended.and_then(|it| instant(it.finished_at.as_ref())),
         failure: failure(status),

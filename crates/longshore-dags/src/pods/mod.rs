@@ -1,10 +1,5 @@
-//! The pods that task instances run in.
+//! The launcher of ordinary tasks: the pods that they run in.
 
 pub mod build;
-pub(crate) mod controller;
-pub mod decide;
 pub mod events;
-mod log;
-pub(crate) mod table;
 pub mod template;
-pub(crate) mod watch;

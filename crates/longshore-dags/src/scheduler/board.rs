@@ -258,6 +258,18 @@ impl Board {
         self.runs.values().flat_map(|active| active.tasks.values())
     }
 
+    /// All task instances with their runs.
+    pub fn launches(&self) -> impl Iterator<Item = (&ActiveRun, &Arc<TaskInstance>)> {
+        let runs = self.runs.values();
+        runs.flat_map(|active| active.tasks.values().map(|row| (&**active, row)))
+    }
+
+    /// Whether a run has tasks that plugins run.
+    pub fn has_plugin_tasks(&self) -> bool {
+        let mut dags = self.runs.values().map(|active| &active.dag);
+        dags.any(|dag| dag.has_plugin_tasks())
+    }
+
     /// Where the current try with this id is.
     pub fn find(&self, id: &Uuid) -> Option<&TaskRef> {
         self.by_id.get(id)

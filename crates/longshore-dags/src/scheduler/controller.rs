@@ -19,7 +19,12 @@ use crate::{
         rows,
     },
     model::CanonicalError,
-    service::{change::StateChange, position::Position, read_dag, shared::Shared},
+    service::{
+        change::StateChange,
+        position::{Position, Reached},
+        read_dag,
+        shared::Shared,
+    },
 };
 
 /// There is one scheduler per database, so there is one key.
@@ -94,9 +99,10 @@ impl Scheduler {
         let before = with_cleared(self.shared.board(), &facts);
         self.shared.board_mut().apply(&round.changes, &facts);
         self.shared.catalog_mut().apply(&round.dags, round.told);
-        self.shared
-            .inbox
-            .consume(round.n_facts, round.changes.watch_position.clone());
+        let position = round.changes.watch_position.as_deref();
+        let position = position.map(|text| Reached::stored(Some(text), &self.shared.cluster));
+        self.shared.inbox.consume(round.n_facts, position);
+        self.shared.follow_actions_if_wanted();
         let at = self.shared.clock.now();
         // A run begins before its tasks do, and ends after them.
         let runs = |is_over: bool| {
@@ -117,18 +123,23 @@ impl Scheduler {
         self.publish(runs(false).chain(tasks).chain(runs(true)));
         // The ids before as well: the pod of an ended try is to go.
         let before = rows.iter().filter_map(|row| before.task_instance(&row.key));
-        self.shared.pod_keys.add(
+        self.shared.launch_keys.add(
             before
                 .map(|row| row.id)
                 .chain(rows.iter().map(|row| row.id)),
         );
         self.shared
-            .pod_keys
+            .launch_keys
             .add(facts.iter().filter_map(Fact::ti_id));
         self.shared
             .run_keys
             .add(round.changes.runs.iter().map(|run| run.key.clone()));
         self.shared.committed.notify_waiters();
+    }
+
+    fn position(&self, reached: Reached) -> String {
+        let cluster = self.shared.cluster.clone();
+        Position { cluster, reached }.to_string()
     }
 
     fn publish(&self, changes: impl Iterator<Item = StateChange>) {
@@ -142,7 +153,9 @@ impl Scheduler {
     async fn reload(&self) -> Result<(), SchedulerError> {
         let mut snapshot = self.shared.store.load().await?;
         let dags = std::mem::take(&mut snapshot.dags);
-        self.shared.inbox.stored(snapshot.watch_position.clone());
+        let position = snapshot.watch_position.as_deref();
+        let position = Reached::stored(position, &self.shared.cluster);
+        self.shared.inbox.stored(position);
         self.forget_what_is_settled(&snapshot).await?;
         let reloaded = Board::load(snapshot, read_dag)?;
         let before = std::mem::replace(&mut *self.shared.board_mut(), reloaded.clone());
@@ -153,7 +166,7 @@ impl Scheduler {
         }
         for board in [&before, &reloaded] {
             self.shared
-                .pod_keys
+                .launch_keys
                 .add(board.task_instances().map(|row| row.id));
         }
         self.shared
@@ -257,7 +270,7 @@ impl Controller for Scheduler {
             now,
             board,
             facts: batch.facts,
-            watch_position: batch.position,
+            watch_position: batch.position.map(|reached| self.position(reached)),
             store_position: false,
             limits: self.limits.clone(),
         };

@@ -15,6 +15,8 @@ mod round;
 mod run_facts;
 mod work;
 
+pub(crate) use pod_facts::deadline;
+
 /// All that a round is decided upon.
 #[derive(Clone, Debug)]
 pub struct Observed {

@@ -40,7 +40,7 @@ pub enum Fact {
     /// Give task instances a new try.
     Clear(Clearing),
     /// No pod of a try lives, and none will be made while it is `Restarting`.
-    PodsEnded {
+    LaunchEnded {
         /// The try.
         ti_id: Uuid,
     },
@@ -48,7 +48,7 @@ pub enum Fact {
     /// same try, and what the pods of each run share has to be made again.
     ClusterChanged,
     /// Something about a pod.
-    Pod(PodFact),
+    Launched(LaunchFact),
     /// The API server refused a pod for good (section 2.4 of the DAG scheduler spec): the try fails, the retry rule
     /// applies.
     LaunchRefused {
@@ -92,8 +92,8 @@ impl Fact {
     /// The try that it is about, if it is about one.
     pub fn ti_id(&self) -> Option<Uuid> {
         match self {
-            Self::Pod(pod) => Some(pod.ti_id),
-            Self::PodsEnded { ti_id } => Some(*ti_id),
+            Self::Launched(fact) => Some(fact.ti_id),
+            Self::LaunchEnded { ti_id } => Some(*ti_id),
             Self::LaunchRefused { ti_id, .. } | Self::LaunchBuildFailed { ti_id, .. } => {
                 Some(*ti_id)
             }
@@ -138,7 +138,7 @@ impl NewRun {
 
 /// Something about a pod of ours.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PodFact {
+pub struct LaunchFact {
     /// The try that the pod belongs to.
     pub ti_id: Uuid,
     /// Which launch of that try it is.
@@ -150,12 +150,12 @@ pub struct PodFact {
     /// The `resourceVersion` of the event; `None` where the fact comes from a comparison.
     pub resource_version: Option<String>,
     /// What happened to it.
-    pub what: PodChange,
+    pub what: LaunchChange,
 }
 
 /// What happened to a pod.
 #[derive(Clone, Debug, PartialEq)]
-pub enum PodChange {
+pub enum LaunchChange {
     /// It exists and has not started its process.
     Seen,
     /// Its process runs.

@@ -1,10 +1,12 @@
-//! The id of a try and the name of its pod: both computed, so that deciding twice gives the same.
+//! The id of a try and the name of what it is launched as: both computed, so that deciding twice gives the same.
 
 use jiff::Timestamp;
 use longshore_core::names;
-use longshore_store::TaskKey;
+use longshore_store::{RunKey, TaskInstance, TaskKey};
 use sha2::{Digest, Sha256};
 use uuid::{Builder, Uuid};
+
+use crate::model::Launcher;
 
 /// The id of a try: a UUIDv7 with the time at which the try was decided, and in place of random bits those of SHA-256
 /// over the task instance and the number of the try.
@@ -38,15 +40,33 @@ pub fn manual_run_id(at: Timestamp) -> String {
     format!("manual__{}", at.strftime("%Y-%m-%dT%H:%M:%S%.6f+00:00"))
 }
 
-/// The name of the pod of a launch.
-pub fn pod_name(dag_id: &str, task_id: &str, ti_id: &Uuid, launch: u32) -> String {
-    names::pod_name(dag_id, task_id, &ti_id.to_string(), launch)
+/// The name of the object of the current launch.
+pub fn object_name(launcher: Launcher, row: &TaskInstance) -> String {
+    let TaskInstance {
+        id, key, launch, ..
+    } = row;
+    match launcher {
+        Launcher::Pod => names::pod_name(&key.run.dag_id, &key.task_id, &id.to_string(), *launch),
+        Launcher::TaskAction => {
+            format!("{}-{}", action_run(&key.run), action_name(id, *launch))
+        }
+    }
+}
+
+/// The run of a TaskAction: the same for all of a DAG's run.
+pub fn action_run(run: &RunKey) -> String {
+    // Both ids are free text: without the length, a/b + c and a + b/c would be the same run.
+    let RunKey { dag_id, run_id } = run;
+    names::hashed('r', &format!("{}/{dag_id}/{run_id}", dag_id.len()))
+}
+
+/// The action of a launch.
+pub fn action_name(ti_id: &Uuid, launch: u32) -> String {
+    names::hashed('a', &format!("{ti_id}/{launch}"))
 }
 
 #[cfg(test)]
 mod tests {
-    use longshore_store::RunKey;
-
     use super::*;
 
     #[test]

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::{clear::Clearing, facts::Fact};
+use crate::service::position::Reached;
 
 /// Facts that one round takes at most: bounds a round's transaction.
 const ROUND_LIMIT: usize = 2_000;
@@ -28,39 +29,44 @@ pub(crate) struct Inbox {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// Each fact with the watch position that it reaches, if it came from the watch.
-    facts: VecDeque<(Fact, Option<String>)>,
-    /// How many of them are about a try's pods.
+    /// Each fact with what the watches have reached with it.
+    facts: VecDeque<(Fact, Reached)>,
+    /// How many of them are about what a try was launched as.
     about: BTreeMap<Uuid, usize>,
     /// The position that all facts which have left reach.
-    reached: Option<String>,
+    reached: Reached,
     /// The position that the database has.
-    stored: Option<String>,
+    stored: Reached,
 }
 
 impl Waiting {
-    fn push(&mut self, fact: Fact, position: Option<String>) {
-        if let Fact::Pod(pod) = &fact {
-            *self.about.entry(pod.ti_id).or_default() += 1;
+    fn push(&mut self, fact: Fact, position: Reached) {
+        if let Fact::Launched(launched) = &fact {
+            *self.about.entry(launched.ti_id).or_default() += 1;
         }
         self.facts.push_back((fact, position));
+    }
+
+    /// The watches have come this far with the last fact.
+    fn note(&mut self, position: Reached) {
+        let last = self.facts.back_mut().map(|(_, reached)| reached);
+        let reached = last.unwrap_or(&mut self.reached);
+        *reached = reached.then(position);
     }
 
     fn pop(&mut self) {
         let Some((fact, position)) = self.facts.pop_front() else {
             return;
         };
-        if let Fact::Pod(pod) = &fact
-            && let Some(n_facts) = self.about.get_mut(&pod.ti_id)
+        if let Fact::Launched(launched) = &fact
+            && let Some(n_facts) = self.about.get_mut(&launched.ti_id)
         {
             *n_facts -= 1;
             if *n_facts == 0 {
-                self.about.remove(&pod.ti_id);
+                self.about.remove(&launched.ti_id);
             }
         }
-        if position.is_some() {
-            self.reached = position;
-        }
+        self.reached = self.reached.then(position);
     }
 }
 
@@ -70,7 +76,7 @@ pub(crate) struct Batch {
     /// The facts, in order.
     pub(crate) facts: Vec<Fact>,
     /// The watch position once these facts are committed, where it differs from the stored one.
-    pub(crate) position: Option<String>,
+    pub(crate) position: Option<Reached>,
 }
 
 impl Inbox {
@@ -79,20 +85,20 @@ impl Inbox {
     }
 
     /// Tells which position the database has, so that it is not stored again.
-    pub(crate) fn stored(&self, position: Option<String>) {
+    pub(crate) fn stored(&self, position: Reached) {
         self.waiting().stored = position;
     }
 
     /// Adds a fact that no watch event carried: never waits.
     pub(crate) fn push(&self, fact: Fact) {
-        self.waiting().push(fact, None);
+        self.waiting().push(fact, Reached::default());
         self.arrived.notify_one();
     }
 
     /// Adds a fact of the watch and the position that it reaches; waits while the inbox is full.
     ///
     /// *Cancellation*: dropping it before it returns may leave the fact out; the watch then resumes before it.
-    pub(crate) async fn push_watched(&self, fact: Fact, position: Option<String>) {
+    pub(crate) async fn push_watched(&self, fact: Fact, position: Reached) {
         loop {
             let left = self.left.notified();
             {
@@ -109,12 +115,8 @@ impl Inbox {
 
     /// Notes that the watch has come this far without a fact. Does not wake the scheduler: the position goes along
     /// with the next commit, and a restart from an older one only replays what is known.
-    pub(crate) fn reached(&self, position: String) {
-        let mut waiting = self.waiting();
-        match waiting.facts.back_mut() {
-            Some((_, reached)) => *reached = Some(position),
-            None => waiting.reached = Some(position),
-        }
+    pub(crate) fn reached(&self, position: Reached) {
+        self.waiting().note(position);
     }
 
     /// The runs that are wanted.
@@ -146,17 +148,14 @@ impl Inbox {
         for (fact, position) in std::mem::take(&mut waiting.facts) {
             if !is_settled(&fact) {
                 waiting.facts.push_back((fact, position));
-            } else if position.is_some() {
+            } else {
                 // The position that was noted with it goes to what is before it.
-                match waiting.facts.back_mut() {
-                    Some((_, before)) => *before = position,
-                    None => waiting.reached = position,
-                }
+                waiting.note(position);
             }
         }
     }
 
-    /// Whether something about this try's pods waits to be decided upon.
+    /// Whether something about what this try was launched as waits to be decided upon.
     pub(crate) fn is_waiting_for(&self, ti_id: &Uuid) -> bool {
         self.waiting().about.contains_key(ti_id)
     }
@@ -175,23 +174,21 @@ impl Inbox {
     pub(crate) fn peek(&self) -> Batch {
         let waiting = self.waiting();
         let taken = || waiting.facts.iter().take(ROUND_LIMIT);
-        let newest = taken().rev().find_map(|(_, position)| position.as_ref());
-        let position = newest.or(waiting.reached.as_ref());
+        let begin = waiting.stored.then(waiting.reached);
+        let position = taken().fold(begin, |before, (_, reached)| before.then(*reached));
         Batch {
             facts: taken().map(|(fact, _)| fact.clone()).collect(),
-            position: position
-                .filter(|position| Some(*position) != waiting.stored.as_ref())
-                .cloned(),
+            position: Some(position).filter(|position| *position != waiting.stored),
         }
     }
 
     /// Removes the first `n_facts`, whose effects are committed, with the position that was committed along.
-    pub(crate) fn consume(&self, n_facts: usize, position: Option<String>) {
+    pub(crate) fn consume(&self, n_facts: usize, position: Option<Reached>) {
         let mut waiting = self.waiting();
         for _ in 0..n_facts {
             waiting.pop();
         }
-        if position.is_some() {
+        if let Some(position) = position {
             waiting.stored = position;
         }
         let has_more = !waiting.facts.is_empty();

@@ -24,7 +24,7 @@ pub mod trigger_rule;
 pub use board::{ActiveRun, Board, LoadError, TaskRef};
 pub use clear::{Clearing, Selection, States};
 pub use decide::{Limits, Observed, decide};
-pub use facts::{Fact, NewRun, PodChange, PodFact};
+pub use facts::{Fact, LaunchChange, LaunchFact, NewRun};
 
 #[cfg(test)]
 mod tests;

@@ -31,7 +31,7 @@ pub enum Cause {
     /// Somebody cleared it.
     Cleared,
     /// It was cleared, and no pod of its last try lives.
-    PodsEnded,
+    LaunchEnded,
 }
 
 /// Why a run changes its state.
@@ -100,7 +100,7 @@ pub const TRANSITIONS: &[Transition] = {
         (Some(UpForRetry), None, Cause::Cleared),
         (Some(UpstreamFailed), None, Cause::Cleared),
         (Some(Skipped), None, Cause::Cleared),
-        (Some(Restarting), None, Cause::PodsEnded),
+        (Some(Restarting), None, Cause::LaunchEnded),
         (Some(Restarting), Some(Failed), Cause::RunEnded),
     ]
 };

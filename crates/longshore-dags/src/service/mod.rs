@@ -1,4 +1,4 @@
-//! One scheduler, running: the watch, the three controllers, and the handle that the outside holds.
+//! One scheduler, running: the watch, the controllers, and the handle that the outside holds.
 
 pub mod catalog;
 pub mod change;
@@ -17,12 +17,21 @@ use longshore_kit::{Applier, CacheFeed, Clock, Controller, Key, Metrics, Runner,
 use longshore_store::{Run, RunKey, RunStore, StoreError, TaskInstance, TaskState};
 use tokio::sync::broadcast;
 
-use self::{change::StateChange, position::Position, shared::Shared};
+use self::{
+    change::StateChange,
+    position::{Position, Reached},
+    shared::Shared,
+};
 use crate::{
+    actions,
     catalog::Catalog,
+    launch::{
+        controller::Launches, decide::Disposal, keep_logs::KeepLogs, table::Stage,
+        watch::LaunchWatch,
+    },
     logs::LogArchive,
     model::{CanonicalError, Dag},
-    pods::{build::PodConfig, controller::Pods, decide::PodsConfig, watch::PodWatch},
+    pods::build::PodConfig,
     runs::controller::{self, Runs},
     scheduler::{
         board::{Board, LoadError},
@@ -41,7 +50,7 @@ pub struct DagsConfig {
     /// How pods are built.
     pub pods: PodConfig,
     /// What becomes of pods that have ended.
-    pub disposal: PodsConfig,
+    pub disposal: Disposal,
     /// Pods created or deleted at the same time; default 32.
     pub concurrency: usize,
     /// Where rounds are counted.
@@ -107,13 +116,10 @@ impl Dags {
         let mut snapshot = store.load().await?;
         let catalog = Catalog::load(std::mem::take(&mut snapshot.dags));
         let cluster = cluster_id(&client).await?;
-        let stored = snapshot.watch_position.clone();
-        let is_elsewhere = |at: &Position| at.cluster != cluster;
-        let position: Option<Position> = stored.as_deref().and_then(|text| text.parse().ok());
-        let has_moved = position.as_ref().is_some_and(is_elsewhere);
-        let at = position
-            .filter(|at| at.cluster == cluster)
-            .map(|at| at.resource_version);
+        let stored = snapshot.watch_position.as_deref();
+        let position: Option<Position> = stored.and_then(|text| text.parse().ok());
+        let has_moved = position.is_some_and(|at| at.cluster != cluster);
+        let at = Reached::stored(stored, &cluster);
         let board = Board::load(snapshot, read_dag)?;
 
         let shared = Arc::new(Shared::new(
@@ -124,7 +130,12 @@ impl Dags {
             board,
             catalog,
         ));
-        shared.inbox.stored(stored);
+        shared.inbox.stored(at);
+        if at.actions.is_some() {
+            // TaskActions of runs that are over may be left.
+            shared.launched.actions.reach(Stage::Wanted);
+        }
+        shared.follow_actions_if_wanted();
         if has_moved {
             shared.inbox.push(Fact::ClusterChanged);
         }
@@ -141,32 +152,47 @@ impl Dags {
         client: Client,
         logs: Arc<dyn LogArchive>,
         config: DagsConfig,
-        at: Option<u64>,
+        at: Reached,
     ) -> Result<(), StartError> {
         let shared = &self.shared;
         let namespace = &shared.pod_config.namespace;
-        let cache: Arc<dyn CacheFeed> = shared.pods.cache.clone();
-        let applier = Applier::new(client.clone(), "dags", [(Resource::POD, cache)])
-            .with_metrics(config.metrics.clone());
+        let caches: [(Resource, Arc<dyn CacheFeed>); 2] = [
+            (Resource::POD, shared.launched.pods.cache.clone()),
+            (Resource::TASK_ACTION, shared.launched.actions.cache.clone()),
+        ];
+        let applier =
+            Applier::new(client.clone(), "dags", caches).with_metrics(config.metrics.clone());
         let left_behind = controller::left_behind(&client, &shared.pod_config).await;
         let left_behind = left_behind.map_err(|error| StartError::Api(Box::new(error)))?;
 
-        let watch = PodWatch::new(
+        let watch = LaunchWatch::new(
             Api::<Pod>::namespaced(client.clone(), namespace),
             shared.clone(),
         );
         self.tasks
-            .spawn("dags.watch", watch.run(at, self.tasks.shutdown()));
-        shared.pods.listed().await;
+            .spawn("dags.watch", watch.run(at.pods, self.tasks.shutdown()));
+        let actions = LaunchWatch::new(actions::api(&client, namespace), shared.clone());
+        self.tasks.spawn(
+            "dags.watch.actions",
+            actions.run(at.actions, self.tasks.shutdown()),
+        );
+        shared.launched.pods.reached(Stage::Listed).await;
 
         let scheduler = Scheduler::new(shared.clone(), config.limits);
         self.run(scheduler, &applier, 1, scheduler_triggers(shared.clone()));
-        let pods = Pods::new(shared.clone(), client.clone(), logs, config.disposal);
+        let keep_logs = KeepLogs::new(shared.clone(), client.clone(), logs);
         self.run(
-            pods,
+            keep_logs,
             &applier,
             config.concurrency,
-            shared.pod_keys.clone().stream(),
+            shared.log_keys.clone().stream(),
+        );
+        let launches = Launches::new(shared.clone(), config.disposal);
+        self.run(
+            launches,
+            &applier,
+            config.concurrency,
+            shared.launch_keys.clone().stream(),
         );
         let runs = Runs::new(shared.clone(), client);
         self.run(
@@ -274,16 +300,12 @@ impl Dags {
         }
     }
 
-    /// Waits until the pods of a run that is over or interrupted are gone, or kept for good, with their logs stored.
+    /// Waits until what the tries of a run that is over or interrupted were launched as is gone, or kept for good, with
+    /// their logs stored.
     pub async fn released(&self, key: &RunKey) {
-        let mut moved = self.shared.pods.moved();
-        let mut cached = self.shared.pods.cache.changes();
-        while self.shared.pods.is_busy_with(key) {
-            let changed = tokio::select! {
-                changed = moved.changed() => changed,
-                changed = cached.changed() => changed,
-            };
-            if changed.is_err() {
+        let mut moves = self.shared.launched.moves();
+        while self.shared.launched.is_busy_with(key) {
+            if !moves.next().await {
                 return;
             }
         }
@@ -298,6 +320,11 @@ impl Dags {
             }
         }
         census
+    }
+
+    /// Whether unfinished runs have tasks that become TaskActions, which somebody else has to run.
+    pub fn has_plugin_tasks(&self) -> bool {
+        self.shared.board().has_plugin_tasks()
     }
 
     /// Whether the scheduler is stopping: it was told to, or a part of it broke.

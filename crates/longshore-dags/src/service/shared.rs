@@ -10,7 +10,8 @@ use uuid::Uuid;
 use super::{change::StateChange, triggers::Triggers};
 use crate::{
     catalog::Catalog,
-    pods::{build::PodConfig, table::PodTable},
+    launch::{keep_logs::LogKey, table::Stage, tables::Tables},
+    pods::build::PodConfig,
     scheduler::{board::Board, inbox::Inbox},
 };
 
@@ -26,9 +27,12 @@ pub(crate) struct Shared {
     pub(crate) cluster: String,
     pub(crate) pod_config: PodConfig,
     pub(crate) inbox: Inbox,
-    pub(crate) pods: PodTable,
-    /// Tries whose pods want a look.
-    pub(crate) pod_keys: Arc<Triggers<Uuid>>,
+    /// What tries were launched as.
+    pub(crate) launched: Tables,
+    /// Tries whose objects want a look.
+    pub(crate) launch_keys: Arc<Triggers<Uuid>>,
+    /// Objects whose logs are wanted.
+    pub(crate) log_keys: Arc<Triggers<LogKey>>,
     /// Runs whose shared objects want a look.
     pub(crate) run_keys: Arc<Triggers<RunKey>>,
     pub(crate) changes: broadcast::Sender<StateChange>,
@@ -53,13 +57,22 @@ impl Shared {
             cluster,
             pod_config,
             inbox: Inbox::default(),
-            pods: PodTable::new(),
-            pod_keys: Triggers::new(),
+            launched: Tables::new(),
+            launch_keys: Triggers::new(),
+            log_keys: Triggers::new(),
             run_keys: Triggers::new(),
             changes: broadcast::Sender::new(CHANGES),
             committed: Notify::new(),
             board: Mutex::new(board),
             catalog: Mutex::new(catalog),
+        }
+    }
+
+    /// TaskActions are followed from the first task on that is to become one.
+    pub(crate) fn follow_actions_if_wanted(&self) {
+        let actions = &self.launched.actions;
+        if actions.stage() == Stage::Idle && self.board_mut().has_plugin_tasks() {
+            actions.reach(Stage::Wanted);
         }
     }
 

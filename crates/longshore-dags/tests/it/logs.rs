@@ -61,6 +61,31 @@ async fn a_log_that_cannot_be_read_is_given_up_and_says_so() {
     );
 }
 
+/// More tasks than rounds at the same time, and as many after them.
+fn two_layers() -> String {
+    let task = |name: &str, n: u32, before: String| {
+        format!("  {name}{n}: {{command: [x], {before}env: {{SCRIPT: run 5s}}}}\n")
+    };
+    let first = (0..20).map(|n| task("a", n, String::new()));
+    let second = (0..20).map(|n| task("b", n, format!("depends_on: [a{n}], ")));
+    "dag_id: one\ntasks:\n".to_owned() + &first.chain(second).collect::<String>()
+}
+
+#[tokio::test(start_paused = true)]
+async fn logs_of_which_nothing_comes_hold_no_other_pod() {
+    let world = World::new(&two_layers()).await;
+    world.logs.stall.store(true, Ordering::Relaxed);
+    let dags = world.start(&Faults::new(FaultPlan::none()).start()).await;
+    let run = world.request(&dags, RUN_ID).await;
+    let ended = tokio::time::timeout(Duration::from_secs(30), dags.ended(&run));
+    let (ended, _) = ended.await.unwrap().unwrap().unwrap();
+    assert_eq!(ended.state, RunState::Success);
+    world.logs.stall.store(false, Ordering::Relaxed);
+    dags.released(&run).await;
+    assert_eq!(world.logs.stored().len(), 40);
+    assert!(left(&world, "pods").await.is_empty());
+}
+
 /// Stopping a pod does not wait for its log for long.
 #[tokio::test(start_paused = true)]
 async fn a_pod_is_stopped_although_its_log_cannot_be_read() {

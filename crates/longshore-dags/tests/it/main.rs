@@ -7,9 +7,11 @@
     reason = "clippy sees as a test only what is in a test function"
 )]
 
+mod executor;
 mod laws;
 mod logs;
 mod memory_store;
+mod plugins;
 mod real_server;
 mod restart;
 mod scale;

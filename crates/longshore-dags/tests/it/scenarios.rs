@@ -6,7 +6,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams},
+    core::{ApiResource, DynamicObject, GroupVersionKind},
 };
+use longshore_api::flyte;
 use longshore_dags::{
     Dags,
     scheduler::{Selection, run_state::is_interrupted},
@@ -15,7 +17,7 @@ use longshore_kit::Clock;
 use longshore_store::{RunKey, TaskInstance, TaskState};
 use longshore_test::{Place, faults::Rule};
 
-use crate::world::{RUN_ID, World};
+use crate::world::{RUN_ID, TASK_ACTIONS, World};
 
 /// A DAG and what people do.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +56,8 @@ pub(crate) enum People {
     Cancel(u64),
     /// Delete the pod of a task while it runs.
     DeletePodOf(&'static str, u64),
+    /// Delete the TaskAction of a task.
+    DeleteActionOf(&'static str, u64),
 }
 
 impl People {
@@ -76,7 +80,11 @@ impl People {
         }
         let run = world.request(dags, RUN_ID).await;
         match self {
-            Self::Watch | Self::DeletePodOf(..) | Self::Schedule | Self::ScheduleAndPause(..) => {}
+            Self::Watch
+            | Self::DeletePodOf(..)
+            | Self::DeleteActionOf(..)
+            | Self::Schedule
+            | Self::ScheduleAndPause(..) => {}
             Self::AskTwice => {
                 world
                     .request(dags, "manual__2026-01-01T00:00:01+00:00")
@@ -120,6 +128,9 @@ impl People {
 
     /// What they do through the API server. It is done once, whatever becomes of the scheduler.
     pub(crate) async fn use_cluster(self, place: Place) {
+        if let Self::DeleteActionOf(task_id, second) = self {
+            delete_action(&place, task_id, second).await;
+        }
         let Self::DeletePodOf(task_id, second) = self else {
             return;
         };
@@ -139,6 +150,26 @@ impl People {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+    }
+}
+
+/// Deletes the TaskAction of a task once, after a second of the story.
+async fn delete_action(place: &Place, task_id: &str, second: u64) {
+    tokio::time::sleep(Duration::from_secs(second)).await;
+    let kind = ApiResource::from_gvk_with_plural(
+        &GroupVersionKind::gvk(flyte::GROUP, flyte::VERSION, flyte::KIND),
+        TASK_ACTIONS,
+    );
+    let actions: Api<DynamicObject> =
+        Api::namespaced_with(place.client(), place.namespace(), &kind);
+    let of_task = ListParams::default().labels(&format!("task_id={task_id}"));
+    loop {
+        if let Some(action) = actions.list(&of_task).await.unwrap().items.first() {
+            let now = DeleteParams::default();
+            actions.delete(&action.name_any(), &now).await.unwrap();
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 

@@ -75,6 +75,8 @@ impl Surroundings {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Logs {
     pub(crate) are_unreadable: Arc<AtomicBool>,
+    /// They begin, and nothing more comes.
+    pub(crate) stall: Arc<AtomicBool>,
     stored: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
@@ -101,7 +103,11 @@ impl PodLogs for ScriptedLogs {
         if self.0.are_unreadable.load(Ordering::Relaxed) {
             return Err(LogError::Unavailable("the node is gone".to_owned()));
         }
-        Ok(Box::pin(futures::stream::once(async { Ok(LINE.into()) })))
+        let line = futures::stream::once(async { Ok(LINE.into()) });
+        if self.0.stall.load(Ordering::Relaxed) {
+            return Ok(Box::pin(line.chain(futures::stream::pending())));
+        }
+        Ok(Box::pin(line))
     }
 }
 

@@ -7,9 +7,10 @@ use futures::AsyncReadExt;
 use jiff::Timestamp;
 use longshore_dags::{
     Dags, DagsConfig, RequestError, document,
+    launch::decide::Disposal,
     logs::{LogArchive, LogPath, LogStream},
     model::Dag,
-    pods::{build::PodConfig, decide::PodsConfig},
+    pods::build::PodConfig,
     scheduler::{Limits, NewRun},
 };
 use longshore_kit::Clock;
@@ -27,6 +28,7 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::{
+    executor,
     memory_store::MemoryStore,
     surroundings::{Logs, Surroundings},
 };
@@ -63,7 +65,11 @@ impl World {
 
     /// A world whose API server refuses some creates. The document may hold several DAGs.
     pub(crate) async fn with_rules(yaml: &str, rules: &[Rule]) -> Self {
-        Self::standing_on(Surroundings::embedded(), yaml, rules)
+        let world = Self::standing_on(Surroundings::embedded(), yaml, rules);
+        if yaml.contains("plugin:") {
+            executor::start(&world.place, world.clock.clone()).await;
+        }
+        world
     }
 
     /// A world in these surroundings.
@@ -210,7 +216,7 @@ fn config(scheduler_id: &str, place: &Place) -> DagsConfig {
             scheduler_id: scheduler_id.to_owned(),
             ..PodConfig::default()
         },
-        disposal: PodsConfig::default(),
+        disposal: Disposal::default(),
         concurrency: 8,
         metrics: longshore_kit::Metrics::new(),
     }
@@ -343,6 +349,13 @@ pub(crate) async fn digest(world: &World) -> String {
             left(world, plural).await.join(" ")
         ));
     }
+    let has_plugins = |dag: &Arc<Dag>| dag.tasks.values().any(|task| task.plugin.is_some());
+    if has_plugins(&world.dag) {
+        lines.push(format!(
+            "taskactions left: {}",
+            left(world, TASK_ACTIONS).await.join(" ")
+        ));
+    }
     lines.join("\n")
 }
 
@@ -384,8 +397,17 @@ fn ran(world: &World) -> Vec<String> {
         .collect()
 }
 
+/// The plural name of what tasks with a plugin become.
+pub(crate) const TASK_ACTIONS: &str = "taskactions";
+
+/// What the scheduler has left of a kind, by task and phase.
 pub(crate) async fn left(world: &World, plural: &str) -> Vec<String> {
-    let path = format!("/api/v1/namespaces/{}/{plural}", world.place.namespace());
+    let group = if plural == TASK_ACTIONS {
+        "/apis/flyte.org/v1"
+    } else {
+        "/api/v1"
+    };
+    let path = format!("{group}/namespaces/{}/{plural}", world.place.namespace());
     let request = http::Request::get(path).body(vec![]);
     let list: Value = world
         .place
@@ -401,7 +423,9 @@ pub(crate) async fn left(world: &World, plural: &str) -> Vec<String> {
             let task = item["metadata"]["annotations"]["task_id"]
                 .as_str()
                 .unwrap_or("-");
-            format!("{task}:{}", item["status"]["phase"].as_str().unwrap_or("-"))
+            let status = &item["status"];
+            let phase = status["phase"].as_str().or(status["pluginPhase"].as_str());
+            format!("{task}:{}", phase.unwrap_or("-"))
         })
         .collect();
     left.sort();

@@ -32,13 +32,36 @@ pub struct Terms {
     pub retry_period: Duration,
 }
 
+impl Terms {
+    /// The terms of leases that last this long, in the proportions of client-go.
+    pub fn lasting(lease_duration: Duration) -> Self {
+        Self {
+            lease_duration,
+            renew_deadline: lease_duration * 2 / 3,
+            retry_period: lease_duration * 2 / 15,
+        }
+    }
+}
+
 impl Default for Terms {
     /// Those of client-go.
     fn default() -> Self {
-        Self {
-            lease_duration: Duration::from_secs(15),
-            renew_deadline: Duration::from_secs(10),
-            retry_period: Duration::from_secs(2),
-        }
+        Self::lasting(Duration::from_secs(15))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_terms_are_those_of_client_go() {
+        let terms = Terms::default();
+        let seconds = [
+            terms.lease_duration,
+            terms.renew_deadline,
+            terms.retry_period,
+        ];
+        assert_eq!(seconds.map(|time| time.as_secs_f64()), [15.0, 10.0, 2.0]);
     }
 }

@@ -135,3 +135,47 @@ fn an_object_whose_last_finalizer_we_removed_does_not_come_back() {
     let told = cache.apply_event(WatchEvent::Deleted(pod("u", 5)));
     assert!(matches!(told, Some(Update::Deleted(_))));
 }
+
+/// What the watch tells of these versions, after our own writes were answered with `ours`.
+fn told(ours: &[u64], delivered: &[u64]) -> Vec<String> {
+    let cache = Cache::<Pod>::new();
+    cache.replace(vec![pod("u", 4)], 4);
+    for version in ours {
+        cache.learn(object("u", *version)).unwrap();
+    }
+    let updates = delivered
+        .iter()
+        .filter_map(|version| cache.apply_event(WatchEvent::Modified(pod("u", *version))));
+    let objects = updates.filter_map(Update::into_object);
+    objects
+        .map(|pod| pod.metadata.resource_version.clone().unwrap())
+        .collect()
+}
+
+#[test]
+fn own_writes_are_no_news_but_what_others_wrote_in_between_is() {
+    let table: [(&[u64], &[u64], &[&str]); 5] = [
+        (&[5], &[5], &[]),
+        (&[5, 6], &[5, 6], &[]),
+        (&[5], &[5, 6], &["6"]),
+        // It was hidden by our own, which holds it.
+        (&[6], &[5, 6], &["6"]),
+        (&[5, 7], &[5, 6, 7, 8], &["7", "8"]),
+    ];
+    for (ours, delivered, expected) in table {
+        assert_eq!(told(ours, delivered), expected, "{ours:?} {delivered:?}");
+    }
+}
+
+#[test]
+fn a_cache_that_passes_on_keeps_nothing() {
+    let cache = Cache::<Pod>::passing_on();
+    assert_eq!(cache.replace(vec![pod("u", 4)], 4).len(), 2);
+    assert_eq!(state(&cache), "unknown");
+    let update = cache.apply_event(WatchEvent::Added(pod("u", 5)));
+    assert!(matches!(update, Some(Update::Applied(_))));
+    let update = cache.apply_event(WatchEvent::Deleted(pod("u", 6)));
+    assert!(matches!(update, Some(Update::Deleted(_))));
+    assert_eq!(state(&cache), "unknown");
+    assert_eq!(cache.progress(), 6);
+}

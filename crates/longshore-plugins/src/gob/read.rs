@@ -33,8 +33,10 @@ pub(crate) enum Gob {
     Uint(u64),
     /// A text, bytes, or what encodes itself.
     Bytes(Vec<u8>),
-    /// Fields by name; zero values are absent.
+    /// Fields by name; zero values are absent. A struct in an interface is the same.
     Struct(BTreeMap<String, Gob>),
+    /// Texts by name.
+    Texts(BTreeMap<String, String>),
     /// Anything else: read past.
     Ignored,
 }
@@ -56,6 +58,8 @@ pub(crate) fn read_struct(stream: &[u8]) -> Result<BTreeMap<String, Gob>, GobErr
     let mut stream = Reader { rest: stream };
     loop {
         let length = stream.length()?;
+        // A value with an interface in it goes on in the messages that come next, after the descriptions in between.
+        let mut value = Reader { rest: stream.rest };
         let mut message = Reader {
             rest: stream.take(length)?,
         };
@@ -67,9 +71,12 @@ pub(crate) fn read_struct(stream: &[u8]) -> Result<BTreeMap<String, Gob>, GobErr
         let Some(Described::Struct(_)) = types.described.get(&id) else {
             return Err(GobError::NoStruct);
         };
-        return match types.value(id, &mut message, 0)? {
+        value.int()?;
+        return match types.value(id, &mut value, 0)? {
             Gob::Struct(fields) => Ok(fields),
-            Gob::Int(_) | Gob::Uint(_) | Gob::Bytes(_) | Gob::Ignored => Err(GobError::NoStruct),
+            Gob::Int(_) | Gob::Uint(_) | Gob::Bytes(_) | Gob::Texts(_) | Gob::Ignored => {
+                Err(GobError::NoStruct)
+            }
         };
     }
 }
@@ -117,7 +124,7 @@ impl Types {
                 .uint()
                 .and_then(|_| reader.uint())
                 .map(|_| Gob::Ignored),
-            builtin::INTERFACE => self.interface(reader),
+            builtin::INTERFACE => self.interface(reader, depth),
             _ => self.described_value(id, reader, depth),
         }
     }
@@ -137,6 +144,14 @@ impl Types {
                     self.value(element, reader, depth + 1)?;
                 }
                 Ok(Gob::Ignored)
+            }
+            Described::Map(builtin::STRING, builtin::STRING) => {
+                let mut texts = BTreeMap::new();
+                for _ in 0..reader.uint()? {
+                    let key = String::from_utf8_lossy(reader.bytes()?).into_owned();
+                    texts.insert(key, String::from_utf8_lossy(reader.bytes()?).into_owned());
+                }
+                Ok(Gob::Texts(texts))
             }
             Described::Map(key, element) => {
                 for _ in 0..reader.uint()? {
@@ -169,20 +184,29 @@ impl Types {
     }
 
     /// The name of the type, descriptions that it needs, its id, and the value with its length in front.
-    fn interface(&mut self, reader: &mut Reader<'_>) -> Result<Gob, GobError> {
+    fn interface(&mut self, reader: &mut Reader<'_>, depth: usize) -> Result<Gob, GobError> {
         if reader.bytes()?.is_empty() {
             return Ok(Gob::Ignored);
         }
-        loop {
+        let id = loop {
             let id = reader.int()?;
             if id >= 0 {
-                break;
+                break id;
             }
             self.describe(id, reader)?;
             // The length of the message that comes next.
             reader.uint()?;
+        };
+        let mut value = Reader {
+            rest: reader.bytes()?,
+        };
+        match self.described.get(&id) {
+            Some(Described::Struct(_)) => self.value(id, &mut value, depth + 1),
+            // Nobody keeps anything else in one.
+            Some(Described::List(_) | Described::Map(..) | Described::Opaque) | None => {
+                Ok(Gob::Ignored)
+            }
         }
-        reader.bytes().map(|_| Gob::Ignored)
     }
 }
 

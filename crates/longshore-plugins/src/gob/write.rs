@@ -7,7 +7,10 @@ use super::builtin;
 pub(crate) enum Kind {
     Int,
     Uint,
+    Bytes,
     String,
+    /// A value with its type.
+    Interface,
     /// A type that the stream describes.
     Described(i64),
 }
@@ -17,7 +20,9 @@ impl Kind {
         match self {
             Self::Int => builtin::INT,
             Self::Uint => builtin::UINT,
+            Self::Bytes => builtin::BYTES,
             Self::String => builtin::STRING,
+            Self::Interface => builtin::INTERFACE,
             Self::Described(id) => id,
         }
     }
@@ -50,6 +55,19 @@ pub(crate) fn time_type(id: i64) -> Vec<u8> {
     })
 }
 
+/// The message that describes a map of texts.
+pub(crate) fn texts_type(id: i64) -> Vec<u8> {
+    type_message(id, |definition| {
+        // `MapT` is the fourth field of a description.
+        definition.uint(4);
+        definition.common(id, "map[string]string");
+        for part in [builtin::STRING, builtin::STRING] {
+            definition.uint(1);
+            definition.int(part);
+        }
+    })
+}
+
 fn type_message(id: i64, define: impl FnOnce(&mut Writer)) -> Vec<u8> {
     let mut message = Writer::default();
     message.int(-id);
@@ -62,6 +80,8 @@ fn type_message(id: i64, define: impl FnOnce(&mut Writer)) -> Vec<u8> {
 /// One message, or a part of one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Writer {
+    /// Messages that are written.
+    done: Vec<u8>,
     out: Vec<u8>,
     /// Number of the last field of the struct that is being written, from 1.
     last_field: u64,
@@ -91,6 +111,50 @@ impl Writer {
         self.out.extend(inner.out);
     }
 
+    /// A struct in an interface: the name of its Go type, the messages that describe it, its id, and its fields. Not
+    /// in a struct in a struct.
+    ///
+    /// The first description stands where the value is expected, the others are messages of their own, and the rest
+    /// of this message is one more.
+    pub(crate) fn interface_field(
+        &mut self,
+        number: u64,
+        name: &str,
+        types: &[Vec<u8>],
+        id: i64,
+        write: impl FnOnce(&mut Self),
+    ) {
+        self.field(number).bytes(name.as_bytes());
+        if let Some((first, others)) = types.split_first() {
+            self.out.extend(&first[length_of_length(first)..]);
+            let begun = std::mem::take(&mut self.out);
+            self.bytes(&begun);
+            self.done.append(&mut self.out);
+            self.done.extend(others.concat());
+        }
+        let mut fields = Self::default();
+        write(&mut fields);
+        fields.end();
+        self.int(id);
+        self.bytes(&fields.out);
+    }
+
+    /// Texts by name, unless there are none.
+    pub(crate) fn texts_field(
+        &mut self,
+        number: u64,
+        texts: &std::collections::BTreeMap<String, String>,
+    ) {
+        if texts.is_empty() {
+            return;
+        }
+        self.field(number).uint(texts.len() as u64);
+        for (name, text) in texts {
+            self.bytes(name.as_bytes());
+            self.bytes(text.as_bytes());
+        }
+    }
+
     /// An unsigned field, unless it is zero.
     pub(crate) fn uint_field(&mut self, number: u64, value: u64) {
         if value != 0 {
@@ -117,11 +181,12 @@ impl Writer {
         self.out.push(0);
     }
 
-    /// The message with its length in front.
-    pub(crate) fn into_message(self) -> Vec<u8> {
-        let mut message = Self::default();
-        message.bytes(&self.out);
-        message.out
+    /// The message, or several where an interface is in it, each with its length in front.
+    pub(crate) fn into_message(mut self) -> Vec<u8> {
+        let rest = std::mem::take(&mut self.out);
+        self.bytes(&rest);
+        self.done.append(&mut self.out);
+        self.done
     }
 
     /// One byte below 128; else how many bytes follow, negated, and these, the highest first.
@@ -154,5 +219,13 @@ impl Writer {
         self.uint(1);
         self.int(id);
         self.end();
+    }
+}
+
+/// How many bytes tell the length of a message.
+fn length_of_length(message: &[u8]) -> usize {
+    match message.first() {
+        Some(first) if *first >= 128 => 1 + usize::from(!*first) + 1,
+        _ => 1,
     }
 }

@@ -2,26 +2,55 @@
 
 use longshore_api::flyte::{ANNOTATION_PRIMARY_CONTAINER, LABEL_GPU_PARTITION_SLICES};
 use longshore_proto::flyteidl2::core::{
-    ExtendedResources, GpuAccelerator, gpu_accelerator::PartitionSizeValue,
+    ExtendedResources, GpuAccelerator, Resources, gpu_accelerator::PartitionSizeValue,
 };
 use serde_json::{Map, Value, json};
 
 use super::{
-    TYPE_RAW_CONTAINER, TYPE_SIDECAR, env,
+    TYPE_RAW_CONTAINER, TYPE_SIDECAR, co_pilot, env, ide,
+    merge::merge,
     raw::{self, Pod},
     render::{self, Values},
     resources::{self, Mode},
-    scheduling, shared_memory,
+    scheduling, shared_memory, template,
 };
-use crate::{config::K8sConfig, context::TaskContext, plugin::BuildError};
+use crate::{
+    config::K8sConfig,
+    context::{TaskContext, own_pod_template},
+    plugin::BuildError,
+};
 
 /// The pod, without name, namespace and owner.
 pub(super) fn of(context: &TaskContext, config: &K8sConfig) -> Result<Value, BuildError> {
+    let mut pod = task_pod(context, config, None)?;
+    ide::add_probe(&mut pod);
+    annotate_primary(&mut pod, &context.template.r#type);
+    Ok(json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": pod.metadata(),
+        "spec": pod.spec,
+    }))
+}
+
+/// The pod of a task, in whichever resource it is to be; `resources` are those of one of several roles, which win over
+/// the task's.
+pub(super) fn task_pod(
+    context: &TaskContext,
+    config: &K8sConfig,
+    resources: Option<&Resources>,
+) -> Result<Pod, BuildError> {
     let mut pod = raw::of(context, config)?;
     let extended = context.template.extended_resources.as_ref();
+    if let (Some(resources), Some(primary)) = (resources, primary(&mut pod)) {
+        let over = resources::of_role(resources, extended, config)?;
+        merge(primary.entry("resources").or_insert(Value::Null), &over);
+    }
     customize_containers(&mut pod, context, extended, config)?;
+    co_pilot::add(&mut pod, context, &config.co_pilot)?;
     scheduling::add_defaults(&mut pod.spec, context, config);
     add_security_context(&mut pod, config);
+    build_on_templates(&mut pod, context, config)?;
     if let Some(accelerator) = extended.and_then(|extended| extended.gpu_accelerator.as_ref()) {
         scheduling::add_accelerator(&mut pod.spec, accelerator, &config.accelerators);
         if let Some(slices) = partition_slices(accelerator) {
@@ -32,13 +61,48 @@ pub(super) fn of(context: &TaskContext, config: &K8sConfig) -> Result<Value, Bui
     if let Some(memory) = extended.and_then(|extended| extended.shared_memory.as_ref()) {
         shared_memory::add(&mut pod, memory)?;
     }
-    annotate_primary(&mut pod, &context.template.r#type);
-    Ok(json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"labels": pod.labels, "annotations": pod.annotations},
-        "spec": pod.spec,
-    }))
+    Ok(pod)
+}
+
+/// First the template of the class of the accelerator, then the task's or the configured PodTemplate, whose metadata
+/// the pod has too.
+fn build_on_templates(
+    pod: &mut Pod,
+    context: &TaskContext,
+    config: &K8sConfig,
+) -> Result<(), BuildError> {
+    let extended = context.template.extended_resources.as_ref();
+    let accelerator = extended.and_then(|extended| extended.gpu_accelerator.as_ref());
+    let of_class = accelerator.and_then(|accelerator| {
+        let class = accelerator.device_class().as_str_name();
+        let class = config.accelerators.device_classes.get(class)?;
+        class.pod_template.as_ref()
+    });
+    if let Some(template) = of_class {
+        template::build_on(&template["template"]["spec"], &mut pod.spec, &pod.primary);
+    }
+    let Some(template) = &context.pod_template else {
+        return match own_pod_template(&context.template) {
+            None => Ok(()),
+            Some(name) => Err(BuildError::bad_specification(format!(
+                "PodTemplate '{name}' does not exist in namespace {:?} or in the executor's",
+                context.namespace
+            ))),
+        };
+    };
+    let template = &template["template"];
+    template::build_on(&template["spec"], &mut pod.spec, &pod.primary);
+    for (field, own) in [
+        ("labels", &mut pod.labels),
+        ("annotations", &mut pod.annotations),
+    ] {
+        let pairs = template["metadata"][field].as_object();
+        for (key, value) in pairs.into_iter().flatten() {
+            let value = value.as_str().unwrap_or_default().to_owned();
+            own.entry(key.clone()).or_insert(value);
+        }
+    }
+    Ok(())
 }
 
 /// Whether the pod cannot be built without the task's inputs.

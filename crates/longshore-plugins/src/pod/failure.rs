@@ -14,6 +14,8 @@ pub(super) const ALL_LISTS: &[&str] = &[
 
 /// Nothing was recorded: the node went away before it could.
 const UNKNOWN_ERROR: &str = "UnknownError";
+/// The program ended with another exit code than 0, and nobody said more.
+const ERROR: &str = "Error";
 /// Something else than the task ended it.
 const INTERRUPTED: &str = "Interrupted";
 /// Reasons of pods that lost their node, or that their node refused.
@@ -32,6 +34,8 @@ pub(super) fn of(status: &Value, primary: &str) -> PhaseInfo {
     )
     .to_owned();
     let mut is_system = NODE_REASONS.contains(&code);
+    // What a container's program itself said by its exit code.
+    let mut said = None;
     for container in status::containers(status, ALL_LISTS) {
         let last = ContainerStatus::last_terminated(container);
         let Some(end) = last.or_else(|| container.terminated()) else {
@@ -42,12 +46,18 @@ pub(super) fn of(status: &Value, primary: &str) -> PhaseInfo {
         } else if end.is_killed() {
             code = INTERRUPTED;
             is_system |= container.name() == primary;
+        } else if end.exit_code() != 0 {
+            said = said.or(Some(or(end.reason(), ERROR)));
         }
         if end.exit_code() == 0 {
             message += &format!("\r\n[{}] terminated with ExitCode 0.", container.name());
         } else {
             message += &end.message(container.name());
         }
+    }
+    // Upstream takes every pod without a reason of its own for a lost one, and so repeats a program that fails for ever.
+    if code == UNKNOWN_ERROR {
+        code = said.unwrap_or(UNKNOWN_ERROR);
     }
     if is_system || code == UNKNOWN_ERROR {
         PhaseInfo::retryable(ErrorKind::System, INTERRUPTED, message)

@@ -3,6 +3,11 @@
 use jiff::Timestamp;
 use longshore_proto::flyteidl2::core::{Literal, Primitive, Scalar, literal, primitive, scalar};
 
+use super::msgpack;
+
+/// Tag of binaries that hold MessagePack.
+const MESSAGE_PACK: &str = "msgpack";
+
 /// The text of a literal; else why there is none.
 pub(super) fn to_text(literal: &Literal) -> Result<String, String> {
     match &literal.value {
@@ -23,8 +28,11 @@ fn scalar_to_text(scalar: &Scalar) -> Result<String, String> {
         Some(scalar::Value::Primitive(primitive)) => primitive_to_text(primitive),
         Some(scalar::Value::Blob(blob)) => Ok(blob.uri.clone()),
         Some(scalar::Value::Schema(schema)) => Ok(schema.uri.clone()),
+        Some(scalar::Value::Binary(binary)) if binary.tag == MESSAGE_PACK => {
+            msgpack::to_text(&binary.value)
+        }
         Some(scalar::Value::Binary(binary)) => Err(format!(
-            "it is binary ({}), which is not supported yet",
+            "it is binary with the tag {:?}; {MESSAGE_PACK:?} can be put in",
             binary.tag
         )),
         Some(
@@ -65,7 +73,7 @@ fn primitive_to_text(primitive: &Primitive) -> Result<String, String> {
 }
 
 /// Go's `%v`: the shortest digits, with an exponent of at least two digits below 1e-4 and from 1e21 on.
-fn float_to_text(number: f64) -> String {
+pub(super) fn float_to_text(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
     }
@@ -148,6 +156,11 @@ mod tests {
             literals: vec![file, of_primitive(primitive::Value::Integer(1))],
         }));
         assert_eq!(to_text(&list).unwrap(), "[s3://b/f,1]");
+        let packed = of_scalar(scalar::Value::Binary(Binary {
+            value: vec![0x81, 0xa1, b'k', 1],
+            tag: MESSAGE_PACK.to_owned(),
+        }));
+        assert_eq!(to_text(&packed).unwrap(), "map[k:1]");
     }
 
     #[test]
@@ -157,10 +170,10 @@ mod tests {
             (Literal::default(), "no value"),
             (
                 of_scalar(scalar::Value::Binary(Binary {
-                    tag: "msgpack".to_owned(),
+                    tag: "pickle".to_owned(),
                     ..Binary::default()
                 })),
-                "msgpack",
+                "pickle",
             ),
         ] {
             let problem = to_text(&literal).unwrap_err();

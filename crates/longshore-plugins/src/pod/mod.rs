@@ -4,17 +4,33 @@
 //! containers, then where it may run, then extras. The pod stays JSON, so that fields that nobody here knows survive.
 
 mod build;
+mod co_pilot;
+mod duration;
 mod env;
 mod failure;
+mod head;
+mod ide;
 mod literal;
+mod logs;
+mod merge;
+mod msgpack;
+mod parts;
 mod pending;
 mod phase;
 mod raw;
-mod render;
-mod resources;
-mod scheduling;
+pub(crate) mod render;
+pub(crate) mod resources;
+pub(crate) mod scheduling;
 mod shared_memory;
 mod status;
+mod template;
+
+pub(crate) use head::{failed, stuck, trouble};
+pub(crate) use ide::serves_editor;
+pub(crate) use logs::log_context;
+pub(crate) use merge::merge;
+pub(crate) use raw::Pod;
+pub(crate) use template::overlay;
 
 use std::sync::Arc;
 
@@ -23,7 +39,7 @@ use longshore_core::Resource;
 use serde_json::Value;
 
 use crate::{
-    config::K8sConfig,
+    config::{Config, K8sConfig},
     context::TaskContext,
     phase::PhaseInfo,
     plugin::{BuildError, Plugin},
@@ -36,7 +52,7 @@ const TYPE_RAW_CONTAINER: &str = "raw-container";
 /// The plugin of everything that is a Pod, and of every task type that has no plugin of its own.
 #[derive(Clone, Debug)]
 pub struct PodPlugin {
-    config: Arc<K8sConfig>,
+    config: Arc<Config>,
 }
 
 impl PodPlugin {
@@ -44,7 +60,7 @@ impl PodPlugin {
     pub const ID: &str = "pod";
 
     /// The plugin, as it is configured.
-    pub fn new(config: Arc<K8sConfig>) -> Self {
+    pub fn new(config: Arc<Config>) -> Self {
         Self { config }
     }
 }
@@ -63,16 +79,22 @@ impl Plugin for PodPlugin {
     }
 
     fn needs_inputs(&self, context: &TaskContext) -> bool {
-        raw::of(context, &self.config).is_ok_and(|pod| build::needs_inputs(&pod))
+        needs_inputs(context, &self.config.k8s)
     }
 
     fn build(&self, context: &TaskContext) -> Result<Value, BuildError> {
-        build::of(context, &self.config)
+        build::of(context, &self.config.k8s)
     }
 
-    fn phase(&self, _context: &TaskContext, resource: &Value, now: Timestamp) -> PhaseInfo {
-        phase::of(resource, &self.config.grace, now)
+    fn phase(&self, context: &TaskContext, resource: &Value, now: Timestamp) -> PhaseInfo {
+        let info = phase::of(resource, &self.config.k8s.grace, now);
+        logs::add(info, context, resource, &self.config.logs, now)
     }
+}
+
+/// Whether the pod of a task cannot be built without its inputs.
+pub(crate) fn needs_inputs(context: &TaskContext, config: &K8sConfig) -> bool {
+    raw::of(context, config).is_ok_and(|pod| build::needs_inputs(&pod))
 }
 
 #[cfg(test)]

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use longshore_api::flyte::ANNOTATION_PRIMARY_CONTAINER;
-use longshore_proto::flyteidl2::core::{
-    Container, DataLoadingConfig, K8sPod, TaskTemplate, task_template::Target,
-};
+use longshore_proto::flyteidl2::core::{Container, K8sPod, TaskTemplate, task_template::Target};
 use serde_json::{Map, Value, json};
 
 use super::{TYPE_SIDECAR, resources};
@@ -19,21 +17,20 @@ use crate::{
 
 /// A pod that is being built.
 #[derive(Clone, Debug)]
-pub(super) struct Pod {
+pub(crate) struct Pod {
     /// Its `spec`.
-    pub(super) spec: Map<String, Value>,
+    pub(crate) spec: Map<String, Value>,
     /// Of the template, for this pod alone.
-    pub(super) labels: BTreeMap<String, String>,
+    pub(crate) labels: BTreeMap<String, String>,
     /// Of the template, for this pod alone.
-    pub(super) annotations: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
     /// The container whose end is the task's end.
-    pub(super) primary: String,
+    pub(crate) primary: String,
 }
 
 /// The raw pod of an attempt.
 pub(super) fn of(context: &TaskContext, config: &K8sConfig) -> Result<Pod, BuildError> {
     let template = &context.template;
-    refuse_what_is_missing(template)?;
     if template.r#type == TYPE_SIDECAR {
         match template.task_type_version {
             0 => return sidecar(template),
@@ -58,28 +55,6 @@ pub(super) fn of(context: &TaskContext, config: &K8sConfig) -> Result<Pod, Build
     };
     pod.spec.insert("enableServiceLinks".into(), false.into());
     Ok(pod)
-}
-
-/// Parts of upstream's contract that are not built yet: better no pod than another one than was asked for.
-fn refuse_what_is_missing(template: &TaskTemplate) -> Result<(), BuildError> {
-    let data_config = match &template.target {
-        Some(Target::Container(container)) => container.data_config.as_ref(),
-        Some(Target::K8sPod(pod)) => pod.data_config.as_ref(),
-        Some(Target::Sql(_)) | None => None,
-    };
-    if data_config.is_some_and(|config: &DataLoadingConfig| config.enabled) {
-        return Err(BuildError::bad_specification(
-            "the template asks for data loading (co-pilot), which is not supported yet",
-        ));
-    }
-    let metadata = template.metadata.as_ref();
-    let pod_template = metadata.map_or("", |metadata| &metadata.pod_template_name);
-    if !pod_template.is_empty() {
-        return Err(BuildError::bad_specification(format!(
-            "the template names the PodTemplate {pod_template:?}; PodTemplates are not supported yet"
-        )));
-    }
-    Ok(())
 }
 
 fn one_container(

@@ -3,7 +3,7 @@
 use longshore_proto::flyteidl2::core::LiteralMap;
 
 use super::literal;
-use crate::{context::TaskContext, plugin::BuildError};
+use crate::{context::TaskContext, plugin::BuildError, text_template::replace};
 
 /// What upstream calls the template of a task that is stored in the TaskAction itself.
 const TASK_TEMPLATE_PATH: &str = "inline://taskTemplate";
@@ -12,7 +12,7 @@ const INPUTS: &str = "inputs.";
 
 /// Values of templates, computed once for all texts of a pod.
 #[derive(Clone, Debug)]
-pub(super) struct Values<'a> {
+pub(crate) struct Values<'a> {
     /// By lower-case name, in the order in which they are put in: a value may hold a later template.
     paths: [(&'static str, String); 9],
     inputs: Option<&'a LiteralMap>,
@@ -20,7 +20,7 @@ pub(super) struct Values<'a> {
 
 impl<'a> Values<'a> {
     /// The values of an attempt.
-    pub(super) fn of(context: &'a TaskContext) -> Self {
+    pub(crate) fn of(context: &'a TaskContext) -> Self {
         let paths = &context.paths;
         // The SDK wants an argument to be there: two quotes, as from a shell.
         let previous = match paths.previous_checkpoint.as_str() {
@@ -46,7 +46,7 @@ impl<'a> Values<'a> {
     }
 
     /// The text with its templates filled in. Templates that nobody knows stay.
-    pub(super) fn render(&self, text: &str) -> Result<String, BuildError> {
+    pub(crate) fn render(&self, text: &str) -> Result<String, BuildError> {
         let mut text = text.to_owned();
         for (known, value) in &self.paths {
             text = replace(&text, |name| {
@@ -84,12 +84,12 @@ impl<'a> Values<'a> {
 }
 
 /// Whether a text has templates that need the task's inputs.
-pub(super) fn needs_inputs(text: &str) -> bool {
+pub(crate) fn needs_inputs(text: &str) -> bool {
     let mut needs = false;
     // Nothing is replaced, so nothing fails.
     drop(replace(text, |name| {
         needs |= input_variable(name).is_some();
-        Ok(None)
+        Ok::<_, BuildError>(None)
     }));
     needs
 }
@@ -97,39 +97,6 @@ pub(super) fn needs_inputs(text: &str) -> bool {
 fn input_variable(name: &str) -> Option<&str> {
     let (prefix, variable) = name.split_at_checked(INPUTS.len())?;
     (prefix.eq_ignore_ascii_case(INPUTS) && !variable.is_empty()).then_some(variable)
-}
-
-/// Replaces each `{{ .name }}` or `{{ $name }}` for which there is a value.
-fn replace(
-    text: &str,
-    mut value: impl FnMut(&str) -> Result<Option<String>, BuildError>,
-) -> Result<String, BuildError> {
-    let mut replaced = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find("{{") {
-        let (before, candidate) = rest.split_at(at);
-        replaced.push_str(before);
-        let found = match parse(candidate) {
-            Some((name, end)) => value(name)?.map(|value| (value, end)),
-            None => None,
-        };
-        // A template may begin at the second of three braces.
-        let (inserted, end) = found.unwrap_or_else(|| ("{".to_owned(), 1));
-        replaced.push_str(&inserted);
-        rest = &candidate[end..];
-    }
-    replaced.push_str(rest);
-    Ok(replaced)
-}
-
-/// The name in a template at the beginning of a text, and where the template ends.
-fn parse(text: &str) -> Option<(&str, usize)> {
-    let inner = text.strip_prefix("{{")?.trim_start();
-    let named = inner.strip_prefix(['.', '$'])?;
-    let end = named.find(|c: char| c == '}' || c.is_whitespace())?;
-    let (name, rest) = named.split_at(end);
-    let rest = rest.trim_start().strip_prefix("}}")?;
-    Some((name, text.len() - rest.len()))
 }
 
 /// A name for things that each attempt makes anew: letters, digits and underscores, a letter first.

@@ -29,7 +29,7 @@ pub(super) enum Mode {
 }
 
 /// A template's resources as a container's.
-pub(super) fn of_template(resources: Option<&Resources>) -> Result<Value, BuildError> {
+pub(crate) fn of_template(resources: Option<&Resources>) -> Result<Value, BuildError> {
     let Some(resources) = resources else {
         return Ok(json!({}));
     };
@@ -37,6 +37,18 @@ pub(super) fn of_template(resources: Option<&Resources>) -> Result<Value, BuildE
         "requests": of_entries(&resources.requests)?,
         "limits": of_entries(&resources.limits)?,
     }))
+}
+
+/// The resources of one of several roles, with defaults for what is not said.
+pub(crate) fn of_role(
+    resources: &Resources,
+    extended: Option<&ExtendedResources>,
+    config: &K8sConfig,
+) -> Result<Value, BuildError> {
+    let mut container = Map::new();
+    container.insert("resources".into(), of_template(Some(resources))?);
+    adjust(&mut container, Mode::Fill, extended, config)?;
+    Ok(container.remove("resources").unwrap_or_default())
 }
 
 fn of_entries(entries: &[ResourceEntry]) -> Result<Map<String, Value>, BuildError> {

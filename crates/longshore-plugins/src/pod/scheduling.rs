@@ -60,8 +60,65 @@ pub(super) fn add_defaults(spec: &mut Spec, context: &TaskContext, config: &K8sC
     }
 }
 
+/// Says again where a pod has to run, after a user's pod was merged onto it: the terms of that one would otherwise be
+/// a way around. Whatever is there already stays as it is.
+pub(crate) fn insist(spec: &mut Spec, is_interruptible: bool, scheduling: &Scheduling) {
+    let default = scheduling.default_affinity.as_ref();
+    let terms = default.and_then(|affinity| {
+        affinity
+            .pointer(
+                "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms",
+            )?
+            .as_array()
+    });
+    for term in terms.into_iter().flatten() {
+        for requirement in term["matchExpressions"].as_array().into_iter().flatten() {
+            require(spec, requirement);
+        }
+    }
+    let requirement = if is_interruptible {
+        &scheduling.interruptible_requirement
+    } else {
+        &scheduling.non_interruptible_requirement
+    };
+    if let Some(requirement) = requirement {
+        require(spec, requirement);
+    }
+    if is_interruptible {
+        add_node_selector(
+            spec,
+            true,
+            &Scheduling {
+                interruptible_node_selector: scheduling.interruptible_node_selector.clone(),
+                ..Scheduling::default()
+            },
+        );
+        for toleration in &scheduling.interruptible_tolerations {
+            tolerate(spec, toleration.clone());
+        }
+    }
+}
+
+/// Tolerates the taints of nodes that are kept for the extended resources which the pod asks for.
+pub(crate) fn tolerate_extended_resources(spec: &mut Spec, config: &K8sConfig) {
+    let containers = ["containers", "initContainers"]
+        .into_iter()
+        .filter_map(|list| spec.get(list)?.as_array())
+        .flatten();
+    let asked_for: BTreeSet<String> = containers
+        .filter_map(|container| container["resources"]["requests"].as_object())
+        .flat_map(Map::keys)
+        .filter(|name| config.tolerated_extended_resources.contains(name))
+        .cloned()
+        .collect();
+    for name in asked_for {
+        let toleration = json!({"key": name, "operator": "Exists", "effect": "NoSchedule"});
+        tolerate(spec, toleration);
+    }
+}
+
 /// Adds what nodes with the accelerator are told by, if any container may use one.
-pub(super) fn add_accelerator(
+pub(crate) fn add_accelerator(
     spec: &mut Spec,
     accelerator: &GpuAccelerator,
     config: &Accelerators,

@@ -5,7 +5,7 @@ use longshore_proto::flyteidl2::core::SharedMemory;
 use serde_json::{Value, json};
 
 use super::{build, raw::Pod};
-use crate::plugin::BuildError;
+use crate::{json::push, plugin::BuildError};
 
 /// Adds the volume, and its mount in the primary container.
 pub(super) fn add(pod: &mut Pod, memory: &SharedMemory) -> Result<(), BuildError> {
@@ -28,32 +28,25 @@ pub(super) fn add(pod: &mut Pod, memory: &SharedMemory) -> Result<(), BuildError
         }
         volume["emptyDir"]["sizeLimit"] = json!(limit);
     }
-    let volumes = pod.spec.entry("volumes").or_insert_with(|| json!([]));
-    if has(volumes, "name", name) {
+    if has(pod.spec.get("volumes"), "name", name) {
         return bad(format!("the pod has a volume {name:?} already"));
     }
-    push(volumes, volume);
+    push(&mut pod.spec, "volumes", volume);
     let Some(primary) = build::primary(pod) else {
         return bad("the pod has no primary container".to_owned());
     };
-    let mounts = primary.entry("volumeMounts").or_insert_with(|| json!([]));
+    let mounts = primary.get("volumeMounts");
     if has(mounts, "name", name) || has(mounts, "mountPath", path) {
         return bad(format!(
             "the primary container mounts {name:?}, or something at {path:?}, already"
         ));
     }
-    push(mounts, json!({"name": name, "mountPath": path}));
+    let mount = json!({"name": name, "mountPath": path});
+    push(primary, "volumeMounts", mount);
     Ok(())
 }
 
-fn has(list: &Value, field: &str, value: &str) -> bool {
-    let items = list.as_array().into_iter().flatten();
+fn has(list: Option<&Value>, field: &str, value: &str) -> bool {
+    let items = list.and_then(Value::as_array).into_iter().flatten();
     items.map(|item| &item[field]).any(|own| own == value)
-}
-
-fn push(list: &mut Value, item: Value) {
-    match list.as_array_mut() {
-        Some(list) => list.push(item),
-        None => *list = json!([item]),
-    }
 }

@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
+pub(super) use crate::json::text;
+
 /// Exit code of a process that was killed, and the same as an unsigned byte of minus nine.
 const KILLED: [i64; 2] = [137, 247];
 /// What nodes say of a container that used too much memory.
@@ -98,9 +100,15 @@ pub(super) fn changed_at(status: &Value) -> Option<Timestamp> {
         .max()
 }
 
-/// A text that is empty where it is absent.
-pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
-    object[field].as_str().unwrap_or_default()
+/// When the node told that the pod is done.
+pub(super) fn reported_at(status: &Value) -> Option<Timestamp> {
+    let conditions = status["conditions"].as_array()?;
+    let done = conditions.iter().find(|condition| {
+        condition["type"] == "Ready"
+            && condition["status"] == "False"
+            && condition["reason"] == "PodCompleted"
+    });
+    time(done?, "lastTransitionTime")
 }
 
 /// A time that is there and is one.

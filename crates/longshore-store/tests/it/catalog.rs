@@ -70,6 +70,15 @@ async fn runs_are_listed_by_state_and_page_by_page(store: &dyn Catalog) {
             assert_eq!(found, expected, "{filter:?}");
         }
     }
+    let newest = RunFilter {
+        newest_of_each: true,
+        ..RunFilter::default()
+    };
+    let found = store.runs(&newest).await.unwrap().into_iter();
+    assert_eq!(
+        found.map(|run| run.key.run_id).collect::<Vec<_>>(),
+        ["5", "4"]
+    );
 }
 
 fn task_filters() -> [(TaskFilter, &'static str); 8] {

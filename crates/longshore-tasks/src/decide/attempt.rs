@@ -4,10 +4,15 @@ use std::time::Duration;
 
 use longshore_core::{Action as Do, Plan, Seen};
 use longshore_plugins::{
-    BAD_TASK_SPECIFICATION, BuildError, ErrorKind, K8sState, Launch, Phase, PhaseInfo,
+    BAD_TASK_SPECIFICATION, BuildError, ErrorKind, Launch, NOTHING_KNOWN, Phase, PhaseInfo,
 };
 
-use super::{ActionPlan, LOOK_AGAIN, Round, failure, publish, publish::Published, release};
+use super::{
+    ActionPlan, LOOK_AGAIN, Round, failure,
+    merge::{self, Due},
+    publish::{self, Published},
+    release,
+};
 use crate::{
     build,
     data::Outcome,
@@ -16,10 +21,8 @@ use crate::{
 
 /// Between two looks at a name that somebody else has: at least, and at most.
 const NAME_TAKEN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// The reason of a pod about which nothing is known yet.
-const REASON_PENDING: &str = "Demystify Pending";
 /// The reason of a phase right after the create.
-const REASON_SUBMITTED: &str = "task submitted to K8s";
+pub(super) const REASON_SUBMITTED: &str = "task submitted to K8s";
 
 /// Decides upon an attempt whose action has its finalizer.
 pub(super) fn decide(round: &Round<'_>, task: &Task) -> ActionPlan {
@@ -27,7 +30,7 @@ pub(super) fn decide(round: &Round<'_>, task: &Task) -> ActionPlan {
     match (&task.state, child) {
         (Ok(state), None) if state.launch == Launch::NotStarted => launch(round, task),
         (Ok(state), Some(child)) if state.launch == Launch::NotStarted => match child.belongs {
-            Belongs::ToThisLaunch => check(round, task, child, &state.k8s),
+            Belongs::ToThisLaunch => check(round, task, child),
             // What is left of the launch before.
             Belongs::ToThisAttempt => Plan {
                 actions: release(child),
@@ -35,10 +38,7 @@ pub(super) fn decide(round: &Round<'_>, task: &Task) -> ActionPlan {
             },
             Belongs::ToThisAction | Belongs::ToOthers => wait_for_name(round, task, child),
         },
-        (Ok(state), Some(child)) if is_of_attempt(child) => check(round, task, child, &state.k8s),
-        (Err(_), Some(child)) if is_of_attempt(child) => {
-            check(round, task, child, &published_last(round))
-        }
+        (Ok(_) | Err(_), Some(child)) if is_of_attempt(child) => check(round, task, child),
         (Ok(_), _) => failure::decide(round, task, deleted_externally(task)),
         (Err(error), _) => {
             let code = "CorruptedPluginState";
@@ -53,16 +53,6 @@ fn is_of_attempt(child: &Child) -> bool {
         child.belongs,
         Belongs::ToThisLaunch | Belongs::ToThisAttempt
     )
-}
-
-/// What the status says besides the plugin's state.
-fn published_last(round: &Round<'_>) -> K8sState {
-    let status = &round.action.status;
-    K8sState {
-        phase: Phase::parse(&status.plugin_phase).unwrap_or_default(),
-        version: status.plugin_phase_version,
-        reason: String::new(),
-    }
 }
 
 fn deleted_externally(task: &Task) -> PhaseInfo {
@@ -170,7 +160,7 @@ fn wait_for_name(round: &Round<'_>, task: &Task, child: &Child) -> ActionPlan {
 }
 
 /// Looks at the resource.
-fn check(round: &Round<'_>, task: &Task, child: &Child, stored: &K8sState) -> ActionPlan {
+fn check(round: &Round<'_>, task: &Task, child: &Child) -> ActionPlan {
     let info = &task.info;
     match info.phase {
         // Nobody knows how it is: not the machine that it was on, for one.
@@ -196,7 +186,7 @@ fn check(round: &Round<'_>, task: &Task, child: &Child, stored: &K8sState) -> Ac
         | Phase::Queued
         | Phase::Initializing
         | Phase::Running
-        | Phase::WaitingForCache => go_on(round, task, stored),
+        | Phase::WaitingForCache => go_on(round, task),
         Phase::Success => succeed(round, task),
         Phase::RetryableFailure | Phase::PermanentFailure | Phase::Aborted => {
             failure::decide(round, task, info.clone())
@@ -204,19 +194,24 @@ fn check(round: &Round<'_>, task: &Task, child: &Child, stored: &K8sState) -> Ac
     }
 }
 
-/// Publishes how far it is.
-fn go_on(round: &Round<'_>, task: &Task, stored: &K8sState) -> ActionPlan {
+/// Publishes how far it is, at once or together with what follows.
+fn go_on(round: &Round<'_>, task: &Task) -> ActionPlan {
+    let stored = publish::stored(round, task);
     let mut info = task.info.clone();
-    let is_started = task
-        .state
-        .as_ref()
-        .is_ok_and(|state| state.launch == Launch::Started);
-    // That nothing is known of a pod yet is no news, once it is known to be queued.
-    if is_started && info.phase == stored.phase && info.reason == REASON_PENDING {
-        info.reason.clone_from(&stored.reason);
+    // That nothing is known of a pod yet is no news.
+    if info.phase == Phase::Queued && info.reason == NOTHING_KNOWN {
+        let known = Some(&stored.reason).filter(|_| stored.phase == Phase::Queued);
+        info.reason = known.map_or_else(|| REASON_SUBMITTED.to_owned(), Clone::clone);
     }
-    let info = info.ordered_after(stored);
-    publish::plan(round, task, Published::started(round, info))
+    let happened = task.happened.iter().map(Into::into).collect();
+    let info = info
+        .ordered_after(&stored)
+        .with_happenings(happened, &stored);
+    match merge::due(&stored, task, &info, round.exactly) {
+        Due::Never => publish::nothing(round, &info),
+        Due::In(time) => Plan::after(time),
+        Due::Now => publish::plan(round, task, Published::started(round, info)),
+    }
 }
 
 fn succeed(round: &Round<'_>, task: &Task) -> ActionPlan {

@@ -1,6 +1,8 @@
 //! An attempt that did not work out: the next attempt, another launch of it, or the end (task action spec §5, steps 11
 //! to 13, and §5.1).
 
+use std::time::Duration;
+
 use longshore_api::flyte::TaskActionStatus;
 use longshore_core::Plan;
 use longshore_plugins::{ErrorKind, Phase, PhaseInfo, TaskError};
@@ -85,7 +87,7 @@ fn system_failure(
             let child = round.action.children.current.present();
             let ours = child.filter(|child| is_ours(child));
             released = ours.map(release).unwrap_or_default();
-            Plan::await_change()
+            Plan::after(Duration::ZERO)
         }
         Afterwards::LookAgain => Plan::after(round.policy.requeue),
     };

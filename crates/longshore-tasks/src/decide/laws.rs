@@ -21,9 +21,9 @@ impl Decider for Decisions {
         decide(&Policy::default(), &K8sConfig::default(), observed)
     }
 
-    /// At most: report, record, labels, and the removal of the resource.
+    /// At most: reports of up to four phases, record, labels, and the removal of the resource.
     fn max_actions(&self) -> usize {
-        5
+        7
     }
 
     fn blinded(&self, observed: &Observed) -> Vec<Observed> {
@@ -88,7 +88,7 @@ fn observations() -> impl Strategy<Value = Observed> {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
     (
         published,
-        prop::option::of(phases()),
+        prop::option::of((phases(), prop::option::of((phases(), 0..2000_i64)))),
         1..3_u32,
         flags,
         0..4_u32,
@@ -104,8 +104,11 @@ fn observations() -> impl Strategy<Value = Observed> {
                 if let Some((info, version)) = published {
                     world = world.started(info.phase, version, &info.reason);
                 }
-                if let Some(info) = pod {
+                if let Some((info, noticed)) = pod {
                     world = world.pod(info);
+                    if let Some((before, ago)) = noticed {
+                        world = world.noticed(before, ago).happened("event:1", ago);
+                    }
                 }
                 let mut observed = world.observed();
                 if let Seen::Present(action) = &mut observed.action

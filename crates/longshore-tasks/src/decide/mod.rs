@@ -11,6 +11,9 @@
 //! | status `Completed` | the end |
 //! | labels | for the collector |
 //!
+//! What else is published on the way is one more status, if it does not go with one of these: see [`merge`]. After a
+//! write of its own the controller has no round because of it; a plan says itself when to go on.
+//!
 //! A crash between the create and the status leaves an attempt that is not started, and a resource with the name and
 //! the annotation of its launch ([`LaunchId`](crate::model::LaunchId)). The next round finds it in the cache, or
 //! creates it again and meets it, and goes on with it: there is one resource for each launch. The next attempt, and
@@ -19,15 +22,18 @@
 //! One case cannot be told from here: the process ended between create and status, *and* somebody deleted the resource
 //! before the next start. It is created again. `plugins.k8s.inject-finalizer` keeps resources from going unseen.
 //!
-//! Each file has a part: [`attempt`] launches and checks, [`failure`] retries or gives up, [`publish`] writes, and
-//! [`delete`], [`condition`] and [`ended`] are for actions that are being deleted, wait for a person, or ended.
+//! Each file has a part: [`attempt`] launches and checks, [`failure`] retries or gives up, [`merge`] says when,
+//! [`publish`] writes, and [`delete`], [`condition`] and [`ended`] are for actions that are being deleted, wait for a person, or ended.
 
 mod attempt;
 mod condition;
 mod delete;
 mod ended;
 mod failure;
+mod merge;
 mod publish;
+
+pub(crate) use merge::waits;
 
 use std::{sync::Arc, time::Duration};
 
@@ -92,6 +98,7 @@ pub fn decide(policy: &Policy, config: &K8sConfig, observed: &Observed) -> Actio
         config,
         // A status has whole seconds.
         now: Timestamp::from_second(observed.now.as_second()).unwrap_or(observed.now),
+        exactly: observed.now,
         action,
     };
     if action.children.current.is_unknown() {
@@ -126,6 +133,8 @@ struct Round<'a> {
     config: &'a K8sConfig,
     /// By the second.
     now: Timestamp,
+    /// The same, as the clock has it.
+    exactly: Timestamp,
     action: &'a Action,
 }
 

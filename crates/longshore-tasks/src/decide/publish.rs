@@ -1,12 +1,15 @@
 //! Publishes a change: first the run service is told, then the status is written (task action spec §5.2).
 
-use longshore_core::{Action as Do, Next, Plan};
-use longshore_plugins::{Launch, Phase, PhaseInfo, PluginState, STATE_VERSION};
+use std::time::Duration;
 
-use super::{ActionPlan, Effect, Round, release};
+use jiff::Timestamp;
+use longshore_core::{Action as Do, Next, Plan};
+use longshore_plugins::{K8sState, Launch, Phase, PhaseInfo, PluginState, STATE_VERSION};
+
+use super::{ActionPlan, Effect, Round, attempt::REASON_SUBMITTED, merge, release};
 use crate::{
     events::{ActionEvent, action_phase},
-    model::{Belongs, Task},
+    model::{Belongs, Child, Noticed, Task},
     status,
 };
 
@@ -65,16 +68,50 @@ impl Published {
     }
 }
 
-/// The plan that publishes; an empty one where nothing is new.
+/// What was written last about the resource of the attempt.
+pub(super) fn stored(round: &Round<'_>, task: &Task) -> K8sState {
+    match &task.state {
+        Ok(state) => state.k8s.clone(),
+        // What the status says besides it.
+        Err(_) => K8sState {
+            phase: Phase::parse(&round.action.status.plugin_phase).unwrap_or_default(),
+            version: round.action.status.plugin_phase_version,
+            reason: String::new(),
+        },
+    }
+}
+
+/// The plan where nothing is new.
+pub(super) fn nothing(round: &Round<'_>, info: &PhaseInfo) -> ActionPlan {
+    Plan {
+        actions: Vec::new(),
+        next: next(round, info),
+    }
+}
+
+/// The plan that publishes, with everything that waited to be; an empty one where nothing is new.
 pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> ActionPlan {
+    let old = &round.action.status;
+    let mut status = old.clone();
+    let mut actions = Vec::new();
+    for Noticed { info, at } in untold(round, task, published.info.phase) {
+        let at = Timestamp::from_second(at.as_second()).unwrap_or(at);
+        status::enter(&mut status, &info, at);
+        let event = ActionEvent {
+            updated_at: at,
+            ..event(round, task, &info, round.action.attempt())
+        };
+        actions.push(Do::Call(Effect::Report(Box::new(event))));
+    }
     let Published {
-        info,
+        mut info,
         attempt,
         system_failures,
         launch,
     } = published;
-    let old = &round.action.status;
-    let mut status = old.clone();
+    if info.happenings.is_empty() && launch == OnRecord::Started {
+        info.happenings = task.happened.iter().map(Into::into).collect();
+    }
     status::enter(&mut status, &info, round.now);
     let (bytes, version) = plugin_state(task, &info, launch);
     status.plugin_state = bytes;
@@ -84,12 +121,8 @@ pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> Acti
     status.attempts = attempt;
     status.system_failures = system_failures;
     status.cache_status = 0;
-    let next = next(round, &info);
     if !status::is_news(old, &status) {
-        return Plan {
-            actions: Vec::new(),
-            next,
-        };
+        return nothing(round, &info);
     }
     status.state_json = status::state_json(&round.action.spec, info.phase, round.now);
     let updated_at = status.phase_history.last().map(|entry| entry.occurred_at);
@@ -97,7 +130,7 @@ pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> Acti
         updated_at: updated_at.unwrap_or(round.now),
         ..event(round, task, &info, attempt)
     };
-    let mut actions = vec![Do::Call(Effect::Report(Box::new(event)))];
+    actions.push(Do::Call(Effect::Report(Box::new(event))));
     if info.phase.is_terminal() {
         actions.extend(round.finish(status));
         if info.cleanup_on_failure || round.config.delete_resource_on_finalize {
@@ -108,7 +141,40 @@ pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> Acti
     } else {
         actions.push(round.record(status));
     }
+    let next = match launch {
+        // Nothing but this very status tells that the next attempt can be launched.
+        OnRecord::Nothing => Next::After(Duration::ZERO),
+        OnRecord::Started | OnRecord::Waiting => next(round, &info),
+    };
     Plan { actions, next }
+}
+
+/// What went before `phase` in this attempt, and was not told yet.
+fn untold(round: &Round<'_>, task: &Task, phase: Phase) -> Vec<Noticed> {
+    let stored = stored(round, task);
+    let mut untold = merge::earlier(&stored, task, phase);
+    let is_queued =
+        phase == Phase::Queued || round.action.status.plugin_phase == Phase::Queued.published();
+    let is_first = matches!(&task.state, Ok(state) if state.launch == Launch::NotStarted);
+    // The process ended between create and status.
+    if is_first
+        && !is_queued
+        && round
+            .action
+            .children
+            .current
+            .present()
+            .is_some_and(is_of_launch)
+    {
+        let info = PhaseInfo::of(Phase::Queued, REASON_SUBMITTED);
+        let at = round.now;
+        untold.insert(0, Noticed { info, at });
+    }
+    untold
+}
+
+fn is_of_launch(child: &Child) -> bool {
+    child.belongs == Belongs::ToThisLaunch
 }
 
 /// When to look again if nothing changes. How long a pod may wait for its start is a matter of time; once it runs,
@@ -128,11 +194,15 @@ fn plugin_state(task: &Task, info: &PhaseInfo, launch: OnRecord) -> (Vec<u8>, u8
         OnRecord::Waiting => Launch::NotStarted,
         OnRecord::Nothing => return (Vec::new(), 0),
     };
-    let state = PluginState {
+    let mut state = PluginState {
         launch,
         k8s: info.to_k8s_state(),
         ..task.state.clone().unwrap_or_default()
     };
+    if let Some(last) = task.happened.last() {
+        state.last_event_created_at = Some(last.created_at);
+        state.last_event_recorded_at = Some(last.recorded_at);
+    }
     (state.encode(), STATE_VERSION)
 }
 

@@ -1,3 +1,4 @@
+mod merged;
 mod world;
 
 use std::time::Duration;
@@ -59,7 +60,22 @@ fn an_attempt_is_launched_once() {
         (
             "created before a crash",
             action().pod(PhaseInfo::of(Phase::Running, "")),
-            "report RUNNING.0 of 1; persist Running.0 of 1; await",
+            "report QUEUED.0 of 1; report RUNNING.0 of 1; persist Running.0 of 1; await",
+        ),
+        (
+            "created before a crash, and over",
+            action()
+                .pod(of(Phase::Success))
+                .with(|it| it.outcome = Seen::Present(Outcome::Complete)),
+            "report QUEUED.0 of 1; report SUCCEEDED.0 of 1; persist Success.0 of 1 completed; label; await",
+        ),
+        (
+            "created before a crash, and pending",
+            action().pod(PhaseInfo::of(
+                Phase::Queued,
+                longshore_plugins::NOTHING_KNOWN,
+            )),
+            "report QUEUED.0 of 1; persist Queued.0 of 1; after 10s",
         ),
     ]);
 }
@@ -105,12 +121,12 @@ fn a_create_that_does_not_happen_has_its_consequence() {
         (
             "forbidden, with retries",
             refused(403).with(|it| it.max_attempts = 2),
-            "report QUEUED.0 of 2; persist Queued.0 of 2 (nothing started); after 10s",
+            "report QUEUED.0 of 2; persist Queued.0 of 2 (nothing started); after 0ns",
         ),
         (
             "namespace gone",
             refused(404),
-            "persist .0 of 0 +1 (nothing started); warn FailedPluginHandle; await",
+            "persist .0 of 0 +1 (nothing started); warn FailedPluginHandle; after 0ns",
         ),
     ]);
 }
@@ -165,9 +181,17 @@ fn somebody_elses_resource_is_waited_for() {
                     json!([{"kind": "TaskAction", "uid": "u", "controller": true}]);
             })
             .with(|it| it.info = of(Phase::Running)),
-            "report RUNNING.0 of 1; persist Running.0 of 1; await",
+            "report QUEUED.0 of 1; report RUNNING.0 of 1; persist Running.0 of 1; await",
         ),
     ]);
+}
+
+fn no_cpu() -> PhaseInfo {
+    PhaseInfo::of(Phase::Queued, "Unschedulable:no cpu")
+}
+
+fn pulling() -> PhaseInfo {
+    PhaseInfo::of(Phase::Initializing, "pulling")
 }
 
 #[test]
@@ -177,17 +201,20 @@ fn an_attempt_is_followed_to_its_end() {
     check(&[
         (
             "nothing known yet",
-            queued().pod(PhaseInfo::of(Phase::Queued, "Demystify Pending")),
+            queued().pod(PhaseInfo::of(
+                Phase::Queued,
+                longshore_plugins::NOTHING_KNOWN,
+            )),
             "after 10s",
         ),
         (
             "why it waits",
-            queued().pod(PhaseInfo::of(Phase::Queued, "Unschedulable:no cpu")),
+            queued().pod(no_cpu()).noticed(no_cpu(), 1000),
             "report QUEUED.1 of 1; persist Queued.1 of 1; after 10s",
         ),
         (
             "initializing",
-            queued().pod(PhaseInfo::of(Phase::Initializing, "pulling")),
+            queued().pod(pulling()).noticed(pulling(), 1000),
             "report INITIALIZING.0 of 1; persist Initializing.0 of 1; after 10s",
         ),
         (
@@ -260,7 +287,7 @@ fn an_attempt_that_ended_well_is_judged_by_what_it_left_behind() {
         (
             "an error that may pass",
             failed(true),
-            "report QUEUED.0 of 2; persist Queued.0 of 2 (nothing started); after 10s",
+            "report QUEUED.0 of 2; persist Queued.0 of 2 (nothing started); after 0ns",
         ),
         (
             "an error that may not",
@@ -302,14 +329,14 @@ fn missing_outputs_are_looked_for_once_per_requeue() {
 #[test]
 fn failures_lead_to_the_next_attempt_the_next_launch_or_the_end() {
     let running = || action().started(Phase::Running, 1, "");
-    let gone = "persist Running.1 of 1 +1 (nothing started); warn FailedPluginHandle; await";
+    let gone = "persist Running.1 of 1 +1 (nothing started); warn FailedPluginHandle; after 0ns";
     check(&[
         (
             "user, with retries",
             running()
                 .pod(user("OOMKilled"))
                 .with(|it| it.max_attempts = 3),
-            "report QUEUED.0 of 2; persist Queued.0 of 2 (nothing started); after 10s",
+            "report QUEUED.0 of 2; persist Queued.0 of 2 (nothing started); after 0ns",
         ),
         (
             "user, without",
@@ -319,7 +346,7 @@ fn failures_lead_to_the_next_attempt_the_next_launch_or_the_end() {
         (
             "system",
             running().pod(system("Interrupted")),
-            "persist Running.1 of 1 +1 (nothing started); delete r-a-0; warn FailedPluginHandle; await",
+            "persist Running.1 of 1 +1 (nothing started); delete r-a-0; warn FailedPluginHandle; after 0ns",
         ),
         (
             "system, once too often",
@@ -373,7 +400,7 @@ fn a_state_that_cannot_be_read_is_taken_from_the_resource() {
         (
             "gone",
             corrupt(),
-            "persist Running.1 of 1 +1 (nothing started); warn FailedPluginHandle; await",
+            "persist Running.1 of 1 +1 (nothing started); warn FailedPluginHandle; after 0ns",
         ),
     ]);
 }

@@ -1,12 +1,15 @@
-//! The executor on the embedded cluster, with a scripted node and in simulated time.
+//! The executor with a scripted node: on the embedded cluster in simulated time, and on a real API server where the
+//! test run has one.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
+    clippy::print_stdout,
     reason = "clippy sees as a test only what is in a test function"
 )]
 
 mod laws;
 mod plugin;
+mod real_server;
 mod stories;
 mod tests;
 mod world;

@@ -51,7 +51,7 @@ impl Plugin for PodPlugin {
                 cleanup_on_failure: true,
                 ..PhaseInfo::permanent(ErrorKind::User, "ImagePullBackOff", "no such image")
             },
-            _ => PhaseInfo::of(Phase::Queued, "Demystify Pending"),
+            _ => PhaseInfo::of(Phase::Queued, longshore_plugins::NOTHING_KNOWN),
         };
         PhaseInfo {
             occurred_at: ended.map(|at| at.parse().unwrap()),

@@ -2,17 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::{core::v1::Pod, events::v1::Event};
 use kube::{
-    Api, Client,
+    Api, ResourceExt,
     api::{DeleteParams, ListParams, PostParams},
     core::DynamicObject,
 };
 use longshore_tasks::{Collection, TasksConfig, data::Owed};
-use longshore_test::{faults::Rule, pod};
-use serde_json::Value;
+use longshore_test::{Place, faults::Rule, pod};
+use serde_json::{Value, json};
 
-use crate::world::{NAMESPACE, World, action, base64, delete_action, set_template, template};
+use crate::world::{World, action, base64, delete_action, set_template, template};
 
 /// What happens around the executor.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +37,8 @@ pub(crate) enum People {
     Abort(Duration),
     /// The action is deleted as soon as it has its finalizer.
     AbortAtOnce,
+    /// Events about the first pod that runs, each this long after the one before. Each begins with `event:`.
+    TellOf(&'static [(Duration, &'static str)]),
     /// Somebody else has a pod of the name, and takes it away after this time.
     TakeName(Duration),
     /// The specs are spoiled.
@@ -68,22 +70,26 @@ impl Story {
 
     /// The world at the beginning, with people in it.
     pub(crate) async fn world(&self) -> Arc<World> {
-        let mut world = World::new(self.rules).await;
+        self.begun_in(World::new(self.rules).await).await
+    }
+
+    /// This world with what the story begins with, and with people in it.
+    pub(crate) async fn begun_in(&self, mut world: World) -> Arc<World> {
         (self.configure)(&mut world.config);
-        let client = world.cluster.client();
+        let place = world.place.clone();
         if let People::TakeName(_) = self.people {
-            let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+            let pods: Api<Pod> = Api::namespaced(place.client(), place.namespace());
             let taken = pod(&format!("{}-0", self.actions[0].0)).scripted("hang");
-            pods.create(&PostParams::default(), &taken.typed())
-                .await
-                .unwrap();
+            let mut taken: Pod = taken.typed();
+            taken.metadata.namespace = Some(place.namespace().to_owned());
+            pods.create(&PostParams::default(), &taken).await.unwrap();
         }
         for (name, retries, script) in self.actions {
             world
                 .apply(self.spoiled(action(name, *retries, script)))
                 .await;
         }
-        tokio::spawn(self.people.act(client, self.actions));
+        tokio::spawn(self.people.act(place, self.actions));
         Arc::new(world)
     }
 
@@ -107,22 +113,12 @@ impl Story {
 }
 
 impl People {
-    async fn act(self, client: Client, actions: &'static [(&'static str, u32, &'static str)]) {
-        let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    async fn act(self, place: Place, actions: &'static [(&'static str, u32, &'static str)]) {
+        let pods: Api<Pod> = Api::namespaced(place.client(), place.namespace());
         match self {
             Self::Watch | Self::Spoil => {}
             Self::DeletePod => {
-                let running = loop {
-                    let list = pods.list(&ListParams::default()).await.unwrap();
-                    let is_running = |pod: &&Pod| {
-                        let status = pod.status.as_ref();
-                        status.and_then(|it| it.phase.as_deref()) == Some("Running")
-                    };
-                    if let Some(pod) = list.items.iter().find(is_running) {
-                        break pod.metadata.name.clone().unwrap();
-                    }
-                    tokio::time::sleep(Duration::from_millis(200)).await;
-                };
+                let running = running(&pods).await.name_any();
                 // Until the executor has taken note of it: a pod that goes unseen is a matter of its own.
                 tokio::time::sleep(Duration::from_secs(20)).await;
                 let _ = pods.delete(&running, &DeleteParams::default()).await;
@@ -130,17 +126,24 @@ impl People {
             Self::Abort(after) => {
                 tokio::time::sleep(after).await;
                 for (name, ..) in actions {
-                    delete_action(&client, name).await;
+                    delete_action(&place, name).await;
                 }
             }
             Self::AbortAtOnce => {
                 for (name, ..) in actions {
-                    let action = crate::world::actions(&client);
+                    let action = crate::world::actions(&place);
                     let is_held = |it: &DynamicObject| it.metadata.finalizers.is_some();
                     while !action.get(name).await.is_ok_and(|it| is_held(&it)) {
                         tokio::time::sleep(Duration::from_millis(10)).await;
                     }
-                    delete_action(&client, name).await;
+                    delete_action(&place, name).await;
+                }
+            }
+            Self::TellOf(notes) => {
+                let pod = running(&pods).await;
+                for (n, (wait, note)) in notes.iter().enumerate() {
+                    tokio::time::sleep(*wait).await;
+                    tell_of(&place, &pod, n, note).await;
                 }
             }
             Self::TakeName(time) => {
@@ -150,6 +153,42 @@ impl People {
             }
         }
     }
+}
+
+/// The first pod that runs.
+async fn running(pods: &Api<Pod>) -> Pod {
+    loop {
+        let list = pods.list(&ListParams::default()).await.unwrap();
+        let is_running = |pod: &Pod| {
+            let status = pod.status.as_ref();
+            status.and_then(|it| it.phase.as_deref()) == Some("Running")
+        };
+        if let Some(pod) = list.items.into_iter().find(is_running) {
+            return pod;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// What a kubelet says about a pod.
+async fn tell_of(place: &Place, pod: &Pod, n: usize, note: &str) {
+    let events: Api<Event> = Api::namespaced(place.client(), place.namespace());
+    let name = format!("{}.{n}", pod.name_any());
+    let event = json!({
+        "metadata": {"name": name, "namespace": place.namespace()},
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "kubelet",
+        "reportingInstance": "node",
+        "action": "Telling",
+        "reason": "Told",
+        "type": "Normal",
+        "note": note,
+        "regarding": {
+            "kind": "Pod", "name": pod.name_any(), "namespace": place.namespace(), "uid": pod.uid(),
+        },
+    });
+    let event = serde_json::from_value(event).unwrap();
+    events.create(&PostParams::default(), &event).await.unwrap();
 }
 
 pub(crate) const SUCCESS: Story = Story::of(
@@ -221,3 +260,10 @@ pub(crate) const COLLECTED: Story =
             ttl: Duration::from_secs(60),
         };
     });
+/// Its pod is talked about: two Events at once, and one later.
+pub(crate) const EVENTS: Story = Story::of("events", &[("told", 0, "run 60s exit 0")])
+    .while_people(People::TellOf(&[
+        (Duration::from_secs(10), "event:first"),
+        (Duration::ZERO, "event:second"),
+        (Duration::from_secs(15), "event:third"),
+    ]));

@@ -11,8 +11,9 @@ use longshore_test::{
 use serde_json::Value;
 
 use crate::{
+    laws::STORIES,
     stories::{self, Story},
-    world::{NAMESPACE, World, ending},
+    world::{World, ending},
 };
 
 fn digest(story: &Story) -> String {
@@ -21,27 +22,10 @@ fn digest(story: &Story) -> String {
     run.digest
 }
 
-const STORIES: [Story; 14] = [
-    stories::SUCCESS,
-    stories::RETRY,
-    stories::POD_DELETED,
-    stories::ABORTED,
-    stories::ABORTED_AT_ONCE,
-    stories::REMOVED,
-    stories::REFUSED,
-    stories::OVER_QUOTA,
-    stories::NAME_TAKEN,
-    stories::INVALID,
-    stories::OUTPUTS_LOST,
-    stories::NO_IMAGE,
-    stories::HELD,
-    stories::COLLECTED,
-];
-
 #[test]
 fn stories_end_as_they_should() {
     for story in STORIES {
-        insta::assert_snapshot!(story.name.replace(' ', "_"), digest(&story));
+        insta::assert_snapshot!(story.name.replace(' ', "_"), digest(story));
     }
 }
 
@@ -96,7 +80,7 @@ fn a_successful_action_costs_six_requests_whatever_the_watches_do() {
 fn the_rules_are_what_it_does_and_no_more() {
     let mut used = BTreeSet::new();
     for story in STORIES {
-        let run = replay(&story, FaultPlan::none());
+        let run = replay(story, FaultPlan::none());
         let done = run.points.iter().filter(|point| point.what != "report");
         used.extend(done.map(|point| point.what.clone()));
     }
@@ -120,12 +104,22 @@ fn the_rules_are_what_it_does_and_no_more() {
     assert!(unused.is_empty(), "in the rules for nothing: {unused:?}");
 }
 
+/// Two Events at once are one write more, and so is one that comes later.
+#[test]
+fn events_are_told_in_order_and_written_together() {
+    let run = replay(&stories::EVENTS, FaultPlan::none());
+    assert_eq!(run.broken, [], "{}", run.log);
+    let statuses = run.points.iter();
+    let statuses = statuses.filter(|point| point.what == "patch taskactions/status");
+    assert_eq!(statuses.count(), 3 + 2, "{}", run.log);
+}
+
 /// Upstream's own sample is older than its schema: it names no task type and has no template.
 #[tokio::test(start_paused = true)]
 async fn upstreams_stale_sample_says_what_it_lacks() {
     let sample = include_str!("../../testdata/flyte.org_v1_taskaction.yaml");
     let mut sample: Value = serde_saphyr::from_str(sample).unwrap();
-    sample["metadata"]["namespace"] = NAMESPACE.into();
+    sample["metadata"]["namespace"] = "default".into();
     let world = World::new(&[]).await;
     world.apply(sample).await;
     let process = Faults::none().start();

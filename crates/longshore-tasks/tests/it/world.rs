@@ -15,7 +15,7 @@ use kube::{
 };
 use longshore_api::{flyte, tasks::ANNOTATION_LAUNCH};
 use longshore_cluster::Cluster;
-use longshore_kit::Clock;
+use longshore_kit::{Clock, SystemClock};
 use longshore_proto::flyteidl2::core::{
     Container, Identifier, LiteralMap, RetryStrategy, TaskMetadata, TaskTemplate, TypedInterface,
     Variable, VariableEntry, VariableMap, task_template::Target,
@@ -37,13 +37,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::plugin::PodPlugin;
 
-/// Where everything is.
-pub(crate) const NAMESPACE: &str = "default";
-
 /// Everything around the executor under test. It lives through the executor's crashes.
 pub(crate) struct World {
-    pub(crate) cluster: Cluster,
-    pub(crate) clock: Arc<SimClock>,
+    pub(crate) place: Place,
+    /// The cluster as the executor reaches it.
+    pub(crate) api: Place,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) node: ScriptedNode,
     pub(crate) admission: Admission,
     pub(crate) told: Told,
@@ -70,6 +69,20 @@ impl Told {
         }
         kept
     }
+
+    /// The Events that came with what the run service keeps.
+    fn notes(&self, action: &str) -> String {
+        let (mut known, mut notes) = (BTreeSet::new(), String::new());
+        for event in self.events().iter().filter(|event| event.action == action) {
+            let is_new = known.insert((event.attempt, event.phase as i32, event.version));
+            for happening in event.happenings.iter().filter(|_| is_new) {
+                if happening.reason.starts_with("event:") {
+                    let _ = write!(notes, ", {}", happening.reason);
+                }
+            }
+        }
+        notes
+    }
 }
 
 #[derive(Debug)]
@@ -95,8 +108,9 @@ struct ScriptedData;
 impl TaskData for ScriptedData {
     async fn outcome(&self, prefix: &str, owed: Owed) -> Result<Outcome, DataError> {
         Ok(match owed {
+            // Without its path, which depends on the namespace.
             Owed::Outputs if prefix.contains("lost") => {
-                Outcome::Incomplete(format!("there is no {prefix}/outputs.pb"))
+                Outcome::Incomplete("there is no outputs.pb".to_owned())
             }
             Owed::Outputs | Owed::Nothing => Outcome::Complete,
         })
@@ -116,24 +130,42 @@ impl World {
             .seed(1)
             .build();
         install(&cluster.client()).await;
+        let place = Place::embedded(&cluster);
+        Self::standing_on(place, clock, NodeConfig::default(), rules)
+    }
+
+    /// A namespace of a real API server that has the resource, in real time. Whoever made it removes it.
+    pub(crate) fn real(place: Place, rules: &[Rule]) -> Self {
         let node = NodeConfig {
-            attempt: by_label,
+            name: place.namespace().to_owned(),
+            namespace: Some(place.namespace().to_owned()),
             ..NodeConfig::default()
         };
-        let node = ScriptedNode::start(cluster.client(), clock.clone(), node);
+        Self::standing_on(place, Arc::new(SystemClock), node, rules)
+    }
+
+    fn standing_on(place: Place, clock: Arc<dyn Clock>, node: NodeConfig, rules: &[Rule]) -> Self {
+        let node = NodeConfig {
+            attempt: by_label,
+            ..node
+        };
         Self {
-            cluster,
+            node: ScriptedNode::start(place.client(), clock.clone(), node),
+            config: TasksConfig {
+                namespace: Some(place.namespace().to_owned()),
+                ..TasksConfig::default()
+            },
+            api: place.clone(),
+            place,
             clock,
-            node,
             admission: Admission::new(rules.iter().copied()),
             told: Told::default(),
-            config: TasksConfig::default(),
         }
     }
 
     /// The executor, behind the faults of `process`.
     pub(crate) async fn run(&self, process: &Process) {
-        let client = process.client(self.admission.service(&Place::embedded(&self.cluster)));
+        let client = process.client(self.admission.service(&self.api));
         let events = FaultyEvents {
             told: self.told.clone(),
             process: process.clone(),
@@ -145,9 +177,10 @@ impl World {
             .await;
     }
 
-    pub(crate) async fn apply(&self, action: Value) {
+    pub(crate) async fn apply(&self, mut action: Value) {
+        action["metadata"]["namespace"] = self.place.namespace().into();
         let action = serde_json::from_value(action).unwrap();
-        let actions = actions(&self.cluster.client());
+        let actions = actions(&self.place);
         actions
             .create(&PostParams::default(), &action)
             .await
@@ -156,7 +189,7 @@ impl World {
 
     /// All TaskActions.
     pub(crate) async fn actions(&self) -> Vec<Value> {
-        let actions = actions(&self.cluster.client());
+        let actions = actions(&self.place);
         let list = actions.list(&ListParams::default()).await.unwrap();
         list.items
             .into_iter()
@@ -165,7 +198,7 @@ impl World {
     }
 
     pub(crate) async fn pods(&self) -> Vec<Pod> {
-        let pods: Api<Pod> = Api::namespaced(self.cluster.client(), NAMESPACE);
+        let pods: Api<Pod> = Api::namespaced(self.place.client(), self.place.namespace());
         pods.list(&ListParams::default()).await.unwrap().items
     }
 
@@ -192,13 +225,14 @@ impl World {
         for name in names {
             let told = self.told.effective(name);
             let ends: Vec<_> = told.iter().filter(|it| is_terminal(it.1)).collect();
-            let _ = writeln!(text, "told of {name}: {ends:?}");
+            let _ = writeln!(text, "told of {name}: {ends:?}{}", self.told.notes(name));
         }
         for pod in self.pods().await {
             let phase = pod.status.and_then(|status| status.phase);
             let _ = writeln!(text, "pod {:?}: {phase:?}", pod.metadata.name);
         }
-        text
+        // Namespaces are named in messages, and each real one has a name of its own.
+        text.replace(&format!("{}/", self.place.namespace()), "default/")
     }
 }
 
@@ -231,23 +265,27 @@ fn by_label(pod: &Pod) -> usize {
         .unwrap_or(1)
 }
 
-async fn install(client: &Client) {
+/// Installs the resource, unless it is there.
+pub(crate) async fn install(client: &Client) {
     let crd: Value = serde_saphyr::from_str(flyte::TASK_ACTION_CRD).unwrap();
     let request = http::Request::post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
         .header(http::header::CONTENT_TYPE, "application/json")
         .body(crd.to_string().into_bytes())
         .unwrap();
-    client.request::<Value>(request).await.unwrap();
+    match client.request::<Value>(request).await {
+        Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {}
+        made => drop(made.unwrap()),
+    }
 }
 
-pub(crate) fn actions(client: &Client) -> Api<DynamicObject> {
+pub(crate) fn actions(place: &Place) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk(flyte::GROUP, flyte::VERSION, flyte::KIND);
     let kind = ApiResource::from_gvk_with_plural(&kind, "taskactions");
-    Api::namespaced_with(client.clone(), NAMESPACE, &kind)
+    Api::namespaced_with(place.client(), place.namespace(), &kind)
 }
 
-pub(crate) async fn delete_action(client: &Client, name: &str) {
-    let _ = actions(client).delete(name, &DeleteParams::default()).await;
+pub(crate) async fn delete_action(place: &Place, name: &str) {
+    let _ = actions(place).delete(name, &DeleteParams::default()).await;
 }
 
 /// A TaskAction of the run `r` whose pods run this script.
@@ -256,7 +294,7 @@ pub(crate) fn action(name: &str, retries: u32, script: &str) -> Value {
     let mut action = json!({
         "apiVersion": "flyte.org/v1", "kind": "TaskAction",
         "metadata": {
-            "name": name, "namespace": NAMESPACE, "annotations": {ANNOTATION_SCRIPT: script},
+            "name": name, "annotations": {ANNOTATION_SCRIPT: script},
         },
         "spec": {
             "runName": "r", "project": "p", "domain": "d", "actionName": name, "taskType": "container",

@@ -6,13 +6,15 @@
 
 mod cases;
 pub mod pure;
+pub mod real_time;
 pub mod system;
 
 use std::fmt;
 
 pub use pure::{Decider, check_decider};
+pub use real_time::ends_as;
 pub use system::{
-    Report, Run, Scenario, Troubles, breaks, check_scenario, check_seeds, play_until, replay,
+    Owned, Report, Run, Scenario, Troubles, breaks, check_scenario, check_seeds, play_until, replay,
 };
 
 /// A law of every controller.

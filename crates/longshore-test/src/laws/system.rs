@@ -83,6 +83,23 @@ pub trait Scenario: Sync {
     }
 }
 
+/// A task of a test that ends with its owner: what most subjects are.
+#[derive(Debug)]
+pub struct Owned(tokio::task::JoinHandle<()>);
+
+impl Owned {
+    /// Runs this until it is dropped.
+    pub fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(task))
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// What an effect's number is measured by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Troubles {

@@ -91,7 +91,11 @@ impl Node {
         lock(&self.history).end(target.uid.as_deref().unwrap_or_default(), Some(code), now);
         let terminated = json!({"terminated": {
             "exitCode": code,
-            "reason": if code == 0 { "Completed" } else { "Error" },
+            "reason": match (code, &script.end) {
+                (0, _) => "Completed",
+                (SIGKILL, End::OutOfMemory) => "OOMKilled",
+                _ => "Error",
+            },
             "message": script.message,
             "startedAt": seconds(started_at),
             "finishedAt": seconds(now),
@@ -192,6 +196,7 @@ async fn run(pod: &Pod, script: &Script, termination: &mut watch::Receiver<bool>
         tokio::time::sleep(script.time).await;
         match &script.end {
             End::Exit(code) => *code,
+            End::OutOfMemory => SIGKILL,
             End::Hang | End::Waiting(_) => std::future::pending().await,
         }
     };

@@ -2,12 +2,15 @@
 
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
-use clap::{ArgAction, Args, Subcommand};
+use clap::{Args, Subcommand};
+use longshore_api::flyte::TASK_ACTION_CRD;
+use longshore_kit::lease::Terms;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
 use crate::{
     cli::{Format, Globals, help_end},
+    cmd::run::duration,
     controller::{
         self, ControllerConfig, Election, rbac,
         roles::{ROLES, Role, role},
@@ -25,7 +28,7 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
-    override_usage = "longshore controller [OPTIONS]\n       longshore controller rbac [OPTIONS]",
+    override_usage = "longshore controller [rbac|crd] [OPTIONS]",
     after_help = help_end("longshore controller --context kind --dags-folder dags/")
 )]
 pub(crate) struct ControllerArgs {
@@ -35,7 +38,7 @@ pub(crate) struct ControllerArgs {
     roles: RolesArgs,
     #[command(flatten)]
     cluster: ClusterArgs,
-    /// Keep runs in Postgres: postgres://USER:PASSWORD@HOST:PORT/DATABASE
+    /// Keep runs in Postgres: postgres://USER:PASSWORD@HOST/NAME
     #[arg(
         long,
         value_name = "URL",
@@ -44,7 +47,7 @@ pub(crate) struct ControllerArgs {
         hide_env_values = true
     )]
     database_url: Option<DatabaseUrl>,
-    /// Folder of DAG files, followed [default: dags in the data directory]
+    /// Folder of DAG files [default: dags in the data directory]
     #[arg(
         long,
         value_name = "DIR",
@@ -53,24 +56,19 @@ pub(crate) struct ControllerArgs {
     )]
     dags_folder: Option<PathBuf>,
     /// Directory of logs and, without Postgres, of runs
-    #[arg(long, value_name = "DIR", env = "LONGSHORE_DATA_DIR", hide = true)]
+    #[arg(long, value_name = "DIR", env = "LONGSHORE_DATA_DIR", hide_env = true)]
     data_dir: Option<PathBuf>,
-    // Hidden, as the next one: the help has to fit the first screen.
-    #[arg(long, value_name = "N", hide = true)]
+    /// Pods of DAGs at the same time [default: 32]
+    #[arg(long, value_name = "N")]
     parallelism: Option<NonZeroU32>,
-    // `false` where there can be no other replica; the name is that of other controllers.
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true, hide = true)]
-    leader_elect: bool,
-    /// Address of the HTTP API; port 0 takes a free one
+    /// Until another takes over; 0: alone
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = election)]
+    lease_duration: Election,
+    /// Address of the HTTP API
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7080")]
     address: SocketAddr,
     /// Address of health and metrics
-    #[arg(
-        long,
-        value_name = "IP:PORT",
-        default_value = "127.0.0.1:9090",
-        hide = true
-    )]
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:9090")]
     metrics_address: SocketAddr,
 }
 
@@ -94,9 +92,24 @@ impl RolesArgs {
 
 #[derive(Debug, Subcommand)]
 enum ControllerCommand {
-    // Hidden: the usage has it, and the help has to fit the first screen.
+    // Hidden, as the next one: the usage has it, and the help has to fit the first screen.
     #[command(hide = true)]
     Rbac(RbacArgs),
+    /// Print the definition of TaskActions, for clusters without Flyte
+    #[command(hide = true, after_help = help_end("longshore controller crd | kubectl apply -f -"))]
+    Crd,
+}
+
+/// How short a lease may be: a renewal that is a little late must not depose its holder.
+const MIN_LEASE: Duration = Duration::from_secs(2);
+
+/// By leases of this duration, or without any.
+fn election(text: &str) -> Result<Election, String> {
+    match duration(text)? {
+        Duration::ZERO => Ok(Election::None),
+        time if time < MIN_LEASE => Err(format!("expected 0 or at least 2s, found {text:?}")),
+        time => Ok(Election::ByLease(Terms::lasting(time))),
+    }
 }
 
 /// Print the service account and the roles that it needs
@@ -115,6 +128,10 @@ pub(crate) fn controller(args: &ControllerArgs, globals: &Globals) -> Result<Exi
     match &args.command {
         Some(ControllerCommand::Rbac(rbac)) => {
             print_rbac(rbac, globals);
+            Ok(Exit::Success)
+        }
+        Some(ControllerCommand::Crd) => {
+            output::text(TASK_ACTION_CRD);
             Ok(Exit::Success)
         }
         None => serve(args, globals),
@@ -149,11 +166,7 @@ fn serve(args: &ControllerArgs, globals: &Globals) -> Result<Exit, CliError> {
     let in_data_dir = |source| CliError::in_data_dir(data_dir.clone(), source);
     let config = ControllerConfig {
         roles: args.roles.roles(),
-        election: if args.leader_elect {
-            Election::ByLease
-        } else {
-            Election::None
-        },
+        election: args.lease_duration,
         data_dir: data_dir.clone(),
         database: args
             .database_url

@@ -18,8 +18,12 @@ use longshore_console::{
     ControlError, Feed, TaskName,
     control::{LogQuery, LogStream, Until},
 };
-use longshore_dags::logs::{LogDirectory, LogPath};
-use longshore_store::{RunStore, TaskInstance};
+use longshore_dags::{
+    actions::{self, TaskPod},
+    logs::{LogDirectory, LogPath},
+    model::Launcher,
+};
+use longshore_store::{Run, RunStore, TaskInstance};
 use tokio::{
     fs::File,
     io::{AsyncReadExt, AsyncSeekExt},
@@ -103,8 +107,9 @@ impl Logs {
         task: &TaskName,
         query: LogQuery,
     ) -> Result<Found, ControlError> {
-        let (_, rows) = rows(store, &task.run).await?;
+        let (run, rows) = rows(store, &task.run).await?;
         let row = find(&rows, task)?;
+        let launcher = launcher(&run, row);
         let attempt = query.attempt.unwrap_or(row.try_number);
         if attempt > row.try_number {
             return Ok(Found::Never("there is no such try"));
@@ -117,7 +122,7 @@ impl Logs {
             if let Some(log) = self.stored(row, attempt, query.tail).await? {
                 return Ok(Found::Log(log));
             }
-            if let Some(log) = self.live(row, query).await? {
+            if let Some(log) = self.live(row, launcher, query).await? {
                 return Ok(Found::Log(log));
             }
             let is_over = row
@@ -157,26 +162,48 @@ impl Logs {
     async fn live(
         &self,
         row: &TaskInstance,
+        launcher: Launcher,
         query: LogQuery,
     ) -> Result<Option<LogStream>, ControlError> {
-        let Some(pod) = &row.pod_name else {
+        let unavailable = |source: kube::Error| ControlError::Unavailable {
+            what: "the cluster",
+            source: Box::new(source),
+        };
+        let pod = match (&row.pod_name, launcher) {
+            (None, _) => None,
+            (Some(_), Launcher::TaskAction) => {
+                let pod = actions::pod_of(&self.pods, &row.id).await;
+                pod.map_err(unavailable)?
+            }
+            (Some(name), Launcher::Pod) => Some(TaskPod {
+                name: name.clone(),
+                container: Some(CONTAINER_BASE.to_owned()),
+            }),
+        };
+        let Some(TaskPod { name, container }) = pod else {
             return Ok(None);
         };
         let params = LogParams {
-            container: Some(CONTAINER_BASE.to_owned()),
+            container,
             follow: query.until == Until::End,
             tail_lines: query.tail.and_then(|n| i64::try_from(n).ok()),
             ..LogParams::default()
         };
-        match self.pods.log_stream(pod, &params).await {
+        match self.pods.log_stream(&name, &params).await {
             Ok(log) => Ok(Some(ReaderStream::new(log.compat()).boxed())),
             // The container waits, or the pod is not there yet or no more.
             Err(kube::Error::Api(status)) if matches!(status.code, 400 | 404) => Ok(None),
-            Err(source) => Err(ControlError::Unavailable {
-                what: "the cluster",
-                source: Box::new(source),
-            }),
+            Err(source) => Err(unavailable(source)),
         }
+    }
+}
+
+/// What the tries of a task instance are launched as: a run keeps the DAG that it began with.
+fn launcher(run: &Run, row: &TaskInstance) -> Launcher {
+    if run.dag["tasks"][&row.key.task_id]["plugin"].is_null() {
+        Launcher::Pod
+    } else {
+        Launcher::TaskAction
     }
 }
 

@@ -4,7 +4,11 @@
 //! Reads come from the database, so that they show what is durable; requests go to the scheduler and are answered once
 //! they are recorded.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use longshore_console::{
@@ -146,13 +150,23 @@ impl Checks for ServiceControl {
 #[async_trait]
 impl Control for ServiceControl {
     async fn dags(&self) -> Result<Vec<objects::Dag>, ControlError> {
-        let mut dags = Vec::new();
+        let newest = RunFilter {
+            newest_of_each: true,
+            ..RunFilter::default()
+        };
+        let newest = self.store.runs(&newest).await.map_err(unavailable)?;
+        let newest: BTreeMap<&str, &Run> = newest
+            .iter()
+            .map(|run| (run.key.dag_id.as_str(), run))
+            .collect();
+        let known = self.dags.dags();
         // A DAG whose file is gone can still be asked for by its name.
-        let is_there = |known: &KnownDag| known.dag_id.is_some() && known.file.is_some();
-        for known in self.dags.dags().into_iter().filter(is_there) {
-            dags.push(self.object(&known).await?);
-        }
-        Ok(dags)
+        let there = known.iter().filter(|known| known.file.is_some());
+        let objects = there.filter_map(|known| {
+            let dag_id = known.dag_id.as_deref()?;
+            Some(to_objects::dag(known, newest.get(dag_id).copied()))
+        });
+        Ok(objects.collect())
     }
 
     async fn import_errors(&self) -> Result<Vec<objects::ImportError>, ControlError> {
@@ -219,6 +233,7 @@ impl Control for ServiceControl {
         let filter = RunFilter {
             dag_id: query.dag_id.clone(),
             states: states.collect::<Result<_, _>>()?,
+            newest_of_each: false,
             before,
             // One more than the page tells whether there is another page.
             limit: u32::try_from(query.limit + 1).ok(),

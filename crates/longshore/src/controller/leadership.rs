@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use longshore_console::objects::Check;
@@ -27,8 +27,8 @@ use crate::{
 /// Whether there may be other replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Election {
-    /// Each role waits for its lease.
-    ByLease,
+    /// Each role waits for its lease, which lasts as these say.
+    ByLease(Terms),
     /// There is no other replica; whoever says so is responsible.
     None,
 }
@@ -40,10 +40,13 @@ pub(super) async fn lead(
     shutdown: CancellationToken,
 ) -> Result<(), CliError> {
     let standing = &context.standing;
-    if context.config.election == Election::None {
-        standing.set(role, true);
-        return (role.work)(context.clone(), Gate::always_open(), shutdown).await;
-    }
+    let terms = match context.config.election {
+        Election::ByLease(terms) => terms,
+        Election::None => {
+            standing.set(role, LEADS);
+            return (role.work)(context.clone(), Gate::always_open(), shutdown).await;
+        }
+    };
     let name = LeaseName {
         namespace: context.cluster.namespace().to_owned(),
         name: role.lease.to_owned(),
@@ -51,7 +54,7 @@ pub(super) async fn lead(
     // Not behind the gate: it is what opens it.
     let client = context.cluster.client("election", &context.metrics)?;
     let clock = Arc::new(SystemClock);
-    let mut elector = Elector::new(client, name, identity(), Terms::default(), clock);
+    let mut elector = Elector::new(client, name, identity(), terms, clock);
     loop {
         let acquired = elector.acquire(|holder| {
             output::note(&format!(
@@ -63,7 +66,7 @@ pub(super) async fn lead(
             acquired = acquired => acquired.map_err(KubernetesError::from)?,
             () = shutdown.cancelled() => return Ok(()),
         };
-        standing.set(role, true);
+        standing.set(role, LEADS);
         let work = (role.work)(context.clone(), gate, shutdown.clone());
         tokio::select! {
             // The work is dropped where it is; nothing of it passes the gate any more.
@@ -72,7 +75,7 @@ pub(super) async fn lead(
                 output::note(&format!("{}: stopped, because {lost}", role.name));
             }
             ended = work => {
-                standing.set(role, false);
+                standing.set(role, WAITS);
                 elector.release().await;
                 return ended;
             }
@@ -91,10 +94,17 @@ struct LeaseLabels {
     name: &'static str,
 }
 
+/// Where a role stands.
+type Stand = &'static str;
+const WAITS: Stand = "waits";
+const LEADS: Stand = "leads";
+/// It holds its lease, and the API server does not serve the resource that it works on.
+const LACKS: Stand = "leads, and waits for its resource";
+
 /// Where the roles of this replica stand.
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
-    leads: Arc<Mutex<BTreeMap<&'static str, bool>>>,
+    stands: Arc<Mutex<BTreeMap<&'static str, Stand>>>,
     is_leader: Family<LeaseLabels, Number>,
     lost: Family<LeaseLabels, Counter>,
 }
@@ -103,7 +113,7 @@ impl Standing {
     /// All of them wait.
     pub(super) fn new(metrics: &Metrics, roles: &[&'static Role]) -> Self {
         let standing = Self {
-            leads: Arc::default(),
+            stands: Arc::default(),
             is_leader: Family::default(),
             lost: Family::default(),
         };
@@ -120,32 +130,41 @@ impl Standing {
             );
         });
         for role in roles {
-            standing.set(role, false);
+            standing.set(role, WAITS);
         }
         standing
     }
 
-    fn set(&self, role: &Role, leads: bool) {
+    fn set(&self, role: &Role, stand: Stand) {
         let labels = LeaseLabels { name: role.lease };
         let gauge = self.is_leader.get_or_create(&labels);
-        gauge.set(i64::from(leads));
-        let mut all = self.leads.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(role.name, leads);
+        gauge.set(i64::from(stand != WAITS));
+        self.stands().insert(role.name, stand);
+    }
+
+    /// A role that leads finds the resource that it works on, or does not.
+    pub(super) fn finds(&self, role: &'static str, is_there: bool) {
+        let stand = if is_there { LEADS } else { LACKS };
+        self.stands().insert(role, stand);
+    }
+
+    fn stands(&self) -> MutexGuard<'_, BTreeMap<&'static str, Stand>> {
+        self.stands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lost(&self, role: &Role) {
-        self.set(role, false);
+        self.set(role, WAITS);
         let labels = LeaseLabels { name: role.lease };
         self.lost.get_or_create(&labels).inc();
     }
 
-    /// A role that waits is as ready as one that works: it takes over at once.
+    /// A role that waits is as ready as one that works: it takes over at once, or begins when its resource is there.
+    /// Not to be ready would take the HTTP API of the other roles away.
     pub(super) fn checks(&self) -> Vec<Check> {
-        let all = self.leads.lock().unwrap_or_else(PoisonError::into_inner);
-        let check = |(role, leads): (&&str, &bool)| Check {
-            name: format!("{role} {}", if *leads { "leads" } else { "waits" }),
+        let check = |(role, stand): (&&str, &Stand)| Check {
+            name: format!("{role} {stand}"),
             problem: None,
         };
-        all.iter().map(check).collect()
+        self.stands().iter().map(check).collect()
     }
 }

@@ -17,7 +17,7 @@ pub(super) async fn check(context: &Context) -> Result<(), CliError> {
     let mut missing = Vec::new();
     for &role in &context.config.roles {
         let mut rules = role.rules.to_vec();
-        if context.config.election == Election::ByLease {
+        if let Election::ByLease(_) = context.config.election {
             rules.extend(lease_rules(std::slice::from_ref(&role.lease)));
         }
         let questions = rules

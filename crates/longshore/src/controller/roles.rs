@@ -39,7 +39,7 @@ pub(crate) const ROLES: &[Role] = &[
         work: |context, gate, shutdown| Box::pin(dags::run(context, gate, shutdown)),
     },
     Role {
-        name: "tasks",
+        name: tasks::ROLE,
         lease: "longshore-tasks",
         rules: longshore_tasks::RULES,
         work: |context, gate, shutdown| Box::pin(tasks::run(context, gate, shutdown)),

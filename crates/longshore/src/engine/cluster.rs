@@ -11,6 +11,7 @@ use crate::{
     error::CliError,
     kubernetes::RealCluster,
     local_cluster::{Lifetime, LocalCluster},
+    output,
     progress::phases::Phases,
 };
 
@@ -51,6 +52,20 @@ impl RunCluster {
         match self {
             Self::Embedded(_) => NAMESPACE,
             Self::Real(cluster) => cluster.namespace(),
+        }
+    }
+
+    /// Sees to it that TaskActions are run: here in the embedded one, by its own executor in another one.
+    pub(super) fn run_actions(&self) -> Result<(), CliError> {
+        match self {
+            Self::Embedded(cluster) => cluster.run_actions(),
+            Self::Real(_) => {
+                output::note(
+                    "tasks with a plugin wait for the executor of TaskActions in that cluster \
+                     (longshore controller --enable tasks)",
+                );
+                Ok(())
+            }
         }
     }
 

@@ -4,10 +4,8 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use kube::Client;
 use longshore_dags::{
-    Dags, DagsConfig, StartError,
-    logs::LogDirectory,
-    pods::{build::PodConfig, decide::PodsConfig},
-    scheduler::Limits,
+    Dags, DagsConfig, StartError, launch::decide::Disposal, logs::LogDirectory,
+    pods::build::PodConfig, scheduler::Limits,
 };
 use longshore_kit::{Gate, Metrics, SystemClock};
 use longshore_store::{RunStore, Store};
@@ -137,7 +135,7 @@ pub(crate) fn config(
             scheduler_id: scheduler_id.to_owned(),
             ..PodConfig::default()
         },
-        disposal: PodsConfig::default(),
+        disposal: Disposal::default(),
         concurrency: 32,
         metrics,
     }

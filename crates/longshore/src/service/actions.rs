@@ -40,7 +40,7 @@ pub(crate) fn executor(
 }
 
 /// Makes the resource known to the API server. One that is there from an earlier start stays.
-pub(super) async fn install(client: kube::Client) -> Result<(), CliError> {
+pub(crate) async fn install(client: kube::Client) -> Result<(), CliError> {
     const PART: &str = "the TaskAction resource";
     let definition: Value =
         serde_saphyr::from_str(TASK_ACTION_CRD).map_err(|source| CliError::engine(PART, source))?;

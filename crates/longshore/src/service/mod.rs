@@ -99,11 +99,7 @@ impl Service {
         let front = Front::start(&scheduling, client, &dags_folder, phases).await?;
 
         phases.wait_for("the executor of TaskActions to be set up");
-        let client = cluster.client("tasks");
-        actions::install(client.clone()).await?;
-        let executor = actions::executor(None, &metrics)?;
-        let running = executor.run(client, front.tasks().shutdown());
-        front.tasks().spawn("tasks", running);
+        cluster.run_actions()?;
 
         phases.wait_for("the APIs to be served");
         let kubernetes = cluster.serve(ServeConfig {

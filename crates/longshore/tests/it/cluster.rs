@@ -3,10 +3,12 @@
 
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    Client, Config,
+    Client, Config, ResourceExt,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use longshore_api::flyte::LABEL_ATTEMPT;
 use longshore_cluster::{Cluster, ServeConfig, Serving};
 use longshore_kit::SystemClock;
 use longshore_test::{NodeConfig, ScriptedNode};
@@ -28,15 +30,24 @@ pub(crate) struct TestCluster {
     pub(crate) admin: Client,
     pub(crate) node: ScriptedNode,
     admin_kubeconfig: PathBuf,
-    folder: TempDir,
-    /// Kept for as long as the test.
-    _embedded: Option<(Cluster, Serving)>,
+    pub(crate) folder: TempDir,
+    embedded: Option<(Cluster, Serving)>,
 }
 
 impl TestCluster {
+    /// A namespace of the real one, where there is one.
     pub(crate) async fn start() -> Self {
+        Self::on(real()).await
+    }
+
+    /// The embedded one, whatever else there is.
+    pub(crate) async fn embedded() -> Self {
+        Self::on(None).await
+    }
+
+    async fn on(real: Option<PathBuf>) -> Self {
         let folder = TempDir::new().unwrap();
-        let (admin_kubeconfig, embedded) = match real() {
+        let (admin_kubeconfig, embedded) = match real {
             Some(path) => (path, None),
             None => {
                 let cluster = Cluster::in_memory();
@@ -57,6 +68,7 @@ impl TestCluster {
         let node_config = NodeConfig {
             namespace: Some(namespace.clone()),
             start_delay: Duration::from_millis(20),
+            attempt,
             ..NodeConfig::default()
         };
         let node = ScriptedNode::start(admin.clone(), Arc::new(SystemClock), node_config);
@@ -66,8 +78,17 @@ impl TestCluster {
             node,
             admin_kubeconfig,
             folder,
-            _embedded: embedded,
+            embedded,
         }
+    }
+
+    pub(crate) fn is_real(&self) -> bool {
+        self.embedded.is_none()
+    }
+
+    /// The kubeconfig of whoever may do everything.
+    pub(crate) fn admin_kubeconfig(&self) -> PathBuf {
+        self.admin_kubeconfig.clone()
     }
 
     /// Applies what `longshore controller rbac` prints; the kubeconfig of its service account.
@@ -95,6 +116,15 @@ impl TestCluster {
         fs::write(&file, kubeconfig.to_string()).unwrap();
         file
     }
+}
+
+/// Which attempt a pod is, of a task of a DAG or of a TaskAction.
+fn attempt(pod: &Pod) -> usize {
+    let labels = pod.labels();
+    let label = labels
+        .get("try_number")
+        .or_else(|| labels.get(LABEL_ATTEMPT));
+    label.and_then(|number| number.parse().ok()).unwrap_or(1)
 }
 
 /// How a cluster is reached by its kubeconfig.

@@ -27,6 +27,7 @@ mod service;
 mod service_process;
 mod standalone;
 mod stopping;
+mod task_actions;
 
 use assert_cmd::Command;
 

@@ -2,27 +2,37 @@
 
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
-use kube::Client;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Client,
+    api::{ListParams, PostParams},
+    core::{ApiResource, DynamicObject, GroupVersionKind},
+};
+use longshore_api::flyte::{self, TASK_ACTION_CRD};
 use longshore_dags::{
     Dags, DagsConfig, document,
+    launch::decide::Disposal,
     logs::NoLogArchive,
     model::Dag,
-    pods::{build::PodConfig, decide::PodsConfig},
+    pods::build::PodConfig,
     scheduler::{Limits, NewRun},
 };
 use longshore_kit::{
     CountRequests, Elector, Metrics, Rule, SystemClock,
     lease::{LeaseName, Terms},
 };
+use longshore_plugins::Registry;
 use longshore_store::{RunState, RunStore, RunType, Store};
+use longshore_tasks::TasksConfig;
 use longshore_test::{Fault, FaultPlan, Faults, Point, WatchFault};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use crate::cluster::{TestCluster, config, real};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Files, a workspace, a retry, and tasks that wait for each other.
+/// Files, a workspace, a retry, tasks that wait for each other, and one with a plugin.
 const DAG: &str = r#"
 dag_id: rbac
 files: [data.csv]
@@ -30,6 +40,7 @@ workspace: true
 tasks:
   a: {image: scripted, command: [run, 300ms, exit, "0"]}
   b: {image: scripted, depends_on: [a], retries: 1, retry_delay: 1s, command: ["run 100ms exit 1 | run 100ms exit 0"]}
+  c: {plugin: pod, image: scripted, depends_on: [b], command: [run, 100ms, exit, "0"]}
 "#;
 
 /// A client whose requests are counted, before the faults.
@@ -81,6 +92,40 @@ fn granted(rules: &[Rule]) -> BTreeSet<(String, String)> {
     granted
 }
 
+/// Runs the TaskActions of the cluster's namespace, to the end of the test, with all rights.
+async fn run_actions(cluster: &TestCluster) {
+    let definition: CustomResourceDefinition = serde_saphyr::from_str(TASK_ACTION_CRD).unwrap();
+    let definitions = Api::all(cluster.admin.clone());
+    match definitions
+        .create(&PostParams::default(), &definition)
+        .await
+    {
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        created => drop(created.unwrap()),
+    }
+    let kind = ApiResource::from_gvk_with_plural(
+        &GroupVersionKind::gvk(flyte::GROUP, flyte::VERSION, flyte::KIND),
+        "taskactions",
+    );
+    let actions: Api<DynamicObject> = Api::all_with(cluster.admin.clone(), &kind);
+    while actions.list(&ListParams::default()).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let config = TasksConfig {
+        namespace: Some(cluster.namespace.clone()),
+        ..TasksConfig::default()
+    };
+    let plugins = Arc::new(Registry::new(&config.plugins).unwrap());
+    let executor = longshore_tasks::Tasks::new(config, plugins, Arc::new(SystemClock));
+    tokio::spawn(executor.run(cluster.admin.clone(), CancellationToken::new()));
+}
+
+fn dag() -> Dag {
+    let document = document::parse("rbac.yaml", DAG).unwrap();
+    let read = &mut |_: &str| Ok(b"a,b\n".to_vec());
+    document.validate(read).unwrap()
+}
+
 fn manual(dag: Dag) -> NewRun {
     NewRun {
         document: dag.to_json(),
@@ -101,10 +146,16 @@ async fn a_scheduler_with_the_generated_role_alone_does_all_its_work_and_uses_al
         return;
     }
     let cluster = TestCluster::start().await;
+    run_actions(&cluster).await;
     let account = cluster.account().await;
     let metrics = Metrics::new();
     // The answers to first creates are lost: what is there has to be read and recognised.
-    let creates = ["pods", "configmaps", "persistentvolumeclaims"];
+    let creates = [
+        "pods",
+        "configmaps",
+        "persistentvolumeclaims",
+        "taskactions",
+    ];
     let lost = creates.map(|plural| {
         let point = Point::new(format!("create {plural}"), 1);
         (point, Fault::LoseAnswer)
@@ -128,18 +179,13 @@ async fn a_scheduler_with_the_generated_role_alone_does_all_its_work_and_uses_al
                 scheduler_id: store.scheduler_id().to_owned(),
                 ..PodConfig::default()
             },
-            disposal: PodsConfig::default(),
+            disposal: Disposal::default(),
             concurrency: 8,
             metrics: Metrics::new(),
         },
     );
     let dags = dags.await.unwrap();
-    let read = &mut |_: &str| Ok(b"a,b\n".to_vec());
-    let dag = document::parse("rbac.yaml", DAG)
-        .unwrap()
-        .validate(read)
-        .unwrap();
-    let run = dags.request_run(manual(dag)).await.unwrap();
+    let run = dags.request_run(manual(dag())).await.unwrap();
     let ended = tokio::time::timeout(LIMIT, dags.ended(&run)).await.unwrap();
     let (ended, _) = ended.unwrap().unwrap();
     assert_eq!(ended.state, RunState::Success);

@@ -10,12 +10,10 @@ use kube::{
 use longshore_dags::{
     Dags, DagsConfig, document,
     folder::read_beside,
+    launch::decide::Disposal,
     logs::{LogDirectory, LogPath},
     model::Dag,
-    pods::{
-        build::{PodConfig, workspace_name},
-        decide::PodsConfig,
-    },
+    pods::build::{PodConfig, workspace_name},
     scheduler::{Limits, NewRun, identity::manual_run_id},
 };
 use longshore_kit::{Clock, Metrics, SystemClock};
@@ -70,7 +68,7 @@ fn config(namespace: &str, scheduler_id: &str, binding: Binding) -> DagsConfig {
             pod_template,
             ..PodConfig::default()
         },
-        disposal: PodsConfig::default(),
+        disposal: Disposal::default(),
         concurrency: 8,
         metrics: Metrics::new(),
     }

@@ -71,6 +71,56 @@ fn the_quickstart_makes_its_report_and_retries_one_task() {
     }
 }
 
+/// Both controllers in one command: the scheduler makes a TaskAction, the executor its pod.
+#[test]
+fn a_task_with_a_plugin_runs_beside_an_ordinary_one() {
+    let data = TempDir::new().unwrap();
+    let mut command = longshore();
+    command.args([
+        "run",
+        "examples/plugin/dag.yaml",
+        "--param",
+        "model=large",
+        "-o",
+        "json",
+        "--data-dir",
+    ]);
+    let (code, stdout, stderr) = outcome(command.arg(data.path()));
+    assert_eq!(code, 0, "{stderr}\n{stdout}");
+    let (changes, result) = result(&stdout);
+    assert_eq!(result["state"], "success");
+    let log = |task: usize| fs::read_to_string(result["tasks"][task]["log"].as_str().unwrap());
+    assert_eq!(log(0).unwrap(), "prepared for large\n");
+    assert_eq!(log(1).unwrap(), "trained the large model in try 1\n");
+    let ran: Vec<&Value> = changes
+        .iter()
+        .filter(|change| change["taskId"] == "train")
+        .map(|change| &change["to"])
+        .collect();
+    assert_eq!(ran.last().unwrap(), &"success", "{stdout}");
+    let name = result["tasks"][1]["pod"].as_str().unwrap();
+    assert_eq!(name.len(), "r-a".len() + 2 * 19, "{name}");
+}
+
+/// A failed attempt is a failed try: the DAG's own retry follows, and then the end.
+#[test]
+fn a_task_with_a_plugin_that_fails_is_retried_and_fails_the_run() {
+    let data = TempDir::new().unwrap();
+    let file = data.path().join("dag.yaml");
+    let dag = "dag_id: failing\ntasks:\n  a:\n    plugin: pod\n    retries: 1\n    retry_delay: 0s\n    \
+               command: [sh, -c, 'echo try $LONGSHORE_TRY_NUMBER; exit 3']\n";
+    fs::write(&file, dag).unwrap();
+    let mut command = longshore();
+    command.arg("run").arg(&file).arg("-o").arg("json");
+    let (code, stdout, stderr) = outcome(command.arg("--data-dir").arg(data.path().join("data")));
+    assert_eq!(code, 4, "{stderr}\n{stdout}");
+    let (_, result) = result(&stdout);
+    let task = &result["tasks"][0];
+    assert_eq!(task["tryNumber"], 2, "{task}");
+    let log = fs::read_to_string(task["log"].as_str().unwrap()).unwrap();
+    assert_eq!(log, "try 2\n");
+}
+
 #[test]
 fn without_a_terminal_each_change_is_a_line() {
     let data = TempDir::new().unwrap();

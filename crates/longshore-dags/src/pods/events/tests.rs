@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::launch::launched::fact_of;
 
 const TI_ID: &str = "01939f2e-0000-7000-8000-000000000001";
 
@@ -19,12 +20,12 @@ fn pod(status: Value) -> Pod {
     .unwrap()
 }
 
-fn applied(status: Value) -> PodChange {
-    pod_fact(PodEvent::Applied, &pod(status)).unwrap().what
+fn applied(status: Value) -> LaunchChange {
+    fact_of(WatchedEvent::Applied, &pod(status)).unwrap().what
 }
 
-fn deleted(status: Value) -> PodChange {
-    pod_fact(PodEvent::Deleted, &pod(status)).unwrap().what
+fn deleted(status: Value) -> LaunchChange {
+    fact_of(WatchedEvent::Deleted, &pod(status)).unwrap().what
 }
 
 /// A status with one container status for each name and state.
@@ -58,8 +59,8 @@ fn at(text: &str) -> Option<Timestamp> {
 }
 
 /// Unwraps a failure: what was seen, and whether it was before the start.
-fn failed_as(change: PodChange) -> (Failure, bool) {
-    let PodChange::Failed {
+fn failed_as(change: LaunchChange) -> (Failure, bool) {
+    let LaunchChange::Failed {
         failure,
         before_start,
         ..
@@ -72,14 +73,14 @@ fn failed_as(change: PodChange) -> (Failure, bool) {
 
 #[test]
 fn a_fact_names_the_try_the_launch_and_the_pod() {
-    let fact = pod_fact(PodEvent::Applied, &pod(json!({"phase": "Pending"}))).unwrap();
+    let fact = fact_of(WatchedEvent::Applied, &pod(json!({"phase": "Pending"}))).unwrap();
     assert_eq!((fact.ti_id.to_string().as_str(), fact.launch), (TI_ID, 3));
     assert_eq!(
         (fact.pod_name.as_str(), fact.pod_uid.as_str()),
         ("d-t-abcdefgh", "u1")
     );
     assert_eq!(fact.resource_version.as_deref(), Some("42"));
-    assert_eq!(fact.what, PodChange::Seen);
+    assert_eq!(fact.what, LaunchChange::Seen);
 }
 
 #[test]
@@ -93,24 +94,24 @@ fn pods_that_do_not_say_which_launch_they_are_are_not_ours() {
     ] {
         let mut pod = pod(json!({"phase": "Failed"}));
         pod.metadata.annotations = serde_json::from_value(annotations).unwrap();
-        assert_eq!(pod_fact(PodEvent::Applied, &pod), None);
+        assert_eq!(fact_of(WatchedEvent::Applied, &pod), None);
     }
 }
 
 #[test]
 fn pods_on_their_way_are_seen_or_run() {
-    assert_eq!(applied(json!({})), PodChange::Seen);
-    assert_eq!(applied(json!({"phase": "Unknown"})), PodChange::Seen);
+    assert_eq!(applied(json!({})), LaunchChange::Seen);
+    assert_eq!(applied(json!({"phase": "Unknown"})), LaunchChange::Seen);
     assert_eq!(
         applied(with(
             "Pending",
             &[("base", waiting("ContainerCreating", ""))]
         )),
-        PodChange::Seen
+        LaunchChange::Seen
     );
     assert_eq!(
         applied(json!({"phase": "Running"})),
-        PodChange::Running { started_at: None }
+        LaunchChange::Running { started_at: None }
     );
     let running = json!({"running": {"startedAt": "2026-11-21T10:00:00Z"}});
     assert_eq!(
@@ -118,7 +119,7 @@ fn pods_on_their_way_are_seen_or_run() {
             "Running",
             &[("sidecar", json!({})), ("base", running)]
         )),
-        PodChange::Running {
+        LaunchChange::Running {
             started_at: at("2026-11-21T10:00:00Z")
         }
     );
@@ -131,11 +132,11 @@ fn a_pod_that_is_deleted_without_a_final_state_is_gone() {
         json!({"phase": "Pending"}),
         json!({"phase": "Running"}),
     ] {
-        assert_eq!(deleted(phase), PodChange::Gone);
+        assert_eq!(deleted(phase), LaunchChange::Gone);
     }
     assert_eq!(
         deleted(with("Pending", &[("base", waiting("ErrImagePull", ""))])),
-        PodChange::Gone
+        LaunchChange::Gone
     );
 }
 
@@ -143,11 +144,11 @@ fn a_pod_that_is_deleted_without_a_final_state_is_gone() {
 fn a_final_state_counts_also_when_the_deletion_tells_it() {
     assert!(matches!(
         deleted(json!({"phase": "Succeeded"})),
-        PodChange::Succeeded { .. }
+        LaunchChange::Succeeded { .. }
     ));
     assert!(matches!(
         deleted(json!({"phase": "Failed"})),
-        PodChange::Failed { .. }
+        LaunchChange::Failed { .. }
     ));
 }
 
@@ -169,8 +170,8 @@ fn a_success_tells_whether_the_pod_was_stopped() {
             meta[key] = value.clone();
         }
         pod.metadata = serde_json::from_value(meta).unwrap();
-        let fact = pod_fact(PodEvent::Applied, &pod).unwrap();
-        let PodChange::Succeeded { was_stopped, .. } = fact.what else {
+        let fact = fact_of(WatchedEvent::Applied, &pod).unwrap();
+        let LaunchChange::Succeeded { was_stopped, .. } = fact.what else {
             panic!("{fact:?}");
         };
         assert_eq!(was_stopped, expected, "{:?}", pod.metadata);
@@ -183,7 +184,7 @@ fn the_result_is_the_termination_message_of_the_main_container() {
         let sidecar = ("sidecar", ended(0, "Completed", "\"not this\""));
         let base = ("base", ended(0, "Completed", message));
         let change = applied(with("Succeeded", &[sidecar, base]));
-        let PodChange::Succeeded {
+        let LaunchChange::Succeeded {
             started_at,
             ended_at,
             was_stopped: false,
@@ -336,14 +337,14 @@ fn waits_that_pass_are_waited_for() {
     ] {
         assert_eq!(
             applied(with("Pending", &[(container, state)])),
-            PodChange::Seen
+            LaunchChange::Seen
         );
     }
     let sidecar = [
         ("base", json!({})),
         ("sidecar", waiting("ErrImagePull", "")),
     ];
-    assert_eq!(applied(with("Pending", &sidecar)), PodChange::Seen);
+    assert_eq!(applied(with("Pending", &sidecar)), LaunchChange::Seen);
 }
 
 #[test]
@@ -352,7 +353,7 @@ fn a_node_that_writes_the_epoch_does_not_know_the_time() {
         "exitCode": 1, "startedAt": "1970-01-01T00:00:00Z", "finishedAt": "1970-01-01T00:00:00Z",
     }});
     let change = applied(with("Failed", &[("base", state)]));
-    let PodChange::Failed {
+    let LaunchChange::Failed {
         started_at,
         ended_at,
         ..

@@ -92,6 +92,6 @@ impl Subject<'_, '_> {
             .failure
             .get_or_insert_with(|| failure("Cleared", "somebody cleared it before it ended"));
         self.run.archive(ended);
-        start_over(self.run, self.task, Cause::PodsEnded, self.now);
+        start_over(self.run, self.task, Cause::LaunchEnded, self.now);
     }
 }

@@ -1,13 +1,16 @@
 //! What follows from facts about a pod: starts, ends, launch failures, and the failure rule
 //! (sections 2.6.2 and 7.5 of the DAG scheduler spec).
 
-use jiff::Timestamp;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
 use longshore_store::{Failure, TaskInstance, TaskState};
 
+use crate::model::{Launcher, Task};
 use crate::scheduler::{
     decide::{Limits, work::RunWork},
-    facts::{PodChange, PodFact},
-    identity::{pod_name, try_id},
+    facts::{LaunchChange, LaunchFact},
+    identity::{object_name, try_id},
     retry,
     transitions::Cause,
 };
@@ -22,7 +25,7 @@ pub(super) struct Subject<'w, 'a> {
 
 impl Subject<'_, '_> {
     /// Something about the pod of the current launch.
-    pub(super) fn pod(&mut self, fact: &PodFact) {
+    pub(super) fn pod(&mut self, fact: &LaunchFact) {
         let recorded = &self.run.row(self.task).pod_uid;
         match recorded {
             Some(uid) if *uid != fact.pod_uid => return,
@@ -30,9 +33,9 @@ impl Subject<'_, '_> {
             None => self.run.row_mut(self.task).pod_uid = Some(fact.pod_uid.clone()),
         }
         match &fact.what {
-            PodChange::Seen => {}
-            PodChange::Running { started_at } => self.running(*started_at),
-            PodChange::Succeeded {
+            LaunchChange::Seen => {}
+            LaunchChange::Running { started_at } => self.running(*started_at),
+            LaunchChange::Succeeded {
                 started_at,
                 ended_at,
                 was_stopped: _,
@@ -49,7 +52,7 @@ impl Subject<'_, '_> {
                 row.failure = None;
                 row.result.clone_from(result);
             }
-            PodChange::Failed {
+            LaunchChange::Failed {
                 started_at,
                 ended_at,
                 failure,
@@ -64,7 +67,7 @@ impl Subject<'_, '_> {
                     self.try_failed(failure.clone(), *ended_at);
                 }
             }
-            PodChange::Gone => self.gone(&fact.pod_name),
+            LaunchChange::Gone => self.gone(&fact.pod_name),
         }
     }
 
@@ -101,14 +104,33 @@ impl Subject<'_, '_> {
         }
     }
 
-    fn gone(&mut self, pod_name: &str) {
+    fn gone(&mut self, name: &str) {
+        let (kind, reason) = match self.task().launcher() {
+            Launcher::Pod => ("pod", "PodDeleted"),
+            Launcher::TaskAction => ("TaskAction", "TaskActionDeleted"),
+        };
         if self.is_queued() {
-            let message = format!("pod {pod_name} was deleted before its process ran");
-            self.launch_failed(failure("PodDeleted", &message), None);
+            let message = format!("{kind} {name} was deleted before its process ran");
+            self.launch_failed(failure(reason, &message), None);
+        } else if let Some(timeout) = self.overrun() {
+            let message = format!("it ran for longer than {} s", timeout.as_secs_f64());
+            self.try_failed(failure("DeadlineExceeded", &message), None);
         } else {
-            let message = format!("pod {pod_name} was deleted while its process ran");
-            self.try_failed(failure("PodDeleted", &message), None);
+            let message = format!("{kind} {name} was deleted while its process ran");
+            self.try_failed(failure(reason, &message), None);
         }
+    }
+
+    fn task(&self) -> &Task {
+        self.run.specs[self.task]
+    }
+
+    /// The timeout that has passed, where we are who stops what takes longer.
+    fn overrun(&self) -> Option<Duration> {
+        let deadline = deadline(self.task(), self.run.row(self.task))?;
+        self.task()
+            .execution_timeout
+            .filter(|_| deadline <= self.now)
     }
 
     /// The pod died before its process ran: the same try gets another pod, a bounded number of times.
@@ -128,7 +150,11 @@ impl Subject<'_, '_> {
         row.launch_failures += 1;
         row.start_date = None;
         row.failure = Some(failure);
-        next_launch(row);
+        self.next_launch();
+    }
+
+    fn next_launch(&mut self) {
+        next_launch(self.run, self.task);
     }
 
     /// The try ended badly: the next one where one is left, else the end.
@@ -170,7 +196,7 @@ impl Subject<'_, '_> {
 
 /// Whether a pod of an earlier launch, or of one that was interrupted, has succeeded by itself, and no later pod is
 /// known. Its successor is made only after this was decided upon.
-pub(super) fn has_done_its_work(row: &TaskInstance, fact: &PodFact) -> bool {
+pub(super) fn has_done_its_work(row: &TaskInstance, fact: &LaunchFact) -> bool {
     let was_launched_before = match row.state {
         Some(TaskState::Scheduled) => fact.launch <= row.launch,
         Some(TaskState::Queued) => fact.launch < row.launch,
@@ -188,7 +214,7 @@ pub(super) fn has_done_its_work(row: &TaskInstance, fact: &PodFact) -> bool {
     };
     let has_succeeded = matches!(
         fact.what,
-        PodChange::Succeeded {
+        LaunchChange::Succeeded {
             was_stopped: false,
             ..
         }
@@ -196,17 +222,24 @@ pub(super) fn has_done_its_work(row: &TaskInstance, fact: &PodFact) -> bool {
     was_launched_before && row.pod_uid.is_none() && has_succeeded
 }
 
-/// Makes the next launch of the current try the current one. The pods controller creates its pod once this is
-/// committed.
-pub(super) fn next_launch(row: &mut TaskInstance) {
+/// Makes the next launch of the current try the current one. What it is launched as is created once this is committed.
+pub(super) fn next_launch(run: &mut RunWork<'_>, task: usize) {
+    let launcher = run.specs[task].launcher();
+    let row = run.row_mut(task);
     row.launch += 1;
-    row.pod_name = Some(pod_name(
-        &row.key.run.dag_id,
-        &row.key.task_id,
-        &row.id,
-        row.launch,
-    ));
+    row.pod_name = Some(object_name(launcher, row));
     row.pod_uid = None;
+}
+
+/// When a running try is to be stopped by us: a node does so with the pods that we make.
+pub(crate) fn deadline(task: &Task, row: &TaskInstance) -> Option<Timestamp> {
+    match task.launcher() {
+        Launcher::Pod => None,
+        Launcher::TaskAction => {
+            let timeout = SignedDuration::try_from(task.execution_timeout?).ok()?;
+            row.start_date?.checked_add(timeout).ok()
+        }
+    }
 }
 
 pub(super) fn failure(reason: &str, message: &str) -> Failure {

@@ -77,13 +77,13 @@ impl<'a> Round<'a> {
             Fact::CancelRun(key) => self.with_run(key, |run| run_facts::cancel(run, now)),
             Fact::Interrupt(key) => self.with_run(key, run_facts::interrupt),
             Fact::Clear(clearing) => clear::clear(self, clearing),
-            Fact::PodsEnded { ti_id } => {
+            Fact::LaunchEnded { ti_id } => {
                 let is_restarting = |row: &TaskInstance| row.state == Some(TaskState::Restarting);
                 self.with_subject(ti_id, is_restarting, |mut it| it.restart());
             }
             Fact::Resume(key) => self.with_run(key, run_facts::resume),
             Fact::ClusterChanged => self.runs.iter_mut().for_each(run_facts::start_again),
-            Fact::Pod(fact) => {
+            Fact::Launched(fact) => {
                 self.with_subject(
                     &fact.ti_id,
                     |row| is_current(row, fact.launch) || pod_facts::has_done_its_work(row, fact),
@@ -211,9 +211,10 @@ impl<'a> Round<'a> {
         );
         let now = self.now();
         for (run, task) in admitted {
-            let row = self.runs[run].transition(task, TaskState::Queued, Cause::SlotFree);
-            row.queued_at = Some(now);
-            next_launch(row);
+            let run = &mut self.runs[run];
+            run.transition(task, TaskState::Queued, Cause::SlotFree)
+                .queued_at = Some(now);
+            next_launch(run, task);
         }
     }
 

@@ -5,7 +5,7 @@ use longshore_store::{RunState, TaskState};
 use super::world::{World, dag, failed, key, request, running, succeeded, task};
 use crate::{
     model::Dag,
-    scheduler::{Fact, PodChange, Selection, States},
+    scheduler::{Fact, LaunchChange, Selection, States},
 };
 
 fn of(task_id: &str) -> Selection {
@@ -123,7 +123,7 @@ fn a_running_task_restarts_once_its_pod_has_ended_and_that_is_no_failure() {
         (Some(TaskState::Restarting), before.id)
     );
     // Whatever its pod says, and whoever clears it again.
-    for what in [running(), failed(), PodChange::Gone, succeeded()] {
+    for what in [running(), failed(), LaunchChange::Gone, succeeded()] {
         assert!(world.pod_round("a", what).is_empty());
     }
     clear(&mut world, &Selection::default());

@@ -3,7 +3,7 @@
 use super::world::{World, dag, failed, key, never_started, request, running, succeeded, task};
 use crate::{
     model::{Dag, TriggerRule},
-    scheduler::{Fact, PodChange, Selection, transitions::recorder},
+    scheduler::{Fact, LaunchChange, Selection, transitions::recorder},
 };
 
 /// `run` runs, `queue` is queued, `wait` waits for a slot, `next` for another task, `again` for its next try.
@@ -77,7 +77,7 @@ fn tries() {
     let mut retried = every_state();
     retried.pod_round("run", failed());
     retried.wait(59);
-    let relaunched = retried.pod("queue", PodChange::Gone);
+    let relaunched = retried.pod("queue", LaunchChange::Gone);
     retried.round(vec![relaunched]);
     retried.pod_round("queue", never_started("Error"));
     every_state().pod_round("run", succeeded());

@@ -13,7 +13,7 @@ use super::world::{
 };
 use crate::{
     model::{Dag, TriggerRule},
-    scheduler::{Fact, Observed, PodChange, Selection, States, decide},
+    scheduler::{Fact, LaunchChange, Observed, Selection, States, decide},
 };
 
 const RULES: [TriggerRule; 13] = [
@@ -111,25 +111,29 @@ fn script(row: &TaskInstance, seed: usize) -> Vec<Fact> {
     let address = format!("{seed}/{}/{}/{}", row.key, row.try_number, row.launch);
     match hash(&address) % 12 {
         0..5 => vec![
-            pod(PodChange::Seen),
+            pod(LaunchChange::Seen),
             pod(running()),
             pod(succeeded()),
-            pod(PodChange::Gone),
+            pod(LaunchChange::Gone),
         ],
         5 => vec![pod(succeeded())],
         6..8 => vec![
-            pod(PodChange::Seen),
+            pod(LaunchChange::Seen),
             pod(running()),
             pod(failed()),
-            pod(PodChange::Gone),
+            pod(LaunchChange::Gone),
         ],
         8 => vec![
-            pod(PodChange::Seen),
+            pod(LaunchChange::Seen),
             pod(never_started("ErrImagePull")),
-            pod(PodChange::Gone),
+            pod(LaunchChange::Gone),
         ],
-        9 => vec![pod(PodChange::Seen), pod(running()), pod(PodChange::Gone)],
-        10 => vec![pod(PodChange::Seen), pod(PodChange::Gone)],
+        9 => vec![
+            pod(LaunchChange::Seen),
+            pod(running()),
+            pod(LaunchChange::Gone),
+        ],
+        10 => vec![pod(LaunchChange::Seen), pod(LaunchChange::Gone)],
         _ => {
             let (ti_id, launch, message) = (row.id, row.launch, String::new());
             vec![if hash(&address) % 24 < 12 {
@@ -182,7 +186,7 @@ impl Cluster {
             .values()
             .filter(|row| row.state == Some(TaskState::Restarting));
         let mut facts: Vec<Fact> = restarting
-            .map(|row| Fact::PodsEnded { ti_id: row.id })
+            .map(|row| Fact::LaunchEnded { ti_id: row.id })
             .collect();
         for _ in 0..=tape.below(4) {
             let open: Vec<_> = self

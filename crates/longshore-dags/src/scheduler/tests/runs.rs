@@ -364,7 +364,7 @@ fn facts_of_one_round_are_taken_in_order() {
     let facts = vec![
         world.pod("a", running()),
         world.pod("a", succeeded()),
-        world.pod("a", crate::scheduler::PodChange::Gone),
+        world.pod("a", crate::scheduler::LaunchChange::Gone),
     ];
     let changes = world.round(facts);
     assert_eq!(changes.task_instances.len(), 2);

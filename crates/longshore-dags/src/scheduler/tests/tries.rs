@@ -11,7 +11,7 @@ use longshore_store::{
 use serde_json::json;
 
 use super::world::{World, dag, failed, failure, never_started, running, succeeded, task};
-use crate::scheduler::{Fact, PodChange, PodFact};
+use crate::scheduler::{Fact, LaunchChange, LaunchFact};
 
 fn one_task(retries: u32) -> World {
     let mut task = task("a", &[]);
@@ -39,27 +39,27 @@ fn build_failed(world: &World) -> Fact {
 #[test]
 fn a_pod_is_seen_runs_and_succeeds() {
     let mut world = one_task(0);
-    world.pod_round("a", PodChange::Seen);
+    world.pod_round("a", LaunchChange::Seen);
     assert!(world.row("a").pod_uid.is_some());
-    assert!(world.pod_round("a", PodChange::Seen).is_empty());
+    assert!(world.pod_round("a", LaunchChange::Seen).is_empty());
     let started_at: Timestamp = "2026-11-21T10:00:01Z".parse().unwrap();
     world.wait(2);
     world.pod_round(
         "a",
-        PodChange::Running {
+        LaunchChange::Running {
             started_at: Some(started_at),
         },
     );
     assert_eq!(world.state("a"), Some(Running));
     assert!(
         world
-            .pod_round("a", PodChange::Running { started_at: None })
+            .pod_round("a", LaunchChange::Running { started_at: None })
             .is_empty()
     );
     world.wait(3);
     world.pod_round(
         "a",
-        PodChange::Succeeded {
+        LaunchChange::Succeeded {
             started_at: Some(started_at),
             ended_at: Some("2026-11-21T10:00:04Z".parse().unwrap()),
             was_stopped: false,
@@ -134,7 +134,7 @@ fn a_node_whose_clock_is_ahead_does_not_lengthen_the_wait() {
     let mut world = one_task(1);
     world.pod_round(
         "a",
-        PodChange::Failed {
+        LaunchChange::Failed {
             started_at: None,
             ended_at: Some("2027-01-01T00:00:00Z".parse().unwrap()),
             failure: failure("Error"),
@@ -150,10 +150,10 @@ fn a_node_whose_clock_is_ahead_does_not_lengthen_the_wait() {
 
 #[test]
 fn a_pod_that_died_before_its_process_ran_is_replaced_within_the_try() {
-    for what in [never_started("ErrImagePull"), PodChange::Gone] {
+    for what in [never_started("ErrImagePull"), LaunchChange::Gone] {
         let mut world = one_task(0);
         let first = world.row("a").clone();
-        world.pod_round("a", PodChange::Seen);
+        world.pod_round("a", LaunchChange::Seen);
         world.pod_round("a", what.clone());
         let row = world.row("a");
         assert_eq!(
@@ -174,14 +174,14 @@ fn a_pod_that_died_before_its_process_ran_is_replaced_within_the_try() {
 fn launch_failures_are_counted_by_try_and_bounded_as_configured() {
     let mut world = one_task(1);
     world.limits.pod_launch_failure_retries = Some(0);
-    world.pod_round("a", PodChange::Gone);
+    world.pod_round("a", LaunchChange::Gone);
     assert_eq!(world.state("a"), Some(UpForRetry));
     assert_eq!(world.row("a").launch_failures, 0);
 
     let mut world = one_task(0);
     world.limits.pod_launch_failure_retries = None;
     for n in 1..=50 {
-        world.pod_round("a", PodChange::Gone);
+        world.pod_round("a", LaunchChange::Gone);
         assert_eq!(
             (world.state("a"), world.row("a").launch_failures),
             (Some(Queued), n)
@@ -211,7 +211,7 @@ fn a_process_that_was_seen_running_has_run_whatever_its_node_says_later() {
 fn a_pod_that_vanishes_while_it_runs_has_failed() {
     let mut world = one_task(1);
     world.pod_round("a", running());
-    world.pod_round("a", PodChange::Gone);
+    world.pod_round("a", LaunchChange::Gone);
     assert_eq!(world.state("a"), Some(UpForRetry));
     let failure = world.row("a").failure.clone().unwrap();
     assert_eq!(failure.reason.as_deref(), Some("PodDeleted"));
@@ -251,19 +251,19 @@ fn what_the_pods_controller_reports_does_not_touch_a_pod_that_runs() {
 #[test]
 fn facts_about_older_tries_launches_and_other_pods_change_nothing() {
     let mut world = one_task(2);
-    world.pod_round("a", PodChange::Seen);
+    world.pod_round("a", LaunchChange::Seen);
     let old_launch = world.row("a").clone();
-    world.pod_round("a", PodChange::Gone);
+    world.pod_round("a", LaunchChange::Gone);
     let old_try = world.row("a").clone();
-    world.pod_round("a", PodChange::Seen);
+    world.pod_round("a", LaunchChange::Seen);
     let other_pod = world.row("a").clone();
 
     let all = [
-        PodChange::Seen,
+        LaunchChange::Seen,
         running(),
         succeeded(),
         failed(),
-        PodChange::Gone,
+        LaunchChange::Gone,
     ];
     for what in all.clone() {
         assert!(
@@ -271,14 +271,14 @@ fn facts_about_older_tries_launches_and_other_pods_change_nothing() {
                 .round(vec![super::world::pod_of(&old_launch, what.clone())])
                 .is_empty()
         );
-        let Fact::Pod(fact) = super::world::pod_of(&other_pod, what) else {
+        let Fact::Launched(fact) = super::world::pod_of(&other_pod, what) else {
             unreachable!()
         };
-        let fact = PodFact {
+        let fact = LaunchFact {
             pod_uid: "another".to_owned(),
             ..fact
         };
-        assert!(world.round(vec![Fact::Pod(fact)]).is_empty());
+        assert!(world.round(vec![Fact::Launched(fact)]).is_empty());
     }
     world.pod_round("a", failed());
     world.wait(300);
@@ -312,7 +312,7 @@ fn two_facts_of_one_round_about_one_try_count_once() {
     world.round(vec![fact.clone(), fact]);
     assert_eq!(world.archived.len(), 1);
     let mut world = one_task(5);
-    let fact = world.pod("a", PodChange::Gone);
+    let fact = world.pod("a", LaunchChange::Gone);
     world.round(vec![fact.clone(), fact]);
     assert_eq!(world.row("a").launch, 2);
 }

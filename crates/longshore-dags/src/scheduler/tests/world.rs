@@ -18,8 +18,8 @@ use uuid::Uuid;
 use crate::{
     model::{Dag, Task, TriggerRule, WeightRule},
     scheduler::{
-        ActiveRun, Board, Clearing, Fact, Limits, NewRun, Observed, PodChange, PodFact, Selection,
-        decide,
+        ActiveRun, Board, Clearing, Fact, LaunchChange, LaunchFact, Limits, NewRun, Observed,
+        Selection, decide,
         trigger_rule::{Counts, Verdict, evaluate, evaluate_indirect_setups},
     },
     timetable::Timetable,
@@ -45,16 +45,15 @@ pub(super) fn task(id: &str, upstream: &[&str]) -> Task {
         priority_weight: 1,
         weight_rule: WeightRule::Downstream,
         max_active_tis_per_dag: None,
+        plugin: None,
         is_setup: false,
         pod_override: None,
     }
 }
 
 pub(super) fn dag(tasks: Vec<Task>) -> Dag {
-    let mut tasks: BTreeMap<String, Task> = tasks
-        .into_iter()
-        .map(|task| (task.task_id.clone(), task))
-        .collect();
+    let tasks = tasks.into_iter().map(|it| (it.task_id.clone(), it));
+    let mut tasks: BTreeMap<String, Task> = tasks.collect();
     let edges: Vec<(String, String)> = tasks
         .values()
         .flat_map(|task| {
@@ -113,12 +112,12 @@ pub(super) fn failure(reason: &str) -> Failure {
     }
 }
 
-pub(super) fn running() -> PodChange {
-    PodChange::Running { started_at: None }
+pub(super) fn running() -> LaunchChange {
+    LaunchChange::Running { started_at: None }
 }
 
-pub(super) fn succeeded() -> PodChange {
-    PodChange::Succeeded {
+pub(super) fn succeeded() -> LaunchChange {
+    LaunchChange::Succeeded {
         started_at: None,
         ended_at: None,
         was_stopped: false,
@@ -128,8 +127,8 @@ pub(super) fn succeeded() -> PodChange {
 }
 
 /// A success of a pod that was asked to end.
-pub(super) fn stopped() -> PodChange {
-    let PodChange::Succeeded {
+pub(super) fn stopped() -> LaunchChange {
+    let LaunchChange::Succeeded {
         started_at,
         ended_at,
         result,
@@ -139,7 +138,7 @@ pub(super) fn stopped() -> PodChange {
     else {
         unreachable!()
     };
-    PodChange::Succeeded {
+    LaunchChange::Succeeded {
         started_at,
         ended_at,
         was_stopped: true,
@@ -148,8 +147,8 @@ pub(super) fn stopped() -> PodChange {
     }
 }
 
-pub(super) fn failed() -> PodChange {
-    PodChange::Failed {
+pub(super) fn failed() -> LaunchChange {
+    LaunchChange::Failed {
         started_at: None,
         ended_at: None,
         failure: failure("Error"),
@@ -157,8 +156,8 @@ pub(super) fn failed() -> PodChange {
     }
 }
 
-pub(super) fn never_started(reason: &str) -> PodChange {
-    PodChange::Failed {
+pub(super) fn never_started(reason: &str) -> LaunchChange {
+    LaunchChange::Failed {
         started_at: None,
         ended_at: None,
         failure: failure(reason),
@@ -507,7 +506,7 @@ impl World {
     /// That no pod of a task's try lives.
     pub(super) fn pods_ended(&self, task: &str) -> Fact {
         let ti_id = self.row(task).id;
-        Fact::PodsEnded { ti_id }
+        Fact::LaunchEnded { ti_id }
     }
 
     pub(super) fn run(&self) -> &Run {
@@ -523,20 +522,20 @@ impl World {
     }
 
     /// A fact about the current pod of a task of run `r`.
-    pub(super) fn pod(&self, task: &str, what: PodChange) -> Fact {
+    pub(super) fn pod(&self, task: &str, what: LaunchChange) -> Fact {
         pod_of(self.row(task), what)
     }
 
     /// A round with one fact about a pod.
-    pub(super) fn pod_round(&mut self, task: &str, what: PodChange) -> Changes {
+    pub(super) fn pod_round(&mut self, task: &str, what: LaunchChange) -> Changes {
         let fact = self.pod(task, what);
         self.round(vec![fact])
     }
 }
 
 /// A fact about the current pod of a task instance.
-pub(super) fn pod_of(row: &TaskInstance, what: PodChange) -> Fact {
-    Fact::Pod(PodFact {
+pub(super) fn pod_of(row: &TaskInstance, what: LaunchChange) -> Fact {
+    Fact::Launched(LaunchFact {
         ti_id: row.id,
         launch: row.launch,
         pod_name: row.pod_name.clone().unwrap_or_default(),

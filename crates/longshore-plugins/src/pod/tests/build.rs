@@ -1,6 +1,9 @@
+use std::sync::Arc;
+
 use longshore_proto::flyteidl2::core::{
     Container, DataLoadingConfig, ExtendedResources, GpuAccelerator, K8sObjectMetadata, K8sPod,
-    Resources, SharedMemory, TaskMetadata, TaskTemplate,
+    Resources, SharedMemory, TaskMetadata, TaskTemplate, TypedInterface, VariableEntry,
+    VariableMap,
     gpu_accelerator::{DeviceClass, PartitionSizeValue},
     resources::{ResourceEntry, ResourceName},
     task_template::Target,
@@ -9,11 +12,19 @@ use serde_json::{Value, json};
 
 use super::super::PodPlugin;
 use crate::{
-    BuildError, K8sConfig, Plugin, Scheduling, fixtures::context, proto_json::struct_from_json,
+    BuildError, Config, K8sConfig, Plugin, Scheduling, fixtures::context,
+    proto_json::struct_from_json,
 };
 
+pub(super) fn with(k8s: K8sConfig) -> Arc<Config> {
+    Arc::new(Config {
+        k8s,
+        ..Config::default()
+    })
+}
+
 pub(super) fn build_with(template: TaskTemplate, config: K8sConfig) -> Result<Value, BuildError> {
-    PodPlugin::new(config.into()).build(&context(template, 1))
+    PodPlugin::new(with(config)).build(&context(template, 1))
 }
 
 fn build(template: TaskTemplate) -> Result<Value, BuildError> {
@@ -229,7 +240,7 @@ pub(super) fn scheduled() -> K8sConfig {
 
 #[test]
 fn the_configuration_says_where_pods_run() {
-    let plugin = PodPlugin::new(scheduled().into());
+    let plugin = PodPlugin::new(with(scheduled()));
     let mut context = context(pod_task(&two_containers()), 1);
     for (is_interruptible, keys, zone, required) in [
         (false, vec!["cpu", "default", "own"], "own", "steady"),
@@ -429,6 +440,12 @@ fn templates_that_cannot_become_a_pod_are_refused() {
             ..DataLoadingConfig::default()
         });
     }
+    co_pilot.interface = Some(TypedInterface {
+        inputs: Some(VariableMap {
+            variables: vec![VariableEntry::default()],
+        }),
+        outputs: None,
+    });
     let pod_template = TaskTemplate {
         metadata: Some(TaskMetadata {
             pod_template_name: "gpu".to_owned(),
@@ -447,8 +464,8 @@ fn templates_that_cannot_become_a_pod_are_refused() {
         (pod_task(&json!({"containers": {}})), "a list of containers"),
         (pod_task(&json!({"containers": [1]})), "expected objects"),
         (container_task("python", cpu("many"), vec![]), "\"many\""),
-        (co_pilot, "co-pilot"),
-        (pod_template, "PodTemplate \"gpu\""),
+        (co_pilot, "storage.stow.kind"),
+        (pod_template, "PodTemplate 'gpu' does not exist"),
     ] {
         let error = build(template).unwrap_err();
         assert_eq!(error.code, "BadTaskSpecification");
@@ -458,7 +475,7 @@ fn templates_that_cannot_become_a_pod_are_refused() {
 
 #[test]
 fn inputs_are_asked_for_only_where_a_template_needs_them() {
-    let plugin = PodPlugin::new(K8sConfig::default().into());
+    let plugin = PodPlugin::new(Arc::default());
     let needs = |template| plugin.needs_inputs(&context(template, 1));
     assert!(!needs(container_task("python", vec![], vec![])));
     let mut spec = two_containers();
@@ -471,7 +488,7 @@ fn inputs_are_asked_for_only_where_a_template_needs_them() {
 fn a_container_whose_name_cannot_be_the_pods_has_another_stable_one() {
     let mut context = context(container_task("python", vec![], vec![]), 1);
     context.generated_name = "r.a-0".to_owned();
-    let plugin = PodPlugin::new(K8sConfig::default().into());
+    let plugin = PodPlugin::new(Arc::default());
     let pod = plugin.build(&context).unwrap();
     let name = pod["spec"]["containers"][0]["name"].as_str().unwrap();
     assert!(crate::is_dns_label(name), "{name}");

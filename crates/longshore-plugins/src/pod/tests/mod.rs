@@ -1,4 +1,5 @@
 mod build;
 mod laws;
 mod phase;
+mod scenarios;
 mod sdk;

@@ -66,9 +66,6 @@ fn with_primary(mut pod: Value) -> Value {
     pod
 }
 
-const WORDS: &str =
-    "\r\n[main] terminated with exit code (1). Reason [Error]. Message: \nlast words.";
-
 #[test]
 fn a_pod_that_succeeded() {
     let done = [ended("main", 0, "Completed")];
@@ -230,67 +227,48 @@ fn a_pod_that_failed_by_itself() {
     );
 }
 
+/// Such as `1 Error`: how a container ended, as a message tells it.
+fn exited(container: &str, end: &str) -> String {
+    let (code, reason) = end.split_once(' ').unwrap_or((end, ""));
+    match code {
+        "0" => format!("told\r\n[{container}] terminated with ExitCode 0."),
+        _ => format!(
+            "told\r\n[{container}] terminated with exit code ({code}). Reason [{reason}]. Message: \nlast words."
+        ),
+    }
+}
+
 #[test]
 fn a_pod_that_failed_with_its_containers() {
-    let told = |kind, code, words: &str| {
-        let message = format!("told{words}");
-        (kind, code, message)
-    };
-    let killed =
-        "\r\n[side] terminated with exit code (137). Reason [Error]. Message: \nlast words.";
-    let killed_main =
-        "\r\n[main] terminated with exit code (137). Reason [Error]. Message: \nlast words.";
-    let oom =
-        "\r\n[main] terminated with exit code (137). Reason [OOMKilled]. Message: \nlast words.";
+    use ErrorKind::{System, User};
+    for (reason, container, end, kind, code) in [
+        // The program itself said that it failed: upstream takes it for a lost node.
+        ("", "main", "1 Error", User, "Error"),
+        ("", "main", "3", User, "Error"),
+        ("", "main", "0 Completed", System, "Interrupted"),
+        ("Error", "main", "1 Error", User, "Error"),
+        ("Error", "main", "0 Completed", User, "Error"),
+        ("", "main", "137 OOMKilled", User, "OOMKilled"),
+        ("", "main", "137 Error", System, "Interrupted"),
+        ("Error", "side", "137 Error", User, "Interrupted"),
+    ] {
+        let (exit, why) = end.split_once(' ').unwrap_or((end, ""));
+        let status = ended(container, exit.parse().unwrap(), why);
+        let message = exited(container, end);
+        let error = Some((kind, code, message.as_str()));
+        let pod = failed(reason, &[status]);
+        check(&pod, Phase::RetryableFailure, 0, "", error);
+    }
+}
+
+#[test]
+fn of_a_container_that_was_restarted_its_last_end_counts() {
     let mut restarted = running("main");
     restarted["lastState"] = ended("main", 1, "Error")["state"].clone();
-    for (reason, container, (kind, code, message)) in [
-        // Nothing but the exit code is known, and no code was said: upstream takes it for a lost node.
-        (
-            "",
-            ended("main", 1, "Error"),
-            told(ErrorKind::System, "Interrupted", WORDS),
-        ),
-        (
-            "Error",
-            ended("main", 1, "Error"),
-            told(ErrorKind::User, "Error", WORDS),
-        ),
-        ("Error", restarted, told(ErrorKind::User, "Error", WORDS)),
-        (
-            "Error",
-            ended("main", 0, "Completed"),
-            told(
-                ErrorKind::User,
-                "Error",
-                "\r\n[main] terminated with ExitCode 0.",
-            ),
-        ),
-        (
-            "",
-            ended("main", 137, "OOMKilled"),
-            told(ErrorKind::User, "OOMKilled", oom),
-        ),
-        (
-            "",
-            ended("main", 137, "Error"),
-            told(ErrorKind::System, "Interrupted", killed_main),
-        ),
-        (
-            "Error",
-            ended("side", 137, "Error"),
-            told(ErrorKind::User, "Interrupted", killed),
-        ),
-    ] {
-        let error = Some((kind, code, message.as_str()));
-        check(
-            &failed(reason, &[container]),
-            Phase::RetryableFailure,
-            0,
-            "",
-            error,
-        );
-    }
+    let message = exited("main", "1 Error");
+    let error = Some((ErrorKind::User, "Error", message.as_str()));
+    let pod = failed("Error", &[restarted]);
+    check(&pod, Phase::RetryableFailure, 0, "", error);
 }
 
 fn pending(conditions: Value, init: &[Value], containers: &[Value]) -> Value {

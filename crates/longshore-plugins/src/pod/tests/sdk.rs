@@ -42,7 +42,7 @@ fn our_pod() -> Value {
     let config = Config::default();
     let context = fixtures::sdk_context(&config);
     let action = fixtures::sdk_action();
-    let plugin = PodPlugin::new(config.k8s.clone().into());
+    let plugin = PodPlugin::new(config.clone().into());
     let pod = plugin.build(&context).unwrap();
     let owner = Owner {
         name: action["metadata"]["name"].as_str().unwrap(),

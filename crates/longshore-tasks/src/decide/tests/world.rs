@@ -13,7 +13,7 @@ use serde_json::json;
 use super::super::*;
 use crate::{
     data::Outcome,
-    model::{LaunchId, Obstacle, ObstacleKind, Task},
+    model::{Happened, LaunchId, Noticed, Obstacle, ObstacleKind, Task},
 };
 
 /// A plugin that builds an empty pod, or says that it cannot.
@@ -52,6 +52,8 @@ pub(in crate::decide) struct World {
     pub(in crate::decide) state: Result<PluginState, StateError>,
     pub(in crate::decide) info: PhaseInfo,
     pub(in crate::decide) outcome: Seen<Outcome>,
+    pub(in crate::decide) noticed: Vec<Noticed>,
+    pub(in crate::decide) happened: Vec<Happened>,
     pub(in crate::decide) obstacle: Option<ObstacleKind>,
     pub(in crate::decide) config: K8sConfig,
     pub(in crate::decide) now: Timestamp,
@@ -74,6 +76,8 @@ pub(in crate::decide) fn action() -> World {
         state: Ok(PluginState::default()),
         info: PhaseInfo::of(Phase::Undefined, ""),
         outcome: Seen::Absent,
+        noticed: Vec::new(),
+        happened: Vec::new(),
         obstacle: None,
         config: K8sConfig::default(),
         now: EPOCH,
@@ -135,6 +139,27 @@ impl World {
         })
     }
 
+    /// Its pod said this so many milliseconds ago, and nobody was told.
+    pub(in crate::decide) fn noticed(self, info: PhaseInfo, ago: i64) -> Self {
+        self.with(|it| {
+            let at = it.now - jiff::SignedDuration::from_millis(ago);
+            it.noticed.push(Noticed { info, at });
+        })
+    }
+
+    /// This happened to its pod so many milliseconds ago, and nobody was told.
+    pub(in crate::decide) fn happened(self, note: &str, ago: i64) -> Self {
+        self.with(|it| {
+            let recorded_at = it.now - jiff::SignedDuration::from_millis(ago);
+            it.happened.push(Happened {
+                note: note.to_owned(),
+                created_at: Timestamp::from_second(recorded_at.as_second()).unwrap(),
+                recorded_at,
+                is_replayed: false,
+            });
+        })
+    }
+
     pub(in crate::decide) fn deleting(self) -> Self {
         self.with(|it| it.action.is_deleting = true)
     }
@@ -157,6 +182,8 @@ impl World {
             state: self.state.clone(),
             info: self.info.clone(),
             outcome: self.outcome.clone(),
+            noticed: self.noticed.clone(),
+            happened: self.happened.clone(),
             obstacle: self
                 .obstacle
                 .clone()
@@ -217,7 +244,16 @@ pub(in crate::decide) fn step(step: &Step) -> String {
                 .phase
                 .as_str_name()
                 .trim_start_matches("ACTION_PHASE_");
-            format!("report {phase}.{} of {}", event.version, event.attempt)
+            let notes = event
+                .happenings
+                .iter()
+                .filter(|it| it.reason.starts_with("event:"));
+            let notes = notes.map(|it| format!(" {}", it.reason));
+            let notes = notes.collect::<String>();
+            format!(
+                "report {phase}.{} of {}{notes}",
+                event.version, event.attempt
+            )
         }
         Do::Announce(announcement) => format!("warn {}", announcement.reason),
         Do::EnsureFinalizer { .. } => "finalizer".to_owned(),

@@ -20,6 +20,7 @@ use crate::{data_dir, error::CliError, output};
 
 pub(crate) mod actions;
 pub(crate) mod dags;
+mod follow;
 pub(crate) mod logs;
 mod print;
 mod printable;

@@ -1,6 +1,6 @@
 //! Following a run of a service: the same progress as `longshore run`, but Ctrl-C only detaches.
 
-use std::{collections::BTreeMap, future, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use longshore_console::{
     RunName,
@@ -14,23 +14,14 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{self, MissedTickBehavior};
 
-use super::{ServerArgs, block_on, print};
+use super::{ServerArgs, follow::Subject, print};
 use crate::{
     cli::{Format, Globals},
     error::{CliError, render},
     exit::Exit,
     output,
     progress::{Progress, REDRAWS_PER_SECOND, age, board::Board},
-    signals::{Interrupts, Signals},
 };
-
-/// How following ended.
-#[derive(Debug)]
-enum Watched {
-    Over(Box<Run>),
-    Detached,
-    TimedOut,
-}
 
 /// Follows a run until it is over, and prints how it ended.
 pub(super) fn to_the_end(
@@ -40,29 +31,18 @@ pub(super) fn to_the_end(
     server: &ServerArgs,
     globals: &Globals,
 ) -> Result<Exit, CliError> {
-    let watched = block_on(async {
-        let signals = Signals::listen().map_err(|_| CliError::Internal {
-            place: "the signals of the command".to_owned(),
-        })?;
-        watch(client, &run, timeout, signals, globals).await
-    })?;
-    let again = format!("longshore runs watch {run}{}", server.flags());
-    Ok(match watched {
-        Watched::Over(run) => report(&run, globals),
-        Watched::Detached => {
-            let cancel = format!("longshore runs cancel {run}{}", server.flags());
-            output::note(&format!(
-                "detached: the run goes on\n  watch it again: {again}\n  cancel it:      {cancel}"
-            ));
-            Exit::Interrupted
-        }
-        Watched::TimedOut => {
-            let message = format!("run {run} did not end in time; it goes on");
-            output::note(&render::headline("LS1381", &message));
-            output::note(&format!("help: watch it again: {again}"));
-            Exit::TimedOut
-        }
-    })
+    let subject = Subject {
+        what: format!("run {run}"),
+        kind: "run",
+        again: format!("longshore runs watch {run}{}", server.flags()),
+        stop: (
+            "cancel",
+            format!("longshore runs cancel {run}{}", server.flags()),
+        ),
+        late: "LS1381",
+    };
+    let ended = subject.follow(timeout, watch(client, &run, globals))?;
+    Ok(ended.map_or_else(|left| left, |run| report(&run, globals)))
 }
 
 fn report(run: &Run, globals: &Globals) -> Exit {
@@ -94,31 +74,13 @@ fn report(run: &Run, globals: &Globals) -> Exit {
     Exit::RunFailed
 }
 
-async fn watch(
-    client: &Client,
-    name: &RunName,
-    timeout: Option<Duration>,
-    mut interrupts: impl Interrupts,
-    globals: &Globals,
-) -> Result<Watched, CliError> {
+async fn watch(client: &Client, name: &RunName, globals: &Globals) -> Result<Run, CliError> {
     let mut changes = client.changes(name);
     let mut view = View::read(client, name, &mut changes, globals).await?;
     let mut redraw = time::interval(Duration::from_secs(1) / u32::from(REDRAWS_PER_SECOND));
     redraw.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let mut deadline = Box::pin(async move {
-        match timeout {
-            Some(timeout) => time::sleep(timeout).await,
-            None => future::pending().await,
-        }
-    });
-    let watched = loop {
-        if view.run.is_finished() {
-            break Watched::Over(Box::new(view.run.clone()));
-        }
+    while !view.run.is_finished() {
         tokio::select! {
-            biased;
-            () = interrupts.next() => break Watched::Detached,
-            () = &mut deadline => break Watched::TimedOut,
             followed = changes.next() => match followed? {
                 Followed::Change(change) => {
                     if view.change(&change) {
@@ -131,12 +93,11 @@ async fn watch(
             },
             _ = redraw.tick() => view.progress.tick(SystemClock.now()),
         }
-    };
-    view.progress.close();
-    Ok(watched)
+    }
+    Ok(view.run.clone())
 }
 
-/// What is known of the run.
+/// What is known of the run. When it is dropped, its board leaves the screen.
 struct View {
     run: Run,
     /// State and try of each task as it was last shown.

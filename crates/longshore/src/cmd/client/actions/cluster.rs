@@ -6,7 +6,6 @@ use clap::Args;
 use kube::{
     Api, Client, Config,
     api::{ListParams, ObjectList},
-    config::{KubeConfigOptions, Kubeconfig},
     core::{ApiResource, DynamicObject},
 };
 use longshore_core::{ObjectRef, Resource};
@@ -16,6 +15,7 @@ use serde_json::Value;
 use crate::{
     data_dir,
     error::{ActionsError, CliError},
+    kubernetes::KubeconfigFile,
 };
 
 /// Which cluster, and where in it.
@@ -43,20 +43,19 @@ pub(crate) struct ClusterArgs {
 
 impl ClusterArgs {
     async fn config(&self) -> Result<Config, CliError> {
-        let unusable = |source: kube::config::KubeconfigError| ActionsError::NoKubeconfig {
-            source: Box::new(source),
-        };
+        let of_standalone;
         let file = match (&self.kubeconfig, &self.context) {
-            (Some(path), _) => Kubeconfig::read_from(path),
-            (None, Some(_)) => Kubeconfig::read(),
-            (None, None) => Kubeconfig::read_from(self.data_dir()?.join("kubeconfig")),
+            (Some(path), _) => KubeconfigFile::At(path),
+            (None, Some(_)) => KubeconfigFile::OfKubectl,
+            (None, None) => {
+                of_standalone = self.data_dir()?.join("kubeconfig");
+                KubeconfigFile::At(&of_standalone)
+            }
         };
-        let options = KubeConfigOptions {
-            context: self.context.clone(),
-            ..KubeConfigOptions::default()
-        };
-        let config = Config::from_custom_kubeconfig(file.map_err(unusable)?, &options).await;
-        let mut config = config.map_err(unusable)?;
+        let config = file.read(self.context.as_deref()).await;
+        let mut config = config.map_err(|source| ActionsError::NoKubeconfig {
+            source: Box::new(source),
+        })?;
         if let Some(namespace) = &self.namespace {
             config.default_namespace.clone_from(namespace);
         }

@@ -1,162 +1,79 @@
-//! The TaskAction of a command: made here as the actions service makes those of the SDK. Pure.
+//! The TaskAction of a command.
 
-use base64::{Engine, engine::general_purpose::STANDARD};
-use longshore_api::flyte::{
-    self, ACTION_TYPE_TASK, LABEL_FLYTE_ACTION, LABEL_FLYTE_ACTION_TYPE, LABEL_FLYTE_DOMAIN,
-    LABEL_FLYTE_IS_ROOT, LABEL_FLYTE_PROJECT, LABEL_FLYTE_RUN,
-};
-use longshore_core::Resource;
-use longshore_proto::flyteidl2::core::{
-    Container, Identifier, KeyValuePair, ResourceType, Resources, RetryStrategy, TaskMetadata,
-    TaskTemplate, TypedInterface,
-    resources::{ResourceEntry, ResourceName},
-    task_template::Target,
-};
-use prost::Message;
-use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+use longshore_plugins::{Order, OrderedContainer};
 
 /// The only action of its run, named as the actions service names the root.
 const ACTION: &str = "a0";
-const PROJECT: &str = "default";
-const DOMAIN: &str = "development";
 /// Tasks of this type end with their pod.
 const TASK_TYPE: &str = "raw-container";
-/// Longest `shortName`.
-const MAX_SHORT_NAME: usize = 63;
 
 /// What the command line asks for.
 #[derive(Clone, Debug)]
-pub(super) struct Order {
+pub(super) struct Command {
     /// The run, which has this action only.
     pub(super) run: String,
     pub(super) image: String,
     /// Program and arguments.
     pub(super) command: Vec<String>,
     pub(super) env: Vec<(String, String)>,
-    pub(super) requests: Vec<(ResourceName, String)>,
+    pub(super) requests: BTreeMap<String, String>,
     pub(super) retries: u32,
     pub(super) output_base: String,
 }
 
-/// The name of the TaskAction.
-pub(super) fn name(run: &str) -> String {
-    format!("{run}-{ACTION}")
-}
-
-/// The TaskAction.
-pub(super) fn build(order: &Order, namespace: &str) -> Value {
-    let program = order.command.first().map_or("", String::as_str);
-    let program = program.rsplit('/').next().unwrap_or_default();
-    let short_name: String = program.chars().take(MAX_SHORT_NAME).collect();
-    let base = order.output_base.trim_end_matches('/');
-    let run = &order.run;
-    json!({
-        "apiVersion": Resource::TASK_ACTION.api_version(),
-        "kind": flyte::KIND,
-        "metadata": {
-            "name": name(run),
-            "namespace": namespace,
-            "labels": {
-                (LABEL_FLYTE_PROJECT): PROJECT,
-                (LABEL_FLYTE_DOMAIN): DOMAIN,
-                (LABEL_FLYTE_RUN): run,
-                (LABEL_FLYTE_ACTION): ACTION,
-                (LABEL_FLYTE_ACTION_TYPE): ACTION_TYPE_TASK,
-                (LABEL_FLYTE_IS_ROOT): flyte::TRUE,
-            },
-        },
-        "spec": {
-            "runName": run,
-            "project": PROJECT,
-            "domain": DOMAIN,
-            "actionName": ACTION,
-            "taskType": TASK_TYPE,
-            "shortName": short_name,
-            "inputUri": format!("{base}/{run}/inputs"),
-            "runOutputBase": format!("{base}/{run}/"),
-            "taskTemplate": STANDARD.encode(template(order, &short_name).encode_to_vec()),
-        },
-    })
-}
-
-/// No outputs are declared: the action ends with its pod, and no store is needed.
-fn template(order: &Order, short_name: &str) -> TaskTemplate {
-    let requests = order.requests.iter().map(|(name, value)| ResourceEntry {
-        name: (*name).into(),
-        value: value.clone(),
-    });
-    let env = order.env.iter().map(|(key, value)| KeyValuePair {
-        key: key.clone(),
-        value: value.clone(),
-    });
-    TaskTemplate {
-        id: Some(Identifier {
-            resource_type: ResourceType::Task.into(),
-            project: PROJECT.to_owned(),
-            domain: DOMAIN.to_owned(),
-            name: format!("longshore.{short_name}"),
-            version: order.run.clone(),
-            org: String::new(),
-        }),
-        r#type: TASK_TYPE.to_owned(),
-        metadata: Some(TaskMetadata {
-            retries: Some(RetryStrategy {
-                retries: order.retries,
-                ..RetryStrategy::default()
+impl Command {
+    /// The order of this command.
+    pub(super) fn into_order(self, namespace: &str) -> Order {
+        let program = self.command.first().map_or("", String::as_str);
+        let program = program.rsplit('/').next().unwrap_or_default().to_owned();
+        Order {
+            namespace: namespace.to_owned(),
+            run: self.run,
+            action: ACTION.to_owned(),
+            is_root: true,
+            task_type: TASK_TYPE.to_owned(),
+            task_name: format!("longshore.{program}"),
+            short_name: program,
+            container: Some(OrderedContainer {
+                image: self.image,
+                command: self.command,
+                env: self.env,
+                requests: self.requests,
+                ..OrderedContainer::default()
             }),
-            ..TaskMetadata::default()
-        }),
-        interface: Some(TypedInterface::default()),
-        target: Some(Target::Container(Container {
-            image: order.image.clone(),
-            command: order.command.clone(),
-            env: env.collect(),
-            resources: Some(Resources {
-                requests: requests.collect(),
-                limits: Vec::new(),
-            }),
-            ..Container::default()
-        })),
-        ..TaskTemplate::default()
+            retries: self.retries,
+            output_base: self.output_base,
+            ..Order::default()
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use longshore_api::flyte::TaskActionSpec;
+    use longshore_proto::flyteidl2::core::{TaskTemplate, TypedInterface, task_template::Target};
+    use prost::Message;
+    use serde_json::{Value, json};
 
     use super::*;
 
-    fn order() -> Order {
-        Order {
+    #[test]
+    fn an_action_is_called_after_its_program() {
+        let command = Command {
             run: "hello".to_owned(),
             image: "busybox".to_owned(),
             command: vec!["/bin/echo".to_owned(), "hi".to_owned()],
-            env: vec![("A".to_owned(), "b".to_owned())],
-            requests: vec![(ResourceName::Cpu, "100m".to_owned())],
+            env: Vec::new(),
+            requests: BTreeMap::new(),
             retries: 2,
-            output_base: "file:///tmp/x/".to_owned(),
-        }
-    }
-
-    #[test]
-    fn an_order_becomes_an_action_with_everything_that_is_required() {
-        let object = build(&order(), "flyte");
-        assert_eq!(object["metadata"]["name"], "hello-a0");
-        assert_eq!(object["metadata"]["namespace"], "flyte");
-        assert_eq!(object["metadata"]["labels"]["flyte.org/is-root"], "true");
-        let spec = TaskActionSpec::of(&object).unwrap();
-        assert_eq!(spec.short_name, "echo");
-        assert_eq!(spec.run_output_base, "file:///tmp/x/hello/");
-        assert_eq!(spec.input_uri, "file:///tmp/x/hello/inputs");
-        let template = TaskTemplate::decode(spec.task_template.as_slice()).unwrap();
-        assert_eq!(template.metadata.unwrap().retries.unwrap().retries, 2);
-        let Some(Target::Container(container)) = template.target else {
-            panic!("expected a container");
+            output_base: "file:///tmp/x".to_owned(),
         };
-        assert_eq!(container.command, ["/bin/echo", "hi"]);
-        assert_eq!(container.env[0].value, "b");
-        assert_eq!(container.resources.unwrap().requests.len(), 1);
+        let order = command.into_order("flyte");
+        assert_eq!(order.name(), "hello-a0");
+        assert_eq!(order.short_name, "echo");
+        assert_eq!(order.task_name, "longshore.echo");
     }
 
     /// The template of the example, which its comment shows in clear.

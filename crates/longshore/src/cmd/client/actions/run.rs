@@ -1,16 +1,16 @@
 //! `longshore actions run`.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use clap::Args;
 use longshore_core::Quantity;
-use longshore_proto::flyteidl2::core::resources::ResourceName;
+use longshore_plugins::Order;
 use uuid::Uuid;
 
 use super::{
     super::{block_on, print as printed},
     cluster::{Actions, ClusterArgs},
-    order::{self, Order},
+    order::Command,
     print,
     view::Action,
     watch,
@@ -46,7 +46,7 @@ pub(crate) struct RunArgs {
     env: Vec<(String, String)>,
     /// What it needs, as cpu=500m or memory=64Mi
     #[arg(long = "request", value_name = "NAME=AMOUNT", value_parser = request)]
-    requests: Vec<(ResourceName, String)>,
+    requests: Vec<(String, String)>,
     /// Further attempts after a failure
     #[arg(long, value_name = "N", default_value_t = 0)]
     retries: u32,
@@ -69,20 +69,20 @@ pub(crate) struct RunArgs {
 
 pub(super) fn run(args: &RunArgs, globals: &Globals) -> Result<Exit, CliError> {
     let run = args.name.clone().unwrap_or_else(new_run_name);
-    let name = order::name(&run);
-    let order = Order {
+    let command = Command {
         run,
         image: args.image.clone(),
         command: args.command.clone(),
         env: args.env.clone(),
-        requests: args.requests.clone(),
+        requests: args.requests.iter().cloned().collect::<BTreeMap<_, _>>(),
         retries: args.retries,
         output_base: args.output_base.clone(),
     };
-    let created = block_on(async {
+    let (name, created) = block_on(async {
         let actions = Actions::connect(&args.cluster).await?;
-        let object = order::build(&order, actions.namespace());
-        actions.create(&object).await
+        let order = command.into_order(actions.namespace());
+        let created = actions.create(&order.build()).await?;
+        Ok((order.name(), created))
     })?;
     let flags = args.cluster.flags();
     if !args.detach {
@@ -125,21 +125,17 @@ fn variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
-fn request(text: &str) -> Result<(ResourceName, String), String> {
+fn request(text: &str) -> Result<(String, String), String> {
     let (name, amount) = text.split_once('=').unwrap_or((text, ""));
-    let name = match name {
-        "cpu" => ResourceName::Cpu,
-        "memory" => ResourceName::Memory,
-        "gpu" => ResourceName::Gpu,
-        "ephemeral-storage" => ResourceName::EphemeralStorage,
-        _ => {
-            return Err(format!(
-                "expected cpu, memory, gpu or ephemeral-storage and an amount, found {text:?}"
-            ));
-        }
-    };
+    if !Order::resources().any(|known| known == name) {
+        let known: Vec<&str> = Order::resources().collect();
+        return Err(format!(
+            "expected one of {} and an amount, found {text:?}",
+            known.join(", ")
+        ));
+    }
     match Quantity::parse(amount) {
-        Some(_) => Ok((name, amount.to_owned())),
+        Some(_) => Ok((name.to_owned(), amount.to_owned())),
         None => Err(format!(
             "expected an amount as 500m or 64Mi, found {amount:?}"
         )),
@@ -152,7 +148,7 @@ mod tests {
 
     #[test]
     fn requests_are_amounts_of_what_pods_can_ask_for() {
-        let cpu = Ok((ResourceName::Cpu, "500m".to_owned()));
+        let cpu = Ok(("cpu".to_owned(), "500m".to_owned()));
         assert_eq!(request("cpu=500m"), cpu);
         for text in ["cpu", "cpu=", "cpu=many", "pods=1", "=1"] {
             assert!(request(text).is_err(), "{text}");

@@ -4,10 +4,9 @@ use std::{future, time::Duration};
 
 use futures::{Stream, StreamExt};
 use kube::runtime::{WatchStreamExt, watcher};
-use tokio::time;
 
 use super::{
-    super::{block_on, print as printed},
+    super::{follow::Subject, print as printed},
     cluster::{self, Actions, ClusterArgs},
     print,
     view::Action,
@@ -17,18 +16,7 @@ use crate::{
     error::{CliError, render},
     exit::Exit,
     output,
-    signals::{Interrupts, Signals},
 };
-
-/// How following ended.
-#[derive(Debug, PartialEq)]
-enum Watched {
-    Over(Box<Action>),
-    /// It is gone: somebody aborted it, or removed it.
-    Gone,
-    Detached,
-    TimedOut,
-}
 
 /// Follows an action until it is over, and prints how it ended.
 pub(super) fn to_the_end(
@@ -37,10 +25,16 @@ pub(super) fn to_the_end(
     cluster: &ClusterArgs,
     globals: &Globals,
 ) -> Result<Exit, CliError> {
-    let watched = block_on(async {
-        let signals = Signals::listen().map_err(|_| CliError::Internal {
-            place: "the signals of the command".to_owned(),
-        })?;
+    let flags = cluster.flags();
+    let subject = Subject {
+        what: format!("action {name}"),
+        kind: "action",
+        again: format!("longshore actions watch {name}{flags}"),
+        stop: ("abort", format!("longshore actions abort {name}{flags}")),
+        late: "LS1481",
+    };
+    let is_told = matches!(globals.output, Format::Table | Format::Wide) && !globals.quiet;
+    let ended = subject.follow(timeout, async {
         let actions = Actions::connect(cluster).await?;
         // Says at once if there is no such action, or nobody may look at it.
         let first = Action::of(&actions.get(name).await?);
@@ -55,54 +49,32 @@ pub(super) fn to_the_end(
                 }
             })
         });
-        let is_told = matches!(globals.output, Format::Table | Format::Wide) && !globals.quiet;
         let mut tell = |line: String| {
             if is_told {
                 output::note(&line);
             }
         };
-        Ok(follow(first, Box::pin(changes), timeout, signals, &mut tell).await)
+        Ok(last(first, Box::pin(changes), &mut tell).await)
     })?;
-    let flags = cluster.flags();
-    Ok(match watched {
-        Watched::Over(action) => report(&action, globals),
-        Watched::Gone => {
+    Ok(match ended {
+        Ok(Some(action)) => report(&action, globals),
+        Ok(None) => {
             output::note(&render::headline(
                 "LS1480",
                 &format!("action {name} is gone: it was aborted or removed"),
             ));
             Exit::RunFailed
         }
-        Watched::Detached => {
-            output::note(&format!(
-                "detached: the action goes on\n  watch it again: longshore actions watch {name}{flags}\n  abort it:       longshore actions abort {name}{flags}"
-            ));
-            Exit::Interrupted
-        }
-        Watched::TimedOut => {
-            let message = format!("action {name} did not end in time; it goes on");
-            output::note(&render::headline("LS1481", &message));
-            output::note(&format!(
-                "help: watch it again: longshore actions watch {name}{flags}"
-            ));
-            Exit::TimedOut
-        }
+        Err(left) => left,
     })
 }
 
-async fn follow(
+/// The action once it is over, with each of its phases told once. `None`: it is gone, aborted or removed.
+async fn last(
     first: Action,
     mut changes: impl Stream<Item = Option<Action>> + Unpin,
-    timeout: Option<Duration>,
-    mut interrupts: impl Interrupts,
     tell: &mut impl FnMut(String),
-) -> Watched {
-    let mut deadline = Box::pin(async move {
-        match timeout {
-            Some(timeout) => time::sleep(timeout).await,
-            None => future::pending().await,
-        }
-    });
+) -> Option<Action> {
     let mut n_told = 0;
     let mut action = first;
     loop {
@@ -111,17 +83,9 @@ async fn follow(
         }
         n_told = n_told.max(action.history.len());
         if action.is_over {
-            return Watched::Over(Box::new(action));
+            return Some(action);
         }
-        tokio::select! {
-            biased;
-            () = interrupts.next() => return Watched::Detached,
-            () = &mut deadline => return Watched::TimedOut,
-            change = changes.next() => match change {
-                Some(Some(changed)) => action = changed,
-                Some(None) | None => return Watched::Gone,
-            },
-        }
+        action = changes.next().await??;
     }
 }
 

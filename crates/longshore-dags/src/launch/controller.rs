@@ -1,0 +1,225 @@
+//! What one try is launched as: created when its row is queued, removed when its row no longer wants it.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use longshore_api::dags::ANNOTATION_LAUNCH;
+use longshore_core::{Class, Classify, Never, Plan, Seen};
+use longshore_kit::{Controller, Refusal};
+use longshore_store::{StoreError, TaskInstance, TaskState};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::{
+    decide::{Disposal, LaunchEffect, LaunchObserved, TaskView, decide_launch},
+    keep_logs::LogKey,
+};
+use crate::{
+    actions,
+    model::{Launcher, Task},
+    pods::build::{self, BuildInput},
+    scheduler::{board::ActiveRun, decide::deadline, facts::Fact},
+    service::shared::Shared,
+};
+
+/// Makes the cluster hold what the committed rows ask for, and nothing else of ours.
+pub(crate) struct Launches {
+    shared: Arc<Shared>,
+    config: Disposal,
+}
+
+/// Why a round about a try failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LaunchError {
+    /// The store could not tell about a try.
+    #[error("the try cannot be read")]
+    Store(#[from] StoreError),
+}
+
+impl Classify for LaunchError {
+    fn class(&self) -> Class {
+        match self {
+            Self::Store(error) => error.class(),
+        }
+    }
+}
+
+impl Launches {
+    pub(crate) fn new(shared: Arc<Shared>, config: Disposal) -> Self {
+        Self { shared, config }
+    }
+
+    async fn task(&self, ti_id: &Uuid, is_launched: bool) -> Result<Seen<TaskView>, StoreError> {
+        if self.shared.inbox.is_waiting_for(ti_id) {
+            return Ok(Seen::Unknown(
+                "the scheduler has not taken in what is known of it".to_owned(),
+            ));
+        }
+        if let Some((active, row)) = self.shared.board().task_instance_by_id(ti_id) {
+            let task = active.dag.tasks.get(&row.key.task_id);
+            return Ok(Seen::Present(TaskView {
+                deadline: task.and_then(|task| deadline(task, row)),
+                ..view(row)
+            }));
+        }
+        if !is_launched {
+            // Over, and nothing left of it: not worth a look into the store.
+            return Ok(Seen::Absent);
+        }
+        let ended = self.shared.store.try_by_id(*ti_id).await?;
+        Ok(ended.as_ref().map(view).into())
+    }
+
+    /// What a try is launched as. One that is over is not launched any more.
+    fn launcher(&self, ti_id: &Uuid) -> Launcher {
+        let board = self.shared.board();
+        let found = board.task_instance_by_id(ti_id);
+        let task = found.and_then(|(active, row)| active.dag.tasks.get(&row.key.task_id));
+        task.map_or(Launcher::Pod, Task::launcher)
+    }
+
+    /// The object that a row wants, or wanted when it was cleared.
+    fn wanted(&self, ti_id: &Uuid) -> Option<Result<Value, String>> {
+        let board = self.shared.board();
+        let (active, row) = board.task_instance_by_id(ti_id)?;
+        let has_wanted = matches!(row.state, Some(TaskState::Queued | TaskState::Restarting));
+        has_wanted.then(|| self.build(active, row))
+    }
+
+    fn build(&self, active: &ActiveRun, row: &TaskInstance) -> Result<Value, String> {
+        let task = active
+            .dag
+            .tasks
+            .get(&row.key.task_id)
+            .ok_or_else(|| format!("task {} is not in the DAG of its run", row.key))?;
+        let results = active
+            .tasks
+            .iter()
+            .filter_map(|(task_id, row)| Some((task_id.clone(), row.result.clone()?)))
+            .collect();
+        let input = BuildInput {
+            run: &active.run,
+            dag: &active.dag,
+            task,
+            task_instance: row,
+            results: &results,
+            config: &self.shared.pod_config,
+        };
+        let built = match &task.plugin {
+            None => build::build_pod(&input),
+            Some(_) if self.shared.launched.is_missing(Launcher::TaskAction) => {
+                return Err(actions::NOT_INSTALLED.to_owned());
+            }
+            Some(plugin) => actions::build::build_action(&input, plugin),
+        };
+        built.map_err(|error| error.to_string())
+    }
+}
+
+impl Controller for Launches {
+    type Key = Uuid;
+    type Observed = LaunchObserved;
+    type Status = Never;
+    type Effect = LaunchEffect;
+    type Error = LaunchError;
+
+    fn name(&self) -> &'static str {
+        "dags.pods"
+    }
+
+    async fn observe(&self, ti_id: &Uuid, now: Timestamp) -> Result<LaunchObserved, LaunchError> {
+        let (launched, launcher) = (&self.shared.launched, self.launcher(ti_id));
+        let mut pods = launched.of(ti_id, None);
+        let mut task = self.task(ti_id, pods.present().is_some()).await?;
+        if let (Seen::Present(task), true) = (&mut task, pods.is_absent()) {
+            task.pod = self.wanted(ti_id);
+            if let Some(Ok(pod)) = &task.pod {
+                // The kit's live reads put it into the cache before the watch tells of it.
+                pods = launched.of(ti_id, Some((launcher, name_of(pod))));
+            }
+        }
+        let views = pods.present().into_iter().flatten();
+        let archived = views.filter(|view| launched.is_archived(&view.object));
+        let archived = archived
+            .filter_map(|view| view.object.uid.clone())
+            .collect();
+        Ok(LaunchObserved {
+            now,
+            ti_id: *ti_id,
+            task,
+            launcher,
+            pods,
+            replay_done: launched.is_replayed(launcher),
+            config: self.config,
+            archived,
+        })
+    }
+
+    fn decide(&self, observed: &LaunchObserved) -> Plan<Never, LaunchEffect> {
+        decide_launch(observed)
+    }
+
+    async fn persist(&self, _ti_id: &Uuid, status: &Never) -> Result<(), LaunchError> {
+        match *status {}
+    }
+
+    async fn call(&self, ti_id: &Uuid, effect: &LaunchEffect) -> Result<(), LaunchError> {
+        match effect {
+            LaunchEffect::ArchiveLog { object, .. } => {
+                let (ti_id, object) = (*ti_id, object.clone());
+                self.shared.log_keys.add([LogKey { ti_id, object }]);
+                Ok(())
+            }
+            LaunchEffect::ReportEnded => {
+                self.shared.inbox.push(Fact::LaunchEnded { ti_id: *ti_id });
+                Ok(())
+            }
+            LaunchEffect::ReportBuildFailure { launch, message } => {
+                self.shared.inbox.push(Fact::LaunchBuildFailed {
+                    ti_id: *ti_id,
+                    launch: *launch,
+                    message: message.clone(),
+                });
+                Ok(())
+            }
+        }
+    }
+
+    /// The API server will never take this object: that is how its launch ended.
+    fn refused(&self, ti_id: &Uuid, refusal: &Refusal) {
+        let create = refusal.create.as_ref();
+        let launch = create.and_then(|create| {
+            create.object["metadata"]["annotations"][ANNOTATION_LAUNCH]
+                .as_str()?
+                .parse()
+                .ok()
+        });
+        if let Some(launch) = launch {
+            self.shared.inbox.push(Fact::LaunchRefused {
+                ti_id: *ti_id,
+                launch,
+                message: refusal.message.clone(),
+            });
+        }
+    }
+}
+
+fn view(row: &TaskInstance) -> TaskView {
+    TaskView {
+        state: row.state,
+        launch: row.launch,
+        pod_uid: row.pod_uid.clone(),
+        pod: None,
+        deadline: None,
+    }
+}
+
+fn name_of(pod: &Value) -> (String, String) {
+    let text = |field: &str| {
+        pod["metadata"][field]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    (text("namespace"), text("name"))
+}

@@ -1,0 +1,292 @@
+//! Which object of a try is to be created or removed: its pod, or its TaskAction. One round is about one try, that is:
+//! one task-instance id.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use jiff::Timestamp;
+use longshore_api::airflow::ANNOTATION_TASK_INSTANCE_ID;
+use longshore_core::{Action, Create, Delete, Never, Next, ObjectRef, Plan, Seen};
+use longshore_store::TaskState;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::model::Launcher;
+
+/// What could not be seen is looked at again after this, if no change comes before.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// All that a round is decided upon.
+#[derive(Clone, Debug)]
+pub struct LaunchObserved {
+    /// The clock.
+    pub now: Timestamp,
+    /// The try.
+    pub ti_id: Uuid,
+    /// The committed row of the try, current or archived. It must be at least as new as what the scheduler was told
+    /// about the `pods`.
+    pub task: Seen<TaskView>,
+    /// What the try is launched as.
+    pub launcher: Launcher,
+    /// The objects that carry the id of the try.
+    pub pods: Seen<Vec<LaunchedView>>,
+    /// Whether the launcher's watch has caught up since the start, so that an object which is not seen is not there.
+    pub replay_done: bool,
+    /// What becomes of objects that have ended.
+    pub config: Disposal,
+    /// Uids of the objects whose log is kept, as far as it could be read.
+    pub archived: BTreeSet<String>,
+}
+
+/// What becomes of pods that have ended, from Airflow's `[kubernetes_executor]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disposal {
+    /// Delete a pod whose task has ended; `delete_worker_pods`.
+    pub delete_worker_pods: bool,
+    /// Delete it also if it failed; `delete_worker_pods_on_failure`.
+    pub delete_worker_pods_on_failure: bool,
+}
+
+impl Default for Disposal {
+    fn default() -> Self {
+        Self {
+            delete_worker_pods: true,
+            delete_worker_pods_on_failure: false,
+        }
+    }
+}
+
+/// What the row of a try says about its object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskView {
+    /// The state of the try; an archived one is `Failed`.
+    pub state: Option<TaskState>,
+    /// Its current launch.
+    pub launch: u32,
+    /// The uid of the object of the current launch, once the scheduler has recorded it: from then on a missing one was
+    /// deleted, and is not created again under the same name.
+    pub pod_uid: Option<String>,
+    /// The object that it wants, where one is to be created, or why it cannot be built.
+    pub pod: Option<Result<Value, String>>,
+    /// When it is to be stopped, where nobody else does that.
+    pub deadline: Option<Timestamp>,
+}
+
+/// What a try was launched as, as far as the decision goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchedView {
+    /// The object, with its uid.
+    pub object: ObjectRef,
+    /// Which launch of the try it is.
+    pub launch: u32,
+    /// Where it is in its life.
+    pub phase: LaunchedPhase,
+    /// Whether its deletion is under way.
+    pub is_deleting: bool,
+}
+
+/// Where an object is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaunchedPhase {
+    /// Not ended: pending, running or unknown.
+    Live,
+    /// Ended well.
+    Succeeded,
+    /// Ended badly.
+    Failed,
+}
+
+/// What the controller does besides creating and deleting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LaunchEffect {
+    /// Have the log of what ran copied to where it outlives the object. That is done beside the rounds, which do not
+    /// wait for it: a node that does not give its logs must not hold any other object.
+    ArchiveLog {
+        /// The object.
+        object: ObjectRef,
+        /// The try.
+        ti_id: Uuid,
+    },
+    /// Tell the scheduler that nothing of a restarting try lives
+    /// ([`Fact::LaunchEnded`](crate::scheduler::Fact::LaunchEnded)).
+    ReportEnded,
+    /// Tell the scheduler that the object cannot be built
+    /// ([`Fact::LaunchBuildFailed`](crate::scheduler::Fact::LaunchBuildFailed)).
+    ReportBuildFailure {
+        /// The launch that it was for.
+        launch: u32,
+        /// What is wrong, for the user.
+        message: String,
+    },
+}
+
+/// Decides one round.
+///
+/// - A queued try without a pod of its launch gets it, once the pods of earlier launches have failed or are gone: two
+///   pods of one try never live at the same time, even if that means to wait for a node that is gone, and the scheduler
+///   decides first upon one that has succeeded.
+/// - A pod that no row wants is deleted. The log of one that has ended is archived first, and once it is, whether the
+///   pod goes is the configuration's to say.
+/// - A restarting try has ended once none of its pods lives. That is told before their logs are kept, so that a log
+///   which cannot be read does not hold the next try.
+/// - A try that runs for longer than it may is stopped, where nobody else does that; once its object is gone, it has
+///   failed.
+/// - What could not be seen, and an object of a launch newer than the row, lead to nothing.
+///
+/// Whether the object is a pod or a TaskAction makes no difference: a TaskAction is gone only after its pods have ended.
+///
+/// At most one action for each object, one report, and one create.
+pub fn decide_launch(observed: &LaunchObserved) -> Plan<Never, LaunchEffect> {
+    let pods: &[LaunchedView] = match &observed.pods {
+        Seen::Present(pods) => pods,
+        Seen::Absent => &[],
+        Seen::Unknown(_) => return Plan::after(LOOK_AGAIN),
+    };
+    let task = match &observed.task {
+        Seen::Present(task) => Some(task),
+        Seen::Absent => None,
+        Seen::Unknown(_) => return Plan::after(LOOK_AGAIN),
+    };
+    let mut actions: Vec<_> = task
+        .and_then(|task| ended(observed, task, pods))
+        .into_iter()
+        .collect();
+    for pod in pods.iter().filter(|pod| !pod.is_deleting) {
+        match fate(pod, task, observed) {
+            Fate::Stays => {}
+            Fate::IsDeleted => actions.push(delete(pod)),
+            Fate::IsArchived { then_delete } => {
+                let uid = pod.object.uid.as_ref();
+                if !uid.is_some_and(|uid| observed.archived.contains(uid)) {
+                    actions.push(Action::Call(LaunchEffect::ArchiveLog {
+                        object: pod.object.clone(),
+                        ti_id: observed.ti_id,
+                    }));
+                } else if then_delete {
+                    actions.push(delete(pod));
+                }
+            }
+        }
+    }
+    if let Some(task) = task {
+        actions.extend(create(observed, task, pods));
+    }
+    Plan {
+        actions,
+        next: task.map_or(Next::AwaitChange, |task| until_deadline(task, observed.now)),
+    }
+}
+
+/// A running try is looked at again when it has to end.
+fn until_deadline(task: &TaskView, now: Timestamp) -> Next {
+    let left = task
+        .deadline
+        .filter(|_| task.state == Some(TaskState::Running))
+        .and_then(|deadline| Duration::try_from(deadline.duration_since(now)).ok());
+    match left {
+        Some(left) if !left.is_zero() => Next::After(left),
+        Some(_) | None => Next::AwaitChange,
+    }
+}
+
+/// What becomes of a pod.
+enum Fate {
+    Stays,
+    IsDeleted,
+    IsArchived { then_delete: bool },
+}
+
+fn fate(pod: &LaunchedView, task: Option<&TaskView>, observed: &LaunchObserved) -> Fate {
+    let config = observed.config;
+    let Some(task) = task else {
+        return Fate::IsDeleted;
+    };
+    // A row that does not know of this launch yet is an old one: it has no say.
+    if pod.launch > task.launch {
+        return Fate::Stays;
+    }
+    let is_recorded = task.pod_uid.is_some() && task.pod_uid == pod.object.uid;
+    if pod.launch < task.launch && !is_recorded {
+        return Fate::IsDeleted;
+    }
+    match task.state {
+        Some(TaskState::Running)
+            if pod.phase == LaunchedPhase::Live
+                && task
+                    .deadline
+                    .is_some_and(|deadline| deadline <= observed.now) =>
+        {
+            Fate::IsArchived { then_delete: true }
+        }
+        Some(TaskState::Queued | TaskState::Running) => Fate::Stays,
+        // Its run was interrupted.
+        None | Some(TaskState::Scheduled | TaskState::UpForRetry) => Fate::IsDeleted,
+        // It has ended by itself; the pod as we see it is older.
+        Some(TaskState::Success) if pod.phase == LaunchedPhase::Live => Fate::Stays,
+        Some(
+            TaskState::Success
+            | TaskState::Restarting
+            | TaskState::Failed
+            | TaskState::UpstreamFailed
+            | TaskState::Skipped
+            | TaskState::Removed,
+        ) => match pod.phase {
+            // Its run was cancelled, it was cleared, or it will never start: what it has said so far is kept.
+            LaunchedPhase::Live => Fate::IsArchived { then_delete: true },
+            LaunchedPhase::Succeeded => Fate::IsArchived {
+                then_delete: config.delete_worker_pods,
+            },
+            LaunchedPhase::Failed => Fate::IsArchived {
+                then_delete: config.delete_worker_pods && config.delete_worker_pods_on_failure,
+            },
+        },
+    }
+}
+
+/// The pod that the row wants and that was never there.
+fn create(
+    observed: &LaunchObserved,
+    task: &TaskView,
+    pods: &[LaunchedView],
+) -> Option<Action<Never, LaunchEffect>> {
+    let is_wanted = task.state == Some(TaskState::Queued) && task.pod_uid.is_none();
+    let is_blocked = pods
+        .iter()
+        .any(|pod| pod.launch >= task.launch || pod.phase != LaunchedPhase::Failed);
+    if !is_wanted || is_blocked || !observed.replay_done {
+        return None;
+    }
+    Some(match task.pod.clone()? {
+        Ok(object) => Action::Create(Create {
+            resource: observed.launcher.resource(),
+            object,
+            identity: (ANNOTATION_TASK_INSTANCE_ID, observed.ti_id.to_string()),
+        }),
+        Err(message) => Action::Call(LaunchEffect::ReportBuildFailure {
+            launch: task.launch,
+            message,
+        }),
+    })
+}
+
+/// A restarting try whose pods have all ended.
+fn ended(
+    observed: &LaunchObserved,
+    task: &TaskView,
+    pods: &[LaunchedView],
+) -> Option<Action<Never, LaunchEffect>> {
+    let is_restarting = task.state == Some(TaskState::Restarting);
+    let is_over = observed.replay_done && pods.iter().all(|pod| pod.phase != LaunchedPhase::Live);
+    (is_restarting && is_over).then_some(Action::Call(LaunchEffect::ReportEnded))
+}
+
+fn delete(pod: &LaunchedView) -> Action<Never, LaunchEffect> {
+    Action::Delete(Delete {
+        target: pod.object.clone(),
+        grace_period_seconds: None,
+    })
+}
+
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+mod tests;

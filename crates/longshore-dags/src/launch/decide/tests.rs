@@ -1,0 +1,322 @@
+//! Which pods are made and removed.
+
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
+
+use super::*;
+use crate::launch::launched::view_of;
+
+fn observed(state: TaskState, launch: u32, pods: Vec<LaunchedView>) -> LaunchObserved {
+    LaunchObserved {
+        now: Timestamp::UNIX_EPOCH,
+        ti_id: Uuid::nil(),
+        task: Seen::Present(TaskView {
+            state: Some(state),
+            launch,
+            pod_uid: None,
+            pod: Some(Ok(json!({"kind": "Pod"}))),
+            deadline: None,
+        }),
+        pods: Seen::Present(pods),
+        launcher: Launcher::Pod,
+        replay_done: true,
+        config: Disposal::default(),
+        archived: BTreeSet::new(),
+    }
+}
+
+fn pod(launch: u32, phase: LaunchedPhase) -> LaunchedView {
+    LaunchedView {
+        object: ObjectRef {
+            resource: longshore_core::Resource::POD,
+            namespace: "default".to_owned(),
+            name: format!("pod-{launch}"),
+            uid: Some(format!("uid-{launch}")),
+        },
+        launch,
+        phase,
+        is_deleting: false,
+    }
+}
+
+/// The same, with the log of the first pod kept.
+fn archived(observed: LaunchObserved) -> LaunchObserved {
+    LaunchObserved {
+        archived: BTreeSet::from(["uid-1".to_owned()]),
+        ..observed
+    }
+}
+
+fn deleting(mut pod: LaunchedView) -> LaunchedView {
+    pod.is_deleting = true;
+    pod
+}
+
+/// The plan in words. Deletes must carry the uid, the create the identity.
+fn plan(observed: &LaunchObserved) -> String {
+    let plan = decide_launch(observed);
+    assert_eq!(plan, decide_launch(observed));
+    let word = |action: Action<Never, LaunchEffect>| match action {
+        Action::Create(create) => {
+            assert_eq!(
+                create.identity,
+                ("task_instance_id", Uuid::nil().to_string())
+            );
+            "create".to_owned()
+        }
+        Action::Delete(delete) => {
+            assert!(delete.target.uid.is_some());
+            format!("delete {}", delete.target.name)
+        }
+        Action::Call(LaunchEffect::ArchiveLog { object: pod, .. }) => {
+            format!("archive {}", pod.name)
+        }
+        Action::Call(LaunchEffect::ReportEnded) => "report that it has ended".to_owned(),
+        Action::Call(LaunchEffect::ReportBuildFailure { launch, message }) => {
+            format!("report that launch {launch} cannot be built: {message}")
+        }
+        Action::Persist(_)
+        | Action::EnsureFinalizer { .. }
+        | Action::Patch(_)
+        | Action::Announce(_)
+        | Action::RemoveFinalizer { .. } => panic!("the pods controller does not do this"),
+    };
+    plan.actions
+        .into_iter()
+        .map(word)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+use LaunchedPhase::{Failed, Live, Succeeded};
+
+#[test]
+fn a_queued_try_without_a_pod_gets_one() {
+    let queued = || observed(TaskState::Queued, 1, Vec::new());
+    assert_eq!(plan(&queued()), "create");
+    let absent = LaunchObserved {
+        pods: Seen::Absent,
+        ..queued()
+    };
+    assert_eq!(plan(&absent), "create");
+    for state in [TaskState::Running, TaskState::Scheduled, TaskState::Success] {
+        assert_eq!(plan(&observed(state, 1, Vec::new())), "", "{state:?}");
+    }
+}
+
+#[test]
+fn nothing_is_done_before_all_is_seen() {
+    let behind = || "the watch is behind".to_owned();
+    let mut replaying = observed(TaskState::Queued, 1, Vec::new());
+    replaying.replay_done = false;
+    let mut no_pods = observed(TaskState::Queued, 1, Vec::new());
+    no_pods.pods = Seen::Unknown(behind());
+    let mut no_row = observed(TaskState::Queued, 1, vec![pod(1, Live)]);
+    no_row.task = Seen::Unknown(behind());
+    for observed in [replaying, no_pods, no_row] {
+        assert_eq!(plan(&observed), "");
+    }
+}
+
+#[test]
+fn a_pod_that_was_seen_or_cannot_be_built_is_not_created() {
+    let broken = Some(Err("no such field".to_owned()));
+    for (pod_uid, pod, expected) in [
+        (Some("u".to_owned()), Some(Ok(json!({}))), ""),
+        (None, None, ""),
+        (
+            None,
+            broken,
+            "report that launch 1 cannot be built: no such field",
+        ),
+    ] {
+        let mut observed = observed(TaskState::Queued, 1, Vec::new());
+        if let Seen::Present(task) = &mut observed.task {
+            (task.pod_uid, task.pod) = (pod_uid, pod);
+        }
+        assert_eq!(plan(&observed), expected);
+    }
+}
+
+#[test]
+fn a_pod_that_its_row_wants_stays() {
+    for state in [TaskState::Queued, TaskState::Running] {
+        for phase in [Live, Succeeded, Failed] {
+            assert_eq!(plan(&observed(state, 2, vec![pod(2, phase)])), "");
+        }
+    }
+}
+
+#[test]
+fn a_new_launch_waits_until_the_pods_of_older_ones_have_ended() {
+    for (pods, expected) in [
+        (vec![pod(1, Live)], "delete pod-1"),
+        (vec![deleting(pod(1, Live))], ""),
+        (vec![pod(1, Failed)], "delete pod-1, create"),
+        (vec![deleting(pod(1, Failed))], "create"),
+        (vec![pod(1, Succeeded)], "delete pod-1"),
+        (vec![deleting(pod(1, Succeeded))], ""),
+        (vec![pod(1, Failed), pod(2, Live)], "delete pod-1"),
+        (vec![deleting(pod(2, Live))], ""),
+    ] {
+        assert_eq!(
+            plan(&observed(TaskState::Queued, 2, pods.clone())),
+            expected,
+            "{pods:?}"
+        );
+    }
+}
+
+#[test]
+fn pods_of_interrupted_launches_are_deleted() {
+    for phase in [Live, Succeeded, Failed] {
+        assert_eq!(
+            plan(&observed(TaskState::Scheduled, 1, vec![pod(1, phase)])),
+            "delete pod-1"
+        );
+    }
+}
+
+#[test]
+fn pods_that_have_ended_are_archived_and_then_disposed_of_by_policy() {
+    let default = Disposal::default();
+    let keep = Disposal {
+        delete_worker_pods: false,
+        delete_worker_pods_on_failure: true,
+    };
+    let clean = Disposal {
+        delete_worker_pods: true,
+        delete_worker_pods_on_failure: true,
+    };
+    for (config, phase, then) in [
+        (default, Succeeded, "delete pod-1"),
+        (default, Failed, ""),
+        (keep, Succeeded, ""),
+        (keep, Failed, ""),
+        (clean, Failed, "delete pod-1"),
+    ] {
+        let state = if phase == Failed {
+            TaskState::Failed
+        } else {
+            TaskState::Success
+        };
+        let seen = LaunchObserved {
+            config,
+            ..observed(state, 1, vec![pod(1, phase)])
+        };
+        assert_eq!(plan(&seen), "archive pod-1", "{config:?} {phase:?}");
+        assert_eq!(plan(&archived(seen)), then, "{config:?} {phase:?}");
+        let under_way = observed(state, 1, vec![deleting(pod(1, phase))]);
+        assert_eq!(plan(&under_way), "");
+    }
+}
+
+#[test]
+fn pods_that_outlive_their_task_instance_are_deleted() {
+    for state in [TaskState::Failed, TaskState::Skipped] {
+        let seen = observed(state, 1, vec![pod(1, Live)]);
+        assert_eq!(plan(&seen), "archive pod-1");
+        assert_eq!(plan(&archived(seen)), "delete pod-1");
+    }
+    // Not this one: it has ended, and we see an older state of it.
+    assert_eq!(
+        plan(&observed(TaskState::Success, 1, vec![pod(1, Live)])),
+        ""
+    );
+    let unknown_try = LaunchObserved {
+        task: Seen::Absent,
+        ..observed(TaskState::Queued, 1, vec![pod(1, Live), pod(2, Failed)])
+    };
+    assert_eq!(plan(&unknown_try), "delete pod-1, delete pod-2");
+}
+
+#[test]
+fn a_row_older_than_the_pod_has_no_say() {
+    for state in [TaskState::Queued, TaskState::Scheduled, TaskState::Failed] {
+        assert_eq!(
+            plan(&observed(state, 1, vec![pod(2, Live)])),
+            "",
+            "{state:?}"
+        );
+    }
+}
+
+#[test]
+fn a_pod_is_viewed_by_its_launch_phase_and_deletion() {
+    let object = |phase: &str, deletion: Option<&str>| -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {
+                "name": "pod-2", "namespace": "default", "uid": "uid-2",
+                "deletionTimestamp": deletion,
+                "annotations": {
+                    "task_instance_id": Uuid::nil().to_string(), "longshore.dev/launch": "2",
+                },
+            },
+            "status": {"phase": phase},
+        }))
+        .unwrap()
+    };
+    for (text, phase) in [
+        ("Pending", Live),
+        ("Running", Live),
+        ("Unknown", Live),
+        ("Succeeded", Succeeded),
+        ("Failed", Failed),
+    ] {
+        assert_eq!(view_of(&object(text, None)), Some(pod(2, phase)));
+    }
+    let under_way = object("Running", Some("2026-11-21T10:00:00Z"));
+    assert_eq!(view_of(&under_way), Some(deleting(pod(2, Live))));
+    assert_eq!(view_of(&Pod::default()), None);
+}
+
+#[test]
+fn a_try_that_runs_for_too_long_is_stopped_where_nobody_else_does_that() {
+    let second = |n| Timestamp::from_second(n).unwrap();
+    for (state, deadline, expected, next) in [
+        (TaskState::Running, None, "", Next::AwaitChange),
+        (
+            TaskState::Running,
+            Some(second(7)),
+            "",
+            Next::After(Duration::from_secs(7)),
+        ),
+        (
+            TaskState::Running,
+            Some(second(0)),
+            "archive pod-1",
+            Next::AwaitChange,
+        ),
+        (TaskState::Queued, Some(second(0)), "", Next::AwaitChange),
+    ] {
+        let mut observed = observed(state, 1, vec![pod(1, Live)]);
+        if let Seen::Present(task) = &mut observed.task {
+            task.deadline = deadline;
+            task.pod_uid = Some("uid-1".to_owned());
+        }
+        assert_eq!(plan(&observed), expected, "{state:?} {deadline:?}");
+        assert_eq!(
+            decide_launch(&observed).next,
+            next,
+            "{state:?} {deadline:?}"
+        );
+    }
+}
+
+#[test]
+fn a_restarting_try_has_ended_once_none_of_its_pods_lives() {
+    let report = "report that it has ended";
+    for (pods, expected) in [
+        (vec![], report.to_owned()),
+        (vec![pod(1, Live)], "archive pod-1".to_owned()),
+        (vec![deleting(pod(1, Live))], String::new()),
+        (vec![deleting(pod(1, Failed))], report.to_owned()),
+        (vec![pod(1, Failed)], format!("{report}, archive pod-1")),
+        (vec![pod(1, Succeeded)], format!("{report}, archive pod-1")),
+    ] {
+        let mut observed = observed(TaskState::Restarting, 1, pods);
+        assert_eq!(plan(&observed), expected);
+        observed.replay_done = false;
+        assert!(!plan(&observed).contains(report));
+    }
+}

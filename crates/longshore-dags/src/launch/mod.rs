@@ -1,0 +1,10 @@
+//! What tries run in: pods of ours, or TaskActions. One controller for both launchers.
+
+pub(crate) mod controller;
+pub mod decide;
+pub(crate) mod keep_logs;
+pub mod launched;
+mod log;
+pub(crate) mod table;
+pub(crate) mod tables;
+pub(crate) mod watch;

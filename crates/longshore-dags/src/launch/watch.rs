@@ -1,0 +1,201 @@
+//! The one watch on a launcher's objects: it starts at the stored position, and every event becomes a fact.
+//!
+//! *Flow*: list (what no event tells), then follow the events since the stored position, then live. An event's effect
+//! and its position are committed together, so a restart goes on exactly there; a position that has expired (410) is
+//! replaced by a new list. The effects of events are idempotent, because a list and a resumed watch tell some twice.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{Stream, StreamExt, stream::BoxStream};
+use kube::{Api, api::ListParams};
+use longshore_kit::{ListWatch, Update, own_writes::parse_version};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    launched::{Launched, WatchedEvent, fact_of, launch_of},
+    table::{LaunchTable, Stage},
+};
+use crate::{
+    model::Launcher,
+    scheduler::facts::{Fact, LaunchChange, LaunchFact},
+    service::{position::Reached, shared::Shared},
+};
+
+/// How often a kind that the cluster does not have is looked for.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// Follows the objects of one launcher of one scheduler.
+pub(crate) struct LaunchWatch<K> {
+    api: Api<K>,
+    what: ListWatch<K>,
+    shared: Arc<Shared>,
+}
+
+impl<K: Launched> LaunchWatch<K> {
+    pub(crate) fn new(api: Api<K>, shared: Arc<Shared>) -> Self {
+        let what = ListWatch::new(api.clone()).labels(K::selector(shared.store.scheduler_id()));
+        Self { api, what, shared }
+    }
+
+    /// Follows the objects until shutdown, once they are wanted: from the events after `stored`, if the server still
+    /// remembers them.
+    pub(crate) async fn run(self, stored: Option<u64>, shutdown: CancellationToken) {
+        let follow = async {
+            self.table().reached(Stage::Wanted).await;
+            if K::LAUNCHER == Launcher::TaskAction {
+                self.installed().await;
+            }
+            self.follow(stored).await;
+        };
+        shutdown.run_until_cancelled(follow).await;
+    }
+
+    fn table(&self) -> &LaunchTable<K> {
+        K::table(&self.shared.launched)
+    }
+
+    /// Waits until the cluster has the kind. Whoever wants an object of it meanwhile is told so.
+    async fn installed(&self) {
+        let one = ListParams::default().limit(1);
+        while let Err(kube::Error::Api(status)) = self.api.list(&one).await
+            && status.code == 404
+        {
+            self.table().reach(Stage::Missing);
+            let board = self.shared.board();
+            let ids = board.task_instances().map(|row| row.id);
+            self.shared.launch_keys.add(ids);
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    async fn follow(&self, stored: Option<u64>) {
+        let mut updates = self.updates(self.what.clone());
+        let listed = self.take_list(&mut updates, stored).await;
+        match stored.filter(|stored| *stored < listed) {
+            // What ended and went away since then is in no list.
+            Some(stored) => {
+                updates = self.updates(self.what.clone().start_at(stored).catching_up_to(listed));
+            }
+            None => self.caught_up(),
+        }
+        while let Some(update) = updates.next().await {
+            let reached = self.take(update).await;
+            if reached >= listed && self.table().stage() != Stage::Replayed {
+                self.caught_up();
+            }
+        }
+    }
+
+    fn updates(&self, what: ListWatch<K>) -> BoxStream<'static, Update<K>> {
+        what.into_cache(self.table().cache.clone()).boxed()
+    }
+
+    /// Takes the first list in, whose objects come in no order of time: the position is its end. Returns it.
+    ///
+    /// Where no older events are to come, the commit of what the list says holds the position.
+    async fn take_list(
+        &self,
+        updates: &mut (impl Stream<Item = Update<K>> + Unpin),
+        stored: Option<u64>,
+    ) -> u64 {
+        while let Some(update) = updates.next().await {
+            match update {
+                Update::Applied(object) => self.applied(&object, None).await,
+                Update::Deleted(object) => self.deleted(&object, None).await,
+                Update::Reached(listed) => {
+                    if stored.is_none_or(|stored| stored >= listed) {
+                        self.shared.inbox.reached(position::<K>(listed));
+                    }
+                    self.table().reach(Stage::Listed);
+                    return listed;
+                }
+            }
+        }
+        0
+    }
+
+    /// Takes one update in. Returns the position that it reaches.
+    async fn take(&self, update: Update<K>) -> u64 {
+        match update {
+            Update::Applied(object) => {
+                let at = version(&*object);
+                self.applied(&object, Some(at)).await;
+                at
+            }
+            Update::Deleted(object) => {
+                let at = version(&*object);
+                self.deleted(&object, Some(at)).await;
+                at
+            }
+            Update::Reached(at) => {
+                self.shared.inbox.reached(position::<K>(at));
+                at
+            }
+        }
+    }
+
+    async fn applied(&self, object: &K, at: Option<u64>) {
+        let Some((ti_id, _)) = launch_of(object) else {
+            return;
+        };
+        self.table().insert(ti_id, object);
+        self.tell(WatchedEvent::Applied, object, at).await;
+        self.shared.launch_keys.add([ti_id]);
+    }
+
+    /// The fact first, then the table: whoever does not see the object any more can see why.
+    async fn deleted(&self, object: &K, at: Option<u64>) {
+        let Some((ti_id, _)) = launch_of(object) else {
+            return;
+        };
+        self.tell(WatchedEvent::Deleted, object, at).await;
+        self.table().remove(ti_id, object);
+        self.shared.launch_keys.add([ti_id]);
+    }
+
+    async fn tell(&self, event: WatchedEvent, object: &K, at: Option<u64>) {
+        if let Some(fact) = fact_of(event, object) {
+            let at = at.map(position::<K>).unwrap_or_default();
+            self.shared
+                .inbox
+                .push_watched(Fact::Launched(fact), at)
+                .await;
+        }
+    }
+
+    /// Every event up to the list has been seen: what we know of and do not see now was deleted meanwhile.
+    fn caught_up(&self) {
+        self.table().reach(Stage::Replayed);
+        let board = self.shared.board();
+        for (active, row) in board.launches() {
+            let task = active.dag.tasks.get(&row.key.task_id);
+            let is_ours = task.is_some_and(|task| task.launcher() == K::LAUNCHER);
+            let Some(pod_uid) = row.pod_uid.as_ref().filter(|_| is_ours) else {
+                continue;
+            };
+            if !self.table().has(&row.id, pod_uid) {
+                self.shared.inbox.push(Fact::Launched(LaunchFact {
+                    ti_id: row.id,
+                    launch: row.launch,
+                    pod_name: row.pod_name.clone().unwrap_or_default(),
+                    pod_uid: pod_uid.clone(),
+                    resource_version: None,
+                    what: LaunchChange::Gone,
+                }));
+            }
+        }
+        self.shared
+            .launch_keys
+            .add(board.task_instances().map(|row| row.id));
+        self.shared.launch_keys.add(self.table().ids());
+    }
+}
+
+fn position<K: Launched>(version: u64) -> Reached {
+    Reached::of(K::LAUNCHER, version)
+}
+
+fn version<K: Launched>(object: &K) -> u64 {
+    let version = object.meta().resource_version.as_deref();
+    version.and_then(parse_version).unwrap_or(0)
+}

@@ -1,0 +1,29 @@
+//! Flyte's executor beside the scheduler under test: what runs TaskActions.
+
+use std::sync::Arc;
+
+use kube::Client;
+use longshore_api::flyte::TASK_ACTION_CRD;
+use longshore_kit::Clock;
+use longshore_plugins::Registry;
+use longshore_tasks::{Tasks, TasksConfig};
+use longshore_test::Place;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+/// Makes TaskActions known to the API server, and runs them to the end of the test.
+pub(crate) async fn start(place: &Place, clock: Arc<dyn Clock>) {
+    install(&place.client()).await;
+    let config = TasksConfig::default();
+    let plugins = Arc::new(Registry::new(&config.plugins).unwrap());
+    let executor = Tasks::new(config, plugins, clock);
+    tokio::spawn(executor.run(place.client(), CancellationToken::new()));
+}
+
+pub(crate) async fn install(client: &Client) {
+    let definition: Value = serde_saphyr::from_str(TASK_ACTION_CRD).unwrap();
+    let request = http::Request::post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(definition.to_string().into_bytes());
+    client.request::<Value>(request.unwrap()).await.unwrap();
+}

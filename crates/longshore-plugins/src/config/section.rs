@@ -1,0 +1,342 @@
+//! Reads sections of the peer's configuration: each key that is asked for is known, and what is left over is not.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use longshore_core::Quantity;
+use serde_json::Value;
+
+use super::duration;
+
+/// How many letters a suggestion may differ in.
+const MAX_DISTANCE: usize = 3;
+
+/// Something in the configuration that cannot be what was meant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigProblem {
+    /// Nothing has this name.
+    #[error("{path} is unknown{}", suggest(.suggestion.as_deref()))]
+    UnknownKey {
+        /// Of the key, as `plugins.k8s.default-cpu`.
+        path: String,
+        /// What it may have been meant to be.
+        suggestion: Option<String>,
+    },
+    /// The value is of another kind.
+    #[error("{path}: expected {expected}, found {found}")]
+    WrongValue {
+        /// Of the key.
+        path: String,
+        /// What it can be.
+        expected: &'static str,
+        /// What it is.
+        found: String,
+    },
+}
+
+fn suggest(suggestion: Option<&str>) -> String {
+    suggestion.map_or_else(String::new, |known| format!("; did you mean {known:?}?"))
+}
+
+/// Something in the configuration that upstream knows, and that is done otherwise here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigWarning {
+    /// Of the key.
+    pub path: String,
+    /// What happens instead.
+    pub instead: String,
+}
+
+/// What was found while reading.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) problems: Vec<ConfigProblem>,
+    pub(crate) warnings: Vec<ConfigWarning>,
+}
+
+/// A section that is being read. Keys count whatever their case, as upstream's loader has them.
+#[derive(Debug)]
+pub(crate) struct Section<'a> {
+    path: String,
+    value: &'a Value,
+    known: Vec<&'static str>,
+    report: &'a mut Report,
+}
+
+impl<'a> Section<'a> {
+    /// Reads a section, and reports what nobody asked for.
+    pub(crate) fn read(
+        value: &'a Value,
+        path: impl Into<String>,
+        report: &'a mut Report,
+        read: impl FnOnce(&mut Section<'_>),
+    ) {
+        let path = path.into();
+        if value.is_null() {
+            return;
+        }
+        let mut section = Section {
+            path,
+            value,
+            known: Vec::new(),
+            report,
+        };
+        if !value.is_object() {
+            let path = section.path.clone();
+            section.wrong(path, "a section", value);
+            return;
+        }
+        read(&mut section);
+        section.refuse_unknown();
+    }
+
+    fn refuse_unknown(&mut self) {
+        let keys: Vec<&String> = self
+            .value
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(key, _)| key)
+            .collect();
+        for key in keys {
+            if self
+                .known
+                .iter()
+                .any(|known| known.eq_ignore_ascii_case(key))
+            {
+                continue;
+            }
+            let lower = key.to_lowercase();
+            let near = self
+                .known
+                .iter()
+                .map(|known| (strsim::osa_distance(&lower, &known.to_lowercase()), known))
+                .filter(|(distance, _)| *distance <= MAX_DISTANCE)
+                .min();
+            self.report.problems.push(ConfigProblem::UnknownKey {
+                path: format!("{}.{key}", self.path),
+                suggestion: near.map(|(_, known)| (*known).to_owned()),
+            });
+        }
+    }
+
+    fn find(&mut self, key: &'static str) -> Option<&'a Value> {
+        self.known.push(key);
+        let value: &'a Value = self.value;
+        let fields = value.as_object()?;
+        let (_, value) = fields
+            .iter()
+            .find(|(own, _)| own.eq_ignore_ascii_case(key))?;
+        Some(value).filter(|value| !value.is_null())
+    }
+
+    fn wrong(&mut self, path: String, expected: &'static str, found: &Value) {
+        self.report.problems.push(ConfigProblem::WrongValue {
+            path,
+            expected,
+            found: found.to_string(),
+        });
+    }
+
+    /// Reads a key into its place, if it is there.
+    fn set<T>(
+        &mut self,
+        key: &'static str,
+        place: &mut T,
+        expected: &'static str,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) {
+        let Some(value) = self.find(key) else {
+            return;
+        };
+        match read(value) {
+            Some(read) => *place = read,
+            None => self.wrong(format!("{}.{key}", self.path), expected, value),
+        }
+    }
+
+    pub(crate) fn text(&mut self, key: &'static str, place: &mut String) {
+        self.set(key, place, "a text", scalar);
+    }
+
+    /// One of several names.
+    pub(crate) fn choice<T>(
+        &mut self,
+        key: &'static str,
+        place: &mut T,
+        expected: &'static str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) {
+        self.set(key, place, expected, |value| read(value.as_str()?));
+    }
+
+    /// An empty text is none.
+    pub(crate) fn option(&mut self, key: &'static str, place: &mut Option<String>) {
+        self.set(key, place, "a text", |value| {
+            scalar(value).map(|text| Some(text).filter(|text| !text.is_empty()))
+        });
+    }
+
+    pub(crate) fn flag(&mut self, key: &'static str, place: &mut bool) {
+        self.set(key, place, "true or false", flag);
+    }
+
+    pub(crate) fn option_flag(&mut self, key: &'static str, place: &mut Option<bool>) {
+        self.set(key, place, "true or false", |value| flag(value).map(Some));
+    }
+
+    pub(crate) fn number<T: TryFrom<i64>>(&mut self, key: &'static str, place: &mut T) {
+        self.set(key, place, "a whole number", |value| {
+            T::try_from(value.as_i64()?).ok()
+        });
+    }
+
+    pub(crate) fn quantity(&mut self, key: &'static str, place: &mut String) {
+        self.set(key, place, "an amount as \"500m\" or \"2Gi\"", |value| {
+            scalar(value).filter(|text| Quantity::parse(text).is_some())
+        });
+    }
+
+    pub(crate) fn duration(&mut self, key: &'static str, place: &mut Duration) {
+        self.set(key, place, "a duration as \"1m30s\"", duration_of);
+    }
+
+    /// Durations by name.
+    pub(crate) fn durations(&mut self, key: &'static str, place: &mut BTreeMap<String, Duration>) {
+        self.set(key, place, "durations as \"1m30s\" by name", |value| {
+            let durations = value.as_object()?.iter();
+            durations
+                .map(|(name, value)| Some((name.clone(), duration_of(value)?)))
+                .collect()
+        });
+    }
+
+    pub(crate) fn texts(&mut self, key: &'static str, place: &mut Vec<String>) {
+        self.set(key, place, "a list of texts", |value| {
+            value.as_array()?.iter().map(scalar).collect()
+        });
+    }
+
+    /// A map of texts, or a list of such maps, which is how upstream keeps the case of the keys.
+    pub(crate) fn map(&mut self, key: &'static str, place: &mut BTreeMap<String, String>) {
+        self.set(key, place, "texts by name", map);
+    }
+
+    /// A part of the Kubernetes API, as it is.
+    pub(crate) fn object(&mut self, key: &'static str, place: &mut Option<Value>) {
+        self.set(key, place, "an object", |value| {
+            value.is_object().then(|| Some(value.clone()))
+        });
+    }
+
+    /// A list of parts of the Kubernetes API, as they are.
+    pub(crate) fn objects(&mut self, key: &'static str, place: &mut Vec<Value>) {
+        self.set(key, place, "a list of objects", objects);
+    }
+
+    /// Lists of parts of the Kubernetes API by name.
+    pub(crate) fn objects_by_name(
+        &mut self,
+        key: &'static str,
+        place: &mut BTreeMap<String, Vec<Value>>,
+    ) {
+        self.set(key, place, "lists of objects by name", |value| {
+            let lists = value.as_object()?.iter();
+            lists
+                .map(|(name, list)| Some((name.clone(), objects(list)?)))
+                .collect()
+        });
+    }
+
+    /// A section in this one.
+    pub(crate) fn section(&mut self, key: &'static str, read: impl FnOnce(&mut Section<'_>)) {
+        if let Some(value) = self.find(key) {
+            let path = format!("{}.{key}", self.path);
+            Section::read(value, path, self.report, read);
+        }
+    }
+
+    /// Sections in this one, by a name that is the user's.
+    pub(crate) fn sections(
+        &mut self,
+        key: &'static str,
+        mut read: impl FnMut(&str, &mut Section<'_>),
+    ) {
+        let Some(value) = self.find(key) else {
+            return;
+        };
+        let Some(sections) = value.as_object() else {
+            self.wrong(format!("{}.{key}", self.path), "sections by name", value);
+            return;
+        };
+        for (name, value) in sections {
+            let path = format!("{}.{key}.{name}", self.path);
+            Section::read(value, path, self.report, |section| read(name, section));
+        }
+    }
+
+    /// A list of sections.
+    pub(crate) fn list(&mut self, key: &'static str, mut read: impl FnMut(&mut Section<'_>)) {
+        let Some(value) = self.find(key) else {
+            return;
+        };
+        let Some(sections) = value.as_array() else {
+            self.wrong(format!("{}.{key}", self.path), "a list of sections", value);
+            return;
+        };
+        for (at, value) in sections.iter().enumerate() {
+            let path = format!("{}.{key}[{at}]", self.path);
+            Section::read(value, path, self.report, &mut read);
+        }
+    }
+
+    /// A key of upstream's that changes nothing here.
+    pub(crate) fn unsupported(&mut self, key: &'static str, instead: &str) {
+        if self.find(key).is_some() {
+            self.report.warnings.push(ConfigWarning {
+                path: format!("{}.{key}", self.path),
+                instead: instead.to_owned(),
+            });
+        }
+    }
+}
+
+fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+fn duration_of(value: &Value) -> Option<Duration> {
+    match value.as_str() {
+        Some(text) => duration::parse(text),
+        // As upstream: nanoseconds.
+        None => value.as_u64().map(Duration::from_nanos),
+    }
+}
+
+fn flag(value: &Value) -> Option<bool> {
+    match value {
+        Value::Bool(flag) => Some(*flag),
+        Value::String(text) => text.parse().ok(),
+        Value::Null | Value::Number(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+fn objects(value: &Value) -> Option<Vec<Value>> {
+    let list = value.as_array()?;
+    list.iter().all(Value::is_object).then(|| list.clone())
+}
+
+fn map(value: &Value) -> Option<BTreeMap<String, String>> {
+    let maps = value.as_array().map(Vec::as_slice);
+    let maps = maps.unwrap_or(std::slice::from_ref(value));
+    let mut texts = BTreeMap::new();
+    for map in maps {
+        for (name, value) in map.as_object()? {
+            texts.insert(name.clone(), scalar(value)?);
+        }
+    }
+    Some(texts)
+}

@@ -1,0 +1,184 @@
+//! `plugins.connector-service`.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::{
+    config::{Section, read_logs},
+    links::LogConfig,
+};
+
+/// Connectors, and how they are asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConnectorConfig {
+    /// `supportedTaskTypes`: what connectors run. Default: `task_type_3` and `task_type_4`.
+    pub supported_task_types: Vec<String>,
+    /// `defaultConnector`: takes what no other one does, if it has an endpoint.
+    pub default_connector: Deployment,
+    /// `connectors`: by name.
+    pub connectors: BTreeMap<String, Deployment>,
+    /// `connectorApps`: by name; connectors with logs of their own.
+    pub apps: BTreeMap<String, Deployment>,
+    /// `connectorForTaskTypes`: task type to the name of a connector.
+    pub for_task_types: BTreeMap<String, String>,
+    /// `pollInterval`: how often connectors are asked what they take. Default: 10 s.
+    pub poll_interval: Duration,
+    /// `webApi`.
+    pub web_api: WebApi,
+    /// `logs`: links of tasks of `connectorApps`. Default: none.
+    pub logs: LogConfig,
+}
+
+/// How jobs are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WebApi {
+    /// `caching.resyncInterval`: between two questions for one job. Default: 30 s.
+    pub resync: Duration,
+    /// `caching.workers`: questions at the same time. Default: 10.
+    pub workers: u32,
+    /// `caching.maxSystemFailures`: failed questions in a row that a job survives. Default: 5.
+    pub max_system_failures: u32,
+    /// `readRateLimiter`. Default: 10 a second, 100 at once.
+    pub reads: Limit,
+    /// `writeRateLimiter`. Default: 10 a second, 100 at once.
+    pub writes: Limit,
+}
+
+/// How many requests are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// `qps`: a second, in the long run.
+    pub per_second: u32,
+    /// `burst`: at once.
+    pub burst: u32,
+}
+
+/// Where a connector is, and what it takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deployment {
+    /// `endpoint`.
+    pub endpoint: String,
+    /// `insecure`: without TLS. Default: no, and yes for the default connector.
+    pub is_insecure: bool,
+    /// `timeouts` by operation, as `CreateTask`.
+    pub timeouts: BTreeMap<String, Duration>,
+    /// `defaultTimeout` of all other operations; zero for none. Default: zero, 10 s for the default connector.
+    pub default_timeout: Duration,
+    /// `project`: whose tasks it takes; empty for all.
+    pub project: String,
+    /// `domain`: whose tasks it takes; empty for all.
+    pub domain: String,
+}
+
+impl Deployment {
+    const NONE: Self = Self {
+        endpoint: String::new(),
+        is_insecure: false,
+        timeouts: BTreeMap::new(),
+        default_timeout: Duration::ZERO,
+        project: String::new(),
+        domain: String::new(),
+    };
+
+    /// How long an operation may take, as `CreateTask`; `None` for as long as it likes.
+    pub fn timeout(&self, operation: &str) -> Option<Duration> {
+        let mut own = self.timeouts.iter();
+        let own = own.find(|(name, _)| name.eq_ignore_ascii_case(operation));
+        let timeout = own.map_or(self.default_timeout, |(_, timeout)| *timeout);
+        (!timeout.is_zero()).then_some(timeout)
+    }
+
+    fn read(&mut self, section: &mut Section<'_>) {
+        section.text("endpoint", &mut self.endpoint);
+        section.flag("insecure", &mut self.is_insecure);
+        section.durations("timeouts", &mut self.timeouts);
+        section.duration("defaultTimeout", &mut self.default_timeout);
+        section.text("project", &mut self.project);
+        section.text("domain", &mut self.domain);
+        section.unsupported(
+            "defaultServiceConfig",
+            "requests go to all addresses in turn",
+        );
+    }
+}
+
+impl Default for ConnectorConfig {
+    fn default() -> Self {
+        let limit = Limit {
+            per_second: 10,
+            burst: 100,
+        };
+        Self {
+            supported_task_types: ["task_type_3", "task_type_4"].map(str::to_owned).into(),
+            default_connector: Deployment {
+                is_insecure: true,
+                default_timeout: Duration::from_secs(10),
+                ..Deployment::NONE
+            },
+            connectors: BTreeMap::new(),
+            apps: BTreeMap::new(),
+            for_task_types: BTreeMap::new(),
+            poll_interval: Duration::from_secs(10),
+            web_api: WebApi {
+                resync: Duration::from_secs(30),
+                workers: 10,
+                max_system_failures: 5,
+                reads: limit,
+                writes: limit,
+            },
+            logs: LogConfig::NONE,
+        }
+    }
+}
+
+impl ConnectorConfig {
+    pub(crate) fn read(&mut self, section: &mut Section<'_>) {
+        section.texts("supportedTaskTypes", &mut self.supported_task_types);
+        section.section("defaultConnector", |section| {
+            self.default_connector.read(section)
+        });
+        for (key, deployments) in [
+            ("connectors", &mut self.connectors),
+            ("connectorApps", &mut self.apps),
+        ] {
+            section.sections(key, |name, section| {
+                let mut deployment = Deployment::NONE;
+                deployment.read(section);
+                deployments.insert(name.to_owned(), deployment);
+            });
+        }
+        section.map("connectorForTaskTypes", &mut self.for_task_types);
+        section.duration("pollInterval", &mut self.poll_interval);
+        section.section("webApi", |section| read_web_api(section, &mut self.web_api));
+        section.section("logs", |section| read_logs(section, &mut self.logs));
+        section.unsupported(
+            "resourceConstraints",
+            "there is no limit to the jobs of a project",
+        );
+    }
+}
+
+fn read_web_api(section: &mut Section<'_>, config: &mut WebApi) {
+    section.section("caching", |section| {
+        section.duration("resyncInterval", &mut config.resync);
+        section.number("workers", &mut config.workers);
+        section.number("maxSystemFailures", &mut config.max_system_failures);
+        section.unsupported("size", "as many jobs are asked for as there are actions");
+    });
+    for (key, limit) in [
+        ("readRateLimiter", &mut config.reads),
+        ("writeRateLimiter", &mut config.writes),
+    ] {
+        section.section(key, |section| {
+            section.number("qps", &mut limit.per_second);
+            section.number("burst", &mut limit.burst);
+        });
+    }
+    section.unsupported(
+        "resourceQuotas",
+        "there is no limit to the jobs of a namespace",
+    );
+    section.unsupported(
+        "resourceMeta",
+        "what connectors say of a job is kept as it is",
+    );
+}

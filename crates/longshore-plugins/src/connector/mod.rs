@@ -1,0 +1,180 @@
+//! Tasks that a connector runs, behind its own interface: a state machine over what it is asked (task action spec
+//! §11.11). Nothing here talks to anybody.
+
+mod config;
+mod registry;
+mod request;
+mod state;
+mod status;
+
+use std::sync::Arc;
+
+pub use config::{ConnectorConfig, Deployment, Limit, WebApi};
+pub use registry::Connectors;
+pub use state::{ResourceMeta, WebApiPhase, WebApiState};
+
+use crate::{
+    config::Config,
+    context::TaskContext,
+    phase::{ErrorKind, Phase, PhaseInfo, TASK_FAILED_WITH_ERROR},
+    remote::{Answer, Call, RemotePlugin, Round, Step, StoredState},
+    state::StateError,
+};
+
+/// The code of a task whose connector cannot be asked any more.
+const CANNOT_BE_ASKED: &str = "AutoRefreshCacheFailed";
+/// The code of a task of which nobody knows whether the connector began it.
+const CREATION_INTERRUPTED: &str = "CreationInterrupted";
+/// Upstream's version of the phase in which the job was accepted.
+const LAUNCHED: u32 = 2;
+
+/// The plugin of tasks of connectors.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectorPlugin {
+    config: Arc<Config>,
+}
+
+impl ConnectorPlugin {
+    pub(crate) fn new(config: Arc<Config>) -> Self {
+        Self { config }
+    }
+}
+
+impl RemotePlugin for ConnectorPlugin {
+    fn id(&self) -> &'static str {
+        "connector-service"
+    }
+
+    fn task_types(&self) -> Vec<String> {
+        self.config.connector.supported_task_types.clone()
+    }
+
+    fn needs_inputs(&self, _: &TaskContext) -> bool {
+        true
+    }
+
+    fn step(&self, context: &TaskContext, round: &Round<'_>) -> Result<Step, StateError> {
+        let state = WebApiState::read(round.state)?;
+        Ok(match state.phase {
+            WebApiPhase::NotStarted => announce(state, round),
+            WebApiPhase::AllocationTokenAcquired => create(state, context, round),
+            WebApiPhase::ResourcesCreated => self.monitor(state, context, round),
+            WebApiPhase::Succeeded | WebApiPhase::UserFailure | WebApiPhase::SystemFailure => {
+                let last = &context.last;
+                let info = PhaseInfo::of(last.phase, last.reason.clone());
+                Step::quiet(info.ordered_after(last), state.encode())
+            }
+        })
+    }
+
+    fn abort(&self, _: &TaskContext, state: StoredState<'_>) -> Result<Option<Call>, StateError> {
+        let state = WebApiState::read(state)?;
+        let meta = state.resource_meta.filter(|_| !state.phase.is_terminal());
+        Ok(meta.map(|meta| request::delete(&meta)))
+    }
+}
+
+/// Remembers that the connector is about to be asked: a connector that is asked twice begins two jobs.
+fn announce(mut state: WebApiState, round: &Round<'_>) -> Step {
+    state.phase = WebApiPhase::AllocationTokenAcquired;
+    state.token_requested_at = Some(round.now);
+    Step {
+        again: Some(std::time::Duration::ZERO),
+        ..Step::quiet(
+            PhaseInfo::of(Phase::Queued, "asking the connector"),
+            state.encode(),
+        )
+    }
+}
+
+fn create(mut state: WebApiState, context: &TaskContext, round: &Round<'_>) -> Step {
+    match &round.answer {
+        None if round.is_state_ours => match request::create(context) {
+            Ok(call) => Step {
+                call: Some(call),
+                ..Step::quiet(
+                    PhaseInfo::of(Phase::Queued, "asking the connector"),
+                    state.encode(),
+                )
+            },
+            Err(error) => Step::quiet(error.into(), state.encode()),
+        },
+        // Another attempt may begin another job; this one must not.
+        None | Some(Answer::Told { .. }) => {
+            let message = "the executor stopped while the connector was asked to begin the job, which may run unseen";
+            let info = PhaseInfo::retryable(ErrorKind::User, CREATION_INTERRUPTED, message);
+            state.phase = WebApiPhase::UserFailure;
+            Step::quiet(info, state.encode())
+        }
+        Some(Answer::Failed(why)) => {
+            let message = format!("the connector did not begin the job: {why}");
+            let info = PhaseInfo::retryable(ErrorKind::User, TASK_FAILED_WITH_ERROR, message);
+            state.phase = WebApiPhase::UserFailure;
+            Step::quiet(info, state.encode())
+        }
+        Some(Answer::Created(response)) => {
+            state.resource_meta = Some(request::resource_meta(context, response));
+            state.phase = WebApiPhase::ResourcesCreated;
+            state.version = LAUNCHED;
+            let info = PhaseInfo {
+                version: LAUNCHED,
+                ..PhaseInfo::of(Phase::Queued, "launched")
+            };
+            Step {
+                again: Some(std::time::Duration::ZERO),
+                ..Step::quiet(info, state.encode())
+            }
+        }
+    }
+}
+
+impl ConnectorPlugin {
+    fn monitor(&self, mut state: WebApiState, context: &TaskContext, round: &Round<'_>) -> Step {
+        let web_api = &self.config.connector.web_api;
+        let Some(meta) = &state.resource_meta else {
+            let message = "it is not remembered which job the connector began";
+            let info = PhaseInfo::retryable(ErrorKind::User, CREATION_INTERRUPTED, message);
+            return Step::quiet(info, state.encode());
+        };
+        let ask = Some(request::get(meta));
+        let last = &context.last;
+        let unchanged = PhaseInfo::of(last.phase.max(Phase::Queued), last.reason.clone());
+        let unchanged = unchanged.ordered_after(last);
+        match &round.answer {
+            None | Some(Answer::Created(_)) => Step {
+                call: ask,
+                again: Some(web_api.resync),
+                ..Step::quiet(unchanged, state.encode())
+            },
+            Some(Answer::Failed(why)) => {
+                state.sync_failures = state.sync_failures.saturating_add(1);
+                state.error_message.clone_from(why);
+                if state.sync_failures > web_api.max_system_failures {
+                    state.phase = WebApiPhase::SystemFailure;
+                    let info = PhaseInfo::permanent(ErrorKind::User, CANNOT_BE_ASKED, why.clone());
+                    return Step::quiet(info, state.encode());
+                }
+                Step {
+                    again: Some(web_api.resync),
+                    ..Step::quiet(unchanged, state.encode())
+                }
+            }
+            Some(Answer::Told { response, by }) => {
+                state.sync_failures = 0;
+                state.error_message.clear();
+                let config = &self.config.connector;
+                let told = status::of(context, response.resource.as_ref(), by, config);
+                state.phase = status::state_after(told.info.phase);
+                let is_over = state.phase.is_terminal();
+                Step {
+                    outputs: told.outputs,
+                    again: (!is_over).then_some(web_api.resync),
+                    ..Step::quiet(told.info.ordered_after(last), state.encode())
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,395 @@
+use std::time::Duration;
+
+use longshore_proto::{
+    flyteidl2::{
+        connector::{CreateTaskResponse, GetTaskResponse},
+        core::Connection,
+    },
+    from_json,
+};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    K8sState, STATE_VERSION,
+    remote::{Category, Teller},
+    scenarios::{self, digest},
+};
+
+/// States as Go encodes them, in a process that knows no other types. See `testdata/SOURCE.md`.
+const GOLDEN: &str = include_str!("../../testdata/webapi-states.txt");
+
+fn golden() -> Vec<Vec<u8>> {
+    let bytes = |line: &str| {
+        let pairs = line.as_bytes().chunks(2);
+        let parse =
+            |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+        pairs.map(parse).collect()
+    };
+    GOLDEN.lines().map(bytes).collect()
+}
+
+fn states() -> Vec<WebApiState> {
+    let meta = ResourceMeta {
+        output_prefix: "s3://b/o".to_owned(),
+        connector_meta: vec![1, 2, 3],
+        category: Category {
+            project: "p".to_owned(),
+            domain: "d".to_owned(),
+            task_type: "t".to_owned(),
+            version: 1,
+        },
+        connection: Some(Connection {
+            task_type: "t".to_owned(),
+            configs: [("k".to_owned(), "v".to_owned())].into(),
+            ..Connection::default()
+        }),
+    };
+    vec![
+        WebApiState::default(),
+        WebApiState {
+            phase: WebApiPhase::AllocationTokenAcquired,
+            token_requested_at: Some("2023-11-14T22:13:20Z".parse().unwrap()),
+            ..WebApiState::default()
+        },
+        WebApiState {
+            phase: WebApiPhase::ResourcesCreated,
+            version: 2,
+            resource_meta: Some(meta),
+            sync_failures: 1,
+            error_message: "e".to_owned(),
+            ..WebApiState::default()
+        },
+        WebApiState {
+            phase: WebApiPhase::ResourcesCreated,
+            version: 2,
+            resource_meta: Some(ResourceMeta {
+                output_prefix: "o".to_owned(),
+                ..ResourceMeta::default()
+            }),
+            ..WebApiState::default()
+        },
+    ]
+}
+
+fn stored(bytes: &[u8]) -> StoredState<'_> {
+    StoredState {
+        version: STATE_VERSION,
+        bytes,
+    }
+}
+
+#[test]
+fn states_are_gos() {
+    for (state, golden) in states().into_iter().zip(golden()) {
+        assert_eq!(WebApiState::read(stored(&golden)).unwrap(), state);
+        assert_eq!(state.encode(), golden, "{state:?}");
+    }
+}
+
+#[test]
+fn a_state_that_is_cut_anywhere_is_refused_or_read() {
+    let whole = states()[2].encode();
+    for end in 1..whole.len() {
+        assert!(
+            WebApiState::read(stored(&whole[..end])).is_err(),
+            "cut at {end}"
+        );
+    }
+    assert_eq!(
+        WebApiState::read(StoredState {
+            version: 2,
+            bytes: &whole
+        })
+        .unwrap_err(),
+        StateError::Version(2)
+    );
+}
+
+/// A task of a connector, and what was said of it last.
+struct World {
+    plugin: ConnectorPlugin,
+    context: TaskContext,
+    state: Vec<u8>,
+}
+
+impl World {
+    fn new() -> Self {
+        let config = Config::default();
+        let scenario = json!({"template": {
+            "type": "task_type_3",
+            "taskTypeVersion": 1,
+            "id": {"project": "p", "domain": "d", "name": "n", "version": "v"},
+            "custom": {"configs": {"host": "h"}, "whatever": 1},
+            "container": {"image": "i", "args": ["{{.outputPrefix}}"]},
+            "interface": {"outputs": {"variables": [{"key": "o"}]}},
+        }});
+        let mut context = scenarios::context(&scenario, &config);
+        context.inputs = Some(from_json(&json!({"literals": {"x": {"scalar": {}}}})).unwrap());
+        Self {
+            plugin: ConnectorPlugin::new(Arc::new(config)),
+            context,
+            state: Vec::new(),
+        }
+    }
+
+    fn step(&mut self, is_state_ours: bool, answer: Option<Answer>) -> Step {
+        let round = Round {
+            state: stored(&self.state),
+            is_state_ours,
+            answer,
+            now: "2026-01-01T00:00:00Z".parse().unwrap(),
+        };
+        let step = self.plugin.step(&self.context, &round).unwrap();
+        self.state.clone_from(&step.state);
+        self.context.last = K8sState {
+            phase: step.info.phase,
+            version: step.info.version,
+            reason: step.info.reason.clone(),
+        };
+        step
+    }
+
+    /// Up to the job that was begun.
+    fn launched() -> Self {
+        let mut world = Self::new();
+        world.step(true, None);
+        world.step(true, None);
+        let response = CreateTaskResponse {
+            resource_meta: vec![7],
+        };
+        world.step(true, Some(Answer::Created(response)));
+        world
+    }
+}
+
+fn told(resource: &Value) -> Option<Answer> {
+    let response: GetTaskResponse = from_json(&json!({"resource": resource})).unwrap();
+    Some(Answer::Told {
+        response: Box::new(response),
+        by: Teller::default(),
+    })
+}
+
+#[test]
+fn the_connector_is_asked_to_begin_once_it_is_remembered_that_it_will_be() {
+    let mut world = World::new();
+    let first = world.step(false, None);
+    assert_eq!(first.call, None);
+    assert_eq!(first.again, Some(Duration::ZERO));
+    let second = world.step(true, None);
+    let Some(Call {
+        category,
+        request: crate::Request::Create(request),
+    }) = second.call
+    else {
+        panic!("expected a call, found {:?}", second.call);
+    };
+    assert_eq!(category.task_type, "task_type_3");
+    assert_eq!(request.output_prefix, world.context.paths.output_prefix);
+    assert_eq!(request.inputs.unwrap().literals[0].name, "x");
+    let template = serde_json::to_string(&format!("{:?}", request.template)).unwrap();
+    assert!(
+        template.contains(&world.context.paths.output_prefix),
+        "{template}"
+    );
+    let metadata = request.task_execution_metadata.unwrap();
+    assert_eq!(metadata.namespace, "flyte");
+    assert_eq!(metadata.max_attempts, 1);
+    assert_eq!(request.connection.unwrap().configs["host"], "h");
+    let third = world.step(
+        true,
+        Some(Answer::Created(CreateTaskResponse {
+            resource_meta: vec![7],
+        })),
+    );
+    assert_eq!(digest(&third.info), "Queued v2: launched");
+}
+
+#[test]
+fn a_job_that_may_have_been_begun_is_not_begun_again_in_this_attempt() {
+    let mut world = World::new();
+    world.step(true, None);
+    // The process ended here, and another one goes on.
+    let step = world.step(false, None);
+    assert_eq!(step.call, None);
+    assert!(digest(&step.info).starts_with("RetryableFailure User CreationInterrupted: "));
+}
+
+#[test]
+fn a_connector_that_does_not_begin_the_job_costs_an_attempt() {
+    let mut world = World::new();
+    world.step(true, None);
+    let step = world.step(true, Some(Answer::Failed("down".to_owned())));
+    assert_eq!(
+        digest(&step.info),
+        "RetryableFailure User TaskFailedWithError: the connector did not begin the job: down"
+    );
+}
+
+#[test]
+fn secrets_of_connections_are_refused_because_nobody_resolves_them() {
+    let mut world = World::new();
+    world.context.template.custom = Some(crate::proto_json::struct_from_json(
+        &json!({"secrets": {"token": "x"}}),
+    ));
+    world.step(true, None);
+    let step = world.step(true, None);
+    assert_eq!(step.call, None);
+    assert!(
+        digest(&step.info).contains("wants the secrets [\"token\"]"),
+        "{:?}",
+        step.info
+    );
+}
+
+#[test]
+fn each_phase_of_a_connector_is_understood() {
+    for (resource, expected) in [
+        (json!({"phase": "QUEUED", "message": "m"}), "Queued v3: m"),
+        (
+            json!({"phase": "WAITING_FOR_RESOURCES", "message": "m"}),
+            "WaitingForResources: m",
+        ),
+        (
+            json!({"phase": "INITIALIZING", "message": "m"}),
+            "Initializing: m",
+        ),
+        (json!({"phase": "RUNNING", "message": "m"}), "Running"),
+        (json!({"phase": "SUCCEEDED"}), "Success"),
+        (
+            json!({"phase": "FAILED", "message": "m"}),
+            "PermanentFailure User TaskFailedWithError: the job failed: m",
+        ),
+        (
+            json!({"phase": "RETRYABLE_FAILED", "message": "m"}),
+            "RetryableFailure User TaskFailedWithError: the job failed: m",
+        ),
+        (
+            json!({"phase": "ABORTED"}),
+            "PermanentFailure User TaskFailedWithError: the job was aborted by somebody else",
+        ),
+        (
+            json!({}),
+            "RetryableFailure System UnknownStatus: the connector told the unknown phase 0",
+        ),
+    ] {
+        let mut world = World::launched();
+        let asked = world.step(false, None);
+        assert!(matches!(
+            asked.call,
+            Some(Call {
+                request: crate::Request::Get(_),
+                ..
+            })
+        ));
+        assert_eq!(asked.again, Some(Duration::from_secs(30)));
+        assert_eq!(digest(&asked.info), "Queued v2: launched");
+        let step = world.step(false, told(&resource));
+        assert_eq!(digest(&step.info), expected);
+        let is_over = step.info.error.is_some() || step.info.phase == Phase::Success;
+        assert_eq!(step.again.is_none(), is_over, "{expected}");
+    }
+}
+
+#[test]
+fn outputs_are_taken_from_a_connector_that_returns_them() {
+    let mut world = World::launched();
+    let outputs = json!({"literals": [{"name": "o", "value": {"scalar": {}}}]});
+    let step = world.step(
+        false,
+        told(&json!({"phase": "SUCCEEDED", "outputs": outputs})),
+    );
+    assert!(step.outputs.unwrap().literals.contains_key("o"));
+    let mut world = World::launched();
+    let step = world.step(false, told(&json!({"phase": "SUCCEEDED"})));
+    assert_eq!(step.outputs, None);
+}
+
+#[test]
+fn a_connector_that_cannot_be_asked_is_given_up_after_five_failures_in_a_row() {
+    let failed = || Some(Answer::Failed("down".to_owned()));
+    let mut world = World::launched();
+    for _ in 0..5 {
+        assert_eq!(
+            digest(&world.step(false, failed()).info),
+            "Queued v2: launched"
+        );
+    }
+    world.step(false, told(&json!({"phase": "RUNNING"})));
+    for _ in 0..5 {
+        assert_eq!(world.step(false, failed()).info.phase, Phase::Running);
+    }
+    let step = world.step(false, failed());
+    assert_eq!(
+        digest(&step.info),
+        "PermanentFailure User AutoRefreshCacheFailed: down"
+    );
+    assert_eq!(step.again, None);
+    assert_eq!(world.step(false, None).call, None);
+}
+
+#[test]
+fn only_a_job_that_was_begun_is_ended() {
+    let world = World::launched();
+    let abort = |state: &[u8]| world.plugin.abort(&world.context, stored(state)).unwrap();
+    let call = abort(&world.state).unwrap();
+    let crate::Request::Delete(request) = call.request else {
+        panic!("expected a request to delete, found {:?}", call.request);
+    };
+    assert_eq!(request.resource_meta, [7]);
+    assert_eq!(abort(&[]), None);
+}
+
+#[test]
+fn connectors_are_found_from_the_narrowest_scope_to_the_widest() {
+    let deployment = |project: &str, domain: &str| {
+        let reading = json!({"plugins": {"connector-service": {"connectors": {"c": {
+            "endpoint": format!("{project}-{domain}"), "project": project, "domain": domain,
+            "timeouts": {"CreateTask": "1m"}, "defaultTimeout": "5s",
+        }}}}});
+        let config = Config::read(&reading, &|_| None).unwrap().config.connector;
+        config.connectors["c"].clone()
+    };
+    let mut config = ConnectorConfig::default();
+    let mut connectors = Connectors::default();
+    let kinds =
+        from_json(&json!({"supportedTaskCategories": [{"name": "t", "version": 1}]})).unwrap();
+    for (project, domain) in [("p", "d"), ("", "d"), ("", "")] {
+        let name = format!("{project}-{domain}");
+        let deployment = deployment(project, domain);
+        connectors.heard(&name, &deployment, std::slice::from_ref(&kinds));
+        config.connectors.insert(name, deployment);
+    }
+    let find = |project: &str, domain: &str, version| {
+        let category = Category {
+            project: project.to_owned(),
+            domain: domain.to_owned(),
+            task_type: "t".to_owned(),
+            version,
+        };
+        let found = connectors.of(&category, &config);
+        found.map(|(teller, _)| teller.name)
+    };
+    assert_eq!(find("p", "d", 1).unwrap(), "p-d");
+    assert_eq!(find("x", "d", 1).unwrap(), "-d");
+    assert_eq!(find("x", "x", 1).unwrap(), "-");
+    assert!(
+        find("p", "d", 2)
+            .unwrap_err()
+            .contains("no connector takes task type \"t\" in version 2")
+    );
+    config.default_connector.endpoint = "default".to_owned();
+    let category = Category {
+        task_type: "other".to_owned(),
+        ..Category::default()
+    };
+    let (teller, found) = connectors.of(&category, &config).unwrap();
+    assert_eq!(
+        (teller.name.as_str(), found.endpoint.as_str()),
+        ("defaultConnector", "default")
+    );
+    let own = &config.connectors["p-d"];
+    assert_eq!(own.timeout("createtask"), Some(Duration::from_mins(1)));
+    assert_eq!(own.timeout("GetTask"), Some(Duration::from_secs(5)));
+}

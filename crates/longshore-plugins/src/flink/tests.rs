@@ -1,0 +1,16 @@
+use crate::scenarios::{builds, refuses, says};
+
+#[test]
+fn templates_become_resources() {
+    builds("flink", "deployment");
+}
+
+#[test]
+fn what_cannot_be_built_is_refused_with_its_reason() {
+    refuses("flink");
+}
+
+#[test]
+fn statuses_are_understood() {
+    says("flink");
+}

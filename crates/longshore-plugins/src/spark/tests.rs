@@ -1,0 +1,17 @@
+use crate::scenarios::{builds, refuses, says};
+
+#[test]
+fn templates_become_resources() {
+    builds("spark", "job");
+    builds("spark", "templates");
+}
+
+#[test]
+fn what_cannot_be_built_is_refused_with_its_reason() {
+    refuses("spark");
+}
+
+#[test]
+fn statuses_are_understood() {
+    says("spark");
+}

@@ -1,0 +1,232 @@
+//! Asks a service.
+
+use std::{future::Future, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use http::header::CONTENT_TYPE;
+use longshore_core::{Class, Classify};
+use prost::Message;
+use reqwest::{Client, Response, Url, redirect::Policy};
+
+use super::{Code, PROTO, TIMEOUT_HEADER, VERSION_HEADER, WireError};
+
+/// How long a connection may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a call may take, unless told otherwise.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// No answer is read beyond this, in bytes: outputs that a cache has inline are the largest.
+const MAX_ANSWER: usize = 8 * 1024 * 1024;
+/// What is quoted of an answer that is no error of Connect's, in bytes.
+const MAX_QUOTE: usize = 300;
+
+/// A client of the services behind one URL. Its clones share the connections.
+#[derive(Clone, Debug)]
+pub struct ConnectClient {
+    http: Client,
+    base: String,
+    timeout: Duration,
+}
+
+/// Why a call has no answer. All but a refusal say nothing about what the service did.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The URL of the service cannot be used.
+    #[error("expected an http:// or https:// URL of a service, found {0:?}")]
+    BadUrl(String),
+    /// No HTTP client could be made.
+    #[error("no HTTP client can be made")]
+    NoClient(#[source] reqwest::Error),
+    /// Nobody is there, or the connection broke.
+    #[error("{url} did not answer")]
+    Unreachable {
+        /// What was asked.
+        url: String,
+        /// Why.
+        source: reqwest::Error,
+    },
+    /// It took too long.
+    #[error("{url} did not answer within {limit:?}")]
+    TimedOut {
+        /// What was asked.
+        url: String,
+        /// How long it was waited for.
+        limit: Duration,
+    },
+    /// The service says no.
+    #[error("{url} refused with {code}: {message}")]
+    Refused {
+        /// What was asked.
+        url: String,
+        /// Why, as a code.
+        code: Code,
+        /// Why, for people.
+        message: String,
+    },
+    /// The answer is no answer to this.
+    #[error("{url} answered what cannot be read: {why}")]
+    Garbage {
+        /// What was asked.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl ConnectError {
+    /// The service's code, where it refused.
+    pub fn code(&self) -> Option<Code> {
+        match self {
+            Self::Refused { code, .. } => Some(*code),
+            Self::BadUrl(_)
+            | Self::NoClient(_)
+            | Self::Unreachable { .. }
+            | Self::TimedOut { .. }
+            | Self::Garbage { .. } => None,
+        }
+    }
+}
+
+impl Classify for ConnectError {
+    fn class(&self) -> Class {
+        match self {
+            Self::BadUrl(_) | Self::NoClient(_) => Class::Invalid,
+            Self::Unreachable { .. }
+            | Self::TimedOut { .. }
+            | Self::Refused { .. }
+            | Self::Garbage { .. } => Class::Retry,
+        }
+    }
+}
+
+impl ConnectClient {
+    /// A client of the services at `http://host:port`, which wait for an answer for 30 s.
+    ///
+    /// # Errors
+    /// Where that is no such URL.
+    pub fn new(base: &str) -> Result<Self, ConnectError> {
+        let is_http = |url: &Url| ["http", "https"].contains(&url.scheme()) && url.has_host();
+        if !Url::parse(base).is_ok_and(|url| is_http(&url)) {
+            return Err(ConnectError::BadUrl(base.to_owned()));
+        }
+        // A redirect or a proxy that nobody configured would send tasks' data to somebody else.
+        let http = Client::builder()
+            .redirect(Policy::none())
+            .no_proxy()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .build()
+            .map_err(ConnectError::NoClient)?;
+        Ok(Self {
+            http,
+            base: base.trim_end_matches('/').to_owned(),
+            timeout: TIMEOUT,
+        })
+    }
+
+    /// Waits this long for an answer.
+    #[must_use]
+    pub fn waiting(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Calls a method, as `flyteidl2.workflow.EventsProxyService/Record`.
+    ///
+    /// *Cancellation*: whoever drops the call does not know whether the service has done it.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub async fn call<A: Message + Default>(
+        &self,
+        method: &str,
+        request: &impl Message,
+    ) -> Result<A, ConnectError> {
+        let url = format!("{}/{method}", self.base);
+        let body = request.encode_to_vec();
+        let answer = self.within(&url, self.exchange(&url, body)).await??;
+        A::decode(answer).map_err(|error| garbage(&url, error.to_string()))
+    }
+
+    async fn within<T>(&self, url: &str, work: impl Future<Output = T>) -> Result<T, ConnectError> {
+        let done = tokio::time::timeout(self.timeout, work).await;
+        done.map_err(|_| ConnectError::TimedOut {
+            url: url.to_owned(),
+            limit: self.timeout,
+        })
+    }
+
+    async fn exchange(&self, url: &str, body: Vec<u8>) -> Result<Bytes, ConnectError> {
+        let (version, number) = VERSION_HEADER;
+        let request = self.http.post(url).header(CONTENT_TYPE, PROTO);
+        let response = request
+            .header(version, number)
+            .header(TIMEOUT_HEADER, self.timeout.as_millis().to_string())
+            .body(body)
+            .send()
+            .await
+            .map_err(|source| unreachable(url, source))?;
+        let status = response.status();
+        let is_proto = response
+            .headers()
+            .get(CONTENT_TYPE)
+            .is_some_and(|it| it.as_bytes().starts_with(PROTO.as_bytes()));
+        let body = read(url, response).await?;
+        if !status.is_success() {
+            let (code, message) = refusal(&body, status);
+            return Err(ConnectError::Refused {
+                url: url.to_owned(),
+                code,
+                message,
+            });
+        }
+        if !is_proto {
+            let why = format!("expected {PROTO}, found {:?}", quote(&body));
+            return Err(garbage(url, why));
+        }
+        Ok(body)
+    }
+}
+
+async fn read(url: &str, mut response: Response) -> Result<Bytes, ConnectError> {
+    let mut body = BytesMut::new();
+    while let Some(chunk) = response
+        .chunk()
+        .await
+        .map_err(|source| unreachable(url, source))?
+    {
+        body.extend_from_slice(&chunk);
+        if body.len() > MAX_ANSWER {
+            return Err(garbage(url, format!("it has more than {MAX_ANSWER} bytes")));
+        }
+    }
+    Ok(body.freeze())
+}
+
+/// What an answer that is no success says.
+fn refusal(body: &[u8], status: http::StatusCode) -> (Code, String) {
+    let error = serde_json::from_slice::<WireError>(body).ok();
+    let known = error.and_then(|error| Some((Code::parse(&error.code)?, error.message)));
+    known.unwrap_or_else(|| {
+        (
+            Code::of_status(status),
+            format!("{status}: {}", quote(body)),
+        )
+    })
+}
+
+fn quote(body: &[u8]) -> String {
+    String::from_utf8_lossy(&body[..body.len().min(MAX_QUOTE)]).into_owned()
+}
+
+fn unreachable(url: &str, source: reqwest::Error) -> ConnectError {
+    ConnectError::Unreachable {
+        url: url.to_owned(),
+        source: source.without_url(),
+    }
+}
+
+fn garbage(url: &str, why: String) -> ConnectError {
+    ConnectError::Garbage {
+        url: url.to_owned(),
+        why,
+    }
+}

@@ -1,0 +1,31 @@
+//! Connect's unary calls with protobuf messages: how the services of the control plane are spoken to (task action
+//! spec §17). [`ConnectClient`] asks, `server` answers.
+
+mod client;
+mod code;
+pub(crate) mod server;
+
+pub use client::{ConnectClient, ConnectError};
+pub use code::Code;
+
+/// The content type of a message.
+const PROTO: &str = "application/proto";
+/// The content type of an error.
+const JSON: &str = "application/json";
+/// Says which protocol is spoken.
+const VERSION_HEADER: (&str, &str) = ("connect-protocol-version", "1");
+/// How long the caller waits, in milliseconds.
+const TIMEOUT_HEADER: &str = "connect-timeout-ms";
+
+/// An error as it is on the wire.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+struct WireError {
+    /// A [`Code`].
+    code: String,
+    /// For people.
+    #[serde(default)]
+    message: String,
+}
+
+#[cfg(test)]
+mod tests;

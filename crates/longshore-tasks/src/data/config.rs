@@ -1,0 +1,357 @@
+//! The section `storage`, as the peer has it (task action spec §10).
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The section `storage`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct StorageConfig {
+    /// `stow`, `s3`, `minio` or `local`. Default: `stow` where there is a section `stow`, else `local`.
+    pub r#type: String,
+    /// The bucket that others put things into; any bucket is read.
+    pub container: String,
+    /// Any bucket is read, whatever this says.
+    pub enable_multicontainer: bool,
+    /// How the store is reached, where the type says which it is.
+    pub connection: Connection,
+    /// How the store is reached, where the type is `stow`.
+    pub stow: Stow,
+    /// How much is read.
+    pub limits: StorageLimits,
+    /// The peer's; nothing is kept in memory here.
+    pub cache: Value,
+    /// The peer's.
+    #[serde(rename = "defaultHttpClient")]
+    pub default_http_client: Value,
+    /// The peer's; nothing is signed here.
+    #[serde(rename = "signedUrl", alias = "signedURL")]
+    pub signed_url: Value,
+}
+
+/// `storage.connection`.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Connection {
+    /// Of a store that is not Amazon's, as `http://minio:9000`.
+    pub endpoint: String,
+    /// `iam` or `accesskey`.
+    pub auth_type: String,
+    /// With `accesskey`.
+    pub access_key: String,
+    /// With `accesskey`.
+    pub secret_key: String,
+    /// Of the buckets. Default: `us-east-1`.
+    pub region: String,
+    /// An endpoint without scheme is `http://`.
+    pub disable_ssl: bool,
+}
+
+/// `storage.stow`.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Stow {
+    /// `s3`, `google` or `local`.
+    pub kind: String,
+    /// What that kind needs: `auth_type`, `access_key_id`, `secret_key`, `region`, `endpoint`, `disable_ssl` of S3;
+    /// `json` of Google; `path` of this machine.
+    pub config: BTreeMap<String, Value>,
+}
+
+/// `storage.limits`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StorageLimits {
+    /// No file is read beyond this, in MiB; 0 for no limit. Default: 2.
+    #[serde(rename = "maxDownloadMBs")]
+    pub max_download_mbs: u64,
+}
+
+impl Default for StorageLimits {
+    fn default() -> Self {
+        Self {
+            max_download_mbs: 2,
+        }
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection")
+            .field("endpoint", &self.endpoint)
+            .field("auth_type", &self.auth_type)
+            .field("region", &self.region)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Stow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stow")
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A section `storage` that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StorageConfigError {
+    /// A kind of store that is not there.
+    #[error("storage: expected {field} to be one of {expected}, found {found:?}")]
+    Unknown {
+        /// The key.
+        field: &'static str,
+        /// What it may be.
+        expected: &'static str,
+        /// What it is.
+        found: String,
+    },
+    /// A key with half of what is needed.
+    #[error("storage: {field} is empty, and auth type accesskey needs it")]
+    NoKey {
+        /// The key.
+        field: &'static str,
+    },
+}
+
+/// What stores there are besides this machine's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stores {
+    /// Below which `file://` URLs are.
+    pub(super) root: PathBuf,
+    /// `s3://`.
+    pub(super) s3: Option<S3>,
+    /// `gs://`.
+    pub(super) gcs: Option<Gcs>,
+}
+
+/// How S3 is reached.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct S3 {
+    /// With its scheme; empty for Amazon's.
+    pub(super) endpoint: String,
+    /// Empty for the environment's, or `us-east-1`.
+    pub(super) region: String,
+    /// Id and secret; `None` for what the machine or the pod has.
+    pub(super) key: Option<(String, String)>,
+}
+
+/// How Google's store is reached.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct Gcs {
+    /// A service account's key, as JSON; empty for what the machine or the pod has.
+    pub(super) key: String,
+}
+
+impl std::fmt::Debug for S3 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("S3")
+            .field("endpoint", &self.endpoint)
+            .field("region", &self.region)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Gcs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gcs").finish_non_exhaustive()
+    }
+}
+
+impl StorageConfig {
+    pub(super) fn stores(&self) -> Result<Stores, StorageConfigError> {
+        let local = Stores {
+            root: PathBuf::from("/"),
+            ..Stores::default()
+        };
+        match (self.r#type.as_str(), self.stow.kind.as_str()) {
+            ("s3" | "minio", _) => Ok(Stores {
+                s3: Some(s3(&self.connection)?),
+                ..local
+            }),
+            ("" | "local", "") => Ok(local),
+            ("stow" | "", _) => self.stow.stores(local),
+            ("local", _) => Ok(local),
+            (found, _) => Err(StorageConfigError::Unknown {
+                field: "type",
+                expected: "stow, s3, minio, local",
+                found: found.to_owned(),
+            }),
+        }
+    }
+}
+
+impl Stow {
+    fn stores(&self, local: Stores) -> Result<Stores, StorageConfigError> {
+        match self.kind.as_str() {
+            "s3" => Ok(Stores {
+                s3: Some(s3(&Connection {
+                    endpoint: self.text("endpoint"),
+                    auth_type: self.text("auth_type"),
+                    access_key: self.text("access_key_id"),
+                    secret_key: self.text("secret_key"),
+                    region: self.text("region"),
+                    disable_ssl: self.text("disable_ssl").eq_ignore_ascii_case("true"),
+                })?),
+                ..local
+            }),
+            "google" => Ok(Stores {
+                gcs: Some(Gcs {
+                    key: self.text("json"),
+                }),
+                ..local
+            }),
+            "local" => Ok(Stores {
+                root: PathBuf::from("/").join(self.text("path")),
+                ..local
+            }),
+            found => Err(StorageConfigError::Unknown {
+                field: "stow.kind",
+                expected: "s3, google, local",
+                found: found.to_owned(),
+            }),
+        }
+    }
+
+    /// A value, however YAML read it.
+    fn text(&self, key: &str) -> String {
+        match self.config.get(key) {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+        }
+    }
+}
+
+fn s3(connection: &Connection) -> Result<S3, StorageConfigError> {
+    let Connection {
+        access_key,
+        secret_key,
+        ..
+    } = connection;
+    let is_accesskey = match connection.auth_type.as_str() {
+        "" => !access_key.is_empty(),
+        "iam" => false,
+        "accesskey" => true,
+        found => {
+            return Err(StorageConfigError::Unknown {
+                field: "auth type",
+                expected: "iam, accesskey",
+                found: found.to_owned(),
+            });
+        }
+    };
+    for (field, value) in [("access key", access_key), ("secret key", secret_key)] {
+        if is_accesskey && value.is_empty() {
+            return Err(StorageConfigError::NoKey { field });
+        }
+    }
+    let scheme = if connection.disable_ssl {
+        "http"
+    } else {
+        "https"
+    };
+    let endpoint = match connection.endpoint.as_str() {
+        "" => String::new(),
+        whole if whole.contains("://") => whole.to_owned(),
+        host => format!("{scheme}://{host}"),
+    };
+    Ok(S3 {
+        endpoint,
+        region: connection.region.clone(),
+        key: is_accesskey.then(|| (access_key.clone(), secret_key.clone())),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stores(yaml: &str) -> Result<Stores, String> {
+        let config: StorageConfig = serde_saphyr::from_str(yaml).map_err(|e| e.to_string())?;
+        config.stores().map_err(|error| error.to_string())
+    }
+
+    fn minio() -> S3 {
+        S3 {
+            endpoint: "http://minio:9000".to_owned(),
+            region: "us-east-1".to_owned(),
+            key: Some(("id".to_owned(), "secret".to_owned())),
+        }
+    }
+
+    #[test]
+    fn every_way_to_say_s3_means_the_same() {
+        let stow = "
+type: stow
+container: flyte-data
+enable-multicontainer: true
+stow:
+  kind: s3
+  config: {auth_type: accesskey, access_key_id: id, secret_key: secret, region: us-east-1, disable_ssl: true,
+           endpoint: 'http://minio:9000', v2_signing: false}
+limits: {maxDownloadMBs: 10}
+cache: {max_size_mbs: 0}
+";
+        let minio_type = "
+type: minio
+connection: {auth-type: accesskey, access-key: id, secret-key: secret, region: us-east-1, disable-ssl: true,
+             endpoint: 'minio:9000'}
+";
+        for yaml in [stow, minio_type] {
+            assert_eq!(stores(yaml).unwrap().s3, Some(minio()), "{yaml}");
+        }
+        let iam = "{type: s3, connection: {auth-type: iam, region: eu-west-1}}";
+        let iam = stores(iam).unwrap().s3.unwrap();
+        assert_eq!((iam.endpoint.as_str(), iam.key), ("", None));
+    }
+
+    #[test]
+    fn other_stores_are_found_too() {
+        let google = "{type: stow, stow: {kind: google, config: {json: '{}', project_id: p}}}";
+        assert_eq!(
+            stores(google).unwrap().gcs,
+            Some(Gcs {
+                key: "{}".to_owned()
+            })
+        );
+        let local = "{type: stow, stow: {kind: local, config: {path: /tmp/data}}}";
+        assert_eq!(stores(local).unwrap().root, PathBuf::from("/tmp/data"));
+        assert_eq!(stores("{}").unwrap().root, PathBuf::from("/"));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        for (yaml, expected) in [
+            (
+                "type: redis",
+                "expected type to be one of stow, s3, minio, local, found \"redis\"",
+            ),
+            (
+                "stow: {kind: azure}",
+                "expected stow.kind to be one of s3, google, local",
+            ),
+            (
+                "{type: s3, connection: {auth-type: magic}}",
+                "expected auth type",
+            ),
+            (
+                "{type: s3, connection: {auth-type: accesskey, access-key: id}}",
+                "secret key is empty",
+            ),
+            ("contaner: x", "unknown field `contaner`"),
+        ] {
+            let error = stores(yaml).unwrap_err();
+            assert!(error.contains(expected), "{yaml}: {error}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_printed() {
+        let config = "{type: s3, connection: {access-key: id, secret-key: hidden}}";
+        let config: StorageConfig = serde_saphyr::from_str(config).unwrap();
+        assert!(!format!("{config:?} {:?}", config.stores().unwrap()).contains("hidden"));
+    }
+}

@@ -1,0 +1,109 @@
+//! Why a store did not do what was asked for.
+
+use longshore_core::{Class, Classify};
+use object_store::Error;
+
+/// What is quoted of a store's words, in bytes.
+const MAX_QUOTE: usize = 300;
+
+/// A store that did not do what was asked for. Nothing is known of the file.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// No store is configured for URLs of this kind.
+    #[error("expected a URL of a store that is configured ({configured}), found {url}")]
+    Unsupported {
+        /// The URL.
+        url: String,
+        /// Schemes of URLs that can be used.
+        configured: &'static str,
+    },
+    /// The store knows us, or does not, and does not let us.
+    #[error("{url} cannot be {action}: its store refuses with {why}")]
+    Refused {
+        /// The URL.
+        url: String,
+        /// What was to be done.
+        action: Action,
+        /// The store's own words.
+        why: String,
+    },
+    /// There is no such bucket.
+    #[error("{url} cannot be {action}: there is no such bucket")]
+    NoBucket {
+        /// The URL.
+        url: String,
+        /// What was to be done.
+        action: Action,
+    },
+    /// Anything else.
+    #[error("{url} cannot be {action}")]
+    Failed {
+        /// The URL.
+        url: String,
+        /// What was to be done.
+        action: Action,
+        /// Why.
+        source: Error,
+    },
+}
+
+/// What is done with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// It is read.
+    Read,
+    /// It is written.
+    Written,
+}
+
+impl std::fmt::Display for Action {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Read => "read",
+            Self::Written => "written",
+        })
+    }
+}
+
+impl Classify for DataError {
+    fn class(&self) -> Class {
+        match self {
+            Self::Unsupported { .. } => Class::Invalid,
+            Self::Refused { .. } | Self::NoBucket { .. } | Self::Failed { .. } => Class::Retry,
+        }
+    }
+}
+
+impl DataError {
+    /// What an error of a store means. A file that is missing is none, unless it is the bucket that is.
+    pub(super) fn of(url: &str, action: Action, source: Error) -> Self {
+        let url = url.to_owned();
+        let words = source.to_string();
+        if words.contains("NoSuchBucket") {
+            return Self::NoBucket { url, action };
+        }
+        if let Error::PermissionDenied { .. } | Error::Unauthenticated { .. } = source {
+            let why = answer(&words);
+            return Self::Refused { url, action, why };
+        }
+        Self::Failed {
+            url,
+            action,
+            source,
+        }
+    }
+}
+
+/// The code and message in an S3 answer, or what there is.
+fn answer(words: &str) -> String {
+    let between = |open: &str, close: &str| {
+        let (_, rest) = words.split_once(open)?;
+        Some(rest.split_once(close)?.0)
+    };
+    let code = between("<Code>", "</Code>");
+    match (code, between("<Message>", "</Message>")) {
+        (Some(code), Some(message)) => format!("{code}: {message}"),
+        (Some(code), None) => code.to_owned(),
+        (None, _) => words[..words.floor_char_boundary(MAX_QUOTE)].to_owned(),
+    }
+}

@@ -1,0 +1,62 @@
+//! Where a URL leads.
+
+/// A kind of store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// This machine.
+    File,
+    /// Amazon's S3, or what speaks like it.
+    S3,
+    /// Google's.
+    Gcs,
+}
+
+/// Where a URL leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Location<'a> {
+    pub(super) kind: Kind,
+    /// Empty on this machine.
+    pub(super) bucket: &'a str,
+    /// Within the bucket, or below the root of this machine's.
+    pub(super) key: &'a str,
+}
+
+impl<'a> Location<'a> {
+    /// `None` for a kind of store that nobody here knows.
+    pub(super) fn parse(url: &'a str) -> Option<Self> {
+        let (scheme, rest) = url.split_once("://").unwrap_or(("file", url));
+        let kind = match scheme {
+            "file" => Kind::File,
+            "s3" => Kind::S3,
+            "gs" => Kind::Gcs,
+            _ => return None,
+        };
+        let (bucket, key) = match kind {
+            Kind::File => ("", rest),
+            Kind::S3 | Kind::Gcs => rest.split_once('/').unwrap_or((rest, "")),
+        };
+        let key = key.trim_start_matches('/');
+        Some(Self { kind, bucket, key })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_lead_to_stores() {
+        for (url, expected) in [
+            ("/tmp/x", Some((Kind::File, "", "tmp/x"))),
+            ("file:///tmp/x", Some((Kind::File, "", "tmp/x"))),
+            ("file://data/x", Some((Kind::File, "", "data/x"))),
+            ("s3://b/k/1", Some((Kind::S3, "b", "k/1"))),
+            ("s3://b", Some((Kind::S3, "b", ""))),
+            ("gs://b//k", Some((Kind::Gcs, "b", "k"))),
+            ("abfs://b/k", None),
+        ] {
+            let found = Location::parse(url).map(|it| (it.kind, it.bucket, it.key));
+            assert_eq!(found, expected, "{url}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Against a server that speaks as much of S3 as is used.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    response::Response,
+};
+use http::{Method, Request, StatusCode};
+
+use super::*;
+use crate::fixtures::serve;
+
+/// Objects by path, `/bucket/key`.
+#[derive(Clone, Default)]
+struct Bucket {
+    objects: Arc<Mutex<BTreeMap<String, Bytes>>>,
+}
+
+impl Bucket {
+    fn answer(&self, method: &Method, path: &str, body: Bytes) -> (StatusCode, Bytes) {
+        let refusal = |code: &str| {
+            let words = format!("<Error><Code>{code}</Code><Message>No.</Message></Error>");
+            Bytes::from(words)
+        };
+        let mut objects = self.objects.lock().unwrap();
+        match path.split('/').nth(1).unwrap() {
+            "closed" => (StatusCode::FORBIDDEN, refusal("AccessDenied")),
+            "broken" => (StatusCode::BAD_REQUEST, refusal("BadDay")),
+            "data" if method == Method::PUT => {
+                objects.insert(path.to_owned(), body);
+                (StatusCode::OK, Bytes::new())
+            }
+            "data" => match objects.get(path) {
+                Some(object) => (StatusCode::OK, object.clone()),
+                None => (StatusCode::NOT_FOUND, refusal("NoSuchKey")),
+            },
+            _ => (StatusCode::NOT_FOUND, refusal("NoSuchBucket")),
+        }
+    }
+}
+
+async fn storage(bucket: Bucket) -> Storage {
+    let answer = async move |request: Request<Body>| {
+        let (head, body) = request.into_parts();
+        let authorization = head.headers["authorization"].to_str().unwrap();
+        assert!(authorization.contains("Credential=id/"), "{authorization}");
+        let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
+        let (status, body) = bucket.answer(&head.method, head.uri.path(), body);
+        let length = body.len();
+        let body = if head.method == Method::HEAD {
+            Bytes::new()
+        } else {
+            body
+        };
+        Response::builder()
+            .status(status)
+            .header("etag", "\"x\"")
+            .header("last-modified", "Mon, 01 Jan 2024 00:00:00 GMT")
+            .header("content-length", length)
+            .body(Body::from(body))
+            .unwrap()
+    };
+    let url = serve(Router::new().fallback(answer)).await;
+    let config = serde_json::json!({
+        "type": "stow",
+        "stow": {"kind": "s3", "config": {
+            "auth_type": "accesskey", "access_key_id": "id", "secret_key": "secret",
+            "endpoint": url, "disable_ssl": true, "region": "us-east-1",
+        }},
+        "limits": {"maxDownloadMBs": 1},
+    });
+    Storage::new(&serde_json::from_value(config).unwrap(), []).unwrap()
+}
+
+#[tokio::test]
+async fn what_is_written_to_a_bucket_is_read_from_it() {
+    let storage = storage(Bucket::default()).await;
+    let url = "s3://data/run one/a=b/outputs.pb";
+    assert_eq!(storage.read(url).await.unwrap(), File::Missing);
+    assert!(!storage.exists(url).await.unwrap());
+    storage.write(url, Bytes::from_static(b"x")).await.unwrap();
+    assert_eq!(
+        storage.read(url).await.unwrap(),
+        File::Read(Bytes::from_static(b"x"))
+    );
+    assert!(storage.exists(url).await.unwrap());
+    let large = Bytes::from(vec![0; (1 << 20) + 1]);
+    storage
+        .write(url, large[..1 << 20].to_vec().into())
+        .await
+        .unwrap();
+    assert!(matches!(storage.read(url).await.unwrap(), File::Read(_)));
+}
+
+#[tokio::test]
+async fn a_file_beyond_the_limit_is_not_read() {
+    let bucket = Bucket::default();
+    let large = Bytes::from(vec![0; (1 << 20) + 1]);
+    let objects = Arc::clone(&bucket.objects);
+    objects
+        .lock()
+        .unwrap()
+        .insert("/data/outputs.pb".to_owned(), large);
+    let found = storage(bucket).await.read("s3://data/outputs.pb").await;
+    assert_eq!(found.unwrap(), File::TooLarge((1 << 20) + 1));
+}
+
+#[tokio::test]
+async fn outputs_and_errors_of_attempts_are_found_in_buckets() {
+    let storage = Arc::new(storage(Bucket::default()).await);
+    let data = StoredData::over(Arc::clone(&storage));
+    let prefix = "s3://data/out/a/1";
+    let outcome = async |owed| data.outcome(prefix, owed).await.unwrap();
+    assert_eq!(outcome(Owed::Nothing).await, Outcome::Complete);
+    assert!(matches!(
+        outcome(Owed::Outputs).await,
+        Outcome::Incomplete(_)
+    ));
+    let url = format!("{prefix}/outputs.pb");
+    storage.write(&url, Bytes::new()).await.unwrap();
+    assert_eq!(outcome(Owed::Outputs).await, Outcome::Complete);
+    assert_eq!(
+        data.inputs(&url).await.unwrap(),
+        Some(LiteralMap::default())
+    );
+    let error = document(Kind::Recoverable, execution_error::ErrorKind::User);
+    storage
+        .write(&format!("{prefix}/error.pb"), error.into())
+        .await
+        .unwrap();
+    assert!(matches!(
+        outcome(Owed::Outputs).await,
+        Outcome::Failed { .. }
+    ));
+}
+
+#[tokio::test]
+async fn a_bucket_that_refuses_says_why_and_one_that_is_not_there_is_no_missing_file() {
+    let storage = storage(Bucket::default()).await;
+    for (url, expected) in [
+        (
+            "s3://closed/x",
+            "s3://closed/x cannot be read: its store refuses with AccessDenied: No.",
+        ),
+        (
+            "s3://none/x",
+            "s3://none/x cannot be read: there is no such bucket",
+        ),
+        ("s3://broken/x", "s3://broken/x cannot be read"),
+        (
+            "gs://data/x",
+            "expected a URL of a store that is configured (file://, s3://), found gs://data/x",
+        ),
+    ] {
+        let error = storage.read(url).await.unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+    let error = storage
+        .write("s3://closed/x", Bytes::new())
+        .await
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("cannot be written: its store refuses"),
+        "{error}"
+    );
+}

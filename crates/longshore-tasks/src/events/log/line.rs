@@ -1,0 +1,110 @@
+//! A line of the event log.
+
+use jiff::Timestamp;
+use longshore_api::flyte::{ERROR_KIND_SYSTEM, ERROR_KIND_USER};
+use longshore_plugins::ErrorKind;
+use longshore_proto::flyteidl2::core::CatalogCacheStatus;
+use serde::{Deserialize, Serialize};
+
+use crate::events::ActionEvent;
+
+/// An event of the log: one change of one attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoggedEvent {
+    /// When it changed, by the second.
+    pub updated_at: Timestamp,
+    /// When that was told.
+    pub reported_at: Timestamp,
+    /// Of the run.
+    pub project: String,
+    /// Of the run.
+    pub domain: String,
+    /// The run.
+    pub run: String,
+    /// The action in it.
+    pub action: String,
+    /// From 1.
+    pub attempt: u32,
+    /// What it changed to, as `RUNNING`.
+    pub phase: String,
+    /// Orders changes within a phase.
+    pub version: u32,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<LoggedError>,
+    /// As `CACHE_HIT`; empty where nothing is cached.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cache_status: String,
+    /// The directory of the attempt's outputs, as a URL.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub output_prefix: String,
+    /// Where it runs.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cluster: String,
+    /// What happened on the way, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub happenings: Vec<LoggedHappening>,
+}
+
+/// Why an attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoggedError {
+    /// As `OOMKilled`.
+    pub code: String,
+    /// `USER`, `SYSTEM`, or empty where nobody said.
+    pub kind: String,
+    /// For people.
+    pub message: String,
+}
+
+/// Something that happened on the way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoggedHappening {
+    /// When.
+    pub occurred_at: Timestamp,
+    /// For people.
+    pub reason: String,
+}
+
+impl LoggedEvent {
+    /// The line of an event.
+    pub(super) fn of(event: &ActionEvent) -> Self {
+        let phase = event.phase.as_str_name();
+        let cache = CatalogCacheStatus::try_from(event.cache_status);
+        let cache = cache
+            .ok()
+            .filter(|it| *it != CatalogCacheStatus::CacheDisabled);
+        let error = event.error.as_ref().map(|error| LoggedError {
+            code: error.code.clone(),
+            kind: match error.kind {
+                ErrorKind::Unknown => "",
+                ErrorKind::User => ERROR_KIND_USER,
+                ErrorKind::System => ERROR_KIND_SYSTEM,
+            }
+            .to_owned(),
+            message: error.message.clone(),
+        });
+        let happenings = event.happenings.iter().map(|it| LoggedHappening {
+            occurred_at: it.occurred_at,
+            reason: it.reason.clone(),
+        });
+        Self {
+            updated_at: event.updated_at,
+            reported_at: event.reported_at,
+            project: event.project.clone(),
+            domain: event.domain.clone(),
+            run: event.run.clone(),
+            action: event.action.clone(),
+            attempt: event.attempt,
+            phase: phase.trim_start_matches("ACTION_PHASE_").to_owned(),
+            version: event.version,
+            error,
+            cache_status: cache.map_or("", |it| it.as_str_name()).to_owned(),
+            output_prefix: event.output_prefix.clone(),
+            cluster: event.cluster.clone(),
+            happenings: happenings.collect(),
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The peer's events service.
+
+use async_trait::async_trait;
+use longshore_proto::flyteidl2::workflow::{RecordRequest, RecordResponse};
+
+use super::{ActionEvent, EventSink, NotRecorded, message};
+use crate::connect::{Code, ConnectClient};
+
+const RECORD: &str = "flyteidl2.workflow.EventsProxyService/Record";
+
+/// The peer's events service, at `executor.EventsServiceURL`.
+#[derive(Clone, Debug)]
+pub struct RemoteEvents {
+    client: ConnectClient,
+}
+
+impl RemoteEvents {
+    /// The service that this client asks.
+    pub fn new(client: ConnectClient) -> Self {
+        Self { client }
+    }
+}
+
+#[async_trait]
+impl EventSink for RemoteEvents {
+    async fn record(&self, events: &[ActionEvent]) -> Result<(), NotRecorded> {
+        let request = RecordRequest {
+            events: events.iter().map(message::to_proto).collect(),
+        };
+        let told = self.client.call(RECORD, &request).await;
+        match told {
+            Ok(RecordResponse {}) => Ok(()),
+            Err(error) if error.code() == Some(Code::InvalidArgument) => {
+                Err(NotRecorded::Refused(error.to_string()))
+            }
+            Err(error) => Err(NotRecorded::Failed(error.to_string())),
+        }
+    }
+}

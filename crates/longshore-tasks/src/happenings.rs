@@ -1,0 +1,291 @@
+//! Kubernetes Events about the resources of actions, until their attempts' statuses have carried them (task action
+//! spec §9.4). Kept in memory; the cursor of what was told is in the plugin's state.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::{Stream, StreamExt, future::ready};
+use jiff::Timestamp;
+use kube::core::DynamicObject;
+use longshore_core::{Resource, Scope};
+use longshore_kit::{Cache, Clock, Update};
+use longshore_plugins::PluginState;
+
+use crate::model::{ActionKey, Happened};
+
+/// What is watched.
+pub(crate) const EVENT: Resource = Resource {
+    group: "events.k8s.io",
+    version: "v1",
+    kind: "Event",
+    plural: "events",
+    scope: Scope::Namespaced,
+};
+/// Events about other kinds are not even sent.
+pub(crate) const ABOUT_PODS: &str = "regarding.kind=Pod";
+/// Events of one resource that wait to be told: beyond that the oldest are dropped.
+const MAX_WAITING: usize = 32;
+
+/// Events that wait to be told, by action.
+#[derive(Debug, Default)]
+pub(crate) struct Happenings {
+    known: Mutex<BTreeMap<ActionKey, OfResource>>,
+}
+
+/// Those of the action's newest resource.
+#[derive(Debug)]
+struct OfResource {
+    uid: String,
+    /// By the Event's own uid.
+    events: Vec<(String, Happened)>,
+}
+
+impl Happenings {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<ActionKey, OfResource>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An Event about the resource `uid` of an action. Answers whether it is a new one.
+    fn note(&self, key: &ActionKey, uid: &str, event: &str, mut happened: Happened) -> bool {
+        let mut known = self.known();
+        let of = known.entry(key.clone()).or_insert_with(|| OfResource {
+            uid: uid.to_owned(),
+            events: Vec::new(),
+        });
+        if of.uid != uid {
+            uid.clone_into(&mut of.uid);
+            of.events.clear();
+        }
+        if of.events.iter().any(|(known, _)| known == event) {
+            return false; // It happened again, and only the first time counts.
+        }
+        // The cursor tells Events of one second apart by this, whatever the clock does.
+        let last = of.events.iter().map(|(_, known)| known.recorded_at).max();
+        let least = last.map(|last| last + Duration::from_nanos(1));
+        happened.recorded_at = happened
+            .recorded_at
+            .max(least.unwrap_or(happened.recorded_at));
+        if of.events.len() >= MAX_WAITING {
+            of.events.remove(0);
+        }
+        of.events.push((event.to_owned(), happened));
+        true
+    }
+
+    /// What happened to the resource `uid` that was not told yet, oldest first.
+    pub(crate) fn untold(&self, key: &ActionKey, uid: &str, told: &PluginState) -> Vec<Happened> {
+        let mut known = self.known();
+        let Some(of) = known.get_mut(key).filter(|of| of.uid == uid) else {
+            return Vec::new();
+        };
+        // Those of the cursor's own second stay, so that they are known if they come again.
+        let cursor = told.last_event_created_at;
+        of.events
+            .retain(|(_, happened)| Some(happened.created_at) >= cursor);
+        let events = of.events.iter().map(|(_, happened)| happened);
+        let mut untold: Vec<Happened> = events.filter(|it| it.is_after(told)).cloned().collect();
+        untold.sort_by_key(|it| (it.created_at, it.recorded_at));
+        untold
+    }
+
+    /// There is no such action any more, or it ended.
+    pub(crate) fn forget(&self, key: &ActionKey) {
+        self.known().remove(key);
+    }
+}
+
+impl Happened {
+    /// Whether the cursor is before it. One that came with the first list may have been told by the process before us,
+    /// which knew better in which order those of one second came.
+    fn is_after(&self, told: &PluginState) -> bool {
+        let created = (Some(self.created_at), told.last_event_created_at);
+        let recorded = (Some(self.recorded_at), told.last_event_recorded_at);
+        created.0 > created.1
+            || created.0 == created.1 && !self.is_replayed && recorded.0 > recorded.1
+    }
+}
+
+/// Notes the Events that `updates` tell of, and yields the actions that they are about.
+///
+/// Only what is about a pod that `pods` shows, and that has not ended, is noted: whoever follows this has listed the
+/// pods before.
+pub(crate) fn follow(
+    updates: impl Stream<Item = Update<DynamicObject>> + Send,
+    happenings: Arc<Happenings>,
+    pods: Arc<Cache<DynamicObject>>,
+    clock: Arc<dyn Clock>,
+    owner: fn(&DynamicObject) -> Option<ActionKey>,
+) -> impl Stream<Item = ActionKey> + Send {
+    let mut is_replayed = true;
+    updates.filter_map(move |update| {
+        let key = match update {
+            Update::Applied(event) => {
+                let about = About::of(&event);
+                about.and_then(|about| {
+                    let pod = pods.get(about.namespace, about.name).present().cloned()?;
+                    let is_of_pod = pod.metadata.uid.as_deref() == Some(about.uid);
+                    let key = owner(&pod).filter(|_| is_of_pod && !has_ended(&pod))?;
+                    let happened = Happened {
+                        note: about.note.to_owned(),
+                        created_at: about.created_at,
+                        recorded_at: clock.now(),
+                        is_replayed,
+                    };
+                    let is_new = happenings.note(&key, about.uid, about.event, happened);
+                    is_new.then_some(key)
+                })
+            }
+            Update::Reached(_) => {
+                is_replayed = false;
+                None
+            }
+            Update::Deleted(_) => None,
+        };
+        ready(key)
+    })
+}
+
+fn has_ended(pod: &DynamicObject) -> bool {
+    matches!(
+        pod.data["status"]["phase"].as_str(),
+        Some("Succeeded" | "Failed")
+    )
+}
+
+/// What an Event says.
+struct About<'a> {
+    /// The Event's own uid.
+    event: &'a str,
+    namespace: &'a str,
+    name: &'a str,
+    uid: &'a str,
+    note: &'a str,
+    created_at: Timestamp,
+}
+
+impl<'a> About<'a> {
+    /// `None` where it says nothing, or not about what.
+    fn of(event: &'a DynamicObject) -> Option<Self> {
+        let regarding = &event.data["regarding"];
+        let created_at = event.metadata.creation_timestamp.as_ref()?;
+        Some(Self {
+            event: event.metadata.uid.as_deref()?,
+            namespace: regarding["namespace"].as_str()?,
+            name: regarding["name"].as_str()?,
+            uid: regarding["uid"].as_str()?,
+            note: event.data["note"]
+                .as_str()
+                .filter(|note| !note.is_empty())?,
+            created_at: created_at.0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_test::EPOCH;
+
+    use super::*;
+
+    fn key() -> ActionKey {
+        ActionKey {
+            namespace: "flyte".to_owned(),
+            name: "r-a".to_owned(),
+        }
+    }
+
+    fn happened(note: &str, created: u64, recorded: u64) -> Happened {
+        Happened {
+            note: note.to_owned(),
+            created_at: EPOCH + Duration::from_secs(created),
+            recorded_at: EPOCH + Duration::from_secs(recorded),
+            is_replayed: false,
+        }
+    }
+
+    fn replayed(note: &str, created: u64) -> Happened {
+        Happened {
+            is_replayed: true,
+            ..happened(note, created, 1)
+        }
+    }
+
+    fn cursor(created: u64, recorded: u64) -> PluginState {
+        PluginState {
+            last_event_created_at: Some(EPOCH + Duration::from_secs(created)),
+            last_event_recorded_at: Some(EPOCH + Duration::from_secs(recorded)),
+            ..PluginState::default()
+        }
+    }
+
+    fn notes(happenings: &Happenings, told: &PluginState) -> String {
+        let untold = happenings.untold(&key(), "pod", told).into_iter();
+        untold.map(|it| it.note).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn an_event_is_told_once_in_order_and_not_again_after_a_restart() {
+        let happenings = Happenings::default();
+        let events = [
+            replayed("of before", 2),
+            happened("scheduled", 2, 3),
+            happened("pulling", 2, 4),
+            happened("pulled", 4, 5),
+            happened("late", 3, 6),
+        ];
+        for event in events {
+            assert!(happenings.note(&key(), "pod", &event.note.clone(), event));
+        }
+        let table = [
+            (
+                PluginState::default(),
+                "of before scheduled pulling late pulled",
+            ),
+            (cursor(2, 3), "pulling late pulled"),
+            (cursor(2, 4), "late pulled"),
+            (cursor(4, 5), ""),
+        ];
+        for (told, expected) in table {
+            assert_eq!(notes(&happenings, &told), expected, "{told:?}");
+        }
+    }
+
+    #[test]
+    fn events_of_one_instant_are_told_apart() {
+        let happenings = Happenings::default();
+        let at_once = |note: &str| happenings.note(&key(), "pod", note, happened(note, 1, 1));
+        assert!(at_once("first"));
+        assert_eq!(notes(&happenings, &PluginState::default()), "first");
+        assert!(at_once("second"));
+        assert_eq!(notes(&happenings, &cursor(1, 1)), "second");
+    }
+
+    #[test]
+    fn events_come_again_and_are_of_one_resource() {
+        let happenings = Happenings::default();
+        assert!(happenings.note(&key(), "pod", "1", happened("a", 1, 1)));
+        assert!(!happenings.note(&key(), "pod", "1", happened("a", 1, 9)));
+        assert_eq!(notes(&happenings, &cursor(1, 1)), "", "seen, and known");
+        assert!(!happenings.note(&key(), "pod", "1", happened("a", 1, 9)));
+        assert!(happenings.note(&key(), "next", "2", happened("b", 2, 2)));
+        assert_eq!(notes(&happenings, &PluginState::default()), "");
+        happenings.forget(&key());
+        assert!(happenings.known().is_empty());
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let happenings = Happenings::default();
+        for n in 0..100 {
+            let event = happened(&n.to_string(), n, n);
+            assert!(happenings.note(&key(), "pod", &n.to_string(), event));
+        }
+        let told = PluginState::default();
+        let untold = happenings.untold(&key(), "pod", &told);
+        assert_eq!(untold.len(), MAX_WAITING);
+        assert_eq!(untold[0].note, "68");
+    }
+}

@@ -1,0 +1,206 @@
+//! The stories on a real API server in real time: the same code and the same ends as on the embedded cluster.
+//!
+//! All of them at the same time, each in a namespace of its own: they mostly wait.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use longshore_test::{
+    Fault, FaultPlan, FaultProxy, Faults, Place, Point, RealNamespace, RealServer, WatchFault,
+    faults::Refusal,
+    laws::{Run, ends_as, replay},
+    play_all,
+};
+use serde_json::json;
+
+use crate::{
+    laws::STORIES,
+    stories::{self, Story},
+    world::{World, actions, install},
+};
+
+/// A list that shrinks fails here.
+const N_SCENARIOS: usize = 23;
+/// The stories that are not played here: a collection takes minutes, by labels that have no seconds.
+const LEFT_OUT: [&str; 1] = [stories::COLLECTED.name];
+
+/// What is played.
+struct Play {
+    story: Story,
+    /// Faults in the executor's process.
+    plan: FaultPlan,
+    /// A fault of a watch in a proxy between the executor and the API server: not one request more is made for an
+    /// action than the budget has, and the watch begins at least so often.
+    proxied: Option<(WatchFault, u32)>,
+}
+
+/// Kills with a restart, lost answers and refusals.
+const DISTURBED: [(Story, &str, u32, Fault); 7] = [
+    (stories::SUCCESS, "create pods", 1, Fault::KillAfter),
+    (stories::SUCCESS, "report", 2, Fault::KillAfter),
+    (
+        stories::RETRY,
+        "patch taskactions/status",
+        3,
+        Fault::KillAfter,
+    ),
+    (
+        stories::RETRY,
+        "patch taskactions/status",
+        5,
+        Fault::KillBefore,
+    ),
+    (stories::RETRY, "create pods", 2, Fault::LoseAnswer),
+    (
+        stories::RETRY,
+        "patch taskactions/status",
+        2,
+        Fault::Refuse(Refusal::Conflict),
+    ),
+    (
+        stories::ABORTED,
+        "create pods",
+        1,
+        Fault::Refuse(Refusal::TooManyRequests(1)),
+    ),
+];
+
+/// Everything that runs on a real API server, by name.
+fn scenarios() -> Vec<(String, Play)> {
+    let mut all = Vec::new();
+    for story in STORIES.iter().filter(|it| !LEFT_OUT.contains(&it.name)) {
+        let play = Play {
+            story: *story,
+            plan: FaultPlan::none(),
+            proxied: None,
+        };
+        all.push((story.name.to_owned(), play));
+    }
+    for (story, what, n, fault) in DISTURBED {
+        let name = format!("{} with {fault:?} at {what} #{n}", story.name);
+        let play = Play {
+            story,
+            plan: FaultPlan::at(Point::new(what, n), fault),
+            proxied: None,
+        };
+        all.push((name, play));
+    }
+    let resource = || Some("pods".to_owned());
+    let late = WatchFault::Late {
+        resource: resource(),
+        by: Duration::from_secs(2),
+    };
+    let cut = WatchFault::CutEvery {
+        resource: resource(),
+        time: Duration::from_secs(1),
+    };
+    for (what, fault, least) in [("2 s late", late, 1), ("cut every second", cut, 10)] {
+        let play = Play {
+            story: stories::MANY,
+            plan: FaultPlan::none(),
+            proxied: Some((fault, least)),
+        };
+        all.push((format!("many with the pod watch {what}"), play));
+    }
+    all
+}
+
+#[test]
+fn the_scenarios_for_a_real_server_are_many() {
+    let names: BTreeSet<String> = scenarios().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), N_SCENARIOS, "{names:#?}");
+    let known: BTreeSet<&str> = STORIES.iter().map(|story| story.name).collect();
+    assert!(LEFT_OUT.iter().all(|name| known.contains(name)));
+}
+
+#[test]
+fn stories_end_on_a_real_server_as_on_the_embedded_cluster() {
+    let Some(server) = RealServer::given() else {
+        return;
+    };
+    let prepared: Vec<_> = scenarios()
+        .into_iter()
+        .map(|(name, play)| {
+            let reference = replay(&play.story, FaultPlan::none());
+            (name, play, reference)
+        })
+        .collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        introduce(&server).await;
+        play_all(prepared.into_iter().map(|(name, play, reference)| {
+            (name, play_in_namespace(server.clone(), play, reference))
+        }))
+        .await;
+    });
+}
+
+/// Makes the server know TaskActions.
+async fn introduce(server: &RealServer) {
+    let home = RealNamespace::create(server, "story").await.unwrap();
+    install(&home.place().client()).await;
+    while actions(&home.place())
+        .list(&ListParams::default())
+        .await
+        .is_err()
+    {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    home.remove().await.unwrap();
+}
+
+async fn play_in_namespace(server: RealServer, play: Play, reference: Run) -> Result<(), String> {
+    let namespace = RealNamespace::create(&server, "story").await.unwrap();
+    let place = namespace.place();
+    let ended = tokio::spawn(play_one(place.clone(), play, reference)).await;
+    remove_actions(&place).await;
+    let removed = namespace.remove().await.map_err(|error| error.to_string());
+    ended.map_err(|error| error.to_string())?.and(removed)
+}
+
+async fn play_one(place: Place, play: Play, reference: Run) -> Result<(), String> {
+    let mut world = World::real(place, play.story.rules);
+    let Some((fault, least_watches)) = play.proxied else {
+        let is_to_be_met = !play.plan.at.is_empty();
+        let faults = Faults::new(play.plan);
+        let world = play.story.begun_in(world).await;
+        ends_as(&play.story, world, &faults, &reference.digest).await?;
+        let is_met = faults.n_starts_and_faults().1 > 0;
+        return (is_met || !is_to_be_met)
+            .then_some(())
+            .ok_or_else(|| "the fault was never met".to_owned());
+    };
+    let faults = Faults::new(FaultPlan::watches(fault));
+    let proxy = FaultProxy::start(world.place.client(), &faults.start()).await;
+    let proxy = proxy.map_err(|error| error.to_string())?;
+    let client = proxy.client().await.map_err(|error| error.to_string())?;
+    world.api = Place::behind(client, world.place.namespace());
+    let world = play.story.begun_in(world).await;
+    ends_as(&play.story, world, &Faults::none(), &reference.digest).await?;
+    let n_actions = u32::try_from(play.story.actions.len()).unwrap_or(u32::MAX);
+    let n_creates = faults.count("create pods");
+    let n_writes =
+        n_creates + faults.count("patch taskactions") + faults.count("patch taskactions/status");
+    let n_watches = faults.count("watch pods");
+    if n_creates != n_actions || n_writes > 6 * n_actions || n_watches < least_watches {
+        return Err(format!(
+            "{n_creates} creates of pods and {n_writes} writes for {n_actions} actions, {n_watches} watches"
+        ));
+    }
+    Ok(())
+}
+
+/// An API server without controllers keeps what has finalizers.
+async fn remove_actions(place: &Place) {
+    let actions = actions(place);
+    for action in actions.list(&ListParams::default()).await.unwrap() {
+        let name = action.metadata.name.unwrap_or_default();
+        let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        let _ = actions.patch(&name, &PatchParams::default(), &free).await;
+        let _ = actions.delete(&name, &DeleteParams::default()).await;
+    }
+}

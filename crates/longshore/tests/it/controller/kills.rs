@@ -1,0 +1,237 @@
+//! A controller that is killed again and again: `cargo xtask campaign controller-kill` runs this with other numbers.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::replica::{Plan, Replica, until};
+use crate::{
+    cluster::TestCluster,
+    longshore, outcome,
+    task_actions::{PodRecord, TaskActions, action},
+};
+
+/// Kills of each part.
+const KILLS: &str = "LONGSHORE_TEST_KILLS";
+/// TaskActions, and tasks of the DAG.
+const ACTIONS: &str = "LONGSHORE_TEST_ACTIONS";
+const TASKS: &str = "LONGSHORE_TEST_TASKS";
+/// The seed of the moments.
+const SEED: &str = "LONGSHORE_TEST_SEED";
+/// The program, instead of the one that was built with this test.
+const BINARY: &str = "LONGSHORE_TEST_BINARY";
+
+/// How long a controller lives, in milliseconds: one time counted from its start, the other from when it leads.
+const LIFE_MS: (u64, u64) = (50, 1_500);
+/// The lease where there are two replicas: as short as may be, because each kill waits for its end.
+const SHORT_LEASE: &str = "2s";
+
+/// Random numbers that a seed repeats: SplitMix64.
+#[derive(Debug)]
+struct Dice(u64);
+
+impl Dice {
+    /// A number from `low` to `high`, both included.
+    fn between(&mut self, low: u64, high: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        low + (z ^ (z >> 31)) % (high - low + 1)
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the campaign tells its numbers")]
+fn told(variable: &str) -> Option<String> {
+    std::env::var(variable).ok()
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    told(variable).map_or(default, |text| text.parse().unwrap())
+}
+
+/// The controllers of a test: one that starts again at once, or two of which one waits.
+struct Controllers {
+    plan: Plan,
+    dice: Dice,
+    /// Who leads is the first.
+    replicas: Vec<Replica>,
+    n_started: usize,
+}
+
+impl Controllers {
+    async fn start(cluster: &TestCluster, role: &'static str, n_replicas: usize) -> Self {
+        let mut plan = Plan::of(cluster, role);
+        plan.lease = if n_replicas > 1 { SHORT_LEASE } else { "0" };
+        if let Some(binary) = told(BINARY) {
+            plan.program = PathBuf::from(binary);
+        }
+        let mut controllers = Self {
+            plan,
+            dice: Dice(number(SEED, 1)),
+            replicas: Vec::new(),
+            n_started: 0,
+        };
+        controllers.add();
+        controllers.until_one_leads().await;
+        for _ in 1..n_replicas {
+            controllers.add();
+        }
+        controllers
+    }
+
+    fn add(&mut self) {
+        self.n_started += 1;
+        let name = format!("{}-{}", self.plan.role, self.n_started);
+        self.replicas.push(self.plan.spawn(&name));
+    }
+
+    /// Who leads goes to the front.
+    async fn until_one_leads(&mut self) {
+        let mut at = None;
+        until("one leads", || {
+            at = self.replicas.iter().position(Replica::leads);
+            at.is_some()
+        })
+        .await;
+        self.replicas.swap(0, at.unwrap());
+    }
+
+    /// Kills the leader at a random moment of its life, and starts another replica.
+    async fn kill(&mut self, n: u64) {
+        // Alone, it is killed before it leads, too.
+        if self.replicas.len() > 1 || n.is_multiple_of(2) {
+            self.until_one_leads().await;
+        }
+        let life = self.dice.between(LIFE_MS.0, LIFE_MS.1);
+        tokio::time::sleep(Duration::from_millis(life)).await;
+        let mut dead = self.replicas.remove(0);
+        dead.kill();
+        self.add();
+    }
+}
+
+/// Actions are created in as many portions as there are kills, one before each.
+async fn actions(n_replicas: usize, n_kills: u64, n_actions: u64) -> Value {
+    let cluster = TestCluster::start().await;
+    let actions = TaskActions::install(&cluster).await;
+    let record = PodRecord::start(&cluster);
+    let mut controllers = Controllers::start(&cluster, "tasks", n_replicas).await;
+    let began_at = Instant::now();
+    let mut n_created = 0;
+    for n in 1..=n_kills {
+        while n_created < n_actions * n / n_kills {
+            let run_ms = controllers.dice.between(0, 1_500);
+            let script = format!("run {run_ms}ms exit 0");
+            actions
+                .create(&action(&format!("a{n_created}"), 0, &script))
+                .await;
+            n_created += 1;
+        }
+        controllers.kill(n).await;
+    }
+    let n_at_last_kill = record.n_pods();
+    let n_ended = usize::try_from(n_actions).unwrap();
+    actions.until_count(n_ended).await;
+    for action in actions.list().await {
+        let status = &action["status"];
+        assert_eq!(
+            super::actions::ending(&action).as_deref(),
+            Some("Completed"),
+            "{action}"
+        );
+        assert_eq!(status["attempts"], 1, "{action}");
+        assert_eq!(
+            status["systemFailures"].as_u64().unwrap_or(0),
+            0,
+            "{action}"
+        );
+    }
+    record.assert_one_pod_per_attempt();
+    assert_eq!(record.n_attempts(), n_ended);
+    json!({
+        "replicas": n_replicas, "kills": n_kills, "actions": n_actions,
+        "pods_at_the_last_kill": n_at_last_kill, "pods": record.n_pods(), "seconds": began_at.elapsed().as_secs_f64(),
+    })
+}
+
+/// Tasks in lanes, each a random time long.
+fn dag(n_tasks: u64, dice: &mut Dice) -> String {
+    const LANES: u64 = 8;
+    let head = "dag_id: kill\nschedule: '@once'\nstart_date: 2026-01-01\ncatchup: true\nmax_active_tasks: 1000\ntasks:\n";
+    (0..n_tasks).fold(head.to_owned(), |mut text, n| {
+        let run_ms = dice.between(0, 600);
+        let before = n.checked_sub(LANES).map(|before| format!("depends_on: [t{before}], "));
+        let before = before.unwrap_or_default();
+        text += &format!(
+            "  t{n}: {{image: scripted, retries: 2, retry_delay: 1s, {before}command: [run, {run_ms}ms, exit, '0']}}\n"
+        );
+        text
+    })
+}
+
+async fn tasks(n_replicas: usize, n_kills: u64, n_tasks: u64) -> Value {
+    let cluster = TestCluster::start().await;
+    let record = PodRecord::start(&cluster);
+    let data = Plan::of(&cluster, "dags").data();
+    fs::create_dir_all(data.join("dags")).unwrap();
+    fs::write(
+        data.join("dags/kill.yaml"),
+        dag(n_tasks, &mut Dice(number(SEED, 1))),
+    )
+    .unwrap();
+    let mut controllers = Controllers::start(&cluster, "dags", n_replicas).await;
+    let began_at = Instant::now();
+    for n in 1..=n_kills {
+        controllers.kill(n).await;
+    }
+    let n_at_last_kill = record.n_pods();
+    let ask = |line: &str| -> Value {
+        let mut command = longshore();
+        command
+            .args(line.split(' '))
+            .args(["-o", "json"])
+            .env("LONGSHORE_DATA_DIR", &data);
+        serde_json::from_str(&outcome(&mut command).1).unwrap_or_default()
+    };
+    let mut run = Value::Null;
+    until("the run is over", || {
+        run = ask("runs list")["items"][0].clone();
+        run["state"] == "success" || run["state"] == "failed"
+    })
+    .await;
+    assert_eq!(run["state"], "success", "{run}");
+    let rows = ask(&format!(
+        "tasks list kill/{}",
+        run["runId"].as_str().unwrap()
+    ));
+    let rows = rows["items"].as_array().unwrap();
+    for row in rows {
+        assert_eq!(
+            (&row["state"], &row["tryNumber"]),
+            (&json!("success"), &json!(1)),
+            "{row}"
+        );
+    }
+    let n_tasks = usize::try_from(n_tasks).unwrap();
+    assert_eq!(rows.len(), n_tasks);
+    record.assert_one_pod_per_attempt();
+    assert_eq!(record.n_attempts(), n_tasks);
+    json!({
+        "replicas": n_replicas, "kills": n_kills, "tasks": n_tasks,
+        "pods_at_the_last_kill": n_at_last_kill, "pods": record.n_pods(), "seconds": began_at.elapsed().as_secs_f64(),
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_lost_or_runs_twice_when_the_controller_is_killed_again_and_again() {
+    let (n_kills, n_actions, n_tasks) = (number(KILLS, 2), number(ACTIONS, 8), number(TASKS, 40));
+    let result = json!({
+        "actions": [actions(1, n_kills, n_actions).await, actions(2, n_kills, n_actions).await],
+        "dag": [tasks(1, n_kills, n_tasks).await, tasks(2, n_kills, n_tasks).await],
+        "seed": number(SEED, 1),
+        "each_attempt_had": "exactly one pod",
+    });
+    println!("result {result}");
+}

@@ -1,0 +1,85 @@
+//! `longshore controller` as people run it.
+
+mod actions;
+mod context;
+mod disturbed;
+mod kills;
+mod kubectl;
+mod replica;
+mod takeover;
+
+use std::fs;
+
+use crate::{longshore, outcome};
+
+#[test]
+fn what_is_wrong_with_the_cluster_is_said_in_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let nobody = folder.path().join("nobody.kubeconfig");
+    let text = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "a",
+        "clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "users": [{"name": "a", "user": {}}]}"#;
+    fs::write(&nobody, text).unwrap();
+    let missing = folder.path().join("missing.kubeconfig");
+    for (kubeconfig, code, exit) in [(&nobody, "LS1102", 1), (&missing, "LS1101", 3)] {
+        let mut command = longshore();
+        command
+            .args([
+                "controller",
+                "--address",
+                "127.0.0.1:0",
+                "--metrics-address",
+                "127.0.0.1:0",
+            ])
+            .arg("--data-dir")
+            .arg(folder.path())
+            .arg("--kubeconfig")
+            .arg(kubeconfig);
+        let (found, _, stderr) = outcome(&mut command);
+        assert!(stderr.contains(&format!("error[{code}]: ")), "{stderr}");
+        assert_eq!(found, exit, "{stderr}");
+    }
+}
+
+#[test]
+fn a_role_that_does_not_exist_is_refused_with_those_that_do() {
+    let (code, _, stderr) = outcome(longshore().args(["controller", "--enable", "dogs"]));
+    assert_eq!(code, 2);
+    assert!(stderr.contains("expected one of dags, tasks"), "{stderr}");
+}
+
+#[test]
+fn the_roles_are_printed_for_kubectl() {
+    let (code, stdout, _) =
+        outcome(longshore().args(["controller", "rbac", "-n", "pipelines", "-o", "name"]));
+    assert_eq!(code, 0);
+    insta::assert_snapshot!(stdout, @r"
+    serviceaccount/longshore
+    role/longshore
+    rolebinding/longshore
+    clusterrole/longshore:pipelines
+    clusterrolebinding/longshore:pipelines
+    ");
+}
+
+#[test]
+fn a_lease_that_is_too_short_is_refused() {
+    for (duration, expected) in [
+        ("1s", "expected 0 or at least 2s"),
+        ("soon", "expected a duration"),
+    ] {
+        let mut command = longshore();
+        command.args(["controller", "--lease-duration", duration]);
+        let (code, _, stderr) = outcome(&mut command);
+        assert_eq!(code, 2);
+        assert!(stderr.contains(expected), "{stderr}");
+    }
+}
+
+#[test]
+fn the_resource_of_the_tasks_is_printed_for_kubectl() {
+    let (code, stdout, _) = outcome(longshore().args(["controller", "crd"]));
+    assert_eq!(code, 0);
+    assert_eq!(stdout, longshore_api::flyte::TASK_ACTION_CRD);
+}

@@ -1,0 +1,228 @@
+//! TaskActions of a test, and every pod that was ever made for them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    pin::pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use futures::StreamExt;
+use k8s_openapi::{
+    api::core::v1::Pod,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject, ListParams, PostParams},
+};
+use longshore_api::{flyte, tasks::ANNOTATION_LAUNCH};
+use longshore_kit::{Cache, ListWatch};
+use longshore_proto::flyteidl2::core::{
+    Container, Identifier, RetryStrategy, TaskMetadata, TaskTemplate, task_template::Target,
+};
+use longshore_test::scripted_node::ANNOTATION_SCRIPT;
+use prost::Message;
+use serde_json::{Value, json};
+use tokio::{task::AbortHandle, time::Instant};
+
+use crate::cluster::TestCluster;
+
+/// Longer than anything takes.
+const PATIENCE: Duration = Duration::from_secs(180);
+const STEP: Duration = Duration::from_millis(100);
+
+/// A TaskAction without outputs, whose pods run this script.
+pub(crate) fn action(name: &str, retries: u32, script: &str) -> Value {
+    let template = TaskTemplate {
+        id: Some(Identifier {
+            name: "task".to_owned(),
+            ..Identifier::default()
+        }),
+        r#type: "container".to_owned(),
+        metadata: Some(TaskMetadata {
+            retries: Some(RetryStrategy {
+                retries,
+                backoff: None,
+            }),
+            ..TaskMetadata::default()
+        }),
+        target: Some(Target::Container(Container {
+            image: "example.test/image:1".to_owned(),
+            command: vec!["true".to_owned()],
+            ..Container::default()
+        })),
+        ..TaskTemplate::default()
+    };
+    json!({
+        "apiVersion": format!("{}/{}", flyte::GROUP, flyte::VERSION),
+        "kind": flyte::KIND,
+        "metadata": {"name": name, "annotations": {ANNOTATION_SCRIPT: script}},
+        "spec": {
+            "runName": "r", "project": "p", "domain": "d", "actionName": name, "taskType": "container",
+            "inputUri": "file:///nowhere/inputs.pb",
+            "runOutputBase": format!("file:///nowhere/{name}"),
+            "taskTemplate": BASE64_STANDARD.encode(template.encode_to_vec()),
+        },
+    })
+}
+
+/// The TaskActions of a test's namespace.
+pub(crate) struct TaskActions {
+    client: Client,
+    namespace: String,
+}
+
+impl TaskActions {
+    /// Makes the API server know them; it may know them from another test.
+    pub(crate) async fn install(cluster: &TestCluster) -> Self {
+        let crd: CustomResourceDefinition = serde_saphyr::from_str(flyte::TASK_ACTION_CRD).unwrap();
+        let crds: Api<CustomResourceDefinition> = Api::all(cluster.admin.clone());
+        match crds.create(&PostParams::default(), &crd).await {
+            Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {}
+            other => drop(other.unwrap()),
+        }
+        let this = Self {
+            client: cluster.admin.clone(),
+            namespace: cluster.namespace.clone(),
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while this.api().list(&ListParams::default()).await.is_err() {
+            assert!(Instant::now() < deadline, "TaskActions are not served");
+            tokio::time::sleep(STEP).await;
+        }
+        this
+    }
+
+    pub(crate) fn api(&self) -> Api<DynamicObject> {
+        let kind = ApiResource {
+            group: flyte::GROUP.to_owned(),
+            version: flyte::VERSION.to_owned(),
+            api_version: format!("{}/{}", flyte::GROUP, flyte::VERSION),
+            kind: flyte::KIND.to_owned(),
+            plural: "taskactions".to_owned(),
+        };
+        Api::namespaced_with(self.client.clone(), &self.namespace, &kind)
+    }
+
+    pub(crate) async fn create(&self, action: &Value) {
+        let object = serde_json::from_value(action.clone()).unwrap();
+        let created = self.api().create(&PostParams::default(), &object).await;
+        created.unwrap();
+    }
+
+    pub(crate) async fn list(&self) -> Vec<Value> {
+        let list = self.api().list(&ListParams::default()).await.unwrap();
+        list.items
+            .iter()
+            .map(|object| serde_json::to_value(object).unwrap())
+            .collect()
+    }
+
+    /// Waits until an action has its last label: nothing more is to be written then.
+    pub(crate) async fn until_ended(&self, name: &str) {
+        self.until(&format!("the end of {name}"), |actions| {
+            let ended = actions.iter().filter(|action| has_ended(action));
+            ended
+                .clone()
+                .any(|action| action["metadata"]["name"] == name)
+        })
+        .await;
+    }
+
+    /// Waits until so many are there, all of which have ended.
+    pub(crate) async fn until_count(&self, n: usize) {
+        self.until(&format!("{n} ended actions"), |actions| {
+            actions.len() == n && actions.iter().all(has_ended)
+        })
+        .await;
+    }
+
+    async fn until(&self, what: &str, holds: impl Fn(&[Value]) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let actions = self.list().await;
+            if holds(&actions) {
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "not in time: {what}: {actions:#?}"
+            );
+            tokio::time::sleep(STEP).await;
+        }
+    }
+}
+
+pub(crate) fn has_ended(action: &Value) -> bool {
+    let labels = &action["metadata"]["labels"];
+    labels[flyte::LABEL_COMPLETED_TIME].is_string()
+}
+
+/// The uids of all pods of a namespace there ever were, by the launch that each of them is. A watch of its own tells.
+pub(crate) struct PodRecord {
+    pods: Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>,
+    task: AbortHandle,
+}
+
+impl PodRecord {
+    pub(crate) fn start(cluster: &TestCluster) -> Self {
+        let api: Api<Pod> = Api::namespaced(cluster.admin.clone(), &cluster.namespace);
+        let pods = Arc::new(Mutex::new(BTreeMap::<_, BTreeSet<_>>::new()));
+        let seen = Arc::clone(&pods);
+        let record = async move {
+            let mut updates = pin!(ListWatch::new(api).into_cache(Cache::new()));
+            while let Some(update) = updates.next().await {
+                if let Some(pod) = update.into_object() {
+                    let uid = pod.uid().unwrap_or_default();
+                    seen.lock()
+                        .unwrap()
+                        .entry(launch(&pod))
+                        .or_default()
+                        .insert(uid);
+                }
+            }
+        };
+        let task = tokio::spawn(record).abort_handle();
+        Self { pods, task }
+    }
+
+    /// Launches that have a pod.
+    pub(crate) fn n_attempts(&self) -> usize {
+        self.pods.lock().unwrap().len()
+    }
+
+    pub(crate) fn n_pods(&self) -> usize {
+        self.pods.lock().unwrap().values().map(BTreeSet::len).sum()
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_one_pod_per_attempt(&self) {
+        let pods = self.pods.lock().unwrap();
+        let twice: Vec<_> = pods.iter().filter(|(_, uids)| uids.len() != 1).collect();
+        assert!(twice.is_empty(), "{twice:?}");
+    }
+}
+
+impl Drop for PodRecord {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Which launch of which attempt of which action, or of which try of which task.
+fn launch(pod: &Pod) -> String {
+    let annotation = |key: &str| pod.annotations().get(key).cloned();
+    annotation(ANNOTATION_LAUNCH).unwrap_or_else(|| {
+        let of_dag = [
+            "dag_id",
+            "task_id",
+            "try_number",
+            longshore_api::dags::ANNOTATION_LAUNCH,
+        ];
+        of_dag
+            .map(|key| annotation(key).unwrap_or_default())
+            .join("/")
+    })
+}
