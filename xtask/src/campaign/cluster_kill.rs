@@ -12,7 +12,6 @@ const KILLS: &str = "100";
 /// Runs the test and takes over its result.
 pub(super) fn run() -> Result<Value> {
     KillTest {
-        package: "longshore-cluster",
         name: "kill::no_acknowledged_write_is_lost_by_kill_9",
         settings: vec![("LONGSHORE_TEST_KILLS", KILLS.to_owned())],
         server: Server::Embedded,

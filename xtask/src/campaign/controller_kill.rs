@@ -25,7 +25,6 @@ pub(super) fn run(options: &Options) -> Result<Value> {
         .context("the path of the program is no UTF-8")?;
     let number = |told: Option<u64>, default: u64| told.unwrap_or(default).to_string();
     let test = KillTest {
-        package: "longshore",
         name: "controller::kills::nothing_is_lost_or_runs_twice_when_the_controller_is_killed_again_and_again",
         settings: vec![
             ("LONGSHORE_TEST_KILLS", number(options.kills, KILLS)),

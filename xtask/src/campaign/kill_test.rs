@@ -12,9 +12,7 @@ use crate::repository;
 
 /// A test that prints `result {…}` where it holds.
 pub(super) struct KillTest {
-    /// The crate with the test.
-    pub(super) package: &'static str,
-    /// Its path in the crate's integration tests.
+    /// Its path in the integration tests of its crate, which no other crate has.
     pub(super) name: &'static str,
     /// Its numbers, by environment variable.
     pub(super) settings: Vec<(&'static str, String)>,
@@ -34,9 +32,10 @@ pub(super) enum Server {
 impl KillTest {
     /// Runs it and takes over its result.
     pub(super) fn run(&self) -> Result<Value> {
+        // The whole workspace is named, as everywhere: a crate alone has other features, and would be built again.
         let output = self
             .cargo()?
-            .args(["test", "-p", self.package, "--test", "it", "--"])
+            .args(["test", "--workspace", "--test", "it", "--"])
             .args(["--exact", self.name])
             .arg("--nocapture")
             .envs(self.settings.iter().map(|(name, value)| (name, value)))

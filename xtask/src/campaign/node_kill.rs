@@ -14,7 +14,6 @@ const PODS: &str = "50";
 /// Runs the test and takes over its result.
 pub(super) fn run() -> Result<Value> {
     KillTest {
-        package: "longshore-node",
         name: "kill::nothing_is_lost_or_runs_twice_when_the_node_is_killed",
         settings: vec![
             ("LONGSHORE_TEST_KILLS", KILLS.to_owned()),
