@@ -30,8 +30,6 @@ use floor::Floor;
 
 /// Tasks one after the other.
 const N_UNLOADED: usize = 20;
-/// No DAG takes longer.
-const PATIENCE: Duration = Duration::from_secs(600);
 /// The DAGs of the scheduler, and those of the floor.
 const CHAIN: &str = "bench-chain";
 const MANY: &str = "bench-many";

@@ -7,6 +7,7 @@ mod dags;
 mod figures;
 mod pods;
 mod rig;
+mod seen;
 mod spent;
 mod subject;
 mod tasks;

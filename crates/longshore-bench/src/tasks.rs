@@ -5,11 +5,11 @@ mod floor;
 use std::{
     collections::{BTreeMap, BTreeSet},
     pin::pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
@@ -38,6 +38,7 @@ use crate::{
     pods::bare,
     rig::Rig,
     say,
+    seen::until,
     spent::Spent,
     subject::Subject,
 };
@@ -46,8 +47,6 @@ use crate::{
 const CREATORS: usize = 32;
 /// Actions one after the other, to see what one takes when nothing else goes on.
 const N_UNLOADED: usize = 20;
-/// No action takes longer.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Measures the controller, then the floor.
 pub(crate) async fn measure(rig: &Rig, common: &Common) -> Result<Value> {
@@ -206,8 +205,7 @@ fn action(name: &str) -> Result<DynamicObject> {
 /// What was seen of actions and pods, and when. Clones share it.
 #[derive(Clone)]
 struct Board {
-    seen: Arc<Mutex<Seen>>,
-    changed: watch::Receiver<u64>,
+    seen: watch::Receiver<Seen>,
 }
 
 #[derive(Default)]
@@ -223,12 +221,7 @@ struct Seen {
 
 impl Board {
     fn follow(rig: &Rig) -> Self {
-        let seen = Arc::new(Mutex::new(Seen::default()));
-        let (tell, changed) = watch::channel(0);
-        let board = Self {
-            seen: Arc::clone(&seen),
-            changed,
-        };
+        let (tell, seen) = watch::channel(Seen::default());
         let pods: Api<Pod> = Api::namespaced(rig.client.clone(), &rig.namespace);
         let actions = actions(rig);
         tokio::spawn(async move {
@@ -238,43 +231,24 @@ impl Board {
             loop {
                 tokio::select! {
                     update = pods.next() => if let Some(Update::Applied(pod)) = update {
-                        lock(&seen).see_pod(pod);
+                        tell.send_modify(|seen| seen.see_pod(pod));
                     },
                     update = actions.next() => if let Some(Update::Applied(action)) = update {
-                        lock(&seen).see_action(&action);
+                        tell.send_modify(|seen| seen.see_action(&action));
                     },
                 }
-                tell.send_modify(|n| *n += 1);
             }
         });
-        board
-    }
-
-    /// Waits until it holds.
-    async fn until<T>(&self, what: &str, find: impl Fn(&Seen) -> Option<T>) -> Result<T> {
-        let mut changed = self.changed.clone();
-        let found = async {
-            loop {
-                changed.borrow_and_update();
-                if let Some(found) = find(&lock(&self.seen)) {
-                    return Ok(found);
-                }
-                changed.changed().await?;
-            }
-        };
-        match tokio::time::timeout(PATIENCE, found).await {
-            Ok(found) => found,
-            Err(_) => bail!("not in time: {what}"),
-        }
+        Self { seen }
     }
 
     fn pod_of(&self, action: &str) -> Option<Arc<Pod>> {
-        let seen = lock(&self.seen);
+        let seen = self.seen.borrow();
         seen.pods.get(action).map(|(_, pod)| Arc::clone(pod))
     }
 
     fn n_pods(&self, series: &str) -> usize {
-        let seen = lock(&self.seen);
+        let seen = self.seen.borrow();
         let of_series = |(action, _): &&(String, String)| action.starts_with(&format!("{series}-"));
         seen.uids.iter().filter(of_series).count()
     }
@@ -309,10 +283,6 @@ impl Seen {
     }
 }
 
-fn lock(seen: &Mutex<Seen>) -> std::sync::MutexGuard<'_, Seen> {
-    seen.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// What came of many actions.
 struct Loaded {
     /// From the first create to the end of the last.
@@ -334,12 +304,11 @@ async fn one_by_one(rig: &Rig, board: &Board, series: &str) -> Result<Times> {
     for i in 0..N_UNLOADED {
         let (name, asked_at) = create(&api, name(series, i)).await?;
         let what = format!("the end of {name}");
-        let pod_at = board
-            .until(&what, |seen| {
-                seen.ended.get(&name)?;
-                seen.pods.get(&name).map(|(at, _)| *at)
-            })
-            .await?;
+        let pod_at = until(&board.seen, &what, |seen| {
+            seen.ended.get(&name)?;
+            seen.pods.get(&name).map(|(at, _)| *at)
+        })
+        .await?;
         times.push(pod_at.duration_since(asked_at));
     }
     Ok(times)
@@ -365,20 +334,19 @@ async fn loaded(
 ) -> Result<Loaded> {
     let what = format!("the end of {} actions", created.len());
     let prefix = format!("{series}-");
-    let last = board
-        .until(&what, |seen| {
-            let ended = seen
-                .ended
-                .iter()
-                .filter(|(name, _)| name.starts_with(&prefix));
-            let at: Vec<Instant> = ended.map(|(_, at)| *at).collect();
-            (at.len() >= created.len())
-                .then(|| at.into_iter().max())
-                .flatten()
-        })
-        .await?;
+    let last = until(&board.seen, &what, |seen| {
+        let ended = seen
+            .ended
+            .iter()
+            .filter(|(name, _)| name.starts_with(&prefix));
+        let at: Vec<Instant> = ended.map(|(_, at)| *at).collect();
+        (at.len() >= created.len())
+            .then(|| at.into_iter().max())
+            .flatten()
+    })
+    .await?;
     let mut latency = Times::default();
-    let seen = lock(&board.seen);
+    let seen = board.seen.borrow();
     for (name, asked_at) in created {
         if let Some((at, _)) = seen.pods.get(name) {
             latency.push(at.duration_since(*asked_at));

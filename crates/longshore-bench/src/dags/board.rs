@@ -3,19 +3,19 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt};
 use longshore_kit::{Cache, ListWatch, Update};
 use tokio::{sync::watch, time::Instant};
 
-use super::{PATIENCE, between, span, task};
-use crate::{figures::Times, rig::Rig};
+use super::{between, span, task};
+use crate::{figures::Times, rig::Rig, seen::until};
 
 /// DAG and task.
 type Key = (String, String);
@@ -23,8 +23,7 @@ type Key = (String, String);
 /// What was seen. Clones share it.
 #[derive(Clone)]
 pub(super) struct Board {
-    seen: Arc<Mutex<BTreeMap<Key, Seen>>>,
-    changed: watch::Receiver<u64>,
+    seen: watch::Receiver<BTreeMap<Key, Seen>>,
 }
 
 /// Of the pods of one task.
@@ -38,52 +37,24 @@ struct Seen {
 
 impl Board {
     pub(super) fn follow(rig: &Rig) -> Self {
-        let seen = Arc::new(Mutex::new(BTreeMap::new()));
-        let (tell, changed) = watch::channel(0);
-        let board = Self {
-            seen: Arc::clone(&seen),
-            changed,
-        };
+        let (tell, seen) = watch::channel(BTreeMap::new());
         let pods: Api<Pod> = Api::namespaced(rig.client.clone(), &rig.namespace);
         tokio::spawn(async move {
             let mut pods = pin!(ListWatch::new(pods).into_cache(Cache::new()));
             while let Some(update) = pods.next().await {
                 let is_gone = matches!(update, Update::Deleted(_));
                 if let Some(pod) = update.into_object() {
-                    see(&mut lock(&seen), pod, is_gone);
+                    tell.send_modify(|seen| see(seen, pod, is_gone));
                 }
-                tell.send_modify(|n| *n += 1);
             }
         });
-        board
-    }
-
-    /// Waits until it holds.
-    async fn until<T>(
-        &self,
-        what: &str,
-        find: impl Fn(&BTreeMap<Key, Seen>) -> Option<T>,
-    ) -> Result<T> {
-        let mut changed = self.changed.clone();
-        let found = async {
-            loop {
-                changed.borrow_and_update();
-                if let Some(found) = find(&lock(&self.seen)) {
-                    return Ok(found);
-                }
-                changed.changed().await?;
-            }
-        };
-        match tokio::time::timeout(PATIENCE, found).await {
-            Ok(found) => found,
-            Err(_) => bail!("not in time: {what}"),
-        }
+        Self { seen }
     }
 
     /// Waits until the pods of all tasks were there and are gone. Answers the time from the first one's beginning to the
     /// last one's end.
     pub(super) async fn until_gone(&self, dag: &str, n: usize) -> Result<Duration> {
-        self.until(&format!("the end of {dag}"), |seen| {
+        until(&self.seen, &format!("the end of {dag}"), |seen| {
             let pods: Vec<&Seen> = of(seen, dag).collect();
             let is_over = pods.len() >= n && pods.iter().all(|pod| pod.gone_at.is_some());
             let from = pods.iter().map(|pod| pod.made_at).min();
@@ -96,7 +67,7 @@ impl Board {
     /// Waits until the pod of a task has ended.
     pub(super) async fn until_ended(&self, dag: &str, task: &str) -> Result<()> {
         let key = (dag.to_owned(), task.to_owned());
-        self.until(&format!("the end of {dag}/{task}"), |seen| {
+        until(&self.seen, &format!("the end of {dag}/{task}"), |seen| {
             seen.get(&key)?.ended_at.map(drop)
         })
         .await
@@ -104,7 +75,7 @@ impl Board {
 
     /// From the end of a pod to the pod of the next task.
     pub(super) fn latency(&self, dag: &str, n: usize) -> Times {
-        let seen = lock(&self.seen);
+        let seen = self.seen.borrow();
         let of = |i: usize| seen.get(&(dag.to_owned(), task(i)));
         let ended: Vec<_> = (0..n).map(|i| of(i).and_then(|pod| pod.ended_at)).collect();
         let made: Vec<_> = (0..n).map(|i| of(i).map(|pod| pod.made_at)).collect();
@@ -112,13 +83,13 @@ impl Board {
     }
 
     pub(super) fn pod_of(&self, dag: &str, task: &str) -> Option<Arc<Pod>> {
-        let seen = lock(&self.seen);
+        let seen = self.seen.borrow();
         let pod = seen.get(&(dag.to_owned(), task.to_owned()))?;
         Some(Arc::clone(&pod.first))
     }
 
     pub(super) fn n_pods(&self, dag: &str) -> usize {
-        of(&lock(&self.seen), dag).map(|pod| pod.uids.len()).sum()
+        of(&self.seen.borrow(), dag).map(|pod| pod.uids.len()).sum()
     }
 }
 
@@ -152,8 +123,4 @@ fn see(seen: &mut BTreeMap<Key, Seen>, pod: Arc<Pod>, is_gone: bool) {
     if is_gone {
         entry.gone_at = Some(now);
     }
-}
-
-fn lock(seen: &Mutex<BTreeMap<Key, Seen>>) -> MutexGuard<'_, BTreeMap<Key, Seen>> {
-    seen.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{Board, CREATORS, Loaded, N_UNLOADED, Seen, create, loaded, name};
-use crate::figures::Times;
+use crate::{figures::Times, seen::until};
 
 /// A bare client in place of the controller.
 #[derive(Clone)]
@@ -36,7 +36,7 @@ impl Floor {
             self.run(&name).await?;
             let what = format!("the pod of {name}");
             let pod_at = |seen: &Seen| seen.pods.get(&name).map(|(at, _)| *at);
-            let pod_at = self.board.until(&what, pod_at).await?;
+            let pod_at = until(&self.board.seen, &what, pod_at).await?;
             times.push(pod_at.duration_since(asked_at));
         }
         Ok(times)
@@ -74,7 +74,7 @@ impl Floor {
         let what = format!("the end of the pod of {name}");
         let ended = |seen: &Seen| seen.ended_pods.contains(name).then_some(());
         let status = self.status(name, &["Queued", "Executing"]);
-        let (status, ended) = tokio::join!(status, self.board.until(&what, ended));
+        let (status, ended) = tokio::join!(status, until(&self.board.seen, &what, ended));
         status.and(ended)?;
         self.status(name, &["Queued", "Executing", "Completed"])
             .await?;
