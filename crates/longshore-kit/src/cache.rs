@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::own_writes::{CacheFeed, Until, Written, parse_version};
 
-/// What a cache can hold: any kind of kube's, typed or `DynamicObject`.
+/// What a cache can hold: any kind of kube's, typed or [`RawObject`](crate::RawObject).
 pub trait Cached:
     kube::Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static
 {

@@ -7,10 +7,9 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use kube::core::DynamicObject;
 use longshore_api::flyte::{CONDITION_SUCCEEDED, Condition, TaskActionStatus};
 use longshore_core::{Class, Classify, ObjectRef, Resource, Seen};
-use longshore_kit::{Cache, Requests};
+use longshore_kit::{Cache, RawObject, Requests};
 use longshore_plugins::{
     Config, Launch, Phase, PhaseInfo, Plugin, PluginState, TaskContext, subdomain,
 };
@@ -31,8 +30,8 @@ use crate::{
 /// Reads for rounds.
 #[derive(Debug)]
 pub(crate) struct Observer {
-    pub(crate) actions: Arc<Cache<DynamicObject>>,
-    pub(crate) pods: Arc<Cache<DynamicObject>>,
+    pub(crate) actions: Arc<Cache<RawObject>>,
+    pub(crate) pods: Arc<Cache<RawObject>>,
     pub(crate) requests: Requests,
     pub(crate) plugins: Arc<dyn Plugins>,
     pub(crate) config: Config,
@@ -69,7 +68,7 @@ impl Observer {
         };
         let action = match self.actions.get(&key.namespace, &key.name) {
             Seen::Present(object) => {
-                let object = serde_json::to_value(&*object).map_err(fail)?;
+                let object = object.to_value().map_err(fail)?;
                 let action = Action::of(object).map_err(fail)?;
                 Seen::Present(self.read(key, action, now).await)
             }
@@ -199,7 +198,7 @@ impl Observer {
 
     fn cached(&self, target: &ObjectRef) -> Seen<Value> {
         match self.pods.get(&target.namespace, &target.name) {
-            Seen::Present(object) => match serde_json::to_value(&*object) {
+            Seen::Present(object) => match object.to_value() {
                 Ok(object) => Seen::Present(object),
                 Err(error) => Seen::Unknown(error.to_string()),
             },

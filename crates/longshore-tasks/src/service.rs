@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use futures::{Stream, StreamExt, future::ready, stream, stream::BoxStream};
 use kube::{
-    Api, Client,
-    core::{ApiResource, DynamicObject},
+    Api, Client, Resource as _,
+    core::{ApiResource, DynamicResourceScope},
 };
 use longshore_api::flyte::{KIND, LABEL_MANAGED, TRUE};
 use longshore_core::Resource;
-use longshore_kit::{Applier, Cache, CacheFeed, Clock, ListWatch, Runner, Update};
+use longshore_kit::{Applier, Cache, CacheFeed, Clock, ListWatch, RawObject, Runner, Update};
 use longshore_plugins::{Plugin, Registry};
 use tokio_util::sync::CancellationToken;
 
@@ -141,7 +141,10 @@ impl Tasks {
 }
 
 /// The objects of a resource, in one namespace or in all.
-fn api(client: &Client, resource: Resource, namespace: Option<&str>) -> Api<DynamicObject> {
+fn api<K>(client: &Client, resource: Resource, namespace: Option<&str>) -> Api<K>
+where
+    K: kube::Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+{
     let kind = ApiResource {
         group: resource.group.to_owned(),
         version: resource.version.to_owned(),
@@ -157,8 +160,8 @@ fn api(client: &Client, resource: Resource, namespace: Option<&str>) -> Api<Dyna
 
 /// The actions that something happened to, once all pods were listed.
 fn triggers(
-    mut pods: BoxStream<'static, Update<DynamicObject>>,
-    actions: BoxStream<'static, Update<DynamicObject>>,
+    mut pods: BoxStream<'static, Update<RawObject>>,
+    actions: BoxStream<'static, Update<RawObject>>,
     happened: BoxStream<'static, ActionKey>,
 ) -> impl Stream<Item = ActionKey> + Send {
     let listed = async move {
@@ -175,8 +178,9 @@ fn triggers(
     stream::once(listed).flatten()
 }
 
-fn key(update: Update<DynamicObject>) -> Option<ActionKey> {
-    let metadata = &update.into_object()?.metadata;
+fn key(update: Update<RawObject>) -> Option<ActionKey> {
+    let object = update.into_object()?;
+    let metadata = object.meta();
     Some(ActionKey {
         namespace: metadata.namespace.clone().unwrap_or_default(),
         name: metadata.name.clone()?,
@@ -184,8 +188,8 @@ fn key(update: Update<DynamicObject>) -> Option<ActionKey> {
 }
 
 /// The action that controls a pod.
-fn owner(pod: &DynamicObject) -> Option<ActionKey> {
-    let metadata = &pod.metadata;
+fn owner(pod: &RawObject) -> Option<ActionKey> {
+    let metadata = pod.meta();
     let owners = metadata.owner_references.as_ref()?;
     let owner = owners
         .iter()
