@@ -7,7 +7,9 @@ use longshore_core::{Announcement, Class, Classify, Create, EventType, ObjectRef
 use longshore_kit::{Applier, ApplyError, Clock, Controller, Postponed, Refusal};
 
 use crate::{
+    catalog::Order,
     config::Policy,
+    data::DataError,
     decide::{Effect, Observed, Record, decide},
     events::{ActionEvent, ActionEvents, NotPublished},
     model::{ActionKey, ObstacleKind},
@@ -34,6 +36,14 @@ pub(crate) enum ActionError {
     /// The run service did not acknowledge.
     #[error(transparent)]
     NotPublished(#[from] NotPublished),
+    /// Cached outputs are not where they belong.
+    #[error("TaskAction {key} waits for its cached outputs")]
+    NotCopied {
+        /// The action.
+        key: ActionKey,
+        /// Why.
+        source: DataError,
+    },
     /// The status was not written.
     #[error("the status of TaskAction {key} is not written")]
     Status {
@@ -57,6 +67,7 @@ impl Classify for ActionError {
         match self {
             Self::Unreadable(error) => error.class(),
             Self::NotPublished(error) => error.class(),
+            Self::NotCopied { source, .. } => source.class(),
             Self::Status { source, .. } => source.class(),
             Self::Json { .. } => Class::Bug,
         }
@@ -67,20 +78,39 @@ impl Actions {
     async fn report(&self, key: &ActionKey, event: &ActionEvent) -> Result<(), NotPublished> {
         let published = self.events.publish(event).await;
         if let Err(error) = &published {
-            let announcement = Announcement {
-                regarding: ObjectRef {
-                    resource: Resource::TASK_ACTION,
-                    namespace: key.namespace.clone(),
-                    name: key.name.clone(),
-                    uid: None,
-                },
-                event_type: EventType::Warning,
-                reason: "ActionEventPublishFailed",
-                note: error.to_string(),
-            };
-            self.applier.announce(&announcement, self.clock.now()).await;
+            self.warn(key, "ActionEventPublishFailed", error.to_string())
+                .await;
         }
         published
+    }
+
+    async fn tell_cache(&self, key: &ActionKey, order: &Order) -> Result<(), ActionError> {
+        let told = self.observer.cache.tell(key, order).await;
+        let Err(source) = told else {
+            return Ok(());
+        };
+        self.warn(key, "CachedOutputsNotCopied", source.to_string())
+            .await;
+        Err(ActionError::NotCopied {
+            key: key.clone(),
+            source,
+        })
+    }
+
+    /// Says on the action why it waits.
+    async fn warn(&self, key: &ActionKey, reason: &'static str, note: String) {
+        let announcement = Announcement {
+            regarding: ObjectRef {
+                resource: Resource::TASK_ACTION,
+                namespace: key.namespace.clone(),
+                name: key.name.clone(),
+                uid: None,
+            },
+            event_type: EventType::Warning,
+            reason,
+            note,
+        };
+        self.applier.announce(&announcement, self.clock.now()).await;
     }
 
     /// This kept a resource from being created.
@@ -133,6 +163,7 @@ impl Controller for Actions {
     async fn call(&self, key: &ActionKey, effect: &Effect) -> Result<(), ActionError> {
         match effect {
             Effect::Report(event) => Ok(self.report(key, event).await?),
+            Effect::Cache(order) => self.tell_cache(key, order).await,
         }
     }
 

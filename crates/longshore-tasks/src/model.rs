@@ -11,10 +11,12 @@ use longshore_api::{
     tasks::ANNOTATION_LAUNCH,
 };
 use longshore_core::{ObjectRef, Resource, Seen};
-use longshore_plugins::{Happening, PhaseInfo, Plugin, PluginState, StateError, TaskContext};
+use longshore_plugins::{
+    Happening, Launch, PhaseInfo, Plugin, PluginState, StateError, TaskContext,
+};
 use serde_json::Value;
 
-use crate::data::Outcome;
+use crate::{catalog::Cached, data::Outcome};
 
 /// The address of a TaskAction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,6 +95,15 @@ pub struct Task {
     pub happened: Vec<Happened>,
     /// What kept the last create of this launch from happening.
     pub obstacle: Option<Obstacle>,
+    /// What is known of its cache; `Absent` where its outputs are not cached.
+    pub cached: Seen<Cached>,
+}
+
+impl Task {
+    /// Whether the status says that nothing of the launch exists.
+    pub fn is_not_started(&self) -> bool {
+        matches!(&self.state, Ok(state) if state.launch == Launch::NotStarted)
+    }
 }
 
 /// A change of an attempt, and when it was noticed.

@@ -11,14 +11,13 @@ use kube::core::DynamicObject;
 use longshore_api::flyte::{CONDITION_SUCCEEDED, Condition, TaskActionStatus};
 use longshore_core::{Class, Classify, ObjectRef, Resource, Seen};
 use longshore_kit::{Cache, Requests};
-use longshore_plugins::{
-    Config, Launch, Phase, PhaseInfo, Plugin, PluginState, TaskContext, subdomain,
-};
+use longshore_plugins::{Config, Phase, PhaseInfo, Plugin, PluginState, TaskContext, subdomain};
 use longshore_proto::flyteidl2::core::TaskTemplate;
 use prost::Message;
 use serde_json::Value;
 
 use crate::{
+    catalog::CacheObserver,
     data::{Owed, TaskData},
     decide::Observed,
     happenings::Happenings,
@@ -40,6 +39,7 @@ pub(crate) struct Observer {
     pub(crate) obstacles: Obstacles,
     pub(crate) noticed: NoticedChanges,
     pub(crate) happenings: Arc<Happenings>,
+    pub(crate) cache: CacheObserver,
 }
 
 /// An action of which nobody can tell how far it is.
@@ -88,12 +88,14 @@ impl Observer {
         self.noticed.forget(key);
         if status.is_terminal() {
             self.happenings.forget(key);
+            self.cache.forget(key);
         }
     }
 
     fn forget(&self, key: &ActionKey) {
         self.noticed.forget(key);
         self.happenings.forget(key);
+        self.cache.forget(key);
     }
 
     async fn read(&self, key: &ActionKey, mut action: Action, now: Timestamp) -> Action {
@@ -111,6 +113,7 @@ impl Observer {
             };
         }
         self.read_children(key, &mut action, now).await;
+        self.cache.see(key, &mut action).await;
         action
     }
 
@@ -140,6 +143,7 @@ impl Observer {
             noticed: Vec::new(),
             happened: Vec::new(),
             obstacle: self.obstacles.of(key, &launch),
+            cached: Seen::Absent,
         })
     }
 
@@ -147,7 +151,7 @@ impl Observer {
         let launch = LaunchId::of(&action.target, &action.status);
         let names = Names::of(action);
         let is_launched_next = match &action.work {
-            Work::Task(task) => is_not_started(task),
+            Work::Task(task) => task.is_not_started(),
             Work::Condition | Work::Invalid(_) | Work::Nothing => true,
         };
         if is_launched_next || action.is_deleting {
@@ -171,7 +175,7 @@ impl Observer {
             &mut action.work,
             action.children.current.is_absent(),
             action.is_deleting,
-        ) && is_not_started(task)
+        ) && task.is_not_started()
             && task.plugin.needs_inputs(&task.context)
         {
             match self.data.inputs(&task.context.paths.input).await {
@@ -232,10 +236,6 @@ impl Observer {
     }
 }
 
-fn is_not_started(task: &Task) -> bool {
-    matches!(&task.state, Ok(state) if state.launch == Launch::NotStarted)
-}
-
 fn is_of_attempt(child: &Child) -> bool {
     matches!(
         child.belongs,
@@ -253,7 +253,7 @@ fn counts(action: &Action) -> bool {
     };
     let obstacle = task.obstacle.as_ref().map(|obstacle| &obstacle.kind);
     let is_taken = obstacle == Some(&ObstacleKind::NameTaken);
-    !action.status.is_terminal() && (!is_not_started(task) || is_taken)
+    !action.status.is_terminal() && (!task.is_not_started() || is_taken)
 }
 
 fn owed(template: &TaskTemplate) -> Owed {

@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use futures::{Stream, StreamExt, future::ready, stream, stream::BoxStream};
+use futures::{
+    FutureExt, Stream, StreamExt,
+    future::{BoxFuture, ready},
+    stream,
+    stream::BoxStream,
+};
 use kube::{
     Api, Client,
     core::{ApiResource, DynamicObject},
@@ -14,11 +19,12 @@ use longshore_plugins::{Plugin, Registry};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    catalog::{CacheObserver, Caching},
     collect,
     config::TasksConfig,
     controller::Actions,
     data::{LocalData, TaskData},
-    events::{ActionEvents, LoggedEvents},
+    events::{ActionEvents, BatchLimits, BatchedEvents, EventSink, LoggedEvents},
     happenings::{self, ABOUT_PODS, EVENT, Happenings},
     model::ActionKey,
     noticed::NoticedChanges,
@@ -43,18 +49,40 @@ impl Plugins for Registry {
 pub struct Tasks {
     config: TasksConfig,
     plugins: Arc<dyn Plugins>,
-    events: Arc<dyn ActionEvents>,
+    events: Telling,
     data: Arc<dyn TaskData>,
+    caching: Option<Caching>,
     clock: Arc<dyn Clock>,
 }
 
+/// Who is told.
+#[derive(Debug)]
+enum Telling {
+    OneByOne(Arc<dyn ActionEvents>),
+    InBatches(Arc<dyn EventSink>, BatchLimits),
+}
+
+impl Telling {
+    /// Who is told, and the work that tells, which ends once nobody tells any more.
+    fn start(self) -> (Arc<dyn ActionEvents>, BoxFuture<'static, ()>) {
+        match self {
+            Self::OneByOne(events) => (events, ready(()).boxed()),
+            Self::InBatches(sink, limits) => {
+                let (events, telling) = BatchedEvents::new(sink, limits);
+                (Arc::new(events), telling.boxed())
+            }
+        }
+    }
+}
+
 impl Tasks {
-    /// An executor that tells nobody but the log, and reads `file://` URLs.
+    /// An executor that tells nobody but the log, reads `file://` URLs, and caches nothing.
     pub fn new(config: TasksConfig, plugins: Arc<dyn Plugins>, clock: Arc<dyn Clock>) -> Self {
         let data = LocalData::new(config.data_root.clone(), config.max_download);
         Self {
             data: Arc::new(data),
-            events: Arc::new(LoggedEvents),
+            events: Telling::OneByOne(Arc::new(LoggedEvents)),
+            caching: None,
             config,
             plugins,
             clock,
@@ -64,7 +92,22 @@ impl Tasks {
     /// Tells these.
     #[must_use]
     pub fn telling(mut self, events: Arc<dyn ActionEvents>) -> Self {
-        self.events = events;
+        self.events = Telling::OneByOne(events);
+        self
+    }
+
+    /// Tells this many events at a time: the run service ([`RemoteEvents`](crate::events::RemoteEvents)), or the log of
+    /// this machine ([`EventLog`](crate::events::EventLog)).
+    #[must_use]
+    pub fn telling_in_batches(mut self, sink: Arc<dyn EventSink>, limits: BatchLimits) -> Self {
+        self.events = Telling::InBatches(sink, limits);
+        self
+    }
+
+    /// Spares attempts whose outputs are cached.
+    #[must_use]
+    pub fn caching(mut self, caching: Caching) -> Self {
+        self.caching = Some(caching);
         self
     }
 
@@ -125,18 +168,20 @@ impl Tasks {
             obstacles: Obstacles::default(),
             noticed: NoticedChanges::default(),
             happenings,
+            cache: CacheObserver::new(self.caching),
         };
+        let (events, telling) = self.events.start();
         let controller = Arc::new(Actions {
             observer,
             policy: self.config.policy,
             applier: applier.clone(),
-            events: self.events,
+            events,
             clock: Arc::clone(&self.clock),
         });
         let rounds = Runner::new(controller, applier, Arc::clone(&self.clock))
             .concurrency(self.config.concurrency)
             .run(triggers, shutdown.clone());
-        tokio::join!(rounds, shutdown.run_until_cancelled(collection));
+        tokio::join!(rounds, telling, shutdown.run_until_cancelled(collection));
     }
 }
 

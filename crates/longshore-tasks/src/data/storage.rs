@@ -13,6 +13,7 @@ use object_store::{
     aws::{AmazonS3Builder, AmazonS3ConfigKey},
     gcp::{GoogleCloudStorageBuilder, GoogleConfigKey},
     local::LocalFileSystem,
+    memory::InMemory,
     path::Path,
 };
 
@@ -79,6 +80,18 @@ impl Storage {
             ..Stores::default()
         };
         Self::of(stores, Vec::new(), max_download)
+    }
+
+    /// Files that end with the process, below `/`; none is read beyond `max_download` bytes.
+    pub fn in_memory(max_download: u64) -> Self {
+        let stores = Stores {
+            root: PathBuf::from("/"),
+            ..Stores::default()
+        };
+        Self {
+            files: Arc::new(InMemory::new()),
+            ..Self::of(stores, Vec::new(), max_download)
+        }
     }
 
     fn of(stores: Stores, environment: Vec<(String, String)>, max_download: u64) -> Self {

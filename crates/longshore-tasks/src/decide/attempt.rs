@@ -8,7 +8,7 @@ use longshore_plugins::{
 };
 
 use super::{
-    ActionPlan, LOOK_AGAIN, Round, failure,
+    ActionPlan, LOOK_AGAIN, Round, Step, cached, failure,
     merge::{self, Due},
     publish::{self, Published},
     release,
@@ -91,11 +91,7 @@ fn create(round: &Round<'_>, task: &Task) -> ActionPlan {
         Ok(create) => create,
         Err(error) => return failure::decide(round, task, cannot_be_built(&error)),
     };
-    let earlier = round.action.children.earlier.iter();
-    let mut actions: Vec<_> = earlier
-        .filter(|child| child.belongs != Belongs::ToOthers)
-        .flat_map(release)
-        .collect();
+    let mut actions = let_go_of_earlier(round);
     actions.push(Do::Create(create));
     let info = PhaseInfo::of(Phase::Queued, REASON_SUBMITTED);
     let published = publish::plan(round, task, Published::started(round, info));
@@ -104,6 +100,15 @@ fn create(round: &Round<'_>, task: &Task) -> ActionPlan {
         actions,
         next: published.next,
     }
+}
+
+/// The removal of what earlier attempts left.
+pub(super) fn let_go_of_earlier(round: &Round<'_>) -> Vec<Step> {
+    let earlier = round.action.children.earlier.iter();
+    earlier
+        .filter(|child| child.belongs != Belongs::ToOthers)
+        .flat_map(release)
+        .collect()
 }
 
 fn cannot_be_built(error: &BuildError) -> PhaseInfo {
@@ -217,10 +222,7 @@ fn go_on(round: &Round<'_>, task: &Task) -> ActionPlan {
 fn succeed(round: &Round<'_>, task: &Task) -> ActionPlan {
     match &task.outcome {
         Seen::Unknown(_) | Seen::Absent => Plan::after(LOOK_AGAIN),
-        Seen::Present(Outcome::Complete) => {
-            let info = task.info.clone();
-            publish::plan(round, task, Published::started(round, info))
-        }
+        Seen::Present(Outcome::Complete) => cached::succeed(round, task),
         Seen::Present(Outcome::Failed {
             error,
             is_recoverable,

@@ -22,10 +22,11 @@
 //! One case cannot be told from here: the process ended between create and status, *and* somebody deleted the resource
 //! before the next start. It is created again. `plugins.k8s.inject-finalizer` keeps resources from going unseen.
 //!
-//! Each file has a part: [`attempt`] launches and checks, [`failure`] retries or gives up, [`merge`] says when,
+//! Each file has a part: [`cached`] asks the cache first, [`attempt`] launches and checks, [`failure`] retries or gives up, [`merge`] says when,
 //! [`publish`] writes, and [`delete`], [`condition`] and [`ended`] are for actions that are being deleted, wait for a person, or ended.
 
 mod attempt;
+mod cached;
 mod condition;
 mod delete;
 mod ended;
@@ -44,6 +45,7 @@ use longshore_plugins::K8sConfig;
 use serde_json::Value;
 
 use crate::{
+    catalog::Order,
     config::Policy,
     events::ActionEvent,
     model::{Action, Child, Invalid, Task, Work},
@@ -78,6 +80,8 @@ pub struct Record {
 pub enum Effect {
     /// Tell the run service, and wait until it has acknowledged.
     Report(Box<ActionEvent>),
+    /// Tell the catalog.
+    Cache(Box<Order>),
 }
 
 /// What is done about an action.
@@ -114,7 +118,7 @@ pub fn decide(policy: &Policy, config: &K8sConfig, observed: &Observed) -> Actio
         Work::Condition => condition::decide(&round),
         Work::Invalid(invalid) => round.refuse(invalid),
         Work::Nothing => Plan::await_change(),
-        Work::Task(task) if action.has_finalizer => attempt::decide(&round, task),
+        Work::Task(task) if action.has_finalizer => cached::decide(&round, task),
         // The cache learns from the answer: there is nothing to wait for.
         Work::Task(_) => Plan {
             actions: vec![Do::EnsureFinalizer {

@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use longshore_core::{Action as Do, Next, Plan};
 use longshore_plugins::{K8sState, Launch, Phase, PhaseInfo, PluginState, STATE_VERSION};
 
-use super::{ActionPlan, Effect, Round, attempt::REASON_SUBMITTED, merge, release};
+use super::{ActionPlan, Effect, Round, attempt::REASON_SUBMITTED, cached, merge, release};
 use crate::{
+    catalog::CatalogCacheStatus,
     events::{ActionEvent, action_phase},
     model::{Belongs, Child, Noticed, Task},
     status,
@@ -23,6 +24,8 @@ pub(super) struct Published {
     pub(super) system_failures: u32,
     /// What is on record of its resource.
     pub(super) launch: OnRecord,
+    /// What its cache has to do with it.
+    pub(super) cache: CatalogCacheStatus,
 }
 
 /// What a status says about the resource of its attempt.
@@ -45,6 +48,7 @@ impl Published {
             attempt: round.action.attempt(),
             system_failures: if progressed { 0 } else { n_failures },
             launch: OnRecord::Started,
+            cache: CatalogCacheStatus::CacheDisabled,
             info,
         }
     }
@@ -64,6 +68,7 @@ impl Published {
             attempt: round.action.attempt().saturating_add(1),
             system_failures: 0,
             launch: OnRecord::Nothing,
+            cache: CatalogCacheStatus::CacheDisabled,
         }
     }
 }
@@ -108,7 +113,11 @@ pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> Acti
         attempt,
         system_failures,
         launch,
+        cache,
     } = published;
+    if attempt == round.action.attempt() {
+        info = told_apart(info, &stored(round, task));
+    }
     if info.happenings.is_empty() && launch == OnRecord::Started {
         info.happenings = task.happened.iter().map(Into::into).collect();
     }
@@ -120,7 +129,7 @@ pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> Acti
     status.plugin_phase_version = info.version;
     status.attempts = attempt;
     status.system_failures = system_failures;
-    status.cache_status = 0;
+    status.cache_status = cache.into();
     if !status::is_news(old, &status) {
         return nothing(round, &info);
     }
@@ -128,8 +137,13 @@ pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> Acti
     let updated_at = status.phase_history.last().map(|entry| entry.occurred_at);
     let event = ActionEvent {
         updated_at: updated_at.unwrap_or(round.now),
+        cache_status: cache.into(),
         ..event(round, task, &info, attempt)
     };
+    if info.phase.is_terminal() {
+        // First, or nobody would know of it after a crash. Nothing of the attempt runs any more.
+        actions.extend(cached::release(task));
+    }
     actions.push(Do::Call(Effect::Report(Box::new(event))));
     if info.phase.is_terminal() {
         actions.extend(round.finish(status));
@@ -147,6 +161,15 @@ pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> Acti
         OnRecord::Started | OnRecord::Waiting => next(round, &info),
     };
     Plan { actions, next }
+}
+
+/// The receiver keeps one event of a phase and version, and knows fewer phases than there are.
+fn told_apart(mut info: PhaseInfo, stored: &K8sState) -> PhaseInfo {
+    let is_another = info.phase != stored.phase && stored.phase != Phase::Undefined;
+    if is_another && action_phase(info.phase) == action_phase(stored.phase) {
+        info.version = info.version.max(stored.version.saturating_add(1));
+    }
+    info
 }
 
 /// What went before `phase` in this attempt, and was not told yet.
@@ -218,12 +241,14 @@ pub(super) fn event(round: &Round<'_>, task: &Task, info: &PhaseInfo, attempt: u
         phase: action_phase(info.phase),
         version: info.version,
         updated_at: round.now,
-        reported_at: round.now,
+        reported_at: round.exactly,
         error: info.error.clone(),
         cluster: round.policy.cluster.clone(),
         output_prefix: task.context.paths.output_prefix.clone(),
-        cache_status: 0,
+        cache_status: CatalogCacheStatus::CacheDisabled.into(),
         happenings: happenings(round, info),
+        logs: info.info.logs.clone(),
+        log_context: info.info.log_context.clone(),
     }
 }
 

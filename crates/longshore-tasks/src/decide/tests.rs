@@ -1,3 +1,4 @@
+mod cached;
 mod merged;
 mod world;
 

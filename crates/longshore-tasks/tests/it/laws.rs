@@ -12,7 +12,7 @@ use longshore_test::{
 
 use crate::{
     stories::{self, People, Story},
-    world::{World, is_terminal, launch},
+    world::{World, is_serialized, is_terminal, launch},
 };
 
 impl Scenario for Story {
@@ -45,8 +45,16 @@ impl Scenario for Story {
         // What comes apart by a broken watch is told apart.
         let is_told_apart = matches!(self.people, People::TellOf(_)) && is_news;
         let is_cut_short = self.people == People::AbortAtOnce && is_news;
+        // How often somebody waits for somebody else, and says so, is a matter of timing.
+        let may_wait = self.actions.iter().any(|(name, ..)| is_serialized(name));
+        let is_waiting = point.what.ends_with(" cache") || may_wait && is_news;
         let is_told_again = point.what.ends_with(" events") || point.what == "patch pods";
-        point.is_read() || is_refused || is_cut_short || is_told_apart || is_told_again
+        point.is_read()
+            || is_refused
+            || is_cut_short
+            || is_told_apart
+            || is_told_again
+            || is_waiting
     }
 
     fn bound(&self, what: &str, troubles: &Troubles) -> Option<u32> {
@@ -69,6 +77,9 @@ impl Scenario for Story {
         };
         let mut broken = history.repeated(launch);
         broken.extend(history.overlapping(by_action));
+        broken.extend(history.overlapping(serialized));
+        let owners = world.cache.owners();
+        broken.extend(owners.iter().map(|owner| format!("{owner} has reserved")));
         broken.extend(untold(world).await);
         broken.extend(contradictory(world));
         broken
@@ -76,6 +87,11 @@ impl Scenario for Story {
             .map(|what| Violation::of(Law::OwnInvariant, what))
             .collect()
     }
+}
+
+/// The key that all that are serialized share.
+fn serialized(run: &PodRun) -> Option<String> {
+    is_serialized(&run.pod).then(|| "a cache key".to_owned())
 }
 
 /// Statuses that the run service was not told of before.
@@ -149,6 +165,11 @@ stories! {
     held_pods_survive_everything: HELD,
     a_collection_survives_everything: COLLECTED,
     events_survive_everything: EVENTS,
+    a_cache_hit_survives_everything: CACHE_HIT,
+    a_shared_cache_key_survives_everything: CACHE_SHARED,
+    a_cache_that_is_not_filled_survives_everything: CACHE_NOT_FILLED,
+    a_cache_that_is_down_survives_everything: CACHE_DOWN,
+    an_abort_gives_a_reservation_up_whatever_happens: CACHE_ABORTED,
 }
 
 #[test]

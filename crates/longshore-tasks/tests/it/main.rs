@@ -7,6 +7,7 @@
     reason = "clippy sees as a test only what is in a test function"
 )]
 
+mod cache;
 mod laws;
 mod plugin;
 mod real_server;

@@ -29,13 +29,18 @@ fn stories_end_as_they_should() {
     }
 }
 
+/// Whether the API server is asked, not another service.
+fn is_request(point: &Point) -> bool {
+    point.what != "report" && !point.what.ends_with(" cache")
+}
+
 /// The requests of a run, but for those that any number of actions share.
 fn requests(run: &Run) -> Vec<&Point> {
     let points = run.points.iter();
     points
         .filter(|point| {
             let is_shared = point.what.starts_with("watch ") || point.what.starts_with("list ");
-            !is_shared && point.what != "report"
+            !is_shared && is_request(point)
         })
         .collect()
 }
@@ -81,7 +86,7 @@ fn the_rules_are_what_it_does_and_no_more() {
     let mut used = BTreeSet::new();
     for story in STORIES {
         let run = replay(story, FaultPlan::none());
-        let done = run.points.iter().filter(|point| point.what != "report");
+        let done = run.points.iter().filter(|point| is_request(point));
         used.extend(done.map(|point| point.what.clone()));
     }
     let mut allowed: BTreeSet<String> = BTreeSet::new();
@@ -112,6 +117,38 @@ fn events_are_told_in_order_and_written_together() {
     let statuses = run.points.iter();
     let statuses = statuses.filter(|point| point.what == "patch taskactions/status");
     assert_eq!(statuses.count(), 3 + 2, "{}", run.log);
+}
+
+fn n_cache(run: &Run, what: &str) -> usize {
+    let points = run.points.iter();
+    points.filter(|point| point.what == what).count()
+}
+
+/// A hit makes no pod and writes its end; no other request is made because of the cache.
+#[test]
+fn a_cache_costs_no_requests_and_a_hit_saves_some() {
+    let run = replay(&stories::CACHE_HIT, FaultPlan::none());
+    assert_eq!(run.broken, [], "{}", run.log);
+    let requests = requests(&run);
+    assert!(requests.len() <= 6 + 3, "{requests:?}\n{}", run.log);
+    let asked =
+        ["get", "put", "reserve", "release"].map(|verb| n_cache(&run, &format!("{verb} cache")));
+    assert_eq!(asked, [2, 1, 0, 0], "{}", run.log);
+}
+
+/// A reservation is extended each ten seconds, and given up at once.
+#[test]
+fn a_reservation_is_held_from_the_launch_to_the_end() {
+    let run = replay(&stories::CACHE_ABORTED, FaultPlan::none());
+    assert_eq!(n_cache(&run, "release cache"), 1, "{}", run.log);
+    let run = replay(&stories::CACHE_SHARED, FaultPlan::none());
+    let n_reserved = n_cache(&run, "reserve cache");
+    assert!((6..=14).contains(&n_reserved), "{n_reserved}: {}", run.log);
+    assert!(
+        run.log.contains("waiting for serialized") || run.digest.contains("status 2"),
+        "{}",
+        run.log
+    );
 }
 
 /// Upstream's own sample is older than its schema: it names no task type and has no template.

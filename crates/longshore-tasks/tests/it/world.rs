@@ -35,7 +35,7 @@ use prost::Message;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::plugin::PodPlugin;
+use crate::{cache::Cache, plugin::PodPlugin};
 
 /// Everything around the executor under test. It lives through the executor's crashes.
 pub(crate) struct World {
@@ -46,6 +46,7 @@ pub(crate) struct World {
     pub(crate) node: ScriptedNode,
     pub(crate) admission: Admission,
     pub(crate) told: Told,
+    pub(crate) cache: Arc<Cache>,
     pub(crate) config: TasksConfig,
 }
 
@@ -100,13 +101,20 @@ impl ActionEvents for FaultyEvents {
     }
 }
 
-/// Outputs of attempts, by what their action is called: `…-lost` never has any, `…-broken` says that it failed.
+/// Outputs of attempts, by what their action is called: `…-lost` never has any, and what is cached leaves a file.
 #[derive(Debug)]
-struct ScriptedData;
+struct ScriptedData {
+    cache: Arc<Cache>,
+}
 
 #[async_trait]
 impl TaskData for ScriptedData {
     async fn outcome(&self, prefix: &str, owed: Owed) -> Result<Outcome, DataError> {
+        if is_cached(prefix) {
+            let outputs = LiteralMap::default().encode_to_vec();
+            let file = format!("{prefix}/{}", flyte::FILE_OUTPUTS);
+            self.cache.storage.write(&file, outputs.into()).await?;
+        }
         Ok(match owed {
             // Without its path, which depends on the namespace.
             Owed::Outputs if prefix.contains("lost") => {
@@ -157,6 +165,7 @@ impl World {
             },
             api: place.clone(),
             place,
+            cache: Cache::new(Arc::clone(&clock)),
             clock,
             admission: Admission::new(rules.iter().copied()),
             told: Told::default(),
@@ -172,19 +181,16 @@ impl World {
         };
         Tasks::new(self.config.clone(), Arc::new(PodPlugin), self.clock.clone())
             .telling(Arc::new(events))
-            .reading(Arc::new(ScriptedData))
+            .reading(Arc::new(ScriptedData {
+                cache: Arc::clone(&self.cache),
+            }))
+            .caching(self.cache.caching(process))
             .run(client, CancellationToken::new())
             .await;
     }
 
-    pub(crate) async fn apply(&self, mut action: Value) {
-        action["metadata"]["namespace"] = self.place.namespace().into();
-        let action = serde_json::from_value(action).unwrap();
-        let actions = actions(&self.place);
-        actions
-            .create(&PostParams::default(), &action)
-            .await
-            .unwrap();
+    pub(crate) async fn apply(&self, action: Value) {
+        apply(&self.place, action).await;
     }
 
     /// All TaskActions.
@@ -219,6 +225,9 @@ impl World {
                 action["metadata"]["finalizers"],
                 status["pluginPhase"],
             );
+            if let Some(cache) = status["cacheStatus"].as_i64() {
+                let _ = writeln!(text, "  cache status {cache}");
+            }
         }
         let told = self.told.events();
         let names: BTreeSet<&str> = told.iter().map(|event| event.action.as_str()).collect();
@@ -230,6 +239,9 @@ impl World {
         for pod in self.pods().await {
             let phase = pod.status.and_then(|status| status.phase);
             let _ = writeln!(text, "pod {:?}: {phase:?}", pod.metadata.name);
+        }
+        if self.cache.n_outputs() > 0 {
+            let _ = writeln!(text, "{} keys are cached", self.cache.n_outputs());
         }
         // Namespaces are named in messages, and each real one has a name of its own.
         text.replace(&format!("{}/", self.place.namespace()), "default/")
@@ -284,13 +296,32 @@ pub(crate) fn actions(place: &Place) -> Api<DynamicObject> {
     Api::namespaced_with(place.client(), place.namespace(), &kind)
 }
 
+/// Makes an action.
+pub(crate) async fn apply(place: &Place, mut action: Value) {
+    action["metadata"]["namespace"] = place.namespace().into();
+    let action = serde_json::from_value(action).unwrap();
+    let actions = actions(place);
+    let made = actions.create(&PostParams::default(), &action).await;
+    made.unwrap();
+}
+
+/// Whether outputs are cached of whatever has this in its name.
+pub(crate) fn is_cached(name: &str) -> bool {
+    name.contains("cached") || is_serialized(name)
+}
+
+/// Whether only one of them runs at a time.
+pub(crate) fn is_serialized(name: &str) -> bool {
+    name.contains("serial")
+}
+
 pub(crate) async fn delete_action(place: &Place, name: &str) {
     let _ = actions(place).delete(name, &DeleteParams::default()).await;
 }
 
 /// A TaskAction of the run `r` whose pods run this script.
 pub(crate) fn action(name: &str, retries: u32, script: &str) -> Value {
-    let template = template(retries, Owed::Nothing);
+    let template = template(name, retries, Owed::Nothing);
     let mut action = json!({
         "apiVersion": "flyte.org/v1", "kind": "TaskAction",
         "metadata": {
@@ -314,7 +345,7 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-pub(crate) fn template(retries: u32, owed: Owed) -> TaskTemplate {
+pub(crate) fn template(name: &str, retries: u32, owed: Owed) -> TaskTemplate {
     let output = VariableEntry {
         key: "o0".to_owned(),
         value: Some(Variable::default()),
@@ -333,6 +364,8 @@ pub(crate) fn template(retries: u32, owed: Owed) -> TaskTemplate {
                 retries,
                 backoff: None,
             }),
+            discoverable: is_cached(name),
+            cache_serializable: is_serialized(name),
             ..TaskMetadata::default()
         }),
         interface: Some(TypedInterface {

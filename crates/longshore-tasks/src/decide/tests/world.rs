@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::super::*;
 use crate::{
+    catalog::{Cached, Tell},
     data::Outcome,
     model::{Happened, LaunchId, Noticed, Obstacle, ObstacleKind, Task},
 };
@@ -55,6 +56,7 @@ pub(in crate::decide) struct World {
     pub(in crate::decide) noticed: Vec<Noticed>,
     pub(in crate::decide) happened: Vec<Happened>,
     pub(in crate::decide) obstacle: Option<ObstacleKind>,
+    pub(in crate::decide) cached: Seen<Cached>,
     pub(in crate::decide) config: K8sConfig,
     pub(in crate::decide) now: Timestamp,
 }
@@ -79,6 +81,7 @@ pub(in crate::decide) fn action() -> World {
         noticed: Vec::new(),
         happened: Vec::new(),
         obstacle: None,
+        cached: Seen::Absent,
         config: K8sConfig::default(),
         now: EPOCH,
     }
@@ -188,6 +191,7 @@ impl World {
                 .obstacle
                 .clone()
                 .map(|kind| Obstacle { since: EPOCH, kind }),
+            cached: self.cached.clone(),
         }));
         Observed {
             now: self.now,
@@ -228,6 +232,9 @@ pub(in crate::decide) fn step(step: &Step) -> String {
             if status.system_failures > 0 {
                 words.push_str(&format!(" +{}", status.system_failures));
             }
+            if status.cache_status > 0 {
+                words.push_str(&format!(" cache {}", status.cache_status));
+            }
             if status.plugin_state.is_empty() {
                 words.push_str(" (nothing started)");
             }
@@ -255,6 +262,12 @@ pub(in crate::decide) fn step(step: &Step) -> String {
                 event.version, event.attempt
             )
         }
+        Do::Call(Effect::Cache(order)) => match &order.tell {
+            Tell::Reserve(within) => format!("reserve for {within:?}"),
+            Tell::Copy(_) => "copy".to_owned(),
+            Tell::Keep(_) => "keep".to_owned(),
+            Tell::Release => "give up".to_owned(),
+        },
         Do::Announce(announcement) => format!("warn {}", announcement.reason),
         Do::EnsureFinalizer { .. } => "finalizer".to_owned(),
         Do::RemoveFinalizer { target, .. } => format!("release {}", target.name),

@@ -45,6 +45,9 @@ pub struct LoggedEvent {
     /// What happened on the way, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub happenings: Vec<LoggedHappening>,
+    /// What can be looked at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<LoggedLink>,
 }
 
 /// Why an attempt failed.
@@ -66,6 +69,15 @@ pub struct LoggedHappening {
     pub occurred_at: Timestamp,
     /// For people.
     pub reason: String,
+}
+
+/// Something that can be looked at: a log, a dashboard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoggedLink {
+    /// As `Kubernetes Logs`.
+    pub name: String,
+    /// Where it is.
+    pub uri: String,
 }
 
 impl LoggedEvent {
@@ -90,6 +102,10 @@ impl LoggedEvent {
             occurred_at: it.occurred_at,
             reason: it.reason.clone(),
         });
+        let links = event.logs.iter().map(|it| LoggedLink {
+            name: it.name.clone(),
+            uri: it.uri.clone(),
+        });
         Self {
             updated_at: event.updated_at,
             reported_at: event.reported_at,
@@ -105,6 +121,7 @@ impl LoggedEvent {
             output_prefix: event.output_prefix.clone(),
             cluster: event.cluster.clone(),
             happenings: happenings.collect(),
+            links: links.collect(),
         }
     }
 }
