@@ -1,6 +1,6 @@
 //! The executor, running: three watches, the controller, the collector.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures::{
     FutureExt, Stream, StreamExt,
@@ -19,11 +19,11 @@ use longshore_plugins::{Plugin, Registry};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    catalog::{CacheObserver, Caching},
+    catalog::{CacheObserver, Caching, Catalog},
     collect,
     config::TasksConfig,
     controller::Actions,
-    data::{LocalData, TaskData},
+    data::{LocalData, Storage, TaskData},
     events::{ActionEvents, BatchLimits, BatchedEvents, EventSink, LoggedEvents},
     happenings::{self, ABOUT_PODS, EVENT, Happenings},
     model::ActionKey,
@@ -116,6 +116,20 @@ impl Tasks {
     pub fn reading(mut self, data: Arc<dyn TaskData>) -> Self {
         self.data = data;
         self
+    }
+
+    /// Spares attempts whose outputs are in this catalog; they are files of this machine, as without
+    /// [`reading`](Self::reading).
+    #[must_use]
+    pub fn caching_files(self, catalog: Arc<dyn Catalog>) -> Self {
+        let TasksConfig {
+            data_root,
+            max_download,
+            ..
+        } = &self.config;
+        let storage = Arc::new(Storage::local(data_root.clone(), *max_download));
+        let caching = Caching::new(catalog, storage, Arc::clone(&self.clock), Duration::ZERO);
+        self.caching(caching)
     }
 
     /// Runs actions until `shutdown`.

@@ -15,7 +15,11 @@ use longshore_kit::{CountRequests, Metrics, Tasks};
 use longshore_node::{ImageMap, Node, NodeConfig, PodsLifetime};
 use serde_json::Value;
 
-use crate::{error::CliError, progress::phases::Phases, service::actions};
+use crate::{
+    error::CliError,
+    progress::phases::Phases,
+    service::{actions, local_actions},
+};
 
 /// Pods that the node takes at least, however few may run at the same time.
 const MIN_PODS: u32 = 110;
@@ -55,6 +59,7 @@ fn objects(data_dir: &Path) -> PathBuf {
 /// The embedded cluster of one process. Its node keeps its pods in the data directory.
 pub(crate) struct LocalCluster {
     cluster: Cluster,
+    data_dir: PathBuf,
     metrics: Metrics,
     claims: PathBuf,
     tasks: Tasks,
@@ -97,6 +102,7 @@ impl LocalCluster {
         actions::install(client(&cluster, "tasks", metrics)).await?;
         Ok(Self {
             cluster,
+            data_dir: data_dir.to_owned(),
             metrics: metrics.clone(),
             claims: root.join("volumes"),
             tasks,
@@ -131,7 +137,7 @@ impl LocalCluster {
 
     /// Runs the executor of TaskActions in it, until it stops.
     pub(crate) fn run_actions(&self) -> Result<(), CliError> {
-        let executor = actions::executor(None, &self.metrics)?;
+        let executor = local_actions::executor(&self.data_dir, &self.metrics)?;
         let running = executor.run(self.client("tasks"), self.tasks.shutdown());
         self.tasks.spawn("tasks", running);
         Ok(())

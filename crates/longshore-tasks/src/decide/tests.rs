@@ -1,4 +1,4 @@
-mod cached;
+pub(super) mod cached;
 mod merged;
 mod world;
 

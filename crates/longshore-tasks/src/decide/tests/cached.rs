@@ -13,36 +13,40 @@ fn s(seconds: i64) -> jiff::SignedDuration {
     jiff::SignedDuration::from_secs(seconds)
 }
 
+/// The cache of a task of which nothing was asked yet.
+pub(in crate::decide) fn uncached(is_serializable: bool) -> Cached {
+    let key = CacheKey {
+        org: String::new(),
+        project: "p".to_owned(),
+        domain: "d".to_owned(),
+        key: "k".to_owned(),
+    };
+    Cached {
+        entry: Entry {
+            key,
+            owner: US.to_owned(),
+            is_serializable,
+            output_prefix: "file:///out/1".to_owned(),
+        },
+        outputs: Seen::Absent,
+        held: None,
+        kept: None,
+    }
+}
+
 impl World {
     /// Its outputs are cached.
     fn cached(self, change: impl FnOnce(&mut Cached)) -> Self {
-        let key = CacheKey {
-            org: String::new(),
-            project: "p".to_owned(),
-            domain: "d".to_owned(),
-            key: "k".to_owned(),
-        };
-        let mut cached = Cached {
-            entry: Entry {
-                key,
-                owner: US.to_owned(),
-                is_serializable: false,
-                output_prefix: "file:///out/1".to_owned(),
-            },
-            outputs: Seen::Absent,
-            held: None,
-            kept: None,
-        };
+        let mut cached = uncached(false);
         change(&mut cached);
         self.with(|it| it.cached = Seen::Present(cached))
     }
 
     /// They are, and only one runs at a time.
     fn serialized(self, change: impl FnOnce(&mut Cached)) -> Self {
-        self.cached(|it| {
-            it.entry.is_serializable = true;
-            change(it);
-        })
+        let mut cached = uncached(true);
+        change(&mut cached);
+        self.with(|it| it.cached = Seen::Present(cached))
     }
 }
 
