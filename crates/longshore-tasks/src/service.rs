@@ -166,6 +166,8 @@ impl Tasks {
             Arc::clone(&self.clock),
             owner,
         );
+        let (cache, freed) = CacheObserver::new(self.caching);
+        let happened = stream::select(happened, freed);
         let triggers = triggers(managed.boxed(), asked_for.boxed(), happened.boxed());
         let collection = collect::run(
             api(&client, Resource::TASK_ACTION, namespace),
@@ -182,7 +184,7 @@ impl Tasks {
             obstacles: Obstacles::default(),
             noticed: NoticedChanges::default(),
             happenings,
-            cache: CacheObserver::new(self.caching),
+            cache,
         };
         let (events, telling) = self.events.start();
         let controller = Arc::new(Actions {

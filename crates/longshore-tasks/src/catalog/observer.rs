@@ -8,9 +8,11 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures::{Stream, stream};
 use jiff::Timestamp;
 use longshore_core::Seen;
 use longshore_plugins::{CacheKey, TaskContext};
+use tokio::sync::mpsc;
 
 use super::{Caching, CatalogCacheStatus, Entry, Metadata, caching::chain, decide::Claim};
 use crate::{
@@ -68,6 +70,8 @@ pub(crate) struct CacheObserver {
     /// `None` where nothing is cached, whatever templates say.
     caching: Option<Caching>,
     known: Mutex<BTreeMap<ActionKey, Known>>,
+    /// Takes actions that another one kept waiting.
+    freed: mpsc::UnboundedSender<ActionKey>,
 }
 
 /// What is known of an action.
@@ -83,11 +87,19 @@ struct Known {
 }
 
 impl CacheObserver {
-    pub(crate) fn new(caching: Option<Caching>) -> Self {
-        Self {
+    /// Also answers the actions that wait no longer for a reservation which another action of this process had: their
+    /// next round need not wait for its time.
+    pub(crate) fn new(
+        caching: Option<Caching>,
+    ) -> (Self, impl Stream<Item = ActionKey> + Send + 'static) {
+        let (freed, mut waiting) = mpsc::unbounded_channel();
+        let observer = Self {
             caching,
             known: Mutex::default(),
-        }
+            freed,
+        };
+        let freed = stream::poll_fn(move |context| waiting.poll_recv(context));
+        (observer, freed)
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<ActionKey, Known>> {
@@ -199,9 +211,20 @@ impl CacheObserver {
             Tell::Release => {
                 caching.release(entry).await;
                 self.note(action, |known| known.held = None);
+                self.free(&entry.key);
             }
         }
         Ok(())
+    }
+
+    /// Nobody here knows any more who has the reservation of a key, and those who waited for it ask again.
+    fn free(&self, key: &CacheKey) {
+        for (action, known) in self.known().iter_mut() {
+            if known.key.as_ref() == Some(key) && known.held.take().is_some() {
+                // Nobody listens where no round will come.
+                let _ = self.freed.send(action.clone());
+            }
+        }
     }
 
     fn note(&self, action: &ActionKey, change: impl FnOnce(&mut Known)) {
