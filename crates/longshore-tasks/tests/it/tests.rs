@@ -142,7 +142,7 @@ fn a_reservation_is_held_from_the_launch_to_the_end() {
     for (story, n_reserved, n_released) in [
         (&stories::CACHE_ABORTED, 1..=3, 1),
         // The second one hits what it waited for, and cannot know that nobody has reserved it for it.
-        (&stories::CACHE_SHARED, 6..=14, 2),
+        (&stories::CACHE_SHARED, 5..=12, 2),
         (&stories::CACHE_NOT_FILLED, 5..=10, 2),
     ] {
         let run = replay(story, FaultPlan::none());
