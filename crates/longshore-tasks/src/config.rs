@@ -1,9 +1,11 @@
 //! How the executor behaves: upstream's section `executor`, with upstream's defaults.
 
-use std::{path::PathBuf, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use longshore_kit::Metrics;
 use longshore_plugins::Config;
+
+use crate::data::Storage;
 
 /// How the executor behaves.
 #[derive(Clone, Debug)]
@@ -18,10 +20,8 @@ pub struct TasksConfig {
     pub concurrency: usize,
     /// Removal of actions that ended long ago.
     pub collection: Collection,
-    /// `storage.stow.config.path`: where `file://` URLs begin. Default: `/`.
-    pub data_root: PathBuf,
-    /// `storage.limits.maxDownloadMBs`: no file of an attempt is read beyond this, in bytes. Default: 2 MiB.
-    pub max_download: u64,
+    /// The section `storage`: where inputs and outputs are. Default: files of this machine.
+    pub storage: Arc<Storage>,
     /// Where rounds are counted.
     pub metrics: Metrics,
 }
@@ -55,8 +55,7 @@ impl Default for TasksConfig {
             plugins: Config::default(),
             concurrency: 512,
             collection: Collection::default(),
-            data_root: PathBuf::from("/"),
-            max_download: 2 * 1024 * 1024,
+            storage: Arc::default(),
             metrics: Metrics::new(),
         }
     }

@@ -8,6 +8,7 @@ use longshore_kit::{Applier, ApplyError, Clock, Controller, Postponed, Refusal};
 
 use crate::{
     config::Policy,
+    data::DataError,
     decide::{Effect, Observed, Record, decide},
     events::{ActionEvent, ActionEvents, NotPublished},
     model::{ActionKey, ObstacleKind},
@@ -34,6 +35,9 @@ pub(crate) enum ActionError {
     /// The run service did not acknowledge.
     #[error(transparent)]
     NotPublished(#[from] NotPublished),
+    /// The attempt would have no place for what it makes.
+    #[error(transparent)]
+    NoDirectory(#[from] DataError),
     /// The status was not written.
     #[error("the status of TaskAction {key} is not written")]
     Status {
@@ -57,6 +61,7 @@ impl Classify for ActionError {
         match self {
             Self::Unreadable(error) => error.class(),
             Self::NotPublished(error) => error.class(),
+            Self::NoDirectory(error) => error.class(),
             Self::Status { source, .. } => source.class(),
             Self::Json { .. } => Class::Bug,
         }
@@ -67,20 +72,33 @@ impl Actions {
     async fn report(&self, key: &ActionKey, event: &ActionEvent) -> Result<(), NotPublished> {
         let published = self.events.publish(event).await;
         if let Err(error) = &published {
-            let announcement = Announcement {
-                regarding: ObjectRef {
-                    resource: Resource::TASK_ACTION,
-                    namespace: key.namespace.clone(),
-                    name: key.name.clone(),
-                    uid: None,
-                },
-                event_type: EventType::Warning,
-                reason: "ActionEventPublishFailed",
-                note: error.to_string(),
-            };
-            self.applier.announce(&announcement, self.clock.now()).await;
+            self.warn(key, "ActionEventPublishFailed", error.to_string())
+                .await;
         }
         published
+    }
+
+    async fn make_directory(&self, key: &ActionKey, url: &str) -> Result<(), DataError> {
+        let made = self.observer.data.make_directory(url).await;
+        if let Err(error) = &made {
+            self.warn(key, "NoOutputDirectory", error.why()).await;
+        }
+        made
+    }
+
+    async fn warn(&self, key: &ActionKey, reason: &'static str, note: String) {
+        let announcement = Announcement {
+            regarding: ObjectRef {
+                resource: Resource::TASK_ACTION,
+                namespace: key.namespace.clone(),
+                name: key.name.clone(),
+                uid: None,
+            },
+            event_type: EventType::Warning,
+            reason,
+            note,
+        };
+        self.applier.announce(&announcement, self.clock.now()).await;
     }
 
     /// This kept a resource from being created.
@@ -133,6 +151,7 @@ impl Controller for Actions {
     async fn call(&self, key: &ActionKey, effect: &Effect) -> Result<(), ActionError> {
         match effect {
             Effect::Report(event) => Ok(self.report(key, event).await?),
+            Effect::MakeDirectory(url) => Ok(self.make_directory(key, url).await?),
         }
     }
 

@@ -85,8 +85,10 @@ pub struct Task {
     pub state: Result<PluginState, StateError>,
     /// What the plugin says about the resource of the attempt; `Undefined` where there is none.
     pub info: PhaseInfo,
-    /// What the attempt left behind; only looked for once it ended well.
+    /// What the attempt left behind; only looked for once it ended by itself.
     pub outcome: Seen<Outcome>,
+    /// Whether the directory that the attempt is to write to is not there; only looked for before its launch.
+    pub lacks_directory: bool,
     /// Changes that were seen and wait to be written, oldest first.
     pub noticed: Vec<Noticed>,
     /// Events about the resource that nobody was told of yet, oldest first.
@@ -149,6 +151,8 @@ pub enum ObstacleKind {
     OverQuota(String),
     /// An object of that name has yet to go.
     NameTaken,
+    /// The inputs that it is made of cannot be read.
+    NoInputs(String),
 }
 
 /// The resources of an action, one per attempt.

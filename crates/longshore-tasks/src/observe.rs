@@ -12,7 +12,7 @@ use longshore_api::flyte::{CONDITION_SUCCEEDED, Condition, TaskActionStatus};
 use longshore_core::{Class, Classify, ObjectRef, Resource, Seen};
 use longshore_kit::{Cache, Requests};
 use longshore_plugins::{
-    Config, Launch, Phase, PhaseInfo, Plugin, PluginState, TaskContext, subdomain,
+    Config, ErrorKind, Launch, Phase, PhaseInfo, Plugin, PluginState, TaskContext, subdomain,
 };
 use longshore_proto::flyteidl2::core::TaskTemplate;
 use prost::Message;
@@ -22,7 +22,9 @@ use crate::{
     data::{Owed, TaskData},
     decide::Observed,
     happenings::Happenings,
-    model::{Action, ActionKey, Belongs, Child, Invalid, LaunchId, ObstacleKind, Task, Work},
+    model::{
+        Action, ActionKey, Belongs, Child, Invalid, LaunchId, Obstacle, ObstacleKind, Task, Work,
+    },
     noticed::NoticedChanges,
     obstacles::Obstacles,
     service::Plugins,
@@ -137,6 +139,7 @@ impl Observer {
             state: PluginState::read(status.plugin_state_version, &status.plugin_state),
             info: PhaseInfo::of(Phase::Undefined, ""),
             outcome: Seen::Absent,
+            lacks_directory: false,
             noticed: Vec::new(),
             happened: Vec::new(),
             obstacle: self.obstacles.of(key, &launch),
@@ -176,7 +179,10 @@ impl Observer {
         {
             match self.data.inputs(&task.context.paths.input).await {
                 Ok(inputs) => task.context.inputs = inputs,
-                Err(error) => action.children.current = Seen::Unknown(error.to_string()),
+                Err(error) => {
+                    let (since, kind) = (now, ObstacleKind::NoInputs(error.why()));
+                    task.obstacle = Some(Obstacle { since, kind });
+                }
             }
         }
         let is_ours = action.children.current.present().is_some_and(is_of_attempt);
@@ -191,9 +197,18 @@ impl Observer {
                 let (stored, info) = (&state.k8s, &task.info);
                 task.noticed = self.noticed.see(key, &launch, stored, info, now);
             }
-            if task.info.phase == Phase::Success && is_open {
+            if is_open {
                 task.outcome = self.outcome(task).await;
             }
+        }
+        if let (Work::Task(task), true, false) = (
+            &mut action.work,
+            action.children.current.is_absent(),
+            action.is_deleting,
+        ) && is_not_started(task)
+        {
+            let prefix = &task.context.paths.output_prefix;
+            task.lacks_directory = self.data.lacks_directory(prefix).await;
         }
     }
 
@@ -215,18 +230,31 @@ impl Observer {
         }
     }
 
+    /// What an attempt left behind that ended by itself.
     async fn outcome(&self, task: &Task) -> Seen<crate::data::Outcome> {
+        let owed = match task.info.phase {
+            Phase::Success => owed(&task.context.template),
+            Phase::RetryableFailure | Phase::PermanentFailure if has_failed_itself(task) => {
+                Owed::Nothing
+            }
+            Phase::Undefined
+            | Phase::NotReady
+            | Phase::WaitingForResources
+            | Phase::Queued
+            | Phase::Initializing
+            | Phase::Running
+            | Phase::RetryableFailure
+            | Phase::PermanentFailure
+            | Phase::WaitingForCache
+            | Phase::Aborted => return Seen::Absent,
+        };
         let prefix = &task.context.paths.output_prefix;
-        match self
-            .data
-            .outcome(prefix, owed(&task.context.template))
-            .await
-        {
+        match self.data.outcome(prefix, owed).await {
             Ok(outcome) => Seen::Present(outcome),
             Err(error) => {
-                let source = std::error::Error::source(&error).map(ToString::to_string);
-                tracing::warn!(%error, source, "an ended attempt waits for its outputs");
-                Seen::Unknown(error.to_string())
+                let error = error.why();
+                tracing::warn!(error, "an ended attempt waits for what it left behind");
+                Seen::Unknown(error)
             }
         }
     }
@@ -234,6 +262,13 @@ impl Observer {
 
 fn is_not_started(task: &Task) -> bool {
     matches!(&task.state, Ok(state) if state.launch == Launch::NotStarted)
+}
+
+/// Whether a failure is that of its code, which may have said why, and neither the cluster's nor that of a resource
+/// whose code never ran.
+fn has_failed_itself(task: &Task) -> bool {
+    let kind = task.info.error.as_ref().map(|error| error.kind);
+    kind == Some(ErrorKind::User) && !task.info.cleanup_on_failure
 }
 
 fn is_of_attempt(child: &Child) -> bool {

@@ -17,7 +17,7 @@ use crate::{
     collect,
     config::TasksConfig,
     controller::Actions,
-    data::{LocalData, TaskData},
+    data::{StoredData, TaskData},
     events::{ActionEvents, LoggedEvents},
     happenings::{self, ABOUT_PODS, EVENT, Happenings},
     model::ActionKey,
@@ -49,9 +49,9 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// An executor that tells nobody but the log, and reads `file://` URLs.
+    /// An executor that tells nobody but the log.
     pub fn new(config: TasksConfig, plugins: Arc<dyn Plugins>, clock: Arc<dyn Clock>) -> Self {
-        let data = LocalData::new(config.data_root.clone(), config.max_download);
+        let data = StoredData::new(Arc::clone(&config.storage));
         Self {
             data: Arc::new(data),
             events: Arc::new(LoggedEvents),

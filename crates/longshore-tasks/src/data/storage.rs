@@ -8,6 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use jiff::Timestamp;
 use object_store::{
     BackoffConfig, ClientOptions, Error, ObjectStore, ObjectStoreExt, RetryConfig,
     aws::{AmazonS3Builder, AmazonS3ConfigKey},
@@ -17,12 +18,11 @@ use object_store::{
 };
 
 use super::{
-    config::{Gcs, S3, StorageConfig, StorageConfigError, Stores},
+    config::{Gcs, S3, StorageConfig, StorageConfigError, StorageLimits, Stores},
     error::{Action, DataError},
     location::{Kind, Location},
 };
 
-const MIB: u64 = 1024 * 1024;
 /// How long one request to a store may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a connection to a store may take to come about.
@@ -53,6 +53,13 @@ pub enum File {
     Read(Bytes),
 }
 
+impl Default for Storage {
+    /// Files of this machine, by their paths.
+    fn default() -> Self {
+        Self::local(PathBuf::from("/"), StorageLimits::default().max_download())
+    }
+}
+
 impl Storage {
     /// The stores of a configuration. Credentials that it leaves to the machine are looked for in `environment`, as
     /// `AWS_…` and `GOOGLE_…`, then asked of the machine itself.
@@ -63,10 +70,7 @@ impl Storage {
         config: &StorageConfig,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, StorageConfigError> {
-        let max_download = match config.limits.max_download_mbs {
-            0 => u64::MAX,
-            mib => mib.saturating_mul(MIB),
-        };
+        let max_download = config.limits.max_download();
         let stores = config.stores()?;
         let environment = environment.into_iter().collect();
         Ok(Self::of(stores, environment, max_download))
@@ -135,12 +139,29 @@ impl Storage {
     /// # Errors
     /// Where its store does not answer, or refuses.
     pub async fn exists(&self, url: &str) -> Result<bool, DataError> {
+        Ok(self.written_at(url).await?.is_some())
+    }
+
+    /// When a file was written, by the clock of its store; `None` where there is none.
+    ///
+    /// # Errors
+    /// Where its store does not answer, or refuses.
+    pub async fn written_at(&self, url: &str) -> Result<Option<Timestamp>, DataError> {
         let (store, path) = self.open(url, Action::Read)?;
         match store.head(&path).await {
-            Ok(_) => Ok(true),
-            Err(Error::NotFound { .. }) => Ok(false),
+            Ok(meta) => {
+                let at = Timestamp::from_millisecond(meta.last_modified.timestamp_millis());
+                Ok(Some(at.unwrap_or(Timestamp::UNIX_EPOCH)))
+            }
+            Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(DataError::of(url, Action::Read, error)),
         }
+    }
+
+    /// The directory of this machine at a URL; `None` for stores that have no directories.
+    pub fn directory(&self, url: &str) -> Option<PathBuf> {
+        let location = Location::parse(url)?;
+        (location.kind == Kind::File).then(|| self.stores.root.join(location.key))
     }
 
     /// Writes a file, whatever was there: all of it or nothing.

@@ -10,6 +10,7 @@ use longshore_plugins::{
 use super::{
     ActionPlan, LOOK_AGAIN, Round, failure,
     merge::{self, Due},
+    outcome,
     publish::{self, Published},
     release,
 };
@@ -81,6 +82,7 @@ fn launch(round: &Round<'_>, task: &Task) -> ActionPlan {
             let info = PhaseInfo::of(Phase::WaitingForResources, message);
             publish::plan(round, task, Published::waiting(round, info))
         }
+        Some(ObstacleKind::NoInputs(why)) => outcome::wait_for_inputs(round, task, why),
         Some(ObstacleKind::OverQuota(_) | ObstacleKind::NameTaken) | None => create(round, task),
     }
 }
@@ -96,6 +98,7 @@ fn create(round: &Round<'_>, task: &Task) -> ActionPlan {
         .filter(|child| child.belongs != Belongs::ToOthers)
         .flat_map(release)
         .collect();
+    actions.extend(outcome::make_directory(task));
     actions.push(Do::Create(create));
     let info = PhaseInfo::of(Phase::Queued, REASON_SUBMITTED);
     let published = publish::plan(round, task, Published::started(round, info));
@@ -189,7 +192,7 @@ fn check(round: &Round<'_>, task: &Task, child: &Child) -> ActionPlan {
         | Phase::WaitingForCache => go_on(round, task),
         Phase::Success => succeed(round, task),
         Phase::RetryableFailure | Phase::PermanentFailure | Phase::Aborted => {
-            failure::decide(round, task, info.clone())
+            outcome::fail(round, task)
         }
     }
 }
@@ -216,7 +219,8 @@ fn go_on(round: &Round<'_>, task: &Task) -> ActionPlan {
 
 fn succeed(round: &Round<'_>, task: &Task) -> ActionPlan {
     match &task.outcome {
-        Seen::Unknown(_) | Seen::Absent => Plan::after(LOOK_AGAIN),
+        Seen::Absent => Plan::after(LOOK_AGAIN),
+        Seen::Unknown(why) => outcome::wait(round, task, why),
         Seen::Present(Outcome::Complete) => {
             let info = task.info.clone();
             publish::plan(round, task, Published::started(round, info))
@@ -224,18 +228,7 @@ fn succeed(round: &Round<'_>, task: &Task) -> ActionPlan {
         Seen::Present(Outcome::Failed {
             error,
             is_recoverable,
-        }) => {
-            let phase = if *is_recoverable {
-                Phase::RetryableFailure
-            } else {
-                Phase::PermanentFailure
-            };
-            let info = PhaseInfo {
-                error: Some(error.clone()),
-                ..PhaseInfo::of(phase, "")
-            };
-            failure::decide(round, task, info)
-        }
+        }) => outcome::fail_as_told(round, task, error, *is_recoverable),
         Seen::Present(Outcome::Incomplete(why)) => incomplete(round, task, why),
     }
 }

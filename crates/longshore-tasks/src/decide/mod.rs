@@ -23,7 +23,7 @@
 //! before the next start. It is created again. `plugins.k8s.inject-finalizer` keeps resources from going unseen.
 //!
 //! Each file has a part: [`attempt`] launches and checks, [`failure`] retries or gives up, [`merge`] says when,
-//! [`publish`] writes, and [`delete`], [`condition`] and [`ended`] are for actions that are being deleted, wait for a person, or ended.
+//! [`publish`] writes, [`outcome`] is about what attempts leave behind, and [`delete`], [`condition`] and [`ended`] are for actions that are being deleted, wait for a person, or ended.
 
 mod attempt;
 mod condition;
@@ -31,6 +31,7 @@ mod delete;
 mod ended;
 mod failure;
 mod merge;
+mod outcome;
 mod publish;
 
 pub(crate) use merge::waits;
@@ -78,6 +79,8 @@ pub struct Record {
 pub enum Effect {
     /// Tell the run service, and wait until it has acknowledged.
     Report(Box<ActionEvent>),
+    /// Make the directory of this URL, which an attempt is to write to.
+    MakeDirectory(String),
 }
 
 /// What is done about an action.

@@ -113,7 +113,7 @@ async fn a_file_beyond_the_limit_is_not_read() {
 #[tokio::test]
 async fn outputs_and_errors_of_attempts_are_found_in_buckets() {
     let storage = Arc::new(storage(Bucket::default()).await);
-    let data = StoredData::over(Arc::clone(&storage));
+    let data = StoredData::new(Arc::clone(&storage));
     let prefix = "s3://data/out/a/1";
     let outcome = async |owed| data.outcome(prefix, owed).await.unwrap();
     assert_eq!(outcome(Owed::Nothing).await, Outcome::Complete);

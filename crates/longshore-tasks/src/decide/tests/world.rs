@@ -52,6 +52,7 @@ pub(in crate::decide) struct World {
     pub(in crate::decide) state: Result<PluginState, StateError>,
     pub(in crate::decide) info: PhaseInfo,
     pub(in crate::decide) outcome: Seen<Outcome>,
+    pub(in crate::decide) lacks_directory: bool,
     pub(in crate::decide) noticed: Vec<Noticed>,
     pub(in crate::decide) happened: Vec<Happened>,
     pub(in crate::decide) obstacle: Option<ObstacleKind>,
@@ -76,6 +77,7 @@ pub(in crate::decide) fn action() -> World {
         state: Ok(PluginState::default()),
         info: PhaseInfo::of(Phase::Undefined, ""),
         outcome: Seen::Absent,
+        lacks_directory: false,
         noticed: Vec::new(),
         happened: Vec::new(),
         obstacle: None,
@@ -182,6 +184,7 @@ impl World {
             state: self.state.clone(),
             info: self.info.clone(),
             outcome: self.outcome.clone(),
+            lacks_directory: self.lacks_directory,
             noticed: self.noticed.clone(),
             happened: self.happened.clone(),
             obstacle: self
@@ -255,6 +258,7 @@ pub(in crate::decide) fn step(step: &Step) -> String {
                 event.version, event.attempt
             )
         }
+        Do::Call(Effect::MakeDirectory(_)) => "make directory".to_owned(),
         Do::Announce(announcement) => format!("warn {}", announcement.reason),
         Do::EnsureFinalizer { .. } => "finalizer".to_owned(),
         Do::RemoveFinalizer { target, .. } => format!("release {}", target.name),
