@@ -12,14 +12,15 @@ use longshore_api::flyte::{CONDITION_SUCCEEDED, Condition, TaskActionStatus};
 use longshore_core::{Class, Classify, ObjectRef, Resource, Seen};
 use longshore_kit::{Cache, Requests};
 use longshore_plugins::{
-    Config, ErrorKind, Launch, Phase, PhaseInfo, Plugin, PluginState, TaskContext, subdomain,
+    Config, ErrorFile, ErrorKind, Launch, Phase, PhaseInfo, Plugin, PluginState, TaskContext,
+    subdomain,
 };
 use longshore_proto::flyteidl2::core::TaskTemplate;
 use prost::Message;
 use serde_json::Value;
 
 use crate::{
-    data::{Owed, TaskData},
+    data::{Outcome, Owed, TaskData},
     decide::Observed,
     happenings::Happenings,
     model::{
@@ -199,6 +200,10 @@ impl Observer {
             }
             if is_open {
                 task.outcome = self.outcome(task).await;
+                if task.plugin.needs_error_file(&resource) {
+                    task.context.error_file = error_file(&task.outcome);
+                    task.info = task.plugin.phase(&task.context, &resource, now);
+                }
             }
         }
         if let (Work::Task(task), true, false) = (
@@ -231,7 +236,7 @@ impl Observer {
     }
 
     /// What an attempt left behind that ended by itself.
-    async fn outcome(&self, task: &Task) -> Seen<crate::data::Outcome> {
+    async fn outcome(&self, task: &Task) -> Seen<Outcome> {
         let owed = match task.info.phase {
             Phase::Success => owed(&task.context.template),
             Phase::RetryableFailure | Phase::PermanentFailure if has_failed_itself(task) => {
@@ -269,6 +274,17 @@ fn is_not_started(task: &Task) -> bool {
 fn has_failed_itself(task: &Task) -> bool {
     let kind = task.info.error.as_ref().map(|error| error.kind);
     kind == Some(ErrorKind::User) && !task.info.cleanup_on_failure
+}
+
+/// What a plugin is told of an attempt that failed by itself.
+fn error_file(outcome: &Seen<Outcome>) -> ErrorFile {
+    match outcome {
+        Seen::Present(Outcome::Failed { is_recoverable, .. }) => ErrorFile::Present {
+            is_recoverable: *is_recoverable,
+        },
+        Seen::Present(Outcome::Complete | Outcome::Incomplete(_)) => ErrorFile::Absent,
+        Seen::Absent | Seen::Unknown(_) => ErrorFile::Unknown,
+    }
 }
 
 fn is_of_attempt(child: &Child) -> bool {
