@@ -24,6 +24,7 @@ mod panics;
 mod progress;
 mod service;
 mod signals;
+mod storage_file;
 mod to_objects;
 
 fn main() -> ExitCode {

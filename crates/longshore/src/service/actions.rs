@@ -6,7 +6,7 @@ use longshore_api::flyte::TASK_ACTION_CRD;
 use longshore_core::{ObjectRef, Resource, Scope};
 use longshore_kit::{Metrics, Requests, SystemClock};
 use longshore_plugins::Registry;
-use longshore_tasks::TasksConfig;
+use longshore_tasks::{TasksConfig, data::Storage};
 use serde_json::Value;
 
 use crate::error::CliError;
@@ -20,14 +20,16 @@ const DEFINITION: Resource = Resource {
     scope: Scope::Cluster,
 };
 
-/// The executor of the actions of one namespace, or of all.
+/// The executor of the actions of one namespace, or of all, whose inputs and outputs are there.
 pub(crate) fn executor(
     namespace: Option<String>,
     metrics: &Metrics,
+    storage: Arc<Storage>,
 ) -> Result<longshore_tasks::Tasks, CliError> {
     let config = TasksConfig {
         namespace,
         metrics: metrics.clone(),
+        storage,
         ..TasksConfig::default()
     };
     let registry = Registry::new(&config.plugins);
