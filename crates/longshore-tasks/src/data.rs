@@ -66,7 +66,7 @@ pub trait TaskData: std::fmt::Debug + Send + Sync + 'static {
     /// Where the store did not answer.
     async fn inputs(&self, url: &str) -> Result<Option<LiteralMap>, DataError>;
 
-    /// Whether an attempt could not write there yet: into a directory that is not there. Only file systems have any.
+    /// Whether an attempt could not write there yet, because nobody has made the directory, which is ours to make.
     async fn lacks_directory(&self, _output_prefix: &str) -> bool {
         false
     }

@@ -200,9 +200,9 @@ impl Observer {
             }
             if is_open {
                 task.outcome = self.outcome(task).await;
-                if task.plugin.needs_error_file(&resource) {
+                if task.plugin.needs_error_file(resource) {
                     task.context.error_file = error_file(&task.outcome);
-                    task.info = task.plugin.phase(&task.context, &resource, now);
+                    task.info = task.plugin.phase(&task.context, resource, now);
                 }
             }
         }

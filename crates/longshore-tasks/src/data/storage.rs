@@ -158,10 +158,12 @@ impl Storage {
         }
     }
 
-    /// The directory of this machine at a URL; `None` for stores that have no directories.
+    /// The directory of a URL that is ours to make: one below the root that is configured for files. Other stores have
+    /// no directories, and without such a root a path may be anywhere on this machine.
     pub fn directory(&self, url: &str) -> Option<PathBuf> {
         let location = Location::parse(url)?;
-        (location.kind == Kind::File).then(|| self.stores.root.join(location.key))
+        let is_ours = location.kind == Kind::File && self.stores.root != std::path::Path::new("/");
+        is_ours.then(|| self.stores.root.join(location.key))
     }
 
     /// Writes a file, whatever was there: all of it or nothing.

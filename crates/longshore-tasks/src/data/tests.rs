@@ -125,6 +125,8 @@ async fn directories_are_made_where_a_store_has_any() {
     assert!(!data.lacks_directory(prefix).await);
     assert!(!data.lacks_directory("s3://data/a/1").await);
     data.make_directory("s3://data/a/1").await.unwrap();
+    let anywhere = StoredData::new(Arc::default());
+    assert!(!anywhere.lacks_directory("file:///nowhere/a/1").await);
 
     std::fs::write(root.path().join("file"), "").unwrap();
     let refused = data.make_directory("file://file/a").await.unwrap_err();
