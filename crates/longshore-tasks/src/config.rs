@@ -10,6 +10,8 @@ use longshore_plugins::Config;
 pub struct TasksConfig {
     /// The only namespace whose actions are run; `None` runs all.
     pub namespace: Option<String>,
+    /// The executor's own namespace, whose PodTemplates serve all others; `None` for none.
+    pub shared_namespace: Option<String>,
     /// What decisions go by.
     pub policy: Policy,
     /// What plugins are configured with.
@@ -51,6 +53,7 @@ impl Default for TasksConfig {
     fn default() -> Self {
         Self {
             namespace: None,
+            shared_namespace: None,
             policy: Policy::default(),
             plugins: Config::default(),
             concurrency: 512,

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use longshore_core::{Announcement, Class, Classify, Create, EventType, ObjectRef, Plan, Resource};
 use longshore_kit::{Applier, ApplyError, Clock, Controller, Postponed, Refusal};
+use longshore_plugins::{Answer, Call};
 
 use crate::{
     config::Policy,
+    data::DataError,
     decide::{Effect, Observed, Record, decide},
     events::{ActionEvent, ActionEvents, NotPublished},
     model::{ActionKey, ObstacleKind},
     observe::{Observer, Unreadable},
+    remote::{AskConnectors, ConnectorError},
     status,
 };
 
@@ -22,6 +25,7 @@ pub(crate) struct Actions {
     pub(crate) policy: Policy,
     pub(crate) applier: Applier,
     pub(crate) events: Arc<dyn ActionEvents>,
+    pub(crate) connectors: Arc<dyn AskConnectors>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -42,6 +46,22 @@ pub(crate) enum ActionError {
         /// Why.
         source: ApplyError,
     },
+    /// A job of a connector was not ended.
+    #[error("the job of TaskAction {key} is not ended")]
+    NotEnded {
+        /// The action.
+        key: ActionKey,
+        /// Why.
+        source: ConnectorError,
+    },
+    /// What a connector returned was not written.
+    #[error("the outputs of TaskAction {key} are not written")]
+    Outputs {
+        /// The action.
+        key: ActionKey,
+        /// Why.
+        source: DataError,
+    },
     /// The status cannot be written.
     #[error("the status of TaskAction {key} is no JSON")]
     Json {
@@ -58,6 +78,8 @@ impl Classify for ActionError {
             Self::Unreadable(error) => error.class(),
             Self::NotPublished(error) => error.class(),
             Self::Status { source, .. } => source.class(),
+            Self::NotEnded { .. } => Class::Retry,
+            Self::Outputs { source, .. } => source.class(),
             Self::Json { .. } => Class::Bug,
         }
     }
@@ -81,6 +103,18 @@ impl Actions {
             self.applier.announce(&announcement, self.clock.now()).await;
         }
         published
+    }
+
+    /// Asks a connector; whatever comes of it is an answer.
+    async fn ask(&self, key: &ActionKey, call: &Call) {
+        let exchanges = &self.observer.exchanges;
+        exchanges.asks(key, &call.request);
+        let answer = match self.connectors.ask(call).await {
+            Ok(Some(answer)) => answer,
+            Ok(None) => return,
+            Err(error) => Answer::Failed(error.to_string()),
+        };
+        exchanges.answered(key, &call.request, answer);
     }
 
     /// This kept a resource from being created.
@@ -121,6 +155,7 @@ impl Controller for Actions {
             key: key.clone(),
             source,
         })?;
+        self.observer.exchanges.writes(key, &status.plugin_state);
         let written = self.applier.write_status(key, target, seen, &wire).await;
         written.map_err(|source| ActionError::Status {
             key: key.clone(),
@@ -133,6 +168,24 @@ impl Controller for Actions {
     async fn call(&self, key: &ActionKey, effect: &Effect) -> Result<(), ActionError> {
         match effect {
             Effect::Report(event) => Ok(self.report(key, event).await?),
+            Effect::Ask(call) => {
+                self.ask(key, call).await;
+                Ok(())
+            }
+            Effect::End(call) => {
+                let ended = self.connectors.ask(call).await;
+                ended.map(drop).map_err(|source| ActionError::NotEnded {
+                    key: key.clone(),
+                    source,
+                })
+            }
+            Effect::WriteOutputs { prefix, outputs } => {
+                let written = self.observer.data.write_outputs(prefix, outputs).await;
+                written.map_err(|source| ActionError::Outputs {
+                    key: key.clone(),
+                    source,
+                })
+            }
         }
     }
 

@@ -60,6 +60,16 @@ pub trait TaskData: std::fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// Where the store did not answer.
     async fn inputs(&self, url: &str) -> Result<Option<LiteralMap>, DataError>;
+
+    /// Writes the outputs of an attempt that wrote none itself.
+    ///
+    /// # Errors
+    /// Where they are not there now.
+    async fn write_outputs(
+        &self,
+        output_prefix: &str,
+        outputs: &LiteralMap,
+    ) -> Result<(), DataError>;
 }
 
 /// Attempts' directories in stores.
@@ -128,6 +138,17 @@ impl TaskData for StoredData {
             File::Read(bytes) => LiteralMap::decode(bytes).ok(),
             File::Missing | File::TooLarge(_) => None,
         })
+    }
+
+    async fn write_outputs(
+        &self,
+        output_prefix: &str,
+        outputs: &LiteralMap,
+    ) -> Result<(), DataError> {
+        let url = format!("{output_prefix}/{FILE_OUTPUTS}");
+        self.storage
+            .write(&url, outputs.encode_to_vec().into())
+            .await
     }
 }
 

@@ -24,10 +24,13 @@ pub(crate) const EVENT: Resource = Resource {
     plural: "events",
     scope: Scope::Namespaced,
 };
-/// Events about other kinds are not even sent.
-pub(crate) const ABOUT_PODS: &str = "regarding.kind=Pod";
 /// Events of one resource that wait to be told: beyond that the oldest are dropped.
 const MAX_WAITING: usize = 32;
+
+/// Events about this kind; those about others are not even sent.
+pub(crate) fn about(resource: Resource) -> String {
+    format!("regarding.kind={}", resource.kind)
+}
 
 /// Events that wait to be told, by action.
 #[derive(Debug, Default)]
@@ -111,7 +114,7 @@ impl Happened {
 /// Notes the Events that `updates` tell of, and yields the actions that they are about.
 ///
 /// Only what is about a pod that `pods` shows, and that has not ended, is noted: whoever follows this has listed the
-/// pods before.
+/// pods before. Other kinds are followed likewise; when they ended, their plugins know.
 pub(crate) fn follow(
     updates: impl Stream<Item = Update<DynamicObject>> + Send,
     happenings: Arc<Happenings>,

@@ -11,7 +11,10 @@ use longshore_api::{
     tasks::ANNOTATION_LAUNCH,
 };
 use longshore_core::{ObjectRef, Resource, Seen};
-use longshore_plugins::{Happening, PhaseInfo, Plugin, PluginState, StateError, TaskContext};
+use longshore_plugins::{
+    Call, Happening, Phase, PhaseInfo, Plugin, PluginState, RemotePlugin, StateError, Step,
+    TaskContext,
+};
 use serde_json::Value;
 
 use crate::data::Outcome;
@@ -57,6 +60,8 @@ pub struct Action {
 pub enum Work {
     /// Run a task.
     Task(Box<Task>),
+    /// Run a task that makes no resource.
+    Remote(Box<RemoteTask>),
     /// Wait for a person.
     Condition,
     /// Nothing: it cannot be run.
@@ -93,6 +98,21 @@ pub struct Task {
     pub happened: Vec<Happened>,
     /// What kept the last create of this launch from happening.
     pub obstacle: Option<Obstacle>,
+}
+
+/// The current attempt of a task that makes no resource.
+#[derive(Clone, Debug)]
+pub struct RemoteTask {
+    /// Who knows its type.
+    pub plugin: Arc<dyn RemotePlugin>,
+    /// What the plugin knows about the attempt.
+    pub context: TaskContext,
+    /// What the plugin says now.
+    pub step: Result<Step, StateError>,
+    /// What the attempt left behind; only looked for once it ended well and returned nothing.
+    pub outcome: Seen<Outcome>,
+    /// What is to be asked so that it does not go on.
+    pub abort: Option<Call>,
 }
 
 /// A change of an attempt, and when it was noticed.
@@ -149,6 +169,8 @@ pub enum ObstacleKind {
     OverQuota(String),
     /// An object of that name has yet to go.
     NameTaken,
+    /// The API server does not know the kind: this definition is missing.
+    NotServed(String),
 }
 
 /// The resources of an action, one per attempt.
@@ -288,12 +310,27 @@ impl Child {
         let has_ended = kind == Resource::POD && matches!(phase, Some("Succeeded" | "Failed"));
         // A pod that no node has taken, and that is being deleted, will not be taken any more.
         let never_starts = kind == Resource::POD && resource["spec"]["nodeName"].is_null();
+        // An operator may begin anew what seems to have ended: it is over when the operator has let it go.
+        let is_let_go = kind != Resource::POD && is_deleting && has_no_other_finalizer(resource);
         Self {
             target: address(kind, resource),
             belongs: launch.owns(resource),
             is_deleting,
-            is_over: has_ended || is_deleting && never_starts,
+            is_over: has_ended || is_deleting && never_starts || is_let_go,
             has_finalizer: has_finalizer(resource, FINALIZER_RESOURCE),
+        }
+    }
+}
+
+impl RemoteTask {
+    /// An attempt before anything was read for it.
+    pub fn new(plugin: Arc<dyn RemotePlugin>, context: TaskContext) -> Self {
+        Self {
+            plugin,
+            context,
+            step: Ok(Step::quiet(PhaseInfo::of(Phase::Undefined, ""), Vec::new())),
+            outcome: Seen::Absent,
+            abort: None,
         }
     }
 }
@@ -401,4 +438,11 @@ fn is_deleting(object: &Value) -> bool {
 fn has_finalizer(object: &Value, finalizer: &str) -> bool {
     let finalizers = object["metadata"]["finalizers"].as_array();
     finalizers.is_some_and(|finalizers| finalizers.iter().any(|it| it == finalizer))
+}
+
+/// Whether nobody but us holds an object that is being deleted.
+fn has_no_other_finalizer(object: &Value) -> bool {
+    let finalizers = object["metadata"]["finalizers"].as_array();
+    let mut finalizers = finalizers.into_iter().flatten();
+    finalizers.all(|it| it == FINALIZER_RESOURCE)
 }

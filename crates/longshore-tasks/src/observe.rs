@@ -12,7 +12,7 @@ use longshore_api::flyte::{CONDITION_SUCCEEDED, Condition, TaskActionStatus};
 use longshore_core::{Class, Classify, ObjectRef, Resource, Seen};
 use longshore_kit::{Cache, Requests};
 use longshore_plugins::{
-    Config, Launch, Phase, PhaseInfo, Plugin, PluginState, TaskContext, subdomain,
+    Config, Launch, Phase, PhaseInfo, Plugin, PluginState, Runner, TaskContext, subdomain,
 };
 use longshore_proto::flyteidl2::core::TaskTemplate;
 use prost::Message;
@@ -22,9 +22,16 @@ use crate::{
     data::{Owed, TaskData},
     decide::Observed,
     happenings::Happenings,
-    model::{Action, ActionKey, Belongs, Child, Invalid, LaunchId, ObstacleKind, Task, Work},
+    heads::Heads,
+    kinds::Kinds,
+    model::{
+        Action, ActionKey, Belongs, Child, Invalid, LaunchId, Obstacle, ObstacleKind, RemoteTask,
+        Task, Work,
+    },
     noticed::NoticedChanges,
     obstacles::Obstacles,
+    pod_templates::PodTemplates,
+    remote::Exchanges,
     service::Plugins,
 };
 
@@ -32,7 +39,10 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Observer {
     pub(crate) actions: Arc<Cache<DynamicObject>>,
-    pub(crate) pods: Arc<Cache<DynamicObject>>,
+    pub(crate) kinds: Arc<Kinds>,
+    pub(crate) heads: Arc<Heads>,
+    pub(crate) pod_templates: PodTemplates,
+    pub(crate) exchanges: Exchanges,
     pub(crate) requests: Requests,
     pub(crate) plugins: Arc<dyn Plugins>,
     pub(crate) config: Config,
@@ -75,6 +85,7 @@ impl Observer {
             }
             Seen::Absent => {
                 self.obstacles.forget(key);
+                self.exchanges.forget(key);
                 self.forget(key);
                 Seen::Absent
             }
@@ -88,12 +99,15 @@ impl Observer {
         self.noticed.forget(key);
         if status.is_terminal() {
             self.happenings.forget(key);
+            self.heads.forget(key);
+            self.exchanges.forget(key);
         }
     }
 
     fn forget(&self, key: &ActionKey) {
         self.noticed.forget(key);
         self.happenings.forget(key);
+        self.heads.forget(key);
     }
 
     async fn read(&self, key: &ActionKey, mut action: Action, now: Timestamp) -> Action {
@@ -105,42 +119,61 @@ impl Observer {
             return action;
         }
         if matches!(action.work, Work::Nothing) {
-            action.work = match self.task(key, &action) {
-                Ok(task) => Work::Task(Box::new(task)),
+            action.work = match self.work(key, &action, now) {
+                Ok(work) => work,
                 Err(invalid) => Work::Invalid(invalid),
             };
         }
-        self.read_children(key, &mut action, now).await;
+        if matches!(action.work, Work::Remote(_)) {
+            self.step(key, &mut action, now).await;
+        } else {
+            self.read_children(key, &mut action, now).await;
+        }
         action
     }
 
     /// The current attempt of a task, before anything was read for it.
-    fn task(&self, key: &ActionKey, action: &Action) -> Result<Task, Invalid> {
+    fn work(&self, key: &ActionKey, action: &Action, now: Timestamp) -> Result<Work, Invalid> {
         let spec = &action.spec;
         if let Some(invalid) = Invalid::missing(spec) {
             return Err(invalid);
         }
-        let plugin = self.plugins.resolve(&spec.task_type);
-        let plugin = plugin.ok_or_else(|| Invalid::plugin(&spec.task_type))?;
+        let runner = self.plugins.resolve(&spec.task_type);
+        let runner = runner.ok_or_else(|| Invalid::plugin(&spec.task_type))?;
         let template = TaskTemplate::decode(spec.task_template.as_slice()).map_err(|error| {
             let message = format!("taskTemplate is no flyteidl2.core.TaskTemplate: {error}");
             Invalid::spec(message)
         })?;
         let attempt = action.attempt();
         let context = TaskContext::of(&action.object, spec, template, attempt, &self.config);
-        let context = context.map_err(|error| Invalid::spec(error.message))?;
+        let mut context = context.map_err(|error| Invalid::spec(error.message))?;
+        let plugin = match runner {
+            Runner::Resource(plugin) => plugin,
+            Runner::Remote(plugin) => {
+                return Ok(Work::Remote(Box::new(RemoteTask::new(plugin, context))));
+            }
+        };
         let status = &action.status;
         let launch = LaunchId::of(&action.target, status);
-        Ok(Task {
+        let state = PluginState::read(status.plugin_state_version, &status.plugin_state);
+        if let Ok(state) = &state {
+            context.last = state.k8s.clone();
+        }
+        let missing = self.kinds.missing(plugin.resource());
+        let missing = missing.map(|definition| Obstacle {
+            since: now,
+            kind: ObstacleKind::NotServed(definition),
+        });
+        Ok(Work::Task(Box::new(Task {
             plugin,
             context,
-            state: PluginState::read(status.plugin_state_version, &status.plugin_state),
+            state,
             info: PhaseInfo::of(Phase::Undefined, ""),
             outcome: Seen::Absent,
             noticed: Vec::new(),
             happened: Vec::new(),
-            obstacle: self.obstacles.of(key, &launch),
-        })
+            obstacle: missing.or_else(|| self.obstacles.of(key, &launch)),
+        })))
     }
 
     async fn read_children(&self, key: &ActionKey, action: &mut Action, now: Timestamp) {
@@ -148,7 +181,7 @@ impl Observer {
         let names = Names::of(action);
         let is_launched_next = match &action.work {
             Work::Task(task) => is_not_started(task),
-            Work::Condition | Work::Invalid(_) | Work::Nothing => true,
+            Work::Remote(_) | Work::Condition | Work::Invalid(_) | Work::Nothing => true,
         };
         if is_launched_next || action.is_deleting {
             let earlier = (1..action.attempt()).map(|attempt| names.address(attempt));
@@ -172,17 +205,18 @@ impl Observer {
             action.children.current.is_absent(),
             action.is_deleting,
         ) && is_not_started(task)
-            && task.plugin.needs_inputs(&task.context)
+            && let Err(why) = self.learn_to_build(task).await
         {
-            match self.data.inputs(&task.context.paths.input).await {
-                Ok(inputs) => task.context.inputs = inputs,
-                Err(error) => action.children.current = Seen::Unknown(error.to_string()),
-            }
+            action.children.current = Seen::Unknown(why);
         }
         let is_ours = action.children.current.present().is_some_and(is_of_attempt);
         if let (Work::Task(task), Seen::Present(resource), true) =
             (&mut action.work, &resource, is_ours)
         {
+            if let Err(why) = self.learn_to_judge(key, task, resource).await {
+                action.children.current = Seen::Unknown(why);
+                return;
+            }
             task.info = task.plugin.phase(&task.context, resource, now);
             let is_open = !action.is_deleting && !action.status.is_terminal();
             if let (Ok(state), true) = (&task.state, is_open) {
@@ -198,14 +232,7 @@ impl Observer {
     }
 
     fn cached(&self, target: &ObjectRef) -> Seen<Value> {
-        match self.pods.get(&target.namespace, &target.name) {
-            Seen::Present(object) => match serde_json::to_value(&*object) {
-                Ok(object) => Seen::Present(object),
-                Err(error) => Seen::Unknown(error.to_string()),
-            },
-            Seen::Absent => Seen::Absent,
-            Seen::Unknown(why) => Seen::Unknown(why),
-        }
+        self.kinds.get(target)
     }
 
     async fn live(&self, target: &ObjectRef) -> Seen<Value> {
@@ -256,7 +283,7 @@ fn counts(action: &Action) -> bool {
     !action.status.is_terminal() && (!is_not_started(task) || is_taken)
 }
 
-fn owed(template: &TaskTemplate) -> Owed {
+pub(crate) fn owed(template: &TaskTemplate) -> Owed {
     let outputs = template
         .interface
         .as_ref()
@@ -281,7 +308,7 @@ impl Names {
     fn of(action: &Action) -> Self {
         let plugin = match &action.work {
             Work::Task(task) => Some((Arc::clone(&task.plugin), task.context.clone())),
-            Work::Condition | Work::Invalid(_) | Work::Nothing => None,
+            Work::Remote(_) | Work::Condition | Work::Invalid(_) | Work::Nothing => None,
         };
         let resource = plugin.as_ref().map(|(plugin, _)| plugin.resource());
         Self {

@@ -3,14 +3,11 @@
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt, future::ready, stream, stream::BoxStream};
-use kube::{
-    Api, Client,
-    core::{ApiResource, DynamicObject},
-};
+use kube::{Api, Client, core::DynamicObject};
 use longshore_api::flyte::{KIND, LABEL_MANAGED, TRUE};
 use longshore_core::Resource;
-use longshore_kit::{Applier, Cache, CacheFeed, Clock, ListWatch, Runner, Update};
-use longshore_plugins::{Plugin, Registry};
+use longshore_kit::{Applier, Cache, CacheFeed, Clock, ListWatch, Runner, Update, api_resource};
+use longshore_plugins::{Plugin, Registry, Runner as RunsTask};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -19,22 +16,33 @@ use crate::{
     controller::Actions,
     data::{LocalData, TaskData},
     events::{ActionEvents, LoggedEvents},
-    happenings::{self, ABOUT_PODS, EVENT, Happenings},
+    happenings::{self, EVENT, Happenings},
+    heads::Heads,
+    kinds::{Kinds, Watches},
     model::ActionKey,
     noticed::NoticedChanges,
     observe::Observer,
     obstacles::Obstacles,
+    pod_templates::PodTemplates,
+    remote::{AskConnectors, Exchanges, NoConnectors},
 };
 
 /// Who runs which task type.
 pub trait Plugins: std::fmt::Debug + Send + Sync + 'static {
-    /// The plugin of a task type; `None` where nobody takes it.
-    fn resolve(&self, task_type: &str) -> Option<Arc<dyn Plugin>>;
+    /// What runs a task type; `None` where nobody takes it.
+    fn resolve(&self, task_type: &str) -> Option<RunsTask>;
+
+    /// Of each kind of resource that is made, a plugin that makes it.
+    fn makers(&self) -> Vec<Arc<dyn Plugin>>;
 }
 
 impl Plugins for Registry {
-    fn resolve(&self, task_type: &str) -> Option<Arc<dyn Plugin>> {
-        self.plugin(task_type).cloned()
+    fn resolve(&self, task_type: &str) -> Option<RunsTask> {
+        Some(self.runner(task_type).clone())
+    }
+
+    fn makers(&self) -> Vec<Arc<dyn Plugin>> {
+        self.makers().to_vec()
     }
 }
 
@@ -45,6 +53,7 @@ pub struct Tasks {
     plugins: Arc<dyn Plugins>,
     events: Arc<dyn ActionEvents>,
     data: Arc<dyn TaskData>,
+    connectors: Arc<dyn AskConnectors>,
     clock: Arc<dyn Clock>,
 }
 
@@ -55,6 +64,7 @@ impl Tasks {
         Self {
             data: Arc::new(data),
             events: Arc::new(LoggedEvents),
+            connectors: Arc::new(NoConnectors),
             config,
             plugins,
             clock,
@@ -75,6 +85,13 @@ impl Tasks {
         self
     }
 
+    /// Asks these.
+    #[must_use]
+    pub fn asking(mut self, connectors: Arc<dyn AskConnectors>) -> Self {
+        self.connectors = connectors;
+        self
+    }
+
     /// Runs actions until `shutdown`.
     ///
     /// *Flow*: the pods are listed first, so that no action is decided upon before its pod can be seen.
@@ -84,32 +101,24 @@ impl Tasks {
     /// *Cancellation*: after `shutdown` no round starts, and running ones have 30 s to finish. Dropping the future is
     /// like a crash: nothing is lost.
     pub async fn run(self, client: Client, shutdown: CancellationToken) {
-        let (actions, pods) = (Cache::new(), Cache::new());
-        let caches: [(Resource, Arc<dyn CacheFeed>); 2] = [
-            (Resource::TASK_ACTION, actions.clone()),
-            (Resource::POD, pods.clone()),
-        ];
+        let kinds = Arc::new(Kinds::of(self.plugins.makers()));
+        let actions = Cache::new();
+        let feed: Arc<dyn CacheFeed> = actions.clone();
+        let caches = kinds.feeds().chain([(Resource::TASK_ACTION, feed)]);
         let applier = Applier::new(client.clone(), "tasks", caches)
             .with_metrics(self.config.metrics.clone())
             .learning();
         let namespace = self.config.namespace.as_deref();
-        let managed = ListWatch::new(api(&client, Resource::POD, namespace))
-            .labels(format!("{LABEL_MANAGED}={TRUE}"))
-            .into_cache(pods.clone());
-        let asked_for = ListWatch::new(api(&client, Resource::TASK_ACTION, namespace))
-            .into_cache(actions.clone());
-        let happenings = Arc::new(Happenings::default());
-        let events = ListWatch::new(api(&client, EVENT, namespace))
-            .fields(ABOUT_PODS)
-            .into_cache(Cache::passing_on());
-        let happened = happenings::follow(
-            events,
-            Arc::clone(&happenings),
-            pods.clone(),
-            Arc::clone(&self.clock),
-            owner,
-        );
-        let triggers = triggers(managed.boxed(), asked_for.boxed(), happened.boxed());
+        let watches = Watches {
+            client: client.clone(),
+            namespace: self.config.namespace.clone(),
+            happenings: Arc::default(),
+            clock: Arc::clone(&self.clock),
+        };
+        let heads = Arc::new(Heads::default());
+        let triggers = triggers(&watches, &kinds, actions.clone(), Arc::clone(&heads));
+        let pod_templates = PodTemplates::new(self.config.shared_namespace.clone());
+        let templates = pod_templates.follow(&client, namespace).for_each(ready);
         let collection = collect::run(
             api(&client, Resource::TASK_ACTION, namespace),
             self.config.collection,
@@ -117,38 +126,44 @@ impl Tasks {
         );
         let observer = Observer {
             actions,
-            pods,
+            kinds,
+            heads,
+            pod_templates,
+            exchanges: Exchanges::default(),
             requests: applier.requests().clone(),
             plugins: self.plugins,
             config: self.config.plugins,
             data: self.data,
             obstacles: Obstacles::default(),
             noticed: NoticedChanges::default(),
-            happenings,
+            happenings: watches.happenings,
         };
         let controller = Arc::new(Actions {
             observer,
             policy: self.config.policy,
             applier: applier.clone(),
             events: self.events,
+            connectors: self.connectors,
             clock: Arc::clone(&self.clock),
         });
         let rounds = Runner::new(controller, applier, Arc::clone(&self.clock))
             .concurrency(self.config.concurrency)
             .run(triggers, shutdown.clone());
-        tokio::join!(rounds, shutdown.run_until_cancelled(collection));
+        tokio::join!(
+            Box::pin(rounds),
+            shutdown.run_until_cancelled(collection),
+            shutdown.run_until_cancelled(templates),
+        );
     }
 }
 
 /// The objects of a resource, in one namespace or in all.
-fn api(client: &Client, resource: Resource, namespace: Option<&str>) -> Api<DynamicObject> {
-    let kind = ApiResource {
-        group: resource.group.to_owned(),
-        version: resource.version.to_owned(),
-        api_version: resource.api_version(),
-        kind: resource.kind.to_owned(),
-        plural: resource.plural.to_owned(),
-    };
+pub(crate) fn api(
+    client: &Client,
+    resource: Resource,
+    namespace: Option<&str>,
+) -> Api<DynamicObject> {
+    let kind = api_resource(resource);
     match namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
         None => Api::all_with(client.clone(), &kind),
@@ -157,22 +172,44 @@ fn api(client: &Client, resource: Resource, namespace: Option<&str>) -> Api<Dyna
 
 /// The actions that something happened to, once all pods were listed.
 fn triggers(
-    mut pods: BoxStream<'static, Update<DynamicObject>>,
-    actions: BoxStream<'static, Update<DynamicObject>>,
-    happened: BoxStream<'static, ActionKey>,
-) -> impl Stream<Item = ActionKey> + Send {
+    watches: &Watches,
+    kinds: &Arc<Kinds>,
+    actions: Arc<Cache<DynamicObject>>,
+    heads: Arc<Heads>,
+) -> BoxStream<'static, ActionKey> {
+    let namespace = watches.namespace.as_deref();
+    let mut pods = ListWatch::new(api(&watches.client, Resource::POD, namespace))
+        .labels(format!("{LABEL_MANAGED}={TRUE}"))
+        .into_cache(kinds.pods())
+        .boxed();
+    let actions = ListWatch::new(api(&watches.client, Resource::TASK_ACTION, namespace))
+        .into_cache(actions)
+        .boxed();
+    let events = ListWatch::new(api(&watches.client, EVENT, namespace))
+        .fields(happenings::about(Resource::POD))
+        .into_cache(Cache::passing_on());
+    let happened = happenings::follow(
+        events,
+        Arc::clone(&watches.happenings),
+        kinds.pods(),
+        Arc::clone(&watches.clock),
+        owner,
+    );
+    let others = stream::select(happened.boxed(), kinds.follow(watches).boxed());
     let listed = async move {
         while let Some(update) = pods.next().await {
             if matches!(update, Update::Reached(_)) {
                 break;
             }
         }
-        let owners =
-            pods.filter_map(|update| ready(update.into_object().and_then(|pod| owner(&pod))));
+        let owners = pods.filter_map(move |update| {
+            let pod = update.into_object();
+            ready(pod.and_then(|pod| owner(&pod).or_else(|| head_of(&pod, &heads))))
+        });
         let changed = stream::select(owners, actions.filter_map(|update| ready(key(update))));
-        stream::select(changed, happened)
+        stream::select(changed, others)
     };
-    stream::once(listed).flatten()
+    stream::once(listed).flatten().boxed()
 }
 
 fn key(update: Update<DynamicObject>) -> Option<ActionKey> {
@@ -183,8 +220,15 @@ fn key(update: Update<DynamicObject>) -> Option<ActionKey> {
     })
 }
 
-/// The action that controls a pod.
-fn owner(pod: &DynamicObject) -> Option<ActionKey> {
+/// The action that waits for news of this pod of an operator.
+fn head_of(pod: &DynamicObject, heads: &Heads) -> Option<ActionKey> {
+    let metadata = &pod.metadata;
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    heads.of(namespace, metadata.name.as_deref()?)
+}
+
+/// The action that controls a resource.
+pub(crate) fn owner(pod: &DynamicObject) -> Option<ActionKey> {
     let metadata = &pod.metadata;
     let owners = metadata.owner_references.as_ref()?;
     let owner = owners

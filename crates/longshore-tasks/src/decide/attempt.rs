@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longshore_core::{Action as Do, Plan, Seen};
+use longshore_core::{Action as Do, Plan, Resource, Seen};
 use longshore_plugins::{
     BAD_TASK_SPECIFICATION, BuildError, ErrorKind, Launch, NOTHING_KNOWN, Phase, PhaseInfo,
 };
@@ -81,6 +81,13 @@ fn launch(round: &Round<'_>, task: &Task) -> ActionPlan {
             let info = PhaseInfo::of(Phase::WaitingForResources, message);
             publish::plan(round, task, Published::waiting(round, info))
         }
+        Some(ObstacleKind::NotServed(definition)) => {
+            let reason = format!(
+                "the API server does not serve {definition}: waiting for it; install the operator that brings it"
+            );
+            let info = PhaseInfo::of(Phase::WaitingForResources, reason);
+            publish::plan(round, task, Published::waiting(round, info))
+        }
         Some(ObstacleKind::OverQuota(_) | ObstacleKind::NameTaken) | None => create(round, task),
     }
 }
@@ -92,10 +99,18 @@ fn create(round: &Round<'_>, task: &Task) -> ActionPlan {
         Err(error) => return failure::decide(round, task, cannot_be_built(&error)),
     };
     let earlier = round.action.children.earlier.iter();
-    let mut actions: Vec<_> = earlier
-        .filter(|child| child.belongs != Belongs::ToOthers)
-        .flat_map(release)
-        .collect();
+    let earlier = earlier.filter(|child| child.belongs != Belongs::ToOthers);
+    let mut actions: Vec<_> = earlier.clone().flat_map(release).collect();
+    // Pods of operators may run on where the resource says that it failed.
+    if earlier
+        .clone()
+        .any(|child| child.target.resource != Resource::POD)
+    {
+        return Plan {
+            actions,
+            ..Plan::after(round.policy.requeue)
+        };
+    }
     actions.push(Do::Create(create));
     let info = PhaseInfo::of(Phase::Queued, REASON_SUBMITTED);
     let published = publish::plan(round, task, Published::started(round, info));

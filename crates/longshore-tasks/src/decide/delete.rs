@@ -23,13 +23,20 @@ pub(super) fn decide(round: &Round<'_>) -> ActionPlan {
     match &action.work {
         Work::Task(task) if !action.status.is_terminal() => {
             let info = PhaseInfo::of(Phase::Aborted, "aborted");
-            let event = publish::event(round, task, &info, action.attempt());
+            let event = publish::event(round, &task.context, &info, action.attempt());
+            actions.push(Do::Call(Effect::Report(Box::new(event))));
+        }
+        Work::Remote(task) if !action.status.is_terminal() => {
+            let end = task.abort.clone().map(|call| Effect::End(Box::new(call)));
+            actions.extend(end.map(Do::Call));
+            let info = PhaseInfo::of(Phase::Aborted, "aborted");
+            let event = publish::event(round, &task.context, &info, action.attempt());
             actions.push(Do::Call(Effect::Report(Box::new(event))));
         }
         Work::Invalid(invalid) => {
             actions.push(round.warn("FinalizationSkipped", invalid.message.clone()));
         }
-        Work::Task(_) | Work::Condition | Work::Nothing => {}
+        Work::Task(_) | Work::Remote(_) | Work::Condition | Work::Nothing => {}
     }
     actions.push(Do::RemoveFinalizer {
         target: action.target.clone(),

@@ -23,7 +23,7 @@
 //! before the next start. It is created again. `plugins.k8s.inject-finalizer` keeps resources from going unseen.
 //!
 //! Each file has a part: [`attempt`] launches and checks, [`failure`] retries or gives up, [`merge`] says when,
-//! [`publish`] writes, and [`delete`], [`condition`] and [`ended`] are for actions that are being deleted, wait for a person, or ended.
+//! [`publish`] writes, [`remote`] is for tasks that make no resource, and [`delete`], [`condition`] and [`ended`] are for actions that are being deleted, wait for a person, or ended.
 
 mod attempt;
 mod condition;
@@ -32,6 +32,7 @@ mod ended;
 mod failure;
 mod merge;
 mod publish;
+mod remote;
 
 pub(crate) use merge::waits;
 
@@ -39,8 +40,11 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use longshore_api::flyte::TaskActionStatus;
-use longshore_core::{Action as Do, Announcement, Delete, EventType, ObjectRef, Plan, Seen};
-use longshore_plugins::K8sConfig;
+use longshore_core::{
+    Action as Do, Announcement, Delete, EventType, ObjectRef, Plan, Resource, Seen,
+};
+use longshore_plugins::{Call, K8sConfig};
+use longshore_proto::flyteidl2::core::LiteralMap;
 use serde_json::Value;
 
 use crate::{
@@ -78,6 +82,17 @@ pub struct Record {
 pub enum Effect {
     /// Tell the run service, and wait until it has acknowledged.
     Report(Box<ActionEvent>),
+    /// Ask a connector; the next round has the answer.
+    Ask(Box<Call>),
+    /// Ask a connector to end a job, until it has.
+    End(Box<Call>),
+    /// Write the outputs of an attempt.
+    WriteOutputs {
+        /// The directory of the attempt.
+        prefix: String,
+        /// What a connector returned.
+        outputs: LiteralMap,
+    },
 }
 
 /// What is done about an action.
@@ -115,8 +130,9 @@ pub fn decide(policy: &Policy, config: &K8sConfig, observed: &Observed) -> Actio
         Work::Invalid(invalid) => round.refuse(invalid),
         Work::Nothing => Plan::await_change(),
         Work::Task(task) if action.has_finalizer => attempt::decide(&round, task),
+        Work::Remote(task) if action.has_finalizer => remote::decide(&round, task),
         // The cache learns from the answer: there is nothing to wait for.
-        Work::Task(_) => Plan {
+        Work::Task(_) | Work::Remote(_) => Plan {
             actions: vec![Do::EnsureFinalizer {
                 target: action.target.clone(),
                 finalizer: longshore_api::flyte::FINALIZER_PLUGIN,
@@ -192,6 +208,8 @@ fn release(child: &Child) -> Vec<Step> {
         return vec![Do::Delete(Delete {
             target: child.target.clone(),
             grace_period_seconds: None,
+            // The pods of an operator go with what they were made for; without it, nothing tells that they are gone.
+            waits_for_dependents: child.target.resource != Resource::POD,
         })];
     }
     if child.has_finalizer && child.is_over {

@@ -119,6 +119,10 @@ impl TaskData for ScriptedData {
     async fn inputs(&self, _: &str) -> Result<Option<LiteralMap>, DataError> {
         Ok(None)
     }
+
+    async fn write_outputs(&self, _: &str, _: &LiteralMap) -> Result<(), DataError> {
+        Ok(())
+    }
 }
 
 impl World {

@@ -255,6 +255,9 @@ pub(in crate::decide) fn step(step: &Step) -> String {
                 event.version, event.attempt
             )
         }
+        Do::Call(Effect::Ask(_)) => "ask".to_owned(),
+        Do::Call(Effect::End(_)) => "end".to_owned(),
+        Do::Call(Effect::WriteOutputs { .. }) => "write outputs".to_owned(),
         Do::Announce(announcement) => format!("warn {}", announcement.reason),
         Do::EnsureFinalizer { .. } => "finalizer".to_owned(),
         Do::RemoveFinalizer { target, .. } => format!("release {}", target.name),

@@ -6,10 +6,10 @@ use clap::Args;
 use kube::{
     Api, Client, Config,
     api::{ListParams, ObjectList},
-    core::{ApiResource, DynamicObject},
+    core::DynamicObject,
 };
 use longshore_core::{ObjectRef, Resource};
-use longshore_kit::{ApiError, Requests};
+use longshore_kit::{ApiError, Requests, api_resource};
 use serde_json::Value;
 
 use crate::{
@@ -120,7 +120,11 @@ impl Actions {
     }
 
     pub(super) async fn list_everywhere(&self) -> Result<Vec<Value>, CliError> {
-        Self::list_of(Api::all_with(self.client(), &api_resource())).await
+        Self::list_of(Api::all_with(
+            self.client(),
+            &api_resource(Resource::TASK_ACTION),
+        ))
+        .await
     }
 
     pub(super) async fn get(&self, name: &str) -> Result<Value, CliError> {
@@ -152,7 +156,11 @@ impl Actions {
 
     /// For watches.
     pub(super) fn api(&self) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client(), &self.namespace, &api_resource())
+        Api::namespaced_with(
+            self.client(),
+            &self.namespace,
+            &api_resource(Resource::TASK_ACTION),
+        )
     }
 
     fn client(&self) -> Client {
@@ -205,15 +213,4 @@ fn failed(what: String, status: Option<u16>, error: &dyn Error) -> CliError {
         source,
     }
     .into()
-}
-
-fn api_resource() -> ApiResource {
-    let resource = Resource::TASK_ACTION;
-    ApiResource {
-        group: resource.group.to_owned(),
-        version: resource.version.to_owned(),
-        api_version: resource.api_version(),
-        kind: resource.kind.to_owned(),
-        plural: resource.plural.to_owned(),
-    }
 }
