@@ -3,7 +3,8 @@
 //! Read [`decide`] first: it says what is written when, and why a crash in between loses nothing and runs nothing
 //! twice. [`model`] is what a decision sees, `observe` reads it, `status` and `build` make what is written. [`events`]
 //! tells the run service, [`data`] looks at what an attempt left behind, [`catalog`] spares an attempt whose outputs
-//! somebody else has made, `collect` removes what ended long ago. `happenings` follows Kubernetes Events, and `noticed`
+//! somebody else has made, `collect` removes what ended long ago. `kinds` watches what plugins make, [`remote`] is
+//! for tasks that make nothing. `happenings` follows Kubernetes Events, and `noticed`
 //! keeps changes that wait for the next one. [`Tasks`] runs it all.
 
 mod build;

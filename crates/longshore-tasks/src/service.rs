@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures::{Stream, StreamExt, future::ready, stream, stream::BoxStream};
+use futures::{StreamExt, future::ready, stream, stream::BoxStream};
 use kube::{Api, Client, core::DynamicObject};
 use longshore_api::flyte::{KIND, LABEL_MANAGED, TRUE};
 use longshore_core::Resource;
@@ -16,7 +16,7 @@ use crate::{
     controller::Actions,
     data::{LocalData, TaskData},
     events::{ActionEvents, LoggedEvents},
-    happenings::{self, EVENT, Happenings},
+    happenings::{self, EVENT},
     heads::Heads,
     kinds::{Kinds, Watches},
     model::ActionKey,
@@ -151,8 +151,8 @@ impl Tasks {
             .run(triggers, shutdown.clone());
         tokio::join!(
             Box::pin(rounds),
-            shutdown.run_until_cancelled(collection),
-            shutdown.run_until_cancelled(templates),
+            Box::pin(shutdown.run_until_cancelled(collection)),
+            Box::pin(shutdown.run_until_cancelled(templates)),
         );
     }
 }

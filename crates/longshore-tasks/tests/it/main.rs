@@ -8,8 +8,10 @@
 )]
 
 mod laws;
+mod operators;
 mod plugin;
 mod real_server;
 mod stories;
+mod takeover;
 mod tests;
 mod world;

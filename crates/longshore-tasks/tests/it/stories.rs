@@ -12,7 +12,10 @@ use longshore_tasks::{Collection, TasksConfig, data::Owed};
 use longshore_test::{Place, faults::Rule, pod};
 use serde_json::{Value, json};
 
-use crate::world::{World, action, base64, delete_action, set_template, template};
+use crate::{
+    operators,
+    world::{World, action, base64, delete_action, set_template, template},
+};
 
 /// What happens around the executor.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +25,8 @@ pub(crate) struct Story {
     pub(crate) actions: &'static [(&'static str, u32, &'static str)],
     pub(crate) rules: &'static [Rule],
     pub(crate) people: People,
+    /// Whether the types of actions follow from their names, and operators and a connector are there.
+    pub(crate) has_operators: bool,
     /// What is configured.
     pub(crate) configure: fn(&mut TasksConfig),
 }
@@ -46,18 +51,29 @@ pub(crate) enum People {
 }
 
 impl Story {
-    const fn of(name: &'static str, actions: &'static [(&'static str, u32, &'static str)]) -> Self {
+    pub(crate) const fn of(
+        name: &'static str,
+        actions: &'static [(&'static str, u32, &'static str)],
+    ) -> Self {
         Self {
             name,
             actions,
             rules: &[],
             people: People::Watch,
+            has_operators: false,
             configure: |_| {},
         }
     }
 
     const fn configured(self, configure: fn(&mut TasksConfig)) -> Self {
         Self { configure, ..self }
+    }
+
+    pub(crate) const fn with_operators(self) -> Self {
+        Self {
+            has_operators: true,
+            ..self
+        }
     }
 
     const fn while_people(self, people: People) -> Self {
@@ -84,10 +100,18 @@ impl Story {
             taken.metadata.namespace = Some(place.namespace().to_owned());
             pods.create(&PostParams::default(), &taken).await.unwrap();
         }
+        if self.has_operators {
+            world.plugins = Arc::new(operators::plugins());
+            operators::start(&place, &world.seen).await;
+        }
         for (name, retries, script) in self.actions {
-            world
-                .apply(self.spoiled(action(name, *retries, script)))
-                .await;
+            let action = self.spoiled(action(name, *retries, script));
+            let action = if self.has_operators {
+                operators::typed(action, *retries)
+            } else {
+                action
+            };
+            world.apply(action).await;
         }
         tokio::spawn(self.people.act(place, self.actions));
         Arc::new(world)
@@ -267,3 +291,25 @@ pub(crate) const EVENTS: Story = Story::of("events", &[("told", 0, "run 60s exit
         (Duration::ZERO, "event:second"),
         (Duration::from_secs(15), "event:third"),
     ]));
+/// Each operator plays one; the one of Dask is installed when its task waits for it already.
+pub(crate) const OPERATORS: Story = Story::of(
+    "operators",
+    &[
+        ("spark", 0, ""),
+        ("ray-bad", 0, ""),
+        ("torch-again", 1, ""),
+        ("dask", 0, ""),
+    ],
+)
+.configured(|config| config.plugins.k8s.default_pod_template_name = Some("base".to_owned()))
+.with_operators();
+/// Nothing of them is a resource.
+pub(crate) const REMOTE: Story =
+    Story::of("remote", &[("sleep", 0, ""), ("job", 3, "")]).with_operators();
+/// Both are deleted while they run.
+pub(crate) const OPERATORS_ABORTED: Story = Story::of(
+    "operators aborted",
+    &[("spark-long", 0, ""), ("job-long", 3, "")],
+)
+.with_operators()
+.while_people(People::Abort(Duration::from_secs(40)));

@@ -21,7 +21,7 @@ use longshore_proto::flyteidl2::core::{
     Variable, VariableEntry, VariableMap, task_template::Target,
 };
 use longshore_tasks::{
-    Tasks, TasksConfig,
+    Plugins, Tasks, TasksConfig,
     data::{DataError, Outcome, Owed, TaskData},
     events::{ActionEvent, ActionEvents, ActionPhase, NotPublished},
 };
@@ -35,7 +35,10 @@ use prost::Message;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::plugin::PodPlugin;
+use crate::{
+    operators::{self, Connector, FaultyConnector, Seen},
+    plugin::PodPlugin,
+};
 
 /// Everything around the executor under test. It lives through the executor's crashes.
 pub(crate) struct World {
@@ -47,6 +50,10 @@ pub(crate) struct World {
     pub(crate) admission: Admission,
     pub(crate) told: Told,
     pub(crate) config: TasksConfig,
+    pub(crate) plugins: Arc<dyn Plugins>,
+    /// What operators have seen.
+    pub(crate) seen: Seen,
+    pub(crate) connector: Connector,
 }
 
 /// What the run service was told, in order.
@@ -117,7 +124,7 @@ impl TaskData for ScriptedData {
     }
 
     async fn inputs(&self, _: &str) -> Result<Option<LiteralMap>, DataError> {
-        Ok(None)
+        Ok(Some(operators::inputs()))
     }
 
     async fn write_outputs(&self, _: &str, _: &LiteralMap) -> Result<(), DataError> {
@@ -164,6 +171,9 @@ impl World {
             clock,
             admission: Admission::new(rules.iter().copied()),
             told: Told::default(),
+            plugins: Arc::new(PodPlugin),
+            seen: Seen::default(),
+            connector: Connector::default(),
         }
     }
 
@@ -174,8 +184,14 @@ impl World {
             told: self.told.clone(),
             process: process.clone(),
         };
-        Tasks::new(self.config.clone(), Arc::new(PodPlugin), self.clock.clone())
+        let connector = FaultyConnector {
+            connector: self.connector.clone(),
+            process: process.clone(),
+        };
+        let plugins = self.plugins.clone();
+        Tasks::new(self.config.clone(), plugins, self.clock.clone())
             .telling(Arc::new(events))
+            .asking(Arc::new(connector))
             .reading(Arc::new(ScriptedData))
             .run(client, CancellationToken::new())
             .await;
@@ -211,6 +227,11 @@ impl World {
         let mut text = String::new();
         for action in self.actions().await {
             let status = &action["status"];
+            if is_of_connector(action["metadata"]["name"].as_str().unwrap_or_default()) {
+                let ending = ending(&action).unwrap_or_default();
+                let _ = writeln!(text, "action {}: {ending}", action["metadata"]["name"]);
+                continue;
+            }
             let _ = writeln!(
                 text,
                 "action {}: {} after {} attempts and {} system failures, error {}, labelled {}, finalizers {}, {}",
@@ -226,7 +247,7 @@ impl World {
         }
         let told = self.told.events();
         let names: BTreeSet<&str> = told.iter().map(|event| event.action.as_str()).collect();
-        for name in names {
+        for name in names.into_iter().filter(|name| !is_of_connector(name)) {
             let told = self.told.effective(name);
             let ends: Vec<_> = told.iter().filter(|it| is_terminal(it.1)).collect();
             let _ = writeln!(text, "told of {name}: {ends:?}{}", self.told.notes(name));
@@ -238,6 +259,11 @@ impl World {
         // Namespaces are named in messages, and each real one has a name of its own.
         text.replace(&format!("{}/", self.place.namespace()), "default/")
     }
+}
+
+/// A connector that is interrupted while it begins a job costs an attempt: how many there were is not told.
+fn is_of_connector(name: &str) -> bool {
+    name.starts_with("job")
 }
 
 pub(crate) fn is_terminal(phase: ActionPhase) -> bool {
