@@ -251,7 +251,7 @@ impl Connector {
                 }))
             }
             Request::Get(request) => {
-                let job = jobs.get_mut(&request.output_prefix).unwrap();
+                let job = jobs.get_mut(&request.output_prefix)?;
                 job.questions += 1;
                 let is_over = job.questions >= 3 && !request.output_prefix.contains("long");
                 let phase = if is_over {
@@ -266,14 +266,13 @@ impl Connector {
                 Some(Answer::Told {
                     response: Box::new(GetTaskResponse {
                         resource: Some(resource),
-                        ..GetTaskResponse::default()
                     }),
                     by: Teller::default(),
                 })
             }
             Request::Delete(request) => {
                 let prefix = String::from_utf8(request.resource_meta.clone()).unwrap();
-                jobs.get_mut(&prefix).unwrap().is_ended = true;
+                jobs.get_mut(&prefix)?.is_ended = true;
                 None
             }
         }
