@@ -1,5 +1,11 @@
 //! How the executor behaves: upstream's section `executor`, with upstream's defaults.
 
+mod settings;
+mod webhook;
+
+pub use settings::{CatalogSettings, EventsSettings, Settings};
+pub use webhook::WebhookSettings;
+
 use std::{path::PathBuf, time::Duration};
 
 use longshore_kit::Metrics;

@@ -25,7 +25,9 @@ pub mod secret_cache;
 mod service;
 mod status;
 
-pub use config::{Collection, Policy, TasksConfig};
+pub use config::{
+    CatalogSettings, Collection, EventsSettings, Policy, Settings, TasksConfig, WebhookSettings,
+};
 pub use rules::RULES;
 pub use service::{Plugins, Tasks};
 

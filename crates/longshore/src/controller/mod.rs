@@ -8,6 +8,7 @@ use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, sync::Arc, time::Dura
 use async_trait::async_trait;
 use longshore_console::{Checks, Hosts, objects::Check, operations, serve::serve};
 use longshore_kit::{Metrics, Tasks, metrics};
+use longshore_tasks::Settings;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +21,7 @@ use crate::{
     signals::Interrupts,
 };
 
+pub(crate) mod config_file;
 mod dags;
 mod leadership;
 mod permissions;
@@ -51,6 +53,8 @@ pub(crate) struct ControllerConfig {
     pub(crate) dags_folder: Option<PathBuf>,
     /// Where the HTTP API is, in the replica that has the role `dags`.
     pub(crate) address: SocketAddr,
+    /// What the peer's configuration says about tasks.
+    pub(crate) settings: Settings,
     /// Where health and metrics are.
     pub(crate) metrics_address: SocketAddr,
 }

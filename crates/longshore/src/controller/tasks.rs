@@ -27,7 +27,8 @@ pub(super) async fn run(
     let client = context
         .cluster
         .gated_client("tasks", &context.metrics, &gate)?;
-    let executor = actions::executor(Some(namespace), &context.metrics)?;
+    let settings = context.config.settings.clone();
+    let executor = actions::executor(settings, Some(namespace), &context.metrics)?;
     let served = until_served(&context, &client);
     if shutdown.run_until_cancelled(served).await.is_none() {
         return Ok(());

@@ -6,7 +6,7 @@ use longshore_api::flyte::TASK_ACTION_CRD;
 use longshore_core::{ObjectRef, Resource, Scope};
 use longshore_kit::{Metrics, Requests, SystemClock};
 use longshore_plugins::Registry;
-use longshore_tasks::TasksConfig;
+use longshore_tasks::{Settings, TasksConfig};
 use serde_json::Value;
 
 use crate::error::CliError;
@@ -21,14 +21,18 @@ const DEFINITION: Resource = Resource {
 };
 
 /// The executor of the actions of one namespace, or of all.
+///
+/// Whatever `settings` say is plugged in here: who is told (`events`), where outputs are cached (`catalog`), and where
+/// inputs and outputs are (`storage`).
 pub(crate) fn executor(
+    settings: Settings,
     namespace: Option<String>,
     metrics: &Metrics,
 ) -> Result<longshore_tasks::Tasks, CliError> {
     let config = TasksConfig {
         namespace,
         metrics: metrics.clone(),
-        ..TasksConfig::default()
+        ..settings.tasks
     };
     let registry = Registry::new(&config.plugins);
     let registry = registry.map_err(|source| CliError::engine("the plugins of tasks", source))?;
