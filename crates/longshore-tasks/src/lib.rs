@@ -22,6 +22,7 @@ mod observe;
 mod obstacles;
 mod rules;
 pub mod secret_cache;
+pub mod secrets;
 mod service;
 mod status;
 

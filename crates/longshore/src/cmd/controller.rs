@@ -14,7 +14,7 @@ use crate::{
     cmd::run::duration,
     controller::{
         self, ControllerConfig, Election, config_file, rbac,
-        roles::{ROLES, Role, role},
+        roles::{Role, defaults, role},
     },
     data_dir,
     engine::database::{Database, DatabaseUrl},
@@ -82,7 +82,7 @@ pub(crate) struct ControllerArgs {
 /// Which roles.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RolesArgs {
-    /// Roles, separated by commas [default: all]
+    /// Roles, separated by commas [default: dags,tasks]
     #[arg(long, value_name = "ROLES", value_delimiter = ',', value_parser = role)]
     enable: Vec<&'static Role>,
 }
@@ -90,7 +90,7 @@ pub(crate) struct RolesArgs {
 impl RolesArgs {
     fn roles(&self) -> Vec<&'static Role> {
         if self.enable.is_empty() {
-            ROLES.iter().collect()
+            defaults()
         } else {
             self.enable.clone()
         }

@@ -28,6 +28,7 @@ mod permissions;
 pub(crate) mod rbac;
 pub(crate) mod roles;
 mod tasks;
+mod webhook;
 
 pub(crate) use leadership::Election;
 use leadership::Standing;
