@@ -124,6 +124,11 @@ pub(crate) fn make(path: &Path) -> io::Result<PathBuf> {
     fs::canonicalize(path)
 }
 
+/// Where the events of TaskActions are logged that nobody else is told of.
+pub(crate) fn event_log(data_dir: &Path) -> PathBuf {
+    data_dir.join("events")
+}
+
 /// The data directory of this user.
 pub(crate) fn default_path() -> Result<PathBuf, CliError> {
     #[expect(

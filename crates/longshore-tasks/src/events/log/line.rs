@@ -1,8 +1,6 @@
 //! A line of the event log.
 
 use jiff::Timestamp;
-use longshore_api::flyte::{ERROR_KIND_SYSTEM, ERROR_KIND_USER};
-use longshore_plugins::ErrorKind;
 use longshore_proto::flyteidl2::core::CatalogCacheStatus;
 use serde::{Deserialize, Serialize};
 
@@ -78,12 +76,7 @@ impl LoggedEvent {
             .filter(|it| *it != CatalogCacheStatus::CacheDisabled);
         let error = event.error.as_ref().map(|error| LoggedError {
             code: error.code.clone(),
-            kind: match error.kind {
-                ErrorKind::Unknown => "",
-                ErrorKind::User => ERROR_KIND_USER,
-                ErrorKind::System => ERROR_KIND_SYSTEM,
-            }
-            .to_owned(),
+            kind: error.kind.as_str().to_owned(),
             message: error.message.clone(),
         });
         let happenings = event.happenings.iter().map(|it| LoggedHappening {
