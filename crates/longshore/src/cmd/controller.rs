@@ -60,7 +60,8 @@ pub(crate) struct ControllerArgs {
     #[arg(long, value_name = "DIR", env = "LONGSHORE_DATA_DIR", hide_env = true)]
     data_dir: Option<PathBuf>,
     /// Pods of DAGs at the same time [default: 32]
-    #[arg(long, value_name = "N")]
+    // Hidden: the help has to fit the first screen.
+    #[arg(long, hide = true, value_name = "N")]
     parallelism: Option<NonZeroU32>,
     /// Until another takes over; 0: alone
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = election)]
