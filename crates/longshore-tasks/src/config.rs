@@ -11,6 +11,8 @@ use std::{path::PathBuf, time::Duration};
 use longshore_kit::Metrics;
 use longshore_plugins::Config;
 
+use crate::ActionMeasures;
+
 /// How the executor behaves.
 #[derive(Clone, Debug)]
 pub struct TasksConfig {
@@ -30,6 +32,8 @@ pub struct TasksConfig {
     pub max_download: u64,
     /// Where rounds are counted.
     pub metrics: Metrics,
+    /// Where actions are counted.
+    pub measures: ActionMeasures,
 }
 
 /// What decisions go by.
@@ -64,6 +68,7 @@ impl Default for TasksConfig {
             data_root: PathBuf::from("/"),
             max_download: 2 * 1024 * 1024,
             metrics: Metrics::new(),
+            measures: ActionMeasures::default(),
         }
     }
 }

@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use longshore_core::{Announcement, Class, Classify, Create, EventType, ObjectRef, Plan, Resource};
+use longshore_core::{
+    Announcement, Class, Classify, Create, EventType, ObjectRef, Plan, Resource, Seen,
+};
 use longshore_kit::{Applier, ApplyError, Clock, Controller, Postponed, Refusal};
+use tokio::time::Instant;
 
 use crate::{
     config::Policy,
     decide::{Effect, Observed, Record, decide},
     events::{ActionEvent, ActionEvents, NotPublished},
+    measures::ActionMeasures,
     model::{ActionKey, ObstacleKind},
     observe::{Observer, Unreadable},
     status,
@@ -23,6 +27,7 @@ pub(crate) struct Actions {
     pub(crate) applier: Applier,
     pub(crate) events: Arc<dyn ActionEvents>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) measures: ActionMeasures,
 }
 
 /// Why a round about an action failed.
@@ -103,7 +108,13 @@ impl Controller for Actions {
     }
 
     async fn observe(&self, key: &ActionKey, now: Timestamp) -> Result<Observed, ActionError> {
-        Ok(self.observer.observe(key, now).await?)
+        let observed = self.observer.observe(key, now).await?;
+        match &observed.action {
+            Seen::Present(action) => self.measures.see(key, Some(&action.status)),
+            Seen::Absent => self.measures.see(key, None),
+            Seen::Unknown(_) => {}
+        }
+        Ok(observed)
     }
 
     fn decide(&self, observed: &Observed) -> Plan<Record, Effect> {
@@ -121,12 +132,16 @@ impl Controller for Actions {
             key: key.clone(),
             source,
         })?;
+        let asked_at = Instant::now();
         let written = self.applier.write_status(key, target, seen, &wire).await;
+        let (took, is_written) = (asked_at.elapsed(), written.is_ok());
+        self.measures.status_written(took, is_written, seen);
         written.map_err(|source| ActionError::Status {
             key: key.clone(),
             source,
         })?;
         self.observer.written(key, status);
+        self.measures.see(key, Some(status));
         Ok(())
     }
 

@@ -16,6 +16,7 @@ pub mod data;
 pub mod decide;
 pub mod events;
 mod happenings;
+mod measures;
 pub mod model;
 mod noticed;
 mod observe;
@@ -29,6 +30,7 @@ mod status;
 pub use config::{
     CatalogSettings, Collection, EventsSettings, Policy, Settings, TasksConfig, WebhookSettings,
 };
+pub use measures::ActionMeasures;
 pub use rules::RULES;
 pub use service::{Plugins, Tasks};
 

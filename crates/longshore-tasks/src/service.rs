@@ -92,6 +92,7 @@ impl Tasks {
         let applier = Applier::new(client.clone(), "tasks", caches)
             .with_metrics(self.config.metrics.clone())
             .learning();
+        self.config.measures.restart();
         let namespace = self.config.namespace.as_deref();
         let managed = ListWatch::new(api(&client, Resource::POD, namespace))
             .labels(format!("{LABEL_MANAGED}={TRUE}"))
@@ -113,6 +114,7 @@ impl Tasks {
         let collection = collect::run(
             api(&client, Resource::TASK_ACTION, namespace),
             self.config.collection,
+            self.config.measures.clone(),
             Arc::clone(&self.clock),
         );
         let observer = Observer {
@@ -132,6 +134,7 @@ impl Tasks {
             applier: applier.clone(),
             events: self.events,
             clock: Arc::clone(&self.clock),
+            measures: self.config.measures,
         });
         let rounds = Runner::new(controller, applier, Arc::clone(&self.clock))
             .concurrency(self.config.concurrency)

@@ -13,7 +13,7 @@ use longshore_cluster::{
 };
 use longshore_kit::{CountRequests, Metrics, Tasks};
 use longshore_node::{ImageMap, Node, NodeConfig, PodsLifetime};
-use longshore_tasks::Settings;
+use longshore_tasks::{ActionMeasures, Settings};
 use serde_json::Value;
 
 use crate::{error::CliError, progress::phases::Phases, service::actions};
@@ -132,7 +132,9 @@ impl LocalCluster {
 
     /// Runs the executor of TaskActions in it, until it stops.
     pub(crate) fn run_actions(&self) -> Result<(), CliError> {
-        let executor = actions::executor(Settings::default(), None, &self.metrics)?;
+        let mut settings = Settings::default();
+        settings.tasks.measures = ActionMeasures::new(&self.metrics);
+        let executor = actions::executor(settings, None, &self.metrics)?;
         let running = executor.run(self.client("tasks"), self.tasks.shutdown());
         self.tasks.spawn("tasks", running);
         Ok(())

@@ -8,7 +8,7 @@ use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, sync::Arc, time::Dura
 use async_trait::async_trait;
 use longshore_console::{Checks, Hosts, objects::Check, operations, serve::serve};
 use longshore_kit::{Metrics, Tasks, metrics};
-use longshore_tasks::Settings;
+use longshore_tasks::{ActionMeasures, Settings};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -74,13 +74,14 @@ pub(crate) struct Context {
 /// Runs the roles until `interrupts`, or until one of them cannot go on. `ready` is told the address of health and
 /// metrics, once they are served.
 pub(crate) async fn run(
-    config: ControllerConfig,
+    mut config: ControllerConfig,
     cluster: RealCluster,
     mut interrupts: impl Interrupts,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), CliError> {
     let (listener, address) = listen("health and metrics", config.metrics_address).await?;
     let metrics = Metrics::new();
+    config.settings.tasks.measures = ActionMeasures::new(&metrics);
     let counts = Counts::new(&metrics);
     let standing = Standing::new(&metrics, &config.roles);
     let context = Arc::new(Context {
