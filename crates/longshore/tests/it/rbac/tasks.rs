@@ -1,0 +1,112 @@
+//! The same for the role `tasks`.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use kube::api::DeleteParams;
+use longshore_kit::{Metrics, SystemClock};
+use longshore_plugins::Registry;
+use longshore_tasks::{
+    Collection, Tasks, TasksConfig,
+    events::{ActionEvent, ActionEvents, NotPublished},
+};
+use longshore_test::{Fault, FaultPlan, Faults, Point, Process, WatchFault};
+use tokio_util::sync::CancellationToken;
+
+use super::{LIMIT, client, granted, is_skipped, requested};
+use crate::{
+    cluster::TestCluster,
+    task_actions::{PodRecord, TaskActions, action},
+};
+
+const REPORT: &str = "report";
+
+/// A run service that sometimes cannot be reached.
+#[derive(Debug)]
+struct Reports(Process);
+
+#[async_trait]
+impl ActionEvents for Reports {
+    async fn publish(&self, _: &ActionEvent) -> Result<(), NotPublished> {
+        let told = self.0.effect(REPORT, async {}).await;
+        // Always the same words: they are one Event, with a count.
+        told.map_err(|_| NotPublished("nobody answers".to_owned()))
+    }
+}
+
+/// Resources have a finalizer, and what has ended is removed at once.
+fn config(namespace: &str) -> TasksConfig {
+    let mut config = TasksConfig {
+        namespace: Some(namespace.to_owned()),
+        collection: Collection {
+            interval: Duration::from_secs(1),
+            ttl: Duration::ZERO,
+        },
+        ..TasksConfig::default()
+    };
+    config.plugins.k8s.inject_finalizer = true;
+    config
+}
+
+/// Waits until it holds.
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let held = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let held = tokio::time::timeout(LIMIT, held).await;
+    assert!(held.is_ok(), "not in time: {what}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_executor_with_the_generated_role_alone_does_all_its_work_and_uses_all_of_it() {
+    if is_skipped() {
+        return;
+    }
+    let cluster = TestCluster::start().await;
+    let actions = TaskActions::install(&cluster).await;
+    let record = PodRecord::start(&cluster);
+    let account = cluster.account("tasks").await;
+    // What was created or written without an answer has to be read, and what nobody acknowledged is told again.
+    let lost = [
+        ("create pods", 1),
+        ("patch taskactions/status", 1),
+        (REPORT, 1),
+        (REPORT, 2),
+    ];
+    let faults = Faults::new(FaultPlan {
+        at: lost
+            .map(|(what, n)| (Point::new(what, n), Fault::LoseAnswer))
+            .to_vec(),
+        watches: vec![WatchFault::late(Duration::from_secs(2))],
+        ..FaultPlan::none()
+    });
+    let metrics = Metrics::new();
+    let config = config(&cluster.namespace);
+    let plugins = Arc::new(Registry::new(&config.plugins).unwrap());
+    let executor = Tasks::new(config, plugins, Arc::new(SystemClock))
+        .telling(Arc::new(Reports(faults.start())));
+    let client = client(&account, &faults, "tasks", &metrics).await;
+    let shutdown = CancellationToken::new();
+    let running = tokio::spawn(executor.run(client, shutdown.clone()));
+
+    actions
+        .create(&action("aborted", 0, "run 60s exit 0"))
+        .await;
+    until("it runs", async || record.n_pods() == 1).await;
+    let now = DeleteParams::default();
+    actions.api().delete("aborted", &now).await.unwrap();
+    actions
+        .create(&action("collected", 0, "run 300ms exit 0"))
+        .await;
+    until("all are gone", async || actions.list().await.is_empty()).await;
+
+    shutdown.cancel();
+    tokio::time::timeout(LIMIT, running).await.unwrap().unwrap();
+    let (used, forbidden) = requested(&metrics);
+    assert!(forbidden.is_empty(), "{forbidden:?}");
+    assert_eq!(used, granted(longshore_tasks::RULES), "used and declared");
+    assert_eq!(record.n_attempts(), 2);
+    record.assert_one_pod_per_attempt();
+}
