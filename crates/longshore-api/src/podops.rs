@@ -47,6 +47,11 @@ pub const REASON_SERVICE_READY: &str = "ServiceReady";
 /// Reason of an Event about a pod: it was deleted, by its operation.
 pub const REASON_POD_DELETION: &str = "PodDeletion";
 
+/// Reason of an Event about a pod: its labels or annotations say nothing that can be followed.
+pub const REASON_INVALID_LIFECYCLE: &str = "InvalidLifecycle";
+/// Reason of an Event about a PodTransitionRule: it says nothing that can be followed.
+pub const REASON_INVALID_RULE: &str = "InvalidRule";
+
 /// How the label begins that permits all operations of one type: `<this>/<type>`. Not one of [`OperationLabel`], because
 /// it is about a type and not about an operation.
 pub const OPERATION_PERMISSION_PREFIX: &str = "operation-permission.podopslifecycle.kusionstack.io";

@@ -38,7 +38,6 @@ pub enum NotAdvanced {
 #[derive(Debug, Default)]
 struct Counts<'a> {
     operating: usize,
-    operate: usize,
     operated: usize,
     completing: usize,
     undone: BTreeMap<&'a str, usize>,
@@ -68,9 +67,16 @@ pub fn advance(pod: &Pod, old: &Labels, now: Timestamp) -> Result<Labels, NotAdv
         }
         return Ok(labels);
     }
-    if counts.operate == operations.len() {
+    // Upstream waits for all to be here at once, and waits for ever where one was done before another one began.
+    let is_done = |operation: &Operation| {
+        operation.has(OperationLabel::Operate) || operation.has(OperationLabel::Operated)
+    };
+    let are_done = operations.iter().all(|(_, operation)| is_done(operation));
+    if are_done && counts.undone.is_empty() {
         for (id, operation) in operations.iter() {
-            finish(id, operation, old, &mut labels, &mut counts, &now);
+            if operation.has(OperationLabel::Operate) {
+                finish(id, operation, old, &mut labels, &mut counts, &now);
+            }
         }
     }
     if counts.operated == operations.len() {
@@ -109,7 +115,6 @@ fn count_and_begin<'a>(
             }
         }
         let one_if = |label| usize::from(operation.has(label));
-        counts.operate += one_if(OperationLabel::Operate);
         counts.operated += one_if(OperationLabel::Operated);
         counts.completing += one_if(OperationLabel::Completing);
     }

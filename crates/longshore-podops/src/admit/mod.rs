@@ -132,12 +132,11 @@ pub fn mutate(request: &Request, now: Timestamp) -> Result<json_patch::Patch, De
     if !pod.is_controlled() {
         return unchanged;
     }
-    let old = match &request.old_object {
-        Value::Null => Labels::new(),
-        object => {
-            let old = Pod::of(object).map_err(|error| Denial::undecodable(&error))?;
-            old.labels
-        }
+    let old = if request.old_object.is_null() {
+        Labels::new()
+    } else {
+        let old = Pod::of(&request.old_object);
+        old.map_err(|error| Denial::undecodable(&error))?.labels
     };
     let labels = advance::advance(&pod, &old, now);
     let labels = labels.map_err(|error| Denial::internal(error.to_string()))?;
@@ -152,9 +151,10 @@ pub fn mutate(request: &Request, now: Timestamp) -> Result<json_patch::Patch, De
 /// Its readiness waits for us. Gates of a pod cannot be changed later.
 fn add_gate(object: &mut Value) {
     let gate = json!({"conditionType": CONDITION_SERVICE_READY});
-    match &mut object["spec"]["readinessGates"] {
-        Value::Array(gates) => gates.push(gate),
-        gates => *gates = json!([gate]),
+    let gates = &mut object["spec"]["readinessGates"];
+    match gates.as_array_mut() {
+        Some(gates) => gates.push(gate),
+        None => *gates = json!([gate]),
     }
 }
 

@@ -94,6 +94,11 @@ impl Operations {
         self.0.values().any(|operation| operation.has(label))
     }
 
+    /// Whether each of them has this label.
+    pub fn all(&self, label: OperationLabel) -> bool {
+        self.0.values().all(|operation| operation.has(label))
+    }
+
     /// How many are of this type.
     pub fn count(&self, operation_type: &str) -> usize {
         let types = self.0.values().filter_map(Operation::operation_type);

@@ -29,6 +29,8 @@ pub enum ConditionStatus {
 pub struct Pod {
     /// Its address.
     pub target: ObjectRef,
+    /// Its version: what is written upon it is refused where somebody else was first.
+    pub resource_version: Option<String>,
     /// Its labels: all state of its operations.
     pub labels: Labels,
     /// Its annotations.
@@ -83,6 +85,7 @@ impl Pod {
                 name: metadata.name.unwrap_or_default(),
                 uid: metadata.uid,
             },
+            resource_version: metadata.resource_version,
             labels: metadata.labels.unwrap_or_default(),
             annotations: metadata.annotations.unwrap_or_default(),
             finalizers: metadata.finalizers.unwrap_or_default(),
@@ -153,6 +156,7 @@ struct WireMetadata {
     namespace: Option<String>,
     name: Option<String>,
     uid: Option<String>,
+    resource_version: Option<String>,
     labels: Option<Labels>,
     annotations: Option<BTreeMap<String, String>>,
     finalizers: Option<Vec<String>>,
