@@ -246,7 +246,11 @@ impl World {
                 true
             }
             Action::Announce(_) => true,
-            other => panic!("unexpected: {other:?}"),
+            Action::Persist(_)
+            | Action::EnsureFinalizer { .. }
+            | Action::Create(_)
+            | Action::Call(_)
+            | Action::RemoveFinalizer { .. } => panic!("unexpected: {action:?}"),
         })
     }
 
@@ -273,8 +277,8 @@ impl World {
         (self.is_broken, self.do_rules_allow) = (false, true);
         for _ in 0..200 {
             let before = self.version;
-            for n in 0..OPERATIONS.len() {
-                if OPERATIONS[n].0 != "pod-delete" {
+            for (n, (id, _)) in OPERATIONS.iter().enumerate() {
+                if *id != "pod-delete" {
                     self.step(Step::Work(n));
                 }
             }

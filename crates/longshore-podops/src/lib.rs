@@ -10,6 +10,8 @@ mod config;
 pub mod deletion;
 #[cfg(test)]
 mod interleavings;
+#[cfg(test)]
+mod laws;
 pub mod lifecycle;
 pub mod model;
 mod pods;

@@ -80,7 +80,7 @@ impl PodOps {
         };
         let (wake_pod, woken_pods) = mpsc::unbounded();
         let (wake_rule, woken_rules) = mpsc::unbounded();
-        let waking = caches.woken(pods, rules).for_each(|woken| {
+        let waking = caches.woken(pods.boxed(), rules.boxed()).for_each(|woken| {
             // Who does not listen any more has ended.
             let _ = match woken {
                 Woken::Pod(key) => wake_pod.unbounded_send(key).is_ok(),

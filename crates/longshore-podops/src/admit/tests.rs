@@ -84,17 +84,17 @@ fn differs(vector: &Vector) -> Option<String> {
                 .map(|gate| &gate["conditionType"])
                 .collect();
             let is_object = !object.is_null();
-            let expected_labels = match &expected["labels"] {
-                Value::Null if is_object => &json!({}),
-                labels => labels,
+            // No labels are written as none, as an empty object or not at all.
+            let or_none = |labels: &Value| {
+                if labels.is_null() {
+                    json!({})
+                } else {
+                    labels.clone()
+                }
             };
-            let labels = if labels.is_null() && is_object {
-                json!({})
-            } else {
-                labels
-            };
+            let (labels, expected_labels) = (or_none(&labels), or_none(&expected["labels"]));
             let are_gates = !is_object || json!(gates) == expected["readinessGates"];
-            if expected["allowed"] != true || labels != *expected_labels || !are_gates {
+            if expected["allowed"] != true || labels != expected_labels || !are_gates {
                 return Some(format!("mutating: {labels} {gates:?}, expected {expected}"));
             }
             request.object = object;

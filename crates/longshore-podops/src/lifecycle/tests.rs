@@ -2,7 +2,7 @@
 
 use longshore_api::podops::{
     ANNOTATION_AVAILABLE_CONDITIONS, CONDITION_SERVICE_READY, Detail, LABEL_CONTROL,
-    LABEL_SERVICE_AVAILABLE, OperationLabel, RejectInfo,
+    LABEL_SERVICE_AVAILABLE, LABEL_STAY_OFFLINE, OperationLabel, RejectInfo,
 };
 use longshore_core::{Action, Next, Seen};
 use serde_json::{Value, json};
@@ -12,8 +12,9 @@ use crate::model::{Labels, Pod};
 
 const NOW: jiff::Timestamp = jiff::Timestamp::constant(1_767_225_600, 0);
 
-/// A pod that is Ready, open, and has these labels (`<label>/<id>` for those of operations).
-fn pod(labels: &[(&str, &str)], change: impl FnOnce(&mut Value)) -> Pod {
+/// A pod that is Ready, open, and has these labels: words `<key>` or `<key>=<value>`, with `<label>/<id>` for those of
+/// operations.
+fn pod(labels: &str, change: impl FnOnce(&mut Value)) -> Pod {
     let mut object = json!({
         "metadata": {
             "name": "web-0", "namespace": "default", "uid": "u", "resourceVersion": "7",
@@ -25,7 +26,8 @@ fn pod(labels: &[(&str, &str)], change: impl FnOnce(&mut Value)) -> Pod {
             {"type": CONDITION_SERVICE_READY, "status": "True"},
         ]},
     });
-    for (key, value) in labels {
+    for label in labels.split_whitespace() {
+        let (key, value) = label.split_once('=').unwrap_or((label, "1"));
         object["metadata"]["labels"][long(key)] = json!(value);
     }
     change(&mut object);
@@ -60,9 +62,11 @@ fn observed(pod: Pod) -> Observed {
 /// The only patch of a plan, without the version, and with short keys.
 fn patch(observed: &Observed) -> String {
     let plan = decide(observed);
-    let patches = plan.actions.iter().filter_map(|action| match action {
-        Action::Patch(patch) => Some(patch),
-        _ => None,
+    let patches = plan.actions.iter().filter_map(|action| {
+        let Action::Patch(patch) = action else {
+            return None;
+        };
+        Some(patch)
     });
     let patches: Vec<_> = patches.collect();
     assert!(patches.len() <= 1, "{plan:?}");
@@ -87,158 +91,105 @@ fn patch(observed: &Observed) -> String {
         .replace(".podopslifecycle.kusionstack.io", "")
 }
 
+fn not_ready(pod: &mut Value) {
+    pod["status"]["conditions"][0]["status"] = json!("False");
+}
+
+fn closed(pod: &mut Value) {
+    pod["status"]["conditions"][1]["status"] = json!("False");
+}
+
+fn new(pod: &mut Value) {
+    pod["status"]["conditions"] = json!([]);
+}
+
+fn check(cases: &[(&str, Pod, &str)]) {
+    for (name, pod, expected) in cases {
+        assert_eq!(patch(&observed(pod.clone())), *expected, "{name}");
+    }
+}
+
 #[test]
-fn what_is_written_about_a_pod() {
-    let serving = [(LABEL_SERVICE_AVAILABLE, "1")];
-    let not_ready = |pod: &mut Value| pod["status"]["conditions"][0]["status"] = json!("False");
-    let closed = |pod: &mut Value| pod["status"]["conditions"][1]["status"] = json!("False");
-    let new = |pod: &mut Value| pod["status"]["conditions"] = json!([]);
-    let cases = [
-        ("new", pod(&[], new), r#"gate "True""#),
-        ("not Ready yet", pod(&[], not_ready), ""),
+fn a_pod_that_nobody_operates_on_is_brought_into_service() {
+    let available = r#"{"podopslifecycle.kusionstack.io/service-available":"NOW"}"#;
+    let unavailable = r#"{"podopslifecycle.kusionstack.io/service-available":null}"#;
+    let deleting =
+        |pod: &mut Value| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    check(&[
+        ("new", pod("", new), r#"gate "True""#),
+        ("not Ready yet", pod("", not_ready), ""),
+        ("Ready", pod("", |_| {}), available),
+        ("serving", pod(LABEL_SERVICE_AVAILABLE, |_| {}), ""),
         (
-            "Ready",
-            pod(&[], |_| {}),
-            r#"{"podopslifecycle.kusionstack.io/service-available":"NOW"}"#,
+            "no more",
+            pod(LABEL_SERVICE_AVAILABLE, not_ready),
+            unavailable,
         ),
-        ("serving", pod(&serving, |_| {}), ""),
         (
-            "not Ready any more",
-            pod(&serving, not_ready),
-            r#"{"podopslifecycle.kusionstack.io/service-available":null}"#,
+            "closed",
+            pod(LABEL_SERVICE_AVAILABLE, closed),
+            r#"gate "True""#,
         ),
-        ("closed and idle", pod(&serving, closed), r#"gate "True""#),
+        ("told to stay out", pod(LABEL_STAY_OFFLINE, |_| {}), ""),
+        ("being deleted", pod("", deleting), ""),
         (
-            "new, and an operation has begun",
-            pod(
-                &[
-                    ("operating/a", "1"),
-                    ("operation-type/a", "update"),
-                    ("pre-check/a", "1"),
-                ],
-                new,
-            ),
+            "not controlled",
+            pod("kusionstack.io/control=false", new),
+            "",
+        ),
+    ]);
+}
+
+#[test]
+fn an_operation_is_taken_from_stage_to_stage() {
+    let begun = "operating/a operation-type/a=update";
+    let checked = format!("{begun} pre-checked/a operation-permission/update");
+    let done = "operated/a done-operation-type/a=update";
+    let completing = format!("{done} post-checked/a completing/a");
+    let other =
+        "operating/b operation-type/b=update operation-permission/update pre-checked/b operate/b";
+    let given_up = "operation-type/a=update pre-checked/a operation-permission/update preparing/a";
+    check(&[
+        (
+            "of a new pod",
+            pod(&format!("{begun} pre-check/a"), new),
             r#"gate "True""#,
         ),
         (
             "the rules have passed",
-            pod(
-                &[
-                    ("operating/a", "1"),
-                    ("operation-type/a", "update"),
-                    ("pre-check/a", "1"),
-                ],
-                |_| {},
-            ),
+            pod(&format!("{begun} pre-check/a"), |_| {}),
             r#"{"operation-permission/update":"NOW","pre-checked/a":"NOW"}"#,
         ),
         (
             "preparing",
-            pod(
-                &[
-                    ("operating/a", "1"),
-                    ("operation-type/a", "update"),
-                    ("pre-checked/a", "1"),
-                    ("operation-permission/update", "1"),
-                    ("preparing/a", "1"),
-                ],
-                |_| {},
-            ),
+            pod(&format!("{checked} preparing/a"), |_| {}),
             r#"gate "False""#,
         ),
+        ("at work", pod(&format!("{checked} operate/a"), closed), ""),
         (
-            "operated",
-            pod(
-                &[
-                    ("operated/a", "1"),
-                    ("done-operation-type/a", "update"),
-                    ("post-check/a", "1"),
-                ],
-                closed,
-            ),
+            "done",
+            pod(&format!("{done} post-check/a"), closed),
             r#"{"post-checked/a":"NOW"}"#,
         ),
-        (
-            "completing",
-            pod(
-                &[
-                    ("operated/a", "1"),
-                    ("done-operation-type/a", "update"),
-                    ("post-checked/a", "1"),
-                    ("completing/a", "1"),
-                ],
-                closed,
-            ),
-            r#"gate "True""#,
-        ),
+        ("completing", pod(&completing, closed), r#"gate "True""#),
         (
             "completing while another one works",
-            pod(
-                &[
-                    ("operated/a", "1"),
-                    ("done-operation-type/a", "update"),
-                    ("post-checked/a", "1"),
-                    ("completing/a", "1"),
-                    ("operating/b", "1"),
-                    ("operation-type/b", "update"),
-                    ("operation-permission/update", "1"),
-                    ("pre-checked/b", "1"),
-                    ("operate/b", "1"),
-                ],
-                closed,
-            ),
+            pod(&format!("{completing} {other}"), closed),
             "",
         ),
         (
             "given up without an undo",
-            pod(
-                &[
-                    ("operation-type/a", "update"),
-                    ("pre-checked/a", "1"),
-                    ("operation-permission/update", "1"),
-                    ("preparing/a", "1"),
-                ],
-                closed,
-            ),
+            pod(given_up, closed),
             r#"{"operation-permission/update":null,"operation-type/a":null,"pre-checked/a":null,"preparing/a":null}"#,
         ),
-        (
-            "told to stay out of service",
-            pod(
-                &[("podopslifecycle.kusionstack.io/stay-offline", "")],
-                |_| {},
-            ),
-            "",
-        ),
-        (
-            "being deleted",
-            pod(&[], |pod| {
-                pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")
-            }),
-            "",
-        ),
-        (
-            "not controlled",
-            pod(&[("kusionstack.io/control", "false")], new),
-            "",
-        ),
-    ];
-    for (name, pod, expected) in cases {
-        assert_eq!(patch(&observed(pod)), expected, "{name}");
-    }
+    ]);
 }
 
 #[test]
 fn a_rule_holds_a_pod_until_it_has_passed_it_in_its_stage() {
     let waiting = || {
-        pod(
-            &[
-                ("operating/a", "1"),
-                ("operation-type/a", "u"),
-                ("pre-check/a", "1"),
-            ],
-            |_| {},
-        )
+        let begun = "operating/a operation-type/a=update pre-check/a";
+        pod(begun, |_| {})
     };
     let detail = |stage: &str, passed| Detail {
         stage: stage.to_owned(),
@@ -279,7 +230,7 @@ fn a_rule_holds_a_pod_until_it_has_passed_it_in_its_stage() {
 fn a_service_that_is_gone_is_waited_for_by_nobody() {
     let expecting = || {
         let expected = json!({"expectedFinalizers": {"Service/default/s": "f"}});
-        pod(&[("app", "web")], |pod| {
+        pod("app=web", |pod| {
             pod["metadata"]["annotations"][ANNOTATION_AVAILABLE_CONDITIONS] =
                 json!(expected.to_string());
         })

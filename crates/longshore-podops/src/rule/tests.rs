@@ -186,14 +186,12 @@ fn what_a_pod_shows_follows_the_status() {
     let key = detail_annotation("ptr");
     let shown = |rule: &Rule, pods: &[Pod]| {
         let plan = decide(&observed(rule.clone(), pods.to_vec()));
-        let patches = plan.actions.iter().map(|action| match action {
-            Action::Patch(patch) => {
-                format!(
-                    "{} {}",
-                    patch.target.name, patch.patch["metadata"]["annotations"][&key]
-                )
-            }
-            other => format!("{other:?}"),
+        let patches = plan.actions.iter().map(|action| {
+            let Action::Patch(patch) = action else {
+                return format!("{action:?}");
+            };
+            let shown = &patch.patch["metadata"]["annotations"][&key];
+            format!("{} {shown}", patch.target.name)
         });
         patches.collect::<Vec<_>>().join("\n")
     };

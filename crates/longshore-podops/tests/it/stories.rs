@@ -21,6 +21,7 @@ pub(crate) type MostOut = Arc<AtomicUsize>;
 pub(crate) struct Story {
     pub(crate) name: &'static str,
     pub(crate) people: People,
+    pub(crate) n_pods: usize,
     /// No more pods are out of service at once.
     pub(crate) max_out: usize,
 }
@@ -34,28 +35,38 @@ pub(crate) enum People {
     OperateTwice,
     /// An operation begins while another one's end is checked.
     OperateInTurn,
-    /// Four pods are operated on at once; at most two may be out of service.
+    /// All pods are operated on at once; at most half of them may be out of service.
     OperateUnderRule,
 }
 
 pub(crate) const DELETED: Story = Story {
     name: "a pod is deleted",
     people: People::Delete,
+    n_pods: 1,
     max_out: 1,
 };
 pub(crate) const TWICE: Story = Story {
     name: "two operations on a pod, one of them taken back",
     people: People::OperateTwice,
+    n_pods: 1,
     max_out: 1,
 };
 pub(crate) const IN_TURN: Story = Story {
     name: "an operation begins when another one is done",
     people: People::OperateInTurn,
+    n_pods: 1,
     max_out: 1,
 };
 pub(crate) const UNDER_RULE: Story = Story {
+    name: "two pods operated on under a rule",
+    people: People::OperateUnderRule,
+    n_pods: 2,
+    max_out: 1,
+};
+pub(crate) const FOUR_UNDER_RULE: Story = Story {
     name: "four pods operated on under a rule",
     people: People::OperateUnderRule,
+    n_pods: 4,
     max_out: 2,
 };
 
@@ -63,18 +74,13 @@ impl Story {
     pub(crate) async fn begin(&self) -> (Arc<World>, MostOut) {
         let world = World::new().await;
         let most_out = MostOut::default();
-        let n = if self.people == People::OperateUnderRule {
-            4
-        } else {
-            1
-        };
-        if n > 1 {
+        if self.people == People::OperateUnderRule {
             let policy = json!({"maxUnavailableValue": "50%"});
             world
                 .rule(json!([{"name": "half", "availablePolicy": policy}]))
                 .await;
         }
-        let names: Vec<String> = (0..n).map(|n| format!("web-{n}")).collect();
+        let names: Vec<String> = (0..self.n_pods).map(|n| format!("web-{n}")).collect();
         for name in &names {
             world.make(name).await;
         }
