@@ -71,7 +71,7 @@ pub fn decide(observed: &Observed) -> RulePlan {
     if !is_current || before.details != details || before.targets != targets {
         return write_status(rule, &targets, &details, observed.now);
     }
-    in_part(annotations(rule, pods, |pod| shown(rule, &details, pod)))
+    in_part(annotations(rule, pods, |pod| shown(&details, pod)))
 }
 
 fn write_status(rule: &Rule, targets: &[String], details: &[Detail], now: Timestamp) -> RulePlan {
@@ -92,27 +92,11 @@ fn write_status(rule: &Rule, targets: &[String], details: &[Detail], now: Timest
     Plan::of(vec![Action::Patch(patch)])
 }
 
-/// What a pod shows of a rule; `None` where it shows nothing. A pod that was in no stage yet is spared the write.
-fn shown(rule: &Rule, details: &[Detail], pod: &Pod) -> Option<String> {
-    if !rule.selects(pod) {
-        return None;
-    }
+/// What a pod shows of a rule: what it says while the pod is in a stage, and nothing else.
+fn shown(details: &[Detail], pod: &Pod) -> Option<String> {
     let detail = details.iter().find(|detail| detail.name == pod.target.name);
-    let mut detail = match detail {
-        Some(detail) => detail.clone(),
-        None => Detail {
-            stage: "Unknown".to_owned(),
-            passed: true,
-            ..Detail::default()
-        },
-    };
-    detail.name.clear();
-    let is_new = !pod
-        .annotations
-        .contains_key(&detail_annotation(&rule.target.name));
-    if is_new && detail.stage == "Unknown" {
-        return None;
-    }
+    let mut detail = detail?.clone();
+    detail.name.clear(); // It is the pod's own.
     serde_json::to_string(&detail).ok()
 }
 

@@ -201,6 +201,13 @@ fn what_a_pod_shows_follows_the_status() {
     pods[0].annotations.insert(key.clone(), text);
     assert_eq!(shown(&rule, &pods), "");
 
+    let mut out_of_stage = pods.clone();
+    let is_stage = |key: &String| key.starts_with(OperationLabel::PreCheck.prefix());
+    out_of_stage[0].labels.retain(|key, _| !is_stage(key));
+    let mut later = rule.clone();
+    told(&mut later, &out_of_stage);
+    assert_eq!(shown(&later, &out_of_stage), "web-0 null");
+
     rule.is_deleting = true;
     assert_eq!(shown(&rule, &pods), "web-0 null");
     pods[0].annotations.clear();
