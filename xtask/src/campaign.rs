@@ -20,6 +20,13 @@ mod dags_scale;
 mod dice;
 mod kill_test;
 mod node_kill;
+#[expect(
+    clippy::unwrap_used,
+    clippy::unwrap_in_result,
+    dead_code,
+    reason = "a fixture that tests share: a campaign has no use for all of it, and ends where it breaks"
+)]
+#[path = "../../crates/longshore-store/tests/it/server.rs"]
 mod postgres;
 mod standalone;
 mod standalone_kill;

@@ -177,12 +177,16 @@ fn linker_flags(version: &str) -> String {
 
 /// Where programs are kept: one directory for each set of versions.
 fn cache() -> Result<PathBuf, BuildError> {
-    let root = match environment("LONGSHORE_CACHE") {
+    let (kubernetes, etcd) = (kubernetes_version()?, pinned("go.etcd.io/etcd/server/v3")?);
+    Ok(cache_root().join(format!("kubernetes-{kubernetes}-etcd-{etcd}")))
+}
+
+/// Where everything is kept that is made once.
+pub(crate) fn cache_root() -> PathBuf {
+    match environment("LONGSHORE_CACHE") {
         Some(root) => PathBuf::from(root),
         None => target().join("longshore-cache"),
-    };
-    let (kubernetes, etcd) = (kubernetes_version()?, pinned("go.etcd.io/etcd/server/v3")?);
-    Ok(root.join(format!("kubernetes-{kubernetes}-etcd-{etcd}")))
+    }
 }
 
 /// Cargo's target directory.

@@ -14,6 +14,7 @@ use kube_build::Program;
 use real_cluster::Components;
 
 mod campaign;
+mod flyte_sdk;
 mod guarded;
 mod kube_build;
 mod real_cluster;
@@ -51,6 +52,8 @@ enum Chore {
     },
     /// Build kubectl, if it was not yet, and print its path
     Kubectl,
+    /// Install the Flyte SDK for Python, if it was not yet, and print the path of its virtual environment
+    FlyteSdk,
     /// Become a program that is killed when its parent dies
     #[command(hide = true)]
     Guard {
@@ -86,6 +89,10 @@ fn main() -> Result<ExitCode> {
                 "{}",
                 kube_build::programs(&[kubectl])?.path(kubectl).display()
             );
+            Ok(ExitCode::SUCCESS)
+        }
+        Chore::FlyteSdk => {
+            println!("{}", flyte_sdk::environment()?.display());
             Ok(ExitCode::SUCCESS)
         }
         Chore::Guard { parent, command } => match guarded::become_guarded(parent, &command)? {},

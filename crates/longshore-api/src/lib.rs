@@ -4,6 +4,7 @@ pub mod airflow;
 pub mod dags;
 pub mod flyte;
 pub mod node;
+pub mod podops;
 pub mod tasks;
 
 /// The `reportingController` of an Event is this and the role that published it: `longshore.dev/dags`.

@@ -45,8 +45,8 @@ use crate::{
 
 /// Creators at the same time.
 const CREATORS: usize = 32;
-/// Actions one after the other, to see what one takes when nothing else goes on.
-const N_UNLOADED: usize = 20;
+/// Actions one after the other, to see what one takes when nothing else goes on: enough for a 99th percentile.
+const N_UNLOADED: usize = 100;
 
 /// Measures the controller, then the floor.
 pub(crate) async fn measure(rig: &Rig, common: &Common) -> Result<Value> {
@@ -57,8 +57,10 @@ pub(crate) async fn measure(rig: &Rig, common: &Common) -> Result<Value> {
     } else {
         Some(Subject::start(common.longshore.as_deref(), "tasks", rig, &[]).await?)
     };
+    // Until the first one has come through, a controller still lists and connects.
+    one_by_one(rig, &board, "w", 1).await?;
     say("one after the other");
-    let unloaded = one_by_one(rig, &board, "u").await?;
+    let unloaded = one_by_one(rig, &board, "u", N_UNLOADED).await?;
     say(&format!("{} actions", common.n));
     let before = Spent::of(subject.as_ref()).await?;
     let loaded = all_at_once(rig, &board, "s", common.n).await?;
@@ -79,7 +81,8 @@ pub(crate) async fn measure(rig: &Rig, common: &Common) -> Result<Value> {
         board: board.clone(),
         pod: bare(&pod)?,
     };
-    let floor_unloaded = floor.one_by_one().await?;
+    floor.one_by_one("fw", 1).await?;
+    let floor_unloaded = floor.one_by_one("fu", N_UNLOADED).await?;
     let floor_loaded = floor.all_at_once(common.n).await?;
     release(rig, common.n).await?;
     let (rate, floor_rate) = (
@@ -139,9 +142,17 @@ async fn release(rig: &Rig, n: usize) -> Result<()> {
         Patch::Merge(json!({"metadata": {"finalizers": null}})),
         PatchParams::default(),
     );
-    let unloaded = ["u", "fu"].map(|series| (series, N_UNLOADED));
-    let all = unloaded.into_iter().chain([("s", n), ("f", n)]);
-    let names = all.flat_map(|(series, n)| (0..n).map(move |i| name(series, i)));
+    let all = [
+        ("w", 1),
+        ("fw", 1),
+        ("u", N_UNLOADED),
+        ("fu", N_UNLOADED),
+        ("s", n),
+        ("f", n),
+    ];
+    let names = all
+        .into_iter()
+        .flat_map(|(series, n)| (0..n).map(move |i| name(series, i)));
     stream::iter(names.map(Ok))
         .try_for_each_concurrent(CREATORS, |name| {
             let (api, patch, params) = (&api, &patch, &params);
@@ -298,10 +309,10 @@ async fn create(api: &Api<DynamicObject>, name: String) -> Result<(String, Insta
     Ok((name, asked_at))
 }
 
-async fn one_by_one(rig: &Rig, board: &Board, series: &str) -> Result<Times> {
+async fn one_by_one(rig: &Rig, board: &Board, series: &str, n: usize) -> Result<Times> {
     let api = actions(rig);
     let mut times = Times::default();
-    for i in 0..N_UNLOADED {
+    for i in 0..n {
         let (name, asked_at) = create(&api, name(series, i)).await?;
         let what = format!("the end of {name}");
         let pod_at = until(&board.seen, &what, |seen| {

@@ -117,6 +117,9 @@ pub struct Delete {
     pub target: ObjectRef,
     /// `gracePeriodSeconds`; `None` leaves the object's own.
     pub grace_period_seconds: Option<u32>,
+    /// Whether the object stays until what was made for it is gone (foreground deletion): then its absence says that
+    /// nothing of it runs.
+    pub waits_for_dependents: bool,
 }
 
 /// The type of a Kubernetes Event.

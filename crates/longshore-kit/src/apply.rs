@@ -128,8 +128,7 @@ impl Applier {
         if target.uid.is_none() {
             return Err(ApplyError::NoUid(target.to_string()));
         }
-        let grace = delete.grace_period_seconds;
-        match self.requests.delete(target, grace).await {
+        match self.requests.delete_as(delete).await {
             Ok(_) => {}
             Err(error) if error.code() == Some(404) => {}
             // Another incarnation, or the API server was busy with this one: only a look can tell.

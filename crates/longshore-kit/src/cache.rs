@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::own_writes::{CacheFeed, Until, Written, parse_version};
 
-/// What a cache can hold: any kind of kube's, typed or `DynamicObject`.
+/// What a cache can hold: any kind of kube's, typed or [`RawObject`](crate::RawObject).
 pub trait Cached:
     kube::Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static
 {
@@ -118,6 +118,23 @@ impl<K: Cached> Cache<K> {
             None if state.is_complete => Seen::Absent,
             None => Seen::Unknown("the watch has not delivered it yet".to_owned()),
         }
+    }
+
+    /// The objects of a namespace whose names begin so. `Unknown` before the first complete list.
+    pub fn beginning(&self, namespace: &str, start: &str) -> Seen<Vec<Arc<K>>> {
+        let state = self.read();
+        if !state.is_complete {
+            return Seen::Unknown("the first list is not complete".to_owned());
+        }
+        let from = (namespace.to_owned(), start.to_owned());
+        let entries = state.entries.range(from..);
+        let named =
+            entries.take_while(|((of, name), _)| of == namespace && name.starts_with(start));
+        Seen::Present(
+            named
+                .filter_map(|(_, entry)| entry.object.clone())
+                .collect(),
+        )
     }
 
     /// All objects, by namespace and name. `Unknown` before the first complete list.

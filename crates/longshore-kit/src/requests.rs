@@ -4,10 +4,12 @@ use std::{fmt, time::Duration};
 
 use kube::{
     Client,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, Request},
+    api::{
+        DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy, Request,
+    },
     core::Status,
 };
-use longshore_core::{Class, Classify, ObjectRef, PatchKind, Resource, Scope};
+use longshore_core::{Class, Classify, Delete, ObjectRef, PatchKind, Resource, Scope};
 use serde_json::Value;
 
 use crate::lease::Deposed;
@@ -88,8 +90,22 @@ impl Requests {
         target: &ObjectRef,
         grace_period_seconds: Option<u32>,
     ) -> Result<Value, ApiError> {
-        let params = DeleteParams {
+        let delete = Delete {
+            target: target.clone(),
             grace_period_seconds,
+            waits_for_dependents: false,
+        };
+        self.delete_as(&delete).await
+    }
+
+    /// The same, as a plan has it.
+    pub async fn delete_as(&self, delete: &Delete) -> Result<Value, ApiError> {
+        let target = &delete.target;
+        let params = DeleteParams {
+            grace_period_seconds: delete.grace_period_seconds,
+            propagation_policy: delete
+                .waits_for_dependents
+                .then_some(PropagationPolicy::Foreground),
             preconditions: target.uid.clone().map(|uid| Preconditions {
                 uid: Some(uid),
                 resource_version: None,

@@ -118,12 +118,16 @@ impl ImageMap {
     /// What `image` stands for: the entry with the longest pattern that matches, else the host.
     #[must_use]
     pub fn resolve(&self, image: &str) -> Image {
-        self.entries
-            .iter()
+        self.find(image).cloned().unwrap_or_default()
+    }
+
+    /// The entry of `image`, where it has one: then it is known whether the image has an entry point.
+    pub(crate) fn find(&self, image: &str) -> Option<&Image> {
+        let entries = self.entries.iter();
+        entries
             .filter(|(pattern, _)| matches(pattern, image))
             .max_by_key(|(pattern, _)| pattern.len())
-            .map(|(_, entry)| entry.clone())
-            .unwrap_or_default()
+            .map(|(_, entry)| entry)
     }
 }
 

@@ -58,6 +58,8 @@ pub struct TaskContext {
     pub paths: Paths,
     /// The PodTemplate that [`pod_template_name`] names, where somebody read it.
     pub pod_template: Option<Value>,
+    /// What [`Plugin::takes_pod_templates`](crate::Plugin::takes_pod_templates) said of the cluster's definition.
+    pub takes_pod_templates: bool,
     /// The pod that [`Plugin::head_pod`](crate::Plugin::head_pod) asks for, where there is one.
     pub head_pod: Option<Value>,
     /// What was last said about this attempt.
@@ -142,6 +144,7 @@ impl TaskContext {
                 .or_else(|| config.default_service_account.clone()),
             paths: Paths::of(place, attempt),
             pod_template: None,
+            takes_pod_templates: false,
             head_pod: None,
             last: K8sState::default(),
             error_file: ErrorFile::Unknown,

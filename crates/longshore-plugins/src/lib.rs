@@ -36,7 +36,8 @@ mod text_template;
 pub use cache_key::{CacheKey, CacheKeyError};
 pub use config::{
     AcceleratorNodes, Accelerators, CoPilot, CoPilotStorage, Config, ConfigErrors, ConfigProblem,
-    ConfigWarning, DeviceClassConfig, GracePeriods, K8sConfig, Reading, Scheduling,
+    ConfigReport, ConfigWarning, DeviceClassConfig, GracePeriods, K8sConfig, Reading, Scheduling,
+    Section,
 };
 pub use connector::{
     ConnectorConfig, Connectors, Deployment, Limit, ResourceMeta, WebApi, WebApiPhase, WebApiState,

@@ -1,6 +1,6 @@
 //! Where inputs and outputs of an attempt are (task action spec §10).
 
-use longshore_api::flyte;
+use longshore_api::flyte::{self, TaskActionSpec};
 
 use crate::names::fnv1a_32;
 
@@ -37,6 +37,18 @@ pub(crate) struct Place<'a> {
 }
 
 impl Paths {
+    /// The paths of one attempt of a TaskAction, from 1.
+    pub fn of_action(namespace: &str, name: &str, spec: &TaskActionSpec, attempt: u32) -> Self {
+        let place = Place {
+            namespace,
+            name,
+            action_name: &spec.action_name,
+            input_uri: &spec.input_uri,
+            run_output_base: &spec.run_output_base,
+        };
+        Self::of(place, attempt)
+    }
+
     /// The paths of one attempt, from 1.
     pub(crate) fn of(place: Place<'_>, attempt: u32) -> Self {
         let file = format!("/{}", flyte::FILE_INPUTS);

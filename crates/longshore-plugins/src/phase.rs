@@ -1,6 +1,7 @@
 //! What a plugin says about a task: its phase, and why.
 
 use jiff::Timestamp;
+use longshore_api::flyte::{ERROR_KIND_SYSTEM, ERROR_KIND_USER};
 use longshore_proto::flyteidl2::core::{LogContext, TaskLog};
 use serde::Serialize;
 use serde_json::Value;
@@ -92,6 +93,17 @@ pub enum ErrorKind {
     User,
     /// The machinery.
     System,
+}
+
+impl ErrorKind {
+    /// Its name in statuses and events; empty where nobody said.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "",
+            Self::User => ERROR_KIND_USER,
+            Self::System => ERROR_KIND_SYSTEM,
+        }
+    }
 }
 
 /// The code of a failure that the operator of a resource told.

@@ -49,6 +49,12 @@ pub trait Plugin: Send + Sync + std::fmt::Debug {
     /// Where the template cannot become one: `BadTaskSpecification`, a failure for good.
     fn build(&self, context: &TaskContext) -> Result<Value, BuildError>;
 
+    /// Whether the resource, as this CustomResourceDefinition has it, takes whole pods as templates: it is asked once
+    /// for each definition, and [`build`](Self::build) finds the answer in [`TaskContext::takes_pod_templates`].
+    fn takes_pod_templates(&self, _definition: &Value) -> bool {
+        false
+    }
+
     /// The pod that is to be read, as [`TaskContext::head_pod`], before [`phase`](Self::phase): it tells of trouble that
     /// the resource itself tells late, or never.
     fn head_pod(&self, _context: &TaskContext, _resource: &Value) -> Option<HeadPod> {

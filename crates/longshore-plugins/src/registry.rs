@@ -71,8 +71,8 @@ pub struct Registry {
     by_task_type: BTreeMap<String, Runner>,
     /// Takes every other type.
     default: Runner,
-    /// What the plugins make, each once.
-    resources: Vec<Resource>,
+    /// Of each kind that the plugins make, the first that makes it.
+    makers: Vec<Arc<dyn Plugin>>,
 }
 
 /// A configuration that no registry can be made of.
@@ -117,7 +117,7 @@ impl Registry {
         let default = runners.first().ok_or(RegistryError::NoPlugin)?.clone();
         let mut by_id: BTreeMap<&'static str, &Runner> = BTreeMap::new();
         let mut by_task_type = BTreeMap::new();
-        let mut resources = Vec::new();
+        let mut makers: Vec<Arc<dyn Plugin>> = Vec::new();
         for runner in runners {
             by_id.insert(runner.id(), runner);
             if runner.id() == PodPlugin::ID {
@@ -127,9 +127,9 @@ impl Registry {
                 by_task_type.insert(task_type, runner.clone());
             }
             if let Runner::Resource(plugin) = runner
-                && !resources.contains(&plugin.resource())
+                && !makers.iter().any(|it| it.resource() == plugin.resource())
             {
-                resources.push(plugin.resource());
+                makers.push(Arc::clone(plugin));
             }
         }
         for (task_type, id) in overrides {
@@ -144,7 +144,7 @@ impl Registry {
         Ok(Self {
             by_task_type,
             default,
-            resources,
+            makers,
         })
     }
 
@@ -161,9 +161,14 @@ impl Registry {
         }
     }
 
+    /// Of each kind of resource that the plugins make, the first plugin that makes it.
+    pub fn makers(&self) -> &[Arc<dyn Plugin>] {
+        &self.makers
+    }
+
     /// The kinds of resources that the plugins make: what is to be watched, and what the executor needs rights to.
-    pub fn resources(&self) -> &[Resource] {
-        &self.resources
+    pub fn resources(&self) -> impl Iterator<Item = Resource> {
+        self.makers.iter().map(|plugin| plugin.resource())
     }
 }
 
@@ -277,7 +282,6 @@ mod tests {
         let registry = Registry::new(&Config::default()).unwrap();
         let kinds: Vec<String> = registry
             .resources()
-            .iter()
             .map(|resource| format!("{} {}", resource.api_version(), resource.plural))
             .collect();
         assert_eq!(

@@ -23,8 +23,8 @@ pub trait RemotePlugin: Send + Sync + std::fmt::Debug {
     /// The task types that it takes unless the configuration says otherwise.
     fn task_types(&self) -> Vec<String>;
 
-    /// Whether a step asks for [`TaskContext::inputs`].
-    fn needs_inputs(&self, context: &TaskContext) -> bool;
+    /// Whether the step from this state asks for [`TaskContext::inputs`].
+    fn needs_inputs(&self, state: StoredState<'_>) -> bool;
 
     /// What is so now, and what is to be done.
     ///
@@ -83,7 +83,7 @@ pub struct Step {
 
 impl Step {
     /// A step after which nothing is asked.
-    pub(crate) fn quiet(info: PhaseInfo, state: Vec<u8>) -> Self {
+    pub fn quiet(info: PhaseInfo, state: Vec<u8>) -> Self {
         Self {
             outputs: None,
             info,

@@ -19,9 +19,7 @@ fn read(folder: &str, name: &str) -> Value {
 
 /// The configuration of a scenario: as the peer's file has it.
 fn config(scenario: &Value) -> Config {
-    let mut reading = Config::read(&scenario["config"], &|_| None).unwrap();
-    reading.config.spark.takes_templates = scenario["sparkTakesTemplates"] == true;
-    reading.config
+    Config::read(&scenario["config"], &|_| None).unwrap().config
 }
 
 /// The first attempt of action `r-a`, unless the scenario says otherwise.
@@ -45,6 +43,7 @@ pub(crate) fn context(scenario: &Value, config: &Config) -> TaskContext {
     }
     let spec = TaskActionSpec::of(&action).unwrap();
     let mut context = TaskContext::of(&action, &spec, template, 1, config).unwrap();
+    context.takes_pod_templates = scenario["sparkTakesTemplates"] == true;
     context.pod_template = Some(scenario["podTemplate"].clone()).filter(Value::is_object);
     context
 }

@@ -36,7 +36,7 @@ impl RemotePlugin for SleepPlugin {
         vec!["core-sleep".to_owned()]
     }
 
-    fn needs_inputs(&self, _: &TaskContext) -> bool {
+    fn needs_inputs(&self, _: StoredState<'_>) -> bool {
         true
     }
 

@@ -11,19 +11,32 @@ use kube::{
 use longshore_api::flyte::{LABEL_COMPLETED_TIME, LABEL_TERMINATION_STATUS, TERMINATED};
 use longshore_core::{ObjectRef, Resource};
 use longshore_kit::{Clock, Requests};
+use tokio::time::Instant;
 
-use crate::{config::Collection, status};
+use crate::{
+    config::Collection,
+    measures::{ActionMeasures, Swept},
+    status,
+};
 
 /// Actions per page of a list.
 const PAGE: u32 = 500;
 
 /// One pass now, and one after each interval, for ever.
-pub(crate) async fn run(api: Api<DynamicObject>, collection: Collection, clock: Arc<dyn Clock>) {
+pub(crate) async fn run(
+    api: Api<DynamicObject>,
+    collection: Collection,
+    measures: ActionMeasures,
+    clock: Arc<dyn Clock>,
+) {
     if collection.interval.is_zero() {
         return;
     }
     loop {
-        if let Err(error) = pass(&api, collection, clock.as_ref()).await {
+        let began_at = Instant::now();
+        let passed = pass(&api, collection, &measures, clock.as_ref()).await;
+        measures.sweep_ended(began_at.elapsed(), passed.is_ok());
+        if let Err(error) = passed {
             tracing::warn!(%error, "the collection of ended actions stopped half-way");
         }
         tokio::time::sleep(collection.interval).await;
@@ -34,6 +47,7 @@ pub(crate) async fn run(api: Api<DynamicObject>, collection: Collection, clock: 
 async fn pass(
     api: &Api<DynamicObject>,
     collection: Collection,
+    measures: &ActionMeasures,
     clock: &dyn Clock,
 ) -> Result<(), kube::Error> {
     let ttl = SignedDuration::try_from(collection.ttl).unwrap_or(SignedDuration::MAX);
@@ -49,7 +63,7 @@ async fn pass(
             let ended = labels.and_then(|labels| labels.get(LABEL_COMPLETED_TIME));
             let is_due = collection.ttl.is_zero() || ended.is_some_and(|ended| *ended < oldest);
             if let (true, Some(name)) = (is_due, &action.metadata.name) {
-                delete(&requests, name, &action.metadata).await;
+                measures.swept(delete(&requests, name, &action.metadata).await);
             }
         }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
@@ -59,7 +73,7 @@ async fn pass(
     }
 }
 
-async fn delete(requests: &Requests, name: &str, metadata: &ObjectMeta) {
+async fn delete(requests: &Requests, name: &str, metadata: &ObjectMeta) -> Swept {
     let target = ObjectRef {
         resource: Resource::TASK_ACTION,
         namespace: metadata.namespace.clone().unwrap_or_default(),
@@ -67,9 +81,14 @@ async fn delete(requests: &Requests, name: &str, metadata: &ObjectMeta) {
         uid: metadata.uid.clone(),
     };
     match requests.delete(&target, None).await {
-        Ok(_) => {}
+        Ok(_) => Swept::Deleted,
         // Gone already, or another one of the same name.
-        Err(error) if error.code() == Some(404) || error.is_precondition_failure() => {}
-        Err(error) => tracing::warn!(name, %error, "an ended action was not removed"),
+        Err(error) if error.code() == Some(404) || error.is_precondition_failure() => {
+            Swept::AlreadyGone
+        }
+        Err(error) => {
+            tracing::warn!(name, %error, "an ended action was not removed");
+            Swept::Failed
+        }
     }
 }

@@ -1,15 +1,25 @@
 //! How the executor behaves: upstream's section `executor`, with upstream's defaults.
 
-use std::{path::PathBuf, time::Duration};
+mod settings;
+mod webhook;
+
+pub use settings::{CatalogSettings, EventsSettings, Settings};
+pub use webhook::WebhookSettings;
+
+use std::{sync::Arc, time::Duration};
 
 use longshore_kit::Metrics;
 use longshore_plugins::Config;
+
+use crate::{ActionMeasures, data::Storage};
 
 /// How the executor behaves.
 #[derive(Clone, Debug)]
 pub struct TasksConfig {
     /// The only namespace whose actions are run; `None` runs all.
     pub namespace: Option<String>,
+    /// The executor's own namespace, whose PodTemplates serve all others; `None` for none.
+    pub shared_namespace: Option<String>,
     /// What decisions go by.
     pub policy: Policy,
     /// What plugins are configured with.
@@ -18,12 +28,12 @@ pub struct TasksConfig {
     pub concurrency: usize,
     /// Removal of actions that ended long ago.
     pub collection: Collection,
-    /// `storage.stow.config.path`: where `file://` URLs begin. Default: `/`.
-    pub data_root: PathBuf,
-    /// `storage.limits.maxDownloadMBs`: no file of an attempt is read beyond this, in bytes. Default: 2 MiB.
-    pub max_download: u64,
+    /// The section `storage`: where inputs and outputs are. Default: files of this machine.
+    pub storage: Arc<Storage>,
     /// Where rounds are counted.
     pub metrics: Metrics,
+    /// Where actions are counted.
+    pub measures: ActionMeasures,
 }
 
 /// What decisions go by.
@@ -51,13 +61,14 @@ impl Default for TasksConfig {
     fn default() -> Self {
         Self {
             namespace: None,
+            shared_namespace: None,
             policy: Policy::default(),
             plugins: Config::default(),
             concurrency: 512,
             collection: Collection::default(),
-            data_root: PathBuf::from("/"),
-            max_download: 2 * 1024 * 1024,
+            storage: Arc::default(),
             metrics: Metrics::new(),
+            measures: ActionMeasures::default(),
         }
     }
 }

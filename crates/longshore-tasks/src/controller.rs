@@ -3,15 +3,23 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use longshore_core::{Announcement, Class, Classify, Create, EventType, ObjectRef, Plan, Resource};
+use longshore_core::{
+    Announcement, Class, Classify, Create, EventType, ObjectRef, Plan, Resource, Seen,
+};
 use longshore_kit::{Applier, ApplyError, Clock, Controller, Postponed, Refusal};
+use longshore_plugins::{Answer, Call};
+use tokio::time::Instant;
 
 use crate::{
+    catalog::Order,
     config::Policy,
+    data::DataError,
     decide::{Effect, Observed, Record, decide},
     events::{ActionEvent, ActionEvents, NotPublished},
+    measures::ActionMeasures,
     model::{ActionKey, ObstacleKind},
     observe::{Observer, Unreadable},
+    remote::{AskConnectors, ConnectorError},
     status,
 };
 
@@ -22,7 +30,9 @@ pub(crate) struct Actions {
     pub(crate) policy: Policy,
     pub(crate) applier: Applier,
     pub(crate) events: Arc<dyn ActionEvents>,
+    pub(crate) connectors: Arc<dyn AskConnectors>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) measures: ActionMeasures,
 }
 
 /// Why a round about an action failed.
@@ -34,6 +44,22 @@ pub(crate) enum ActionError {
     /// The run service did not acknowledge.
     #[error(transparent)]
     NotPublished(#[from] NotPublished),
+    /// Cached outputs are not where they belong.
+    #[error("TaskAction {key} waits for its cached outputs")]
+    NotCopied {
+        /// The action.
+        key: ActionKey,
+        /// Why.
+        source: DataError,
+    },
+    /// The attempt would have no place for what it makes.
+    #[error("TaskAction {key} waits for a place for its outputs")]
+    NoDirectory {
+        /// The action.
+        key: ActionKey,
+        /// Why.
+        source: DataError,
+    },
     /// The status was not written.
     #[error("the status of TaskAction {key} is not written")]
     Status {
@@ -41,6 +67,22 @@ pub(crate) enum ActionError {
         key: ActionKey,
         /// Why.
         source: ApplyError,
+    },
+    /// A job of a connector was not ended.
+    #[error("the job of TaskAction {key} is not ended")]
+    NotEnded {
+        /// The action.
+        key: ActionKey,
+        /// Why.
+        source: ConnectorError,
+    },
+    /// What a connector returned was not written.
+    #[error("the outputs of TaskAction {key} are not written")]
+    Outputs {
+        /// The action.
+        key: ActionKey,
+        /// Why.
+        source: DataError,
     },
     /// The status cannot be written.
     #[error("the status of TaskAction {key} is no JSON")]
@@ -57,7 +99,10 @@ impl Classify for ActionError {
         match self {
             Self::Unreadable(error) => error.class(),
             Self::NotPublished(error) => error.class(),
+            Self::NotCopied { source, .. } | Self::NoDirectory { source, .. } => source.class(),
             Self::Status { source, .. } => source.class(),
+            Self::NotEnded { .. } => Class::Retry,
+            Self::Outputs { source, .. } => source.class(),
             Self::Json { .. } => Class::Bug,
         }
     }
@@ -67,20 +112,62 @@ impl Actions {
     async fn report(&self, key: &ActionKey, event: &ActionEvent) -> Result<(), NotPublished> {
         let published = self.events.publish(event).await;
         if let Err(error) = &published {
-            let announcement = Announcement {
-                regarding: ObjectRef {
-                    resource: Resource::TASK_ACTION,
-                    namespace: key.namespace.clone(),
-                    name: key.name.clone(),
-                    uid: None,
-                },
-                event_type: EventType::Warning,
-                reason: "ActionEventPublishFailed",
-                note: error.to_string(),
-            };
-            self.applier.announce(&announcement, self.clock.now()).await;
+            self.warn(key, "ActionEventPublishFailed", error.to_string())
+                .await;
         }
         published
+    }
+
+    async fn tell_cache(&self, key: &ActionKey, order: &Order) -> Result<(), ActionError> {
+        let told = self.observer.cache.tell(key, order).await;
+        let Err(source) = told else {
+            return Ok(());
+        };
+        self.warn(key, "CachedOutputsNotCopied", source.why()).await;
+        Err(ActionError::NotCopied {
+            key: key.clone(),
+            source,
+        })
+    }
+
+    async fn make_directory(&self, key: &ActionKey, url: &str) -> Result<(), ActionError> {
+        let made = self.observer.data.make_directory(url).await;
+        let Err(source) = made else {
+            return Ok(());
+        };
+        self.warn(key, "NoOutputDirectory", source.why()).await;
+        Err(ActionError::NoDirectory {
+            key: key.clone(),
+            source,
+        })
+    }
+
+    /// Says on the action why it waits.
+    async fn warn(&self, key: &ActionKey, reason: &'static str, note: String) {
+        let announcement = Announcement {
+            regarding: ObjectRef {
+                resource: Resource::TASK_ACTION,
+                namespace: key.namespace.clone(),
+                name: key.name.clone(),
+                uid: None,
+            },
+            event_type: EventType::Warning,
+            reason,
+            note,
+        };
+        self.applier.announce(&announcement, self.clock.now()).await;
+    }
+
+    /// Asks a connector; whatever comes of it is an answer.
+    async fn ask(&self, key: &ActionKey, call: &Call) {
+        let exchanges = &self.observer.exchanges;
+        exchanges.asks(key, &call.request);
+        let answer = match self.connectors.ask(call).await {
+            Ok(Some(answer)) => answer,
+            Ok(None) => return,
+            Err(error) => Answer::Failed(error.to_string()),
+        };
+        exchanges.answered(key, &call.request, answer);
     }
 
     /// This kept a resource from being created.
@@ -103,7 +190,13 @@ impl Controller for Actions {
     }
 
     async fn observe(&self, key: &ActionKey, now: Timestamp) -> Result<Observed, ActionError> {
-        Ok(self.observer.observe(key, now).await?)
+        let observed = self.observer.observe(key, now).await?;
+        match &observed.action {
+            Seen::Present(action) => self.measures.see(key, Some(&action.status)),
+            Seen::Absent => self.measures.see(key, None),
+            Seen::Unknown(_) => {}
+        }
+        Ok(observed)
     }
 
     fn decide(&self, observed: &Observed) -> Plan<Record, Effect> {
@@ -121,18 +214,43 @@ impl Controller for Actions {
             key: key.clone(),
             source,
         })?;
+        self.observer.exchanges.writes(key, &status.plugin_state);
+        let asked_at = Instant::now();
         let written = self.applier.write_status(key, target, seen, &wire).await;
+        let (took, is_written) = (asked_at.elapsed(), written.is_ok());
+        self.measures.status_written(took, is_written, seen);
         written.map_err(|source| ActionError::Status {
             key: key.clone(),
             source,
         })?;
         self.observer.written(key, status);
+        self.measures.see(key, Some(status));
         Ok(())
     }
 
     async fn call(&self, key: &ActionKey, effect: &Effect) -> Result<(), ActionError> {
         match effect {
             Effect::Report(event) => Ok(self.report(key, event).await?),
+            Effect::Cache(order) => self.tell_cache(key, order).await,
+            Effect::MakeDirectory(url) => self.make_directory(key, url).await,
+            Effect::Ask(call) => {
+                self.ask(key, call).await;
+                Ok(())
+            }
+            Effect::End(call) => {
+                let ended = self.connectors.ask(call).await;
+                ended.map(drop).map_err(|source| ActionError::NotEnded {
+                    key: key.clone(),
+                    source,
+                })
+            }
+            Effect::WriteOutputs { prefix, outputs } => {
+                let written = self.observer.data.write_outputs(prefix, outputs).await;
+                written.map_err(|source| ActionError::Outputs {
+                    key: key.clone(),
+                    source,
+                })
+            }
         }
     }
 

@@ -6,13 +6,13 @@ mod error;
 mod location;
 mod storage;
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use longshore_api::flyte::{FILE_ERROR, FILE_OUTPUTS};
 use longshore_plugins::{ErrorKind, TaskError};
 use longshore_proto::flyteidl2::core::{
-    ContainerError, ErrorDocument, LiteralMap, container_error::Kind, execution_error,
+    ErrorDocument, LiteralMap, container_error::Kind, execution_error,
 };
 use prost::Message;
 
@@ -20,7 +20,12 @@ pub use config::{StorageConfig, StorageConfigError};
 pub use error::DataError;
 pub use storage::{File, Storage};
 
-/// What an attempt that ended well left behind.
+/// A status holds the message of an error up to four times, and an API server takes about a mebibyte of it. In bytes.
+const MAX_MESSAGE: usize = 16 * 1024;
+/// Of an error's code, in bytes.
+const MAX_CODE: usize = 256;
+
+/// What an attempt that ended left behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Everything that was asked for.
@@ -48,7 +53,7 @@ pub enum Owed {
 /// Looks at what attempts left behind.
 #[async_trait]
 pub trait TaskData: std::fmt::Debug + Send + Sync + 'static {
-    /// What is in the directory of an attempt that ended well.
+    /// What is in the directory of an attempt that ended.
     ///
     /// # Errors
     /// Where the store did not answer: that says nothing about the attempt.
@@ -60,6 +65,28 @@ pub trait TaskData: std::fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// Where the store did not answer.
     async fn inputs(&self, url: &str) -> Result<Option<LiteralMap>, DataError>;
+
+    /// Whether an attempt could not write there yet, because nobody has made the directory, which is ours to make.
+    async fn lacks_directory(&self, _output_prefix: &str) -> bool {
+        false
+    }
+
+    /// Makes the directory of an attempt, and those above it.
+    ///
+    /// # Errors
+    /// Where the file system refuses.
+    async fn make_directory(&self, _output_prefix: &str) -> Result<(), DataError> {
+        Ok(())
+    }
+    /// Writes the outputs of an attempt that wrote none itself.
+    ///
+    /// # Errors
+    /// Where they are not there now.
+    async fn write_outputs(
+        &self,
+        output_prefix: &str,
+        outputs: &LiteralMap,
+    ) -> Result<(), DataError>;
 }
 
 /// Attempts' directories in stores.
@@ -68,17 +95,9 @@ pub struct StoredData {
     storage: Arc<Storage>,
 }
 
-/// Attempts' directories on this machine: [`StoredData::new`].
-pub type LocalData = StoredData;
-
 impl StoredData {
-    /// Directories on this machine, and nothing else: see [`Storage::local`].
-    pub fn new(root: PathBuf, max_download: u64) -> Self {
-        Self::over(Arc::new(Storage::local(root, max_download)))
-    }
-
-    /// Directories in any store that is configured.
-    pub fn over(storage: Arc<Storage>) -> Self {
+    /// Directories in these stores.
+    pub fn new(storage: Arc<Storage>) -> Self {
         Self { storage }
     }
 
@@ -100,6 +119,17 @@ impl StoredData {
             },
         })
     }
+
+    /// Whether outputs were written after the error. An attempt that is launched again after a system failure finds
+    /// what the launch before it has left.
+    async fn is_outdated(&self, error_url: &str, prefix: &str) -> Result<bool, DataError> {
+        let outputs = format!("{prefix}/{FILE_OUTPUTS}");
+        let Some(outputs_at) = self.storage.written_at(&outputs).await? else {
+            return Ok(false);
+        };
+        let error_at = self.storage.written_at(error_url).await?;
+        Ok(error_at.is_some_and(|error_at| error_at < outputs_at))
+    }
 }
 
 #[async_trait]
@@ -112,11 +142,15 @@ impl TaskData for StoredData {
             });
         }
         let url = format!("{output_prefix}/{FILE_ERROR}");
-        match self.storage.read(&url).await? {
-            File::Read(bytes) => Ok(failed(&bytes)),
-            File::TooLarge(size) => Ok(bad_error_file(format!("it has {size} bytes"))),
-            File::Missing if owed == Owed::Nothing => Ok(Outcome::Complete),
-            File::Missing => self.outputs(output_prefix).await,
+        let error = match self.storage.read(&url).await? {
+            File::Missing => None,
+            File::TooLarge(size) => Some(bad_error_file(format!("it has {size} bytes"))),
+            File::Read(bytes) => Some(failed(&bytes)),
+        };
+        match (error, owed) {
+            (Some(error), _) if !self.is_outdated(&url, output_prefix).await? => Ok(error),
+            (_, Owed::Nothing) => Ok(Outcome::Complete),
+            (_, Owed::Outputs) => self.outputs(output_prefix).await,
         }
     }
 
@@ -128,6 +162,36 @@ impl TaskData for StoredData {
             File::Read(bytes) => LiteralMap::decode(bytes).ok(),
             File::Missing | File::TooLarge(_) => None,
         })
+    }
+
+    async fn lacks_directory(&self, output_prefix: &str) -> bool {
+        match self.storage.directory(output_prefix) {
+            // One that cannot be looked at is made, and that says what is wrong.
+            Some(path) => !tokio::fs::try_exists(path).await.unwrap_or(false),
+            None => false,
+        }
+    }
+
+    async fn make_directory(&self, output_prefix: &str) -> Result<(), DataError> {
+        let Some(path) = self.storage.directory(output_prefix) else {
+            return Ok(());
+        };
+        let made = tokio::fs::create_dir_all(&path).await;
+        made.map_err(|source| DataError::NoDirectory {
+            url: output_prefix.to_owned(),
+            source,
+        })
+    }
+
+    async fn write_outputs(
+        &self,
+        output_prefix: &str,
+        outputs: &LiteralMap,
+    ) -> Result<(), DataError> {
+        let url = format!("{output_prefix}/{FILE_OUTPUTS}");
+        self.storage
+            .write(&url, outputs.encode_to_vec().into())
+            .await
     }
 }
 
@@ -143,15 +207,29 @@ fn failed(document: &[u8]) -> Outcome {
         execution_error::ErrorKind::User => ErrorKind::User,
         execution_error::ErrorKind::System => ErrorKind::System,
     };
-    let ContainerError { code, message, .. } = error;
     Outcome::Failed {
         error: TaskError {
-            code,
-            message,
+            code: excerpt(&error.code, MAX_CODE),
+            message: excerpt(&error.message, MAX_MESSAGE),
             kind,
         },
         is_recoverable,
     }
+}
+
+/// A text that may be long: its beginning and its end, where a traceback has what matters.
+fn excerpt(text: &str, max: usize) -> String {
+    if text.len() <= max {
+        return text.to_owned();
+    }
+    let start = text.floor_char_boundary(max / 4);
+    let end = text.ceil_char_boundary(text.len() - (max - max / 4));
+    let n_omitted = end - start;
+    format!(
+        "{}\n… {n_omitted} bytes left out …\n{}",
+        &text[..start],
+        &text[end..]
+    )
 }
 
 fn bad_error_file(why: String) -> Outcome {

@@ -13,16 +13,21 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use longshore_core::{Class, Classify};
 use longshore_plugins::{Happening, Phase, TaskError};
-pub use longshore_proto::flyteidl2::common::ActionPhase;
+pub use longshore_proto::flyteidl2::{
+    common::ActionPhase,
+    core::{LogContext, TaskLog},
+};
 
 pub use batch::{BatchLimits, BatchedEvents, EventSink, NotRecorded};
-pub use log::{EventLog, LogError, LogLimits, LoggedError, LoggedEvent, LoggedHappening, Wanted};
+pub use log::{
+    EventLog, LogError, LogLimits, LoggedError, LoggedEvent, LoggedHappening, LoggedLink, Wanted,
+};
 pub use remote::RemoteEvents;
 
 /// A change of one attempt of an action.
 ///
 /// The receiver keeps the first event of each (action, attempt, phase, version).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ActionEvent {
     /// Spec field.
     pub project: String,
@@ -52,6 +57,10 @@ pub struct ActionEvent {
     pub cache_status: i32,
     /// What happened on the way, oldest first.
     pub happenings: Vec<Happening>,
+    /// Links to logs and dashboards.
+    pub logs: Vec<TaskLog>,
+    /// Pods and containers whose logs are the attempt's.
+    pub log_context: Option<LogContext>,
 }
 
 /// How the run service calls a plugin's phase.
@@ -86,7 +95,7 @@ impl Classify for NotPublished {
     }
 }
 
-/// Nobody but the log is told.
+/// Nobody but the log of the process is told, and that only where it is asked to say all.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoggedEvents;
 
@@ -101,7 +110,7 @@ impl ActionEvents for LoggedEvents {
             version,
             ..
         } = event;
-        tracing::info!(
+        tracing::debug!(
             run,
             action,
             attempt,

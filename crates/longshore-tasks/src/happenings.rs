@@ -8,11 +8,11 @@ use std::{
 };
 
 use futures::{Stream, StreamExt, future::ready};
-use jiff::Timestamp;
-use kube::core::DynamicObject;
+use kube::Resource as _;
 use longshore_core::{Resource, Scope};
-use longshore_kit::{Cache, Clock, Update};
+use longshore_kit::{Cache, Clock, RawObject, Update};
 use longshore_plugins::PluginState;
+use serde::Deserialize;
 
 use crate::model::{ActionKey, Happened};
 
@@ -24,10 +24,13 @@ pub(crate) const EVENT: Resource = Resource {
     plural: "events",
     scope: Scope::Namespaced,
 };
-/// Events about other kinds are not even sent.
-pub(crate) const ABOUT_PODS: &str = "regarding.kind=Pod";
 /// Events of one resource that wait to be told: beyond that the oldest are dropped.
 const MAX_WAITING: usize = 32;
+
+/// Events about this kind; those about others are not even sent.
+pub(crate) fn about(resource: Resource) -> String {
+    format!("regarding.kind={}", resource.kind)
+}
 
 /// Events that wait to be told, by action.
 #[derive(Debug, Default)]
@@ -111,30 +114,33 @@ impl Happened {
 /// Notes the Events that `updates` tell of, and yields the actions that they are about.
 ///
 /// Only what is about a pod that `pods` shows, and that has not ended, is noted: whoever follows this has listed the
-/// pods before.
+/// pods before. Other kinds are followed likewise; when they ended, their plugins know.
 pub(crate) fn follow(
-    updates: impl Stream<Item = Update<DynamicObject>> + Send,
+    updates: impl Stream<Item = Update<RawObject>> + Send,
     happenings: Arc<Happenings>,
-    pods: Arc<Cache<DynamicObject>>,
+    pods: Arc<Cache<RawObject>>,
     clock: Arc<dyn Clock>,
-    owner: fn(&DynamicObject) -> Option<ActionKey>,
+    owner: fn(&RawObject) -> Option<ActionKey>,
 ) -> impl Stream<Item = ActionKey> + Send {
     let mut is_replayed = true;
     updates.filter_map(move |update| {
         let key = match update {
             Update::Applied(event) => {
                 let about = About::of(&event);
-                about.and_then(|about| {
-                    let pod = pods.get(about.namespace, about.name).present().cloned()?;
-                    let is_of_pod = pod.metadata.uid.as_deref() == Some(about.uid);
-                    let key = owner(&pod).filter(|_| is_of_pod && !has_ended(&pod))?;
+                about.and_then(|About { regarding, note }| {
+                    let pod = pods.get(&regarding.namespace, &regarding.name);
+                    let pod = pod.present()?;
+                    let is_of_pod = pod.meta().uid.as_ref() == Some(&regarding.uid);
+                    let key = owner(pod).filter(|_| is_of_pod && !has_ended(pod))?;
+                    let metadata = event.meta();
                     let happened = Happened {
-                        note: about.note.to_owned(),
-                        created_at: about.created_at,
+                        note,
+                        created_at: metadata.creation_timestamp.as_ref()?.0,
                         recorded_at: clock.now(),
                         is_replayed,
                     };
-                    let is_new = happenings.note(&key, about.uid, about.event, happened);
+                    let id = metadata.uid.as_deref()?;
+                    let is_new = happenings.note(&key, &regarding.uid, id, happened);
                     is_new.then_some(key)
                 })
             }
@@ -148,39 +154,41 @@ pub(crate) fn follow(
     })
 }
 
-fn has_ended(pod: &DynamicObject) -> bool {
-    matches!(
-        pod.data["status"]["phase"].as_str(),
-        Some("Succeeded" | "Failed")
-    )
+fn has_ended(pod: &RawObject) -> bool {
+    #[derive(Deserialize)]
+    struct Pod {
+        status: Option<Status>,
+    }
+    #[derive(Deserialize)]
+    struct Status {
+        phase: Option<String>,
+    }
+
+    let phase = pod.read::<Pod>().ok();
+    let phase = phase.and_then(|pod| pod.status?.phase);
+    matches!(phase.as_deref(), Some("Succeeded" | "Failed"))
 }
 
 /// What an Event says.
-struct About<'a> {
-    /// The Event's own uid.
-    event: &'a str,
-    namespace: &'a str,
-    name: &'a str,
-    uid: &'a str,
-    note: &'a str,
-    created_at: Timestamp,
+#[derive(Deserialize)]
+struct About {
+    regarding: Regarding,
+    note: String,
 }
 
-impl<'a> About<'a> {
+/// About what.
+#[derive(Deserialize)]
+struct Regarding {
+    namespace: String,
+    name: String,
+    uid: String,
+}
+
+impl About {
     /// `None` where it says nothing, or not about what.
-    fn of(event: &'a DynamicObject) -> Option<Self> {
-        let regarding = &event.data["regarding"];
-        let created_at = event.metadata.creation_timestamp.as_ref()?;
-        Some(Self {
-            event: event.metadata.uid.as_deref()?,
-            namespace: regarding["namespace"].as_str()?,
-            name: regarding["name"].as_str()?,
-            uid: regarding["uid"].as_str()?,
-            note: event.data["note"]
-                .as_str()
-                .filter(|note| !note.is_empty())?,
-            created_at: created_at.0,
-        })
+    fn of(event: &RawObject) -> Option<Self> {
+        let about: Self = event.read().ok()?;
+        (!about.note.is_empty()).then_some(about)
     }
 }
 

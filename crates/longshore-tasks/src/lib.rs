@@ -3,7 +3,8 @@
 //! Read [`decide`] first: it says what is written when, and why a crash in between loses nothing and runs nothing
 //! twice. [`model`] is what a decision sees, `observe` reads it, `status` and `build` make what is written. [`events`]
 //! tells the run service, [`data`] looks at what an attempt left behind, [`catalog`] spares an attempt whose outputs
-//! somebody else has made, `collect` removes what ended long ago. `happenings` follows Kubernetes Events, and `noticed`
+//! somebody else has made, `collect` removes what ended long ago. `kinds` watches what plugins make, [`remote`] is
+//! for tasks that make nothing. `happenings` follows Kubernetes Events, and `noticed`
 //! keeps changes that wait for the next one. [`Tasks`] runs it all.
 
 mod build;
@@ -16,16 +17,26 @@ pub mod data;
 pub mod decide;
 pub mod events;
 mod happenings;
+mod heads;
+mod kinds;
+mod learn;
+mod measures;
 pub mod model;
 mod noticed;
 mod observe;
 mod obstacles;
+mod pod_templates;
+pub mod remote;
 mod rules;
 pub mod secret_cache;
+pub mod secrets;
 mod service;
 mod status;
 
-pub use config::{Collection, Policy, TasksConfig};
+pub use config::{
+    CatalogSettings, Collection, EventsSettings, Policy, Settings, TasksConfig, WebhookSettings,
+};
+pub use measures::ActionMeasures;
 pub use rules::RULES;
 pub use service::{Plugins, Tasks};
 

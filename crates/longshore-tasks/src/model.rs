@@ -11,10 +11,13 @@ use longshore_api::{
     tasks::ANNOTATION_LAUNCH,
 };
 use longshore_core::{ObjectRef, Resource, Seen};
-use longshore_plugins::{Happening, PhaseInfo, Plugin, PluginState, StateError, TaskContext};
+use longshore_plugins::{
+    Call, Happening, Launch, Phase, PhaseInfo, Plugin, PluginState, RemotePlugin, StateError, Step,
+    TaskContext,
+};
 use serde_json::Value;
 
-use crate::data::Outcome;
+use crate::{catalog::Cached, data::Outcome};
 
 /// The address of a TaskAction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,6 +60,8 @@ pub struct Action {
 pub enum Work {
     /// Run a task.
     Task(Box<Task>),
+    /// Run a task that makes no resource.
+    Remote(Box<RemoteTask>),
     /// Wait for a person.
     Condition,
     /// Nothing: it cannot be run.
@@ -85,14 +90,40 @@ pub struct Task {
     pub state: Result<PluginState, StateError>,
     /// What the plugin says about the resource of the attempt; `Undefined` where there is none.
     pub info: PhaseInfo,
-    /// What the attempt left behind; only looked for once it ended well.
+    /// What the attempt left behind; only looked for once it ended by itself.
     pub outcome: Seen<Outcome>,
+    /// Whether the directory that the attempt is to write to is not there; only looked for before its launch.
+    pub lacks_directory: bool,
     /// Changes that were seen and wait to be written, oldest first.
     pub noticed: Vec<Noticed>,
     /// Events about the resource that nobody was told of yet, oldest first.
     pub happened: Vec<Happened>,
     /// What kept the last create of this launch from happening.
     pub obstacle: Option<Obstacle>,
+    /// What is known of its cache; `Absent` where its outputs are not cached.
+    pub cached: Seen<Cached>,
+}
+
+impl Task {
+    /// Whether the status says that nothing of the launch exists.
+    pub fn is_not_started(&self) -> bool {
+        matches!(&self.state, Ok(state) if state.launch == Launch::NotStarted)
+    }
+}
+
+/// The current attempt of a task that makes no resource.
+#[derive(Clone, Debug)]
+pub struct RemoteTask {
+    /// Who knows its type.
+    pub plugin: Arc<dyn RemotePlugin>,
+    /// What the plugin knows about the attempt.
+    pub context: TaskContext,
+    /// What the plugin says now.
+    pub step: Result<Step, StateError>,
+    /// What the attempt left behind; only looked for once it ended well and returned nothing.
+    pub outcome: Seen<Outcome>,
+    /// What is to be asked so that it does not go on.
+    pub abort: Option<Call>,
 }
 
 /// A change of an attempt, and when it was noticed.
@@ -149,6 +180,10 @@ pub enum ObstacleKind {
     OverQuota(String),
     /// An object of that name has yet to go.
     NameTaken,
+    /// The inputs that it is made of cannot be read.
+    NoInputs(String),
+    /// The API server does not know the kind: this definition is missing.
+    NotServed(String),
 }
 
 /// The resources of an action, one per attempt.
@@ -288,12 +323,27 @@ impl Child {
         let has_ended = kind == Resource::POD && matches!(phase, Some("Succeeded" | "Failed"));
         // A pod that no node has taken, and that is being deleted, will not be taken any more.
         let never_starts = kind == Resource::POD && resource["spec"]["nodeName"].is_null();
+        // An operator may begin anew what seems to have ended: it is over when the operator has let it go.
+        let is_let_go = kind != Resource::POD && is_deleting && has_no_other_finalizer(resource);
         Self {
             target: address(kind, resource),
             belongs: launch.owns(resource),
             is_deleting,
-            is_over: has_ended || is_deleting && never_starts,
+            is_over: has_ended || is_deleting && never_starts || is_let_go,
             has_finalizer: has_finalizer(resource, FINALIZER_RESOURCE),
+        }
+    }
+}
+
+impl RemoteTask {
+    /// An attempt before anything was read for it.
+    pub fn new(plugin: Arc<dyn RemotePlugin>, context: TaskContext) -> Self {
+        Self {
+            plugin,
+            context,
+            step: Ok(Step::quiet(PhaseInfo::of(Phase::Undefined, ""), Vec::new())),
+            outcome: Seen::Absent,
+            abort: None,
         }
     }
 }
@@ -401,4 +451,11 @@ fn is_deleting(object: &Value) -> bool {
 fn has_finalizer(object: &Value, finalizer: &str) -> bool {
     let finalizers = object["metadata"]["finalizers"].as_array();
     finalizers.is_some_and(|finalizers| finalizers.iter().any(|it| it == finalizer))
+}
+
+/// Whether nobody but us holds an object that is being deleted.
+fn has_no_other_finalizer(object: &Value) -> bool {
+    let finalizers = object["metadata"]["finalizers"].as_array();
+    let mut finalizers = finalizers.into_iter().flatten();
+    finalizers.all(|it| it == FINALIZER_RESOURCE)
 }

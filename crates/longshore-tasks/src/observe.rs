@@ -7,32 +7,43 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use kube::core::DynamicObject;
 use longshore_api::flyte::{CONDITION_SUCCEEDED, Condition, TaskActionStatus};
 use longshore_core::{Class, Classify, ObjectRef, Resource, Seen};
-use longshore_kit::{Cache, Requests};
+use longshore_kit::{Cache, RawObject, Requests};
 use longshore_plugins::{
-    Config, Launch, Phase, PhaseInfo, Plugin, PluginState, TaskContext, subdomain,
+    Config, ErrorFile, ErrorKind, Phase, PhaseInfo, Plugin, PluginState, Runner, TaskContext,
+    subdomain,
 };
 use longshore_proto::flyteidl2::core::TaskTemplate;
 use prost::Message;
 use serde_json::Value;
 
 use crate::{
-    data::{Owed, TaskData},
+    catalog::CacheObserver,
+    data::{Outcome, Owed, TaskData},
     decide::Observed,
     happenings::Happenings,
-    model::{Action, ActionKey, Belongs, Child, Invalid, LaunchId, ObstacleKind, Task, Work},
+    heads::Heads,
+    kinds::Kinds,
+    model::{
+        Action, ActionKey, Belongs, Child, Invalid, LaunchId, Obstacle, ObstacleKind, RemoteTask,
+        Task, Work,
+    },
     noticed::NoticedChanges,
     obstacles::Obstacles,
+    pod_templates::PodTemplates,
+    remote::Exchanges,
     service::Plugins,
 };
 
 /// Reads for rounds.
 #[derive(Debug)]
 pub(crate) struct Observer {
-    pub(crate) actions: Arc<Cache<DynamicObject>>,
-    pub(crate) pods: Arc<Cache<DynamicObject>>,
+    pub(crate) actions: Arc<Cache<RawObject>>,
+    pub(crate) kinds: Arc<Kinds>,
+    pub(crate) heads: Arc<Heads>,
+    pub(crate) pod_templates: PodTemplates,
+    pub(crate) exchanges: Exchanges,
     pub(crate) requests: Requests,
     pub(crate) plugins: Arc<dyn Plugins>,
     pub(crate) config: Config,
@@ -40,6 +51,7 @@ pub(crate) struct Observer {
     pub(crate) obstacles: Obstacles,
     pub(crate) noticed: NoticedChanges,
     pub(crate) happenings: Arc<Happenings>,
+    pub(crate) cache: CacheObserver,
 }
 
 /// An action of which nobody can tell how far it is.
@@ -69,12 +81,13 @@ impl Observer {
         };
         let action = match self.actions.get(&key.namespace, &key.name) {
             Seen::Present(object) => {
-                let object = serde_json::to_value(&*object).map_err(fail)?;
+                let object = object.to_value().map_err(fail)?;
                 let action = Action::of(object).map_err(fail)?;
                 Seen::Present(self.read(key, action, now).await)
             }
             Seen::Absent => {
                 self.obstacles.forget(key);
+                self.exchanges.forget(key);
                 self.forget(key);
                 Seen::Absent
             }
@@ -88,12 +101,17 @@ impl Observer {
         self.noticed.forget(key);
         if status.is_terminal() {
             self.happenings.forget(key);
+            self.cache.forget(key);
+            self.heads.forget(key);
+            self.exchanges.forget(key);
         }
     }
 
     fn forget(&self, key: &ActionKey) {
         self.noticed.forget(key);
         self.happenings.forget(key);
+        self.cache.forget(key);
+        self.heads.forget(key);
     }
 
     async fn read(&self, key: &ActionKey, mut action: Action, now: Timestamp) -> Action {
@@ -105,50 +123,72 @@ impl Observer {
             return action;
         }
         if matches!(action.work, Work::Nothing) {
-            action.work = match self.task(key, &action) {
-                Ok(task) => Work::Task(Box::new(task)),
+            action.work = match self.work(key, &action, now) {
+                Ok(work) => work,
                 Err(invalid) => Work::Invalid(invalid),
             };
         }
-        self.read_children(key, &mut action, now).await;
+        if matches!(action.work, Work::Remote(_)) {
+            self.step(key, &mut action, now).await;
+        } else {
+            self.read_children(key, &mut action, now).await;
+            self.cache.see(key, &mut action).await;
+        }
         action
     }
 
     /// The current attempt of a task, before anything was read for it.
-    fn task(&self, key: &ActionKey, action: &Action) -> Result<Task, Invalid> {
+    fn work(&self, key: &ActionKey, action: &Action, now: Timestamp) -> Result<Work, Invalid> {
         let spec = &action.spec;
         if let Some(invalid) = Invalid::missing(spec) {
             return Err(invalid);
         }
-        let plugin = self.plugins.resolve(&spec.task_type);
-        let plugin = plugin.ok_or_else(|| Invalid::plugin(&spec.task_type))?;
+        let runner = self.plugins.resolve(&spec.task_type);
+        let runner = runner.ok_or_else(|| Invalid::plugin(&spec.task_type))?;
         let template = TaskTemplate::decode(spec.task_template.as_slice()).map_err(|error| {
             let message = format!("taskTemplate is no flyteidl2.core.TaskTemplate: {error}");
             Invalid::spec(message)
         })?;
         let attempt = action.attempt();
         let context = TaskContext::of(&action.object, spec, template, attempt, &self.config);
-        let context = context.map_err(|error| Invalid::spec(error.message))?;
+        let mut context = context.map_err(|error| Invalid::spec(error.message))?;
+        let plugin = match runner {
+            Runner::Resource(plugin) => plugin,
+            Runner::Remote(plugin) => {
+                return Ok(Work::Remote(Box::new(RemoteTask::new(plugin, context))));
+            }
+        };
         let status = &action.status;
         let launch = LaunchId::of(&action.target, status);
-        Ok(Task {
+        let state = PluginState::read(status.plugin_state_version, &status.plugin_state);
+        if let Ok(state) = &state {
+            context.last = state.k8s.clone();
+        }
+        let missing = self.kinds.missing(plugin.resource());
+        let missing = missing.map(|definition| Obstacle {
+            since: now,
+            kind: ObstacleKind::NotServed(definition),
+        });
+        Ok(Work::Task(Box::new(Task {
             plugin,
             context,
-            state: PluginState::read(status.plugin_state_version, &status.plugin_state),
+            state,
             info: PhaseInfo::of(Phase::Undefined, ""),
             outcome: Seen::Absent,
+            lacks_directory: false,
             noticed: Vec::new(),
             happened: Vec::new(),
-            obstacle: self.obstacles.of(key, &launch),
-        })
+            obstacle: missing.or_else(|| self.obstacles.of(key, &launch)),
+            cached: Seen::Absent,
+        })))
     }
 
     async fn read_children(&self, key: &ActionKey, action: &mut Action, now: Timestamp) {
         let launch = LaunchId::of(&action.target, &action.status);
         let names = Names::of(action);
         let is_launched_next = match &action.work {
-            Work::Task(task) => is_not_started(task),
-            Work::Condition | Work::Invalid(_) | Work::Nothing => true,
+            Work::Task(task) => task.is_not_started(),
+            Work::Remote(_) | Work::Condition | Work::Invalid(_) | Work::Nothing => true,
         };
         if is_launched_next || action.is_deleting {
             let earlier = (1..action.attempt()).map(|attempt| names.address(attempt));
@@ -171,18 +211,19 @@ impl Observer {
             &mut action.work,
             action.children.current.is_absent(),
             action.is_deleting,
-        ) && is_not_started(task)
-            && task.plugin.needs_inputs(&task.context)
+        ) && task.is_not_started()
+            && let Err(why) = self.learn_to_build(task, now).await
         {
-            match self.data.inputs(&task.context.paths.input).await {
-                Ok(inputs) => task.context.inputs = inputs,
-                Err(error) => action.children.current = Seen::Unknown(error.to_string()),
-            }
+            action.children.current = Seen::Unknown(why);
         }
         let is_ours = action.children.current.present().is_some_and(is_of_attempt);
         if let (Work::Task(task), Seen::Present(resource), true) =
             (&mut action.work, &resource, is_ours)
         {
+            if let Err(why) = self.learn_to_judge(key, task, resource).await {
+                action.children.current = Seen::Unknown(why);
+                return;
+            }
             task.info = task.plugin.phase(&task.context, resource, now);
             let is_open = !action.is_deleting && !action.status.is_terminal();
             if let (Ok(state), true) = (&task.state, is_open) {
@@ -191,21 +232,18 @@ impl Observer {
                 let (stored, info) = (&state.k8s, &task.info);
                 task.noticed = self.noticed.see(key, &launch, stored, info, now);
             }
-            if task.info.phase == Phase::Success && is_open {
+            if is_open {
                 task.outcome = self.outcome(task).await;
+                if task.plugin.needs_error_file(resource) {
+                    task.context.error_file = error_file(&task.outcome);
+                    task.info = task.plugin.phase(&task.context, resource, now);
+                }
             }
         }
     }
 
     fn cached(&self, target: &ObjectRef) -> Seen<Value> {
-        match self.pods.get(&target.namespace, &target.name) {
-            Seen::Present(object) => match serde_json::to_value(&*object) {
-                Ok(object) => Seen::Present(object),
-                Err(error) => Seen::Unknown(error.to_string()),
-            },
-            Seen::Absent => Seen::Absent,
-            Seen::Unknown(why) => Seen::Unknown(why),
-        }
+        self.kinds.get(target)
     }
 
     async fn live(&self, target: &ObjectRef) -> Seen<Value> {
@@ -215,25 +253,52 @@ impl Observer {
         }
     }
 
-    async fn outcome(&self, task: &Task) -> Seen<crate::data::Outcome> {
+    /// What an attempt left behind that ended by itself.
+    async fn outcome(&self, task: &Task) -> Seen<Outcome> {
+        let owed = match task.info.phase {
+            Phase::Success => owed(&task.context.template),
+            Phase::RetryableFailure | Phase::PermanentFailure if has_failed_itself(task) => {
+                Owed::Nothing
+            }
+            Phase::Undefined
+            | Phase::NotReady
+            | Phase::WaitingForResources
+            | Phase::Queued
+            | Phase::Initializing
+            | Phase::Running
+            | Phase::RetryableFailure
+            | Phase::PermanentFailure
+            | Phase::WaitingForCache
+            | Phase::Aborted => return Seen::Absent,
+        };
         let prefix = &task.context.paths.output_prefix;
-        match self
-            .data
-            .outcome(prefix, owed(&task.context.template))
-            .await
-        {
+        match self.data.outcome(prefix, owed).await {
             Ok(outcome) => Seen::Present(outcome),
             Err(error) => {
-                let source = std::error::Error::source(&error).map(ToString::to_string);
-                tracing::warn!(%error, source, "an ended attempt waits for its outputs");
-                Seen::Unknown(error.to_string())
+                let error = error.why();
+                tracing::warn!(error, "an ended attempt waits for what it left behind");
+                Seen::Unknown(error)
             }
         }
     }
 }
 
-fn is_not_started(task: &Task) -> bool {
-    matches!(&task.state, Ok(state) if state.launch == Launch::NotStarted)
+/// Whether a failure is that of its code, which may have said why, and neither the cluster's nor that of a resource
+/// whose code never ran.
+fn has_failed_itself(task: &Task) -> bool {
+    let kind = task.info.error.as_ref().map(|error| error.kind);
+    kind == Some(ErrorKind::User) && !task.info.cleanup_on_failure
+}
+
+/// What a plugin is told of an attempt that failed by itself.
+fn error_file(outcome: &Seen<Outcome>) -> ErrorFile {
+    match outcome {
+        Seen::Present(Outcome::Failed { is_recoverable, .. }) => ErrorFile::Present {
+            is_recoverable: *is_recoverable,
+        },
+        Seen::Present(Outcome::Complete | Outcome::Incomplete(_)) => ErrorFile::Absent,
+        Seen::Absent | Seen::Unknown(_) => ErrorFile::Unknown,
+    }
 }
 
 fn is_of_attempt(child: &Child) -> bool {
@@ -253,10 +318,10 @@ fn counts(action: &Action) -> bool {
     };
     let obstacle = task.obstacle.as_ref().map(|obstacle| &obstacle.kind);
     let is_taken = obstacle == Some(&ObstacleKind::NameTaken);
-    !action.status.is_terminal() && (!is_not_started(task) || is_taken)
+    !action.status.is_terminal() && (!task.is_not_started() || is_taken)
 }
 
-fn owed(template: &TaskTemplate) -> Owed {
+pub(crate) fn owed(template: &TaskTemplate) -> Owed {
     let outputs = template
         .interface
         .as_ref()
@@ -281,7 +346,7 @@ impl Names {
     fn of(action: &Action) -> Self {
         let plugin = match &action.work {
             Work::Task(task) => Some((Arc::clone(&task.plugin), task.context.clone())),
-            Work::Condition | Work::Invalid(_) | Work::Nothing => None,
+            Work::Remote(_) | Work::Condition | Work::Invalid(_) | Work::Nothing => None,
         };
         let resource = plugin.as_ref().map(|(plugin, _)| plugin.resource());
         Self {

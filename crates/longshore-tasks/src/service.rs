@@ -2,39 +2,58 @@
 
 use std::sync::Arc;
 
-use futures::{Stream, StreamExt, future::ready, stream, stream::BoxStream};
+use futures::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, ready},
+    stream,
+    stream::BoxStream,
+};
 use kube::{
-    Api, Client,
-    core::{ApiResource, DynamicObject},
+    Api, Client, Resource as _,
+    core::{ApiResource, DynamicResourceScope},
 };
 use longshore_api::flyte::{KIND, LABEL_MANAGED, TRUE};
 use longshore_core::Resource;
-use longshore_kit::{Applier, Cache, CacheFeed, Clock, ListWatch, Runner, Update};
-use longshore_plugins::{Plugin, Registry};
+use longshore_kit::{
+    Applier, Cache, CacheFeed, Clock, ListWatch, RawObject, Runner, Update, api_resource,
+};
+use longshore_plugins::{Plugin, Registry, Runner as RunsTask};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    catalog::{CacheObserver, Caching, Catalog},
     collect,
     config::TasksConfig,
     controller::Actions,
-    data::{LocalData, TaskData},
-    events::{ActionEvents, LoggedEvents},
-    happenings::{self, ABOUT_PODS, EVENT, Happenings},
+    data::{StoredData, TaskData},
+    events::{ActionEvents, BatchLimits, BatchedEvents, EventSink, LoggedEvents},
+    happenings::{self, EVENT},
+    heads::Heads,
+    kinds::{Kinds, Watches},
     model::ActionKey,
     noticed::NoticedChanges,
     observe::Observer,
     obstacles::Obstacles,
+    pod_templates::PodTemplates,
+    remote::{AskConnectors, Exchanges, NoConnectors},
 };
 
 /// Who runs which task type.
 pub trait Plugins: std::fmt::Debug + Send + Sync + 'static {
-    /// The plugin of a task type; `None` where nobody takes it.
-    fn resolve(&self, task_type: &str) -> Option<Arc<dyn Plugin>>;
+    /// What runs a task type; `None` where nobody takes it.
+    fn resolve(&self, task_type: &str) -> Option<RunsTask>;
+
+    /// Of each kind of resource that is made, a plugin that makes it.
+    fn makers(&self) -> Vec<Arc<dyn Plugin>>;
 }
 
 impl Plugins for Registry {
-    fn resolve(&self, task_type: &str) -> Option<Arc<dyn Plugin>> {
-        self.plugin(task_type).cloned()
+    fn resolve(&self, task_type: &str) -> Option<RunsTask> {
+        Some(self.runner(task_type).clone())
+    }
+
+    fn makers(&self) -> Vec<Arc<dyn Plugin>> {
+        self.makers().to_vec()
     }
 }
 
@@ -43,18 +62,42 @@ impl Plugins for Registry {
 pub struct Tasks {
     config: TasksConfig,
     plugins: Arc<dyn Plugins>,
-    events: Arc<dyn ActionEvents>,
+    events: Telling,
     data: Arc<dyn TaskData>,
+    caching: Option<Caching>,
+    connectors: Arc<dyn AskConnectors>,
     clock: Arc<dyn Clock>,
 }
 
+/// Who is told.
+#[derive(Debug)]
+enum Telling {
+    OneByOne(Arc<dyn ActionEvents>),
+    InBatches(Arc<dyn EventSink>, BatchLimits),
+}
+
+impl Telling {
+    /// Who is told, and the work that tells, which ends once nobody tells any more.
+    fn start(self) -> (Arc<dyn ActionEvents>, BoxFuture<'static, ()>) {
+        match self {
+            Self::OneByOne(events) => (events, ready(()).boxed()),
+            Self::InBatches(sink, limits) => {
+                let (events, telling) = BatchedEvents::new(sink, limits);
+                (Arc::new(events), telling.boxed())
+            }
+        }
+    }
+}
+
 impl Tasks {
-    /// An executor that tells nobody but the log, and reads `file://` URLs.
+    /// An executor that tells nobody but the log, and caches nothing.
     pub fn new(config: TasksConfig, plugins: Arc<dyn Plugins>, clock: Arc<dyn Clock>) -> Self {
-        let data = LocalData::new(config.data_root.clone(), config.max_download);
+        let data = StoredData::new(Arc::clone(&config.storage));
         Self {
             data: Arc::new(data),
-            events: Arc::new(LoggedEvents),
+            events: Telling::OneByOne(Arc::new(LoggedEvents)),
+            caching: None,
+            connectors: Arc::new(NoConnectors),
             config,
             plugins,
             clock,
@@ -64,7 +107,22 @@ impl Tasks {
     /// Tells these.
     #[must_use]
     pub fn telling(mut self, events: Arc<dyn ActionEvents>) -> Self {
-        self.events = events;
+        self.events = Telling::OneByOne(events);
+        self
+    }
+
+    /// Tells this many events at a time: the run service ([`RemoteEvents`](crate::events::RemoteEvents)), or the log of
+    /// this machine ([`EventLog`](crate::events::EventLog)).
+    #[must_use]
+    pub fn telling_in_batches(mut self, sink: Arc<dyn EventSink>, limits: BatchLimits) -> Self {
+        self.events = Telling::InBatches(sink, limits);
+        self
+    }
+
+    /// Spares attempts whose outputs are cached.
+    #[must_use]
+    pub fn caching(mut self, caching: Caching) -> Self {
+        self.caching = Some(caching);
         self
     }
 
@@ -72,6 +130,24 @@ impl Tasks {
     #[must_use]
     pub fn reading(mut self, data: Arc<dyn TaskData>) -> Self {
         self.data = data;
+        self
+    }
+
+    /// Spares attempts whose outputs are in this catalog, and in the storage of the configuration.
+    #[must_use]
+    pub fn caching_in(self, catalog: Arc<dyn Catalog>) -> Self {
+        let TasksConfig {
+            storage, plugins, ..
+        } = &self.config;
+        let (storage, clock) = (Arc::clone(storage), Arc::clone(&self.clock));
+        let caching = Caching::new(catalog, storage, clock, plugins.max_cache_age);
+        self.caching(caching)
+    }
+
+    /// Asks these.
+    #[must_use]
+    pub fn asking(mut self, connectors: Arc<dyn AskConnectors>) -> Self {
+        self.connectors = connectors;
         self
     }
 
@@ -84,71 +160,76 @@ impl Tasks {
     /// *Cancellation*: after `shutdown` no round starts, and running ones have 30 s to finish. Dropping the future is
     /// like a crash: nothing is lost.
     pub async fn run(self, client: Client, shutdown: CancellationToken) {
-        let (actions, pods) = (Cache::new(), Cache::new());
-        let caches: [(Resource, Arc<dyn CacheFeed>); 2] = [
-            (Resource::TASK_ACTION, actions.clone()),
-            (Resource::POD, pods.clone()),
-        ];
+        let kinds = Arc::new(Kinds::of(self.plugins.makers()));
+        let actions = Cache::new();
+        let feed: Arc<dyn CacheFeed> = actions.clone();
+        let caches = kinds.feeds().chain([(Resource::TASK_ACTION, feed)]);
         let applier = Applier::new(client.clone(), "tasks", caches)
             .with_metrics(self.config.metrics.clone())
             .learning();
+        self.config.measures.restart();
         let namespace = self.config.namespace.as_deref();
-        let managed = ListWatch::new(api(&client, Resource::POD, namespace))
-            .labels(format!("{LABEL_MANAGED}={TRUE}"))
-            .into_cache(pods.clone());
-        let asked_for = ListWatch::new(api(&client, Resource::TASK_ACTION, namespace))
-            .into_cache(actions.clone());
-        let happenings = Arc::new(Happenings::default());
-        let events = ListWatch::new(api(&client, EVENT, namespace))
-            .fields(ABOUT_PODS)
-            .into_cache(Cache::passing_on());
-        let happened = happenings::follow(
-            events,
-            Arc::clone(&happenings),
-            pods.clone(),
-            Arc::clone(&self.clock),
-            owner,
-        );
-        let triggers = triggers(managed.boxed(), asked_for.boxed(), happened.boxed());
+        let watches = Watches {
+            client: client.clone(),
+            namespace: self.config.namespace.clone(),
+            happenings: Arc::default(),
+            clock: Arc::clone(&self.clock),
+        };
+        let heads = Arc::new(Heads::default());
+        let (cache, freed) = CacheObserver::new(self.caching);
+        let triggers = triggers(&watches, &kinds, actions.clone(), Arc::clone(&heads));
+        let triggers = stream::select(triggers, freed);
+        let pod_templates = PodTemplates::new(self.config.shared_namespace.clone());
+        let templates = pod_templates.follow(&client, namespace).for_each(ready);
         let collection = collect::run(
             api(&client, Resource::TASK_ACTION, namespace),
             self.config.collection,
+            self.config.measures.clone(),
             Arc::clone(&self.clock),
         );
         let observer = Observer {
             actions,
-            pods,
+            kinds,
+            heads,
+            pod_templates,
+            exchanges: Exchanges::default(),
             requests: applier.requests().clone(),
             plugins: self.plugins,
             config: self.config.plugins,
             data: self.data,
             obstacles: Obstacles::default(),
             noticed: NoticedChanges::default(),
-            happenings,
+            happenings: watches.happenings,
+            cache,
         };
+        let (events, telling) = self.events.start();
         let controller = Arc::new(Actions {
             observer,
             policy: self.config.policy,
             applier: applier.clone(),
-            events: self.events,
+            events,
+            connectors: self.connectors,
             clock: Arc::clone(&self.clock),
+            measures: self.config.measures,
         });
         let rounds = Runner::new(controller, applier, Arc::clone(&self.clock))
             .concurrency(self.config.concurrency)
             .run(triggers, shutdown.clone());
-        tokio::join!(rounds, shutdown.run_until_cancelled(collection));
+        tokio::join!(
+            Box::pin(rounds),
+            telling,
+            Box::pin(shutdown.run_until_cancelled(collection)),
+            Box::pin(shutdown.run_until_cancelled(templates)),
+        );
     }
 }
 
 /// The objects of a resource, in one namespace or in all.
-fn api(client: &Client, resource: Resource, namespace: Option<&str>) -> Api<DynamicObject> {
-    let kind = ApiResource {
-        group: resource.group.to_owned(),
-        version: resource.version.to_owned(),
-        api_version: resource.api_version(),
-        kind: resource.kind.to_owned(),
-        plural: resource.plural.to_owned(),
-    };
+pub(crate) fn api<K>(client: &Client, resource: Resource, namespace: Option<&str>) -> Api<K>
+where
+    K: kube::Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+{
+    let kind = api_resource(resource);
     match namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
         None => Api::all_with(client.clone(), &kind),
@@ -157,35 +238,65 @@ fn api(client: &Client, resource: Resource, namespace: Option<&str>) -> Api<Dyna
 
 /// The actions that something happened to, once all pods were listed.
 fn triggers(
-    mut pods: BoxStream<'static, Update<DynamicObject>>,
-    actions: BoxStream<'static, Update<DynamicObject>>,
-    happened: BoxStream<'static, ActionKey>,
-) -> impl Stream<Item = ActionKey> + Send {
+    watches: &Watches,
+    kinds: &Arc<Kinds>,
+    actions: Arc<Cache<RawObject>>,
+    heads: Arc<Heads>,
+) -> BoxStream<'static, ActionKey> {
+    let namespace = watches.namespace.as_deref();
+    let mut pods = ListWatch::new(api(&watches.client, Resource::POD, namespace))
+        .labels(format!("{LABEL_MANAGED}={TRUE}"))
+        .into_cache(kinds.pods())
+        .boxed();
+    let actions = ListWatch::new(api(&watches.client, Resource::TASK_ACTION, namespace))
+        .into_cache(actions)
+        .boxed();
+    let events = ListWatch::new(api(&watches.client, EVENT, namespace))
+        .fields(happenings::about(Resource::POD))
+        .into_cache(Cache::passing_on());
+    let happened = happenings::follow(
+        events,
+        Arc::clone(&watches.happenings),
+        kinds.pods(),
+        Arc::clone(&watches.clock),
+        owner,
+    );
+    let others = stream::select(happened.boxed(), kinds.follow(watches).boxed());
     let listed = async move {
         while let Some(update) = pods.next().await {
             if matches!(update, Update::Reached(_)) {
                 break;
             }
         }
-        let owners =
-            pods.filter_map(|update| ready(update.into_object().and_then(|pod| owner(&pod))));
+        let owners = pods.filter_map(move |update| {
+            let pod = update.into_object();
+            ready(pod.and_then(|pod| owner(&pod).or_else(|| head_of(&pod, &heads))))
+        });
         let changed = stream::select(owners, actions.filter_map(|update| ready(key(update))));
-        stream::select(changed, happened)
+        stream::select(changed, others)
     };
-    stream::once(listed).flatten()
+    stream::once(listed).flatten().boxed()
 }
 
-fn key(update: Update<DynamicObject>) -> Option<ActionKey> {
-    let metadata = &update.into_object()?.metadata;
+fn key(update: Update<RawObject>) -> Option<ActionKey> {
+    let object = update.into_object()?;
+    let metadata = object.meta();
     Some(ActionKey {
         namespace: metadata.namespace.clone().unwrap_or_default(),
         name: metadata.name.clone()?,
     })
 }
 
-/// The action that controls a pod.
-fn owner(pod: &DynamicObject) -> Option<ActionKey> {
-    let metadata = &pod.metadata;
+/// The action that waits for news of this pod of an operator.
+fn head_of(pod: &RawObject, heads: &Heads) -> Option<ActionKey> {
+    let metadata = pod.meta();
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    heads.of(namespace, metadata.name.as_deref()?)
+}
+
+/// The action that controls a resource.
+pub(crate) fn owner(pod: &RawObject) -> Option<ActionKey> {
+    let metadata = pod.meta();
     let owners = metadata.owner_references.as_ref()?;
     let owner = owners
         .iter()

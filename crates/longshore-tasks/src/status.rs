@@ -2,11 +2,10 @@
 
 use jiff::{Timestamp, tz::Offset};
 use longshore_api::flyte::{
-    self, CONDITION_FAILED, CONDITION_PROGRESSING, CONDITION_SUCCEEDED, Condition,
-    ERROR_KIND_SYSTEM, ERROR_KIND_USER, ErrorState, PhaseTransition, TaskActionSpec,
-    TaskActionStatus,
+    self, CONDITION_FAILED, CONDITION_PROGRESSING, CONDITION_SUCCEEDED, Condition, ErrorState,
+    PhaseTransition, TaskActionSpec, TaskActionStatus,
 };
-use longshore_plugins::{ErrorKind, Phase, PhaseInfo, TaskError};
+use longshore_plugins::{Phase, PhaseInfo, TaskError};
 use serde_json::{Map, Value, json};
 
 /// What an API server takes of a condition's message, in bytes.
@@ -108,12 +107,7 @@ pub(crate) fn remember(status: &mut TaskActionStatus, phase: &str, message: &str
 pub(crate) fn error_state(error: &TaskError) -> ErrorState {
     ErrorState {
         code: error.code.clone(),
-        kind: match error.kind {
-            ErrorKind::Unknown => "",
-            ErrorKind::User => ERROR_KIND_USER,
-            ErrorKind::System => ERROR_KIND_SYSTEM,
-        }
-        .to_owned(),
+        kind: error.kind.as_str().to_owned(),
         message: error.message.clone(),
     }
 }

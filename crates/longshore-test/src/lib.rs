@@ -23,3 +23,7 @@ pub use real::{RealNamespace, RealServer, play_all};
 pub use script::Script;
 pub use scripted_node::{NodeConfig, ScriptedNode};
 pub use small_disk::on_a_small_disk;
+
+/// For every test that uses this crate: a simulated world mostly makes, copies and drops JSON.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -4,7 +4,7 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::{ArgAction, Args, ColorChoice, Parser, Subcommand, ValueEnum};
 
-use crate::{cmd, exit, output};
+use crate::{cmd, controller::config_file::with_peers_flags, exit, output};
 
 /// One crash-safe control plane for the work that people run on Kubernetes.
 #[derive(Debug, Parser)]
@@ -102,6 +102,7 @@ pub(crate) fn help_end(example: &str) -> String {
 
 /// Runs the command that the arguments name, and says how the process is to end.
 pub(crate) fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args = with_peers_flags(args);
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(usage) => return output::usage(&usage).into(),

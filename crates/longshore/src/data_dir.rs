@@ -124,6 +124,16 @@ pub(crate) fn make(path: &Path) -> io::Result<PathBuf> {
     fs::canonicalize(path)
 }
 
+/// What the executor of TaskActions keeps.
+pub(crate) fn actions(data_dir: &Path) -> PathBuf {
+    data_dir.join("actions")
+}
+
+/// In it: where the events are logged that nobody else is told of.
+pub(crate) fn event_log(data_dir: &Path) -> PathBuf {
+    actions(data_dir).join("events")
+}
+
 /// The data directory of this user.
 pub(crate) fn default_path() -> Result<PathBuf, CliError> {
     #[expect(

@@ -8,10 +8,13 @@ use kube::{
     client::ClientBuilder,
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
-use longshore_kit::{CountRequests, Gate, GateWrites, Metrics};
+use longshore_kit::{CountRequests, Gate, GateWrites, LimitWrites, Metrics};
 use tower::layer::layer_fn;
 
 use crate::error::{CliError, KubernetesError};
+
+/// Writes of one role under way at the same time: more make no API server faster.
+const WRITES: usize = 32;
 
 /// Which cluster.
 #[derive(Args, Clone, Debug, Default)]
@@ -108,10 +111,11 @@ impl RealCluster {
         let builder = ClientBuilder::try_from(self.config.clone());
         let builder = builder.map_err(KubernetesError::unknown)?;
         let counted = layer_fn(|service| CountRequests::new(service, name, metrics.clone()));
+        let limited = layer_fn(|service| LimitWrites::new(service, WRITES));
         // The gate is asked first: what it refuses is no request.
         let gated = layer_fn(|service| GateWrites::new(service, gate.clone()));
-        let client = builder.with_layer(&counted).with_layer(&gated);
-        Ok(client.build())
+        let client = builder.with_layer(&limited).with_layer(&counted);
+        Ok(client.with_layer(&gated).build())
     }
 
     /// Asks it who it is.

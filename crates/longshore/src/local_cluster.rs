@@ -3,6 +3,7 @@
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -13,9 +14,15 @@ use longshore_cluster::{
 };
 use longshore_kit::{CountRequests, Metrics, Tasks};
 use longshore_node::{ImageMap, Node, NodeConfig, PodsLifetime};
+use longshore_tasks::{ActionMeasures, Settings, data::Storage};
 use serde_json::Value;
 
-use crate::{error::CliError, progress::phases::Phases, service::actions};
+use crate::{
+    error::CliError,
+    progress::phases::Phases,
+    service::{actions, local_actions},
+    storage_file::storage,
+};
 
 /// Pods that the node takes at least, however few may run at the same time.
 const MIN_PODS: u32 = 110;
@@ -55,8 +62,10 @@ fn objects(data_dir: &Path) -> PathBuf {
 /// The embedded cluster of one process. Its node keeps its pods in the data directory.
 pub(crate) struct LocalCluster {
     cluster: Cluster,
+    data_dir: PathBuf,
     metrics: Metrics,
     claims: PathBuf,
+    storage: Arc<Storage>,
     tasks: Tasks,
 }
 
@@ -71,6 +80,7 @@ impl LocalCluster {
     ) -> Result<Self, CliError> {
         phases.wait_for("the cluster to read its objects");
         let cluster = open(data_dir, lifetime).await?;
+        let storage = storage(data_dir)?;
         phases.wait_for("the node to take over its pods");
         let root = data_dir.join("node");
         let mut config = NodeConfig::new("local", &root, shim_command()?);
@@ -84,7 +94,7 @@ impl LocalCluster {
         let node = Node::new(client(&cluster, "node", metrics), config).await;
         let node = node.map_err(|source| CliError::engine("the process node", source))?;
         tracing::info!(profile = %node.profile(), ?lifetime, "process node");
-        cluster.set_pod_logs(std::sync::Arc::new(NodeLogs(node.clone())));
+        cluster.set_pod_logs(Arc::new(NodeLogs(node.clone())));
 
         let tasks = Tasks::new();
         let built_in = client(&cluster, "controllers", metrics);
@@ -97,8 +107,10 @@ impl LocalCluster {
         actions::install(client(&cluster, "tasks", metrics)).await?;
         Ok(Self {
             cluster,
+            data_dir: data_dir.to_owned(),
             metrics: metrics.clone(),
             claims: root.join("volumes"),
+            storage,
             tasks,
         })
     }
@@ -131,7 +143,10 @@ impl LocalCluster {
 
     /// Runs the executor of TaskActions in it, until it stops.
     pub(crate) fn run_actions(&self) -> Result<(), CliError> {
-        let executor = actions::executor(None, &self.metrics)?;
+        let mut settings = Settings::default();
+        settings.tasks.measures = ActionMeasures::new(&self.metrics);
+        let storage = Arc::clone(&self.storage);
+        let executor = local_actions::executor(settings, &self.data_dir, &self.metrics, storage)?;
         let running = executor.run(self.client("tasks"), self.tasks.shutdown());
         self.tasks.spawn("tasks", running);
         Ok(())

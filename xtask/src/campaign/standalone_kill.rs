@@ -13,7 +13,12 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use super::{Options, dice::Dice, postgres::Postgres, standalone::Standalone};
+use super::{
+    Options,
+    dice::Dice,
+    postgres::{PASSWORD, Server},
+    standalone::Standalone,
+};
 
 const TASKS: usize = 200;
 const KILLS: u64 = 20;
@@ -39,7 +44,7 @@ pub(super) fn run(options: &Options) -> Result<Value> {
         Some(binary) => binary.canonicalize()?,
         None => super::release_binary()?,
     };
-    let mut postgres = options.postgres.then(Postgres::start).transpose()?;
+    let mut postgres = options.postgres.then(postgres).transpose()?;
     let folder = tempfile::tempdir()?;
     let dags = folder.path().join("dags");
     fs::create_dir(&dags)?;
@@ -53,7 +58,7 @@ pub(super) fn run(options: &Options) -> Result<Value> {
         PARALLELISM.to_string(),
     ];
     if let Some(postgres) = &postgres {
-        arguments.extend(["--database-url".to_owned(), postgres.url()]);
+        arguments.extend(["--database-url".to_owned(), url(postgres)]);
     }
 
     #[expect(clippy::disallowed_methods, reason = "a measurement")]
@@ -108,11 +113,19 @@ pub(super) fn run(options: &Options) -> Result<Value> {
     }))
 }
 
+fn postgres() -> Result<Server> {
+    Server::start(true).context("there is no Postgres server on this machine")
+}
+
+fn url(postgres: &Server) -> String {
+    postgres.tcp_url("admin", PASSWORD, "postgres")
+}
+
 /// Kills the service at a random moment, and in some rounds its database a moment before it. Tells how far the run was.
 fn kill(
     n: u64,
     service: &mut Standalone,
-    postgres: Option<&mut Postgres>,
+    postgres: Option<&mut Server>,
     dice: &mut Dice,
 ) -> Result<Value> {
     if n.is_multiple_of(2) {
@@ -122,7 +135,8 @@ fn kill(
     if let Some(postgres) = postgres
         && n.is_multiple_of(KILLS / POSTGRES_KILLS)
     {
-        postgres.kill_and_start()?;
+        postgres.kill();
+        postgres.start_again();
         thread::sleep(Duration::from_millis(dice.between(0, LIFE_MS.0)));
     }
     let was_ready = service.is_ready()?;

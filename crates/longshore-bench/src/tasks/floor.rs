@@ -14,7 +14,7 @@ use longshore_api::flyte::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Board, CREATORS, Loaded, N_UNLOADED, Seen, create, loaded, name};
+use super::{Board, CREATORS, Loaded, Seen, create, loaded, name};
 use crate::{figures::Times, seen::until};
 
 /// A bare client in place of the controller.
@@ -28,10 +28,10 @@ pub(super) struct Floor {
 }
 
 impl Floor {
-    pub(super) async fn one_by_one(&self) -> Result<Times> {
+    pub(super) async fn one_by_one(&self, series: &str, n: usize) -> Result<Times> {
         let mut times = Times::default();
-        for i in 0..N_UNLOADED {
-            let name = name("fu", i);
+        for i in 0..n {
+            let name = name(series, i);
             let (_, asked_at) = create(&self.actions, name.clone()).await?;
             self.run(&name).await?;
             let what = format!("the pod of {name}");

@@ -1,7 +1,8 @@
 //! The launcher of tasks with a plugin: TaskActions, which Flyte's executor runs (`longshore-tasks`, or upstream's).
 
-use kube::{Api, Client, core::ApiResource};
+use kube::{Api, Client};
 use longshore_core::Resource;
+use longshore_kit::api_resource;
 
 pub mod build;
 pub mod events;
@@ -16,13 +17,9 @@ pub(crate) const NOT_INSTALLED: &str = "the cluster has no TaskActions (flyte.or
 
 /// The TaskActions of a namespace.
 pub(crate) fn api(client: &Client, namespace: &str) -> Api<TaskAction> {
-    let resource = Resource::TASK_ACTION;
-    let kind = ApiResource {
-        group: resource.group.to_owned(),
-        version: resource.version.to_owned(),
-        api_version: resource.api_version(),
-        kind: resource.kind.to_owned(),
-        plural: resource.plural.to_owned(),
-    };
-    Api::namespaced_with(client.clone(), namespace, &kind)
+    Api::namespaced_with(
+        client.clone(),
+        namespace,
+        &api_resource(Resource::TASK_ACTION),
+    )
 }

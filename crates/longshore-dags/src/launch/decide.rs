@@ -283,6 +283,7 @@ fn delete(pod: &LaunchedView) -> Action<Never, LaunchEffect> {
     Action::Delete(Delete {
         target: pod.object.clone(),
         grace_period_seconds: None,
+        waits_for_dependents: false,
     })
 }
 

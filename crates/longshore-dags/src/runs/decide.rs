@@ -54,6 +54,7 @@ pub(crate) fn decide_run(observed: &RunObserved) -> Plan<Never, RunEffect> {
                     Action::Delete(Delete {
                         target: target.clone(),
                         grace_period_seconds: None,
+                        waits_for_dependents: false,
                     })
                 })
                 .collect(),

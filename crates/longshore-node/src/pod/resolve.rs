@@ -71,15 +71,14 @@ fn words(list: Option<&Vec<String>>) -> &[String] {
 /// An image must say what to run, or the pod must.
 fn check_image(shared: &Shared, container: &Container) -> Result<(), Refusal> {
     let name = container.image.as_deref().unwrap_or_default();
-    let image = shared.config.images.resolve(name);
-    if image
-        .argv(
-            words(container.command.as_ref()),
-            words(container.args.as_ref()),
-        )
-        .is_empty()
-        || (container.command.is_none() && image.entrypoint.is_empty() && image.command.is_empty())
-    {
+    let entry = shared.config.images.find(name);
+    let image = entry.cloned().unwrap_or_default();
+    let argv = image.argv(
+        words(container.command.as_ref()),
+        words(container.args.as_ref()),
+    );
+    // The arguments alone are the program where the image has no entry point, which only its entry can say.
+    if argv.is_empty() || (container.command.is_none() && entry.is_none()) {
         return Err(Refusal::image(
             &container.name,
             format!(

@@ -450,8 +450,11 @@ async fn an_image_can_be_a_directory_with_a_program() {
         {"host": "/lib", "path": "/lib"}, {"host": "/lib64", "path": "/lib64"}]);
     std::fs::write(
         &map,
-        json!({"tree:*": {"rootfs": tree, "mounts": bin, "entrypoint": ["/bin/cat"],
-        "command": ["/etc/motto"], "workdir": "/etc"}})
+        json!({
+            "tree:*": {"rootfs": tree, "mounts": bin, "entrypoint": ["/bin/cat"],
+                "command": ["/etc/motto"], "workdir": "/etc"},
+            "bare:*": {"rootfs": tree, "mounts": bin, "workdir": "/etc"},
+        })
         .to_string(),
     )
     .expect("a map");
@@ -461,16 +464,20 @@ async fn an_image_can_be_a_directory_with_a_program() {
     if !node.has_mounts() {
         return;
     }
-    rig.run(
-        "tree",
-        json!({"restartPolicy": "Never", "containers": [{"name": "main", "image": "tree:1"}]}),
-    )
-    .await;
-    rig.until_phase("tree", "Succeeded").await;
-    assert_eq!(
-        node.log("tree", LogOptions::default()).await,
-        "all in a tree\n"
-    );
+    for (name, container) in [
+        ("tree", json!({"name": "main", "image": "tree:1"})),
+        // Without an entry point the arguments are the program.
+        (
+            "bare",
+            json!({"name": "main", "image": "bare:1", "args": ["/bin/cat", "motto"]}),
+        ),
+    ] {
+        let spec = json!({"restartPolicy": "Never", "containers": [container]});
+        rig.run(name, spec).await;
+        rig.until_phase(name, "Succeeded").await;
+        let log = node.log(name, LogOptions::default()).await;
+        assert_eq!(log, "all in a tree\n", "{name}");
+    }
     assert!(
         !tree.join("usr").exists(),
         "mount points stay out of the image"

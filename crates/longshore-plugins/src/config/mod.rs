@@ -16,8 +16,7 @@ pub use accelerators::{AcceleratorNodes, Accelerators, DeviceClassConfig};
 pub use co_pilot::{CoPilot, CoPilotStorage};
 pub(crate) use logs::{read as read_logs, read_link};
 pub use read::{ConfigErrors, Reading};
-pub(crate) use section::Section;
-pub use section::{ConfigProblem, ConfigWarning};
+pub use section::{ConfigProblem, ConfigReport, ConfigWarning, Section};
 
 use crate::{
     connector::ConnectorConfig, dask::DaskConfig, kubeflow::KubeflowConfig, links::LogConfig,
@@ -43,6 +42,8 @@ pub struct Config {
     pub kubeflow: KubeflowConfig,
     /// `plugins.connector-service`.
     pub connector: Box<ConnectorConfig>,
+    /// `plugins.catalogCache.maxCacheAge`: cached outputs that are older count as none; zero for any age. Default: zero.
+    pub max_cache_age: Duration,
     /// `tasks.task-plugins.default-for-task-types`: task type to plugin id.
     pub default_for_task_types: BTreeMap<String, String>,
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Config, ConfigProblem, ConfigWarning, Section, k8s, logs, section::Report};
+use super::{Config, ConfigProblem, ConfigWarning, Section, k8s, logs, section::ConfigReport};
 
 /// What a configuration file says about plugins.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,9 +19,10 @@ pub struct Reading {
 pub struct ConfigErrors(pub Vec<ConfigProblem>);
 
 /// Sections in `plugins` that are no plugin's, or of plugins that only upstream's tests have.
-const NO_PLUGINS: [&str; 2] = ["catalogcache", "echo"];
+const NO_PLUGINS: [&str; 1] = ["echo"];
 /// Sections in `plugins` that are read here.
-const PLUGINS: [&str; 7] = [
+const PLUGINS: [&str; 8] = [
+    "catalogCache",
     "connector-service",
     "dask",
     "k8s",
@@ -41,7 +42,7 @@ impl Config {
         document: &Value,
         env: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Reading, ConfigErrors> {
-        let mut report = Report::default();
+        let mut report = ConfigReport::default();
         let mut config = Self::default();
         let executor = field(document, "executor");
         let account = executor.and_then(|executor| field(executor, "defaultK8sServiceAccount"));
@@ -79,7 +80,7 @@ impl Config {
     fn read_plugins(
         &mut self,
         plugins: &Value,
-        report: &mut Report,
+        report: &mut ConfigReport,
         env: &dyn Fn(&str) -> Option<String>,
     ) {
         for (name, value) in plugins.as_object().into_iter().flatten() {
@@ -99,6 +100,12 @@ impl Config {
                 continue;
             };
             Section::read(value, path, report, |section| match known {
+                "catalogCache" => {
+                    section.duration("maxCacheAge", &mut self.max_cache_age);
+                    for key in ["reader", "writer"] {
+                        section.unsupported(key, "the cache is asked as attempts need it");
+                    }
+                }
                 "k8s" => k8s::read(section, &mut self.k8s, env),
                 "logs" => logs::read(section, &mut self.logs),
                 "spark" => self.spark.read(section),

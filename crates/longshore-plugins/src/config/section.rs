@@ -31,6 +31,14 @@ pub enum ConfigProblem {
         /// What it is.
         found: String,
     },
+    /// A section that cannot be used as a whole.
+    #[error("{path}: {why}")]
+    Unusable {
+        /// Of the section.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
 }
 
 fn suggest(suggestion: Option<&str>) -> String {
@@ -48,26 +56,42 @@ pub struct ConfigWarning {
 
 /// What was found while reading.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Report {
-    pub(crate) problems: Vec<ConfigProblem>,
-    pub(crate) warnings: Vec<ConfigWarning>,
+pub struct ConfigReport {
+    /// What cannot be what was meant.
+    pub problems: Vec<ConfigProblem>,
+    /// What is done otherwise here.
+    pub warnings: Vec<ConfigWarning>,
+}
+
+impl ConfigReport {
+    /// Reads a section of a whole document, if it is there.
+    pub fn section(
+        &mut self,
+        document: &Value,
+        name: &'static str,
+        read: impl FnOnce(&mut Section<'_>),
+    ) {
+        if let Some(section) = crate::proto_json::field(document, name) {
+            Section::read(section, name, self, read);
+        }
+    }
 }
 
 /// A section that is being read. Keys count whatever their case, as upstream's loader has them.
 #[derive(Debug)]
-pub(crate) struct Section<'a> {
+pub struct Section<'a> {
     path: String,
     value: &'a Value,
     known: Vec<&'static str>,
-    report: &'a mut Report,
+    report: &'a mut ConfigReport,
 }
 
 impl<'a> Section<'a> {
     /// Reads a section, and reports what nobody asked for.
-    pub(crate) fn read(
+    pub fn read(
         value: &'a Value,
         path: impl Into<String>,
-        report: &'a mut Report,
+        report: &'a mut ConfigReport,
         read: impl FnOnce(&mut Section<'_>),
     ) {
         let path = path.into();
@@ -154,12 +178,13 @@ impl<'a> Section<'a> {
         }
     }
 
-    pub(crate) fn text(&mut self, key: &'static str, place: &mut String) {
+    /// A text; numbers and flags are texts too.
+    pub fn text(&mut self, key: &'static str, place: &mut String) {
         self.set(key, place, "a text", scalar);
     }
 
     /// One of several names.
-    pub(crate) fn choice<T>(
+    pub fn choice<T>(
         &mut self,
         key: &'static str,
         place: &mut T,
@@ -170,38 +195,43 @@ impl<'a> Section<'a> {
     }
 
     /// An empty text is none.
-    pub(crate) fn option(&mut self, key: &'static str, place: &mut Option<String>) {
+    pub fn option(&mut self, key: &'static str, place: &mut Option<String>) {
         self.set(key, place, "a text", |value| {
             scalar(value).map(|text| Some(text).filter(|text| !text.is_empty()))
         });
     }
 
-    pub(crate) fn flag(&mut self, key: &'static str, place: &mut bool) {
+    /// True or false.
+    pub fn flag(&mut self, key: &'static str, place: &mut bool) {
         self.set(key, place, "true or false", flag);
     }
 
-    pub(crate) fn option_flag(&mut self, key: &'static str, place: &mut Option<bool>) {
+    /// True or false, or nothing said.
+    pub fn option_flag(&mut self, key: &'static str, place: &mut Option<bool>) {
         self.set(key, place, "true or false", |value| flag(value).map(Some));
     }
 
-    pub(crate) fn number<T: TryFrom<i64>>(&mut self, key: &'static str, place: &mut T) {
+    /// A whole number.
+    pub fn number<T: TryFrom<i64>>(&mut self, key: &'static str, place: &mut T) {
         self.set(key, place, "a whole number", |value| {
             T::try_from(value.as_i64()?).ok()
         });
     }
 
-    pub(crate) fn quantity(&mut self, key: &'static str, place: &mut String) {
+    /// An amount of Kubernetes, as `500m`.
+    pub fn quantity(&mut self, key: &'static str, place: &mut String) {
         self.set(key, place, "an amount as \"500m\" or \"2Gi\"", |value| {
             scalar(value).filter(|text| Quantity::parse(text).is_some())
         });
     }
 
-    pub(crate) fn duration(&mut self, key: &'static str, place: &mut Duration) {
+    /// A duration as Go writes it, or nanoseconds.
+    pub fn duration(&mut self, key: &'static str, place: &mut Duration) {
         self.set(key, place, "a duration as \"1m30s\"", duration_of);
     }
 
     /// Durations by name.
-    pub(crate) fn durations(&mut self, key: &'static str, place: &mut BTreeMap<String, Duration>) {
+    pub fn durations(&mut self, key: &'static str, place: &mut BTreeMap<String, Duration>) {
         self.set(key, place, "durations as \"1m30s\" by name", |value| {
             let durations = value.as_object()?.iter();
             durations
@@ -210,35 +240,32 @@ impl<'a> Section<'a> {
         });
     }
 
-    pub(crate) fn texts(&mut self, key: &'static str, place: &mut Vec<String>) {
+    /// A list of texts.
+    pub fn texts(&mut self, key: &'static str, place: &mut Vec<String>) {
         self.set(key, place, "a list of texts", |value| {
             value.as_array()?.iter().map(scalar).collect()
         });
     }
 
     /// A map of texts, or a list of such maps, which is how upstream keeps the case of the keys.
-    pub(crate) fn map(&mut self, key: &'static str, place: &mut BTreeMap<String, String>) {
+    pub fn map(&mut self, key: &'static str, place: &mut BTreeMap<String, String>) {
         self.set(key, place, "texts by name", map);
     }
 
     /// A part of the Kubernetes API, as it is.
-    pub(crate) fn object(&mut self, key: &'static str, place: &mut Option<Value>) {
+    pub fn object(&mut self, key: &'static str, place: &mut Option<Value>) {
         self.set(key, place, "an object", |value| {
             value.is_object().then(|| Some(value.clone()))
         });
     }
 
     /// A list of parts of the Kubernetes API, as they are.
-    pub(crate) fn objects(&mut self, key: &'static str, place: &mut Vec<Value>) {
+    pub fn objects(&mut self, key: &'static str, place: &mut Vec<Value>) {
         self.set(key, place, "a list of objects", objects);
     }
 
     /// Lists of parts of the Kubernetes API by name.
-    pub(crate) fn objects_by_name(
-        &mut self,
-        key: &'static str,
-        place: &mut BTreeMap<String, Vec<Value>>,
-    ) {
+    pub fn objects_by_name(&mut self, key: &'static str, place: &mut BTreeMap<String, Vec<Value>>) {
         self.set(key, place, "lists of objects by name", |value| {
             let lists = value.as_object()?.iter();
             lists
@@ -248,7 +275,7 @@ impl<'a> Section<'a> {
     }
 
     /// A section in this one.
-    pub(crate) fn section(&mut self, key: &'static str, read: impl FnOnce(&mut Section<'_>)) {
+    pub fn section(&mut self, key: &'static str, read: impl FnOnce(&mut Section<'_>)) {
         if let Some(value) = self.find(key) {
             let path = format!("{}.{key}", self.path);
             Section::read(value, path, self.report, read);
@@ -256,11 +283,7 @@ impl<'a> Section<'a> {
     }
 
     /// Sections in this one, by a name that is the user's.
-    pub(crate) fn sections(
-        &mut self,
-        key: &'static str,
-        mut read: impl FnMut(&str, &mut Section<'_>),
-    ) {
+    pub fn sections(&mut self, key: &'static str, mut read: impl FnMut(&str, &mut Section<'_>)) {
         let Some(value) = self.find(key) else {
             return;
         };
@@ -275,7 +298,7 @@ impl<'a> Section<'a> {
     }
 
     /// A list of sections.
-    pub(crate) fn list(&mut self, key: &'static str, mut read: impl FnMut(&mut Section<'_>)) {
+    pub fn list(&mut self, key: &'static str, mut read: impl FnMut(&mut Section<'_>)) {
         let Some(value) = self.find(key) else {
             return;
         };
@@ -290,13 +313,18 @@ impl<'a> Section<'a> {
     }
 
     /// A key of upstream's that changes nothing here.
-    pub(crate) fn unsupported(&mut self, key: &'static str, instead: &str) {
+    pub fn unsupported(&mut self, key: &'static str, instead: &str) {
         if self.find(key).is_some() {
-            self.report.warnings.push(ConfigWarning {
-                path: format!("{}.{key}", self.path),
-                instead: instead.to_owned(),
-            });
+            self.differs(key, instead);
         }
+    }
+
+    /// A key of upstream's whose value means something else here.
+    pub fn differs(&mut self, key: &'static str, instead: impl Into<String>) {
+        self.report.warnings.push(ConfigWarning {
+            path: format!("{}.{key}", self.path),
+            instead: instead.into(),
+        });
     }
 }
 

@@ -49,8 +49,9 @@ impl RemotePlugin for ConnectorPlugin {
         self.config.connector.supported_task_types.clone()
     }
 
-    fn needs_inputs(&self, _: &TaskContext) -> bool {
-        true
+    /// They go with the request that begins the job.
+    fn needs_inputs(&self, state: StoredState<'_>) -> bool {
+        WebApiState::read(state).is_ok_and(|it| it.phase == WebApiPhase::AllocationTokenAcquired)
     }
 
     fn step(&self, context: &TaskContext, round: &Round<'_>) -> Result<Step, StateError> {

@@ -53,7 +53,7 @@ pub(super) fn of(context: &TaskContext, config: &Config) -> Result<Value, BuildE
         "driver": driver,
         "executor": executor,
     });
-    if has_templates(config) {
+    if has_templates(context, config) {
         spec["sparkVersion"] = json!(VERSION_WITH_TEMPLATES);
     }
     if let Some(scheduler) = conf.get("spark.batchScheduler") {
@@ -83,8 +83,8 @@ fn application_type(application_type: Type) -> &'static str {
     }
 }
 
-fn has_templates(config: &Config) -> bool {
-    config.spark.enable_pod_template && config.spark.takes_templates
+fn has_templates(context: &TaskContext, config: &Config) -> bool {
+    config.spark.enable_pod_template && context.takes_pod_templates
 }
 
 /// The driver, or the executors.
@@ -145,7 +145,7 @@ impl<'a> Role<'a> {
             }
         }
         let is_driver = self.name == "driver";
-        let templates = has_templates(config);
+        let templates = has_templates(context, config);
         if is_driver || templates {
             let account = context.service_account.as_deref();
             built["serviceAccount"] = json!(account.unwrap_or(SERVICE_ACCOUNT));

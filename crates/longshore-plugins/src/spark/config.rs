@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use crate::{
     config::{Section, read_logs},
     links::LogConfig,
@@ -20,12 +18,9 @@ pub struct SparkConfig {
     pub features: Vec<Feature>,
     /// `logs`.
     pub logs: SparkLogs,
-    /// `enable-pod-template`: whether driver and executors get the whole pod. Default: yes, where
-    /// [`takes_templates`](Self::takes_templates).
+    /// `enable-pod-template`: whether driver and executors get the whole pod, where the cluster's SparkApplications
+    /// take them. Default: yes.
     pub enable_pod_template: bool,
-    /// Whether the cluster's SparkApplications take pods as templates; the process finds out with
-    /// [`SparkConfig::crd_has_templates`]. Default: no.
-    pub takes_templates: bool,
 }
 
 /// Configuration by name.
@@ -63,22 +58,11 @@ impl Default for SparkConfig {
                 all_user: LogConfig::NONE,
             },
             enable_pod_template: true,
-            takes_templates: false,
         }
     }
 }
 
 impl SparkConfig {
-    /// Whether a CustomResourceDefinition of SparkApplications has templates of pods.
-    pub fn crd_has_templates(crd: &Value) -> bool {
-        let versions = crd["spec"]["versions"].as_array().into_iter().flatten();
-        let mut served = versions.into_iter().filter(|version| {
-            version["name"] == super::RESOURCE.version && version["served"] == true
-        });
-        let path = "/schema/openAPIV3Schema/properties/spec/properties/driver/properties/template";
-        served.any(|version| version.pointer(path).is_some())
-    }
-
     pub(crate) fn read(&mut self, section: &mut Section<'_>) {
         section.map("spark-config-default", &mut self.default_conf);
         section.option("spark-history-server-url", &mut self.history_server);
@@ -98,7 +82,7 @@ impl SparkConfig {
         section.flag("enable-pod-template", &mut self.enable_pod_template);
         section.unsupported(
             "pod-template-detection-timeout",
-            "the resource definition is read once at the start",
+            "the resource definition is watched",
         );
     }
 }

@@ -67,6 +67,15 @@ impl Plugin for SparkPlugin {
         build::of(context, &self.config)
     }
 
+    fn takes_pod_templates(&self, definition: &Value) -> bool {
+        let versions = definition["spec"]["versions"].as_array().into_iter();
+        let mut served = versions
+            .flatten()
+            .filter(|version| version["name"] == RESOURCE.version && version["served"] == true);
+        let path = "/schema/openAPIV3Schema/properties/spec/properties/driver/properties/template";
+        served.any(|version| version.pointer(path).is_some())
+    }
+
     fn head_pod(&self, _: &TaskContext, resource: &Value) -> Option<HeadPod> {
         let name = text(&resource["status"]["driverInfo"], "podName");
         (!name.is_empty()).then(|| HeadPod::Named(name.to_owned()))

@@ -38,7 +38,7 @@ fn a_plugin_is_one_type_and_one_row() {
         Runner::Resource(Arc::new(JobPlugin)),
     ];
     let registry = Registry::of(&rows, &BTreeMap::new()).unwrap();
-    let kinds: Vec<&str> = registry.resources().iter().map(|r| r.kind).collect();
+    let kinds: Vec<&str> = registry.resources().map(|r| r.kind).collect();
     assert_eq!(kinds, ["Pod", "Job"]);
 
     let plugin = registry.plugin("job").unwrap();

@@ -1,24 +1,28 @@
-//! Does what [`decide`](super::decide) says, with a catalog and the stores of outputs.
+//! Asks and tells a catalog for attempts of tasks, and moves the outputs that are cached.
 
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use jiff::Timestamp;
 use longshore_api::flyte::FILE_OUTPUTS;
-use longshore_core::{Class, Classify};
+use longshore_core::{Class, Classify, Seen};
 use longshore_kit::Clock;
-use longshore_plugins::{CacheKey, CacheKeyError, Phase, PhaseInfo, TaskContext};
+use longshore_plugins::{CacheKey, CacheKeyError, TaskContext};
 use longshore_proto::flyteidl2::core::LiteralMap;
 use prost::Message;
 
 use super::{
     CachedOutput, Catalog, CatalogCacheStatus, CatalogError, Metadata, Output, Put, Replace,
-    decide::{self, Before, Facts, Lookup},
+    decide::{self, Claim},
     from_proto,
 };
 use crate::{
     data::{DataError, File, Storage},
     model::ActionKey,
 };
+
+/// How long a catalog that failed is left alone before it is asked once more.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Uses a catalog for attempts of tasks.
 #[derive(Clone, Debug)]
@@ -28,8 +32,6 @@ pub struct Caching {
     clock: Arc<dyn Clock>,
     /// `plugins.catalogCache.maxCacheAge`; zero for none.
     max_age: Duration,
-    /// How soon a reservation is extended: `executor.requeueDuration`.
-    heartbeat: Duration,
 }
 
 /// A task whose outputs are cached, and one attempt of it.
@@ -46,244 +48,213 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The entry of an attempt, whose inputs were read; `None` where its outputs are not cached. `version` is
-    /// `spec.cacheKey`.
-    ///
-    /// # Errors
-    /// Where its outputs are to be cached, and there is no key for them.
-    pub fn of(
-        action: &ActionKey,
-        context: &TaskContext,
-        version: &str,
-    ) -> Result<Option<Self>, CacheKeyError> {
-        let template = &context.template;
-        if !CacheKey::is_wanted(template) {
-            return Ok(None);
-        }
-        let metadata = template.metadata.as_ref();
-        Ok(Some(Self {
-            key: CacheKey::of(template, context.inputs.as_ref(), version)?,
+    /// The entry of an attempt of a task with this key.
+    pub fn of(action: &ActionKey, context: &TaskContext, key: CacheKey) -> Self {
+        let metadata = context.template.metadata.as_ref();
+        Self {
+            key,
             owner: action.to_string(),
             is_serializable: metadata.is_some_and(|metadata| metadata.cache_serializable),
             output_prefix: context.paths.output_prefix.clone(),
-        }))
+        }
+    }
+
+    /// Where its outputs are, as a URL.
+    fn file(&self) -> String {
+        format!("{}/{FILE_OUTPUTS}", self.output_prefix)
     }
 }
 
-/// What the cache says of an attempt.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Found {
-    /// The plugin goes on.
-    Run {
-        /// This has to be asked again so soon, or others take the reservation; `None` where nothing is reserved.
-        extend_within: Option<Duration>,
-    },
-    /// The plugin is not asked: the attempt has succeeded, or waits.
-    Settled {
-        /// The attempt's phase.
-        info: Box<PhaseInfo>,
-        /// For `status.cacheStatus`.
-        status: CatalogCacheStatus,
-    },
-}
-
-/// The cache could not be used, and the task must not go on without it.
+/// A task whose outputs cannot be cached, whatever is tried.
 #[derive(Debug, thiserror::Error)]
-pub enum CachingError {
-    /// It is not known who has the reservation.
-    #[error("the task waits for its cache reservation")]
-    NotReserved(#[source] CatalogError),
-    /// Cached outputs are not where they belong.
-    #[error("the task waits for its cached outputs")]
-    NotCopied(#[source] DataError),
+pub enum NoKey {
+    /// Its template does not allow for it.
+    #[error(transparent)]
+    Template(#[from] CacheKeyError),
+    /// Its inputs are part of the key.
+    #[error("expected the inputs of a cached task in {url}: {why}")]
+    Inputs {
+        /// Where they should be.
+        url: String,
+        /// What is there.
+        why: String,
+    },
+    /// Its outputs go to where nobody here can read them.
+    #[error(transparent)]
+    NoStore(DataError),
 }
 
-impl Classify for CachingError {
-    fn class(&self) -> Class {
-        match self {
-            Self::NotReserved(source) => source.class(),
-            Self::NotCopied(source) => source.class(),
+impl NoKey {
+    fn inputs(context: &TaskContext, why: impl Into<String>) -> Self {
+        Self::Inputs {
+            url: context.paths.input.clone(),
+            why: why.into(),
         }
     }
 }
 
 impl Caching {
-    /// Outputs older than `max_age` do not count, unless that is zero; reservations are extended each `heartbeat`.
+    /// Outputs older than `max_age` do not count, unless that is zero.
     pub fn new(
         catalog: Arc<dyn Catalog>,
         storage: Arc<Storage>,
         clock: Arc<dyn Clock>,
         max_age: Duration,
-        heartbeat: Duration,
     ) -> Self {
         Self {
             catalog,
             storage,
             clock,
             max_age,
-            heartbeat,
         }
     }
 
-    /// What the cache says of an attempt in this phase, which has this version.
-    ///
-    /// *Guarantees*: asking again is harmless, whatever became of the first time. A hit is told only once the outputs
-    /// are where they belong.
+    /// The time, by the clock of the catalog.
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// What the outputs of a task are cached under; `version` is `spec.cacheKey`. Its inputs are read, where it has some.
     ///
     /// # Errors
-    /// Where nothing may be done before the cache was asked again.
-    pub async fn before(
+    /// [`DataError`] where the store did not answer; [`NoKey`] where no later answer would help.
+    pub async fn key(
         &self,
-        entry: &Entry,
-        phase: Phase,
-        version: u32,
-    ) -> Result<Found, CachingError> {
-        let mut facts = Facts {
-            is_running: phase == Phase::Running,
-            is_serializable: entry.is_serializable,
-            owner: entry.owner.clone(),
-            lookup: None,
-            holder: None,
+        context: &TaskContext,
+        version: &str,
+    ) -> Result<Result<CacheKey, NoKey>, DataError> {
+        if let Err(error) = self.storage.is_supported(&context.paths.output_prefix) {
+            return Ok(Err(NoKey::NoStore(error)));
+        }
+        let template = &context.template;
+        let interface = template.interface.as_ref();
+        let declared = interface.and_then(|interface| interface.inputs.as_ref());
+        let inputs = match declared {
+            None => None,
+            Some(declared) => match self.inputs(&context.paths.input).await? {
+                Ok(None) if declared.variables.is_empty() => None,
+                Ok(Some(inputs)) => Some(inputs),
+                Ok(None) => return Ok(Err(NoKey::inputs(context, "they are not there"))),
+                Err(why) => return Ok(Err(NoKey::inputs(context, why))),
+            },
         };
-        let mut cached = None;
-        loop {
-            match decide::before(&facts) {
-                Before::LookUp => {
-                    let (lookup, outputs) = self.look_up(entry).await;
-                    facts.lookup = Some(lookup);
-                    cached = outputs;
-                }
-                Before::Copy => {
-                    self.copy(entry, cached.unwrap_or_default()).await?;
-                    return Ok(Found::Settled {
-                        info: Box::new(decide::hit(self.clock.now())),
-                        status: CatalogCacheStatus::CacheHit,
-                    });
-                }
-                Before::Reserve => facts.holder = Some(self.reserve(entry, &facts).await?),
-                Before::Run => {
-                    let is_reserved = facts.holder.is_some();
-                    return Ok(Found::Run {
-                        extend_within: is_reserved.then_some(self.heartbeat),
-                    });
-                }
-                Before::Wait { holder } => {
-                    return Ok(Found::Settled {
-                        info: Box::new(decide::waiting(&holder, version, self.clock.now())),
-                        status: CatalogCacheStatus::CacheMiss,
-                    });
-                }
-            }
-        }
+        Ok(CacheKey::of(template, inputs.as_ref(), version).map_err(NoKey::Template))
     }
 
-    /// Keeps the outputs of an attempt that ended in this phase, and gives its reservation up; answers
-    /// `status.cacheStatus`, where the cache has a say in it.
-    ///
-    /// Nothing of it keeps the attempt from ending: what fails is logged, and a reservation ends by itself.
-    pub async fn after(
-        &self,
-        entry: &Entry,
-        phase: Phase,
-        metadata: Metadata,
-    ) -> Option<CatalogCacheStatus> {
-        let after = decide::after(phase, entry.is_serializable);
-        let status = if after.puts {
-            Some(self.put(entry, metadata).await)
-        } else {
-            None
+    /// The inputs at this URL, `None` where there is no file; or why they are of no use.
+    async fn inputs(&self, url: &str) -> Result<Result<Option<LiteralMap>, String>, DataError> {
+        let read = match self.storage.read(url).await {
+            Err(error @ DataError::Unsupported { .. }) => return Ok(Err(error.to_string())),
+            read => read?,
         };
-        if after.releases {
-            self.release(entry).await;
-        }
-        status
+        Ok(match read {
+            File::Missing => Ok(None),
+            File::TooLarge(size) => Err(format!("they have {size} bytes")),
+            File::Read(bytes) => match LiteralMap::decode(bytes) {
+                Ok(inputs) => Ok(Some(inputs)),
+                Err(error) => Err(error.to_string()),
+            },
+        })
     }
 
-    /// Gives a reservation up, if it is this action's; failing that, it ends by itself.
-    pub async fn release(&self, entry: &Entry) {
-        let (catalog, key, owner) = (&self.catalog, &entry.key, &entry.owner);
-        if let Err(error) = catalog.release_reservation(key, owner).await {
-            tracing::warn!(
-                error = chain(&error),
-                owner,
-                "a cache reservation is not released"
-            );
-        }
-    }
-
-    async fn look_up(&self, entry: &Entry) -> (Lookup, Option<Bytes>) {
-        let cached = match self.catalog.get(&entry.key).await {
+    /// What is cached for a task: its outputs, as they are in a file. Entries that are too old, or lost their outputs,
+    /// do not count.
+    pub async fn look_up(&self, entry: &Entry) -> Seen<Bytes> {
+        let owner = &entry.owner;
+        let cached = match twice(|| self.catalog.get(&entry.key)).await {
             Ok(Some(cached)) => cached,
-            Ok(None) => return (Lookup::Miss, None),
+            Ok(None) => return Seen::Absent,
+            Err(error @ CatalogError::BadEntry { .. }) => {
+                tracing::warn!(%error, owner, "a cache entry is of no use");
+                return Seen::Absent;
+            }
             Err(error) => {
-                let (error, owner) = (chain(&error), &entry.owner);
-                tracing::warn!(error, owner, "the cache cannot be asked; the task runs");
-                return (Lookup::Failed, None);
+                let why = chain(&error);
+                tracing::warn!(error = why, owner, "the cache cannot be asked");
+                return Seen::Unknown(why);
             }
         };
         let updated_at = cached.metadata.as_ref().and_then(|it| it.last_updated_at);
         let updated_at = updated_at.and_then(from_proto);
         if !decide::is_young(updated_at, self.max_age, self.clock.now()) {
-            return (Lookup::Miss, None);
+            return Seen::Absent;
         }
         match self.outputs(&cached).await {
-            Ok(outputs) => (Lookup::Hit, Some(outputs)),
-            Err(why) => {
-                tracing::warn!(
-                    why,
-                    owner = entry.owner,
-                    "cached outputs are of no use; the task runs"
-                );
-                (Lookup::Failed, None)
+            Ok(Ok(outputs)) => Seen::Present(outputs),
+            Ok(Err(why)) => {
+                tracing::warn!(why, owner, "cached outputs are of no use");
+                Seen::Absent
+            }
+            Err(error) => {
+                let why = chain(&error);
+                tracing::warn!(error = why, owner, "cached outputs cannot be read");
+                Seen::Unknown(why)
             }
         }
     }
 
-    /// Cached outputs as they are in a file; or why there are none.
-    async fn outputs(&self, cached: &CachedOutput) -> Result<Bytes, String> {
+    /// Writes cached outputs to where those of the attempt belong.
+    ///
+    /// # Errors
+    /// Where the store did not take them.
+    pub async fn copy(&self, entry: &Entry, outputs: Bytes) -> Result<(), DataError> {
+        self.storage.write(&entry.file(), outputs).await
+    }
+
+    /// Takes the reservation of a task, or extends it. Asking again is harmless, whatever became of the first time.
+    pub async fn reserve(&self, entry: &Entry, heartbeat: Duration) -> Claim {
+        let (key, owner) = (&entry.key, &entry.owner);
+        let catalog = &self.catalog;
+        match twice(|| catalog.get_or_extend_reservation(key, owner, heartbeat)).await {
+            Ok(reservation) => Claim::HeldBy {
+                owner: reservation.owner,
+                heartbeat: reservation.heartbeat,
+            },
+            Err(error) => {
+                let why = chain(&error);
+                tracing::warn!(error = why, owner, "a cache reservation is not to be had");
+                Claim::Failed(why)
+            }
+        }
+    }
+
+    /// Gives a reservation up, if it is this action's; failing that, it ends by itself.
+    pub async fn release(&self, entry: &Entry) {
+        let (key, owner) = (&entry.key, &entry.owner);
+        if let Err(error) = twice(|| self.catalog.release_reservation(key, owner)).await {
+            let error = chain(&error);
+            tracing::warn!(error, owner, "a cache reservation is not released");
+        }
+    }
+
+    /// Cached outputs as they are in a file; or why there never will be any.
+    async fn outputs(&self, cached: &CachedOutput) -> Result<Result<Bytes, String>, DataError> {
         let url = match &cached.output {
-            Some(Output::OutputLiterals(literals)) => return Ok(literals.encode_to_vec().into()),
+            Some(Output::OutputLiterals(literals)) => {
+                return Ok(Ok(literals.encode_to_vec().into()));
+            }
             Some(Output::OutputUri(url)) => url,
-            None => return Err("the entry is empty".to_owned()),
+            None => return Ok(Err("the entry is empty".to_owned())),
         };
-        match self.storage.read(url).await {
-            Ok(File::Read(bytes)) => match LiteralMap::decode(bytes.clone()) {
+        let read = match self.storage.read(url).await {
+            // Of another machine, perhaps: there is nothing to wait for.
+            Err(error @ DataError::Unsupported { .. }) => return Ok(Err(error.to_string())),
+            read => read?,
+        };
+        Ok(match read {
+            File::Read(bytes) => match LiteralMap::decode(bytes.clone()) {
                 Ok(_) => Ok(bytes),
                 Err(error) => Err(format!("{url} holds no outputs: {error}")),
             },
-            Ok(File::Missing) => Err(format!("{url} is not there any more")),
-            Ok(File::TooLarge(size)) => Err(format!("{url} has {size} bytes")),
-            Err(error) => Err(chain(&error)),
-        }
+            File::Missing => Err(format!("{url} is not there any more")),
+            File::TooLarge(size) => Err(format!("{url} has {size} bytes")),
+        })
     }
 
-    async fn copy(&self, entry: &Entry, outputs: Bytes) -> Result<(), CachingError> {
-        let written = self.storage.write(&file(entry), outputs).await;
-        written.map_err(CachingError::NotCopied)
-    }
-
-    /// Who has the reservation.
-    async fn reserve(&self, entry: &Entry, facts: &Facts) -> Result<String, CachingError> {
-        let (key, owner) = (&entry.key, &entry.owner);
-        let asked = self
-            .catalog
-            .get_or_extend_reservation(key, owner, self.heartbeat);
-        match asked.await {
-            Ok(reservation) => Ok(reservation.owner),
-            Err(error) if facts.is_running => {
-                tracing::warn!(
-                    error = chain(&error),
-                    owner,
-                    "a cache reservation is not extended"
-                );
-                Ok(owner.clone())
-            }
-            Err(error) => Err(CachingError::NotReserved(error)),
-        }
-    }
-
-    async fn put(&self, entry: &Entry, metadata: Metadata) -> CatalogCacheStatus {
-        let url = file(entry);
+    /// Caches the outputs of an attempt; answers what the status says of it. Nothing of it keeps the attempt from
+    /// ending: what fails is logged.
+    pub async fn keep(&self, entry: &Entry, metadata: Metadata) -> CatalogCacheStatus {
+        let url = entry.file();
         match self.storage.exists(&url).await {
             Ok(true) => {}
             Ok(false) => {
@@ -305,7 +276,8 @@ impl Caching {
         } else {
             Replace::OlderThan(self.max_age)
         };
-        let put: Result<Put, CatalogError> = self.catalog.put(&entry.key, output, replace).await;
+        let put = || self.catalog.put(&entry.key, output.clone(), replace);
+        let put: Result<Put, CatalogError> = twice(put).await;
         if let Err(error) = &put {
             let owner = &entry.owner;
             tracing::warn!(error = chain(error), owner, "outputs are not cached");
@@ -314,12 +286,22 @@ impl Caching {
     }
 }
 
-fn file(entry: &Entry) -> String {
-    format!("{}/{FILE_OUTPUTS}", entry.output_prefix)
+/// Asks a catalog once more where it fails for the moment: a cache that is of no use for once can cost hours.
+async fn twice<T, F>(ask: impl Fn() -> F) -> Result<T, CatalogError>
+where
+    F: Future<Output = Result<T, CatalogError>>,
+{
+    match ask().await {
+        Err(error) if error.class() == Class::Retry => {
+            tokio::time::sleep(ASK_AGAIN).await;
+            ask().await
+        }
+        answer => answer,
+    }
 }
 
 /// An error with everything that caused it.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {

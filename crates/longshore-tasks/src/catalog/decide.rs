@@ -2,75 +2,89 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
+use longshore_core::Seen;
 use longshore_plugins::{Happening, Phase, PhaseInfo};
 
 use super::{CatalogCacheStatus, CatalogError, Put};
 
-/// What is known of a cached task whose attempt is to be started or to be watched.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
-    /// `status.pluginPhase` is `PhaseRunning`: the cache is not asked any more.
-    pub is_running: bool,
+/// What is known of a cached task whose attempt is to be launched, or goes on.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// Something of the attempt exists: the cache is not looked up any more.
+    pub is_launched: bool,
     /// `metadata.cache_serializable`: of those that run at the same time one fills the cache for all.
     pub is_serializable: bool,
     /// The name under which this action reserves: `<namespace>/<name>`.
-    pub owner: String,
-    /// What the catalog said; `None` before it was asked.
-    pub lookup: Option<Lookup>,
-    /// Who has the reservation; `None` before it was asked for.
-    pub holder: Option<String>,
+    pub owner: &'a str,
+    /// What is cached, for an attempt that is to be launched.
+    pub outputs: &'a Seen<Bytes>,
+    /// What came of the reservation, if that was asked for a short while ago.
+    pub claim: Option<&'a Claim>,
 }
 
-/// What a catalog said of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lookup {
-    /// There are outputs, and they are young enough.
-    Hit,
-    /// There are none of use.
-    Miss,
-    /// It could not be asked. A cache that is down keeps nobody from running.
-    Failed,
+/// What came of asking for a reservation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// Somebody has it now.
+    HeldBy {
+        /// Who.
+        owner: String,
+        /// The catalog expects its owner again within this.
+        heartbeat: Duration,
+    },
+    /// Nobody knows: why.
+    Failed(String),
 }
 
 /// What is next for a cached task before its plugin is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Before {
-    /// Ask what is cached.
-    LookUp,
-    /// Copy what is cached to where the attempt's outputs belong; then it has succeeded, as [`hit`].
-    Copy,
+    /// Copy this to where the attempt's outputs belong; then it has succeeded, as [`hit`].
+    Copy(Bytes),
     /// Ask for the reservation, or extend it.
     Reserve,
     /// Let the plugin go on.
     Run,
-    /// Let the plugin wait: somebody else fills the cache.
-    Wait {
-        /// Who.
-        holder: String,
-    },
+    /// Let the plugin wait.
+    Wait(Wait),
+}
+
+/// What an attempt waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Somebody else fills the cache: who.
+    ForOwner(String),
+    /// The cache cannot be asked: why.
+    ForCache(String),
 }
 
 /// What is next.
-pub fn before(facts: &Facts) -> Before {
-    if !facts.is_running {
-        match facts.lookup {
-            None => return Before::LookUp,
-            Some(Lookup::Hit) => return Before::Copy,
-            Some(Lookup::Failed) => return Before::Run,
-            Some(Lookup::Miss) => {}
+///
+/// A cache that cannot be asked keeps nobody from running, but for those that were promised that one runs at a time:
+/// they wait. Upstream lets these run, too, several at a time.
+pub fn before(facts: &Facts<'_>) -> Before {
+    if !facts.is_launched {
+        match facts.outputs {
+            Seen::Present(outputs) => return Before::Copy(outputs.clone()),
+            Seen::Unknown(why) if facts.is_serializable => {
+                return Before::Wait(Wait::ForCache(why.clone()));
+            }
+            Seen::Unknown(_) => return Before::Run,
+            Seen::Absent => {}
         }
     }
     if !facts.is_serializable {
         return Before::Run;
     }
-    match &facts.holder {
+    match facts.claim {
         None => Before::Reserve,
         // Code that runs is not sent away when its reservation was lost: it would run on unseen.
-        Some(holder) if *holder == facts.owner || facts.is_running => Before::Run,
-        Some(holder) => Before::Wait {
-            holder: holder.clone(),
-        },
+        Some(_) if facts.is_launched => Before::Run,
+        Some(Claim::HeldBy { owner, .. }) if owner == facts.owner => Before::Run,
+        Some(Claim::HeldBy { owner, .. }) => Before::Wait(Wait::ForOwner(owner.clone())),
+        Some(Claim::Failed(why)) => Before::Wait(Wait::ForCache(why.clone())),
     }
 }
 
@@ -88,13 +102,30 @@ pub fn hit(now: Timestamp) -> PhaseInfo {
     }
 }
 
-/// An attempt that waits for `holder` to fill the cache; `version` is `status.pluginPhaseVersion`.
-pub fn waiting(holder: &str, version: u32, now: Timestamp) -> PhaseInfo {
-    let reason = format!("waiting for cache to be populated by reservation owner {holder:?}");
+/// An attempt that waits; `version` is `status.pluginPhaseVersion`.
+pub fn waiting(wait: &Wait, version: u32, now: Timestamp) -> PhaseInfo {
+    let (reason, note) = match wait {
+        Wait::ForOwner(owner) => (
+            format!("waiting for cache to be populated by reservation owner {owner:?}"),
+            "waiting for serialized cache owner",
+        ),
+        Wait::ForCache(why) => (
+            format!("waiting for the cache, which cannot be asked: {why}"),
+            "waiting for the cache",
+        ),
+    };
     PhaseInfo {
         version,
-        happenings: vec![happening("waiting for serialized cache owner", now)],
+        happenings: vec![happening(note, now)],
         ..PhaseInfo::of(Phase::WaitingForCache, reason)
+    }
+}
+
+/// What the status says of an attempt that waits.
+pub fn status_of(wait: &Wait) -> CatalogCacheStatus {
+    match wait {
+        Wait::ForOwner(_) => CatalogCacheStatus::CacheMiss,
+        Wait::ForCache(_) => CatalogCacheStatus::CacheLookupFailure,
     }
 }
 
@@ -102,35 +133,6 @@ fn happening(reason: &str, now: Timestamp) -> Happening {
     Happening {
         reason: reason.to_owned(),
         occurred_at: now,
-    }
-}
-
-/// What is to be done for the cache once the plugin has answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct After {
-    /// Cache the outputs.
-    pub puts: bool,
-    /// Give the reservation up.
-    pub releases: bool,
-}
-
-/// What is to be done once an attempt is in this phase.
-///
-/// Every failure gives the reservation up, whoever found it: an attempt that the controller gives up on, too.
-pub fn after(phase: Phase, is_serializable: bool) -> After {
-    let is_over = match phase {
-        Phase::Success | Phase::RetryableFailure | Phase::PermanentFailure | Phase::Aborted => true,
-        Phase::Undefined
-        | Phase::NotReady
-        | Phase::WaitingForResources
-        | Phase::Queued
-        | Phase::Initializing
-        | Phase::Running
-        | Phase::WaitingForCache => false,
-    };
-    After {
-        puts: phase == Phase::Success,
-        releases: is_serializable && is_over,
     }
 }
 
@@ -147,88 +149,69 @@ pub fn cache_status(put: &Result<Put, CatalogError>) -> CatalogCacheStatus {
 mod tests {
     use super::*;
 
-    fn facts(lookup: Option<Lookup>, holder: Option<&str>) -> Facts {
-        Facts {
-            is_running: false,
-            is_serializable: true,
-            owner: "flyte/r-a".to_owned(),
-            lookup,
-            holder: holder.map(str::to_owned),
-        }
-    }
-
-    fn wait(holder: &str) -> Before {
-        Before::Wait {
-            holder: holder.to_owned(),
+    fn held_by(owner: &str) -> Claim {
+        Claim::HeldBy {
+            owner: owner.to_owned(),
+            heartbeat: Duration::from_secs(10),
         }
     }
 
     #[test]
-    fn a_serialized_task_asks_the_cache_then_for_the_reservation() {
-        let (hit, miss, failed) = (Some(Lookup::Hit), Some(Lookup::Miss), Some(Lookup::Failed));
-        let (us, them) = (Some("flyte/r-a"), Some("flyte/r-b"));
-        for (lookup, holder, expected) in [
-            (None, None, Before::LookUp),
-            (hit, None, Before::Copy),
-            (hit, them, Before::Copy),
-            (failed, None, Before::Run),
-            (failed, them, Before::Run),
-            (miss, None, Before::Reserve),
-            (miss, us, Before::Run),
-            (miss, them, wait("flyte/r-b")),
-        ] {
-            let found = before(&facts(lookup, holder));
-            assert_eq!(found, expected, "{lookup:?} {holder:?}");
+    fn before_the_launch_the_cache_is_asked_then_the_reservation() {
+        let hit = Seen::Present(Bytes::from_static(b"outputs"));
+        let (miss, failed) = (Seen::Absent, Seen::Unknown("down".to_owned()));
+        let (us, them) = (held_by("flyte/r-a"), held_by("flyte/r-b"));
+        let lost = Claim::Failed("slow".to_owned());
+        let copy = || Before::Copy(Bytes::from_static(b"outputs"));
+        let wait_for_cache = |why: &str| Before::Wait(Wait::ForCache(why.to_owned()));
+        let wait_for_them = || Before::Wait(Wait::ForOwner("flyte/r-b".to_owned()));
+        // What is cached, the reservation, and what that means for one that is alone and for others.
+        let table = [
+            (&hit, None, copy(), copy()),
+            (&hit, Some(&them), copy(), copy()),
+            (&failed, None, wait_for_cache("down"), Before::Run),
+            (&failed, Some(&us), wait_for_cache("down"), Before::Run),
+            (&miss, None, Before::Reserve, Before::Run),
+            (&miss, Some(&us), Before::Run, Before::Run),
+            (&miss, Some(&them), wait_for_them(), Before::Run),
+            (&miss, Some(&lost), wait_for_cache("slow"), Before::Run),
+        ];
+        for (outputs, claim, serialized, otherwise) in table {
+            for (is_serializable, expected) in [(true, serialized), (false, otherwise)] {
+                let facts = Facts {
+                    is_launched: false,
+                    is_serializable,
+                    owner: "flyte/r-a",
+                    outputs,
+                    claim,
+                };
+                assert_eq!(before(&facts), expected, "{facts:?}");
+            }
         }
     }
 
     #[test]
-    fn a_running_task_only_extends_its_reservation() {
-        for (holder, expected) in [
+    fn what_is_launched_only_extends_its_reservation() {
+        let lost = Claim::Failed("slow".to_owned());
+        for (claim, expected) in [
             (None, Before::Reserve),
-            (Some("flyte/r-a"), Before::Run),
-            (Some("flyte/r-b"), Before::Run),
+            (Some(&held_by("flyte/r-a")), Before::Run),
+            (Some(&held_by("flyte/r-b")), Before::Run),
+            (Some(&lost), Before::Run),
         ] {
-            let running = Facts {
-                is_running: true,
-                ..facts(None, holder)
+            let launched = Facts {
+                is_launched: true,
+                is_serializable: true,
+                owner: "flyte/r-a",
+                outputs: &Seen::Absent,
+                claim,
             };
-            assert_eq!(before(&running), expected, "{holder:?}");
+            assert_eq!(before(&launched), expected, "{claim:?}");
             let alone = Facts {
                 is_serializable: false,
-                ..running
+                ..launched
             };
             assert_eq!(before(&alone), Before::Run);
-        }
-    }
-
-    #[test]
-    fn a_task_that_is_not_serialized_reserves_nothing() {
-        for (lookup, expected) in [
-            (None, Before::LookUp),
-            (Some(Lookup::Hit), Before::Copy),
-            (Some(Lookup::Miss), Before::Run),
-            (Some(Lookup::Failed), Before::Run),
-        ] {
-            let alone = Facts {
-                is_serializable: false,
-                ..facts(lookup, None)
-            };
-            assert_eq!(before(&alone), expected, "{lookup:?}");
-        }
-    }
-
-    #[test]
-    fn every_end_gives_the_reservation_up_and_success_fills_the_cache() {
-        for phase in Phase::ALL {
-            let is_over = phase.is_terminal() || phase == Phase::RetryableFailure;
-            for is_serializable in [true, false] {
-                let expected = After {
-                    puts: phase == Phase::Success,
-                    releases: is_over && is_serializable,
-                };
-                assert_eq!(after(phase, is_serializable), expected, "{phase:?}");
-            }
         }
     }
 
@@ -261,12 +244,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_published_says_whom_it_waits_for() {
+    fn what_is_published_says_what_it_waits_for() {
         let now = Timestamp::UNIX_EPOCH;
-        let info = waiting("flyte/r-b", 3, now);
-        let reason = "waiting for cache to be populated by reservation owner \"flyte/r-b\"";
-        assert_eq!((info.version, info.reason.as_str()), (3, reason));
-        assert_eq!(info.phase, Phase::WaitingForCache);
+        for (wait, reason, status) in [
+            (
+                Wait::ForOwner("flyte/r-b".to_owned()),
+                "waiting for cache to be populated by reservation owner \"flyte/r-b\"",
+                CatalogCacheStatus::CacheMiss,
+            ),
+            (
+                Wait::ForCache("it is down".to_owned()),
+                "waiting for the cache, which cannot be asked: it is down",
+                CatalogCacheStatus::CacheLookupFailure,
+            ),
+        ] {
+            let info = waiting(&wait, 3, now);
+            assert_eq!((info.version, info.reason.as_str()), (3, reason));
+            assert_eq!(info.phase, Phase::WaitingForCache);
+            assert_eq!(status_of(&wait), status);
+        }
         assert_eq!(hit(now).phase, Phase::Success);
         assert_eq!(hit(now).happenings[0].reason, "cache hit");
     }

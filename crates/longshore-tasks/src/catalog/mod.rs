@@ -2,12 +2,14 @@
 //! there, and of those that ask at the same time one fills the cache while the others wait.
 //!
 //! [`RemoteCatalog`] is the peer's cache service, [`EmbeddedCatalog`] a file; [`serve`](server::router) offers the
-//! second as the first. [`decide`] says what a task's cache means for its attempts, [`Caching`] does it.
+//! second as the first. [`decide`] says what a task's cache means for its attempts, [`Caching`] does it, and `observer`
+//! knows what was asked so far.
 
 mod caching;
 pub mod decide;
 mod embedded;
 mod metadata;
+mod observer;
 mod remote;
 mod reservation;
 pub mod server;
@@ -25,9 +27,11 @@ pub use longshore_proto::flyteidl2::{
 
 use crate::connect::ConnectError;
 
-pub use caching::{Caching, CachingError, Entry, Found};
+pub use caching::{Caching, Entry, NoKey};
 pub use embedded::{EmbeddedCatalog, OpenError};
 pub use metadata::metadata;
+pub(crate) use observer::CacheObserver;
+pub use observer::{Cached, Held, Order, Tell};
 pub use remote::RemoteCatalog;
 pub use reservation::{Limits, Reservation};
 

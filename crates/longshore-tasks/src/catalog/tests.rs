@@ -8,7 +8,6 @@ use std::{
 use axum::{Router, routing::post};
 use jiff::SignedDuration;
 use longshore_kit::Clock;
-use longshore_plugins::{Phase, PhaseInfo};
 use longshore_proto::flyteidl2::core::{Literal, LiteralMap};
 use prost::Message;
 

@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 
+const MIB: u64 = 1024 * 1024;
+
 /// The section `storage`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -73,6 +75,16 @@ impl Default for StorageLimits {
     fn default() -> Self {
         Self {
             max_download_mbs: 2,
+        }
+    }
+}
+
+impl StorageLimits {
+    /// In bytes.
+    pub(super) fn max_download(self) -> u64 {
+        match self.max_download_mbs {
+            0 => u64::MAX,
+            mib => mib.saturating_mul(MIB),
         }
     }
 }

@@ -35,6 +35,14 @@ pub enum DataError {
         /// What was to be done.
         action: Action,
     },
+    /// A file system that has no such directory, and does not let us make it.
+    #[error("the directory {url} cannot be made")]
+    NoDirectory {
+        /// The URL.
+        url: String,
+        /// Why.
+        source: std::io::Error,
+    },
     /// Anything else.
     #[error("{url} cannot be {action}")]
     Failed {
@@ -69,12 +77,28 @@ impl Classify for DataError {
     fn class(&self) -> Class {
         match self {
             Self::Unsupported { .. } => Class::Invalid,
-            Self::Refused { .. } | Self::NoBucket { .. } | Self::Failed { .. } => Class::Retry,
+            Self::Refused { .. }
+            | Self::NoBucket { .. }
+            | Self::NoDirectory { .. }
+            | Self::Failed { .. } => Class::Retry,
         }
     }
 }
 
 impl DataError {
+    /// The whole of it in one line that is the same as long as the trouble is the same: the error, and what is at the
+    /// bottom of it. Between them are counts and times.
+    pub fn why(&self) -> String {
+        let mut last: Option<&dyn std::error::Error> = std::error::Error::source(self);
+        while let Some(next) = last.and_then(std::error::Error::source) {
+            last = Some(next);
+        }
+        match last {
+            Some(last) => format!("{self}: {}", answer(&last.to_string())),
+            None => self.to_string(),
+        }
+    }
+
     /// What an error of a store means. A file that is missing is none, unless it is the bucket that is.
     pub(super) fn of(url: &str, action: Action, source: Error) -> Self {
         let url = url.to_owned();

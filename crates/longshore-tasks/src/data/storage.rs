@@ -8,21 +8,22 @@ use std::{
 };
 
 use bytes::Bytes;
+use jiff::Timestamp;
 use object_store::{
     BackoffConfig, ClientOptions, Error, ObjectStore, ObjectStoreExt, RetryConfig,
     aws::{AmazonS3Builder, AmazonS3ConfigKey},
     gcp::{GoogleCloudStorageBuilder, GoogleConfigKey},
     local::LocalFileSystem,
+    memory::InMemory,
     path::Path,
 };
 
 use super::{
-    config::{Gcs, S3, StorageConfig, StorageConfigError, Stores},
+    config::{Gcs, S3, StorageConfig, StorageConfigError, StorageLimits, Stores},
     error::{Action, DataError},
     location::{Kind, Location},
 };
 
-const MIB: u64 = 1024 * 1024;
 /// How long one request to a store may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a connection to a store may take to come about.
@@ -53,6 +54,13 @@ pub enum File {
     Read(Bytes),
 }
 
+impl Default for Storage {
+    /// Files of this machine, by their paths.
+    fn default() -> Self {
+        Self::local(PathBuf::from("/"), StorageLimits::default().max_download())
+    }
+}
+
 impl Storage {
     /// The stores of a configuration. Credentials that it leaves to the machine are looked for in `environment`, as
     /// `AWS_…` and `GOOGLE_…`, then asked of the machine itself.
@@ -63,10 +71,7 @@ impl Storage {
         config: &StorageConfig,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, StorageConfigError> {
-        let max_download = match config.limits.max_download_mbs {
-            0 => u64::MAX,
-            mib => mib.saturating_mul(MIB),
-        };
+        let max_download = config.limits.max_download();
         let stores = config.stores()?;
         let environment = environment.into_iter().collect();
         Ok(Self::of(stores, environment, max_download))
@@ -79,6 +84,18 @@ impl Storage {
             ..Stores::default()
         };
         Self::of(stores, Vec::new(), max_download)
+    }
+
+    /// Files that end with the process, below `/`; none is read beyond `max_download` bytes.
+    pub fn in_memory(max_download: u64) -> Self {
+        let stores = Stores {
+            root: PathBuf::from("/"),
+            ..Stores::default()
+        };
+        Self {
+            files: Arc::new(InMemory::new()),
+            ..Self::of(stores, Vec::new(), max_download)
+        }
     }
 
     fn of(stores: Stores, environment: Vec<(String, String)>, max_download: u64) -> Self {
@@ -135,12 +152,31 @@ impl Storage {
     /// # Errors
     /// Where its store does not answer, or refuses.
     pub async fn exists(&self, url: &str) -> Result<bool, DataError> {
+        Ok(self.written_at(url).await?.is_some())
+    }
+
+    /// When a file was written, by the clock of its store; `None` where there is none.
+    ///
+    /// # Errors
+    /// Where its store does not answer, or refuses.
+    pub async fn written_at(&self, url: &str) -> Result<Option<Timestamp>, DataError> {
         let (store, path) = self.open(url, Action::Read)?;
         match store.head(&path).await {
-            Ok(_) => Ok(true),
-            Err(Error::NotFound { .. }) => Ok(false),
+            Ok(meta) => {
+                let at = Timestamp::from_millisecond(meta.last_modified.timestamp_millis());
+                Ok(Some(at.unwrap_or(Timestamp::UNIX_EPOCH)))
+            }
+            Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(DataError::of(url, Action::Read, error)),
         }
+    }
+
+    /// The directory of a URL that is ours to make: one below the root that is configured for files. Other stores have
+    /// no directories, and without such a root a path may be anywhere on this machine.
+    pub fn directory(&self, url: &str) -> Option<PathBuf> {
+        let location = Location::parse(url)?;
+        let is_ours = location.kind == Kind::File && self.stores.root != std::path::Path::new("/");
+        is_ours.then(|| self.stores.root.join(location.key))
     }
 
     /// Writes a file, whatever was there: all of it or nothing.

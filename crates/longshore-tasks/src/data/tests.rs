@@ -1,8 +1,12 @@
-use longshore_proto::flyteidl2::core::Literal;
+use longshore_proto::flyteidl2::core::{ContainerError, Literal};
 
 use super::*;
 
 const PREFIX: &str = "file:///x/a/1";
+
+fn stored_in(root: &std::path::Path) -> StoredData {
+    StoredData::new(Arc::new(Storage::local(root.to_owned(), 1000)))
+}
 
 async fn outcome(files: &[(&str, Vec<u8>)], prefix: &str, owed: Owed) -> Outcome {
     let root = tempfile::tempdir().unwrap();
@@ -11,7 +15,7 @@ async fn outcome(files: &[(&str, Vec<u8>)], prefix: &str, owed: Owed) -> Outcome
     for (name, bytes) in files {
         std::fs::write(directory.join(name), bytes).unwrap();
     }
-    let data = LocalData::new(root.path().to_owned(), 1000);
+    let data = stored_in(root.path());
     data.outcome(prefix, owed).await.unwrap()
 }
 
@@ -89,6 +93,57 @@ async fn a_store_that_is_not_configured_matters_only_to_tasks_with_outputs() {
     let found = outcome(&[], prefix, Owed::Outputs).await;
     let expected = "expected a URL of a store that is configured (file://), found s3://bucket/a/1";
     assert_eq!(found, Outcome::Incomplete(expected.to_owned()));
+}
+
+#[tokio::test]
+async fn an_error_of_an_earlier_launch_does_not_count() {
+    let root = tempfile::tempdir().unwrap();
+    let error = document(Kind::Recoverable, execution_error::ErrorKind::System);
+    let at = |name: &str| root.path().join(name);
+    std::fs::write(at(FILE_ERROR), error).unwrap();
+    std::fs::write(at(FILE_OUTPUTS), []).unwrap();
+    let data = stored_in(root.path());
+    for (name, is_error) in [(FILE_ERROR, true), (FILE_OUTPUTS, false)] {
+        let file = std::fs::File::options().write(true).open(at(name)).unwrap();
+        let later = std::time::Duration::from_secs(2_000_000_000);
+        file.set_modified(std::time::UNIX_EPOCH + later).unwrap();
+        let found = data.outcome("file:///", Owed::Outputs).await.unwrap();
+        assert_eq!(found != Outcome::Complete, is_error, "{name}: {found:?}");
+        let earlier = later / 2;
+        file.set_modified(std::time::UNIX_EPOCH + earlier).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn directories_are_made_where_a_store_has_any() {
+    let root = tempfile::tempdir().unwrap();
+    let data = stored_in(root.path());
+    let prefix = "file://data/a/1";
+    assert!(data.lacks_directory(prefix).await);
+    data.make_directory(prefix).await.unwrap();
+    assert!(root.path().join("data/a/1").is_dir());
+    assert!(!data.lacks_directory(prefix).await);
+    assert!(!data.lacks_directory("s3://data/a/1").await);
+    data.make_directory("s3://data/a/1").await.unwrap();
+    let anywhere = StoredData::new(Arc::default());
+    assert!(!anywhere.lacks_directory("file:///nowhere/a/1").await);
+
+    std::fs::write(root.path().join("file"), "").unwrap();
+    let refused = data.make_directory("file://file/a").await.unwrap_err();
+    let why = refused.why();
+    assert!(
+        why.starts_with("the directory file://file/a cannot be made: Not a directory"),
+        "{why}"
+    );
+}
+
+#[test]
+fn of_a_long_text_the_beginning_and_the_end_are_kept() {
+    assert_eq!(excerpt("short", 8), "short");
+    let long = format!("{}ö{}", "a".repeat(20), "z".repeat(20));
+    let short = excerpt(&long, 8);
+    assert_eq!(short, "aa\n… 34 bytes left out …\nzzzzzz");
+    assert_eq!(excerpt(&"ö".repeat(9), 8), "ö\n… 10 bytes left out …\nööö");
 }
 
 mod s3;

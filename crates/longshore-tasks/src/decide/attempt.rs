@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use longshore_core::{Action as Do, Plan, Seen};
+use longshore_core::{Action as Do, Plan, Resource, Seen};
 use longshore_plugins::{
     BAD_TASK_SPECIFICATION, BuildError, ErrorKind, Launch, NOTHING_KNOWN, Phase, PhaseInfo,
 };
 
 use super::{
-    ActionPlan, LOOK_AGAIN, Round, failure,
+    ActionPlan, LOOK_AGAIN, Round, Step, cached, failure,
     merge::{self, Due},
+    outcome,
     publish::{self, Published},
     release,
 };
@@ -81,6 +82,14 @@ fn launch(round: &Round<'_>, task: &Task) -> ActionPlan {
             let info = PhaseInfo::of(Phase::WaitingForResources, message);
             publish::plan(round, task, Published::waiting(round, info))
         }
+        Some(ObstacleKind::NoInputs(why)) => outcome::wait_for_inputs(round, task, why),
+        Some(ObstacleKind::NotServed(definition)) => {
+            let reason = format!(
+                "the API server does not serve {definition}: waiting for it; install the operator that brings it"
+            );
+            let info = PhaseInfo::of(Phase::WaitingForResources, reason);
+            publish::plan(round, task, Published::waiting(round, info))
+        }
         Some(ObstacleKind::OverQuota(_) | ObstacleKind::NameTaken) | None => create(round, task),
     }
 }
@@ -92,10 +101,16 @@ fn create(round: &Round<'_>, task: &Task) -> ActionPlan {
         Err(error) => return failure::decide(round, task, cannot_be_built(&error)),
     };
     let earlier = round.action.children.earlier.iter();
-    let mut actions: Vec<_> = earlier
-        .filter(|child| child.belongs != Belongs::ToOthers)
-        .flat_map(release)
-        .collect();
+    let mut earlier = earlier.filter(|child| child.belongs != Belongs::ToOthers);
+    let mut actions = let_go_of_earlier(round);
+    // Pods of operators may run on where the resource says that it failed.
+    if earlier.any(|child| child.target.resource != Resource::POD) {
+        return Plan {
+            actions,
+            ..Plan::after(round.policy.requeue)
+        };
+    }
+    actions.extend(outcome::make_directory(task));
     actions.push(Do::Create(create));
     let info = PhaseInfo::of(Phase::Queued, REASON_SUBMITTED);
     let published = publish::plan(round, task, Published::started(round, info));
@@ -104,6 +119,15 @@ fn create(round: &Round<'_>, task: &Task) -> ActionPlan {
         actions,
         next: published.next,
     }
+}
+
+/// The removal of what earlier attempts left.
+pub(super) fn let_go_of_earlier(round: &Round<'_>) -> Vec<Step> {
+    let earlier = round.action.children.earlier.iter();
+    earlier
+        .filter(|child| child.belongs != Belongs::ToOthers)
+        .flat_map(release)
+        .collect()
 }
 
 fn cannot_be_built(error: &BuildError) -> PhaseInfo {
@@ -189,7 +213,7 @@ fn check(round: &Round<'_>, task: &Task, child: &Child) -> ActionPlan {
         | Phase::WaitingForCache => go_on(round, task),
         Phase::Success => succeed(round, task),
         Phase::RetryableFailure | Phase::PermanentFailure | Phase::Aborted => {
-            failure::decide(round, task, info.clone())
+            outcome::fail(round, task)
         }
     }
 }
@@ -216,26 +240,13 @@ fn go_on(round: &Round<'_>, task: &Task) -> ActionPlan {
 
 fn succeed(round: &Round<'_>, task: &Task) -> ActionPlan {
     match &task.outcome {
-        Seen::Unknown(_) | Seen::Absent => Plan::after(LOOK_AGAIN),
-        Seen::Present(Outcome::Complete) => {
-            let info = task.info.clone();
-            publish::plan(round, task, Published::started(round, info))
-        }
+        Seen::Absent => Plan::after(LOOK_AGAIN),
+        Seen::Unknown(why) => outcome::wait(round, task, why),
+        Seen::Present(Outcome::Complete) => cached::succeed(round, task),
         Seen::Present(Outcome::Failed {
             error,
             is_recoverable,
-        }) => {
-            let phase = if *is_recoverable {
-                Phase::RetryableFailure
-            } else {
-                Phase::PermanentFailure
-            };
-            let info = PhaseInfo {
-                error: Some(error.clone()),
-                ..PhaseInfo::of(phase, "")
-            };
-            failure::decide(round, task, info)
-        }
+        }) => outcome::fail_as_told(round, task, error, *is_recoverable),
         Seen::Present(Outcome::Incomplete(why)) => incomplete(round, task, why),
     }
 }

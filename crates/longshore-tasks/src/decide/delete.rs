@@ -4,7 +4,7 @@ use longshore_api::flyte::FINALIZER_PLUGIN;
 use longshore_core::{Action as Do, Next, Plan};
 use longshore_plugins::{Phase, PhaseInfo};
 
-use super::{ActionPlan, Effect, Round, Step, publish, release};
+use super::{ActionPlan, Effect, Round, Step, cached, publish, release};
 use crate::model::{Child, Work};
 
 /// Decides upon an action that is being deleted. It goes once nothing of it runs any more.
@@ -15,21 +15,32 @@ pub(super) fn decide(round: &Round<'_>) -> ActionPlan {
     }
     let mut actions: Vec<Step> = action.children.ours().flat_map(release).collect();
     if !action.children.ours().all(is_harmless) {
-        return Plan {
-            actions,
-            next: Next::After(round.policy.requeue),
+        let next = Next::After(round.policy.requeue);
+        return match &action.work {
+            Work::Task(task) => cached::held(round, task, Plan { actions, next }),
+            Work::Remote(_) | Work::Condition | Work::Invalid(_) | Work::Nothing => {
+                Plan { actions, next }
+            }
         };
     }
     match &action.work {
         Work::Task(task) if !action.status.is_terminal() => {
             let info = PhaseInfo::of(Phase::Aborted, "aborted");
-            let event = publish::event(round, task, &info, action.attempt());
+            actions.extend(cached::release(task));
+            let event = publish::event(round, &task.context, &info, action.attempt());
+            actions.push(Do::Call(Effect::Report(Box::new(event))));
+        }
+        Work::Remote(task) if !action.status.is_terminal() => {
+            let end = task.abort.clone().map(|call| Effect::End(Box::new(call)));
+            actions.extend(end.map(Do::Call));
+            let info = PhaseInfo::of(Phase::Aborted, "aborted");
+            let event = publish::event(round, &task.context, &info, action.attempt());
             actions.push(Do::Call(Effect::Report(Box::new(event))));
         }
         Work::Invalid(invalid) => {
             actions.push(round.warn("FinalizationSkipped", invalid.message.clone()));
         }
-        Work::Task(_) | Work::Condition | Work::Nothing => {}
+        Work::Task(_) | Work::Remote(_) | Work::Condition | Work::Nothing => {}
     }
     actions.push(Do::RemoveFinalizer {
         target: action.target.clone(),

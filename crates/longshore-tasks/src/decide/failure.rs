@@ -8,7 +8,7 @@ use longshore_core::Plan;
 use longshore_plugins::{ErrorKind, Phase, PhaseInfo, TaskError};
 
 use super::{
-    ActionPlan, Round,
+    ActionPlan, Round, Step,
     publish::{self, Published},
     release,
 };
@@ -20,9 +20,7 @@ pub(super) fn decide(round: &Round<'_>, task: &Task, info: PhaseInfo) -> ActionP
     match info.phase {
         Phase::RetryableFailure if kind == Some(ErrorKind::System) => {
             let error = info.error.as_ref();
-            let text = error.map_or_else(String::new, |error| {
-                format!("[{}] {}", error.code, error.message)
-            });
+            let text = error.map_or_else(String::new, words);
             system_failure(round, task, &text, Afterwards::LaunchAgain)
         }
         Phase::RetryableFailure if round.action.attempt() < task.context.max_attempts => {
@@ -46,6 +44,11 @@ pub(super) fn decide(round: &Round<'_>, task: &Task, info: PhaseInfo) -> ActionP
     }
 }
 
+/// An error in one line.
+pub(super) fn words(error: &TaskError) -> String {
+    format!("[{}] {}", error.code, error.message)
+}
+
 /// What an attempt left behind is not what it owes; the attempt itself stays as it is.
 pub(super) fn look_failed(round: &Round<'_>, task: &Task, why: &str) -> ActionPlan {
     system_failure(round, task, why, Afterwards::LookAgain)
@@ -65,10 +68,7 @@ fn system_failure(
 ) -> ActionPlan {
     let id = task.plugin.id();
     let n = round.action.status.system_failures.saturating_add(1);
-    if n > round.policy.max_system_failures {
-        let message = format!("plugin {id:?} failed with system error {n} times: {text}");
-        let code = "MaxSystemFailuresExceeded";
-        let info = PhaseInfo::permanent(ErrorKind::System, code, message);
+    if let Some(info) = too_many(round, id, text) {
         let published = Published {
             system_failures: n,
             ..Published::started(round, info)
@@ -93,9 +93,23 @@ fn system_failure(
     };
     let mut actions = vec![round.record(status)];
     actions.extend(released);
-    let note = format!("Plugin {id:?} system error: {text}");
-    actions.push(round.warn("FailedPluginHandle", note));
+    actions.push(warning(round, id, text));
     Plan { actions, ..next }
+}
+
+/// How the attempt ends where this system failure is one too many.
+pub(super) fn too_many(round: &Round<'_>, id: &str, text: &str) -> Option<PhaseInfo> {
+    let n = round.action.status.system_failures.saturating_add(1);
+    let message = format!("plugin {id:?} failed with system error {n} times: {text}");
+    let code = "MaxSystemFailuresExceeded";
+    let info = PhaseInfo::permanent(ErrorKind::System, code, message);
+    (n > round.policy.max_system_failures).then_some(info)
+}
+
+/// What people are told of a system failure.
+pub(super) fn warning(round: &Round<'_>, id: &str, text: &str) -> Step {
+    let note = format!("Plugin {id:?} system error: {text}");
+    round.warn("FailedPluginHandle", note)
 }
 
 fn is_ours(child: &crate::model::Child) -> bool {
@@ -103,7 +117,7 @@ fn is_ours(child: &crate::model::Child) -> bool {
 }
 
 /// The last attempt failed.
-fn exhausted(round: &Round<'_>, info: PhaseInfo) -> PhaseInfo {
+pub(super) fn exhausted(round: &Round<'_>, info: PhaseInfo) -> PhaseInfo {
     let n = round.action.attempt();
     let error = info.error.unwrap_or_else(|| TaskError {
         code: "MaxRetriesExceeded".to_owned(),

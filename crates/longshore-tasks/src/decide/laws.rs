@@ -1,13 +1,26 @@
 //! The laws of every controller, over generated actions.
 
-use longshore_core::Action as Do;
+use std::time::Duration;
+
+use bytes::Bytes;
+use longshore_core::{Action as Do, Seen};
 use longshore_plugins::{ErrorKind, K8sConfig, Phase, PhaseInfo};
-use longshore_test::laws::{Decider, check_decider};
+use longshore_test::{
+    EPOCH,
+    laws::{Decider, check_decider},
+};
 use proptest::prelude::*;
 
-use super::{ActionPlan, Effect, Observed, Record, decide, tests::action};
-use crate::{config::Policy, data::Outcome, model::Work};
-use longshore_core::Seen;
+use super::{
+    ActionPlan, Effect, Observed, Record, decide,
+    tests::{action, cached::uncached},
+};
+use crate::{
+    catalog::{Cached, CatalogCacheStatus, Held, decide::Claim},
+    config::Policy,
+    data::Outcome,
+    model::Work,
+};
 
 #[derive(Debug)]
 struct Decisions;
@@ -21,9 +34,9 @@ impl Decider for Decisions {
         decide(&Policy::default(), &K8sConfig::default(), observed)
     }
 
-    /// At most: reports of up to four phases, record, labels, and the removal of the resource.
+    /// At most: reports of up to four phases, record, labels, the removal of the resource, and the cache's part.
     fn max_actions(&self) -> usize {
-        7
+        8
     }
 
     fn blinded(&self, observed: &Observed) -> Vec<Observed> {
@@ -83,6 +96,37 @@ fn phases() -> impl Strategy<Value = PhaseInfo> {
     })
 }
 
+/// What may be known of a cache.
+fn caches() -> impl Strategy<Value = Seen<Cached>> {
+    let outputs = prop::sample::select(vec![
+        Seen::Absent,
+        Seen::Present(Bytes::from_static(b"o")),
+        Seen::Unknown("down".to_owned()),
+    ]);
+    let owner = prop::sample::select(vec![Some("flyte/r-a"), Some("flyte/r-b"), None]);
+    let held = prop::option::of((owner, 0..20_i64));
+    let kept = prop::option::of(Just(CatalogCacheStatus::CachePopulated));
+    let cached =
+        (any::<bool>(), outputs, held, kept).prop_map(|(serialized, outputs, held, kept)| {
+            let mut cached = uncached(serialized);
+            cached.outputs = outputs;
+            cached.held = held.map(|(owner, ago)| Held {
+                at: EPOCH - jiff::SignedDuration::from_secs(ago),
+                claim: owner.map_or_else(
+                    || Claim::Failed("down".to_owned()),
+                    |owner| Claim::HeldBy {
+                        owner: owner.to_owned(),
+                        heartbeat: Duration::from_secs(10),
+                    },
+                ),
+            });
+            cached.kept = kept;
+            Seen::Present(cached)
+        });
+    let unknown = Just(Seen::Unknown("no bucket".to_owned()));
+    prop_oneof![Just(Seen::Absent), unknown, cached]
+}
+
 fn observations() -> impl Strategy<Value = Observed> {
     let published = prop::option::of((phases(), 0..4_u32));
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
@@ -91,15 +135,22 @@ fn observations() -> impl Strategy<Value = Observed> {
         prop::option::of((phases(), prop::option::of((phases(), 0..2000_i64)))),
         1..3_u32,
         flags,
-        0..4_u32,
+        (0..4_u32, caches()),
     )
         .prop_map(
-            |(published, pod, max_attempts, (deleting, finalizer, complete), n_failures)| {
+            |(
+                published,
+                pod,
+                max_attempts,
+                (deleting, finalizer, complete),
+                (n_failures, cached),
+            )| {
                 let mut world = action().with(|it| {
                     it.max_attempts = max_attempts;
                     it.action.status.system_failures = n_failures;
                     it.action.is_deleting = deleting;
                     it.action.has_finalizer = finalizer;
+                    it.cached = cached;
                 });
                 if let Some((info, version)) = published {
                     world = world.started(info.phase, version, &info.reason);

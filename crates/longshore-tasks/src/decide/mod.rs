@@ -22,16 +22,21 @@
 //! One case cannot be told from here: the process ended between create and status, *and* somebody deleted the resource
 //! before the next start. It is created again. `plugins.k8s.inject-finalizer` keeps resources from going unseen.
 //!
-//! Each file has a part: [`attempt`] launches and checks, [`failure`] retries or gives up, [`merge`] says when,
-//! [`publish`] writes, and [`delete`], [`condition`] and [`ended`] are for actions that are being deleted, wait for a person, or ended.
+//! Each file has a part: [`cached`] asks the cache first, [`attempt`] launches and checks, [`failure`] retries or gives
+//! up, [`merge`] says when, [`publish`] writes, [`outcome`] is about what attempts leave behind, [`remote`] is for tasks
+//! that make no resource, and [`delete`], [`condition`] and [`ended`] are for actions that are being deleted, wait for a
+//! person, or ended.
 
 mod attempt;
+mod cached;
 mod condition;
 mod delete;
 mod ended;
 mod failure;
 mod merge;
+mod outcome;
 mod publish;
+mod remote;
 
 pub(crate) use merge::waits;
 
@@ -39,11 +44,15 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use longshore_api::flyte::TaskActionStatus;
-use longshore_core::{Action as Do, Announcement, Delete, EventType, ObjectRef, Plan, Seen};
-use longshore_plugins::K8sConfig;
+use longshore_core::{
+    Action as Do, Announcement, Delete, EventType, ObjectRef, Plan, Resource, Seen,
+};
+use longshore_plugins::{Call, K8sConfig};
+use longshore_proto::flyteidl2::core::LiteralMap;
 use serde_json::Value;
 
 use crate::{
+    catalog::Order,
     config::Policy,
     events::ActionEvent,
     model::{Action, Child, Invalid, Task, Work},
@@ -78,6 +87,21 @@ pub struct Record {
 pub enum Effect {
     /// Tell the run service, and wait until it has acknowledged.
     Report(Box<ActionEvent>),
+    /// Tell the catalog.
+    Cache(Box<Order>),
+    /// Make the directory of this URL, which an attempt is to write to.
+    MakeDirectory(String),
+    /// Ask a connector; the next round has the answer.
+    Ask(Box<Call>),
+    /// Ask a connector to end a job, until it has.
+    End(Box<Call>),
+    /// Write the outputs of an attempt.
+    WriteOutputs {
+        /// The directory of the attempt.
+        prefix: String,
+        /// What a connector returned.
+        outputs: LiteralMap,
+    },
 }
 
 /// What is done about an action.
@@ -114,9 +138,10 @@ pub fn decide(policy: &Policy, config: &K8sConfig, observed: &Observed) -> Actio
         Work::Condition => condition::decide(&round),
         Work::Invalid(invalid) => round.refuse(invalid),
         Work::Nothing => Plan::await_change(),
-        Work::Task(task) if action.has_finalizer => attempt::decide(&round, task),
+        Work::Task(task) if action.has_finalizer => cached::decide(&round, task),
+        Work::Remote(task) if action.has_finalizer => remote::decide(&round, task),
         // The cache learns from the answer: there is nothing to wait for.
-        Work::Task(_) => Plan {
+        Work::Task(_) | Work::Remote(_) => Plan {
             actions: vec![Do::EnsureFinalizer {
                 target: action.target.clone(),
                 finalizer: longshore_api::flyte::FINALIZER_PLUGIN,
@@ -192,6 +217,8 @@ fn release(child: &Child) -> Vec<Step> {
         return vec![Do::Delete(Delete {
             target: child.target.clone(),
             grace_period_seconds: None,
+            // The pods of an operator go with what they were made for; without it, nothing tells that they are gone.
+            waits_for_dependents: child.target.resource != Resource::POD,
         })];
     }
     if child.has_finalizer && child.is_over {

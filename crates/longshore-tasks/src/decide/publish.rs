@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use longshore_api::flyte::TaskActionStatus;
 use longshore_core::{Action as Do, Next, Plan};
-use longshore_plugins::{K8sState, Launch, Phase, PhaseInfo, PluginState, STATE_VERSION};
+use longshore_plugins::{
+    K8sState, Launch, Phase, PhaseInfo, PluginState, STATE_VERSION, TaskContext,
+};
 
-use super::{ActionPlan, Effect, Round, attempt::REASON_SUBMITTED, merge, release};
+use super::{ActionPlan, Effect, Round, Step, attempt::REASON_SUBMITTED, cached, merge, release};
 use crate::{
+    catalog::CatalogCacheStatus,
     events::{ActionEvent, action_phase},
     model::{Belongs, Child, Noticed, Task},
     status,
@@ -23,6 +27,8 @@ pub(super) struct Published {
     pub(super) system_failures: u32,
     /// What is on record of its resource.
     pub(super) launch: OnRecord,
+    /// What its cache has to do with it.
+    pub(super) cache: CatalogCacheStatus,
 }
 
 /// What a status says about the resource of its attempt.
@@ -45,6 +51,7 @@ impl Published {
             attempt: round.action.attempt(),
             system_failures: if progressed { 0 } else { n_failures },
             launch: OnRecord::Started,
+            cache: CatalogCacheStatus::CacheDisabled,
             info,
         }
     }
@@ -64,6 +71,7 @@ impl Published {
             attempt: round.action.attempt().saturating_add(1),
             system_failures: 0,
             launch: OnRecord::Nothing,
+            cache: CatalogCacheStatus::CacheDisabled,
         }
     }
 }
@@ -91,15 +99,14 @@ pub(super) fn nothing(round: &Round<'_>, info: &PhaseInfo) -> ActionPlan {
 
 /// The plan that publishes, with everything that waited to be; an empty one where nothing is new.
 pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> ActionPlan {
-    let old = &round.action.status;
-    let mut status = old.clone();
+    let mut status = round.action.status.clone();
     let mut actions = Vec::new();
     for Noticed { info, at } in untold(round, task, published.info.phase) {
         let at = Timestamp::from_second(at.as_second()).unwrap_or(at);
         status::enter(&mut status, &info, at);
         let event = ActionEvent {
             updated_at: at,
-            ..event(round, task, &info, round.action.attempt())
+            ..event(round, &task.context, &info, round.action.attempt())
         };
         actions.push(Do::Call(Effect::Report(Box::new(event))));
     }
@@ -108,38 +115,31 @@ pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> Acti
         attempt,
         system_failures,
         launch,
+        cache,
     } = published;
+    if attempt == round.action.attempt() {
+        info = told_apart(info, &stored(round, task));
+    }
     if info.happenings.is_empty() && launch == OnRecord::Started {
         info.happenings = task.happened.iter().map(Into::into).collect();
     }
-    status::enter(&mut status, &info, round.now);
-    let (bytes, version) = plugin_state(task, &info, launch);
-    status.plugin_state = bytes;
-    status.plugin_state_version = version;
-    info.phase.published().clone_into(&mut status.plugin_phase);
-    status.plugin_phase_version = info.version;
+    (status.plugin_state, status.plugin_state_version) = plugin_state(task, &info, launch);
     status.attempts = attempt;
     status.system_failures = system_failures;
-    status.cache_status = 0;
-    if !status::is_news(old, &status) {
+    status.cache_status = cache.into();
+    let Some(written) = write(round, &task.context, status, &info) else {
         return nothing(round, &info);
-    }
-    status.state_json = status::state_json(&round.action.spec, info.phase, round.now);
-    let updated_at = status.phase_history.last().map(|entry| entry.occurred_at);
-    let event = ActionEvent {
-        updated_at: updated_at.unwrap_or(round.now),
-        ..event(round, task, &info, attempt)
     };
-    actions.push(Do::Call(Effect::Report(Box::new(event))));
     if info.phase.is_terminal() {
-        actions.extend(round.finish(status));
-        if info.cleanup_on_failure || round.config.delete_resource_on_finalize {
-            let child = round.action.children.current.present();
-            let ours = child.filter(|child| child.belongs != Belongs::ToOthers);
-            actions.extend(ours.map(release).unwrap_or_default());
-        }
-    } else {
-        actions.push(round.record(status));
+        // First, or nobody would know of it after a crash. Nothing of the attempt runs any more.
+        actions.extend(cached::release(task));
+    }
+    actions.extend(written);
+    let is_left_over = info.cleanup_on_failure || round.config.delete_resource_on_finalize;
+    if info.phase.is_terminal() && is_left_over {
+        let child = round.action.children.current.present();
+        let ours = child.filter(|child| child.belongs != Belongs::ToOthers);
+        actions.extend(ours.map(release).unwrap_or_default());
     }
     let next = match launch {
         // Nothing but this very status tells that the next attempt can be launched.
@@ -147,6 +147,44 @@ pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> Acti
         OnRecord::Started | OnRecord::Waiting => next(round, &info),
     };
     Plan { actions, next }
+}
+
+/// The receiver keeps one event of a phase and version, and knows fewer phases than there are.
+fn told_apart(mut info: PhaseInfo, stored: &K8sState) -> PhaseInfo {
+    let is_another = info.phase != stored.phase && stored.phase != Phase::Undefined;
+    if is_another && action_phase(info.phase) == action_phase(stored.phase) {
+        info.version = info.version.max(stored.version.saturating_add(1));
+    }
+    info
+}
+
+/// Tells of a phase and enters it into a status that says the rest already; `None` where nothing is new.
+pub(super) fn write(
+    round: &Round<'_>,
+    context: &TaskContext,
+    mut status: TaskActionStatus,
+    info: &PhaseInfo,
+) -> Option<Vec<Step>> {
+    status::enter(&mut status, info, round.now);
+    info.phase.published().clone_into(&mut status.plugin_phase);
+    status.plugin_phase_version = info.version;
+    if !status::is_news(&round.action.status, &status) {
+        return None;
+    }
+    status.state_json = status::state_json(&round.action.spec, info.phase, round.now);
+    let updated_at = status.phase_history.last().map(|entry| entry.occurred_at);
+    let event = ActionEvent {
+        updated_at: updated_at.unwrap_or(round.now),
+        cache_status: status.cache_status,
+        ..event(round, context, info, status.attempts)
+    };
+    let mut steps = vec![Do::Call(Effect::Report(Box::new(event)))];
+    if info.phase.is_terminal() {
+        steps.extend(round.finish(status));
+    } else {
+        steps.push(round.record(status));
+    }
+    Some(steps)
 }
 
 /// What went before `phase` in this attempt, and was not told yet.
@@ -207,7 +245,12 @@ fn plugin_state(task: &Task, info: &PhaseInfo, launch: OnRecord) -> (Vec<u8>, u8
 }
 
 /// The event of a phase of an attempt, as of now.
-pub(super) fn event(round: &Round<'_>, task: &Task, info: &PhaseInfo, attempt: u32) -> ActionEvent {
+pub(super) fn event(
+    round: &Round<'_>,
+    context: &TaskContext,
+    info: &PhaseInfo,
+    attempt: u32,
+) -> ActionEvent {
     let spec = &round.action.spec;
     ActionEvent {
         project: spec.project.clone(),
@@ -218,12 +261,14 @@ pub(super) fn event(round: &Round<'_>, task: &Task, info: &PhaseInfo, attempt: u
         phase: action_phase(info.phase),
         version: info.version,
         updated_at: round.now,
-        reported_at: round.now,
+        reported_at: round.exactly,
         error: info.error.clone(),
         cluster: round.policy.cluster.clone(),
-        output_prefix: task.context.paths.output_prefix.clone(),
-        cache_status: 0,
+        output_prefix: context.paths.output_prefix.clone(),
+        cache_status: CatalogCacheStatus::CacheDisabled.into(),
         happenings: happenings(round, info),
+        logs: info.info.logs.clone(),
+        log_context: info.info.log_context.clone(),
     }
 }
 

@@ -1,3 +1,5 @@
+pub(super) mod cached;
+mod left_behind;
 mod merged;
 mod world;
 
@@ -273,11 +275,6 @@ fn an_attempt_that_ended_well_is_judged_by_what_it_left_behind() {
             done(Seen::Present(Outcome::Complete))
                 .with(|it| it.config.delete_resource_on_finalize = true),
             "report SUCCEEDED.0 of 1; persist Success.0 of 1 completed; label; delete r-a-0; await",
-        ),
-        (
-            "outputs cannot be read",
-            done(Seen::Unknown("no answer".to_owned())),
-            "after 1s",
         ),
         (
             "outputs missing",

@@ -18,7 +18,7 @@ use tokio::task::spawn_blocking;
 
 use super::{ActionEvent, EventSink, NotRecorded};
 
-pub use line::{LoggedError, LoggedEvent, LoggedHappening};
+pub use line::{LoggedError, LoggedEvent, LoggedHappening, LoggedLink};
 pub use read::Wanted;
 
 const PREFIX: &str = "events-";

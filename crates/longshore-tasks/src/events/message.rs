@@ -49,6 +49,8 @@ pub(super) fn to_proto(event: &ActionEvent) -> workflow::ActionEvent {
         }),
         cache_status: event.cache_status,
         cluster_events: event.happenings.iter().map(cluster_event).collect(),
+        log_info: event.logs.clone(),
+        log_context: event.log_context.clone(),
         ..workflow::ActionEvent::default()
     }
 }

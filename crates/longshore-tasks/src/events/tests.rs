@@ -45,6 +45,15 @@ fn event(action: &str) -> ActionEvent {
             reason: "pulled".to_owned(),
             occurred_at: at,
         }],
+        logs: vec![TaskLog {
+            name: "Kubernetes Logs".to_owned(),
+            uri: "http://logs/r-a-1".to_owned(),
+            ..TaskLog::default()
+        }],
+        log_context: Some(LogContext {
+            primary_pod_name: "r-a-1".to_owned(),
+            ..LogContext::default()
+        }),
     }
 }
 

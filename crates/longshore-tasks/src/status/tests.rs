@@ -1,3 +1,4 @@
+use longshore_plugins::ErrorKind;
 use longshore_test::EPOCH;
 
 use super::*;

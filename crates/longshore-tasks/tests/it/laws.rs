@@ -5,14 +5,15 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use longshore_tasks::events::ActionPhase;
 use longshore_test::{
+    Fault, FaultPlan,
     faults::{Point, Process},
-    laws::{Law, Owned, Scenario, Troubles, Violation, check_scenario, check_seeds},
+    laws::{Law, Owned, Scenario, Troubles, Violation, check_scenario, check_seeds, replay},
     scripted_node::PodRun,
 };
 
 use crate::{
     stories::{self, People, Story},
-    world::{World, is_terminal, launch},
+    world::{World, is_serialized, is_terminal, launch},
 };
 
 impl Scenario for Story {
@@ -45,8 +46,20 @@ impl Scenario for Story {
         // What comes apart by a broken watch is told apart.
         let is_told_apart = matches!(self.people, People::TellOf(_)) && is_news;
         let is_cut_short = self.people == People::AbortAtOnce && is_news;
+        // Operators go on meanwhile, and jobs of connectors are asked for again.
+        let is_told_apart = is_told_apart || self.has_operators && is_news;
+        let is_asked = point.what.starts_with("ask ");
+        // How often somebody waits for somebody else, and says so, is a matter of timing.
+        let may_wait = self.actions.iter().any(|(name, ..)| is_serialized(name));
+        let is_waiting = point.what.ends_with(" cache") || may_wait && is_news;
         let is_told_again = point.what.ends_with(" events") || point.what == "patch pods";
-        point.is_read() || is_refused || is_cut_short || is_told_apart || is_told_again
+        point.is_read()
+            || is_refused
+            || is_cut_short
+            || is_told_apart
+            || is_told_again
+            || is_waiting
+            || is_asked
     }
 
     fn bound(&self, what: &str, troubles: &Troubles) -> Option<u32> {
@@ -56,7 +69,7 @@ impl Scenario for Story {
             n_faults,
         } = *troubles;
         Some(match what {
-            "watch pods" | "watch taskactions" | "watch events" => 400,
+            _ if what.starts_with("watch ") => 400,
             _ => 3 * n_undisturbed + 10 * (n_starts + n_faults),
         })
     }
@@ -69,6 +82,11 @@ impl Scenario for Story {
         };
         let mut broken = history.repeated(launch);
         broken.extend(history.overlapping(by_action));
+        broken.extend(history.overlapping(serialized));
+        let owners = world.cache.owners();
+        broken.extend(owners.iter().map(|owner| format!("{owner} has reserved")));
+        broken.extend(world.seen.repeated());
+        broken.extend(world.connector.repeated());
         broken.extend(untold(world).await);
         broken.extend(contradictory(world));
         broken
@@ -76,6 +94,11 @@ impl Scenario for Story {
             .map(|what| Violation::of(Law::OwnInvariant, what))
             .collect()
     }
+}
+
+/// The key that all that are serialized share.
+fn serialized(run: &PodRun) -> Option<String> {
+    is_serialized(&run.pod).then(|| "a cache key".to_owned())
 }
 
 /// Statuses that the run service was not told of before.
@@ -118,22 +141,51 @@ fn contradictory(world: &World) -> Vec<String> {
 }
 
 macro_rules! stories {
-    ($($test:ident: $story:ident,)*) => {
+    ($($check:ident { $($test:ident: $story:ident,)* })*) => {
         /// All of them: for the laws, and but for those that it names itself for the real API server.
-        pub(crate) const STORIES: &[Story] = &[$(stories::$story,)*];
+        pub(crate) const STORIES: &[Story] = &[$($(stories::$story,)*)*];
 
-        $(
+        $($(
             #[test]
             fn $test() {
-                let report = check_scenario(&stories::$story);
-                println!("{}: {} worlds", report.scenario, report.n_worlds);
-                report.assert_kept();
+                $check(&stories::$story);
             }
-        )*
+        )*)*
     };
 }
 
+fn everything(story: &Story) {
+    let report = check_scenario(story);
+    println!("{}: {} worlds", report.scenario, report.n_worlds);
+    report.assert_kept();
+}
+
+/// Killed after each effect, and each answer lost. Whatever else can go wrong is the same for all plugins, and comes in
+/// the stories of pods.
+fn crashes(story: &Story) {
+    let reference = replay(story, FaultPlan::none());
+    let effects = reference.points.iter();
+    for point in effects.filter(|point| !point.is_read() && !point.what.ends_with(" events")) {
+        for fault in [Fault::KillAfter, Fault::LoseAnswer] {
+            let run = replay(
+                story,
+                FaultPlan {
+                    at: vec![(point.clone(), fault)],
+                    ..FaultPlan::none()
+                },
+            );
+            assert_eq!(run.broken, [], "{fault:?} at {point}\n{}", run.log);
+            assert_eq!(
+                run.digest, reference.digest,
+                "{fault:?} at {point}\n{}",
+                run.log
+            );
+        }
+    }
+}
+
 stories! {
+everything {
     a_success_survives_everything: SUCCESS,
     retries_survive_everything: RETRY,
     a_deleted_pod_survives_everything: POD_DELETED,
@@ -149,6 +201,17 @@ stories! {
     held_pods_survive_everything: HELD,
     a_collection_survives_everything: COLLECTED,
     events_survive_everything: EVENTS,
+    a_cache_hit_survives_everything: CACHE_HIT,
+    a_shared_cache_key_survives_everything: CACHE_SHARED,
+    a_cache_that_is_not_filled_survives_everything: CACHE_NOT_FILLED,
+    a_cache_that_is_down_survives_everything: CACHE_DOWN,
+    an_abort_gives_a_reservation_up_whatever_happens: CACHE_ABORTED,
+}
+crashes {
+    operators_survive_every_crash: OPERATORS,
+    what_is_no_resource_survives_every_crash: REMOTE,
+    aborted_operators_survive_every_crash: OPERATORS_ABORTED,
+}
 }
 
 #[test]

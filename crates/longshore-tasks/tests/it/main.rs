@@ -7,9 +7,12 @@
     reason = "clippy sees as a test only what is in a test function"
 )]
 
+mod cache;
 mod laws;
+mod operators;
 mod plugin;
 mod real_server;
 mod stories;
+mod takeover;
 mod tests;
 mod world;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use longshore_core::Resource;
-use longshore_plugins::{BuildError, ErrorKind, Phase, PhaseInfo, Plugin, TaskContext};
+use longshore_plugins::{BuildError, ErrorKind, Phase, PhaseInfo, Plugin, Runner, TaskContext};
 use longshore_tasks::Plugins;
 use serde_json::{Value, json};
 
@@ -13,8 +13,12 @@ use serde_json::{Value, json};
 pub(crate) struct PodPlugin;
 
 impl Plugins for PodPlugin {
-    fn resolve(&self, _: &str) -> Option<Arc<dyn Plugin>> {
-        Some(Arc::new(Self))
+    fn resolve(&self, _: &str) -> Option<Runner> {
+        Some(Runner::Resource(Arc::new(Self)))
+    }
+
+    fn makers(&self) -> Vec<Arc<dyn Plugin>> {
+        vec![Arc::new(Self)]
     }
 }
 

@@ -12,7 +12,10 @@ use longshore_tasks::{Collection, TasksConfig, data::Owed};
 use longshore_test::{Place, faults::Rule, pod};
 use serde_json::{Value, json};
 
-use crate::world::{World, action, base64, delete_action, set_template, template};
+use crate::{
+    operators,
+    world::{World, action, apply, base64, delete_action, set_template, template},
+};
 
 /// What happens around the executor.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +25,8 @@ pub(crate) struct Story {
     pub(crate) actions: &'static [(&'static str, u32, &'static str)],
     pub(crate) rules: &'static [Rule],
     pub(crate) people: People,
+    /// Whether the types of actions follow from their names, and operators and a connector are there.
+    pub(crate) has_operators: bool,
     /// What is configured.
     pub(crate) configure: fn(&mut TasksConfig),
 }
@@ -43,21 +48,36 @@ pub(crate) enum People {
     TakeName(Duration),
     /// The specs are spoiled.
     Spoil,
+    /// Another action is made after this time: name, retries, script.
+    MakeAnother(Duration, (&'static str, u32, &'static str)),
+    /// The cache service answers nobody for this long.
+    TakeCache(Duration),
 }
 
 impl Story {
-    const fn of(name: &'static str, actions: &'static [(&'static str, u32, &'static str)]) -> Self {
+    pub(crate) const fn of(
+        name: &'static str,
+        actions: &'static [(&'static str, u32, &'static str)],
+    ) -> Self {
         Self {
             name,
             actions,
             rules: &[],
             people: People::Watch,
+            has_operators: false,
             configure: |_| {},
         }
     }
 
     const fn configured(self, configure: fn(&mut TasksConfig)) -> Self {
         Self { configure, ..self }
+    }
+
+    pub(crate) const fn with_operators(self) -> Self {
+        Self {
+            has_operators: true,
+            ..self
+        }
     }
 
     const fn while_people(self, people: People) -> Self {
@@ -76,6 +96,9 @@ impl Story {
     /// This world with what the story begins with, and with people in it.
     pub(crate) async fn begun_in(&self, mut world: World) -> Arc<World> {
         (self.configure)(&mut world.config);
+        if let People::TakeCache(time) = self.people {
+            world.cache.go_down_for(time);
+        }
         let place = world.place.clone();
         if let People::TakeName(_) = self.people {
             let pods: Api<Pod> = Api::namespaced(place.client(), place.namespace());
@@ -84,10 +107,18 @@ impl Story {
             taken.metadata.namespace = Some(place.namespace().to_owned());
             pods.create(&PostParams::default(), &taken).await.unwrap();
         }
+        if self.has_operators {
+            world.plugins = Arc::new(operators::plugins());
+            operators::start(&place, &world.seen).await;
+        }
         for (name, retries, script) in self.actions {
-            world
-                .apply(self.spoiled(action(name, *retries, script)))
-                .await;
+            let action = self.spoiled(action(name, *retries, script));
+            let action = if self.has_operators {
+                operators::typed(action, *retries)
+            } else {
+                action
+            };
+            world.apply(action).await;
         }
         tokio::spawn(self.people.act(place, self.actions));
         Arc::new(world)
@@ -96,7 +127,7 @@ impl Story {
     fn spoiled(&self, mut action: Value) -> Value {
         let name = action["metadata"]["name"].as_str().unwrap().to_owned();
         if name.ends_with("lost") {
-            set_template(&mut action, &template(0, Owed::Outputs));
+            set_template(&mut action, &template(&name, 0, Owed::Outputs));
         }
         if self.people == People::Spoil {
             match name.as_str() {
@@ -116,7 +147,7 @@ impl People {
     async fn act(self, place: Place, actions: &'static [(&'static str, u32, &'static str)]) {
         let pods: Api<Pod> = Api::namespaced(place.client(), place.namespace());
         match self {
-            Self::Watch | Self::Spoil => {}
+            Self::Watch | Self::Spoil | Self::TakeCache(_) => {}
             Self::DeletePod => {
                 let running = running(&pods).await.name_any();
                 // Until the executor has taken note of it: a pod that goes unseen is a matter of its own.
@@ -145,6 +176,10 @@ impl People {
                     tokio::time::sleep(*wait).await;
                     tell_of(&place, &pod, n, note).await;
                 }
+            }
+            Self::MakeAnother(after, (name, retries, script)) => {
+                tokio::time::sleep(after).await;
+                apply(&place, action(name, retries, script)).await;
             }
             Self::TakeName(time) => {
                 tokio::time::sleep(time).await;
@@ -267,3 +302,47 @@ pub(crate) const EVENTS: Story = Story::of("events", &[("told", 0, "run 60s exit
         (Duration::ZERO, "event:second"),
         (Duration::from_secs(15), "event:third"),
     ]));
+/// The second one would fail.
+pub(crate) const CACHE_HIT: Story = Story::of("cache hit", &[("cached-a", 0, "run 2s exit 0")])
+    .while_people(People::MakeAnother(
+        Duration::from_secs(30),
+        ("cached-b", 0, "exit 1"),
+    ));
+/// The second one comes while the first one runs, and would fail.
+pub(crate) const CACHE_SHARED: Story =
+    Story::of("cache shared", &[("serial-a", 0, "run 40s exit 0")]).while_people(
+        People::MakeAnother(Duration::from_secs(30), ("serial-b", 0, "exit 1")),
+    );
+/// The second one gets its turn when the first one has failed.
+pub(crate) const CACHE_NOT_FILLED: Story =
+    Story::of("cache not filled", &[("serial-bad", 0, "run 40s exit 1")]).while_people(
+        People::MakeAnother(Duration::from_secs(30), ("serial-next", 0, "exit 0")),
+    );
+pub(crate) const CACHE_DOWN: Story =
+    Story::of("cache down", &[("serial-late", 0, "run 2s exit 0")])
+        .while_people(People::TakeCache(Duration::from_secs(15)));
+pub(crate) const CACHE_ABORTED: Story =
+    Story::of("cache aborted", &[("serial-stopped", 0, "run 60s exit 0")])
+        .while_people(People::Abort(Duration::from_secs(10)));
+/// Each operator plays one; the one of Dask is installed when its task waits for it already.
+pub(crate) const OPERATORS: Story = Story::of(
+    "operators",
+    &[
+        ("spark", 0, ""),
+        ("ray-bad", 0, ""),
+        ("torch-again", 1, ""),
+        ("dask", 0, ""),
+    ],
+)
+.configured(|config| config.plugins.k8s.default_pod_template_name = Some("base".to_owned()))
+.with_operators();
+/// Nothing of them is a resource.
+pub(crate) const REMOTE: Story =
+    Story::of("remote", &[("sleep", 0, ""), ("job", 3, "")]).with_operators();
+/// Both are deleted while they run.
+pub(crate) const OPERATORS_ABORTED: Story = Story::of(
+    "operators aborted",
+    &[("spark-long", 0, ""), ("job-long", 3, "")],
+)
+.with_operators()
+.while_people(People::Abort(Duration::from_secs(40)));

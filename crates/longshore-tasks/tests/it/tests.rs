@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use longshore_kit::Rule;
 use longshore_tasks::RULES;
 use longshore_test::{
     FaultPlan, Faults, WatchFault,
@@ -29,13 +30,19 @@ fn stories_end_as_they_should() {
     }
 }
 
+/// Whether the API server is asked, not another service.
+fn is_request(point: &Point) -> bool {
+    let is_of_others = point.what.ends_with(" cache") || point.what.starts_with("ask ");
+    point.what != "report" && !is_of_others
+}
+
 /// The requests of a run, but for those that any number of actions share.
 fn requests(run: &Run) -> Vec<&Point> {
     let points = run.points.iter();
     points
         .filter(|point| {
             let is_shared = point.what.starts_with("watch ") || point.what.starts_with("list ");
-            !is_shared && point.what != "report"
+            !is_shared && is_request(point)
         })
         .collect()
 }
@@ -81,23 +88,26 @@ fn the_rules_are_what_it_does_and_no_more() {
     let mut used = BTreeSet::new();
     for story in STORIES {
         let run = replay(story, FaultPlan::none());
-        let done = run.points.iter().filter(|point| point.what != "report");
+        let done = run.points.iter().filter(|point| is_request(point));
         used.extend(done.map(|point| point.what.clone()));
     }
-    let mut allowed: BTreeSet<String> = BTreeSet::new();
-    for rule in RULES {
-        for (verb, resource) in rule.verbs.iter().flat_map(|verb| {
+    // Of the kinds of operators not each verb is needed in each story.
+    let is_ours = |rule: &Rule| matches!(rule.group, "" | "flyte.org" | "events.k8s.io");
+    let words = |rule: &Rule| {
+        let pairs = rule.verbs.iter().flat_map(|verb| {
             let resources = rule.resources.iter();
-            resources.map(move |resource| (verb, resource))
-        }) {
-            allowed.insert(format!("{verb} {resource}"));
-        }
-    }
+            resources.map(move |resource| format!("{verb} {resource}"))
+        });
+        pairs.collect::<Vec<_>>()
+    };
+    let allowed: BTreeSet<String> = RULES.iter().flat_map(words).collect();
+    let needed = RULES.iter().filter(|rule| is_ours(rule));
+    let needed: BTreeSet<String> = needed.flat_map(words).collect();
     let more: Vec<_> = used.difference(&allowed).collect();
     assert!(more.is_empty(), "not in the rules: {more:?}");
     // Only where somebody else wrote in between, or where an Event came twice.
     let rarely = ["get taskactions", "patch events"];
-    let unused = allowed
+    let unused = needed
         .difference(&used)
         .filter(|it| !rarely.contains(&it.as_str()));
     let unused: Vec<_> = unused.collect();
@@ -112,6 +122,39 @@ fn events_are_told_in_order_and_written_together() {
     let statuses = run.points.iter();
     let statuses = statuses.filter(|point| point.what == "patch taskactions/status");
     assert_eq!(statuses.count(), 3 + 2, "{}", run.log);
+}
+
+fn n_cache(run: &Run, what: &str) -> usize {
+    let points = run.points.iter();
+    points.filter(|point| point.what == what).count()
+}
+
+/// A hit makes no pod and writes its end; no other request is made because of the cache.
+#[test]
+fn a_cache_costs_no_requests_and_a_hit_saves_some() {
+    let run = replay(&stories::CACHE_HIT, FaultPlan::none());
+    assert_eq!(run.broken, [], "{}", run.log);
+    let requests = requests(&run);
+    assert!(requests.len() <= 6 + 3, "{requests:?}\n{}", run.log);
+    let asked =
+        ["get", "put", "reserve", "release"].map(|verb| n_cache(&run, &format!("{verb} cache")));
+    assert_eq!(asked, [2, 1, 0, 0], "{}", run.log);
+}
+
+/// A reservation is extended each ten seconds while a task waits, runs or fails, and given up once, with its end.
+#[test]
+fn a_reservation_is_held_from_the_launch_to_the_end() {
+    for (story, n_reserved, n_released) in [
+        (&stories::CACHE_ABORTED, 1..=3, 1),
+        // The second one hits what it waited for, and cannot know that nobody has reserved it for it.
+        (&stories::CACHE_SHARED, 5..=12, 2),
+        (&stories::CACHE_NOT_FILLED, 5..=10, 2),
+    ] {
+        let run = replay(story, FaultPlan::none());
+        assert_eq!(n_cache(&run, "release cache"), n_released, "{}", run.log);
+        let n = n_cache(&run, "reserve cache");
+        assert!(n_reserved.contains(&n), "{n}: {}", run.log);
+    }
 }
 
 /// Upstream's own sample is older than its schema: it names no task type and has no template.
@@ -130,4 +173,15 @@ async fn upstreams_stale_sample_says_what_it_lacks() {
         "InvalidSpec: required spec fields are empty: [taskType taskTemplate]"
     );
     assert_eq!(world.pods().await.len(), 0);
+}
+
+/// The job of an action that is deleted does not go on.
+#[tokio::test(start_paused = true)]
+async fn a_job_of_a_connector_is_begun_once_and_ended_with_its_action() {
+    let world = stories::OPERATORS_ABORTED.world().await;
+    let process = Faults::none().start();
+    let _ = tokio::time::timeout(Duration::from_secs(120), world.run(&process)).await;
+    let jobs = world.connector.jobs();
+    let jobs: Vec<_> = jobs.values().map(|job| (job.times, job.is_ended)).collect();
+    assert_eq!(jobs, [(1, true)]);
 }

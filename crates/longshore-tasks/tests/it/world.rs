@@ -21,7 +21,7 @@ use longshore_proto::flyteidl2::core::{
     Variable, VariableEntry, VariableMap, task_template::Target,
 };
 use longshore_tasks::{
-    Tasks, TasksConfig,
+    Plugins, Tasks, TasksConfig,
     data::{DataError, Outcome, Owed, TaskData},
     events::{ActionEvent, ActionEvents, ActionPhase, NotPublished},
 };
@@ -35,7 +35,11 @@ use prost::Message;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::plugin::PodPlugin;
+use crate::{
+    cache::Cache,
+    operators::{self, Connector, FaultyConnector, Seen},
+    plugin::PodPlugin,
+};
 
 /// Everything around the executor under test. It lives through the executor's crashes.
 pub(crate) struct World {
@@ -46,7 +50,12 @@ pub(crate) struct World {
     pub(crate) node: ScriptedNode,
     pub(crate) admission: Admission,
     pub(crate) told: Told,
+    pub(crate) cache: Arc<Cache>,
     pub(crate) config: TasksConfig,
+    pub(crate) plugins: Arc<dyn Plugins>,
+    /// What operators have seen.
+    pub(crate) seen: Seen,
+    pub(crate) connector: Connector,
 }
 
 /// What the run service was told, in order.
@@ -100,13 +109,20 @@ impl ActionEvents for FaultyEvents {
     }
 }
 
-/// Outputs of attempts, by what their action is called: `…-lost` never has any, `…-broken` says that it failed.
+/// Outputs of attempts, by what their action is called: `…-lost` never has any, and what is cached leaves a file.
 #[derive(Debug)]
-struct ScriptedData;
+struct ScriptedData {
+    cache: Arc<Cache>,
+}
 
 #[async_trait]
 impl TaskData for ScriptedData {
     async fn outcome(&self, prefix: &str, owed: Owed) -> Result<Outcome, DataError> {
+        if is_cached(prefix) {
+            let outputs = LiteralMap::default().encode_to_vec();
+            let file = format!("{prefix}/{}", flyte::FILE_OUTPUTS);
+            self.cache.storage.write(&file, outputs.into()).await?;
+        }
         Ok(match owed {
             // Without its path, which depends on the namespace.
             Owed::Outputs if prefix.contains("lost") => {
@@ -117,7 +133,11 @@ impl TaskData for ScriptedData {
     }
 
     async fn inputs(&self, _: &str) -> Result<Option<LiteralMap>, DataError> {
-        Ok(None)
+        Ok(Some(operators::inputs()))
+    }
+
+    async fn write_outputs(&self, _: &str, _: &LiteralMap) -> Result<(), DataError> {
+        Ok(())
     }
 }
 
@@ -157,9 +177,13 @@ impl World {
             },
             api: place.clone(),
             place,
+            cache: Cache::new(Arc::clone(&clock)),
             clock,
             admission: Admission::new(rules.iter().copied()),
             told: Told::default(),
+            plugins: Arc::new(PodPlugin),
+            seen: Seen::default(),
+            connector: Connector::default(),
         }
     }
 
@@ -170,21 +194,24 @@ impl World {
             told: self.told.clone(),
             process: process.clone(),
         };
-        Tasks::new(self.config.clone(), Arc::new(PodPlugin), self.clock.clone())
+        let connector = FaultyConnector {
+            connector: self.connector.clone(),
+            process: process.clone(),
+        };
+        let plugins = self.plugins.clone();
+        Tasks::new(self.config.clone(), plugins, self.clock.clone())
             .telling(Arc::new(events))
-            .reading(Arc::new(ScriptedData))
+            .asking(Arc::new(connector))
+            .reading(Arc::new(ScriptedData {
+                cache: Arc::clone(&self.cache),
+            }))
+            .caching(self.cache.caching(process))
             .run(client, CancellationToken::new())
             .await;
     }
 
-    pub(crate) async fn apply(&self, mut action: Value) {
-        action["metadata"]["namespace"] = self.place.namespace().into();
-        let action = serde_json::from_value(action).unwrap();
-        let actions = actions(&self.place);
-        actions
-            .create(&PostParams::default(), &action)
-            .await
-            .unwrap();
+    pub(crate) async fn apply(&self, action: Value) {
+        apply(&self.place, action).await;
     }
 
     /// All TaskActions.
@@ -207,6 +234,11 @@ impl World {
         let mut text = String::new();
         for action in self.actions().await {
             let status = &action["status"];
+            if is_of_connector(action["metadata"]["name"].as_str().unwrap_or_default()) {
+                let ending = ending(&action).unwrap_or_default();
+                let _ = writeln!(text, "action {}: {ending}", action["metadata"]["name"]);
+                continue;
+            }
             let _ = writeln!(
                 text,
                 "action {}: {} after {} attempts and {} system failures, error {}, labelled {}, finalizers {}, {}",
@@ -219,10 +251,13 @@ impl World {
                 action["metadata"]["finalizers"],
                 status["pluginPhase"],
             );
+            if let Some(cache) = status["cacheStatus"].as_i64() {
+                let _ = writeln!(text, "  cache status {cache}");
+            }
         }
         let told = self.told.events();
         let names: BTreeSet<&str> = told.iter().map(|event| event.action.as_str()).collect();
-        for name in names {
+        for name in names.into_iter().filter(|name| !is_of_connector(name)) {
             let told = self.told.effective(name);
             let ends: Vec<_> = told.iter().filter(|it| is_terminal(it.1)).collect();
             let _ = writeln!(text, "told of {name}: {ends:?}{}", self.told.notes(name));
@@ -231,9 +266,17 @@ impl World {
             let phase = pod.status.and_then(|status| status.phase);
             let _ = writeln!(text, "pod {:?}: {phase:?}", pod.metadata.name);
         }
+        if self.cache.n_outputs() > 0 {
+            let _ = writeln!(text, "{} keys are cached", self.cache.n_outputs());
+        }
         // Namespaces are named in messages, and each real one has a name of its own.
         text.replace(&format!("{}/", self.place.namespace()), "default/")
     }
+}
+
+/// A connector that is interrupted while it begins a job costs an attempt: how many there were is not told.
+fn is_of_connector(name: &str) -> bool {
+    name.starts_with("job")
 }
 
 pub(crate) fn is_terminal(phase: ActionPhase) -> bool {
@@ -284,13 +327,32 @@ pub(crate) fn actions(place: &Place) -> Api<DynamicObject> {
     Api::namespaced_with(place.client(), place.namespace(), &kind)
 }
 
+/// Makes an action.
+pub(crate) async fn apply(place: &Place, mut action: Value) {
+    action["metadata"]["namespace"] = place.namespace().into();
+    let action = serde_json::from_value(action).unwrap();
+    let actions = actions(place);
+    let made = actions.create(&PostParams::default(), &action).await;
+    made.unwrap();
+}
+
+/// Whether outputs are cached of whatever has this in its name.
+pub(crate) fn is_cached(name: &str) -> bool {
+    name.contains("cached") || is_serialized(name)
+}
+
+/// Whether only one of them runs at a time.
+pub(crate) fn is_serialized(name: &str) -> bool {
+    name.contains("serial")
+}
+
 pub(crate) async fn delete_action(place: &Place, name: &str) {
     let _ = actions(place).delete(name, &DeleteParams::default()).await;
 }
 
 /// A TaskAction of the run `r` whose pods run this script.
 pub(crate) fn action(name: &str, retries: u32, script: &str) -> Value {
-    let template = template(retries, Owed::Nothing);
+    let template = template(name, retries, Owed::Nothing);
     let mut action = json!({
         "apiVersion": "flyte.org/v1", "kind": "TaskAction",
         "metadata": {
@@ -314,7 +376,7 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-pub(crate) fn template(retries: u32, owed: Owed) -> TaskTemplate {
+pub(crate) fn template(name: &str, retries: u32, owed: Owed) -> TaskTemplate {
     let output = VariableEntry {
         key: "o0".to_owned(),
         value: Some(Variable::default()),
@@ -333,6 +395,8 @@ pub(crate) fn template(retries: u32, owed: Owed) -> TaskTemplate {
                 retries,
                 backoff: None,
             }),
+            discoverable: is_cached(name),
+            cache_serializable: is_serialized(name),
             ..TaskMetadata::default()
         }),
         interface: Some(TypedInterface {

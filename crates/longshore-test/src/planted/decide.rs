@@ -241,6 +241,7 @@ impl Bug {
             Action::Delete(Delete {
                 target,
                 grace_period_seconds: None,
+                waits_for_dependents: false,
             })
         })
     }

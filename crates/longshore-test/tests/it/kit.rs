@@ -157,6 +157,7 @@ async fn deletes_are_for_one_incarnation_and_conflicts_are_not_taken_for_success
     let delete = |target: &ObjectRef| Delete {
         target: target.clone(),
         grace_period_seconds: None,
+        waits_for_dependents: false,
     };
     let applier = applier(&cluster);
     applier
@@ -332,6 +333,7 @@ async fn a_round_waits_for_its_own_writes_or_reads_live() {
         let delete = Delete {
             target,
             grace_period_seconds: None,
+            waits_for_dependents: false,
         };
         applier.delete(&"k", &delete).await.unwrap();
         writes.settle(&"k", applier.requests()).await.unwrap();

@@ -5,6 +5,7 @@ use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 use clap::{Args, Subcommand};
 use longshore_api::flyte::TASK_ACTION_CRD;
 use longshore_kit::lease::Terms;
+use longshore_plugins::ConfigWarning;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
@@ -12,8 +13,8 @@ use crate::{
     cli::{Format, Globals, help_end},
     cmd::run::duration,
     controller::{
-        self, ControllerConfig, Election, rbac,
-        roles::{ROLES, Role, role},
+        self, ControllerConfig, Election, config_file, rbac,
+        roles::{Role, defaults, role},
     },
     data_dir,
     engine::database::{Database, DatabaseUrl},
@@ -59,11 +60,18 @@ pub(crate) struct ControllerArgs {
     #[arg(long, value_name = "DIR", env = "LONGSHORE_DATA_DIR", hide_env = true)]
     data_dir: Option<PathBuf>,
     /// Pods of DAGs at the same time [default: 32]
-    #[arg(long, value_name = "N")]
+    // Hidden: the help has to fit the first screen.
+    #[arg(long, hide = true, value_name = "N")]
     parallelism: Option<NonZeroU32>,
     /// Until another takes over; 0: alone
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = election)]
     lease_duration: Election,
+    /// Configuration of a Flyte executor; may be repeated
+    #[arg(long, value_name = "FILE")]
+    config: Vec<PathBuf>,
+    // Hidden: what the peer's flags `--section.key=value` become.
+    #[arg(long, hide = true, value_name = "KEY=VALUE", value_parser = pair)]
+    set: Vec<(String, String)>,
     /// Address of the HTTP API
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7080")]
     address: SocketAddr,
@@ -75,7 +83,7 @@ pub(crate) struct ControllerArgs {
 /// Which roles.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RolesArgs {
-    /// Roles, separated by commas [default: all]
+    /// Roles, separated by commas [default: dags,tasks]
     #[arg(long, value_name = "ROLES", value_delimiter = ',', value_parser = role)]
     enable: Vec<&'static Role>,
 }
@@ -83,7 +91,7 @@ pub(crate) struct RolesArgs {
 impl RolesArgs {
     fn roles(&self) -> Vec<&'static Role> {
         if self.enable.is_empty() {
-            ROLES.iter().collect()
+            defaults()
         } else {
             self.enable.clone()
         }
@@ -98,6 +106,12 @@ enum ControllerCommand {
     /// Print the definition of TaskActions, for clusters without Flyte
     #[command(hide = true, after_help = help_end("longshore controller crd | kubectl apply -f -"))]
     Crd,
+}
+
+/// A key of the configuration and its value.
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 /// How short a lease may be: a renewal that is a little late must not depose its holder.
@@ -162,6 +176,10 @@ fn print_rbac(args: &RbacArgs, globals: &Globals) {
 
 fn serve(args: &ControllerArgs, globals: &Globals) -> Result<Exit, CliError> {
     logging::to_stderr(globals.verbose);
+    let (settings, warnings) = config_file::read(&args.config, &args.set)?;
+    for ConfigWarning { path, instead } in warnings {
+        output::note(&format!("{path} is not supported: {instead}"));
+    }
     let data_dir = data_dir::shared(args.data_dir.as_ref())?;
     let in_data_dir = |source| CliError::in_data_dir(data_dir.clone(), source);
     let config = ControllerConfig {
@@ -174,6 +192,7 @@ fn serve(args: &ControllerArgs, globals: &Globals) -> Result<Exit, CliError> {
             .map_or(Database::InDataDir, Database::Server),
         parallelism: args.parallelism,
         dags_folder: args.dags_folder.clone(),
+        settings,
         address: args.address,
         metrics_address: args.metrics_address,
     };

@@ -40,16 +40,16 @@ pub(super) async fn lead(
     shutdown: CancellationToken,
 ) -> Result<(), CliError> {
     let standing = &context.standing;
-    let terms = match context.config.election {
-        Election::ByLease(terms) => terms,
-        Election::None => {
+    let (terms, lease) = match (context.config.election, role.lease) {
+        (Election::ByLease(terms), Some(lease)) => (terms, lease),
+        (Election::None, _) | (Election::ByLease(_), None) => {
             standing.set(role, LEADS);
             return (role.work)(context.clone(), Gate::always_open(), shutdown).await;
         }
     };
     let name = LeaseName {
         namespace: context.cluster.namespace().to_owned(),
-        name: role.lease.to_owned(),
+        name: lease.to_owned(),
     };
     // Not behind the gate: it is what opens it.
     let client = context.cluster.client("election", &context.metrics)?;
@@ -136,9 +136,10 @@ impl Standing {
     }
 
     fn set(&self, role: &Role, stand: Stand) {
-        let labels = LeaseLabels { name: role.lease };
-        let gauge = self.is_leader.get_or_create(&labels);
-        gauge.set(i64::from(stand != WAITS));
+        if let Some(name) = role.lease {
+            let gauge = self.is_leader.get_or_create(&LeaseLabels { name });
+            gauge.set(i64::from(stand != WAITS));
+        }
         self.stands().insert(role.name, stand);
     }
 
@@ -154,8 +155,9 @@ impl Standing {
 
     fn lost(&self, role: &Role) {
         self.set(role, WAITS);
-        let labels = LeaseLabels { name: role.lease };
-        self.lost.get_or_create(&labels).inc();
+        if let Some(name) = role.lease {
+            self.lost.get_or_create(&LeaseLabels { name }).inc();
+        }
     }
 
     /// A role that waits is as ready as one that works: it takes over at once, or begins when its resource is there.

@@ -8,6 +8,7 @@ use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, sync::Arc, time::Dura
 use async_trait::async_trait;
 use longshore_console::{Checks, Hosts, objects::Check, operations, serve::serve};
 use longshore_kit::{Metrics, Tasks, metrics};
+use longshore_tasks::{ActionMeasures, Settings};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -20,12 +21,14 @@ use crate::{
     signals::Interrupts,
 };
 
+pub(crate) mod config_file;
 mod dags;
 mod leadership;
 mod permissions;
 pub(crate) mod rbac;
 pub(crate) mod roles;
 mod tasks;
+mod webhook;
 
 pub(crate) use leadership::Election;
 use leadership::Standing;
@@ -51,6 +54,8 @@ pub(crate) struct ControllerConfig {
     pub(crate) dags_folder: Option<PathBuf>,
     /// Where the HTTP API is, in the replica that has the role `dags`.
     pub(crate) address: SocketAddr,
+    /// What the peer's configuration says about tasks.
+    pub(crate) settings: Settings,
     /// Where health and metrics are.
     pub(crate) metrics_address: SocketAddr,
 }
@@ -69,13 +74,14 @@ pub(crate) struct Context {
 /// Runs the roles until `interrupts`, or until one of them cannot go on. `ready` is told the address of health and
 /// metrics, once they are served.
 pub(crate) async fn run(
-    config: ControllerConfig,
+    mut config: ControllerConfig,
     cluster: RealCluster,
     mut interrupts: impl Interrupts,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), CliError> {
     let (listener, address) = listen("health and metrics", config.metrics_address).await?;
     let metrics = Metrics::new();
+    config.settings.tasks.measures = ActionMeasures::new(&metrics);
     let counts = Counts::new(&metrics);
     let standing = Standing::new(&metrics, &config.roles);
     let context = Arc::new(Context {

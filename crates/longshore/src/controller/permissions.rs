@@ -18,7 +18,7 @@ pub(super) async fn check(context: &Context) -> Result<(), CliError> {
     for &role in &context.config.roles {
         let mut rules = role.rules.to_vec();
         if let Election::ByLease(_) = context.config.election {
-            rules.extend(lease_rules(std::slice::from_ref(&role.lease)));
+            rules.extend(lease_rules(role.lease.as_slice()));
         }
         let questions = rules
             .iter()

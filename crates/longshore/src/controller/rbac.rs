@@ -8,10 +8,13 @@ use super::roles::Role;
 /// The name of the objects, and of the service account.
 const NAME: &str = "longshore";
 
-/// What a role does with its lease. `create` cannot be restricted to a name.
-pub(super) fn lease_rules(leases: &'static [&'static str]) -> [Rule; 2] {
+/// What a role does with its lease, if it has one. `create` cannot be restricted to a name.
+pub(super) fn lease_rules(leases: &'static [&'static str]) -> Vec<Rule> {
     const GROUP: &str = "coordination.k8s.io";
-    [
+    if leases.is_empty() {
+        return Vec::new();
+    }
+    vec![
         Rule::new(GROUP, &["leases"], &["create"]),
         Rule::new(GROUP, &["leases"], &["get", "patch"]).named(leases),
     ]
@@ -21,7 +24,7 @@ pub(super) fn lease_rules(leases: &'static [&'static str]) -> [Rule; 2] {
 pub(crate) fn objects(roles: &[&'static Role], namespace: &str) -> Vec<Value> {
     let mut rules: Vec<Rule> = Vec::new();
     for role in roles {
-        let of_lease = lease_rules(std::slice::from_ref(&role.lease));
+        let of_lease = lease_rules(role.lease.as_slice());
         rules.extend(role.rules.iter().copied().chain(of_lease));
     }
     let mut objects = vec![json!({
@@ -93,14 +96,13 @@ mod tests {
     use std::{fs, path::Path};
 
     use super::*;
-    use crate::controller::roles::ROLES;
+    use crate::controller::roles::{ROLES, defaults};
 
     /// `UPDATE=1` writes it anew.
     #[test]
     fn the_manifest_in_the_repository_is_what_the_code_declares() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/rbac.yaml");
-        let roles: Vec<_> = ROLES.iter().collect();
-        let made = format!("{HEAD}{}", yaml(&objects(&roles, "longshore")));
+        let made = format!("{HEAD}{}", yaml(&objects(&defaults(), "longshore")));
         #[expect(clippy::disallowed_methods, reason = "tests read the environment")]
         if std::env::var_os("UPDATE").is_some() {
             fs::write(&path, &made).unwrap();

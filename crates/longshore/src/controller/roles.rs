@@ -5,7 +5,7 @@ use std::{pin::Pin, sync::Arc};
 use longshore_kit::{Gate, Rule};
 use tokio_util::sync::CancellationToken;
 
-use super::{Context, dags, tasks};
+use super::{Context, dags, tasks, webhook};
 use crate::error::CliError;
 
 /// What a role does while this replica holds its lease.
@@ -22,8 +22,10 @@ pub(crate) type Running = Pin<Box<dyn Future<Output = Result<(), CliError>> + Se
 pub(crate) struct Role {
     /// Its name on the command line and in metrics.
     pub(crate) name: &'static str,
-    /// The name of its lease.
-    pub(crate) lease: &'static str,
+    /// Whether it is one of those that run unless others are named.
+    pub(crate) is_default: bool,
+    /// The name of its lease; a role without one works in every replica.
+    pub(crate) lease: Option<&'static str>,
     /// What it does with which resources, beside its lease.
     pub(crate) rules: &'static [Rule],
     /// What it does.
@@ -34,17 +36,32 @@ pub(crate) struct Role {
 pub(crate) const ROLES: &[Role] = &[
     Role {
         name: "dags",
-        lease: "longshore-dags",
+        is_default: true,
+        lease: Some("longshore-dags"),
         rules: longshore_dags::RULES,
         work: |context, gate, shutdown| Box::pin(dags::run(context, gate, shutdown)),
     },
     Role {
         name: tasks::ROLE,
-        lease: "longshore-tasks",
+        is_default: true,
+        lease: Some("longshore-tasks"),
         rules: longshore_tasks::RULES,
         work: |context, gate, shutdown| Box::pin(tasks::run(context, gate, shutdown)),
     },
+    // Reads secrets, and needs a Service through which API servers reach it.
+    Role {
+        name: "webhook",
+        is_default: false,
+        lease: None,
+        rules: longshore_tasks::secrets::RULES,
+        work: |context, gate, shutdown| Box::pin(webhook::run(context, gate, shutdown)),
+    },
 ];
+
+/// The roles that run unless others are named.
+pub(crate) fn defaults() -> Vec<&'static Role> {
+    ROLES.iter().filter(|role| role.is_default).collect()
+}
 
 /// The role of this name, for the command line.
 pub(crate) fn role(name: &str) -> Result<&'static Role, String> {

@@ -12,7 +12,7 @@ use longshore_kit::Gate;
 use tokio_util::sync::CancellationToken;
 
 use super::Context;
-use crate::{error::CliError, output, service::actions};
+use crate::{error::CliError, output, service::actions, storage_file};
 
 /// How often it is looked whether TaskActions are served by now.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
@@ -27,7 +27,9 @@ pub(super) async fn run(
     let client = context
         .cluster
         .gated_client("tasks", &context.metrics, &gate)?;
-    let executor = actions::executor(Some(namespace), &context.metrics)?;
+    let settings = context.config.settings.clone();
+    let storage = storage_file::open(&settings.storage)?;
+    let executor = actions::executor(settings, Some(namespace), &context.metrics, storage)?;
     let served = until_served(&context, &client);
     if shutdown.run_until_cancelled(served).await.is_none() {
         return Ok(());

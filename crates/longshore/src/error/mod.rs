@@ -19,10 +19,12 @@ use longshore_console::client::{ClientError, FileError};
 use crate::{dag_file::Problem, exit::Exit};
 
 pub(crate) use actions::ActionsError;
+pub(crate) use config::ConfigError;
 
 mod actions;
 mod client;
 mod cluster;
+mod config;
 mod kubernetes;
 pub(crate) mod pages;
 pub(crate) mod render;
@@ -90,6 +92,8 @@ pub(crate) enum CliError {
     Client(#[from] ClientError),
     #[error(transparent)]
     Actions(#[from] ActionsError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     #[error("the cluster in the data directory cannot be opened")]
     Cluster(#[source] ClusterError),
     #[error("cannot listen on {address} for {what}")]
@@ -133,6 +137,7 @@ impl CliError {
             Self::ClientFile(_) => "LS1021",
             Self::Client(error) => client::code(error),
             Self::Actions(error) => error.code(),
+            Self::Config(error) => error.code(),
             Self::NotConfirmed { .. } => "LS1026",
             Self::PortTaken { .. } => "LS1030",
             Self::DagsFolder { .. } => "LS1031",
@@ -196,6 +201,7 @@ impl CliError {
             Self::ClientFile(_) => client::FILE_HELP.to_owned(),
             Self::Client(error) => client::help(error),
             Self::Actions(error) => error.help().to_owned(),
+            Self::Config(error) => error.help().to_owned(),
             Self::Cluster(error) => cluster::help(error).to_owned(),
             Self::Kubernetes(error) => error.help(),
             Self::PortTaken { .. } => {
@@ -218,7 +224,10 @@ impl CliError {
     /// How the process is to end.
     pub(crate) fn exit(&self) -> Exit {
         match self {
-            Self::NoHome | Self::UnknownParam { .. } | Self::NotConfirmed { .. } => Exit::Usage,
+            Self::Config(_)
+            | Self::NoHome
+            | Self::UnknownParam { .. }
+            | Self::NotConfirmed { .. } => Exit::Usage,
             Self::Client(error) => client::exit(error),
             Self::Kubernetes(error) => error.exit(),
             Self::Actions(error) => error.exit(),

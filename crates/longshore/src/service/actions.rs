@@ -6,7 +6,13 @@ use longshore_api::flyte::TASK_ACTION_CRD;
 use longshore_core::{ObjectRef, Resource, Scope};
 use longshore_kit::{Metrics, Requests, SystemClock};
 use longshore_plugins::Registry;
-use longshore_tasks::TasksConfig;
+use longshore_tasks::{
+    Settings, TasksConfig,
+    catalog::RemoteCatalog,
+    connect::ConnectClient,
+    data::Storage,
+    events::{BatchLimits, RemoteEvents},
+};
 use serde_json::Value;
 
 use crate::error::CliError;
@@ -20,23 +26,38 @@ const DEFINITION: Resource = Resource {
     scope: Scope::Cluster,
 };
 
-/// The executor of the actions of one namespace, or of all.
+/// The executor of the actions of one namespace, or of all, whose inputs and outputs are in `storage`.
+///
+/// Whatever else `settings` say is plugged in here: who is told, and where outputs are cached.
 pub(crate) fn executor(
+    settings: Settings,
     namespace: Option<String>,
     metrics: &Metrics,
+    storage: Arc<Storage>,
 ) -> Result<longshore_tasks::Tasks, CliError> {
     let config = TasksConfig {
         namespace,
         metrics: metrics.clone(),
-        ..TasksConfig::default()
+        storage,
+        ..settings.tasks
     };
     let registry = Registry::new(&config.plugins);
     let registry = registry.map_err(|source| CliError::engine("the plugins of tasks", source))?;
-    Ok(longshore_tasks::Tasks::new(
-        config,
-        Arc::new(registry),
-        Arc::new(SystemClock),
-    ))
+    let clock = Arc::new(SystemClock);
+    let mut executor = longshore_tasks::Tasks::new(config, Arc::new(registry), clock);
+    if let Some(url) = &settings.events.url {
+        let events = RemoteEvents::new(client_of(url, "the events service")?);
+        executor = executor.telling_in_batches(Arc::new(events), BatchLimits::default());
+    }
+    if let Some(url) = &settings.catalog.url {
+        let catalog = RemoteCatalog::new(client_of(url, "the cache service")?);
+        executor = executor.caching_in(Arc::new(catalog));
+    }
+    Ok(executor)
+}
+
+fn client_of(url: &str, what: &'static str) -> Result<ConnectClient, CliError> {
+    ConnectClient::new(url).map_err(|source| CliError::engine(what, source))
 }
 
 /// Makes the resource known to the API server. One that is there from an earlier start stays.

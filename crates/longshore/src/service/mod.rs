@@ -28,6 +28,7 @@ use crate::{
 pub(crate) mod actions;
 pub(crate) mod counts;
 pub(crate) mod front;
+pub(crate) mod local_actions;
 
 use counts::Counts;
 use front::{Front, dags_folder, tell_clients};

@@ -101,7 +101,7 @@ type Damage = fn(&Path);
 
 #[test]
 fn a_data_directory_that_cannot_be_used_is_named_with_the_reason() {
-    let cases: [(&str, Damage, &str, &str); 4] = [
+    let cases: [(&str, Damage, &str, &str); 5] = [
         (
             "a file",
             |data| {
@@ -131,6 +131,12 @@ fn a_data_directory_that_cannot_be_used_is_named_with_the_reason() {
             |data| fs::write(data.join("images.yaml"), "garbage").unwrap(),
             "error[LS1902]: the process node cannot start",
             "images.yaml is not valid",
+        ),
+        (
+            "broken storage file",
+            |data| fs::write(data.join("storage.yaml"), "type: redis").unwrap(),
+            "error[LS1902]: the storage of tasks cannot start",
+            "storage.yaml is not valid",
         ),
     ];
     for (name, damage, message, cause) in cases {

@@ -91,10 +91,11 @@ impl TestCluster {
         self.admin_kubeconfig.clone()
     }
 
-    /// Applies what `longshore controller rbac` prints; the kubeconfig of its service account.
-    pub(crate) async fn account(&self) -> PathBuf {
+    /// Applies what `longshore controller rbac` prints for this role; the kubeconfig of its service account.
+    pub(crate) async fn account(&self, role: &str) -> PathBuf {
         let mut command = longshore();
         command.args(["controller", "rbac", "-o", "json", "-n", &self.namespace]);
+        command.args(["--enable", role]);
         let output = command.output().unwrap();
         let list: Value = serde_json::from_slice(&output.stdout).unwrap();
         for object in list["items"].as_array().unwrap() {

@@ -14,6 +14,7 @@ mod cli;
 mod cluster;
 mod controller;
 mod errors;
+mod flyte_sdk;
 mod full_disk;
 mod lint;
 #[path = "../../../longshore-store/tests/it/server.rs"]

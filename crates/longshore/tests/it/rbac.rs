@@ -1,4 +1,6 @@
-//! The generated role against a real API server with RBAC: it suffices, and none of it is unused.
+//! The generated roles against a real API server with RBAC: each suffices, and none of it is unused.
+
+mod tasks;
 
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
@@ -42,6 +44,17 @@ tasks:
   b: {image: scripted, depends_on: [a], retries: 1, retry_delay: 1s, command: ["run 100ms exit 1 | run 100ms exit 0"]}
   c: {plugin: pod, image: scripted, depends_on: [b], command: [run, 100ms, exit, "0"]}
 "#;
+
+/// Whether there is nothing to test, which is said.
+fn is_skipped() -> bool {
+    let is_skipped = real().is_none();
+    if is_skipped {
+        println!(
+            "skipped: LONGSHORE_TEST_KUBECONFIG names no real server, and the embedded one has no RBAC"
+        );
+    }
+    is_skipped
+}
 
 /// A client whose requests are counted, before the faults.
 async fn client(
@@ -139,15 +152,12 @@ fn manual(dag: Dag) -> NewRun {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scheduler_with_the_generated_role_alone_does_all_its_work_and_uses_all_of_it() {
-    if real().is_none() {
-        println!(
-            "skipped: LONGSHORE_TEST_KUBECONFIG names no real server, and the embedded one has no RBAC"
-        );
+    if is_skipped() {
         return;
     }
     let cluster = TestCluster::start().await;
     run_actions(&cluster).await;
-    let account = cluster.account().await;
+    let account = cluster.account("dags").await;
     let metrics = Metrics::new();
     // The answers to first creates are lost: what is there has to be read and recognised.
     let creates = [
@@ -213,14 +223,11 @@ async fn a_scheduler_with_the_generated_role_alone_does_all_its_work_and_uses_al
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_elector_with_the_generated_role_alone_takes_renews_and_releases_its_lease() {
-    if real().is_none() {
-        println!(
-            "skipped: LONGSHORE_TEST_KUBECONFIG names no real server, and the embedded one has no RBAC"
-        );
+    if is_skipped() {
         return;
     }
     let cluster = TestCluster::start().await;
-    let account = cluster.account().await;
+    let account = cluster.account("dags").await;
     let metrics = Metrics::new();
     let client = client(&account, &Faults::none(), "election", &metrics).await;
     let lease = |name: &str| LeaseName {

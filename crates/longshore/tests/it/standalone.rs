@@ -298,6 +298,15 @@ fn it_runs_the_example_of_a_task_action() {
         let log = pods.logs("hello-a0-0", &log).await.unwrap();
         assert_eq!(log, "hello from a0 of hello\n");
     });
+    let events = service
+        .data()
+        .join("actions/events/events-0000000001.jsonl");
+    let events = fs::read_to_string(events).unwrap();
+    assert_eq!(
+        events.matches(r#""phase":"SUCCEEDED""#).count(),
+        1,
+        "{events}"
+    );
 }
 
 #[test]

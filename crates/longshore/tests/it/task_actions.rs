@@ -95,6 +95,14 @@ impl TaskActions {
         this
     }
 
+    /// Those of a namespace whose API server knows them.
+    pub(crate) fn of(client: Client, namespace: &str) -> Self {
+        Self {
+            client,
+            namespace: namespace.to_owned(),
+        }
+    }
+
     pub(crate) fn api(&self) -> Api<DynamicObject> {
         let kind = ApiResource {
             group: flyte::GROUP.to_owned(),
@@ -110,6 +118,10 @@ impl TaskActions {
         let object = serde_json::from_value(action.clone()).unwrap();
         let created = self.api().create(&PostParams::default(), &object).await;
         created.unwrap();
+    }
+
+    pub(crate) async fn get(&self, name: &str) -> Value {
+        serde_json::to_value(self.api().get(name).await.unwrap()).unwrap()
     }
 
     pub(crate) async fn list(&self) -> Vec<Value> {

@@ -1,8 +1,12 @@
 use longshore_api::flyte::TaskActionSpec;
+use longshore_core::Seen;
 use longshore_plugins::{Config, TaskContext};
-use longshore_proto::flyteidl2::core::{Identifier, TaskMetadata, TaskTemplate, TypedInterface};
+use longshore_proto::flyteidl2::core::{
+    Identifier, TaskMetadata, TaskTemplate, TypedInterface, VariableEntry, VariableMap,
+};
 
 use super::*;
+use crate::catalog::decide::{Before, Facts, Wait};
 use crate::model::ActionKey;
 
 /// Two actions with one key, their stores and their catalog.
@@ -33,7 +37,7 @@ impl World {
 
     fn caching_up_to(&self, max_age: Duration) -> Caching {
         let (catalog, storage) = (Arc::clone(&self.catalog), Arc::clone(&self.storage));
-        Caching::new(catalog, storage, self.clock.clone(), max_age, HEARTBEAT)
+        Caching::new(catalog, storage, self.clock.clone(), max_age)
     }
 
     async fn leave_outputs(&self, entry: &Entry, name: &str) {
@@ -64,14 +68,39 @@ fn entry(action: &str) -> Entry {
     }
 }
 
-const RUN: Found = Found::Run {
-    extend_within: Some(HEARTBEAT),
-};
+/// What the cache says of an attempt, asked for everything that a decision needs.
+async fn before(caching: &Caching, entry: &Entry, is_launched: bool) -> Before {
+    let mut claim = None;
+    loop {
+        let outputs = if is_launched {
+            Seen::Absent
+        } else {
+            caching.look_up(entry).await
+        };
+        let facts = Facts {
+            is_launched,
+            is_serializable: entry.is_serializable,
+            owner: &entry.owner,
+            outputs: &outputs,
+            claim: claim.as_ref(),
+        };
+        match decide::before(&facts) {
+            Before::Reserve => claim = Some(caching.reserve(entry, HEARTBEAT).await),
+            Before::Copy(outputs) => {
+                caching.copy(entry, outputs.clone()).await.unwrap();
+                return Before::Copy(outputs);
+            }
+            found @ (Before::Run | Before::Wait(_)) => return found,
+        }
+    }
+}
 
-fn settled(found: Found) -> (PhaseInfo, CatalogCacheStatus) {
-    match found {
-        Found::Settled { info, status } => (*info, status),
-        Found::Run { .. } => panic!("{found:?}"),
+/// It is to be launched: whether its outputs are there already.
+async fn is_hit(caching: &Caching, entry: &Entry) -> bool {
+    match before(caching, entry, false).await {
+        Before::Copy(_) => true,
+        Before::Run => false,
+        found @ (Before::Reserve | Before::Wait(_)) => panic!("{found:?}"),
     }
 }
 
@@ -79,33 +108,21 @@ fn settled(found: Found) -> (PhaseInfo, CatalogCacheStatus) {
 async fn one_runs_and_the_other_gets_its_outputs() {
     let world = World::new().await;
     let (caching, a, b) = (world.caching(), entry("a"), entry("b"));
-    let before = async |entry, phase, version| caching.before(entry, phase, version).await.unwrap();
-    assert_eq!(before(&a, Phase::Undefined, 0).await, RUN);
-    let (info, status) = settled(before(&b, Phase::Undefined, 2).await);
-    assert_eq!((info.phase, info.version), (Phase::WaitingForCache, 2));
-    assert!(
-        info.reason.ends_with("owner \"flyte/a\""),
-        "{}",
-        info.reason
-    );
-    assert_eq!(status, CatalogCacheStatus::CacheMiss);
+    let waits_for_a = Before::Wait(Wait::ForOwner("flyte/a".to_owned()));
+    assert_eq!(before(&caching, &a, false).await, Before::Run);
+    assert_eq!(before(&caching, &b, false).await, waits_for_a);
     world.clock.pass(29);
-    assert_eq!(before(&a, Phase::Running, 0).await, RUN);
+    assert_eq!(before(&caching, &a, true).await, Before::Run);
     world.clock.pass(29);
-    settled(before(&b, Phase::WaitingForCache, 2).await);
+    assert_eq!(before(&caching, &b, false).await, waits_for_a);
 
     world.leave_outputs(&a, "of a").await;
-    let after = caching.after(&a, Phase::Success, Metadata::default()).await;
-    assert_eq!(after, Some(CatalogCacheStatus::CachePopulated));
+    let keep = async || caching.keep(&a, Metadata::default()).await;
+    assert_eq!(keep().await, CatalogCacheStatus::CachePopulated);
     // A crash before the status was written: it comes again.
-    let again = caching.after(&a, Phase::Success, Metadata::default()).await;
-    assert_eq!(again, Some(CatalogCacheStatus::CachePopulated));
+    assert_eq!(keep().await, CatalogCacheStatus::CachePopulated);
 
-    let (info, status) = settled(before(&b, Phase::WaitingForCache, 2).await);
-    assert_eq!(
-        (info.phase, status),
-        (Phase::Success, CatalogCacheStatus::CacheHit)
-    );
+    assert!(is_hit(&caching, &b).await);
     assert_eq!(
         world.outputs_of(&b).await,
         File::Read(outputs("of a").into())
@@ -113,23 +130,16 @@ async fn one_runs_and_the_other_gets_its_outputs() {
 }
 
 #[tokio::test]
-async fn a_failure_lets_the_next_one_run() {
-    for phase in [
-        Phase::RetryableFailure,
-        Phase::PermanentFailure,
-        Phase::Aborted,
-    ] {
-        let world = World::new().await;
-        let caching = world.caching();
-        caching
-            .before(&entry("a"), Phase::Undefined, 0)
-            .await
-            .unwrap();
-        let after = caching.after(&entry("a"), phase, Metadata::default()).await;
-        assert_eq!(after, None);
-        let found = caching.before(&entry("b"), Phase::Undefined, 0).await;
-        assert_eq!(found.unwrap(), RUN, "{phase:?}");
-    }
+async fn a_release_lets_the_next_one_run() {
+    let world = World::new().await;
+    let caching = world.caching();
+    assert!(!is_hit(&caching, &entry("a")).await);
+    caching.release(&entry("b")).await;
+    let found = before(&caching, &entry("b"), false).await;
+    let waits_for_a = Before::Wait(Wait::ForOwner("flyte/a".to_owned()));
+    assert_eq!(found, waits_for_a, "only its owner gives it up");
+    caching.release(&entry("a")).await;
+    assert!(!is_hit(&caching, &entry("b")).await);
 }
 
 #[tokio::test]
@@ -140,74 +150,43 @@ async fn a_task_that_is_not_serialized_reserves_nothing_and_its_outputs_are_kept
         is_serializable: false,
         ..entry(action)
     };
-    let free = Found::Run {
-        extend_within: None,
-    };
     for action in ["a", "b"] {
-        let found = caching.before(&alone(action), Phase::Undefined, 0).await;
-        assert_eq!(found.unwrap(), free);
+        assert!(!is_hit(&caching, &alone(action)).await);
     }
-    let nothing = caching
-        .after(&alone("a"), Phase::Success, Metadata::default())
-        .await;
-    assert_eq!(
-        nothing,
-        Some(CatalogCacheStatus::CachePutFailure),
-        "no outputs"
-    );
+    let keep = async |action| caching.keep(&alone(action), Metadata::default()).await;
+    let failed = CatalogCacheStatus::CachePutFailure;
+    assert_eq!(keep("a").await, failed, "no outputs");
     world.leave_outputs(&alone("b"), "of b").await;
-    let put = caching
-        .after(&alone("b"), Phase::Success, Metadata::default())
-        .await;
-    assert_eq!(put, Some(CatalogCacheStatus::CachePopulated));
-    settled(caching.before(&alone("c"), Phase::Queued, 0).await.unwrap());
+    assert_eq!(keep("b").await, CatalogCacheStatus::CachePopulated);
+    assert!(is_hit(&caching, &alone("c")).await);
 }
 
 #[tokio::test]
 async fn outputs_that_are_too_old_or_lost_are_made_again() {
     let world = World::new().await;
     let caching = world.caching_up_to(Duration::from_hours(1));
-    let run = async |action| {
+    let runs = async |action| {
         let entry = entry(action);
-        let found = caching.before(&entry, Phase::Undefined, 0).await.unwrap();
-        if found == RUN {
+        let is_hit = is_hit(&caching, &entry).await;
+        if !is_hit {
             world.leave_outputs(&entry, action).await;
-            caching
-                .after(&entry, Phase::Success, Metadata::default())
-                .await;
+            caching.keep(&entry, Metadata::default()).await;
+            caching.release(&entry).await;
         }
-        found == RUN
+        !is_hit
     };
-    assert!(run("a").await);
+    assert!(runs("a").await);
     world.clock.pass(3600);
-    assert!(!run("b").await);
+    assert!(!runs("b").await);
     world.clock.pass(1);
-    assert!(run("c").await);
-    assert!(!run("d").await, "c's outputs took the place of a's");
+    assert!(runs("c").await);
+    assert!(!runs("d").await, "c's outputs took the place of a's");
 
     let outputs_of_c = world.directory.path().join("out/c/1/outputs.pb");
     std::fs::write(&outputs_of_c, [255; 9]).unwrap();
-    let found = caching
-        .before(&entry("e"), Phase::Undefined, 0)
-        .await
-        .unwrap();
-    assert_eq!(
-        found,
-        Found::Run {
-            extend_within: None
-        }
-    );
+    assert!(!is_hit(&caching, &entry("e")).await);
     std::fs::remove_file(&outputs_of_c).unwrap();
-    let found = caching
-        .before(&entry("e"), Phase::Undefined, 0)
-        .await
-        .unwrap();
-    assert_eq!(
-        found,
-        Found::Run {
-            extend_within: None
-        }
-    );
+    assert!(!is_hit(&caching, &entry("e")).await);
 }
 
 #[tokio::test]
@@ -220,44 +199,33 @@ async fn inline_outputs_are_written_down() {
     };
     let put = world.catalog.put(&key("k"), inline, Replace::Nothing).await;
     assert_eq!(put.unwrap(), Put::Stored);
-    settled(
-        world
-            .caching()
-            .before(&entry("a"), Phase::Undefined, 0)
-            .await
-            .unwrap(),
-    );
+    assert!(is_hit(&world.caching(), &entry("a")).await);
     let found = world.outputs_of(&entry("a")).await;
     assert_eq!(found, File::Read(outputs("inline").into()));
 }
 
+fn waits_for_the_cache(found: &Before) -> bool {
+    matches!(found, Before::Wait(Wait::ForCache(why)) if !why.is_empty())
+}
+
 #[tokio::test]
-async fn a_cache_that_is_down_keeps_nobody_from_running_or_from_ending() {
+async fn a_cache_that_is_down_keeps_only_those_waiting_that_must_be_alone() {
     let mut world = World::new().await;
     world.catalog = Arc::new(remote(Router::new()).await);
     let caching = world.caching();
-    let found = caching
-        .before(&entry("a"), Phase::Undefined, 0)
-        .await
-        .unwrap();
-    assert_eq!(
-        found,
-        Found::Run {
-            extend_within: None
-        }
-    );
-    assert_eq!(
-        caching
-            .before(&entry("a"), Phase::Running, 0)
-            .await
-            .unwrap(),
-        RUN
-    );
+    let found = before(&caching, &entry("a"), false).await;
+    assert!(waits_for_the_cache(&found), "{found:?}");
+    let among_others = Entry {
+        is_serializable: false,
+        ..entry("a")
+    };
+    let found = before(&caching, &among_others, false).await;
+    assert_eq!(found, Before::Run);
+    let found = before(&caching, &entry("a"), true).await;
+    assert_eq!(found, Before::Run);
     world.leave_outputs(&entry("a"), "of a").await;
-    let after = caching
-        .after(&entry("a"), Phase::Success, Metadata::default())
-        .await;
-    assert_eq!(after, Some(CatalogCacheStatus::CachePutFailure));
+    let kept = caching.keep(&entry("a"), Metadata::default()).await;
+    assert_eq!(kept, CatalogCacheStatus::CachePutFailure);
 }
 
 #[tokio::test]
@@ -273,62 +241,71 @@ async fn a_cache_that_answers_but_does_not_reserve_makes_a_task_wait() {
     let mut world = World::new().await;
     let get = Router::new().route(&format!("/{}", remote::method::GET), none);
     world.catalog = Arc::new(remote(get).await);
-    let found = world
-        .caching()
-        .before(&entry("a"), Phase::Undefined, 0)
-        .await;
-    let error = found.unwrap_err();
-    assert!(matches!(error, CachingError::NotReserved(_)), "{error}");
+    let found = before(&world.caching(), &entry("a"), false).await;
+    assert!(waits_for_the_cache(&found), "{found:?}");
 }
 
-#[test]
-fn an_attempt_has_an_entry_where_its_template_asks_for_one() {
+/// The context of the second attempt of an action with this template.
+fn context(template: TaskTemplate) -> TaskContext {
     let action = serde_json::json!({
         "metadata": {"namespace": "flyte", "name": "r-a"},
         "spec": {"runName": "r", "actionName": "a", "project": "p", "domain": "d",
-                 "taskType": "python", "inputUri": "s3://b/in", "runOutputBase": "s3://b/out"},
+                 "taskType": "python", "inputUri": "file://in", "runOutputBase": "file://out"},
     });
     let spec = TaskActionSpec::of(&action).unwrap();
-    let entry = |template: TaskTemplate| {
-        let context = TaskContext::of(&action, &spec, template, 2, &Config::default()).unwrap();
-        let key = ActionKey {
-            namespace: "flyte".to_owned(),
-            name: "r-a".to_owned(),
-        };
-        let noted = metadata(&context, Timestamp::UNIX_EPOCH);
-        Entry::of(&key, &context, "v1").map(|entry| (entry, noted))
-    };
-    let (none, _) = entry(TaskTemplate::default()).unwrap();
-    assert_eq!(none, None);
-    let mut cached = TaskTemplate {
+    TaskContext::of(&action, &spec, template, 2, &Config::default()).unwrap()
+}
+
+/// A cached task with this input.
+fn cached(input: Option<&str>) -> TaskTemplate {
+    let inputs = input.map(|input| VariableMap {
+        variables: vec![VariableEntry {
+            key: input.to_owned(),
+            value: None,
+        }],
+    });
+    TaskTemplate {
+        id: Some(Identifier {
+            project: "tp".to_owned(),
+            version: "7".to_owned(),
+            ..Identifier::default()
+        }),
         metadata: Some(TaskMetadata {
             discoverable: true,
             cache_serializable: true,
             ..TaskMetadata::default()
         }),
-        interface: Some(TypedInterface::default()),
+        interface: Some(TypedInterface {
+            inputs,
+            outputs: None,
+        }),
         ..TaskTemplate::default()
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_has_an_entry_under_the_key_of_its_task() {
+    let world = World::new().await;
+    let context = context(cached(None));
+    let key = world.caching().key(&context, "v1").await.unwrap().unwrap();
+    let action = ActionKey {
+        namespace: "flyte".to_owned(),
+        name: "r-a".to_owned(),
     };
-    entry(cached.clone()).unwrap_err();
-    cached.id = Some(Identifier {
-        project: "tp".to_owned(),
-        version: "7".to_owned(),
-        ..Identifier::default()
-    });
-    let (entry, noted) = entry(cached.clone()).unwrap();
-    let entry = entry.unwrap();
+    let entry = Entry::of(&action, &context, key);
     assert_eq!(
         (entry.owner.as_str(), entry.is_serializable),
         ("flyte/r-a", true)
     );
     assert!(
-        entry.output_prefix.ends_with("/out/a/2"),
+        entry.output_prefix.ends_with("/out/a/2") || entry.output_prefix.ends_with("/a/2"),
         "{}",
         entry.output_prefix
     );
     assert_eq!(entry.key.project, "tp", "the task's, not the run's");
     assert!(entry.key.key.ends_with("-v1"), "{}", entry.key.key);
-    assert_eq!(noted.source_identifier, cached.id);
+    let noted = metadata(&context, Timestamp::UNIX_EPOCH);
+    assert_eq!(noted.source_identifier, context.template.id);
     let values = noted.key_map.unwrap().values;
     for (key, value) in [
         ("task-version", "7"),
@@ -337,4 +314,34 @@ fn an_attempt_has_an_entry_where_its_template_asks_for_one() {
     ] {
         assert_eq!(values[key], value, "{key}");
     }
+}
+
+#[tokio::test]
+async fn a_task_has_a_key_only_where_everything_of_it_can_be_read() {
+    let world = World::new().await;
+    let caching = world.caching();
+    let no_id = TaskTemplate {
+        id: None,
+        ..cached(None)
+    };
+    let error = caching.key(&context(no_id), "").await.unwrap().unwrap_err();
+    assert!(matches!(error, NoKey::Template(_)), "{error}");
+
+    let one = context(cached(Some("x")));
+    let error = caching.key(&one, "").await.unwrap().unwrap_err();
+    assert!(error.to_string().ends_with("they are not there"), "{error}");
+    let write = async |bytes: Vec<u8>| {
+        let url = &one.paths.input;
+        world.storage.write(url, bytes.into()).await.unwrap();
+    };
+    write(vec![255; 9]).await;
+    caching.key(&one, "").await.unwrap().unwrap_err();
+    write(vec![0; 1001]).await;
+    let error = caching.key(&one, "").await.unwrap().unwrap_err();
+    assert!(error.to_string().contains("1001 bytes"), "{error}");
+    write(outputs("x")).await;
+    let with_x = caching.key(&one, "").await.unwrap().unwrap();
+    write(outputs("y")).await;
+    let with_y = caching.key(&one, "").await.unwrap().unwrap();
+    assert_ne!(with_x, with_y);
 }

@@ -113,7 +113,7 @@ async fn a_file_beyond_the_limit_is_not_read() {
 #[tokio::test]
 async fn outputs_and_errors_of_attempts_are_found_in_buckets() {
     let storage = Arc::new(storage(Bucket::default()).await);
-    let data = StoredData::over(Arc::clone(&storage));
+    let data = StoredData::new(Arc::clone(&storage));
     let prefix = "s3://data/out/a/1";
     let outcome = async |owed| data.outcome(prefix, owed).await.unwrap();
     assert_eq!(outcome(Owed::Nothing).await, Outcome::Complete);
@@ -160,6 +160,12 @@ async fn a_bucket_that_refuses_says_why_and_one_that_is_not_there_is_no_missing_
         let error = storage.read(url).await.unwrap_err();
         assert_eq!(error.to_string(), expected);
     }
+    let broken = storage.read("s3://broken/x").await.unwrap_err();
+    assert_eq!(
+        broken.why(),
+        "s3://broken/x cannot be read: BadDay: No.",
+        "what is at the bottom, without counts and times"
+    );
     let error = storage
         .write("s3://closed/x", Bytes::new())
         .await

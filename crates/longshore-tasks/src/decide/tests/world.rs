@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::super::*;
 use crate::{
+    catalog::{Cached, Tell},
     data::Outcome,
     model::{Happened, LaunchId, Noticed, Obstacle, ObstacleKind, Task},
 };
@@ -52,9 +53,11 @@ pub(in crate::decide) struct World {
     pub(in crate::decide) state: Result<PluginState, StateError>,
     pub(in crate::decide) info: PhaseInfo,
     pub(in crate::decide) outcome: Seen<Outcome>,
+    pub(in crate::decide) lacks_directory: bool,
     pub(in crate::decide) noticed: Vec<Noticed>,
     pub(in crate::decide) happened: Vec<Happened>,
     pub(in crate::decide) obstacle: Option<ObstacleKind>,
+    pub(in crate::decide) cached: Seen<Cached>,
     pub(in crate::decide) config: K8sConfig,
     pub(in crate::decide) now: Timestamp,
 }
@@ -76,9 +79,11 @@ pub(in crate::decide) fn action() -> World {
         state: Ok(PluginState::default()),
         info: PhaseInfo::of(Phase::Undefined, ""),
         outcome: Seen::Absent,
+        lacks_directory: false,
         noticed: Vec::new(),
         happened: Vec::new(),
         obstacle: None,
+        cached: Seen::Absent,
         config: K8sConfig::default(),
         now: EPOCH,
     }
@@ -182,12 +187,14 @@ impl World {
             state: self.state.clone(),
             info: self.info.clone(),
             outcome: self.outcome.clone(),
+            lacks_directory: self.lacks_directory,
             noticed: self.noticed.clone(),
             happened: self.happened.clone(),
             obstacle: self
                 .obstacle
                 .clone()
                 .map(|kind| Obstacle { since: EPOCH, kind }),
+            cached: self.cached.clone(),
         }));
         Observed {
             now: self.now,
@@ -228,6 +235,9 @@ pub(in crate::decide) fn step(step: &Step) -> String {
             if status.system_failures > 0 {
                 words.push_str(&format!(" +{}", status.system_failures));
             }
+            if status.cache_status > 0 {
+                words.push_str(&format!(" cache {}", status.cache_status));
+            }
             if status.plugin_state.is_empty() {
                 words.push_str(" (nothing started)");
             }
@@ -255,6 +265,16 @@ pub(in crate::decide) fn step(step: &Step) -> String {
                 event.version, event.attempt
             )
         }
+        Do::Call(Effect::Cache(order)) => match &order.tell {
+            Tell::Reserve(within) => format!("reserve for {within:?}"),
+            Tell::Copy(_) => "copy".to_owned(),
+            Tell::Keep(_) => "keep".to_owned(),
+            Tell::Release => "give up".to_owned(),
+        },
+        Do::Call(Effect::MakeDirectory(_)) => "make directory".to_owned(),
+        Do::Call(Effect::Ask(_)) => "ask".to_owned(),
+        Do::Call(Effect::End(_)) => "end".to_owned(),
+        Do::Call(Effect::WriteOutputs { .. }) => "write outputs".to_owned(),
         Do::Announce(announcement) => format!("warn {}", announcement.reason),
         Do::EnsureFinalizer { .. } => "finalizer".to_owned(),
         Do::RemoveFinalizer { target, .. } => format!("release {}", target.name),

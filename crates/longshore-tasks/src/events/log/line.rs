@@ -1,8 +1,6 @@
 //! A line of the event log.
 
 use jiff::Timestamp;
-use longshore_api::flyte::{ERROR_KIND_SYSTEM, ERROR_KIND_USER};
-use longshore_plugins::ErrorKind;
 use longshore_proto::flyteidl2::core::CatalogCacheStatus;
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +43,9 @@ pub struct LoggedEvent {
     /// What happened on the way, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub happenings: Vec<LoggedHappening>,
+    /// What can be looked at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<LoggedLink>,
 }
 
 /// Why an attempt failed.
@@ -68,6 +69,15 @@ pub struct LoggedHappening {
     pub reason: String,
 }
 
+/// Something that can be looked at: a log, a dashboard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoggedLink {
+    /// As `Kubernetes Logs`.
+    pub name: String,
+    /// Where it is.
+    pub uri: String,
+}
+
 impl LoggedEvent {
     /// The line of an event.
     pub(super) fn of(event: &ActionEvent) -> Self {
@@ -78,17 +88,16 @@ impl LoggedEvent {
             .filter(|it| *it != CatalogCacheStatus::CacheDisabled);
         let error = event.error.as_ref().map(|error| LoggedError {
             code: error.code.clone(),
-            kind: match error.kind {
-                ErrorKind::Unknown => "",
-                ErrorKind::User => ERROR_KIND_USER,
-                ErrorKind::System => ERROR_KIND_SYSTEM,
-            }
-            .to_owned(),
+            kind: error.kind.as_str().to_owned(),
             message: error.message.clone(),
         });
         let happenings = event.happenings.iter().map(|it| LoggedHappening {
             occurred_at: it.occurred_at,
             reason: it.reason.clone(),
+        });
+        let links = event.logs.iter().map(|it| LoggedLink {
+            name: it.name.clone(),
+            uri: it.uri.clone(),
         });
         Self {
             updated_at: event.updated_at,
@@ -105,6 +114,7 @@ impl LoggedEvent {
             output_prefix: event.output_prefix.clone(),
             cluster: event.cluster.clone(),
             happenings: happenings.collect(),
+            links: links.collect(),
         }
     }
 }

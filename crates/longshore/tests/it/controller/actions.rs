@@ -108,7 +108,7 @@ async fn actions_in_every_phase_go_on_when_their_leader_is_killed_and_no_attempt
     let record = PodRecord::start(&cluster);
     let mut plan = Plan::of(&cluster, "tasks");
     if cluster.is_real() {
-        plan.kubeconfig = cluster.account().await;
+        plan.kubeconfig = cluster.account("tasks").await;
     }
     let mut first = plan.start("first");
     until("the first one leads", || first.leads()).await;

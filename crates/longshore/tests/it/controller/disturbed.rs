@@ -10,7 +10,8 @@ use crate::{
     task_actions::{PodRecord, TaskActions, action},
 };
 
-const N_ACTIONS: u32 = 12;
+/// At the same time, and then one more.
+const N_ACTIONS: u32 = 13;
 /// What an action costs at most when nothing is in its way: nothing is written twice if all of it is within this.
 const WRITES: [(&str, u32); 3] = [
     ("create pods", 1),
@@ -41,19 +42,21 @@ async fn requests(watches: Vec<WatchFault>) -> BTreeMap<String, u32> {
     };
     let mut controller = plan.start("controller");
     until("it runs", || controller.leads()).await;
-    for n in 0..N_ACTIONS {
+    const SHORT: &str = "run 0ms exit 0";
+    for n in 1..N_ACTIONS {
         let script = if n % 2 == 0 {
             "run 1500ms exit 0"
         } else {
-            "run 0ms exit 0"
+            SHORT
         };
         actions.create(&action(&format!("a{n}"), 0, script)).await;
     }
-    actions
-        .until_count(usize::try_from(N_ACTIONS).unwrap())
-        .await;
-    // Whatever it repeats comes with the events that are still under way.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    let n_at_once = usize::try_from(N_ACTIONS - 1).unwrap();
+    actions.until_count(n_at_once).await;
+    // Whatever it repeats comes with the events that are still under way. They keep their order: when the end of one
+    // more is seen, so is all that was before.
+    actions.create(&action("last", 0, SHORT)).await;
+    actions.until_count(n_at_once + 1).await;
     assert_eq!(controller.stop(), Some(0), "{}", controller.log());
     for action in actions.list().await {
         assert_eq!(action["status"]["attempts"], 1, "{action}");

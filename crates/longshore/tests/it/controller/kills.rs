@@ -1,7 +1,11 @@
 //! A controller that is killed again and again: `cargo xtask campaign controller-kill` runs this with other numbers.
 
+#[path = "../../../../../xtask/src/campaign/dice.rs"]
+mod dice;
+
 use std::{fs, path::PathBuf, time::Duration};
 
+use dice::Dice;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -26,21 +30,6 @@ const BINARY: &str = "LONGSHORE_TEST_BINARY";
 const LIFE_MS: (u64, u64) = (50, 1_500);
 /// The lease where there are two replicas: as short as may be, because each kill waits for its end.
 const SHORT_LEASE: &str = "2s";
-
-/// Random numbers that a seed repeats: SplitMix64.
-#[derive(Debug)]
-struct Dice(u64);
-
-impl Dice {
-    /// A number from `low` to `high`, both included.
-    fn between(&mut self, low: u64, high: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        low + (z ^ (z >> 31)) % (high - low + 1)
-    }
-}
 
 #[expect(clippy::disallowed_methods, reason = "the campaign tells its numbers")]
 fn told(variable: &str) -> Option<String> {
@@ -69,7 +58,7 @@ impl Controllers {
         }
         let mut controllers = Self {
             plan,
-            dice: Dice(number(SEED, 1)),
+            dice: Dice::new(number(SEED, 1)),
             replicas: Vec::new(),
             n_started: 0,
         };
@@ -178,7 +167,7 @@ async fn tasks(n_replicas: usize, n_kills: u64, n_tasks: u64) -> Value {
     fs::create_dir_all(data.join("dags")).unwrap();
     fs::write(
         data.join("dags/kill.yaml"),
-        dag(n_tasks, &mut Dice(number(SEED, 1))),
+        dag(n_tasks, &mut Dice::new(number(SEED, 1))),
     )
     .unwrap();
     let mut controllers = Controllers::start(&cluster, "dags", n_replicas).await;

@@ -83,3 +83,26 @@ fn the_resource_of_the_tasks_is_printed_for_kubectl() {
     assert_eq!(code, 0);
     assert_eq!(stdout, longshore_api::flyte::TASK_ACTION_CRD);
 }
+
+#[test]
+fn a_configuration_with_mistakes_is_refused_with_all_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.yaml");
+    fs::write(
+        &file,
+        "executor: {clutser: a, gc: {interval: 1m}}\nruns: {x: 1}\n",
+    )
+    .unwrap();
+    let mut command = longshore();
+    command.arg("controller").arg("--config").arg(&file);
+    command.args(["--executor.gc.interval", "soon"]);
+    let (code, _, stderr) = outcome(&mut command);
+    assert_eq!(code, 2, "{stderr}");
+    for expected in [
+        "error[LS1008]",
+        "executor.clutser is unknown; did you mean \"cluster\"?",
+        "executor.gc.interval: expected a duration",
+    ] {
+        assert!(stderr.contains(expected), "{expected}: {stderr}");
+    }
+}

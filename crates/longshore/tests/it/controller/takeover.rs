@@ -33,7 +33,7 @@ async fn another_replica_takes_over_when_the_leader_is_killed_or_stopped_and_not
     let cluster = TestCluster::start().await;
     let mut plan = Plan::of(&cluster, "dags");
     if cluster.is_real() {
-        plan.kubeconfig = cluster.account().await;
+        plan.kubeconfig = cluster.account("dags").await;
     }
     let data = plan.data();
     fs::create_dir_all(data.join("dags")).unwrap();

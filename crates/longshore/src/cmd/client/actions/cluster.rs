@@ -6,16 +6,30 @@ use clap::Args;
 use kube::{
     Api, Client, Config,
     api::{ListParams, ObjectList},
-    core::{ApiResource, DynamicObject},
+    core::DynamicObject,
 };
-use longshore_core::{ObjectRef, Resource};
-use longshore_kit::{ApiError, Requests};
+use longshore_api::flyte::{KIND, LABEL_ACTION, LABEL_MANAGED, LABEL_RUN, TRUE};
+use longshore_core::{ObjectRef, Resource, Scope};
+use longshore_kit::{ApiError, Requests, api_resource};
+use longshore_tasks::events::{EventLog, LoggedEvent, Wanted};
 use serde_json::Value;
 
 use crate::{
     data_dir,
     error::{ActionsError, CliError},
     kubernetes::KubeconfigFile,
+    output,
+};
+
+use super::waiting::Around;
+
+/// Of the API group in which our own are written.
+const EVENT: Resource = Resource {
+    group: "events.k8s.io",
+    version: "v1",
+    kind: "Event",
+    plural: "events",
+    scope: Scope::Namespaced,
 };
 
 /// Which cluster, and where in it.
@@ -69,6 +83,24 @@ impl ClusterArgs {
         }
     }
 
+    /// What was told of an action, where its service logs that on this machine; a log that cannot be read is none.
+    pub(super) fn events(&self, run: &str, action: &str) -> Vec<LoggedEvent> {
+        if self.kubeconfig.is_some() || self.context.is_some() {
+            return Vec::new();
+        }
+        let Ok(data_dir) = self.data_dir() else {
+            return Vec::new();
+        };
+        let directory = data_dir::event_log(&data_dir);
+        if !directory.is_dir() {
+            return Vec::new();
+        }
+        EventLog::read(&directory, &Wanted { run, action }).unwrap_or_else(|error| {
+            output::note(&format!("{error}; its events are not shown"));
+            Vec::new()
+        })
+    }
+
     /// The same cluster on the next command line, with a blank in front.
     pub(super) fn flags(&self) -> String {
         let path = |flag: &str, path: &Option<PathBuf>| {
@@ -120,7 +152,11 @@ impl Actions {
     }
 
     pub(super) async fn list_everywhere(&self) -> Result<Vec<Value>, CliError> {
-        Self::list_of(Api::all_with(self.client(), &api_resource())).await
+        Self::list_of(Api::all_with(
+            self.client(),
+            &api_resource(Resource::TASK_ACTION),
+        ))
+        .await
     }
 
     pub(super) async fn get(&self, name: &str) -> Result<Value, CliError> {
@@ -140,6 +176,31 @@ impl Actions {
         created.map_err(refused)
     }
 
+    /// What the cluster says beside an action. What nobody may read is left out: the action itself is what was asked for.
+    pub(super) async fn around(&self, name: &str, run: &str, action: &str) -> Around {
+        let labels = format!("{LABEL_MANAGED}={TRUE},{LABEL_RUN}={run},{LABEL_ACTION}={action}");
+        let of_action = ListParams::default().labels(&labels);
+        let about = format!("regarding.kind={KIND},regarding.name={name}");
+        let about = ListParams::default().fields(&about);
+        let (pods, events) = tokio::join!(
+            self.others(&Resource::POD, &of_action),
+            self.others(&EVENT, &about)
+        );
+        Around { pods, events }
+    }
+
+    async fn others(&self, resource: &Resource, params: &ListParams) -> Vec<Value> {
+        let kind = api_resource(*resource);
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client(), &self.namespace, &kind);
+        match api.list(params).await {
+            Ok(list) => list.items.iter().map(to_json).collect(),
+            Err(error) => {
+                tracing::debug!(%error, kind = resource.kind, "not read");
+                Vec::new()
+            }
+        }
+    }
+
     /// Deletes the incarnation that was looked at.
     pub(super) async fn delete(&self, name: &str, object: &Value) -> Result<(), CliError> {
         let target = ObjectRef {
@@ -152,7 +213,11 @@ impl Actions {
 
     /// For watches.
     pub(super) fn api(&self) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client(), &self.namespace, &api_resource())
+        Api::namespaced_with(
+            self.client(),
+            &self.namespace,
+            &api_resource(Resource::TASK_ACTION),
+        )
     }
 
     fn client(&self) -> Client {
@@ -205,15 +270,4 @@ fn failed(what: String, status: Option<u16>, error: &dyn Error) -> CliError {
         source,
     }
     .into()
-}
-
-fn api_resource() -> ApiResource {
-    let resource = Resource::TASK_ACTION;
-    ApiResource {
-        group: resource.group.to_owned(),
-        version: resource.version.to_owned(),
-        api_version: resource.api_version(),
-        kind: resource.kind.to_owned(),
-        plural: resource.plural.to_owned(),
-    }
 }

@@ -23,6 +23,7 @@ mod order;
 mod print;
 mod run;
 mod view;
+mod waiting;
 mod watch;
 
 /// Work with TaskActions of a cluster
@@ -130,7 +131,16 @@ fn list(args: &ListArgs, globals: &Globals) -> Result<Exit, CliError> {
 fn get(args: &GetArgs, globals: &Globals) -> Result<Exit, CliError> {
     let action = block_on(async {
         let actions = Actions::connect(&args.cluster).await?;
-        Ok(Action::of(&actions.get(&args.name).await?))
+        let object = actions.get(&args.name).await?;
+        let mut action = Action::of(&object);
+        if !action.is_over {
+            let around = actions
+                .around(&action.name, &action.run, &action.action)
+                .await;
+            action.waits_for = waiting::why(&object, &action, &around);
+        }
+        action.events = args.cluster.events(&action.run, &action.action);
+        Ok(action)
     })?;
     let text = |action: &_| print::text(action, SystemClock.now());
     printed::object(&action, print::name, text, globals);

@@ -1,6 +1,8 @@
 //! How TaskActions look for people. Pure.
 
 use jiff::Timestamp;
+use longshore_api::flyte::{ERROR_KIND_SYSTEM, ERROR_KIND_USER};
+use longshore_tasks::events::LoggedEvent;
 
 use super::{
     super::{
@@ -43,19 +45,33 @@ pub(super) fn table(actions: &[Action], now: Timestamp, detail: Detail) -> Table
 
 /// An action with its history.
 pub(super) fn text(action: &Action, now: Timestamp) -> String {
-    let mut text = fields(&[
+    let mut rows = vec![
         ("Action", action.name.clone()),
         ("Namespace", action.namespace.clone()),
         ("Run", format!("{}, action {}", action.run, action.action)),
         ("Type", action.task_type.clone()),
         ("Phase", phase(action)),
         ("Reason", reason(action)),
+    ];
+    let some = [
+        ("Waits for", action.waits_for.clone()),
+        ("Failed by", failed_by(action)),
+        ("Cache", action.cache_status.map(cache)),
+        ("Inputs", action.inputs.clone()),
+        ("Outputs", action.outputs.clone()),
+    ];
+    rows.extend(
+        some.into_iter()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    rows.extend([
         ("Attempt", action.attempt.to_string()),
         ("System failures", action.system_failures.to_string()),
         ("Created", instant(action.created_at)),
         ("Ended", instant(action.ended_at)),
         ("Duration", took(action.created_at, action.ended_at, now)),
     ]);
+    let mut text = fields(&rows);
     let mut table = Table::new(&["PHASE", "AT", "MESSAGE"]);
     for entry in &action.history {
         table.row([
@@ -68,7 +84,55 @@ pub(super) fn text(action: &Action, now: Timestamp) -> String {
         text.push('\n');
         text.push_str(&table.render());
     }
+    if !action.events.is_empty() {
+        text.push('\n');
+        text.push_str(&events(&action.events).render());
+    }
     text
+}
+
+/// What was told of it, each with what happened on the way.
+fn events(events: &[LoggedEvent]) -> Table {
+    let mut table = Table::new(&["EVENT", "ATTEMPT", "AT", "MESSAGE"]);
+    for event in events {
+        let attempt = event.attempt.to_string();
+        let error = event.error.as_ref();
+        let error = error.map(|error| format!("{}: {}", error.code, error.message.trim()));
+        table.row([
+            event.phase.clone(),
+            attempt.clone(),
+            instant(Some(event.updated_at)),
+            error.unwrap_or_default(),
+        ]);
+        for happening in &event.happenings {
+            table.row([
+                String::new(),
+                attempt.clone(),
+                instant(Some(happening.occurred_at)),
+                happening.reason.clone(),
+            ]);
+        }
+    }
+    table
+}
+
+/// `CACHE_LOOKUP_FAILURE` is `lookup failure`.
+fn cache(status: &str) -> String {
+    let status = status.trim_start_matches("CACHE_");
+    status.to_lowercase().replace('_', " ")
+}
+
+/// Whose failure it is.
+fn failed_by(action: &Action) -> Option<String> {
+    let error = action.error.as_ref().filter(|_| action.is_failed)?;
+    Some(
+        match error.kind.as_str() {
+            ERROR_KIND_USER => "the task",
+            ERROR_KIND_SYSTEM => "the system around the task",
+            _ => return None,
+        }
+        .to_owned(),
+    )
 }
 
 /// A line of what is going on.

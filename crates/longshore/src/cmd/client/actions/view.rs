@@ -4,6 +4,8 @@ use jiff::Timestamp;
 use longshore_api::flyte::{
     CONDITION_FAILED, CONDITION_PROGRESSING, Condition, TaskActionSpec, TaskActionStatus,
 };
+use longshore_plugins::Paths;
+use longshore_tasks::{catalog::CatalogCacheStatus, events::LoggedEvent};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -27,6 +29,18 @@ pub(super) struct Action {
     /// From 1.
     pub(super) attempt: u32,
     pub(super) system_failures: u32,
+    /// What it waits for; only where one action is asked for, and it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) waits_for: Option<String>,
+    /// What the cache was to it, as `CACHE_HIT`; absent where it is not cached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cache_status: Option<&'static str>,
+    /// URL of its inputs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) inputs: Option<String>,
+    /// URL of the directory with the outputs, or the error, of the current attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) outputs: Option<String>,
     /// What was last said about it.
     pub(super) message: Option<String>,
     /// Code and kind of the last failure.
@@ -34,6 +48,9 @@ pub(super) struct Action {
     pub(super) created_at: Option<Timestamp>,
     pub(super) ended_at: Option<Timestamp>,
     pub(super) history: Vec<Entry>,
+    /// What was told of it, where that is logged on this machine; oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) events: Vec<LoggedEvent>,
 }
 
 /// The last failure.
@@ -70,9 +87,20 @@ impl Action {
             .or(last)
             .or_else(|| progressing.map(|progressing| &progressing.message))
             .filter(|message| !message.is_empty());
+        let (namespace, name) = (text("namespace"), text("name"));
+        let attempt = status.attempts.max(1);
+        let paths = Paths::of_action(&namespace, &name, &spec, attempt);
+        let has_data = !spec.run_output_base.is_empty();
+        let cache = CatalogCacheStatus::try_from(status.cache_status).ok();
+        let cache = cache.filter(|it| *it != CatalogCacheStatus::CacheDisabled);
         Self {
-            namespace: text("namespace"),
-            name: text("name"),
+            namespace,
+            name,
+            waits_for: None,
+            cache_status: cache.map(|it| it.as_str_name()),
+            inputs: (!spec.input_uri.is_empty()).then_some(paths.input),
+            outputs: has_data.then_some(paths.output_prefix),
+            events: Vec::new(),
             run: spec.run_name,
             action: spec.action_name,
             task_type: spec.task_type,
@@ -80,7 +108,7 @@ impl Action {
             is_over,
             is_failed: failed.is_some(),
             is_deleting: metadata["deletionTimestamp"].is_string(),
-            attempt: status.attempts.max(1),
+            attempt,
             system_failures: status.system_failures,
             message: message.cloned(),
             error: status.error_state.map(|error| Failure {

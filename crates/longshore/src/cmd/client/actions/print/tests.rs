@@ -74,6 +74,7 @@ fn an_action_is_fields_and_its_history() {
             "Type:             python\n",
             "Phase:            PermanentFailure\n",
             "Reason:           Error: [main] terminated with exit code (1).\n",
+            "Failed by:        the task\n",
             "Attempt:          2\n",
             "System failures:  0\n",
             "Created:          2026-11-21T01:00:00Z\n",

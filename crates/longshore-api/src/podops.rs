@@ -1,0 +1,132 @@
+//! KusionStack's PodOpsLifecycle: labels, annotations and finalizers on pods, word for word.
+//!
+//! All state of an operation is in labels of its pod, so that operation and cooperation controllers of others, which
+//! know nothing but these keys, go on unchanged. Timestamps are decimal Unix nanoseconds.
+
+mod rule;
+
+pub use rule::*;
+
+/// Label: [`CONTROLLED`] on a pod that takes part; no other value does.
+pub const LABEL_CONTROL: &str = "kusionstack.io/control";
+/// The value of [`LABEL_CONTROL`].
+pub const CONTROLLED: &str = "true";
+/// Label: the pod serves, since when. Added by the controller, removed by the webhook when traffic is to be drained.
+pub const LABEL_SERVICE_AVAILABLE: &str = "podopslifecycle.kusionstack.io/service-available";
+/// Label, by users: presence alone keeps an idle pod out of service.
+pub const LABEL_STAY_OFFLINE: &str = "podopslifecycle.kusionstack.io/stay-offline";
+/// Label: a hint that the operation ends with the pod's removal.
+pub const LABEL_PREPARING_TO_DELETE: &str = "podopslifecycle.kusionstack.io/preparing-to-delete";
+/// Label, by CollaSet, of a pod that was just created; removed when it serves.
+pub const LABEL_CREATING: &str = "podopslifecycle.kusionstack.io/creating";
+/// Label, by CollaSet, of a pod that was created again; removed when it serves.
+pub const LABEL_COMPLETING: &str = "podopslifecycle.kusionstack.io/completing";
+/// Label, by the GraceDelete webhook, CollaSet or users: delete this pod by an operation.
+pub const LABEL_TO_DELETE: &str = "collaset.kusionstack.io/to-delete";
+
+/// Readiness gate and condition type: `True` while the pod may serve.
+pub const CONDITION_SERVICE_READY: &str = "pod.kusionstack.io/service-ready";
+/// The message of [`CONDITION_SERVICE_READY`].
+pub const SERVICE_READY_MESSAGE: &str = "updated by PodOpsLifecycle";
+/// What finalizers that protect traffic begin with.
+pub const PROTECTION_FINALIZER_PREFIX: &str = "prot.podopslifecycle.kusionstack.io";
+
+/// Annotation: JSON `{"expectedFinalizers": {"<Kind>/<ns>/<name>": "<finalizer>"}}`: which ones the pod must carry before
+/// it serves.
+pub const ANNOTATION_AVAILABLE_CONDITIONS: &str = "pod.kusionstack.io/available-conditions";
+/// Annotation: when somebody last asked for the pod's deletion.
+pub const ANNOTATION_DELETE_TIMESTAMP: &str = "gracedelete.kusionstack.io/delete-timestamp";
+
+/// The operation that deletes a pod.
+pub const ID_POD_DELETE: &str = "pod-delete";
+/// The type of [`ID_POD_DELETE`].
+pub const TYPE_DELETE: &str = "delete";
+
+/// Reason of an Event about a pod: the gate was changed.
+pub const REASON_SERVICE_READY: &str = "ServiceReady";
+/// Reason of an Event about a pod: it was deleted, by its operation.
+pub const REASON_POD_DELETION: &str = "PodDeletion";
+
+/// Reason of an Event about a pod: its labels or annotations say nothing that can be followed.
+pub const REASON_INVALID_LIFECYCLE: &str = "InvalidLifecycle";
+/// Reason of an Event about a PodTransitionRule: it says nothing that can be followed.
+pub const REASON_INVALID_RULE: &str = "InvalidRule";
+
+/// How the label begins that permits all operations of one type: `<this>/<type>`. Not one of [`OperationLabel`], because
+/// it is about a type and not about an operation.
+pub const OPERATION_PERMISSION_PREFIX: &str = "operation-permission.podopslifecycle.kusionstack.io";
+
+/// The label that permits operations of this type. Value: since when.
+pub fn operation_permission(operation_type: &str) -> String {
+    format!("{OPERATION_PERMISSION_PREFIX}/{operation_type}")
+}
+
+/// A label about one operation: `<prefix>/<id>`. In the order in which upstream lists them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OperationLabel {
+    /// Wanted or in progress, since when: added and removed by who operates.
+    Operating,
+    /// What kind of operation it is: added by who operates.
+    OperationType,
+    /// Waits for rules, since when.
+    PreCheck,
+    /// The rules have passed, since when.
+    PreChecked,
+    /// Traffic is being drained, since when.
+    Preparing,
+    /// The type of an operation whose work is done.
+    DoneOperationType,
+    /// The type of an operation that is taken back: added by who operates.
+    UndoOperationType,
+    /// The operation may touch the pod, since when.
+    Operate,
+    /// The work is done, since when.
+    Operated,
+    /// Waits for rules about what was done, since when.
+    PostCheck,
+    /// The rules about what was done have passed, since when.
+    PostChecked,
+    /// Traffic is being restored, since when.
+    Completing,
+}
+
+impl OperationLabel {
+    /// All of them.
+    pub const ALL: [Self; 12] = [
+        Self::Operating,
+        Self::OperationType,
+        Self::PreCheck,
+        Self::PreChecked,
+        Self::Preparing,
+        Self::DoneOperationType,
+        Self::UndoOperationType,
+        Self::Operate,
+        Self::Operated,
+        Self::PostCheck,
+        Self::PostChecked,
+        Self::Completing,
+    ];
+
+    /// What its keys begin with.
+    pub const fn prefix(self) -> &'static str {
+        match self {
+            Self::Operating => "operating.podopslifecycle.kusionstack.io",
+            Self::OperationType => "operation-type.podopslifecycle.kusionstack.io",
+            Self::PreCheck => "pre-check.podopslifecycle.kusionstack.io",
+            Self::PreChecked => "pre-checked.podopslifecycle.kusionstack.io",
+            Self::Preparing => "preparing.podopslifecycle.kusionstack.io",
+            Self::DoneOperationType => "done-operation-type.podopslifecycle.kusionstack.io",
+            Self::UndoOperationType => "undo-operation-type.podopslifecycle.kusionstack.io",
+            Self::Operate => "operate.podopslifecycle.kusionstack.io",
+            Self::Operated => "operated.podopslifecycle.kusionstack.io",
+            Self::PostCheck => "post-check.podopslifecycle.kusionstack.io",
+            Self::PostChecked => "post-checked.podopslifecycle.kusionstack.io",
+            Self::Completing => "completing.podopslifecycle.kusionstack.io",
+        }
+    }
+
+    /// The key of this label of an operation.
+    pub fn of(self, id: &str) -> String {
+        format!("{}/{id}", self.prefix())
+    }
+}

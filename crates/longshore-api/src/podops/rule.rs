@@ -1,0 +1,178 @@
+//! `apps.kusionstack.io/v1alpha1` PodTransitionRule: rules that pods meet on their way into and out of operations.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The API group.
+pub const GROUP: &str = "apps.kusionstack.io";
+/// The API version within [`GROUP`].
+pub const VERSION: &str = "v1alpha1";
+/// The kind.
+pub const KIND_POD_TRANSITION_RULE: &str = "PodTransitionRule";
+/// Upstream's CustomResourceDefinition, unchanged (source and licence: `crds/SOURCE.md`).
+pub const POD_TRANSITION_RULE_CRD: &str =
+    include_str!("../../crds/apps.kusionstack.io_podtransitionrules.yaml");
+/// Finalizer of a rule whose annotations are on pods.
+pub const FINALIZER_PROTECTED: &str = "finalizer.operating.kusionstack.io/protected";
+/// Annotation of a pod: JSON `{"skipRules": ["<rule name>"]}`.
+pub const ANNOTATION_SKIP_RULES: &str = "podtransitionrule.kusionstack.io/skip-rule-conditions";
+/// What the annotation of a pod begins with that shows what a rule says of it: `<this>/<name of the PodTransitionRule>`.
+pub const ANNOTATION_DETAIL_PREFIX: &str = "detail.podtransitionrule.kusionstack.io";
+
+/// The annotation that shows what this PodTransitionRule says of a pod.
+pub fn detail_annotation(rule: &str) -> String {
+    format!("{ANNOTATION_DETAIL_PREFIX}/{rule}")
+}
+
+/// When a rule is asked.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub enum Stage {
+    /// Before traffic is drained.
+    #[default]
+    PreCheck,
+    /// After the work is done.
+    PostCheck,
+}
+
+impl Stage {
+    /// Upstream's word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::PreCheck => "PreCheck",
+            Self::PostCheck => "PostCheck",
+        }
+    }
+}
+
+/// The spec.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodTransitionRuleSpec {
+    /// A label selector, which pods in the same namespace it is about. Upstream requires it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub selector: Option<Value>,
+    /// The rules.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<TransitionRule>,
+}
+
+/// One rule. Upstream's precedence where it has several parts: availablePolicy, labelCheck, webhook.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TransitionRule {
+    /// Its name, required.
+    pub name: String,
+    /// It is not asked.
+    pub disabled: bool,
+    /// When it is asked; `PreCheck` where it is not there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stage: Option<Stage>,
+    /// Names of registered pod conditions. There are none, so that a rule with some is about no pod.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<String>,
+    /// Which of the pods it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filter: Option<RuleFilter>,
+    /// How many may be out of service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub available_policy: Option<AvailablePolicy>,
+    /// Which labels they must have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label_check: Option<LabelCheck>,
+    /// Whom to ask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<Value>,
+}
+
+/// Which of the selected pods a rule is about.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RuleFilter {
+    /// A label selector.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label_selector: Option<Value>,
+}
+
+/// How many of the selected pods may be out of service. Numbers, or percentages as text.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AvailablePolicy {
+    /// At most so many are out of service; a percentage is rounded up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_unavailable_value: Option<Value>,
+    /// At least so many serve; a percentage is rounded down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_available_value: Option<Value>,
+}
+
+/// Which labels a pod must have.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LabelCheck {
+    /// A label selector, required.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requires: Option<Value>,
+}
+
+/// The status. What is not ours survives in `rest`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodTransitionRuleStatus {
+    /// The selected pods, by name, sorted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<String>,
+    /// The generation that was evaluated.
+    pub observed_generation: i64,
+    /// What the rules say of pods that are in a stage, by pod name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub details: Vec<Detail>,
+    /// When anything but this changed, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub update_time: Option<String>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub rest: BTreeMap<String, Value>,
+}
+
+/// What the rules of one PodTransitionRule say of one pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Detail {
+    /// The pod; not part of the annotation.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// The stage that it is in: of [`Stage`], or `Unknown` in annotations.
+    pub stage: String,
+    /// Nothing rejects it.
+    pub passed: bool,
+    /// Rules that passed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub passed_rules: Vec<String>,
+    /// Rules that did not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reject_info: Vec<RejectInfo>,
+}
+
+/// Why a rule rejects a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RejectInfo {
+    /// The rule.
+    pub rule_name: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What of a pod has to be there before it serves: the value of
+/// [`ANNOTATION_AVAILABLE_CONDITIONS`](super::ANNOTATION_AVAILABLE_CONDITIONS).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AvailableConditions {
+    /// Finalizers by who holds them, as `<Kind>/<ns>/<name>`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_finalizers: Option<BTreeMap<String, String>>,
+}

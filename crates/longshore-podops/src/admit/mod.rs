@@ -1,0 +1,202 @@
+//! The admission webhooks, as pure functions from a request to a verdict.
+//!
+//! [`mutate`] takes the labels of a pod through the state machine of [`advance`] within the very request that writes
+//! it. [`validate`] refuses labels that do not fit together, and turns deletes and evictions into operations
+//! ([`grace`]). Whoever serves them hands over what the AdmissionReview says, sends the verdict back, and before that
+//! writes what [`Verdict::begin`] asks for.
+
+pub mod advance;
+pub mod grace;
+#[cfg(test)]
+mod tests;
+mod validate;
+
+use jiff::Timestamp;
+use json_patch::diff;
+use longshore_api::podops::CONDITION_SERVICE_READY;
+use longshore_core::{Patch, Seen};
+use serde_json::{Value, json};
+
+use crate::{
+    config::AdmitConfig,
+    model::{Labels, Pod, Undecodable},
+};
+
+pub use validate::Inconsistent;
+
+/// What upstream calls its check of labels, in messages.
+const LIFECYCLE: &str = "PodOpsLifecycleWebhook";
+/// What upstream calls its check of deletes, in messages.
+const GRACE_DELETE: &str = "GraceDeleteWebhook";
+
+/// What an AdmissionReview asks about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// What is to be done.
+    pub operation: Operation,
+    /// To which part: empty, `status`, `eviction`.
+    pub sub_resource: String,
+    /// Whether nothing is to change.
+    pub is_dry_run: bool,
+    /// The object as it shall be; null on a delete.
+    pub object: Value,
+    /// The object as it is; null on a create.
+    pub old_object: Value,
+    /// `DeleteOptions` and the like; null where there are none.
+    pub options: Value,
+}
+
+/// What is to be done with an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Make it.
+    Create,
+    /// Change it.
+    Update,
+    /// Remove it.
+    Delete,
+    /// Something else, as `CONNECT`.
+    Other,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Verdict {
+    /// Why it is refused; `None` where it is allowed.
+    pub denial: Option<Denial>,
+    /// What has to be written before the answer. Where that fails, the error is why the request is refused.
+    pub begin: Option<Patch>,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Denial {
+    /// `status.code`.
+    pub code: u16,
+    /// `status.reason`: where upstream has its text when it refuses on purpose.
+    pub reason: String,
+    /// `status.message`: where it has it when something is wrong.
+    pub message: String,
+    /// `status.details.retryAfterSeconds`, of an eviction that may succeed later.
+    pub retry_after_seconds: Option<u32>,
+}
+
+impl Verdict {
+    fn denied(denial: Denial) -> Self {
+        Self {
+            denial: Some(denial),
+            begin: None,
+        }
+    }
+}
+
+impl Denial {
+    /// On purpose: `check` says `why`.
+    fn by(check: &str, why: impl std::fmt::Display) -> Self {
+        Self {
+            code: 403,
+            reason: format!("failed to validate {check}, {why}"),
+            ..Self::default()
+        }
+    }
+
+    fn undecodable(error: &Undecodable) -> Self {
+        let source = std::error::Error::source(error).map(ToString::to_string);
+        Self {
+            code: 400,
+            message: format!("{error}: {}", source.unwrap_or_default()),
+            ..Self::default()
+        }
+    }
+
+    /// It could not be decided.
+    fn internal(message: impl Into<String>) -> Self {
+        Self {
+            code: 500,
+            message: message.into(),
+            ..Self::default()
+        }
+    }
+}
+
+/// The mutating webhook on pods and pods/status: what has to change about the object. An empty patch changes nothing.
+///
+/// *Errors*: the request has to be refused.
+pub fn mutate(request: &Request, now: Timestamp) -> Result<json_patch::Patch, Denial> {
+    let unchanged = Ok(json_patch::Patch::default());
+    let is_write = matches!(request.operation, Operation::Create | Operation::Update);
+    if !is_write || request.is_dry_run {
+        return unchanged;
+    }
+    let pod = Pod::of(&request.object).map_err(|error| Denial::undecodable(&error))?;
+    if !pod.is_controlled() {
+        return unchanged;
+    }
+    let old = if request.old_object.is_null() {
+        Labels::new()
+    } else {
+        let old = Pod::of(&request.old_object);
+        old.map_err(|error| Denial::undecodable(&error))?.labels
+    };
+    let labels = advance::advance(&pod, &old, now);
+    let labels = labels.map_err(|error| Denial::internal(error.to_string()))?;
+    let mut object = request.object.clone();
+    object["metadata"]["labels"] = json!(labels);
+    if request.operation == Operation::Create && !pod.has_gate {
+        add_gate(&mut object);
+    }
+    Ok(diff(&request.object, &object))
+}
+
+/// Its readiness waits for us. Gates of a pod cannot be changed later.
+fn add_gate(object: &mut Value) {
+    let gate = json!({"conditionType": CONDITION_SERVICE_READY});
+    let gates = &mut object["spec"]["readinessGates"];
+    match gates.as_array_mut() {
+        Some(gates) => gates.push(gate),
+        None => *gates = json!([gate]),
+    }
+}
+
+/// The validating webhook on pods.
+pub fn validate(config: &AdmitConfig, request: &Request, now: Timestamp) -> Verdict {
+    if !request.sub_resource.is_empty() {
+        return Verdict::default();
+    }
+    match request.operation {
+        Operation::Create | Operation::Update => match Pod::of(&request.object) {
+            Err(error) => Verdict::denied(Denial::undecodable(&error)),
+            Ok(pod) if !pod.is_controlled() => Verdict::default(),
+            Ok(pod) => match validate::validate(&pod) {
+                Ok(()) => Verdict::default(),
+                Err(why) => Verdict::denied(Denial::by(LIFECYCLE, why)),
+            },
+        },
+        Operation::Delete => match Pod::of(&request.old_object) {
+            Err(error) => Verdict::denied(Denial::undecodable(&error)),
+            Ok(pod) => grace::delete(config, &pod, request, now),
+        },
+        Operation::Other => Verdict::default(),
+    }
+}
+
+/// The validating webhook on pods/eviction: the request holds an Eviction, so the pod has to be looked up.
+pub fn validate_eviction(
+    config: &AdmitConfig,
+    request: &Request,
+    pod: Seen<&Value>,
+    now: Timestamp,
+) -> Verdict {
+    match pod {
+        // The API server says so better than we can.
+        Seen::Absent => Verdict::default(),
+        Seen::Unknown(why) => {
+            let message = format!("the pod to be evicted cannot be read: {why}");
+            Verdict::denied(Denial::internal(message))
+        }
+        Seen::Present(pod) => match Pod::of(pod) {
+            Err(error) => Verdict::denied(Denial::undecodable(&error)),
+            Ok(pod) => grace::evict(config, &pod, request, now),
+        },
+    }
+}

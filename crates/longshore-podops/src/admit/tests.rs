@@ -1,0 +1,324 @@
+//! Upstream's recorded verdicts, and what differs on purpose.
+
+use longshore_api::podops::{
+    ANNOTATION_DELETE_TIMESTAMP, CONDITION_SERVICE_READY, LABEL_CONTROL, LABEL_TO_DELETE,
+    OperationLabel,
+};
+use serde::Deserialize;
+
+use super::*;
+use crate::model::stamp;
+
+const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Vector {
+    name: String,
+    operation: String,
+    sub_resource: String,
+    dry_run: bool,
+    #[serde(default)]
+    object: Value,
+    #[serde(default)]
+    old_object: Value,
+    expect: Expected,
+}
+
+#[derive(Deserialize)]
+struct Expected {
+    mutating: Value,
+    #[serde(default)]
+    validating: Value,
+}
+
+impl Vector {
+    fn request(&self) -> Request {
+        Request {
+            operation: match self.operation.as_str() {
+                "CREATE" => Operation::Create,
+                "UPDATE" => Operation::Update,
+                "DELETE" => Operation::Delete,
+                _ => Operation::Other,
+            },
+            sub_resource: self.sub_resource.clone(),
+            is_dry_run: self.dry_run,
+            object: self.object.clone(),
+            old_object: self.old_object.clone(),
+            options: Value::Null,
+        }
+    }
+}
+
+fn vectors() -> Vec<Vector> {
+    serde_json::from_str(include_str!("../../testdata/pod-webhook-vectors.json")).unwrap()
+}
+
+fn applied(request: &Request, patch: &json_patch::Patch) -> Value {
+    let mut object = request.object.clone();
+    json_patch::patch(&mut object, patch).unwrap();
+    object
+}
+
+/// What went wrong with a vector, if anything.
+fn differs(vector: &Vector) -> Option<String> {
+    let config = AdmitConfig {
+        grace_delete: true,
+        ..AdmitConfig::default()
+    };
+    let mut request = vector.request();
+    let expected = &vector.expect.mutating;
+    match mutate(&request, NOW) {
+        Err(denial) => {
+            let seen = json!({"allowed": false, "code": denial.code, "message": denial.message});
+            return (seen != *expected).then(|| format!("mutating: {seen}"));
+        }
+        Ok(patch) => {
+            let object = applied(&request, &patch);
+            let text = object["metadata"]["labels"].to_string();
+            let labels: Value = serde_json::from_str(&text.replace(&stamp(NOW), "TS")).unwrap();
+            let gates: Vec<&Value> = object["spec"]["readinessGates"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|gate| &gate["conditionType"])
+                .collect();
+            let is_object = !object.is_null();
+            // No labels are written as none, as an empty object or not at all.
+            let or_none = |labels: &Value| {
+                if labels.is_null() {
+                    json!({})
+                } else {
+                    labels.clone()
+                }
+            };
+            let (labels, expected_labels) = (or_none(&labels), or_none(&expected["labels"]));
+            let are_gates = !is_object || json!(gates) == expected["readinessGates"];
+            if expected["allowed"] != true || labels != expected_labels || !are_gates {
+                return Some(format!("mutating: {labels} {gates:?}, expected {expected}"));
+            }
+            request.object = object;
+        }
+    }
+    let expected = &vector.expect.validating;
+    if expected.is_null() {
+        return None;
+    }
+    let verdict = validate(&config, &request, NOW);
+    let seen = match verdict.denial {
+        None => json!({"allowed": true}),
+        Some(denial) => json!({
+            "allowed": false, "code": denial.code, "reason": denial.reason, "message": null,
+        }),
+    };
+    (seen != *expected).then(|| format!("validating: {seen}, expected {expected}"))
+}
+
+#[test]
+fn every_recorded_verdict_holds() {
+    // Ours names the annotation; upstream's is a message of Go's JSON decoder.
+    let different_words = ["1id/begin/gate=False/fin=None/avail=malformed"];
+    let vectors = vectors();
+    assert_eq!(vectors.len(), 65);
+    let differing: Vec<String> = vectors
+        .iter()
+        .filter_map(|vector| Some(format!("{}: {}", vector.name, differs(vector)?)))
+        .collect();
+    let unexpected: Vec<&String> = differing
+        .iter()
+        .filter(|text| !different_words.iter().any(|name| text.starts_with(name)))
+        .collect();
+    assert!(unexpected.is_empty(), "{unexpected:#?}");
+    assert_eq!(differing.len(), different_words.len());
+}
+
+#[test]
+fn a_malformed_annotation_is_refused_by_its_name() {
+    let vector = vectors()
+        .into_iter()
+        .find(|vector| vector.name.ends_with("malformed"));
+    let verdict = validate(&AdmitConfig::default(), &vector.unwrap().request(), NOW);
+    let denial = verdict.denial.unwrap();
+    assert_eq!(denial.code, 403);
+    let begin = "failed to validate PodOpsLifecycleWebhook, the annotation pod.kusionstack.io/available-conditions is not";
+    assert!(denial.reason.starts_with(begin), "{}", denial.reason);
+}
+
+/// A pod that takes part, with a change.
+fn pod(change: impl FnOnce(&mut Value)) -> Value {
+    let mut pod = json!({
+        "metadata": {
+            "name": "web-0", "namespace": "default", "uid": "u",
+            "labels": {LABEL_CONTROL: "true"},
+        },
+        "spec": {"readinessGates": [{"conditionType": CONDITION_SERVICE_READY}]},
+        "status": {"phase": "Running"},
+    });
+    change(&mut pod);
+    pod
+}
+
+fn deletion(pod: Value) -> Request {
+    Request {
+        operation: Operation::Delete,
+        sub_resource: String::new(),
+        is_dry_run: false,
+        object: Value::Null,
+        old_object: pod,
+        options: json!({}),
+    }
+}
+
+fn graceful() -> AdmitConfig {
+    AdmitConfig {
+        grace_delete: true,
+        ..AdmitConfig::default()
+    }
+}
+
+#[test]
+fn a_delete_is_refused_in_upstreams_words_and_begins_the_operation() {
+    let request = deletion(pod(|pod| {
+        let one = "prot.podopslifecycle.kusionstack.io/a";
+        pod["metadata"]["finalizers"] =
+            json!([one, "other", "prot.podopslifecycle.kusionstack.io/b"]);
+    }));
+    let verdict = validate(&graceful(), &request, NOW);
+    let denial = verdict.denial.unwrap();
+    assert_eq!(denial.code, 403);
+    assert_eq!(
+        denial.reason,
+        "failed to validate GraceDeleteWebhook, pod deletion process is underway and being managed by \
+         PodOpsLifecycle with finalizers: [prot.podopslifecycle.kusionstack.io/a \
+         prot.podopslifecycle.kusionstack.io/b]"
+    );
+    let now = stamp(NOW);
+    assert_eq!(
+        verdict.begin.unwrap().patch,
+        json!({"metadata": {
+            "labels": {LABEL_TO_DELETE: now}, "annotations": {ANNOTATION_DELETE_TIMESTAMP: now},
+        }})
+    );
+}
+
+#[test]
+fn a_delete_that_is_repeated_soon_writes_nothing() {
+    let asked = |seconds: i64| {
+        let asked_at = stamp(Timestamp::constant(1_767_225_600 - seconds, 0));
+        let request = deletion(pod(|pod| {
+            pod["metadata"]["labels"][LABEL_TO_DELETE] = json!("1");
+            pod["metadata"]["annotations"] = json!({ANNOTATION_DELETE_TIMESTAMP: asked_at});
+        }));
+        validate(&graceful(), &request, NOW)
+    };
+    assert!(asked(4).denial.is_some());
+    assert_eq!(asked(4).begin, None);
+    let again = asked(5).begin.unwrap().patch;
+    assert_eq!(again["metadata"]["labels"], Value::Null);
+}
+
+#[test]
+fn who_may_go_goes() {
+    let operating = |pod: &mut Value| {
+        let labels = &mut pod["metadata"]["labels"];
+        labels[OperationLabel::Operating.of("pod-delete")] = json!("1");
+        labels[OperationLabel::OperationType.of("pod-delete")] = json!("delete");
+        labels[OperationLabel::Operate.of("pod-delete")] = json!("1");
+    };
+    let pods = [
+        ("its operation may touch it", pod(operating)),
+        (
+            "terminating",
+            pod(|pod| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")),
+        ),
+        (
+            "succeeded",
+            pod(|pod| pod["status"]["phase"] = json!("Succeeded")),
+        ),
+        (
+            "failed",
+            pod(|pod| pod["status"]["phase"] = json!("Failed")),
+        ),
+        ("without a gate", pod(|pod| pod["spec"] = json!({}))),
+        (
+            "not controlled",
+            pod(|pod| pod["metadata"]["labels"] = json!({LABEL_CONTROL: "True"})),
+        ),
+    ];
+    for (name, pod) in pods {
+        let eviction = validate_eviction(
+            &graceful(),
+            &deletion(Value::Null),
+            Seen::Present(&pod),
+            NOW,
+        );
+        assert_eq!(eviction, Verdict::default(), "{name}");
+        let verdict = validate(&graceful(), &deletion(pod), NOW);
+        assert_eq!(verdict, Verdict::default(), "{name}");
+    }
+    let off = validate(&AdmitConfig::default(), &deletion(pod(|_| {})), NOW);
+    assert_eq!(off, Verdict::default());
+}
+
+#[test]
+fn a_forced_delete_passes_only_where_it_is_allowed_to() {
+    let forced = Request {
+        options: json!({"gracePeriodSeconds": 0}),
+        ..deletion(pod(|_| {}))
+    };
+    assert!(validate(&graceful(), &forced, NOW).denial.is_some());
+    let config = AdmitConfig {
+        force_delete_passes: true,
+        ..graceful()
+    };
+    assert_eq!(validate(&config, &forced, NOW), Verdict::default());
+    assert!(
+        validate(&config, &deletion(pod(|_| {})), NOW)
+            .denial
+            .is_some()
+    );
+}
+
+#[test]
+fn a_dry_run_gives_the_same_verdict_and_writes_nothing() {
+    let request = deletion(pod(|_| {}));
+    let dry = Request {
+        is_dry_run: true,
+        ..request.clone()
+    };
+    let (real, dry) = (
+        validate(&graceful(), &request, NOW),
+        validate(&graceful(), &dry, NOW),
+    );
+    assert_eq!(real.denial, dry.denial);
+    assert!(real.begin.is_some());
+    assert_eq!(dry.begin, None);
+}
+
+#[test]
+fn an_eviction_is_asked_to_come_back() {
+    let pod = pod(|_| {});
+    let request = deletion(Value::Null);
+    let verdict = validate_eviction(&graceful(), &request, Seen::Present(&pod), NOW);
+    let denial = verdict.denial.unwrap();
+    assert_eq!((denial.code, denial.retry_after_seconds), (429, Some(5)));
+    assert!(verdict.begin.is_some());
+    let gone = validate_eviction(&graceful(), &request, Seen::Absent, NOW);
+    assert_eq!(gone, Verdict::default());
+    let unknown = validate_eviction(&graceful(), &request, Seen::Unknown("down".to_owned()), NOW);
+    assert_eq!(unknown.denial.unwrap().code, 500);
+}
+
+#[test]
+fn an_object_that_is_no_pod_is_refused() {
+    let request = Request {
+        operation: Operation::Update,
+        object: json!({"metadata": {"labels": {"a": 1}}}),
+        ..deletion(json!({"metadata": {}}))
+    };
+    assert_eq!(mutate(&request, NOW).unwrap_err().code, 400);
+    assert_eq!(
+        validate(&graceful(), &request, NOW).denial.unwrap().code,
+        400
+    );
+}

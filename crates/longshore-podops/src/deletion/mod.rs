@@ -1,0 +1,5 @@
+//! The operation that deletes a pod, whatever made it: begun when somebody wants the pod to go, done by its delete.
+
+mod decide;
+
+pub use decide::decide;

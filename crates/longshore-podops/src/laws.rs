@@ -1,0 +1,190 @@
+//! The laws of every controller, over generated pods and rules.
+
+use std::collections::BTreeMap;
+
+use longshore_api::podops::{
+    CONDITION_SERVICE_READY, Detail, FINALIZER_PROTECTED, LABEL_CONTROL, LABEL_TO_DELETE,
+    OperationLabel, operation_permission,
+};
+use longshore_core::{Action, Never, Plan, Seen};
+use longshore_test::laws::{Decider, check_decider};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::{
+    admit::grace::may_delete,
+    deletion, lifecycle,
+    lifecycle::RuleSays,
+    model::Pod,
+    rule::{self, Answers, Rule},
+};
+
+const NOW: jiff::Timestamp = jiff::Timestamp::constant(1_767_225_600, 0);
+
+#[derive(Debug)]
+struct OfPods;
+
+impl Decider for OfPods {
+    type Observed = lifecycle::Observed;
+    type Status = Never;
+    type Effect = Never;
+
+    fn decide(&self, observed: &lifecycle::Observed) -> Plan<Never, Never> {
+        let pod = observed.pod.present();
+        let deletion = pod.and_then(|pod| deletion::decide(pod, observed.now));
+        deletion.unwrap_or_else(|| lifecycle::decide(observed))
+    }
+
+    fn max_actions(&self) -> usize {
+        2
+    }
+
+    fn blinded(&self, observed: &lifecycle::Observed) -> Vec<lifecycle::Observed> {
+        vec![lifecycle::Observed {
+            pod: Seen::Unknown("the watch is down".to_owned()),
+            ..observed.clone()
+        }]
+    }
+
+    fn intent_of(&self, action: &Action<Never, Never>) -> Option<String> {
+        matches!(action, Action::Delete(_)).then(|| "granted".to_owned())
+    }
+
+    /// The label that grants it is on record before.
+    fn is_intended(&self, observed: &lifecycle::Observed, _: &str) -> bool {
+        observed.pod.present().is_some_and(may_delete)
+    }
+}
+
+#[derive(Debug)]
+struct OfRules;
+
+impl Decider for OfRules {
+    type Observed = rule::Observed;
+    type Status = Never;
+    type Effect = Never;
+
+    fn decide(&self, observed: &rule::Observed) -> Plan<Never, Never> {
+        rule::decide(observed)
+    }
+
+    fn max_actions(&self) -> usize {
+        16
+    }
+
+    fn blinded(&self, observed: &rule::Observed) -> Vec<rule::Observed> {
+        let unknown = || "the watch is down".to_owned();
+        let no_rule = rule::Observed {
+            rule: Seen::Unknown(unknown()),
+            ..observed.clone()
+        };
+        let no_pods = rule::Observed {
+            pods: Seen::Unknown(unknown()),
+            ..observed.clone()
+        };
+        vec![no_rule, no_pods]
+    }
+}
+
+/// A pod with any labels of two operations.
+fn pods() -> impl Strategy<Value = Pod> {
+    let labels = prop::collection::vec((any::<prop::sample::Index>(), 0..2_usize), 0..10);
+    let extra = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let conditions = (prop::option::of(any::<bool>()), any::<bool>());
+    (0..20_u8, labels, extra, conditions).prop_map(|(n, labels, extra, (gate, is_ready))| {
+        let (is_permitted, is_to_go, is_deleting, is_held) = extra;
+        let mut all = json!({LABEL_CONTROL: "true", "app": "web"});
+        for (index, id) in labels {
+            let id = ["a", "pod-delete"][id];
+            let value = if id == "a" { "update" } else { "delete" };
+            all[index.get(&OperationLabel::ALL).of(id)] = json!(value);
+        }
+        if is_permitted {
+            all[operation_permission("update")] = json!("1");
+        }
+        if is_to_go {
+            all[LABEL_TO_DELETE] = json!("1");
+        }
+        let status = |is: bool| if is { "True" } else { "False" };
+        let mut conditions = vec![json!({"type": "Ready", "status": status(is_ready)})];
+        if let Some(gate) = gate {
+            conditions.push(json!({"type": CONDITION_SERVICE_READY, "status": status(gate)}));
+        }
+        let finalizers = if is_held {
+            json!(["prot.podopslifecycle.kusionstack.io/a"])
+        } else {
+            json!([])
+        };
+        let mut pod = json!({
+            "metadata": {
+                "namespace": "default", "name": format!("web-{n}"), "uid": format!("u{n}"),
+                "resourceVersion": "7", "labels": all, "finalizers": finalizers,
+            },
+            "spec": {"readinessGates": [{"conditionType": CONDITION_SERVICE_READY}]},
+            "status": {"phase": "Running", "conditions": conditions},
+        });
+        if is_deleting {
+            pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        Pod::of(&pod).unwrap()
+    })
+}
+
+fn observed_pods() -> impl Strategy<Value = lifecycle::Observed> {
+    let stage = prop::sample::select(vec!["PreCheck", "PostCheck", "Unknown"]);
+    let rules = prop::option::of((stage, any::<bool>()));
+    (pods(), rules).prop_map(|(pod, says)| lifecycle::Observed {
+        now: NOW,
+        pod: Seen::Present(pod),
+        rules: Seen::Present(
+            says.into_iter()
+                .map(|(stage, passed)| RuleSays {
+                    rule: "rule".to_owned(),
+                    detail: Some(Detail {
+                        stage: stage.to_owned(),
+                        passed,
+                        ..Detail::default()
+                    }),
+                })
+                .collect(),
+        ),
+        services: BTreeMap::new(),
+    })
+}
+
+fn observed_rules() -> impl Strategy<Value = rule::Observed> {
+    let policy = prop::sample::select(vec![json!("50%"), json!(1), json!("x"), Value::Null]);
+    let pods = prop::collection::btree_map(0..30_u8, pods(), 0..20);
+    (policy, pods, any::<bool>(), any::<bool>()).prop_map(|(max, pods, is_held, is_deleting)| {
+        let mut rule = json!({
+            "metadata": {"namespace": "default", "name": "rule", "uid": "r", "generation": 1},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}, "rules": [
+                {"name": "max", "availablePolicy": {"maxUnavailableValue": max}},
+            ]},
+        });
+        if is_held {
+            rule["metadata"]["finalizers"] = json!([FINALIZER_PROTECTED]);
+        }
+        if is_deleting {
+            rule["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        rule::Observed {
+            now: NOW,
+            rule: Seen::Present(Rule::of(&rule).unwrap()),
+            pods: Seen::Present(pods.into_values().collect()),
+            answers: Answers::new(),
+        }
+    })
+}
+
+#[test]
+fn decisions_about_pods_keep_the_laws() {
+    let broken = check_decider(&OfPods, &observed_pods(), 256);
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn decisions_about_rules_keep_the_laws() {
+    let broken = check_decider(&OfRules, &observed_rules(), 128);
+    assert!(broken.is_empty(), "{broken:#?}");
+}

@@ -1,0 +1,31 @@
+//! KusionStack's PodOpsLifecycle: operate on a pod only when everything around it has let go.
+//!
+//! All state is in labels of the pod. Read [`admit::advance`] first: it is the state machine, which runs within every
+//! request that writes a pod. [`lifecycle`] and [`deletion`] decide what the controller adds to that, and
+//! [`rule`] whether a pod may go on. [`model`] is what decisions see.
+//! [`PodOps`] runs it all but the webhooks, which others serve.
+
+pub mod admit;
+mod config;
+pub mod deletion;
+#[cfg(test)]
+mod interleavings;
+#[cfg(test)]
+mod laws;
+pub mod lifecycle;
+pub mod model;
+mod pods;
+pub mod rule;
+mod rules;
+pub mod selector;
+mod service;
+mod transition_rules;
+
+use std::time::Duration;
+
+/// When a pod is looked at again of which something could not be seen.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+pub use config::{AdmitConfig, PodOpsConfig};
+pub use rules::RULES;
+pub use service::PodOps;

@@ -1,0 +1,37 @@
+//! What decisions about pods see.
+
+mod operations;
+mod pod;
+
+pub(crate) use operations::has_prefix;
+pub use operations::{InvalidLabel, Operation, Operations};
+pub use pod::{ConditionStatus, Labels, MalformedConditions, Pod, Undecodable};
+
+use std::fmt;
+
+use jiff::Timestamp;
+
+/// A pod's name, in its namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PodKey {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl fmt::Display for PodKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// An instant as labels carry it: decimal Unix nanoseconds.
+pub fn stamp(now: Timestamp) -> String {
+    now.as_nanosecond().to_string()
+}
+
+/// The instant that a label carries; `None` where it carries another text.
+pub fn parse_stamp(text: &str) -> Option<Timestamp> {
+    Timestamp::from_nanosecond(text.parse().ok()?).ok()
+}

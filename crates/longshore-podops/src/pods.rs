@@ -1,0 +1,161 @@
+//! The controller of pods: their lifecycle and their deletion, in one loop.
+//!
+//! Upstream has a controller for each. They write the same labels of the same pods, so one that decides about both is
+//! never in its own way, and needs fewer requests.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+use kube::core::DynamicObject;
+use longshore_core::{Class, Classify, Never, ObjectRef, Plan, Resource, Scope, Seen};
+use longshore_kit::{Cache, Controller, Requests};
+use serde_json::Value;
+
+use crate::{
+    deletion,
+    lifecycle::{self, Observed, RuleSays},
+    model::{Labels, Operations, Pod, PodKey, Undecodable},
+    rule::Rule,
+};
+
+/// `v1` Service.
+const SERVICE: Resource = Resource {
+    group: "",
+    version: "v1",
+    kind: "Service",
+    plural: "services",
+    scope: Scope::Namespaced,
+};
+
+/// Decides about pods.
+#[derive(Debug)]
+pub(crate) struct Pods {
+    pub(crate) pods: Arc<Cache<DynamicObject>>,
+    pub(crate) rules: Arc<Cache<DynamicObject>>,
+    pub(crate) requests: Requests,
+}
+
+/// A pod that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("pod {key} cannot be read")]
+pub(crate) struct UnreadablePod {
+    key: PodKey,
+    source: Undecodable,
+}
+
+impl Classify for UnreadablePod {
+    fn class(&self) -> Class {
+        Class::Invalid
+    }
+}
+
+impl Controller for Pods {
+    type Key = PodKey;
+    type Observed = Observed;
+    type Status = Never;
+    type Effect = Never;
+    type Error = UnreadablePod;
+
+    fn name(&self) -> &'static str {
+        "podops.pods"
+    }
+
+    async fn observe(&self, key: &PodKey, now: Timestamp) -> Result<Observed, UnreadablePod> {
+        let pod = match self.pods.get(&key.namespace, &key.name) {
+            Seen::Present(object) => Seen::Present(read(key, &object)?),
+            Seen::Absent => Seen::Absent,
+            Seen::Unknown(why) => Seen::Unknown(why),
+        };
+        let (mut rules, mut services) = (Seen::Absent, BTreeMap::new());
+        if let Seen::Present(pod) = &pod {
+            rules = self.rules_of(pod);
+            services = self.services_of(pod).await;
+        }
+        Ok(Observed {
+            now,
+            pod,
+            rules,
+            services,
+        })
+    }
+
+    fn decide(&self, observed: &Observed) -> Plan<Never, Never> {
+        let pod = observed.pod.present();
+        let deletion = pod.and_then(|pod| deletion::decide(pod, observed.now));
+        deletion.unwrap_or_else(|| lifecycle::decide(observed))
+    }
+
+    async fn persist(&self, _: &PodKey, status: &Never) -> Result<(), UnreadablePod> {
+        match *status {}
+    }
+
+    async fn call(&self, _: &PodKey, effect: &Never) -> Result<(), UnreadablePod> {
+        match *effect {}
+    }
+}
+
+impl Pods {
+    fn rules_of(&self, pod: &Pod) -> Seen<Vec<RuleSays>> {
+        self.rules.all().map(|rules| {
+            rules
+                .iter()
+                .filter_map(|object| rule(object)?.says_of(pod))
+                .collect()
+        })
+    }
+
+    /// The Services that a pod which nobody operates on waits for.
+    async fn services_of(&self, pod: &Pod) -> BTreeMap<String, Seen<Labels>> {
+        let is_idle = Operations::of(&pod.labels).is_ok_and(|operations| operations.is_empty());
+        let is_waiting = pod.is_controlled() && !pod.is_deleting && !pod.is_available();
+        let mut services = BTreeMap::new();
+        if !is_idle || !is_waiting {
+            return services;
+        }
+        for (holder, finalizer) in pod.expected_finalizers().unwrap_or_default() {
+            if let Some(service) = service(&holder).filter(|_| !pod.finalizers.contains(&finalizer))
+            {
+                let selector = match self.requests.get(&service).await {
+                    Ok(Some(object)) => Seen::Present(selector_of(&object)),
+                    Ok(None) => Seen::Absent,
+                    Err(error) => Seen::Unknown(error.to_string()),
+                };
+                services.insert(holder, selector);
+            }
+        }
+        services
+    }
+}
+
+pub(crate) fn read(key: &PodKey, object: &DynamicObject) -> Result<Pod, UnreadablePod> {
+    let value = serde_json::to_value(object).map_err(Undecodable::from);
+    let pod = value.and_then(|value| Pod::of(&value));
+    pod.map_err(|source| UnreadablePod {
+        key: key.clone(),
+        source,
+    })
+}
+
+/// A rule that can be read. One that cannot is told about where rules are decided upon.
+pub(crate) fn rule(object: &DynamicObject) -> Option<Rule> {
+    Rule::of(&serde_json::to_value(object).ok()?).ok()
+}
+
+/// `Service/<namespace>/<name>`; others than Services are waited for, whatever becomes of them.
+fn service(holder: &str) -> Option<ObjectRef> {
+    let mut parts = holder.split('/');
+    let (kind, namespace, name) = (parts.next()?, parts.next()?, parts.next()?);
+    (kind == SERVICE.kind && parts.next().is_none()).then(|| ObjectRef {
+        resource: SERVICE,
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        uid: None,
+    })
+}
+
+fn selector_of(service: &Value) -> Labels {
+    let selector = service["spec"]["selector"].as_object();
+    let pairs = selector.into_iter().flatten();
+    let pair = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+    pairs.filter_map(pair).collect()
+}

@@ -1,0 +1,139 @@
+//! What the controller writes about a PodTransitionRule.
+//!
+//! The status is what holds pods: it is written first, upon the version that was seen. What people see of it on the pods
+//! follows, a few in a round; a crash in between leaves annotations that the next round compares again.
+
+use jiff::Timestamp;
+use longshore_api::podops::{Detail, FINALIZER_PROTECTED, REASON_INVALID_RULE, detail_annotation};
+use longshore_core::{Action, Announcement, EventType, Never, Patch, PatchKind, Plan, Seen};
+use serde_json::{Value, json};
+
+use super::{
+    evaluate::{Answers, Subject, evaluate},
+    model::Rule,
+};
+use crate::{LOOK_AGAIN, model::Pod, selector::parse};
+
+/// What is done about a rule.
+pub type RulePlan = Plan<Never, Never>;
+
+/// Annotations that are written in one round.
+const ANNOTATIONS_A_ROUND: usize = 16;
+
+/// A snapshot of all that a round about a rule reads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    /// The current instant.
+    pub now: Timestamp,
+    /// The rule.
+    pub rule: Seen<Rule>,
+    /// The pods of its namespace.
+    pub pods: Seen<Vec<Pod>>,
+    /// What webhooks have answered.
+    pub answers: Answers,
+}
+
+/// Decides about one rule.
+pub fn decide(observed: &Observed) -> RulePlan {
+    let (rule, pods) = match (&observed.rule, &observed.pods) {
+        (Seen::Present(rule), Seen::Present(pods)) => (rule, pods.as_slice()),
+        (Seen::Present(rule), Seen::Absent) => (rule, &[][..]),
+        (Seen::Absent, _) => return Plan::await_change(),
+        (Seen::Unknown(_), _) | (_, Seen::Unknown(_)) => return Plan::after(LOOK_AGAIN),
+    };
+    let target = rule.target.clone();
+    let finalizer = FINALIZER_PROTECTED;
+    let is_held = rule.finalizers.iter().any(|held| held == finalizer);
+    if rule.is_deleting {
+        let annotations = annotations(rule, pods, |_| None);
+        return match annotations.is_empty() {
+            false => in_part(annotations),
+            true if is_held => Plan::of(vec![Action::RemoveFinalizer { target, finalizer }]),
+            true => Plan::await_change(),
+        };
+    }
+    if !is_held {
+        return Plan::of(vec![Action::EnsureFinalizer { target, finalizer }]);
+    }
+    if let Some(Err(invalid)) = rule.spec.selector.as_ref().map(parse) {
+        return complain(rule, invalid.to_string());
+    }
+    let mut selected: Vec<Subject> = pods
+        .iter()
+        .filter(|pod| rule.selects(pod))
+        .map(Subject::of)
+        .collect();
+    selected.sort_by(|a, b| a.name.cmp(&b.name));
+    let before = &rule.status;
+    let details = evaluate(&rule.spec, &selected, &before.details, &observed.answers);
+    let targets: Vec<String> = selected.into_iter().map(|subject| subject.name).collect();
+    let is_current = before.observed_generation == rule.generation;
+    if !is_current || before.details != details || before.targets != targets {
+        return write_status(rule, &targets, &details, observed.now);
+    }
+    in_part(annotations(rule, pods, |pod| shown(&details, pod)))
+}
+
+fn write_status(rule: &Rule, targets: &[String], details: &[Detail], now: Timestamp) -> RulePlan {
+    let patch = Patch {
+        target: rule.target.clone(),
+        subresource: Some("status"),
+        kind: PatchKind::Merge,
+        patch: json!({
+            "metadata": {"resourceVersion": rule.resource_version},
+            "status": {
+                "targets": targets,
+                "details": details,
+                "observedGeneration": rule.generation,
+                "updateTime": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            },
+        }),
+    };
+    Plan::of(vec![Action::Patch(patch)])
+}
+
+/// What a pod shows of a rule: what it says while the pod is in a stage, and nothing else.
+fn shown(details: &[Detail], pod: &Pod) -> Option<String> {
+    let detail = details.iter().find(|detail| detail.name == pod.target.name);
+    let mut detail = detail?.clone();
+    detail.name.clear(); // It is the pod's own.
+    serde_json::to_string(&detail).ok()
+}
+
+/// The annotations that are not as they should be.
+fn annotations(
+    rule: &Rule,
+    pods: &[Pod],
+    wanted: impl Fn(&Pod) -> Option<String>,
+) -> Vec<Action<Never, Never>> {
+    let key = detail_annotation(&rule.target.name);
+    let mut patches = Vec::new();
+    for pod in pods {
+        let wanted = wanted(pod);
+        if pod.annotations.get(&key) != wanted.as_ref() {
+            let value = wanted.map_or(Value::Null, Value::String);
+            patches.push(Action::Patch(Patch {
+                target: pod.target.clone(),
+                subresource: None,
+                kind: PatchKind::Merge,
+                patch: json!({"metadata": {"annotations": {&key: value}}}),
+            }));
+        }
+    }
+    patches
+}
+
+/// A few now, and the others in later rounds: pods that change bring them about.
+fn in_part(mut actions: Vec<Action<Never, Never>>) -> RulePlan {
+    actions.truncate(ANNOTATIONS_A_ROUND);
+    Plan::of(actions)
+}
+
+fn complain(rule: &Rule, note: String) -> RulePlan {
+    Plan::of(vec![Action::Announce(Announcement {
+        regarding: rule.target.clone(),
+        event_type: EventType::Warning,
+        reason: REASON_INVALID_RULE,
+        note,
+    })])
+}

@@ -1,0 +1,16 @@
+//! PodTransitionRules: what pods meet on their way into and out of operations.
+//!
+//! [`evaluate`] says what the rules of one object say of its pods, [`decide`] what is written about that: the status
+//! first, which holds pods or lets them go on, then what people see of it on the pods.
+
+mod available;
+mod decide;
+mod evaluate;
+mod model;
+mod numbers;
+#[cfg(test)]
+mod tests;
+
+pub use decide::{Observed, RulePlan, decide};
+pub use evaluate::{Answers, Asked, Subject, evaluate};
+pub use model::{RULE, Rule, RuleKey};

@@ -1,0 +1,112 @@
+//! A PodTransitionRule.
+
+use longshore_api::podops::{
+    GROUP, KIND_POD_TRANSITION_RULE, PodTransitionRuleSpec, PodTransitionRuleStatus, VERSION,
+};
+use longshore_core::{ObjectRef, Resource, Scope};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    lifecycle::RuleSays,
+    model::{Pod, PodKey},
+    selector::selects,
+};
+
+/// `apps.kusionstack.io/v1alpha1` PodTransitionRule.
+pub const RULE: Resource = Resource {
+    group: GROUP,
+    version: VERSION,
+    kind: KIND_POD_TRANSITION_RULE,
+    plural: "podtransitionrules",
+    scope: Scope::Namespaced,
+};
+
+/// A rule's name, in its namespace.
+pub type RuleKey = PodKey;
+
+/// A PodTransitionRule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// Its address.
+    pub target: ObjectRef,
+    /// Its version: what is written upon it is refused where somebody else was first.
+    pub resource_version: Option<String>,
+    /// Of its spec.
+    pub generation: i64,
+    /// Its finalizers.
+    pub finalizers: Vec<String>,
+    /// Whether it was deleted and is about to go.
+    pub is_deleting: bool,
+    /// What it says.
+    pub spec: PodTransitionRuleSpec,
+    /// What came of it.
+    pub status: PodTransitionRuleStatus,
+}
+
+impl Rule {
+    /// Reads a rule.
+    pub fn of(object: &Value) -> Result<Self, serde_json::Error> {
+        let wire = Wire::deserialize(object)?;
+        let metadata = wire.metadata;
+        Ok(Self {
+            target: ObjectRef {
+                resource: RULE,
+                namespace: metadata.namespace,
+                name: metadata.name,
+                uid: metadata.uid,
+            },
+            resource_version: metadata.resource_version,
+            generation: metadata.generation,
+            finalizers: metadata.finalizers,
+            is_deleting: metadata.deletion_timestamp.is_some(),
+            spec: wire.spec,
+            status: wire.status,
+        })
+    }
+
+    /// Whether it is about pods with the labels of this one.
+    pub fn selects(&self, pod: &Pod) -> bool {
+        pod.is_controlled() && selects(self.spec.selector.as_ref(), &pod.labels)
+    }
+
+    /// What it says of a pod; `None` where it is not about it.
+    ///
+    /// Upstream looks only at the pods that it has noted already, in all namespaces: a pod is passed unguarded before
+    /// that, and guarded by strangers after.
+    pub fn says_of(&self, pod: &Pod) -> Option<RuleSays> {
+        let is_here = self.target.namespace == pod.target.namespace;
+        if !is_here || self.is_deleting || !self.selects(pod) {
+            return None;
+        }
+        let mut details = self.status.details.iter();
+        let detail = details.find(|detail| detail.name == pod.target.name);
+        // What an earlier version of the rules has said is not what they say.
+        let is_current = self.status.observed_generation == self.generation;
+        Some(RuleSays {
+            rule: self.target.name.clone(),
+            detail: detail.filter(|_| is_current).cloned(),
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    metadata: WireMetadata,
+    #[serde(default)]
+    spec: PodTransitionRuleSpec,
+    #[serde(default)]
+    status: PodTransitionRuleStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireMetadata {
+    namespace: String,
+    name: String,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: i64,
+    finalizers: Vec<String>,
+    deletion_timestamp: Option<String>,
+}

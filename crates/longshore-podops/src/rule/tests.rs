@@ -1,0 +1,244 @@
+//! What rules say, and what is written about it.
+
+use longshore_api::podops::{
+    CONTROLLED, FINALIZER_PROTECTED, LABEL_CONTROL, LABEL_SERVICE_AVAILABLE, OperationLabel,
+    detail_annotation,
+};
+use longshore_core::{Action, Next, Seen};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::model::Pod;
+
+const NOW: jiff::Timestamp = jiff::Timestamp::constant(1_767_225_600, 0);
+
+fn rule(rules: Value) -> Rule {
+    Rule::of(&json!({
+        "metadata": {
+            "namespace": "default", "name": "ptr", "uid": "r", "resourceVersion": "3",
+            "generation": 1, "finalizers": [FINALIZER_PROTECTED],
+        },
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "rules": rules},
+    }))
+    .unwrap()
+}
+
+/// `web-0` and so on: `s` serves, `p` waits in PreCheck and serves, `u` does not serve, `x` waits and does not serve.
+fn pods(kinds: &str) -> Vec<Pod> {
+    let pod = |(n, kind): (usize, char)| {
+        let mut labels = json!({LABEL_CONTROL: CONTROLLED, "app": "web", "n": n.to_string()});
+        if matches!(kind, 's' | 'p') {
+            labels[LABEL_SERVICE_AVAILABLE] = json!("1");
+        }
+        if matches!(kind, 'p' | 'x') {
+            labels[OperationLabel::Operating.of("a")] = json!("1");
+            labels[OperationLabel::PreCheck.of("a")] = json!("1");
+        }
+        Pod::of(&json!({"metadata": {
+            "namespace": "default", "name": format!("web-{n}"), "uid": format!("p{n}"), "labels": labels,
+        }}))
+        .unwrap()
+    };
+    kinds.chars().enumerate().map(pod).collect()
+}
+
+fn observed(rule: Rule, pods: Vec<Pod>) -> Observed {
+    Observed {
+        now: NOW,
+        rule: Seen::Present(rule),
+        pods: Seen::Present(pods),
+        answers: Answers::new(),
+    }
+}
+
+/// Takes over what the plan writes to the status.
+fn told(rule: &mut Rule, pods: &[Pod]) -> String {
+    let plan = decide(&observed(rule.clone(), pods.to_vec()));
+    let Some(Action::Patch(patch)) = plan.actions.first() else {
+        return "nothing".to_owned();
+    };
+    assert_eq!(patch.subresource, Some("status"), "{patch:?}");
+    rule.status = serde_json::from_value(patch.patch["status"].clone()).unwrap();
+    let details = rule.status.details.iter();
+    let details: Vec<String> = details
+        .map(|detail| match detail.reject_info.first() {
+            None => format!("{} passed", detail.name),
+            Some(info) => format!("{} {}", detail.name, info.reason),
+        })
+        .collect();
+    details.join("\n")
+}
+
+#[test]
+fn at_most_so_many_are_out_of_service() {
+    let policy = |max: Value| {
+        rule(json!([{"name": "max", "availablePolicy": {"maxUnavailableValue": max}}]))
+    };
+    let full = |n: usize, of: usize| {
+        format!(
+            "[max] blocked by max unavailable policy: [max unavailable]={n}/{of}, [current unavailable]={n}/{of}"
+        )
+    };
+    let two_of_four = format!(
+        "web-0 passed\nweb-1 passed\nweb-2 {0}\nweb-3 {0}",
+        full(2, 4)
+    );
+    assert_eq!(told(&mut policy(json!("50%")), &pods("pppp")), two_of_four);
+    assert_eq!(told(&mut policy(json!(2)), &pods("pppp")), two_of_four);
+    let rounded_up = format!("web-0 passed\nweb-1 passed\nweb-2 {}", full(2, 3));
+    assert_eq!(told(&mut policy(json!("50%")), &pods("ppp")), rounded_up);
+    let one_is_out = format!("web-1 passed\nweb-2 {}", full(2, 4));
+    assert_eq!(told(&mut policy(json!(2)), &pods("upps")), one_is_out);
+    // Who is out of service already takes no place.
+    assert_eq!(told(&mut policy(json!(1)), &pods("xs")), "web-0 passed");
+}
+
+#[test]
+fn who_has_passed_keeps_its_place() {
+    let mut rule = rule(json!([{"name": "max", "availablePolicy": {"maxUnavailableValue": 1}}]));
+    assert!(told(&mut rule, &pods("pps")).starts_with("web-0 passed\nweb-1 [max] blocked"));
+    // The same again: nothing is given away twice.
+    let again = decide(&observed(rule.clone(), pods("pps")));
+    assert!(
+        again
+            .actions
+            .iter()
+            .all(|action| matches!(action, Action::Patch(patch) if patch.subresource.is_none()))
+    );
+    // It is on its way and out of service: still nobody else.
+    assert!(told(&mut rule, &pods("ups")).starts_with("web-1 [max] blocked"));
+    // It serves again.
+    assert_eq!(told(&mut rule, &pods("sps")), "web-1 passed");
+}
+
+#[test]
+fn at_least_so_many_serve() {
+    let mut rule = rule(json!([{"name": "min", "availablePolicy": {"minAvailableValue": "50%"}}]));
+    assert_eq!(
+        told(&mut rule, &pods("ppp")),
+        "web-0 passed\nweb-1 passed\nweb-2 blocked by min available policy: [min available]=1/3, \
+         [current keep available]=1/3"
+    );
+}
+
+#[test]
+fn a_label_is_waited_for() {
+    let check = json!({"requires": {"matchLabels": {"n": "1"}}});
+    let mut rule = rule(json!([{"name": "labels", "labelCheck": check}]));
+    assert_eq!(
+        told(&mut rule, &pods("pps")),
+        "web-0 block by label check policy, pod default/web-0 labels not match n=1\nweb-1 passed"
+    );
+}
+
+#[test]
+fn rules_that_are_not_about_a_pod_do_not_hold_it() {
+    let never = json!({"requires": {"matchLabels": {"never": "1"}}});
+    let rules = [
+        json!({"disabled": true}),
+        json!({"stage": "PostCheck"}),
+        json!({"conditions": ["unknown"]}),
+        json!({"filter": {"labelSelector": {"matchLabels": {"n": "9"}}}}),
+    ];
+    for extra in rules {
+        let mut one = json!({"name": "labels", "labelCheck": never});
+        one.as_object_mut()
+            .unwrap()
+            .extend(extra.as_object().unwrap().clone());
+        assert_eq!(
+            told(&mut rule(json!([one])), &pods("p")),
+            "web-0 passed",
+            "{extra}"
+        );
+    }
+    let mut skipping = pods("p");
+    skipping[0].annotations.insert(
+        longshore_api::podops::ANNOTATION_SKIP_RULES.to_owned(),
+        json!({"skipRules": ["labels"]}).to_string(),
+    );
+    let mut rule = rule(json!([{"name": "labels", "labelCheck": never}]));
+    assert_eq!(told(&mut rule, &skipping), "web-0 passed");
+}
+
+#[test]
+fn a_webhook_that_was_not_asked_holds() {
+    let mut rule =
+        rule(json!([{"name": "hook", "webhook": {"clientConfig": {"url": "http://x"}}}]));
+    assert_eq!(
+        told(&mut rule, &pods("p")),
+        "web-0 the webhook of rule hook was not asked"
+    );
+    let passed = Asked {
+        passed: ["web-0".to_owned()].into(),
+        why_not: "no".to_owned(),
+    };
+    let subjects: Vec<Subject> = pods("pp").iter().map(Subject::of).collect();
+    let answers = Answers::from([("hook".to_owned(), passed)]);
+    let details = evaluate(&rule.spec, &subjects, &[], &answers);
+    assert!(details[0].passed && !details[1].passed);
+}
+
+#[test]
+fn what_a_pod_shows_follows_the_status() {
+    let mut rule = rule(json!([]));
+    let mut pods = pods("ps");
+    told(&mut rule, &pods);
+    let key = detail_annotation("ptr");
+    let shown = |rule: &Rule, pods: &[Pod]| {
+        let plan = decide(&observed(rule.clone(), pods.to_vec()));
+        let patches = plan.actions.iter().map(|action| {
+            let Action::Patch(patch) = action else {
+                return format!("{action:?}");
+            };
+            let shown = &patch.patch["metadata"]["annotations"][&key];
+            format!("{} {shown}", patch.target.name)
+        });
+        patches.collect::<Vec<_>>().join("\n")
+    };
+    let passed = r#"web-0 "{\"stage\":\"PreCheck\",\"passed\":true}""#;
+    assert_eq!(shown(&rule, &pods), passed);
+    let text = r#"{"stage":"PreCheck","passed":true}"#.to_owned();
+    pods[0].annotations.insert(key.clone(), text);
+    assert_eq!(shown(&rule, &pods), "");
+
+    let mut out_of_stage = pods.clone();
+    let is_stage = |key: &String| key.starts_with(OperationLabel::PreCheck.prefix());
+    out_of_stage[0].labels.retain(|key, _| !is_stage(key));
+    let mut later = rule.clone();
+    told(&mut later, &out_of_stage);
+    assert_eq!(shown(&later, &out_of_stage), "web-0 null");
+
+    rule.is_deleting = true;
+    assert_eq!(shown(&rule, &pods), "web-0 null");
+    pods[0].annotations.clear();
+    assert!(shown(&rule, &pods).starts_with("RemoveFinalizer"));
+}
+
+#[test]
+fn nothing_is_concluded_from_what_cannot_be_seen() {
+    let unknown = Observed {
+        pods: Seen::Unknown("down".to_owned()),
+        ..observed(rule(json!([])), Vec::new())
+    };
+    let plan = decide(&unknown);
+    assert!(plan.actions.is_empty());
+    assert_ne!(plan.next, Next::AwaitChange);
+}
+
+#[test]
+fn a_rule_is_about_pods_of_its_namespace_that_it_has_looked_at() {
+    let mut rule = rule(json!([]));
+    let pods = pods("p");
+    assert_eq!(rule.says_of(&pods[0]).unwrap().detail, None);
+    told(&mut rule, &pods);
+    assert!(
+        rule.says_of(&pods[0])
+            .unwrap()
+            .detail
+            .is_some_and(|detail| detail.passed)
+    );
+    rule.generation = 2;
+    assert_eq!(rule.says_of(&pods[0]).unwrap().detail, None);
+    rule.target.namespace = "other".to_owned();
+    assert_eq!(rule.says_of(&pods[0]), None);
+}

@@ -1,0 +1,121 @@
+//! Each story undisturbed, and then once for every effect of the controllers with a crash before it, a crash after it,
+//! its answer lost, a refusal, and with late, cut, repeated and expired watches: the end must be the same.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use longshore_test::{
+    faults::{FaultPlan, Point, Process},
+    laws::{Law, Owned, Scenario, Troubles, Violation, check_scenario, replay},
+};
+
+use crate::{
+    stories::{self, MostOut, People, Story},
+    world::World,
+};
+
+impl Scenario for Story {
+    type World = (Arc<World>, MostOut);
+    type Subject = Owned;
+
+    fn name(&self) -> String {
+        self.name.to_owned()
+    }
+
+    async fn build(&self) -> Self::World {
+        self.begin().await
+    }
+
+    fn start(&self, world: &mut Self::World, process: &Process) -> Owned {
+        let (world, process) = (world.0.clone(), process.clone());
+        Owned::spawn(async move { world.run(&process).await })
+    }
+
+    async fn digest(&self, world: &Self::World) -> String {
+        world.0.digest().await
+    }
+
+    fn time(&self) -> Duration {
+        Duration::from_secs(120)
+    }
+
+    /// How often somebody else writes a pod first is a matter of timing, and how often it is shown what a rule says.
+    fn is_uncounted(&self, point: &Point) -> bool {
+        let is_write = point.what.starts_with("patch ") || point.what.ends_with(" events");
+        point.is_read() || is_write
+    }
+
+    fn bound(&self, what: &str, troubles: &Troubles) -> Option<u32> {
+        let Troubles {
+            n_undisturbed,
+            n_starts,
+            n_faults,
+        } = *troubles;
+        let is_read = ["get", "list", "watch"]
+            .iter()
+            .any(|verb| what.starts_with(verb));
+        (!is_read).then_some(3 * n_undisturbed + 10 * (n_starts + n_faults))
+    }
+
+    async fn broken(&self, world: &Self::World) -> Vec<Violation> {
+        let (world, most_out) = world;
+        let mut broken = world.webhooks.broken.lock().unwrap().clone();
+        let most_out = most_out.load(Ordering::Relaxed);
+        if most_out > self.max_out {
+            broken.push(format!("{most_out} pods were out of service at once"));
+        }
+        let violation = |what| Violation::of(Law::OwnInvariant, what);
+        broken.into_iter().map(violation).collect()
+    }
+}
+
+#[test]
+fn a_deletion_survives_everything() {
+    check(&stories::DELETED);
+}
+
+#[test]
+fn two_operations_survive_everything() {
+    check(&stories::TWICE);
+}
+
+#[test]
+fn a_rule_survives_everything() {
+    check(&stories::UNDER_RULE);
+}
+
+fn check(story: &Story) {
+    let report = check_scenario(story);
+    println!("{}: {} worlds", report.scenario, report.n_worlds);
+    report.assert_kept();
+}
+
+#[test]
+fn undisturbed_every_story_ends_well() {
+    let serving = "ready true gate Some(True) labels [\"app\", \"kusionstack.io/control\", \
+                   \"podopslifecycle.kusionstack.io/service-available\"] \
+                   finalizers [\"prot.podopslifecycle.kusionstack.io/traffic\"]";
+    let stories = [
+        stories::DELETED,
+        stories::TWICE,
+        stories::IN_TURN,
+        stories::UNDER_RULE,
+        stories::FOUR_UNDER_RULE,
+    ];
+    for story in &stories {
+        let run = replay(story, FaultPlan::none());
+        let n_serving = run.digest.matches(serving).count();
+        let expected = match story.people {
+            People::Delete => 0,
+            People::OperateTwice | People::OperateInTurn | People::OperateUnderRule => story.n_pods,
+        };
+        assert_eq!(
+            n_serving, expected,
+            "{}: {}\n{}",
+            story.name, run.digest, run.log
+        );
+        assert_eq!(run.digest.lines().count(), expected, "{}", run.digest);
+    }
+}

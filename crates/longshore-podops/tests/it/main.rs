@@ -1,0 +1,12 @@
+//! The controllers among all that stands around a pod, on the embedded cluster in simulated time.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "clippy sees as a test only what is in a test function"
+)]
+
+mod laws;
+mod stories;
+mod webhooks;
+mod world;

@@ -1,0 +1,249 @@
+//! The admission of pods, in front of an API server that knows no webhooks: as a request that comes is admitted by one
+//! that does.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::{Method, Request, Response, Uri};
+use http_body_util::{BodyExt, Full};
+use kube::client::Body;
+use longshore_api::podops::OperationLabel;
+use longshore_kit::Clock;
+use longshore_podops::{
+    AdmitConfig,
+    admit::{self, Denial, Operation},
+    model::{ConditionStatus, Pod},
+};
+use longshore_test::{Place, faults::FaultBody};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tower::{BoxError, Service, ServiceExt};
+
+/// What was granted although somebody held the pod.
+pub(crate) type Broken = Arc<Mutex<Vec<String>>>;
+
+/// Admits what is written to pods.
+#[derive(Clone)]
+pub(crate) struct Webhooks {
+    pub(crate) place: Place,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) broken: Broken,
+    /// Changes with every write.
+    pub(crate) writes: Arc<watch::Sender<u64>>,
+}
+
+/// Which pod a request is about.
+#[derive(Clone, Debug)]
+struct About {
+    /// Of the pod itself.
+    path: String,
+    sub_resource: String,
+}
+
+impl About {
+    fn of(uri: &Uri) -> Option<Self> {
+        let mut parts: Vec<&str> = uri.path().trim_matches('/').split('/').collect();
+        let at = parts.iter().position(|part| *part == "pods")?;
+        let sub_resource = parts.get(at + 2).copied().unwrap_or_default().to_owned();
+        let _ = parts.get(at + 1)?;
+        parts.truncate(at + 2);
+        Some(Self {
+            path: format!("/{}", parts.join("/")),
+            sub_resource,
+        })
+    }
+
+    fn uri(&self, query: &str) -> String {
+        match self.sub_resource.as_str() {
+            "" => format!("{}?{query}", self.path),
+            sub_resource => format!("{}/{sub_resource}?{query}", self.path),
+        }
+    }
+}
+
+/// An answer that was read.
+type Answer = (http::response::Parts, Bytes);
+
+impl Webhooks {
+    /// The API server with webhooks in it.
+    pub(crate) fn service(
+        &self,
+    ) -> impl Service<
+        Request<Body>,
+        Response = Response<FaultBody>,
+        Error = BoxError,
+        Future: Send + 'static,
+    > + Clone
+    + Send
+    + 'static {
+        let webhooks = self.clone();
+        tower::service_fn(move |request| {
+            let webhooks = webhooks.clone();
+            async move { webhooks.serve(request).await }
+        })
+    }
+
+    /// A client of it.
+    pub(crate) fn client(&self) -> kube::Client {
+        kube::Client::new(self.service(), "default")
+    }
+
+    async fn serve(&self, request: Request<Body>) -> Result<Response<FaultBody>, BoxError> {
+        let about = About::of(request.uri());
+        let is_write = matches!(*request.method(), Method::PATCH | Method::DELETE);
+        match about.filter(|_| is_write) {
+            Some(about) => {
+                let (parts, body) = request.into_parts();
+                let body = body.collect().await?.to_bytes();
+                let (parts, body) = if parts.method == Method::PATCH {
+                    self.patch(&about, &parts, &body).await?
+                } else {
+                    self.delete(&about, &parts, &body).await?
+                };
+                self.writes.send_modify(|n| *n += 1);
+                Ok(Response::from_parts(parts, boxed(body)))
+            }
+            None => {
+                let is_read = *request.method() == Method::GET;
+                let answer = self.place.api().oneshot(request).await;
+                if !is_read {
+                    self.writes.send_modify(|n| *n += 1);
+                }
+                answer
+            }
+        }
+    }
+
+    async fn patch(
+        &self,
+        about: &About,
+        parts: &http::request::Parts,
+        body: &Bytes,
+    ) -> Result<Answer, BoxError> {
+        let asked: Value = serde_json::from_slice(body)?;
+        let is_conditional = asked["metadata"]["resourceVersion"].is_string();
+        loop {
+            let get = Request::get(&about.path).body(Body::empty())?;
+            let (_, old) = self.send(get).await?;
+            let old: Value = serde_json::from_slice(&old)?;
+            let mut dry = Request::patch(about.uri("dryRun=All"));
+            if let Some(kind) = parts.headers.get(http::header::CONTENT_TYPE) {
+                dry = dry.header(http::header::CONTENT_TYPE, kind);
+            }
+            let (answer, object) = self.send(dry.body(Body::from(body.clone()))?).await?;
+            if !answer.status.is_success() {
+                return Ok((answer, object));
+            }
+            let mut request = admit::Request {
+                operation: Operation::Update,
+                sub_resource: about.sub_resource.clone(),
+                is_dry_run: false,
+                object: serde_json::from_slice(&object)?,
+                old_object: old.clone(),
+                options: Value::Null,
+            };
+            let now = self.clock.now();
+            match admit::mutate(&request, now) {
+                Err(denial) => return refused(&denial),
+                Ok(patch) => json_patch::patch(&mut request.object, &patch)?,
+            }
+            let verdict = admit::validate(&config(), &request, now);
+            if let Some(denial) = verdict.denial {
+                return refused(&denial);
+            }
+            self.look(&old, &request.object);
+            request.object["metadata"]["resourceVersion"] =
+                old["metadata"]["resourceVersion"].clone();
+            let put = Request::put(about.uri(""))
+                .header(http::header::CONTENT_TYPE, "application/json")
+                .body(Body::from(request.object.to_string().into_bytes()))?;
+            let (answer, object) = self.send(put).await?;
+            if answer.status != 409 || is_conditional {
+                return Ok((answer, object));
+            }
+        }
+    }
+
+    async fn delete(
+        &self,
+        about: &About,
+        parts: &http::request::Parts,
+        body: &Bytes,
+    ) -> Result<Answer, BoxError> {
+        let get = Request::get(&about.path).body(Body::empty())?;
+        let (answer, old) = self.send(get).await?;
+        if answer.status.is_success() {
+            let request = admit::Request {
+                operation: Operation::Delete,
+                sub_resource: String::new(),
+                is_dry_run: false,
+                object: Value::Null,
+                old_object: serde_json::from_slice(&old)?,
+                options: serde_json::from_slice(body).unwrap_or_default(),
+            };
+            let verdict = admit::validate(&config(), &request, self.clock.now());
+            if let Some(denial) = verdict.denial {
+                if let Some(begin) = verdict.begin {
+                    let patch = Request::patch(&about.path)
+                        .header(http::header::CONTENT_TYPE, "application/merge-patch+json")
+                        .body(())?;
+                    let body = Bytes::from(begin.patch.to_string());
+                    Box::pin(self.patch(about, &patch.into_parts().0, &body)).await?;
+                }
+                return refused(&denial);
+            }
+        }
+        let request = Request::from_parts(parts.clone(), Body::from(body.clone()));
+        self.send(request).await
+    }
+
+    async fn send(&self, request: Request<Body>) -> Result<Answer, BoxError> {
+        let answer = self.place.api().oneshot(request).await?;
+        let (parts, body) = answer.into_parts();
+        Ok((parts, body.collect().await?.to_bytes()))
+    }
+
+    /// An operation may touch a pod only when traffic has let go of it.
+    fn look(&self, old: &Value, new: &Value) {
+        let (old, new) = (Pod::of(old).unwrap(), Pod::of(new).unwrap());
+        let is_granted = |key: &&String| {
+            key.starts_with(OperationLabel::Operate.prefix()) && !old.labels.contains_key(*key)
+        };
+        let is_free = new.service_ready == Some(ConditionStatus::False)
+            && new.protections().next().is_none()
+            && !new.is_available();
+        for key in new.labels.keys().filter(is_granted) {
+            if !is_free {
+                let broken = format!("{key} was granted to {new:?}");
+                self.broken.lock().unwrap().push(broken);
+            }
+        }
+    }
+}
+
+fn config() -> AdmitConfig {
+    AdmitConfig {
+        grace_delete: true,
+        ..AdmitConfig::default()
+    }
+}
+
+fn refused(denial: &Denial) -> Result<Answer, BoxError> {
+    let body = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": denial.code,
+        "reason": denial.reason, "message": format!("{}{}", denial.reason, denial.message),
+    });
+    let answer = Response::builder()
+        .status(denial.code)
+        .header(http::header::CONTENT_TYPE, "application/json");
+    Ok((
+        answer.body(())?.into_parts().0,
+        Bytes::from(body.to_string()),
+    ))
+}
+
+fn boxed(body: Bytes) -> FaultBody {
+    Full::new(body)
+        .map_err(|never| match never {})
+        .boxed_unsync()
+}

@@ -1,0 +1,253 @@
+//! A cluster with everybody who stands around pods: a node, traffic, people who delete and operate.
+
+use std::{collections::BTreeMap, fmt::Write, sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::Pod as WirePod;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    core::{ApiResource, DynamicObject, GroupVersionKind},
+};
+use longshore_api::podops::{
+    ANNOTATION_AVAILABLE_CONDITIONS, CONDITION_SERVICE_READY, CONTROLLED, KIND_POD_TRANSITION_RULE,
+    LABEL_CONTROL, OperationLabel, POD_TRANSITION_RULE_CRD,
+};
+use longshore_cluster::Cluster;
+use longshore_kit::Clock;
+use longshore_podops::{
+    PodOps, PodOpsConfig,
+    model::{ConditionStatus, Pod},
+};
+use longshore_test::{Place, clock::SimClock, faults::Process};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::webhooks::{Broken, Webhooks};
+
+const PROTECTION: &str = "prot.podopslifecycle.kusionstack.io/traffic";
+/// How long everybody around takes to see a change.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Everything around the controllers. It lives through their crashes.
+pub(crate) struct World {
+    pub(crate) place: Place,
+    pub(crate) webhooks: Webhooks,
+    clock: Arc<dyn Clock>,
+}
+
+impl World {
+    pub(crate) async fn new() -> Arc<Self> {
+        let clock = SimClock::start();
+        let now = Arc::clone(&clock);
+        let cluster = Cluster::builder()
+            .clock(Arc::new(move || now.now()))
+            .seed(1)
+            .build();
+        install(&cluster.client()).await;
+        let place = Place::embedded(&cluster);
+        let clock: Arc<dyn Clock> = clock;
+        let webhooks = Webhooks {
+            place: place.clone(),
+            clock: clock.clone(),
+            broken: Broken::default(),
+            writes: Arc::default(),
+        };
+        let world = Arc::new(Self {
+            place,
+            webhooks,
+            clock,
+        });
+        let around = world.clone();
+        tokio::spawn(async move {
+            let mut writes = around.writes();
+            loop {
+                around.node_and_traffic().await;
+                writes.next().await;
+            }
+        });
+        world
+    }
+
+    /// The controllers, behind the faults of `process`.
+    pub(crate) async fn run(&self, process: &Process) {
+        let client = process.client(self.webhooks.service());
+        PodOps::new(PodOpsConfig::default(), self.clock.clone())
+            .run(client, CancellationToken::new())
+            .await;
+    }
+
+    /// Tells of every write from now on.
+    pub(crate) fn writes(&self) -> Writes {
+        Writes(self.webhooks.writes.subscribe())
+    }
+
+    /// A pod that takes part and is waited for by traffic, made as the webhook lets it be made.
+    pub(crate) async fn make(&self, name: &str) {
+        let expected = json!({"expectedFinalizers": {"Traffic/default/t": PROTECTION}});
+        let pod = json!({
+            "metadata": {
+                "name": name,
+                "labels": {LABEL_CONTROL: CONTROLLED, "app": "web"},
+                "annotations": {ANNOTATION_AVAILABLE_CONDITIONS: expected.to_string()},
+            },
+            "spec": {
+                "containers": [{"name": "c", "image": "example.test/image:1"}],
+                "readinessGates": [{"conditionType": CONDITION_SERVICE_READY}],
+            },
+        });
+        let pod = serde_json::from_value(pod).unwrap();
+        self.api()
+            .create(&PostParams::default(), &pod)
+            .await
+            .unwrap();
+    }
+
+    /// A PodTransitionRule over all pods.
+    pub(crate) async fn rule(&self, rules: Value) {
+        let kind =
+            GroupVersionKind::gvk("apps.kusionstack.io", "v1alpha1", KIND_POD_TRANSITION_RULE);
+        let kind = ApiResource::from_gvk_with_plural(&kind, "podtransitionrules");
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.place.client(), self.place.namespace(), &kind);
+        let rule = json!({
+            "apiVersion": "apps.kusionstack.io/v1alpha1", "kind": KIND_POD_TRANSITION_RULE,
+            "metadata": {"name": "rule"},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}, "rules": rules},
+        });
+        let rule = serde_json::from_value(rule).unwrap();
+        api.create(&PostParams::default(), &rule).await.unwrap();
+    }
+
+    fn api(&self) -> Api<WirePod> {
+        Api::namespaced(self.webhooks.client(), self.place.namespace())
+    }
+
+    pub(crate) async fn pods(&self) -> Vec<Pod> {
+        let pods = self.api().list(&ListParams::default()).await.unwrap().items;
+        let pods = pods
+            .into_iter()
+            .map(|pod| serde_json::to_value(pod).unwrap());
+        pods.map(|pod| Pod::of(&pod).unwrap()).collect()
+    }
+
+    pub(crate) async fn pod(&self, name: &str) -> Option<Pod> {
+        let pods = self.pods().await;
+        pods.into_iter().find(|pod| pod.target.name == name)
+    }
+
+    /// Somebody writes a pod; a refusal is theirs to bear.
+    pub(crate) async fn write(&self, name: &str, patch: &Value) -> bool {
+        let params = PatchParams::default();
+        let written = self.api().patch(name, &params, &Patch::Merge(patch)).await;
+        written.is_ok()
+    }
+
+    /// Asks for a pod's deletion until it is gone, as controllers of workloads do.
+    pub(crate) async fn delete(&self, name: &str) {
+        while self.pod(name).await.is_some() {
+            let _ = self.api().delete(name, &DeleteParams::default()).await;
+            tokio::time::sleep(Duration::from_secs(3)).await;
+        }
+    }
+
+    /// Begins an operation.
+    pub(crate) async fn begin(&self, name: &str, id: &str) {
+        let labels = json!({
+            OperationLabel::Operating.of(id): "1",
+            OperationLabel::OperationType.of(id): "update",
+        });
+        while !self
+            .write(name, &json!({"metadata": {"labels": labels}}))
+            .await
+        {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until an operation may touch the pod, works for a while, and is done.
+    pub(crate) async fn work(&self, name: &str, id: &str) {
+        let operate = OperationLabel::Operate.of(id);
+        let mut writes = self.writes();
+        while !self.pod(name).await.unwrap().labels.contains_key(&operate) {
+            writes.next().await;
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let labels = json!({OperationLabel::Operating.of(id): null});
+        while !self
+            .write(name, &json!({"metadata": {"labels": labels}}))
+            .await
+        {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn node_and_traffic(&self) {
+        for pod in self.pods().await {
+            let is_open = pod.service_ready == Some(ConditionStatus::True);
+            if pod.is_ready != is_open {
+                let status = if is_open { "True" } else { "False" };
+                let conditions = json!([{"type": "Ready", "status": status}]);
+                let patch = json!({"status": {"phase": "Running", "conditions": conditions}});
+                let (api, params) = (self.api(), PatchParams::default());
+                let patch = Patch::Strategic(&patch);
+                let _ = api.patch_status(&pod.target.name, &params, &patch).await;
+            }
+            let is_routed = pod
+                .finalizers
+                .iter()
+                .any(|finalizer| finalizer == PROTECTION);
+            if is_routed != pod.is_ready {
+                let finalizers = if pod.is_ready {
+                    json!([PROTECTION])
+                } else {
+                    json!([])
+                };
+                let metadata = json!({
+                    "finalizers": finalizers, "resourceVersion": pod.resource_version,
+                });
+                self.write(&pod.target.name, &json!({"metadata": metadata}))
+                    .await;
+            }
+        }
+    }
+
+    /// How things ended, without what may differ between two good runs.
+    pub(crate) async fn digest(&self) -> String {
+        let mut text = String::new();
+        for pod in self.pods().await {
+            let labels: Vec<&String> = pod.labels.keys().collect();
+            let details: BTreeMap<_, _> = pod
+                .annotations
+                .iter()
+                .filter(|(key, _)| key.starts_with("detail."))
+                .collect();
+            let _ = writeln!(
+                text,
+                "pod {}: ready {} gate {:?} labels {labels:?} finalizers {:?} details {details:?}",
+                pod.target.name, pod.is_ready, pod.service_ready, pod.finalizers,
+            );
+        }
+        text
+    }
+}
+
+/// The writes that somebody has yet to see.
+pub(crate) struct Writes(watch::Receiver<u64>);
+
+impl Writes {
+    /// Waits for a write, and until it is seen.
+    pub(crate) async fn next(&mut self) {
+        let _ = self.0.changed().await;
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn install(client: &Client) {
+    let crd: Value = serde_saphyr::from_str(POD_TRANSITION_RULE_CRD).unwrap();
+    let request = http::Request::post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(crd.to_string().into_bytes())
+        .unwrap();
+    client.request::<Value>(request).await.unwrap();
+}

@@ -1,0 +1,139 @@
+//! Reads the peer's whole configuration: its plugins, and all that stands around them (task action spec §16).
+
+use longshore_plugins::{
+    Config, ConfigErrors, ConfigProblem, ConfigReport, ConfigWarning, Reading, Section,
+};
+use serde_json::Value;
+
+use super::{TasksConfig, WebhookSettings};
+use crate::data::StorageConfig;
+
+/// What a configuration file says about the executor and what stands around it.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// The executor itself. Its namespace and its metrics are not a file's to say.
+    pub tasks: TasksConfig,
+    /// Who is told what happens.
+    pub events: EventsSettings,
+    /// Where outputs are cached.
+    pub catalog: CatalogSettings,
+    /// `storage`: where inputs and outputs are.
+    pub storage: StorageConfig,
+    /// `webhook`: how secrets get into pods.
+    pub webhook: WebhookSettings,
+}
+
+/// Who is told what happens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventsSettings {
+    /// `executor.EventsServiceURL`: the peer's events service; `None` where none is named: the log of this machine.
+    pub url: Option<String>,
+}
+
+/// Where outputs are cached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CatalogSettings {
+    /// `executor.cacheServiceURL`: the peer's cache service; `None` where none is named: the catalog of this machine.
+    pub url: Option<String>,
+}
+
+impl Settings {
+    /// What a whole configuration file says, and what is done otherwise here. Sections of other components are passed
+    /// over; `env` is the process's environment, some of which may be handed on to tasks.
+    ///
+    /// # Errors
+    /// All that is wrong, at once.
+    pub fn read(
+        document: &Value,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<(Self, Vec<ConfigWarning>), ConfigErrors> {
+        let mut settings = Self::default();
+        let mut report = ConfigReport::default();
+        report.section(document, "executor", |section| settings.executor(section));
+        report.section(document, "webhook", |section| {
+            settings.webhook.read(section)
+        });
+        settings.read_storage(document, &mut report);
+        match Config::read(document, env) {
+            Ok(Reading { config, warnings }) => {
+                settings.tasks.plugins = config;
+                report.warnings.extend(warnings);
+            }
+            Err(ConfigErrors(problems)) => report.problems.extend(problems),
+        }
+        if report.problems.is_empty() {
+            Ok((settings, report.warnings))
+        } else {
+            Err(ConfigErrors(report.problems))
+        }
+    }
+
+    fn executor(&mut self, section: &mut Section<'_>) {
+        let TasksConfig {
+            policy,
+            concurrency,
+            collection,
+            ..
+        } = &mut self.tasks;
+        section.option("EventsServiceURL", &mut self.events.url);
+        section.option("cacheServiceURL", &mut self.catalog.url);
+        section.text("cluster", &mut policy.cluster);
+        section.number("maxSystemFailures", &mut policy.max_system_failures);
+        section.number("maxConcurrentReconciles", concurrency);
+        // Nobody would ever be at work.
+        *concurrency = (*concurrency).max(1);
+        section.duration("requeueDuration", &mut policy.requeue);
+        section.section("gc", |section| {
+            section.duration("interval", &mut collection.interval);
+            section.duration("maxTTL", &mut collection.ttl);
+        });
+        // Read by the plugins.
+        section.option("defaultK8sServiceAccount", &mut None);
+        for key in ["metricsBindAddress", "healthProbeBindAddress"] {
+            section.unsupported(key, "health and metrics are where --metrics-address says");
+        }
+        for key in [
+            "metricsSecure",
+            "metricsCertPath",
+            "metricsCertName",
+            "metricsCertKey",
+        ] {
+            section.unsupported(key, "metrics are served without TLS");
+        }
+        section.unsupported(
+            "leaderElect",
+            "each role has a lease, unless --lease-duration is 0",
+        );
+        for key in ["webhookCertPath", "webhookCertName", "webhookCertKey"] {
+            section.unsupported(
+                key,
+                "the webhook makes its certificates itself, and renews them",
+            );
+        }
+        section.unsupported("enableHTTP2", "the webhook speaks HTTP/1.1 and HTTP/2");
+    }
+
+    /// Its keys are read where it is used.
+    fn read_storage(&mut self, document: &Value, report: &mut ConfigReport) {
+        let Some(section) = section(document, "storage") else {
+            return;
+        };
+        match serde_json::from_value::<StorageConfig>(section.clone()) {
+            Ok(storage) => self.storage = storage,
+            Err(error) => report.problems.push(ConfigProblem::Unusable {
+                path: "storage".to_owned(),
+                why: error.to_string(),
+            }),
+        }
+    }
+}
+
+/// A section, whatever the case of its name.
+fn section<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
+    let mut sections = document.as_object()?.iter();
+    let (_, section) = sections.find(|(own, _)| own.eq_ignore_ascii_case(name))?;
+    (!section.is_null()).then_some(section)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! The current attempt of a task that makes no resource: what its plugin wants remembered is written first, then done.
+//!
+//! A crash between the record and the question leaves a state that says that the question was about to be asked: what
+//! the plugin makes of that is its own to say, and it does not ask twice what must not be asked twice.
+
+use std::time::Duration;
+
+use longshore_api::flyte::TaskActionStatus;
+use longshore_core::{Action as Do, Next, Plan, Seen};
+use longshore_plugins::{ErrorKind, Phase, PhaseInfo, STATE_VERSION, Step};
+
+use super::{
+    ActionPlan, Effect, LOOK_AGAIN, Round, failure,
+    publish::{self},
+};
+use crate::{data::Outcome, model::RemoteTask};
+
+/// Decides upon an attempt whose action has its finalizer.
+pub(super) fn decide(round: &Round<'_>, task: &RemoteTask) -> ActionPlan {
+    let step = match &task.step {
+        Ok(step) => step,
+        Err(error) => {
+            let lost =
+                PhaseInfo::retryable(ErrorKind::System, "CorruptedPluginState", error.to_string());
+            return fail(round, task, lost);
+        }
+    };
+    match step.info.phase {
+        Phase::Undefined => Plan::after(round.policy.requeue),
+        Phase::NotReady
+        | Phase::WaitingForResources
+        | Phase::Queued
+        | Phase::Initializing
+        | Phase::Running
+        | Phase::WaitingForCache => go_on(round, task, step),
+        Phase::Success => succeed(round, task, step),
+        Phase::RetryableFailure | Phase::PermanentFailure | Phase::Aborted => {
+            fail(round, task, step.info.clone())
+        }
+    }
+}
+
+/// Remembers, then asks.
+fn go_on(round: &Round<'_>, task: &RemoteTask, step: &Step) -> ActionPlan {
+    let mut status = remembering(round, &step.state);
+    if step.info.phase >= Phase::Initializing {
+        status.system_failures = 0;
+    }
+    let written = publish::write(round, &task.context, status, &step.info);
+    let mut actions = written.unwrap_or_default();
+    let next = match &step.call {
+        Some(call) => {
+            actions.push(Do::Call(Effect::Ask(Box::new(call.clone()))));
+            Next::After(Duration::ZERO)
+        }
+        None => step.again.map_or(Next::AwaitChange, Next::After),
+    };
+    Plan { actions, next }
+}
+
+fn succeed(round: &Round<'_>, task: &RemoteTask, step: &Step) -> ActionPlan {
+    if let Some(outputs) = &step.outputs {
+        let prefix = task.context.paths.output_prefix.clone();
+        let outputs = outputs.clone();
+        let mut plan = end(round, task, step, &step.info);
+        // Whoever hears of the success finds them.
+        plan.actions
+            .insert(0, Do::Call(Effect::WriteOutputs { prefix, outputs }));
+        return plan;
+    }
+    match &task.outcome {
+        Seen::Unknown(_) | Seen::Absent => Plan::after(LOOK_AGAIN),
+        Seen::Present(Outcome::Complete) => end(round, task, step, &step.info),
+        Seen::Present(Outcome::Failed {
+            error,
+            is_recoverable,
+        }) => {
+            let phase = if *is_recoverable {
+                Phase::RetryableFailure
+            } else {
+                Phase::PermanentFailure
+            };
+            let info = PhaseInfo {
+                error: Some(error.clone()),
+                ..PhaseInfo::of(phase, "")
+            };
+            fail(round, task, info)
+        }
+        Seen::Present(Outcome::Incomplete(why)) => system_failure(round, task, why, false),
+    }
+}
+
+fn fail(round: &Round<'_>, task: &RemoteTask, info: PhaseInfo) -> ActionPlan {
+    let kind = info.error.as_ref().map(|error| error.kind);
+    if info.phase == Phase::RetryableFailure && kind == Some(ErrorKind::System) {
+        let text = info.error.as_ref().map_or_else(String::new, failure::words);
+        return system_failure(round, task, &text, true);
+    }
+    if info.phase == Phase::RetryableFailure && round.action.attempt() < task.context.max_attempts {
+        let status = TaskActionStatus {
+            attempts: round.action.attempt().saturating_add(1),
+            system_failures: 0,
+            ..forgetting(round)
+        };
+        let info = PhaseInfo::of(Phase::Queued, "restarting task");
+        return Plan {
+            actions: publish::write(round, &task.context, status, &info).unwrap_or_default(),
+            next: Next::After(Duration::ZERO),
+        };
+    }
+    let info = if info.phase == Phase::RetryableFailure {
+        failure::exhausted(round, info)
+    } else {
+        info
+    };
+    let state = task.step.as_ref().map(|step| step.state.as_slice());
+    let status = remembering(round, state.unwrap_or(&round.action.status.plugin_state));
+    Plan::of(publish::write(round, &task.context, status, &info).unwrap_or_default())
+}
+
+/// Begins anew, or looks again, unless that was done too often.
+fn system_failure(
+    round: &Round<'_>,
+    task: &RemoteTask,
+    text: &str,
+    begins_anew: bool,
+) -> ActionPlan {
+    let id = task.plugin.id();
+    let n = round.action.status.system_failures.saturating_add(1);
+    if let Some(info) = failure::too_many(round, id, text) {
+        let status = TaskActionStatus {
+            system_failures: n,
+            ..remembering(round, &round.action.status.plugin_state)
+        };
+        return Plan::of(publish::write(round, &task.context, status, &info).unwrap_or_default());
+    }
+    let status = if begins_anew {
+        forgetting(round)
+    } else {
+        round.action.status.clone()
+    };
+    let mut actions = Vec::new();
+    // What was begun must not run beside what is begun next.
+    if let Some(call) = task.abort.as_ref().filter(|_| begins_anew) {
+        actions.push(Do::Call(Effect::End(Box::new(call.clone()))));
+    }
+    actions.push(round.record(TaskActionStatus {
+        system_failures: n,
+        ..status
+    }));
+    actions.push(failure::warning(round, id, text));
+    Plan {
+        actions,
+        ..Plan::after(round.policy.requeue)
+    }
+}
+
+fn end(round: &Round<'_>, task: &RemoteTask, step: &Step, info: &PhaseInfo) -> ActionPlan {
+    let status = TaskActionStatus {
+        system_failures: 0,
+        ..remembering(round, &step.state)
+    };
+    Plan::of(publish::write(round, &task.context, status, info).unwrap_or_default())
+}
+
+/// The status with what the plugin wants remembered.
+fn remembering(round: &Round<'_>, state: &[u8]) -> TaskActionStatus {
+    TaskActionStatus {
+        attempts: round.action.attempt(),
+        plugin_state: state.to_vec(),
+        plugin_state_version: if state.is_empty() { 0 } else { STATE_VERSION },
+        ..round.action.status.clone()
+    }
+}
+
+/// The status of something that has not begun.
+fn forgetting(round: &Round<'_>) -> TaskActionStatus {
+    remembering(round, &[])
+}

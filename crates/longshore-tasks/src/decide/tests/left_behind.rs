@@ -1,0 +1,160 @@
+//! What attempts leave behind, and stores that do not tell.
+
+use longshore_plugins::TaskError;
+
+use super::*;
+
+fn said(is_recoverable: bool, kind: ErrorKind) -> Seen<Outcome> {
+    let error = TaskError {
+        code: "ValueError".to_owned(),
+        message: "3 is too many".to_owned(),
+        kind,
+    };
+    Seen::Present(Outcome::Failed {
+        error,
+        is_recoverable,
+    })
+}
+
+/// An attempt whose process failed, of two.
+fn failed(outcome: Seen<Outcome>) -> World {
+    action()
+        .started(Phase::Running, 1, "")
+        .pod(user("Error"))
+        .with(|it| {
+            it.max_attempts = 2;
+            it.outcome = outcome;
+        })
+}
+
+#[test]
+fn what_a_failed_attempt_wrote_down_says_more_than_its_exit_code() {
+    let again = "report QUEUED.0 of 2; persist Queued.0 of 2 (nothing started); after 0ns";
+    let over = "report FAILED.0 of 1; persist PermanentFailure.0 of 1 failed PermanentFailure: 3 is too many; \
+                label; await";
+    check(&[
+        ("nothing", failed(Seen::Present(Outcome::Complete)), again),
+        ("recoverable", failed(said(true, ErrorKind::User)), again),
+        ("permanent", failed(said(false, ErrorKind::User)), over),
+        (
+            "recoverable, and the last attempt",
+            failed(said(true, ErrorKind::Unknown)).with(|it| it.max_attempts = 1),
+            over,
+        ),
+        (
+            "recoverable, and of the system",
+            failed(said(true, ErrorKind::System)),
+            "persist Running.1 of 1 +1 (nothing started); delete r-a-0; warn FailedPluginHandle; after 0ns",
+        ),
+    ]);
+}
+
+#[test]
+fn the_error_that_was_written_down_is_in_the_status_and_in_the_event() {
+    let plan = failed(said(false, ErrorKind::User)).plan();
+    let Do::Call(Effect::Report(event)) = &plan.actions[0] else {
+        panic!("{plan:?}");
+    };
+    assert_eq!(event.error.as_ref().unwrap().message, "3 is too many");
+    let Do::Persist(record) = &plan.actions[1] else {
+        panic!("{plan:?}");
+    };
+    let state = record.status.error_state.as_ref().unwrap();
+    assert_eq!(
+        (state.code.as_str(), state.kind.as_str()),
+        ("ValueError", "USER")
+    );
+}
+
+#[test]
+fn a_store_that_refuses_is_waited_for_and_the_status_says_why_once() {
+    let refused = || Seen::Unknown("s3://b/x cannot be read: AccessDenied".to_owned());
+    let ended = || {
+        action()
+            .started(Phase::Running, 1, "")
+            .pod(of(Phase::Success))
+            .with(|it| it.outcome = refused())
+    };
+    let plan = ended().plan();
+    let Some(Do::Persist(record)) = plan.actions.last() else {
+        panic!("{plan:?}");
+    };
+    let told = record.status.conditions[0].message.clone();
+    assert!(
+        told.ends_with("s3://b/x cannot be read: AccessDenied"),
+        "{told}"
+    );
+    let waiting = || {
+        action()
+            .started(Phase::Running, 2, &told)
+            .pod(of(Phase::Success))
+            .with(|it| it.outcome = refused())
+    };
+    let later = |seconds| {
+        waiting().with(|it| {
+            it.info.occurred_at = Some(EPOCH);
+            it.now = EPOCH + jiff::SignedDuration::from_secs(seconds);
+        })
+    };
+    let told = "report RUNNING.2 of 1; persist Running.2 of 1; after 1s";
+    check(&[
+        ("after a success", ended(), told),
+        ("after a failure", failed(refused()), told),
+        (
+            "before anybody saw it run",
+            action()
+                .started(Phase::Queued, 0, SUBMITTED)
+                .pod(of(Phase::Success))
+                .with(|it| it.outcome = refused()),
+            "report RUNNING.0 of 1; persist Running.0 of 1; after 1s",
+        ),
+        ("told already", waiting(), "after 1s"),
+        ("for a while", later(8), "after 8s"),
+        ("for long", later(3600), "after 30s"),
+        (
+            "and then not any more",
+            waiting().with(|it| it.outcome = Seen::Present(Outcome::Complete)),
+            "report SUCCEEDED.0 of 1; persist Success.0 of 1 completed; label; await",
+        ),
+    ]);
+}
+
+#[test]
+fn inputs_that_cannot_be_read_are_waited_for() {
+    let why = "s3://b/inputs.pb cannot be read: AccessDenied";
+    let unread =
+        |world: World| world.with(|it| it.obstacle = Some(ObstacleKind::NoInputs(why.to_owned())));
+    let waiting = format!("waiting for the inputs: {why}");
+    let told = || {
+        action()
+            .started(Phase::WaitingForResources, 0, &waiting)
+            .with(|it| {
+                if let Ok(state) = &mut it.state {
+                    state.launch = longshore_plugins::Launch::NotStarted;
+                    it.action.status.plugin_state = state.encode();
+                }
+            })
+    };
+    check(&[
+        (
+            "first",
+            unread(action()),
+            "report WAITING_FOR_RESOURCES.0 of 1; persist WaitingForResources.0 of 1; after 10s",
+        ),
+        ("again", unread(told()), "after 10s"),
+        (
+            "read at last",
+            told(),
+            "create r-a-0 as u/1/0; report QUEUED.0 of 1; persist Queued.0 of 1; after 10s",
+        ),
+    ]);
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_made_before_the_resource() {
+    check(&[(
+        "new",
+        action().with(|it| it.lacks_directory = true),
+        "make directory; create r-a-0 as u/1/0; report QUEUED.0 of 1; persist Queued.0 of 1; after 10s",
+    )]);
+}

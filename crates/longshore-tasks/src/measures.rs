@@ -1,0 +1,316 @@
+//! What the executor counts beside what the kit does (task action spec §15), under the names that an OpenTelemetry
+//! collector makes of upstream's.
+//!
+//! Nothing is listed or copied for it: each round has its action at hand, and a change of phase moves one count.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use longshore_api::flyte::TaskActionStatus;
+use longshore_kit::Metrics;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{
+        counter::Counter,
+        family::{Family, MetricConstructor},
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+};
+use serde_json::Value;
+
+use crate::model::ActionKey;
+
+/// Where an action without a phase is counted.
+const UNKNOWN: &str = "Unknown";
+
+/// What the executor counts. Clones share it; by default nobody reads it.
+#[derive(Clone, Debug, Default)]
+pub struct ActionMeasures {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    active: Family<PhaseLabels, Gauge>,
+    requests: Family<RequestLabels, Histogram, Milliseconds>,
+    sizes: Histogram,
+    deletions: Family<OutcomeLabels, Counter>,
+    sweeps: Family<ErrorLabels, Histogram, SweepMilliseconds>,
+    /// The phase under which each action is counted.
+    phases: Mutex<BTreeMap<ActionKey, Arc<str>>>,
+}
+
+/// From 1 ms to some 16 s.
+#[derive(Clone, Copy, Debug)]
+struct Milliseconds;
+
+impl MetricConstructor<Histogram> for Milliseconds {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new(exponential_buckets(1.0, 4.0, 8))
+    }
+}
+
+/// Upstream's buckets.
+#[derive(Clone, Copy, Debug)]
+struct SweepMilliseconds;
+
+impl MetricConstructor<Histogram> for SweepMilliseconds {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new([
+            100.0, 500.0, 1_000.0, 5_000.0, 10_000.0, 30_000.0, 60_000.0, 300_000.0,
+        ])
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PhaseLabels {
+    phase: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    op: &'static str,
+    error: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabels {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ErrorLabels {
+    error: &'static str,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            active: Family::default(),
+            requests: Family::new_with_constructor(Milliseconds),
+            // From 1 KiB to 4 MiB: etcd takes no more than 1.5 MiB.
+            sizes: Histogram::new(exponential_buckets(1024.0, 4.0, 7)),
+            deletions: Family::default(),
+            sweeps: Family::new_with_constructor(SweepMilliseconds),
+            phases: Mutex::default(),
+        }
+    }
+}
+
+/// What became of an action that ended long ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Swept {
+    /// It was deleted.
+    Deleted,
+    /// Somebody else did.
+    AlreadyGone,
+    /// It stays for the next pass.
+    Failed,
+}
+
+impl ActionMeasures {
+    /// Measures that are read with the others of the process. Once per process.
+    pub fn new(metrics: &Metrics) -> Self {
+        let measures = Self::default();
+        let shared = &measures.shared;
+        metrics.register(|registry| {
+            registry.register(
+                "taskaction_active",
+                "TaskActions that have not ended, by the phase of their plugin",
+                shared.active.clone(),
+            );
+            registry.register(
+                "taskaction_k8s_duration_milliseconds",
+                "Time to the answer of a write of a TaskAction",
+                shared.requests.clone(),
+            );
+            registry.register(
+                "taskaction_crd_size_bytes",
+                "Size of TaskActions as JSON, at each write of a status",
+                shared.sizes.clone(),
+            );
+            registry.register(
+                "taskaction_gc_deletions",
+                "TaskActions that ended long ago, by what became of them",
+                shared.deletions.clone(),
+            );
+            registry.register(
+                "taskaction_gc_sweep_duration_milliseconds",
+                "How long a pass over ended TaskActions took",
+                shared.sweeps.clone(),
+            );
+        });
+        measures
+    }
+
+    /// Counts from nothing: another executor may have worked meanwhile.
+    pub(crate) fn restart(&self) {
+        self.phases().clear();
+        self.shared.active.clear();
+    }
+
+    /// An action is as this status says; `None` where it is gone.
+    pub(crate) fn see(&self, key: &ActionKey, status: Option<&TaskActionStatus>) {
+        let phase = status.filter(|status| !status.is_terminal()).map(|status| {
+            let phase = status.plugin_phase.as_str();
+            if phase.is_empty() { UNKNOWN } else { phase }
+        });
+        let mut phases = self.phases();
+        let before = match phase {
+            Some(phase) if phases.get(key).is_some_and(|before| **before == *phase) => return,
+            Some(phase) => phases.insert(key.clone(), phase.into()),
+            None => phases.remove(key),
+        };
+        if let Some(phase) = phase {
+            self.count(phase).inc();
+        }
+        if let Some(before) = before {
+            self.count(&before).dec();
+        }
+    }
+
+    /// A status was written, or not, after this time.
+    pub(crate) fn status_written(&self, took: Duration, is_written: bool, object: &Value) {
+        let labels = RequestLabels {
+            op: "status_update",
+            error: true_or_false(!is_written),
+        };
+        let requests = &self.shared.requests;
+        requests.get_or_create(&labels).observe(milliseconds(took));
+        self.shared.sizes.observe(size(object));
+    }
+
+    pub(crate) fn swept(&self, swept: Swept) {
+        let outcome = match swept {
+            Swept::Deleted => "deleted",
+            Swept::AlreadyGone => "already_gone",
+            Swept::Failed => "failed",
+        };
+        let labels = OutcomeLabels { outcome };
+        self.shared.deletions.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn sweep_ended(&self, took: Duration, is_complete: bool) {
+        let labels = ErrorLabels {
+            error: true_or_false(!is_complete),
+        };
+        let sweeps = &self.shared.sweeps;
+        sweeps.get_or_create(&labels).observe(milliseconds(took));
+    }
+
+    fn count(&self, phase: &str) -> Gauge {
+        let labels = PhaseLabels {
+            phase: phase.to_owned(),
+        };
+        self.shared.active.get_or_create(&labels).clone()
+    }
+
+    fn phases(&self) -> std::sync::MutexGuard<'_, BTreeMap<ActionKey, Arc<str>>> {
+        let phases = &self.shared.phases;
+        phases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn true_or_false(is_it: bool) -> &'static str {
+    if is_it { "true" } else { "false" }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1_000.0
+}
+
+/// The length of an object as JSON, which is not written anywhere.
+fn size(object: &Value) -> f64 {
+    let mut length = Length(0);
+    // Counting cannot fail, and JSON is JSON.
+    let _ = serde_json::to_writer(&mut length, object);
+    f64::from(u32::try_from(length.0).unwrap_or(u32::MAX))
+}
+
+struct Length(usize);
+
+impl io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_api::flyte::{CONDITION_SUCCEEDED, Condition};
+    use serde_json::json;
+
+    use super::*;
+
+    fn key(name: &str) -> ActionKey {
+        ActionKey {
+            namespace: "flyte".to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn in_phase(phase: &str) -> TaskActionStatus {
+        TaskActionStatus {
+            plugin_phase: phase.to_owned(),
+            ..TaskActionStatus::default()
+        }
+    }
+
+    #[test]
+    fn each_action_that_has_not_ended_is_counted_once() {
+        let metrics = Metrics::new();
+        let measures = ActionMeasures::new(&metrics);
+        let count = |phase: &str| {
+            let line = format!("taskaction_active{{phase=\"{phase}\"}} ");
+            let text = metrics.text();
+            let found = text
+                .lines()
+                .find_map(|it| it.strip_prefix(&line).map(str::to_owned));
+            found.unwrap_or_else(|| "0".to_owned())
+        };
+        for name in ["a", "b", "a"] {
+            measures.see(&key(name), Some(&in_phase("")));
+        }
+        assert_eq!(count("Unknown"), "2");
+        measures.see(&key("a"), Some(&in_phase("PhaseRunning")));
+        assert_eq!(
+            (count("Unknown"), count("PhaseRunning")),
+            ("1".to_owned(), "1".to_owned())
+        );
+        let mut ended = in_phase("PhaseSuccess");
+        ended.conditions.push(Condition {
+            kind: CONDITION_SUCCEEDED.to_owned(),
+            status: "True".to_owned(),
+            observed_generation: 0,
+            last_transition_time: jiff::Timestamp::UNIX_EPOCH,
+            reason: String::new(),
+            message: String::new(),
+        });
+        for _ in 0..2 {
+            measures.see(&key("a"), Some(&ended));
+            measures.see(&key("b"), None);
+        }
+        assert_eq!(
+            (count("Unknown"), count("PhaseRunning")),
+            ("0".to_owned(), "0".to_owned())
+        );
+        assert_eq!(count("PhaseSuccess"), "0");
+    }
+
+    #[test]
+    fn sizes_are_those_of_the_json() {
+        let object = json!({"a": ["ä", 1.5, null]});
+        let length = u32::try_from(object.to_string().len()).unwrap();
+        assert_eq!(size(&object), f64::from(length));
+    }
+}

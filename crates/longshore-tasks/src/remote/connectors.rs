@@ -1,0 +1,60 @@
+//! Who asks connectors.
+
+use async_trait::async_trait;
+use longshore_plugins::{Answer, Call, Category};
+
+/// Asks connectors what plugins want to know.
+#[async_trait]
+pub trait AskConnectors: std::fmt::Debug + Send + Sync + 'static {
+    /// Asks the connector that takes the category of this call.
+    ///
+    /// # Errors
+    /// There is no such connector, it did not answer, or it refused. Whether the request took effect is not known.
+    async fn ask(&self, call: &Call) -> Result<Option<Answer>, ConnectorError>;
+}
+
+/// A connector that did not do what it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectorError {
+    /// Nobody takes such tasks.
+    #[error("{0}")]
+    NoConnector(String),
+    /// It did not answer.
+    #[error("{operation} of connector {connector} got no answer: {why}")]
+    NoAnswer {
+        /// Its name.
+        connector: String,
+        /// As `CreateTask`.
+        operation: &'static str,
+        /// Why.
+        why: String,
+    },
+    /// It refused.
+    #[error("{operation} of connector {connector} failed with gRPC status {code}: {message}")]
+    Refused {
+        /// Its name.
+        connector: String,
+        /// As `CreateTask`.
+        operation: &'static str,
+        /// `grpc-status`.
+        code: u32,
+        /// `grpc-message`.
+        message: String,
+    },
+}
+
+/// There are no connectors.
+#[derive(Clone, Copy, Debug)]
+pub struct NoConnectors;
+
+#[async_trait]
+impl AskConnectors for NoConnectors {
+    async fn ask(&self, call: &Call) -> Result<Option<Answer>, ConnectorError> {
+        let Category {
+            task_type, version, ..
+        } = &call.category;
+        Err(ConnectorError::NoConnector(format!(
+            "no connector takes task type {task_type:?} in version {version}: none is configured"
+        )))
+    }
+}

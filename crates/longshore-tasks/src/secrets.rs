@@ -1,0 +1,199 @@
+//! The webhook that puts secrets into pods that ask for them (task action spec §13): each value is looked up where the
+//! peer's secret service keeps it, in a Kubernetes Secret of one namespace.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use base64::{Engine, prelude::BASE64_STANDARD};
+use longshore_api::flyte::{LABEL_INJECT_SECRETS, TRUE};
+use longshore_core::{ObjectRef, Resource, Scope};
+use longshore_kit::{ApiError, Requests, Rule};
+use longshore_plugins::{SecretError, SecretScope, requested_secrets};
+use longshore_webhook::{Admission, Registration, Response, Review, Verdict};
+use serde_json::{Value, json};
+
+use crate::{WebhookSettings, secret_cache::SecretCache};
+
+/// Where API servers ask.
+pub const PATH: &str = "/mutate--v1-pod";
+
+const NAME: &str = "flyte-pod-webhook.flyte.org";
+/// So long API servers wait, in seconds.
+const TIMEOUT: u32 = 10;
+/// Pods of the cluster itself never wait for us.
+const SYSTEM_NAMESPACES: [&str; 3] = ["kube-node-lease", "kube-public", "kube-system"];
+const SECRET: Resource = Resource {
+    group: "",
+    version: "v1",
+    kind: "Secret",
+    plural: "secrets",
+    scope: Scope::Namespaced,
+};
+
+/// Everything that the webhook asks of the Kubernetes API: its certificates and the values of secrets, and that API
+/// servers are told of it. Values in another namespace than the controller's need a role there.
+pub const RULES: &[Rule] = &[
+    Rule::new("", &["secrets"], &["create", "get", "patch"]),
+    Rule::new(
+        "admissionregistration.k8s.io",
+        &["mutatingwebhookconfigurations"],
+        &["create", "get", "patch"],
+    )
+    .cluster_wide(),
+];
+
+/// Puts secrets into pods.
+#[derive(Debug)]
+pub struct SecretsWebhook {
+    settings: WebhookSettings,
+    requests: Requests,
+    cache: Arc<SecretCache>,
+}
+
+/// Why a pod does not get its secrets.
+#[derive(Debug, thiserror::Error)]
+enum NotInjected {
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    #[error(
+        "none of the secret managers injected secret {key:?}: there is none of its project, its domain or its organization in the namespace {namespace}"
+    )]
+    Unknown { key: String, namespace: String },
+    #[error("expected one value in the Secret {0}, which holds a secret of Flyte")]
+    NotOneValue(String),
+    #[error("secret {key:?} cannot be looked up: {source}")]
+    Unreadable { key: String, source: ApiError },
+}
+
+impl NotInjected {
+    /// Ours or the API server's mistake is worth another try, the pod's is not.
+    fn code(&self) -> u16 {
+        match self {
+            Self::Secret(_) | Self::Unknown { .. } | Self::NotOneValue(_) => 400,
+            Self::Unreadable { .. } => 503,
+        }
+    }
+}
+
+impl SecretsWebhook {
+    /// Looks values up with these requests, and keeps them in a cache.
+    pub fn new(settings: WebhookSettings, requests: Requests, cache: Arc<SecretCache>) -> Self {
+        Self {
+            settings,
+            requests,
+            cache,
+        }
+    }
+
+    /// How API servers learn of it, where its Service is in this namespace. Only pods that say that they want secrets
+    /// ever wait for it: neither ours nor the cluster's do.
+    pub fn registration(settings: &WebhookSettings, namespace: &str) -> Registration {
+        let webhook = json!({
+            "name": NAME,
+            "admissionReviewVersions": ["v1"],
+            "clientConfig": {"service": {
+                "name": settings.service_name,
+                "namespace": namespace,
+                "path": PATH,
+                "port": settings.service_port,
+            }},
+            "failurePolicy": "Fail",
+            "matchPolicy": "Equivalent",
+            "namespaceSelector": {"matchExpressions": [{
+                "key": "kubernetes.io/metadata.name",
+                "operator": "NotIn",
+                "values": SYSTEM_NAMESPACES,
+            }]},
+            "objectSelector": {"matchLabels": {LABEL_INJECT_SECRETS: TRUE}},
+            "reinvocationPolicy": "Never",
+            "rules": [{
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "operations": ["CREATE"],
+                "resources": ["pods"],
+                "scope": "*",
+            }],
+            "sideEffects": "None",
+            "timeoutSeconds": TIMEOUT,
+        });
+        Registration::mutating(&settings.service_name, vec![webhook])
+    }
+
+    async fn inject(&self, pod: &Value) -> Result<Option<Value>, NotInjected> {
+        let secrets = requested_secrets(pod)?;
+        if secrets.is_empty() {
+            return Ok(None);
+        }
+        let scope = SecretScope::of(pod)?;
+        let mut changed = pod.clone();
+        for secret in &secrets {
+            let value = self.value(&scope, &secret.key).await?;
+            self.settings
+                .injection
+                .inject(&mut changed, secret, &value)?;
+        }
+        Ok(Some(changed))
+    }
+
+    /// The value of the narrowest scope that has the key.
+    async fn value(&self, scope: &SecretScope, key: &str) -> Result<Arc<[u8]>, NotInjected> {
+        for name in scope.names(key) {
+            if let Some(value) = self.cache.get(&name) {
+                return Ok(value);
+            }
+            let target = ObjectRef {
+                resource: SECRET,
+                namespace: self.settings.secrets_namespace.clone(),
+                name: name.clone(),
+                uid: None,
+            };
+            let found = self.requests.get(&target).await;
+            let found = found.map_err(|source| NotInjected::Unreadable {
+                key: key.to_owned(),
+                source,
+            })?;
+            let Some(secret) = found else {
+                continue;
+            };
+            let value =
+                only_value(&secret).ok_or_else(|| NotInjected::NotOneValue(name.clone()))?;
+            self.cache.keep(&name, Arc::clone(&value));
+            return Ok(value);
+        }
+        Err(NotInjected::Unknown {
+            key: key.to_owned(),
+            namespace: self.settings.secrets_namespace.clone(),
+        })
+    }
+}
+
+/// The secret service puts one value into each Secret, under its whole name.
+fn only_value(secret: &Value) -> Option<Arc<[u8]>> {
+    let mut values = secret["data"].as_object()?.values();
+    let (value, None) = (values.next()?, values.next()) else {
+        return None;
+    };
+    Some(BASE64_STANDARD.decode(value.as_str()?).ok()?.into())
+}
+
+#[async_trait]
+impl Admission for SecretsWebhook {
+    async fn admit(&self, review: &Review) -> Response {
+        let is_new_pod = review.operation == "CREATE" && review.resource == "pods";
+        if !is_new_pod || !review.subresource.is_empty() {
+            return Verdict::Allowed.into();
+        }
+        match self.inject(&review.object).await {
+            Ok(None) => Verdict::Allowed.into(),
+            Ok(Some(pod)) => Verdict::Changed(pod).into(),
+            Err(error) => Verdict::Denied {
+                code: error.code(),
+                message: error.to_string(),
+            }
+            .into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,356 @@
+use std::net::SocketAddr;
+
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::{Api, Client, api::PostParams};
+use longshore_cluster::Cluster;
+use longshore_kit::SystemClock;
+use longshore_plugins::secret_name;
+use longshore_webhook::{Certificates, Identity};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+
+const NAMESPACE: &str = "default";
+const HOST: &str = "flyte-pod-webhook.default.svc";
+
+/// The webhook behind TLS, and an API server that knows it.
+struct World {
+    client: Client,
+    cache: Arc<SecretCache>,
+    http: reqwest::Client,
+    address: SocketAddr,
+    registered: Value,
+    stopping: CancellationToken,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.stopping.cancel();
+    }
+}
+
+fn of_cluster(requests: &Requests, plural: &'static str, name: &str) -> ObjectRef {
+    assert_eq!(requests.client().default_namespace(), NAMESPACE);
+    ObjectRef {
+        resource: Resource {
+            group: "admissionregistration.k8s.io",
+            version: "v1",
+            kind: "MutatingWebhookConfiguration",
+            plural,
+            scope: Scope::Cluster,
+        },
+        namespace: String::new(),
+        name: name.to_owned(),
+        uid: None,
+    }
+}
+
+async fn world() -> World {
+    let client = Cluster::in_memory().client();
+    let requests = Requests::new(client.clone());
+    let settings = WebhookSettings {
+        secrets_namespace: NAMESPACE.to_owned(),
+        ..WebhookSettings::default()
+    };
+    let cache = Arc::new(SecretCache::default());
+    let webhook: Arc<dyn Admission> = Arc::new(SecretsWebhook::new(
+        settings.clone(),
+        requests.clone(),
+        Arc::clone(&cache),
+    ));
+    let identity = Identity::of_service(NAMESPACE, &settings.secret_name, &settings.service_name);
+    let registration = SecretsWebhook::registration(&settings, NAMESPACE);
+    let mut certificates = Certificates::new(requests.clone(), Arc::new(SystemClock), identity)
+        .publishing(registration);
+    let tls = certificates.first().await.unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = longshore_webhook::router([(PATH, webhook)]);
+    let stopping = CancellationToken::new();
+    tokio::spawn(longshore_webhook::serve(
+        listener,
+        tls.clone(),
+        router,
+        stopping.clone(),
+    ));
+    tokio::spawn(
+        stopping
+            .clone()
+            .run_until_cancelled_owned(certificates.keep(tls)),
+    );
+    let target = of_cluster(
+        &requests,
+        "mutatingwebhookconfigurations",
+        &settings.service_name,
+    );
+    let registered = loop {
+        match requests.get(&target).await.unwrap() {
+            Some(registered) => break registered,
+            None => tokio::task::yield_now().await,
+        }
+    };
+    // As an API server: it trusts what the configuration says, and asks for the name of the Service.
+    let bundle = registered["webhooks"][0]["clientConfig"]["caBundle"]
+        .as_str()
+        .unwrap();
+    let bundle = BASE64_STANDARD.decode(bundle).unwrap();
+    let http = reqwest::Client::builder()
+        .tls_certs_only(reqwest::Certificate::from_pem_bundle(&bundle).unwrap())
+        .resolve(HOST, address)
+        .build()
+        .unwrap();
+    World {
+        client,
+        cache,
+        http,
+        address,
+        registered,
+        stopping,
+    }
+}
+
+impl World {
+    async fn keep(&self, name: &str, data: &[(&str, &str)]) {
+        let data = data
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), ByteString(value.as_bytes().to_vec())));
+        let mut secret = Secret {
+            data: Some(data.collect()),
+            ..Secret::default()
+        };
+        secret.metadata.name = Some(name.to_owned());
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), NAMESPACE);
+        secrets
+            .create(&PostParams::default(), &secret)
+            .await
+            .unwrap();
+    }
+
+    async fn ask(&self, body: String) -> (u16, Value) {
+        let url = format!("https://{HOST}:{}{PATH}?timeout=10s", self.address.port());
+        let answer = self
+            .http
+            .post(url)
+            .header("content-type", "application/json")
+            .body(body);
+        let answer = answer.send().await.unwrap();
+        let status = answer.status().as_u16();
+        let text = answer.text().await.unwrap();
+        (
+            status,
+            serde_json::from_str(&text).unwrap_or(Value::String(text)),
+        )
+    }
+
+    /// The response to the creation of a pod.
+    async fn admit(&self, pod: &Value) -> Value {
+        let (status, answer) = self.ask(review(pod).to_string()).await;
+        assert_eq!(status, 200, "{answer}");
+        assert_eq!(
+            answer["response"]["uid"],
+            "705ab4f5-6393-11e8-b7cc-42010a800002"
+        );
+        answer["response"].clone()
+    }
+}
+
+/// As an API server 1.34 writes it.
+fn review(pod: &Value) -> Value {
+    json!({
+        "kind": "AdmissionReview",
+        "apiVersion": "admission.k8s.io/v1",
+        "request": {
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "requestKind": {"group": "", "version": "v1", "kind": "Pod"},
+            "requestResource": {"group": "", "version": "v1", "resource": "pods"},
+            "name": "r-a0-0",
+            "namespace": "default",
+            "operation": "CREATE",
+            "userInfo": {"username": "system:serviceaccount:longshore:longshore", "groups": ["system:authenticated"]},
+            "object": pod,
+            "oldObject": null,
+            "dryRun": false,
+            "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
+        },
+    })
+}
+
+/// It asks for `my-key` as the variable MYVAR, and for `k2` as a file: upstream's vectors.
+fn pod() -> Value {
+    json!({
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": "r-a0-0",
+            "labels": {"organization": "o", "project": "p", "domain": "d", "inject-flyte-secrets": "true"},
+            "annotations": {
+                "flyte.secrets/s0": "nnsxsoraejwxslllmv3sectnn41w34c6ojsxc4ljojsw1zlooq4carkokzpvmqksbjsw34s6ozqxeoraejgvsvsbkirau",
+                "flyte.secrets/s1": "m4zg54lqhiqcezzcbjvwk5j1eargwmrcbjww54loorpxezlrovuxezlnmvxhioraizeuyrik",
+            },
+        },
+        "spec": {"containers": [{"name": "main", "image": "i", "resources": {}}]},
+    })
+}
+
+fn patch_of(response: &Value) -> Value {
+    assert_eq!(response["patchType"], "JSONPatch", "{response}");
+    let patch = BASE64_STANDARD
+        .decode(response["patch"].as_str().unwrap())
+        .unwrap();
+    serde_json::from_slice(&patch).unwrap()
+}
+
+#[tokio::test]
+async fn a_pod_gets_its_secrets_over_tls() {
+    let world = world().await;
+    world
+        .keep(
+            &secret_name("o", "d", "p", "my-key"),
+            &[("id", "value-of-project")],
+        )
+        .await;
+    world
+        .keep(
+            &secret_name("o", "", "", "my-key"),
+            &[("id", "value-of-org")],
+        )
+        .await;
+    world
+        .keep(&secret_name("o", "", "", "k2"), &[("id", "file-of-org")])
+        .await;
+    let response = world.admit(&pod()).await;
+    assert_eq!(response["allowed"], true);
+    let patch = patch_of(&response);
+    let patches = patch.as_array().unwrap();
+    // Nothing but the spec is changed.
+    assert!(
+        patches
+            .iter()
+            .all(|it| it["path"].as_str().unwrap().starts_with("/spec/")),
+        "{patch}"
+    );
+    let text = patch.to_string();
+    assert!(
+        text.contains(r#"{"name":"MYVAR","value":"value-of-project"}"#),
+        "{text}"
+    );
+    assert!(!text.contains("value-of-org"), "{text}");
+    let line = format!("k2={}", BASE64_STANDARD.encode("file-of-org"));
+    assert!(text.contains(&line), "{text}");
+    assert_eq!(world.admit(&pod()).await, response);
+}
+
+#[tokio::test]
+async fn a_secret_that_changes_is_known_once_that_is_told() {
+    let world = world().await;
+    let name = secret_name("o", "d", "", "k2");
+    world.keep(&name, &[("id", "old")]).await;
+    let mut asking = pod();
+    asking["metadata"]["annotations"]
+        .as_object_mut()
+        .unwrap()
+        .remove("flyte.secrets/s0");
+    let value = async || {
+        let patch = patch_of(&world.admit(&asking).await).to_string();
+        [("old", "k2=b2xk"), ("new", "k2=bmV3")]
+            .into_iter()
+            .find(|(_, line)| patch.contains(line))
+            .unwrap()
+            .0
+    };
+    assert_eq!(value().await, "old");
+    let secrets: Api<Secret> = Api::namespaced(world.client.clone(), NAMESPACE);
+    secrets.delete(&name, &Default::default()).await.unwrap();
+    world.keep(&name, &[("id", "new")]).await;
+    assert_eq!(value().await, "old");
+    world.cache.forget(&name);
+    assert_eq!(value().await, "new");
+}
+
+#[tokio::test]
+async fn a_pod_without_its_secrets_is_refused_with_the_reason() {
+    let world = world().await;
+    let unlabelled = {
+        let mut pod = pod();
+        pod["metadata"]["labels"] = json!({"inject-flyte-secrets": "true"});
+        pod
+    };
+    let undecodable = {
+        let mut pod = pod();
+        pod["metadata"]["annotations"]["flyte.secrets/s0"] = "!".into();
+        pod
+    };
+    world
+        .keep(&secret_name("o", "d", "p", "k2"), &[("a", "1"), ("b", "2")])
+        .await;
+    let only_file = {
+        let mut pod = pod();
+        pod["metadata"]["annotations"]
+            .as_object_mut()
+            .unwrap()
+            .remove("flyte.secrets/s0");
+        pod
+    };
+    for (pod, expected) in [
+        (
+            pod(),
+            "none of the secret managers injected secret \"my-key\"",
+        ),
+        (unlabelled, "no label organization"),
+        (undecodable, "flyte.secrets/s0"),
+        (only_file, "expected one value"),
+    ] {
+        let response = world.admit(&pod).await;
+        assert_eq!(response["allowed"], false);
+        assert_eq!(response["status"]["code"], 400);
+        let message = response["status"]["message"].as_str().unwrap();
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_ask_for_secrets_is_left_alone() {
+    let world = world().await;
+    let mut plain = pod();
+    plain["metadata"]["annotations"] = json!({"other": "x"});
+    let allowed = json!({"uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "allowed": true});
+    assert_eq!(world.admit(&plain).await, allowed);
+    let mut update = review(&pod());
+    update["request"]["operation"] = "UPDATE".into();
+    let (_, answer) = world.ask(update.to_string()).await;
+    assert_eq!(answer["response"], allowed);
+    let (status, why) = world.ask("{}".to_owned()).await;
+    assert_eq!(status, 400, "{why}");
+    let (status, _) = world.ask("x".repeat(5 * 1024 * 1024)).await;
+    assert_eq!(status, 413);
+}
+
+#[tokio::test]
+async fn only_pods_that_ask_ever_wait_and_never_those_of_the_cluster() {
+    let world = world().await;
+    let webhook = &world.registered["webhooks"][0];
+    assert_eq!(
+        webhook["objectSelector"],
+        json!({"matchLabels": {"inject-flyte-secrets": "true"}})
+    );
+    let system = &webhook["namespaceSelector"]["matchExpressions"][0];
+    assert_eq!(system["operator"], "NotIn");
+    assert!(
+        system["values"]
+            .as_array()
+            .unwrap()
+            .contains(&json!("kube-system"))
+    );
+    assert_eq!(webhook["rules"][0]["operations"], json!(["CREATE"]));
+    assert_eq!(webhook["clientConfig"]["service"]["path"], PATH);
+    // Another replica serves the same certificate, and changes nothing.
+    let requests = Requests::new(world.client.clone());
+    let identity = Identity::of_service(NAMESPACE, "flyte-pod-webhook", "flyte-pod-webhook");
+    let secrets: Api<Secret> = Api::namespaced(world.client.clone(), NAMESPACE);
+    let before = secrets.get("flyte-pod-webhook").await.unwrap();
+    let mut second = Certificates::new(requests, Arc::new(SystemClock), identity);
+    second.first().await.unwrap();
+    assert_eq!(secrets.get("flyte-pod-webhook").await.unwrap(), before);
+}

@@ -1,0 +1,110 @@
+//! What is kept of certificates, in a Secret of type `kubernetes.io/tls`: each replica serves what stands there. Pure.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::issue::Pair;
+
+/// Certificates, as the Secret has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// What is served.
+    pub(crate) current: Pair,
+    /// What will be served once every API server trusts it, and since when it waits for that.
+    pub(crate) next: Option<(Pair, Timestamp)>,
+    /// The authority of what was served before: a replica may not have noticed yet that there is another one.
+    pub(crate) previous_authority: Option<String>,
+    /// Whom the certificates are for.
+    pub(crate) names: Vec<String>,
+}
+
+/// What does not stand in certificates in a form that we read.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct State {
+    names: Vec<String>,
+    not_after: Timestamp,
+    next: Option<NextState>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NextState {
+    not_after: Timestamp,
+    made_at: Timestamp,
+}
+
+const STATE: &str = "state.json";
+const PREVIOUS: &str = "previous-ca.crt";
+/// Authority, certificate, key.
+const CURRENT: [&str; 3] = ["ca.crt", "tls.crt", "tls.key"];
+const NEXT: [&str; 3] = ["next-ca.crt", "next-tls.crt", "next-tls.key"];
+
+impl Kept {
+    /// What a Secret holds; `None` where that is not what we write.
+    pub(crate) fn of(secret: &Value) -> Option<Self> {
+        let text = |key: &str| {
+            let data = secret["data"][key].as_str()?;
+            String::from_utf8(BASE64_STANDARD.decode(data).ok()?).ok()
+        };
+        let pair = |[authority, certificate, key]: [&str; 3], not_after| {
+            Some(Pair {
+                authority: text(authority)?,
+                certificate: text(certificate)?,
+                key: text(key)?,
+                not_after,
+            })
+        };
+        let state: State = serde_json::from_str(&text(STATE)?).ok()?;
+        Some(Self {
+            current: pair(CURRENT, state.not_after)?,
+            next: match state.next {
+                None => None,
+                Some(next) => Some((pair(NEXT, next.not_after)?, next.made_at)),
+            },
+            previous_authority: text(PREVIOUS),
+            names: state.names,
+        })
+    }
+
+    /// The field `data` of the Secret; null removes what was there.
+    pub(crate) fn data(&self) -> Value {
+        let encode = |text: &str| Value::from(BASE64_STANDARD.encode(text));
+        let state = State {
+            names: self.names.clone(),
+            not_after: self.current.not_after,
+            next: self.next.as_ref().map(|(next, made_at)| NextState {
+                not_after: next.not_after,
+                made_at: *made_at,
+            }),
+        };
+        let mut data = Map::new();
+        data.insert(STATE.to_owned(), encode(&json!(state).to_string()));
+        let previous = self.previous_authority.as_deref();
+        data.insert(PREVIOUS.to_owned(), previous.map_or(Value::Null, encode));
+        for (keys, pair) in [
+            (CURRENT, Some(&self.current)),
+            (NEXT, self.next.as_ref().map(|(next, _)| next)),
+        ] {
+            let texts = pair.map(|pair| [&pair.authority, &pair.certificate, &pair.key]);
+            for (at, key) in keys.into_iter().enumerate() {
+                let text = texts.map_or(Value::Null, |texts| encode(texts[at]));
+                data.insert(key.to_owned(), text);
+            }
+        }
+        Value::Object(data)
+    }
+
+    /// Every authority that may vouch for what a replica serves now or soon.
+    pub(crate) fn bundle(&self) -> String {
+        let next = self.next.as_ref().map(|(next, _)| next.authority.as_str());
+        let all = [
+            self.previous_authority.as_deref(),
+            Some(self.current.authority.as_str()),
+            next,
+        ];
+        all.into_iter().flatten().collect()
+    }
+}

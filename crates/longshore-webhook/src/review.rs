@@ -1,0 +1,298 @@
+//! AdmissionReview `admission.k8s.io/v1`: the question and the answer. Pure.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde_json::{Map, Value, json};
+
+const API_VERSION: &str = "admission.k8s.io/v1";
+const KIND: &str = "AdmissionReview";
+
+/// What an API server is about to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Review {
+    /// Of the question; the answer repeats it.
+    pub uid: String,
+    /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
+    pub operation: String,
+    /// Of the object; empty for objects outside of namespaces.
+    pub namespace: String,
+    /// Of the object; empty where the API server has yet to make one up.
+    pub name: String,
+    /// Plural name of the resource.
+    pub resource: String,
+    /// Part of the object that is written, as `status`; empty for all of it.
+    pub subresource: String,
+    /// Whether nothing is to be written: a webhook must not leave anything behind either.
+    pub is_dry_run: bool,
+    /// Who writes.
+    pub user: String,
+    /// As it would be written; null where it is deleted.
+    pub object: Value,
+    /// As it is; null where it is created.
+    pub old_object: Value,
+}
+
+/// What is no question of an API server.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoReview {
+    /// It is no JSON.
+    #[error("expected an AdmissionReview: {0}")]
+    NoJson(String),
+    /// It is something else.
+    #[error(
+        "expected an AdmissionReview of admission.k8s.io/v1, found {kind:?} of {api_version:?}"
+    )]
+    OtherKind {
+        /// What it says that it is.
+        kind: String,
+        /// And of which API.
+        api_version: String,
+    },
+    /// It asks nothing.
+    #[error("expected an AdmissionReview with request.uid")]
+    NoRequest,
+}
+
+impl Review {
+    /// Reads a question.
+    ///
+    /// # Errors
+    /// Where it is none.
+    pub fn read(body: &[u8]) -> Result<Self, NoReview> {
+        let mut review: Value =
+            serde_json::from_slice(body).map_err(|error| NoReview::NoJson(error.to_string()))?;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        if review["kind"] != KIND || review["apiVersion"] != API_VERSION {
+            return Err(NoReview::OtherKind {
+                kind: text(&review["kind"]),
+                api_version: text(&review["apiVersion"]),
+            });
+        }
+        let request = &mut review["request"];
+        let uid = text(&request["uid"]);
+        if uid.is_empty() {
+            return Err(NoReview::NoRequest);
+        }
+        Ok(Self {
+            uid,
+            operation: text(&request["operation"]),
+            namespace: text(&request["namespace"]),
+            name: text(&request["name"]),
+            resource: text(&request["resource"]["resource"]),
+            subresource: text(&request["subResource"]),
+            is_dry_run: request["dryRun"] == true,
+            user: text(&request["userInfo"]["username"]),
+            object: request["object"].take(),
+            old_object: request["oldObject"].take(),
+        })
+    }
+}
+
+/// What a webhook says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Response {
+    /// Whether it may be done.
+    pub verdict: Verdict,
+    /// Shown to whoever asked for it.
+    pub warnings: Vec<String>,
+}
+
+/// Whether something may be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// As it is.
+    Allowed,
+    /// If the object is this.
+    Changed(Value),
+    /// Not at all.
+    Denied {
+        /// HTTP status, as 400.
+        code: u16,
+        /// Why, for people.
+        message: String,
+    },
+}
+
+impl From<Verdict> for Response {
+    fn from(verdict: Verdict) -> Self {
+        Self {
+            verdict,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+impl Response {
+    /// The answer to a question.
+    pub(crate) fn to_review(&self, review: &Review) -> Value {
+        let mut response = json!({"uid": review.uid, "allowed": true});
+        match &self.verdict {
+            Verdict::Allowed => {}
+            Verdict::Changed(object) => {
+                let mut patch = Vec::new();
+                difference("", &review.object, object, &mut patch);
+                if !patch.is_empty() {
+                    let patch = Value::Array(patch).to_string();
+                    response["patchType"] = "JSONPatch".into();
+                    response["patch"] = BASE64_STANDARD.encode(patch).into();
+                }
+            }
+            Verdict::Denied { code, message } => {
+                response["allowed"] = false.into();
+                response["status"] = json!({"code": code, "message": message});
+            }
+        }
+        if !self.warnings.is_empty() {
+            response["warnings"] = json!(self.warnings);
+        }
+        json!({"apiVersion": API_VERSION, "kind": KIND, "response": response})
+    }
+}
+
+/// A JSON patch (RFC 6902) from one value to another. Lists are replaced as a whole.
+fn difference(path: &str, from: &Value, to: &Value, patch: &mut Vec<Value>) {
+    let (Value::Object(before), Value::Object(after)) = (from, to) else {
+        if from != to {
+            patch.push(json!({"op": "replace", "path": path, "value": to}));
+        }
+        return;
+    };
+    for key in before.keys().filter(|key| !after.contains_key(*key)) {
+        patch.push(json!({"op": "remove", "path": pointer(path, key)}));
+    }
+    for (key, value) in after {
+        let path = pointer(path, key);
+        match before.get(key) {
+            Some(old) => difference(&path, old, value, patch),
+            None => patch.push(json!({"op": "add", "path": path, "value": value})),
+        }
+    }
+}
+
+fn pointer(path: &str, key: &str) -> String {
+    format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"))
+}
+
+/// Whether everything in `ours` is in `found`, which may have more fields: those that an API server fills in.
+pub(crate) fn covers(found: &Value, ours: &Value) -> bool {
+    match (found, ours) {
+        (Value::Object(found), Value::Object(ours)) => has_fields(found, ours),
+        (Value::Array(found), Value::Array(ours)) => {
+            found.len() == ours.len() && found.iter().zip(ours).all(|(a, b)| covers(a, b))
+        }
+        (found, ours) => found == ours,
+    }
+}
+
+fn has_fields(found: &Map<String, Value>, ours: &Map<String, Value>) -> bool {
+    ours.iter()
+        .all(|(key, value)| found.get(key).is_some_and(|it| covers(it, value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn review(object: Value) -> Review {
+        let request = json!({
+            "uid": "u1", "operation": "CREATE", "namespace": "ns", "resource": {"resource": "pods"},
+            "userInfo": {"username": "me"}, "object": object, "oldObject": null, "dryRun": true,
+        });
+        let review = json!({"apiVersion": API_VERSION, "kind": KIND, "request": request});
+        Review::read(review.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_question_is_read() {
+        let review = review(json!({"a": 1}));
+        assert_eq!(review.object, json!({"a": 1}));
+        assert_eq!(review.old_object, Value::Null);
+        assert!(review.is_dry_run);
+        let texts = [
+            &review.operation,
+            &review.namespace,
+            &review.name,
+            &review.resource,
+            &review.user,
+        ];
+        assert_eq!(texts, ["CREATE", "ns", "", "pods", "me"]);
+    }
+
+    #[test]
+    fn what_is_no_question_is_refused() {
+        for (body, expected) in [
+            ("", "expected an AdmissionReview: "),
+            ("{}", "found \"\" of \"\""),
+            (
+                r#"{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview"}"#,
+                "v1beta1",
+            ),
+            (
+                r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}"#,
+                "request.uid",
+            ),
+        ] {
+            let error = Review::read(body.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_change_is_the_shortest_patch_that_does_not_look_into_lists() {
+        let before = json!({"metadata": {"labels": {"a/b": "1", "c~": "2"}}, "spec": {"list": [1, 2], "same": {"x": 1}}});
+        let after = json!({"metadata": {"labels": {"a/b": "3"}}, "spec": {"list": [1], "same": {"x": 1}, "new": {}}});
+        let answer = Response::from(Verdict::Changed(after)).to_review(&review(before.clone()));
+        let response = &answer["response"];
+        assert_eq!(
+            (&response["uid"], &response["allowed"]),
+            (&json!("u1"), &json!(true))
+        );
+        assert_eq!(response["patchType"], "JSONPatch");
+        let patch = BASE64_STANDARD
+            .decode(response["patch"].as_str().unwrap())
+            .unwrap();
+        let patch: Value = serde_json::from_slice(&patch).unwrap();
+        assert_eq!(
+            patch,
+            json!([
+                {"op": "remove", "path": "/metadata/labels/c~0"},
+                {"op": "replace", "path": "/metadata/labels/a~1b", "value": "3"},
+                {"op": "replace", "path": "/spec/list", "value": [1]},
+                {"op": "add", "path": "/spec/new", "value": {}},
+            ])
+        );
+        let same = Response::from(Verdict::Changed(before.clone())).to_review(&review(before));
+        assert_eq!(same["response"], json!({"uid": "u1", "allowed": true}));
+    }
+
+    #[test]
+    fn a_refusal_has_a_code_and_a_reason() {
+        let response = Response {
+            verdict: Verdict::Denied {
+                code: 400,
+                message: "no".to_owned(),
+            },
+            warnings: vec!["w".to_owned()],
+        };
+        assert_eq!(
+            response.to_review(&review(json!({})))["response"],
+            json!({"uid": "u1", "allowed": false, "status": {"code": 400, "message": "no"}, "warnings": ["w"]})
+        );
+    }
+
+    #[test]
+    fn fields_that_the_api_server_fills_in_are_no_difference() {
+        let ours = json!([{"a": 1, "b": {"c": [2]}}]);
+        assert!(covers(
+            &json!([{"a": 1, "b": {"c": [2], "d": 3}, "e": 4}]),
+            &ours
+        ));
+        for other in [
+            json!([]),
+            json!([{"a": 1}]),
+            json!([{"a": 1, "b": {"c": [2, 2]}}]),
+            json!(null),
+        ] {
+            assert!(!covers(&other, &ours), "{other}");
+        }
+    }
+}

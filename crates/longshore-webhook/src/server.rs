@@ -1,0 +1,94 @@
+//! Webhooks behind TLS: a path each, bounded bodies, an answer in time.
+
+use std::{fmt, io, net::TcpListener, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, State},
+    response::{IntoResponse, Response as HttpResponse},
+    routing::post,
+};
+use axum_server::{Handle, tls_rustls::RustlsConfig};
+use http::{StatusCode, header::CONTENT_TYPE};
+use tokio_util::sync::CancellationToken;
+
+use crate::review::{Response, Review, Verdict};
+
+/// An object is no larger than etcd takes, and a change of one holds it twice.
+const MAX_BODY: usize = 4 * 1024 * 1024;
+/// API servers wait 10 s; an answer that says why is better than none.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long answers under way have to be finished once the server stops.
+const DRAIN_LIMIT: Duration = Duration::from_secs(5);
+
+/// A webhook.
+#[async_trait]
+pub trait Admission: fmt::Debug + Send + Sync + 'static {
+    /// Whether something may be done, and how. Asked again for the same object, it says the same.
+    async fn admit(&self, review: &Review) -> Response;
+}
+
+/// Webhooks by their paths, as `/mutate--v1-pod`.
+pub fn router(webhooks: impl IntoIterator<Item = (&'static str, Arc<dyn Admission>)>) -> Router {
+    let mut router = Router::new();
+    for (path, webhook) in webhooks {
+        router = router.route(path, post(answer).with_state(webhook));
+    }
+    router.layer(DefaultBodyLimit::max(MAX_BODY))
+}
+
+/// Serves until `stopping`, and finishes answers under way.
+///
+/// # Errors
+/// The listener cannot be used.
+pub async fn serve(
+    listener: TcpListener,
+    tls: RustlsConfig,
+    router: Router,
+    stopping: CancellationToken,
+) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let handle = Handle::new();
+    let server = axum_server::from_tcp_rustls(listener, tls)?.handle(handle.clone());
+    let serving = server.serve(router.into_make_service());
+    tokio::pin!(serving);
+    tokio::select! {
+        ended = &mut serving => return ended,
+        () = stopping.cancelled() => handle.graceful_shutdown(Some(DRAIN_LIMIT)),
+    }
+    serving.await
+}
+
+async fn answer(State(webhook): State<Arc<dyn Admission>>, body: Bytes) -> HttpResponse {
+    let review = match Review::read(&body) {
+        Ok(review) => review,
+        Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
+    };
+    let response = tokio::time::timeout(TIMEOUT, webhook.admit(&review)).await;
+    let response = response.unwrap_or_else(|_| {
+        let message = format!("the webhook had no answer within {TIMEOUT:?}; try again");
+        Verdict::Denied { code: 504, message }.into()
+    });
+    if let Verdict::Denied { code, message } = &response.verdict {
+        let Review {
+            operation,
+            namespace,
+            name,
+            resource,
+            ..
+        } = &review;
+        tracing::info!(
+            operation,
+            resource,
+            namespace,
+            name,
+            code,
+            message,
+            "a webhook said no"
+        );
+    }
+    let json = response.to_review(&review).to_string();
+    ([(CONTENT_TYPE, "application/json")], json).into_response()
+}

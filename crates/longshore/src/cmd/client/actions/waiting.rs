@@ -1,0 +1,240 @@
+//! What a TaskAction waits for, as far as its cluster says. Pure.
+
+use longshore_api::flyte::{LABEL_ATTEMPT, REASON_EXECUTING, REASON_PAUSED};
+use serde_json::Value;
+
+use super::view::Action;
+
+/// What else was read of the cluster.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Around {
+    /// Pods of its attempts.
+    pub(super) pods: Vec<Value>,
+    /// Kubernetes Events about it, in any order.
+    pub(super) events: Vec<Value>,
+}
+
+/// What it waits for; `None` where it has ended, or runs.
+pub(super) fn why(object: &Value, action: &Action, around: &Around) -> Option<String> {
+    if action.is_over {
+        return None;
+    }
+    if action.is_deleting {
+        return Some(format!("the end of what it made{}", pods_left(around)));
+    }
+    match action.phase.as_deref() {
+        None => {
+            return Some(
+                "an executor: none has taken it up yet (longshore controller --enable tasks)"
+                    .to_owned(),
+            );
+        }
+        Some(REASON_EXECUTING) => return None,
+        Some(REASON_PAUSED) => return Some("a person, who has to answer it".to_owned()),
+        Some(_) => {}
+    }
+    if object["status"]["pluginPhase"] == "PhaseWaitingForCache" {
+        let said = message(action, "another action is about to fill the same entry");
+        return Some(format!("the cache: {said}"));
+    }
+    if let Some(pod) = current(action, around) {
+        return Some(of_pod(pod));
+    }
+    if let Some(refused) = last_warning(&around.events) {
+        return Some(format!("its resource, which was not made: {refused}"));
+    }
+    if !around.pods.is_empty() {
+        return Some(format!("an earlier attempt to end{}", pods_left(around)));
+    }
+    Some(message(action, "its resource"))
+}
+
+fn message(action: &Action, otherwise: &str) -> String {
+    let message = action.message.as_deref().map(str::trim);
+    let message = message.filter(|message| !message.is_empty());
+    message.unwrap_or(otherwise).to_owned()
+}
+
+/// The pod of the attempt that is under way.
+fn current<'a>(action: &Action, around: &'a Around) -> Option<&'a Value> {
+    let attempt = action.attempt.to_string();
+    let mut pods = around.pods.iter();
+    pods.find(|pod| pod["metadata"]["labels"][LABEL_ATTEMPT] == attempt)
+}
+
+fn of_pod(pod: &Value) -> String {
+    let name = text(&pod["metadata"]["name"]);
+    if pod["metadata"]["deletionTimestamp"].is_string() {
+        return format!("pod {name} to be gone");
+    }
+    let conditions = pod["status"]["conditions"].as_array();
+    let scheduled = conditions.into_iter().flatten();
+    let mut unscheduled = scheduled
+        .filter(|it| it["type"] == "PodScheduled" && it["status"] == "False")
+        .map(|it| format!("a node for pod {name}: {}", text(&it["message"])));
+    if let Some(why) = unscheduled.next() {
+        return why;
+    }
+    for kind in ["initContainerStatuses", "containerStatuses"] {
+        let statuses = pod["status"][kind].as_array();
+        for status in statuses.into_iter().flatten() {
+            let waiting = &status["state"]["waiting"];
+            let reason = text(&waiting["reason"]);
+            if reason.is_empty() || matches!(reason, "PodInitializing" | "ContainerCreating") {
+                continue;
+            }
+            let container = text(&status["name"]);
+            let message = text(&waiting["message"]);
+            let said = format!("container {container} of pod {name}: {reason}: {message}");
+            return said.trim_end_matches(": ").to_owned();
+        }
+    }
+    match pod["spec"]["nodeName"].as_str() {
+        Some(node) => format!("pod {name} to start on node {node}"),
+        None => format!("a node for pod {name}"),
+    }
+}
+
+/// Says which pods there are, with a colon in front.
+fn pods_left(around: &Around) -> String {
+    let names: Vec<&str> = around
+        .pods
+        .iter()
+        .map(|pod| text(&pod["metadata"]["name"]))
+        .collect();
+    if names.is_empty() {
+        String::new()
+    } else {
+        format!(": pod {}", names.join(", "))
+    }
+}
+
+/// The newest complaint.
+fn last_warning(events: &[Value]) -> Option<&str> {
+    let warnings = events.iter().filter(|event| event["type"] == "Warning");
+    let newest = warnings.max_by_key(|event| {
+        let last = &event["series"]["lastObservedTime"];
+        text(if last.is_null() {
+            &event["eventTime"]
+        } else {
+            last
+        })
+    });
+    newest.map(|event| text(&event["note"]))
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn action(reason: &str, plugin_phase: &str, deleting: bool) -> Value {
+        let mut object = json!({
+            "metadata": {"name": "r-a0", "namespace": "flyte"},
+            "spec": {"runName": "r", "actionName": "a0"},
+            "status": {
+                "attempts": 2, "pluginPhase": plugin_phase,
+                "conditions": [{"type": "Progressing", "status": "True", "reason": reason, "message": "said",
+                                "lastTransitionTime": "2026-11-22T00:00:00Z"}],
+            },
+        });
+        if deleting {
+            object["metadata"]["deletionTimestamp"] = "2026-11-22T00:00:01Z".into();
+        }
+        object
+    }
+
+    fn pod(attempt: &str, rest: Value) -> Value {
+        let mut pod = json!({"metadata": {"name": format!("r-a0-{attempt}"), "labels": {"attempt": attempt}}});
+        for (key, value) in rest.as_object().unwrap() {
+            pod[key] = value.clone();
+        }
+        pod
+    }
+
+    fn asked(object: &Value, pods: Vec<Value>, events: Vec<Value>) -> String {
+        let around = Around { pods, events };
+        why(object, &Action::of(object), &around).unwrap_or_default()
+    }
+
+    fn queued() -> Value {
+        action("Queued", "PhaseQueued", false)
+    }
+
+    fn unscheduled() -> Value {
+        let message = "0/3 nodes are available";
+        let scheduled = json!({"type": "PodScheduled", "status": "False", "message": message});
+        json!({"status": {"conditions": [scheduled]}})
+    }
+
+    #[test]
+    fn a_pod_that_does_not_start_says_why() {
+        let waiting = |waiting: Value| {
+            let status = json!({"name": "main", "state": {"waiting": waiting}});
+            json!({"spec": {"nodeName": "n1"}, "status": {"containerStatuses": [status]}})
+        };
+        let no_image = waiting(json!({"reason": "ImagePullBackOff", "message": "no such image"}));
+        let creating = waiting(json!({"reason": "ContainerCreating"}));
+        for (expected, rest) in [
+            (
+                "a node for pod r-a0-2: 0/3 nodes are available",
+                unscheduled(),
+            ),
+            (
+                "container main of pod r-a0-2: ImagePullBackOff: no such image",
+                no_image,
+            ),
+            ("pod r-a0-2 to start on node n1", creating),
+            ("a node for pod r-a0-2", json!({})),
+        ] {
+            let pods = vec![pod("1", json!({})), pod("2", rest)];
+            assert_eq!(asked(&queued(), pods, vec![]), expected);
+        }
+    }
+
+    #[test]
+    fn the_first_decisive_fact_is_the_reason() {
+        let quota = vec![
+            json!({"type": "Normal", "eventTime": "2026-11-22T00:00:09Z", "note": "fine"}),
+            json!({"type": "Warning", "eventTime": "2026-11-22T00:00:02Z", "note": "exceeded quota"}),
+            json!({"type": "Warning", "eventTime": "2026-11-22T00:00:01Z", "note": "older"}),
+        ];
+        let first = || vec![pod("1", json!({}))];
+        let second = || vec![pod("2", unscheduled())];
+        let running = action("Executing", "PhaseRunning", false);
+        let deleted = action("Executing", "PhaseRunning", true);
+        let paused = action("Paused", "", false);
+        let cached = action("Queued", "PhaseWaitingForCache", false);
+        let of_pod = "a node for pod r-a0-2: 0/3 nodes are available";
+        let refused = "its resource, which was not made: exceeded quota";
+        for (expected, object, pods, events) in [
+            ("", running, second(), vec![]),
+            ("a person, who has to answer it", paused, vec![], vec![]),
+            ("the cache: said", cached, vec![], vec![]),
+            (
+                "the end of what it made: pod r-a0-2",
+                deleted,
+                second(),
+                vec![],
+            ),
+            (of_pod, queued(), second(), quota.clone()),
+            (refused, queued(), first(), quota),
+            (
+                "an earlier attempt to end: pod r-a0-1",
+                queued(),
+                first(),
+                vec![],
+            ),
+            ("said", queued(), vec![], vec![]),
+        ] {
+            assert_eq!(asked(&object, pods, events), expected);
+        }
+        let new = json!({"metadata": {"name": "n"}});
+        assert!(asked(&new, vec![], vec![]).starts_with("an executor"));
+    }
+}

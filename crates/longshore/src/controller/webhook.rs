@@ -1,0 +1,80 @@
+//! The role `webhook`: secrets for pods that ask for them. It has no lease, because API servers may ask any replica.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use longshore_console::serve;
+use longshore_kit::{Gate, Requests, SystemClock, Tasks};
+use longshore_tasks::{
+    secret_cache::{self, SecretCache},
+    secrets::{self, SecretsWebhook},
+};
+use longshore_webhook::{Admission, Certificates, Identity};
+use tokio_util::sync::CancellationToken;
+
+use super::Context;
+use crate::{error::CliError, output, service::listen};
+
+const PART: &str = "the webhook of secrets";
+/// How long those who tell of changed secrets have to hear that it is known.
+const DRAIN_LIMIT: Duration = Duration::from_secs(2);
+
+/// Answers API servers until `shutdown`.
+///
+/// What it writes needs no lease: certificates are written upon what was read of them, and everything else is the same
+/// whoever writes it.
+pub(super) async fn run(
+    context: Arc<Context>,
+    _gate: Gate,
+    shutdown: CancellationToken,
+) -> Result<(), CliError> {
+    let settings = context.config.settings.webhook.clone();
+    let namespace = context.cluster.namespace();
+    let requests = Requests::new(context.cluster.client("webhook", &context.metrics)?);
+    let cache = Arc::new(SecretCache::default());
+    let webhook: Arc<dyn Admission> = Arc::new(SecretsWebhook::new(
+        settings.clone(),
+        requests.clone(),
+        Arc::clone(&cache),
+    ));
+    let identity = Identity::of_service(namespace, &settings.secret_name, &settings.service_name);
+    let mut certificates = Certificates::new(requests, Arc::new(SystemClock), identity);
+    if settings.is_registered {
+        let registration = SecretsWebhook::registration(&settings, namespace);
+        certificates = certificates.publishing(registration);
+    }
+    let (listener, address) = listen(PART, everywhere(settings.listen_port)).await?;
+    let Some(tls) = shutdown.run_until_cancelled(certificates.first()).await else {
+        return Ok(());
+    };
+    let tls = tls.map_err(|source| CliError::engine(PART, source))?;
+    let tasks = Tasks::new();
+    if settings.invalidation_port != 0 {
+        let (listener, _) =
+            listen("changes of secrets", everywhere(settings.invalidation_port)).await?;
+        let told = serve::serve(listener, secret_cache::router(cache), tasks.shutdown());
+        tasks.spawn("changes of secrets", told);
+    }
+    output::note(&format!(
+        "webhook: runs here, https://{address}{}",
+        secrets::PATH
+    ));
+    let router = longshore_webhook::router([(secrets::PATH, webhook)]);
+    let listener = listener.into_std();
+    let listener = listener.map_err(|source| CliError::engine(PART, source))?;
+    let serving = longshore_webhook::serve(listener, tls.clone(), router, shutdown);
+    let ended = tokio::select! {
+        ended = serving => ended.map_err(|source| CliError::engine(PART, source)),
+        () = certificates.keep(tls) => Ok(()),
+    };
+    tasks.stop(DRAIN_LIMIT).await;
+    ended
+}
+
+/// API servers are on other machines.
+fn everywhere(port: u16) -> SocketAddr {
+    (Ipv4Addr::UNSPECIFIED, port).into()
+}

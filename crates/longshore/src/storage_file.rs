@@ -1,0 +1,66 @@
+//! `<data-dir>/storage.yaml`: where the URLs of inputs and outputs lead, for whoever runs TaskActions on this machine.
+//! It is the peer's section `storage`.
+
+use std::{path::Path, sync::Arc};
+
+use longshore_tasks::data::{Storage, StorageConfig, StorageConfigError};
+
+use crate::error::CliError;
+
+/// The file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StorageFileError {
+    #[error("cannot read {path}")]
+    Read {
+        path: String,
+        source: std::io::Error,
+    },
+    #[error("{path} is not valid: {message}")]
+    Parse { path: String, message: String },
+    #[error("{path} is not valid")]
+    Config {
+        path: String,
+        source: StorageConfigError,
+    },
+}
+
+/// The stores of a configuration.
+pub(crate) fn open(config: &StorageConfig) -> Result<Arc<Storage>, CliError> {
+    let storage = Storage::new(config, environment());
+    let storage = storage.map_err(|source| CliError::engine("the storage of tasks", source))?;
+    Ok(Arc::new(storage))
+}
+
+/// The stores of a data directory; files of this machine where it says nothing.
+pub(crate) fn storage(data_dir: &Path) -> Result<Arc<Storage>, CliError> {
+    let path = data_dir.join("storage.yaml");
+    if !path.exists() {
+        return Ok(Arc::default());
+    }
+    let storage = read(&path).map_err(|source| CliError::engine("the storage of tasks", source))?;
+    Ok(Arc::new(storage))
+}
+
+fn read(file: &Path) -> Result<Storage, StorageFileError> {
+    let path = || file.display().to_string();
+    let text = std::fs::read_to_string(file).map_err(|source| StorageFileError::Read {
+        path: path(),
+        source,
+    })?;
+    let config: StorageConfig =
+        serde_saphyr::from_str(&text).map_err(|error| StorageFileError::Parse {
+            path: path(),
+            message: error.to_string(),
+        })?;
+    Storage::new(&config, environment()).map_err(|source| StorageFileError::Config {
+        path: path(),
+        source,
+    })
+}
+
+/// Where libraries of stores look for credentials that the file does not have.
+fn environment() -> impl Iterator<Item = (String, String)> {
+    let variables = std::env::vars_os();
+    variables
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
