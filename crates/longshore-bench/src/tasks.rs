@@ -57,8 +57,9 @@ pub(crate) async fn measure(rig: &Rig, common: &Common) -> Result<Value> {
     } else {
         Some(Subject::start(common.longshore.as_deref(), "tasks", rig, &[]).await?)
     };
-    // Until the first one has come through, a controller still lists and connects.
-    one_by_one(rig, &board, "w", 1).await?;
+    // Until the first ones have come through, a controller still lists and connects; the floor's client does so while
+    // it makes the actions of the subject.
+    all_at_once(rig, &board, "w", CREATORS).await?;
     say("one after the other");
     let unloaded = one_by_one(rig, &board, "u", N_UNLOADED).await?;
     say(&format!("{} actions", common.n));
@@ -143,7 +144,7 @@ async fn release(rig: &Rig, n: usize) -> Result<()> {
         PatchParams::default(),
     );
     let all = [
-        ("w", 1),
+        ("w", CREATORS),
         ("fw", 1),
         ("u", N_UNLOADED),
         ("fu", N_UNLOADED),

@@ -24,7 +24,8 @@ pub struct TasksConfig {
     pub policy: Policy,
     /// What plugins are configured with.
     pub plugins: Config,
-    /// `executor.maxConcurrentReconciles`: rounds at the same time. Default: 512.
+    /// `executor.maxConcurrentReconciles`: rounds at the same time. Default: 64, not the peer's 512: what a round has
+    /// read is in memory, and what it waits for is mostly its turn to write.
     pub concurrency: usize,
     /// Removal of actions that ended long ago.
     pub collection: Collection,
@@ -64,7 +65,7 @@ impl Default for TasksConfig {
             shared_namespace: None,
             policy: Policy::default(),
             plugins: Config::default(),
-            concurrency: 512,
+            concurrency: 64,
             collection: Collection::default(),
             storage: Arc::default(),
             metrics: Metrics::new(),

@@ -26,4 +26,4 @@ pub use small_disk::on_a_small_disk;
 
 /// For every test that uses this crate: a simulated world mostly makes, copies and drops JSON.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -30,7 +30,7 @@ mod to_objects;
 /// Parsing and dropping JSON is most of what happens here: with the allocator of glibc that took half of the processor
 /// time of a controller under load.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     if let Some(ended) = cmd::shim::run(std::env::args_os()) {
