@@ -98,12 +98,10 @@ impl Observer {
 
     /// What was waiting to be written was, or nobody wants it any more.
     pub(crate) fn written(&self, key: &ActionKey, status: &TaskActionStatus) {
-        self.noticed.forget(key);
         if status.is_terminal() {
-            self.happenings.forget(key);
-            self.cache.forget(key);
-            self.heads.forget(key);
-            self.exchanges.forget(key);
+            self.forget(key);
+        } else {
+            self.noticed.forget(key);
         }
     }
 
@@ -112,6 +110,7 @@ impl Observer {
         self.happenings.forget(key);
         self.cache.forget(key);
         self.heads.forget(key);
+        self.exchanges.forget(key);
     }
 
     async fn read(&self, key: &ActionKey, mut action: Action, now: Timestamp) -> Action {

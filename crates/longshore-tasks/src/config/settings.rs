@@ -26,14 +26,14 @@ pub struct Settings {
 /// Who is told what happens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventsSettings {
-    /// `executor.EventsServiceURL`: the peer's events service; `None` where none is named: the log of this machine.
+    /// `executor.EventsServiceURL`: the peer's events service; `None` where none is named.
     pub url: Option<String>,
 }
 
 /// Where outputs are cached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CatalogSettings {
-    /// `executor.cacheServiceURL`: the peer's cache service; `None` where none is named: the catalog of this machine.
+    /// `executor.cacheServiceURL`: the peer's cache service; `None` where none is named.
     pub url: Option<String>,
 }
 
