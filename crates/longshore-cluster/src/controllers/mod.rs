@@ -1,9 +1,10 @@
 //! The controllers that every cluster needs: owner garbage collection, namespace deletion, binding
-//! of pods to nodes.
+//! of pods to nodes, and the status of disruption budgets.
 //!
 //! They are ordinary clients of the API: they know a `kube::Client` and nothing of the server
 //! behind it, keep no state that a restart would miss, and retry whatever fails.
 
+mod disruption;
 mod gc;
 mod namespaces;
 mod patience;
@@ -18,9 +19,10 @@ use tokio_util::sync::CancellationToken;
 ///
 /// *Cancellation:* may be dropped at any point; whoever runs next picks up from what the API says.
 pub async fn run(client: Client, shutdown: CancellationToken) {
-    let all = futures::future::join3(
+    let all = futures::future::join4(
         gc::run(client.clone()),
         namespaces::run(client.clone()),
+        disruption::run(client.clone()),
         scheduler::run(client),
     );
     // The futures are large; none of them ever ends by itself.

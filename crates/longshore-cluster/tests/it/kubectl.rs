@@ -5,6 +5,7 @@
 mod applying;
 mod changing;
 mod custom;
+mod draining;
 mod finding;
 mod removing;
 mod script;

@@ -6,6 +6,7 @@
 )]
 
 mod harness;
+mod judge;
 
 mod controllers;
 mod crud;
@@ -25,5 +26,6 @@ mod properties;
 mod tables;
 mod warnings;
 mod watch;
+mod webhooks;
 mod wire;
 mod workloads;
