@@ -30,6 +30,11 @@ impl RawObject {
         serde_json::from_str(self.json.get())
     }
 
+    /// How long its text is, in bytes.
+    pub fn size(&self) -> usize {
+        self.json.get().len()
+    }
+
     /// A part of it, as a type that passes over the rest.
     ///
     /// # Errors
@@ -113,6 +118,7 @@ mod tests {
             assert_eq!(raw.meta().name.as_deref(), Some("a"));
             assert_eq!(raw.meta().managed_fields, None);
             assert_eq!(raw.to_value().unwrap(), object);
+            assert_eq!(raw.size(), object.to_string().len());
         }
     }
 
