@@ -54,6 +54,7 @@ impl Settings {
             settings.webhook.read(section)
         });
         settings.read_storage(document, &mut report);
+        settings.tasks.shared_namespace = own_namespace(document, env);
         match Config::read(document, env) {
             Ok(Reading { config, warnings }) => {
                 settings.tasks.plugins = config;
@@ -126,6 +127,20 @@ impl Settings {
             }),
         }
     }
+}
+
+/// The namespace of the executor itself: of its pod, or the one that the peer's actions service is told.
+fn own_namespace(document: &Value, env: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    let told = || {
+        let kubernetes = section(section(document, "actions")?, "kubernetes")?;
+        section(kubernetes, "namespace")?
+            .as_str()
+            .map(str::to_owned)
+    };
+    let of_pod = env("POD_NAMESPACE").filter(|namespace| !namespace.is_empty());
+    of_pod
+        .or_else(told)
+        .filter(|namespace| !namespace.is_empty())
 }
 
 /// A section, whatever the case of its name.

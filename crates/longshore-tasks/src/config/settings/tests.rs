@@ -138,3 +138,18 @@ fn what_is_done_otherwise_is_a_warning() {
     );
     assert!(warnings.iter().all(|warning| !warning.instead.is_empty()));
 }
+
+#[test]
+fn the_executors_own_namespace_is_that_of_its_pod_or_the_one_of_the_actions() {
+    let actions = json!({"actions": {"kubernetes": {"namespace": "flyte"}}});
+    for (document, pod, expected) in [
+        (&json!({}), None, None),
+        (&actions, None, Some("flyte")),
+        (&actions, Some(""), Some("flyte")),
+        (&actions, Some("own"), Some("own")),
+    ] {
+        let env = |name: &str| pod.filter(|_| name == "POD_NAMESPACE").map(str::to_owned);
+        let (settings, _) = Settings::read(document, &env).unwrap();
+        assert_eq!(settings.tasks.shared_namespace.as_deref(), expected);
+    }
+}
