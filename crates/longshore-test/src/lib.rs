@@ -1,6 +1,7 @@
 //! Development only: fixtures, the laws of every controller, the fault layer, the simulated clock, the scripted node.
 
 pub mod clock;
+pub mod definitions;
 pub mod faults;
 pub mod fixtures;
 pub mod laws;
@@ -14,6 +15,7 @@ pub mod scripted_node;
 pub mod small_disk;
 
 pub use clock::{EPOCH, SimClock, held, hold};
+pub use definitions::install_definition;
 pub use faults::{Fault, FaultPlan, Faults, Point, Process, WatchFault};
 pub use fixtures::{config_map, pod};
 pub use logs::quiet_logs;

@@ -29,6 +29,7 @@ use longshore_test::{
     Place,
     clock::SimClock,
     faults::{Admission, Process, Rule},
+    install_definition,
     scripted_node::{ANNOTATION_SCRIPT, NodeConfig, PodRun, ScriptedNode},
 };
 use prost::Message;
@@ -308,17 +309,9 @@ fn by_label(pod: &Pod) -> usize {
         .unwrap_or(1)
 }
 
-/// Installs the resource, unless it is there.
+/// Makes TaskActions known.
 pub(crate) async fn install(client: &Client) {
-    let crd: Value = serde_saphyr::from_str(flyte::TASK_ACTION_CRD).unwrap();
-    let request = http::Request::post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
-        .header(http::header::CONTENT_TYPE, "application/json")
-        .body(crd.to_string().into_bytes())
-        .unwrap();
-    match client.request::<Value>(request).await {
-        Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {}
-        made => drop(made.unwrap()),
-    }
+    install_definition(client, flyte::TASK_ACTION_CRD).await;
 }
 
 pub(crate) fn actions(place: &Place) -> Api<DynamicObject> {
