@@ -83,6 +83,8 @@ pub(crate) enum Command {
     Tasks(cmd::Tasks),
     #[command(subcommand, after_help = help_end("longshore actions list"))]
     Actions(cmd::client::actions::Command),
+    #[command(subcommand, after_help = help_end("longshore pods list -A"))]
+    Pods(cmd::client::pods::Command),
     Logs(cmd::client::logs::LogsArgs),
     // Hidden: each error says how to use it.
     #[command(hide = true)]

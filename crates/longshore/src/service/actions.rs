@@ -60,11 +60,19 @@ fn client_of(url: &str, what: &'static str) -> Result<ConnectClient, CliError> {
     ConnectClient::new(url).map_err(|source| CliError::engine(what, source))
 }
 
-/// Makes the resource known to the API server. One that is there from an earlier start stays.
+/// Makes TaskActions known to the API server.
 pub(crate) async fn install(client: kube::Client) -> Result<(), CliError> {
-    const PART: &str = "the TaskAction resource";
+    install_definition(client, "the TaskAction resource", TASK_ACTION_CRD).await
+}
+
+/// Makes a resource known to the API server. One that is there from an earlier start stays.
+pub(crate) async fn install_definition(
+    client: kube::Client,
+    part: &'static str,
+    definition: &str,
+) -> Result<(), CliError> {
     let definition: Value =
-        serde_saphyr::from_str(TASK_ACTION_CRD).map_err(|source| CliError::engine(PART, source))?;
+        serde_saphyr::from_str(definition).map_err(|source| CliError::engine(part, source))?;
     let target = ObjectRef {
         resource: DEFINITION,
         namespace: String::new(),
@@ -78,6 +86,6 @@ pub(crate) async fn install(client: kube::Client) -> Result<(), CliError> {
         Err(error) if error.is_already_exists() => Ok(()),
         other => other
             .map(drop)
-            .map_err(|source| CliError::engine(PART, source)),
+            .map_err(|source| CliError::engine(part, source)),
     }
 }

@@ -37,6 +37,8 @@ pub(super) struct Plan {
     pub(super) folder: PathBuf,
     pub(super) role: &'static str,
     pub(super) lease: &'static str,
+    /// Further arguments.
+    pub(super) more: Vec<String>,
 }
 
 impl Plan {
@@ -49,6 +51,7 @@ impl Plan {
             folder: cluster.folder.path().to_owned(),
             role,
             lease: LEASE,
+            more: Vec::new(),
         }
     }
 
@@ -73,6 +76,7 @@ impl Plan {
             .arg(&self.kubeconfig)
             .arg("--data-dir")
             .arg(self.data())
+            .args(&self.more)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(fs::File::create(&log).unwrap())

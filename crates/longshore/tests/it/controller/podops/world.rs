@@ -1,0 +1,532 @@
+//! A cluster with nodes, and a controller of pods as a process, with the rights that it declares and no others.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::TcpListener,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::StreamExt;
+use kube::{Api, Client};
+use longshore_api::podops::{
+    CONTROLLED, LABEL_CONTROL, LABEL_SERVICE_AVAILABLE, POD_TRANSITION_RULE_CRD,
+};
+use longshore_core::Resource;
+use longshore_kit::{Cache, ListWatch, RawObject, Update, api_resource};
+use longshore_podops::model::Pod;
+use serde_json::{Value, json};
+use tokio::task::AbortHandle;
+
+use super::{
+    super::replica::{Plan, Replica, page, until},
+    http::{self, Asked},
+    kubelet::{Kubelet, PLAYED},
+};
+use crate::cluster::TestCluster;
+
+const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
+const RULES: &str = "/apis/apps.kusionstack.io/v1alpha1/namespaces";
+
+/// Everything around the pods of these tests.
+pub(super) struct World {
+    pub(super) cluster: TestCluster,
+    pub(super) kubelet: Kubelet,
+    /// Whether there are controllers of workloads.
+    pub(super) has_workloads: bool,
+    controller: Mutex<Controller>,
+    id: String,
+}
+
+/// The controller, which may be another process at any time.
+struct Controller {
+    plan: Plan,
+    running: Option<Replica>,
+    metrics: String,
+    n_started: usize,
+    /// What the processes before it asked for: verb and resource, and the status of the answer.
+    asked: BTreeSet<(String, String, String)>,
+}
+
+impl World {
+    /// The cluster with a controller that runs.
+    pub(super) async fn start() -> Self {
+        let cluster = TestCluster::start().await;
+        let id = cluster.namespace.trim_start_matches("test-").to_owned();
+        install(&cluster.admin).await;
+        forget_webhooks(&cluster.admin).await;
+        let kubelet = Kubelet::start(&cluster.admin, &id).await;
+        let has_workloads = has_controllers(&cluster).await;
+        let mut plan = Plan::of(&cluster, "podops");
+        plan.kubeconfig = cluster.account("podops").await;
+        plan.lease = "0";
+        let world = Self {
+            cluster,
+            kubelet,
+            has_workloads,
+            controller: Mutex::new(Controller {
+                plan,
+                running: None,
+                metrics: String::new(),
+                n_started: 0,
+                asked: BTreeSet::new(),
+            }),
+            id,
+        };
+        // Its certificate is for another name: the next one makes its own, and tells API servers its own address.
+        world
+            .begin(&["--dns-name", "other.elsewhere.svc"], free_port())
+            .await;
+        world.stop().await;
+        world.begin(&[], free_port()).await;
+        world
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.cluster.admin
+    }
+
+    /// Starts the controller at this port, and waits until API servers ask it.
+    async fn begin(&self, more: &[&str], port: u16) {
+        let address = format!("127.0.0.1:{port}");
+        let arguments = [
+            "--webhook-address",
+            &address,
+            "--feature-gates",
+            "GraceDeleteWebhook=true",
+        ];
+        let mut replica = {
+            let mut controller = self.controller.lock().unwrap();
+            controller.plan.more = arguments
+                .iter()
+                .chain(more)
+                .map(|it| (*it).to_owned())
+                .collect();
+            controller.n_started += 1;
+            let name = format!("podops-{}", controller.n_started);
+            controller.plan.spawn(&name)
+        };
+        let ready = replica.ready();
+        until("it runs", || replica.leads()).await;
+        {
+            let mut controller = self.controller.lock().unwrap();
+            controller.metrics = ready["metrics"].as_str().unwrap().to_owned();
+            controller.running = Some(replica);
+        }
+        let told = |object: &Value| {
+            let url = object["webhooks"][0]["clientConfig"]["url"].as_str();
+            url.is_some_and(|url| url.contains(&address))
+        };
+        for (plural, name) in CONFIGURED {
+            let path = format!("{CONFIGURATIONS}/{plural}/{name}");
+            self.until_object(&path, told).await;
+        }
+        // API servers hear of it by a watch: a pod without its gate was not seen by the webhook.
+        let namespace = format!("probe-{}", self.id);
+        let _ = self.make_namespace(&namespace).await;
+        loop {
+            let name = uuid::Uuid::new_v4().to_string();
+            let path = format!("/api/v1/namespaces/{namespace}/pods");
+            let mut pod = self.pod(&name);
+            pod["metadata"]["labels"]
+                .as_object_mut()
+                .unwrap()
+                .remove(PLAYED);
+            if let Ok(made) = http::create(self.client(), &path, &pod).await {
+                let has_gate = made["spec"]["readinessGates"].is_array();
+                let mut free = json!({"metadata": {"labels": {LABEL_CONTROL: null}}});
+                free["metadata"]["finalizers"] = json!([]);
+                let pod = format!("{path}/{name}");
+                http::patch(self.client(), &pod, Asked::Merge, &free)
+                    .await
+                    .unwrap();
+                let _ = http::delete(self.client(), &pod, json!({"gracePeriodSeconds": 0})).await;
+                if has_gate {
+                    return;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Kills the controller where it is.
+    pub(super) fn kill(&self) {
+        let mut controller = self.controller.lock().unwrap();
+        if let Some(mut replica) = controller.running.take() {
+            replica.kill();
+        }
+    }
+
+    /// Starts it again, at the same address.
+    pub(super) fn revive(&self) {
+        let mut controller = self.controller.lock().unwrap();
+        controller.n_started += 1;
+        let name = format!("podops-{}", controller.n_started);
+        let mut replica = controller.plan.spawn(&name);
+        let ready = replica.ready();
+        controller.metrics = ready["metrics"].as_str().unwrap().to_owned();
+        controller.running = Some(replica);
+    }
+
+    /// Stops it in order.
+    pub(super) async fn stop(&self) {
+        self.note_asked().await;
+        let mut controller = self.controller.lock().unwrap();
+        if let Some(mut replica) = controller.running.take() {
+            assert_eq!(replica.stop(), Some(0), "{}", replica.log());
+        }
+    }
+
+    /// Notes what the controller that runs has asked for.
+    pub(super) async fn note_asked(&self) {
+        let address = self.controller.lock().unwrap().metrics.clone();
+        let text = page(&address, "/metrics").await;
+        let mut controller = self.controller.lock().unwrap();
+        for line in text.lines() {
+            let label = |name: &str| {
+                let (_, rest) = line.split_once(&format!("{name}=\""))?;
+                Some(rest.split('"').next()?.to_owned())
+            };
+            let is_ours = label("client").is_some_and(|client| client.starts_with("podops"));
+            if line.starts_with("longshore_api_requests_total{") && is_ours {
+                let labels = [label("verb"), label("resource"), label("code")];
+                let [verb, resource, code] = labels.map(Option::unwrap);
+                controller.asked.insert((verb, resource, code));
+            }
+        }
+    }
+
+    /// Whether the controllers of this test have asked for that.
+    pub(super) fn has_asked(&self, verb: &str, resource: &str) -> bool {
+        let controller = self.controller.lock().unwrap();
+        let mut asked = controller.asked.iter();
+        asked.any(|asked| (asked.0.as_str(), asked.1.as_str()) == (verb, resource))
+    }
+
+    /// All that they asked for, by verb and resource; and what was forbidden.
+    pub(super) fn asked(&self) -> (BTreeSet<(String, String)>, Vec<String>) {
+        let controller = self.controller.lock().unwrap();
+        let asked = controller.asked.iter();
+        let forbidden = asked.clone().filter(|(_, _, code)| code == "403");
+        let forbidden = forbidden.map(|(verb, resource, _)| format!("{verb} {resource}"));
+        let forbidden = forbidden.collect();
+        let pairs = asked.map(|(verb, resource, _)| (verb.clone(), resource.clone()));
+        (pairs.collect(), forbidden)
+    }
+
+    /// A value of the metrics of the controller that runs.
+    pub(super) async fn metric(&self, line: &str) -> Option<f64> {
+        let address = self.controller.lock().unwrap().metrics.clone();
+        let text = page(&address, "/metrics").await;
+        let mut lines = text.lines();
+        lines.find_map(|found| found.strip_prefix(line)?.trim().parse().ok())
+    }
+
+    /// A namespace for one scenario.
+    pub(super) async fn namespace(&self, name: &str) -> Place<'_> {
+        let namespace = format!("{name}-{}", self.id);
+        self.make_namespace(&namespace).await.unwrap();
+        Place {
+            world: self,
+            namespace,
+        }
+    }
+
+    async fn make_namespace(&self, name: &str) -> kube::Result<Value> {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        http::create(self.client(), "/api/v1/namespaces", &object).await
+    }
+
+    /// A pod that takes part, and that the nodes play.
+    pub(super) fn pod(&self, name: &str) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "labels": self.labels()},
+            "spec": self.spec(),
+        })
+    }
+
+    pub(super) fn labels(&self) -> Value {
+        json!({LABEL_CONTROL: CONTROLLED, PLAYED: self.id, "app": "web"})
+    }
+
+    pub(super) fn spec(&self) -> Value {
+        json!({
+            "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false,
+            "containers": [{"name": "c", "image": "example.test/image:1"}],
+        })
+    }
+
+    /// Waits until an object is as it should be.
+    pub(super) async fn until_object(
+        &self,
+        path: &str,
+        is_right: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let mut last = Value::Null;
+        for _ in 0..1_200 {
+            match http::get(self.client(), path).await {
+                Ok(object) if is_right(&object) => return object,
+                Ok(object) => last = object,
+                Err(kube::Error::Api(status)) if status.code == 404 => last = Value::Null,
+                Err(error) => panic!("{path}: {error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("not in time: {path}: {last}");
+    }
+
+    /// Takes away what other tests would meet.
+    pub(super) async fn end(self) {
+        self.stop().await;
+        forget_webhooks(self.client()).await;
+        self.kubelet.leave(self.client()).await;
+    }
+
+    pub(super) fn kubeconfig(&self) -> PathBuf {
+        self.cluster.admin_kubeconfig()
+    }
+}
+
+/// Nothing of the webhooks may outlive a test: pods of others would wait for nobody.
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Ok(mut controller) = self.controller.lock()
+            && let Some(replica) = controller.running.take()
+        {
+            println!("{}", replica.log());
+        }
+    }
+}
+
+const CONFIGURED: [(&str, &str); 2] = [
+    (
+        "mutatingwebhookconfigurations",
+        longshore_podops::webhooks::MUTATING,
+    ),
+    (
+        "validatingwebhookconfigurations",
+        longshore_podops::webhooks::VALIDATING,
+    ),
+];
+
+async fn forget_webhooks(client: &Client) {
+    for (plural, name) in CONFIGURED {
+        let path = format!("{CONFIGURATIONS}/{plural}/{name}");
+        let _ = http::delete(client, &path, json!({})).await;
+    }
+}
+
+/// Makes PodTransitionRules known.
+pub(super) async fn install(client: &Client) {
+    let crd: Value = serde_saphyr::from_str(POD_TRANSITION_RULE_CRD).unwrap();
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    match http::create(client, path, &crd).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        made => drop(made.unwrap()),
+    }
+    while http::get(client, &format!("{RULES}/default/podtransitionrules"))
+        .await
+        .is_err()
+    {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Where somebody makes the default service account of a new namespace, there are controllers.
+async fn has_controllers(cluster: &TestCluster) -> bool {
+    let path = format!(
+        "/api/v1/namespaces/{}/serviceaccounts/default",
+        cluster.namespace
+    );
+    for _ in 0..50 {
+        if http::get(&cluster.admin, &path).await.is_ok() {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    false
+}
+
+pub(super) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// The namespace of a scenario.
+pub(super) struct Place<'a> {
+    pub(super) world: &'a World,
+    pub(super) namespace: String,
+}
+
+impl Place<'_> {
+    pub(super) fn client(&self) -> &Client {
+        self.world.client()
+    }
+
+    /// The path of a resource of `v1`, or of one of its objects.
+    pub(super) fn core(&self, rest: &str) -> String {
+        format!("/api/v1/namespaces/{}/{rest}", self.namespace)
+    }
+
+    pub(super) fn apps(&self, rest: &str) -> String {
+        format!("/apis/apps/v1/namespaces/{}/{rest}", self.namespace)
+    }
+
+    pub(super) fn rules(&self, rest: &str) -> String {
+        format!("{RULES}/{}/podtransitionrules{rest}", self.namespace)
+    }
+
+    /// Makes pods, and waits until they serve.
+    pub(super) async fn serving(&self, names: &[&str]) {
+        for name in names {
+            let pod = self.world.pod(name);
+            http::create(self.client(), &self.core("pods"), &pod)
+                .await
+                .unwrap();
+        }
+        for name in names {
+            self.until_serving(name).await;
+        }
+    }
+
+    pub(super) async fn until_serving(&self, name: &str) {
+        self.until_label(name, LABEL_SERVICE_AVAILABLE).await;
+    }
+
+    /// Waits until a pod has this label.
+    pub(super) async fn until_label(&self, name: &str, label: &str) -> Value {
+        let path = self.core(&format!("pods/{name}"));
+        let has = |pod: &Value| pod["metadata"]["labels"][label].is_string();
+        self.world.until_object(&path, has).await
+    }
+
+    /// Waits until a pod is gone.
+    pub(super) async fn until_gone(&self, name: &str) {
+        let path = self.core(&format!("pods/{name}"));
+        for _ in 0..1_200 {
+            match http::get(self.client(), &path).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => return,
+                _ => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+        panic!("{path} stays");
+    }
+
+    pub(super) async fn pod(&self, name: &str) -> Pod {
+        let pod = http::get(self.client(), &self.core(&format!("pods/{name}"))).await;
+        Pod::of(&pod.unwrap()).unwrap()
+    }
+
+    pub(super) async fn pods(&self) -> Vec<Pod> {
+        let list = http::get(self.client(), &self.core("pods")).await.unwrap();
+        let items = list["items"].as_array().unwrap();
+        items.iter().map(|pod| Pod::of(pod).unwrap()).collect()
+    }
+
+    /// Writes labels of a pod; null removes one.
+    pub(super) async fn label(&self, name: &str, labels: Value) {
+        self.change(name, json!({"labels": labels})).await;
+    }
+
+    /// The same, while nobody may answer API servers.
+    pub(super) async fn insist(&self, name: &str, labels: Value) {
+        let path = self.core(&format!("pods/{name}"));
+        let patch = json!({"metadata": {"labels": labels}});
+        while http::patch(self.client(), &path, Asked::Merge, &patch)
+            .await
+            .is_err()
+        {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Writes something of the metadata of a pod.
+    pub(super) async fn change(&self, name: &str, metadata: Value) {
+        let path = self.core(&format!("pods/{name}"));
+        let patch = json!({"metadata": metadata});
+        http::patch(self.client(), &path, Asked::Merge, &patch)
+            .await
+            .unwrap();
+    }
+
+    /// Asks for a pod's deletion.
+    pub(super) async fn delete(&self, name: &str) -> kube::Result<Value> {
+        http::delete(
+            self.client(),
+            &self.core(&format!("pods/{name}")),
+            json!({}),
+        )
+        .await
+    }
+
+    /// Makes a PodTransitionRule about all pods here.
+    pub(super) async fn rule(&self, name: &str, rules: Value) {
+        let rule = json!({
+            "apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "PodTransitionRule",
+            "metadata": {"name": name},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}, "rules": rules},
+        });
+        http::create(self.client(), &self.rules(""), &rule)
+            .await
+            .unwrap();
+    }
+
+    /// Follows the pods from now on.
+    pub(super) fn trail(&self) -> Trail {
+        Trail::start(self.client().clone(), &self.namespace)
+    }
+}
+
+/// Every version of every pod of a namespace that the API server told of.
+pub(super) struct Trail {
+    seen: Arc<Mutex<Vec<Pod>>>,
+    task: AbortHandle,
+}
+
+impl Trail {
+    fn start(client: Client, namespace: &str) -> Self {
+        let kind = api_resource(Resource::POD);
+        let api: Api<RawObject> = Api::namespaced_with(client, namespace, &kind);
+        let seen: Arc<Mutex<Vec<Pod>>> = Arc::default();
+        let kept = Arc::clone(&seen);
+        let watching = async move {
+            let updates = ListWatch::new(api).into_cache(Cache::passing_on());
+            let mut updates = std::pin::pin!(updates);
+            while let Some(update) = updates.next().await {
+                if let Update::Applied(pod) = update {
+                    kept.lock().unwrap().push(pod.read().unwrap());
+                }
+            }
+        };
+        Self {
+            seen,
+            task: tokio::spawn(watching).abort_handle(),
+        }
+    }
+
+    /// What was seen so far.
+    pub(super) fn seen(&self) -> Vec<Pod> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// The labels that a pod got, in the order in which it got them.
+    pub(super) fn got(&self, name: &str) -> Vec<String> {
+        let mut got: Vec<String> = Vec::new();
+        let mut had: BTreeMap<String, String> = BTreeMap::new();
+        for pod in self.seen().iter().filter(|pod| pod.target.name == name) {
+            let new = pod.labels.keys().filter(|key| !had.contains_key(*key));
+            got.extend(new.cloned());
+            had.clone_from(&pod.labels);
+        }
+        got
+    }
+}
+
+impl Drop for Trail {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
