@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use kube::Resource as _;
-use longshore_core::{Class, Classify, Never, ObjectRef, Plan, Resource, Scope, Seen};
+use longshore_core::{Action, Class, Classify, Never, ObjectRef, Plan, Resource, Scope, Seen};
 use longshore_kit::{Cache, Controller, RawObject, Requests};
 use serde_json::Value;
 
@@ -86,7 +86,14 @@ impl Controller for Pods {
     }
 
     fn decide(&self, observed: &Observed) -> Plan<Never, Never> {
-        deletion::decide(observed).unwrap_or_else(|| lifecycle::decide(observed))
+        let deletion = deletion::decide(observed);
+        let mut plan = deletion.unwrap_or_else(|| lifecycle::decide(observed));
+        if observed.namespace == Namespace::Goes {
+            // API servers take no new Events there.
+            plan.actions
+                .retain(|action| !matches!(action, Action::Announce(_)));
+        }
+        plan
     }
 
     async fn persist(&self, _: &PodKey, status: &Never) -> Result<(), UnreadablePod> {

@@ -105,8 +105,9 @@ async fn beat(client: Client, nodes: [String; 2]) {
                 "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": node},
                 "spec": {"holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": micro},
             });
-            let renewed = http::patch(&client, &format!("{LEASES}/{node}"), Asked::Merge, &lease);
-            if renewed.await.is_err() {
+            let path = format!("{LEASES}/{node}");
+            let renewed = http::patch(&client, &path, Asked::Merge, &lease).await;
+            if renewed.is_err() {
                 let _ = http::create(&client, LEASES, &lease).await;
             }
         }

@@ -204,15 +204,19 @@ impl World {
         asked.any(|asked| (asked.0.as_str(), asked.1.as_str()) == (verb, resource))
     }
 
-    /// All that they asked for, by verb and resource; and what was forbidden.
-    pub(super) fn asked(&self) -> (BTreeSet<(String, String)>, Vec<String>) {
+    /// All that they asked for, by verb and resource; and what they never got.
+    pub(super) fn asked(&self) -> (BTreeSet<(String, String)>, Vec<(String, String)>) {
         let controller = self.controller.lock().unwrap();
         let asked = controller.asked.iter();
-        let forbidden = asked.clone().filter(|(_, _, code)| code == "403");
-        let forbidden = forbidden.map(|(verb, resource, _)| format!("{verb} {resource}"));
-        let forbidden = forbidden.collect();
-        let pairs = asked.map(|(verb, resource, _)| (verb.clone(), resource.clone()));
-        (pairs.collect(), forbidden)
+        let pair = |asked: &(String, String, String)| (asked.0.clone(), asked.1.clone());
+        let answered = asked.clone().filter(|(_, _, code)| code != "403");
+        let answered: BTreeSet<(String, String)> = answered.map(pair).collect();
+        // Not only for want of rights: no Event is created where a namespace goes.
+        let forbidden = asked
+            .map(pair)
+            .filter(|pair| !answered.contains(pair))
+            .collect();
+        (answered, forbidden)
     }
 
     /// A value of the metrics of the controller that runs.
@@ -443,13 +447,16 @@ impl Place<'_> {
         }
     }
 
-    /// Writes something of the metadata of a pod.
+    /// Writes something of the metadata of a pod. Controllers and nodes write it as well.
     pub(super) async fn change(&self, name: &str, metadata: Value) {
         let path = self.core(&format!("pods/{name}"));
         let patch = json!({"metadata": metadata});
-        http::patch(self.client(), &path, Asked::Merge, &patch)
-            .await
-            .unwrap();
+        loop {
+            match http::patch(self.client(), &path, Asked::Merge, &patch).await {
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                written => return drop(written.unwrap()),
+            }
+        }
     }
 
     /// Asks for a pod's deletion.
