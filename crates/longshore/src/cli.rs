@@ -14,6 +14,8 @@ use crate::{cmd, controller::config_file::with_peers_flags, exit, output};
     propagate_version = false,
     disable_help_subcommand = true,
     max_term_width = 100,
+    // As clap's, without an empty line: it has to fit the first screen.
+    help_template = "{about-with-newline}{usage-heading} {usage}\n\n{all-args}{after-help}",
     after_help = help_end("longshore run examples/quickstart/dag.yaml")
 )]
 pub(crate) struct Cli {

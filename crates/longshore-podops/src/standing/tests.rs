@@ -1,7 +1,8 @@
 //! Where pods stand, case by case.
 
 use longshore_api::podops::{
-    ANNOTATION_AVAILABLE_CONDITIONS, Detail, LABEL_CONTROL, RejectInfo, operation_permission,
+    ANNOTATION_AVAILABLE_CONDITIONS, CONDITION_SERVICE_READY, Detail, LABEL_CONTROL,
+    LABEL_STAY_OFFLINE, RejectInfo, Stage, operation_permission,
 };
 use serde_json::{Value, json};
 
@@ -56,38 +57,72 @@ fn stands(pod: &Pod, rules: &[RuleSays]) -> String {
 
 const CONTROLLER: &str = "Controller longshore controller --enable podops";
 
+fn check(cases: &[(&str, &str, Pod)]) {
+    for (phase, by, pod) in cases {
+        assert_eq!(stands(pod, &[]), format!("{phase}: {by}"));
+    }
+}
+
 #[test]
-fn every_pod_that_does_not_go_on_is_held_by_somebody_with_a_name() {
+fn an_operation_that_does_not_go_on_is_held_by_somebody_with_a_name() {
     let begun = [(Operating, "a"), (OperationType, "a")];
     let with = |more: &[(OperationLabel, &'static str)]| [&begun[..], more].concat();
     let checked = with(&[(PreChecked, "a"), (Preparing, "a")]);
     let granted = with(&[(PreChecked, "a"), (Operate, "a")]);
     let done = [(Operated, "a"), (DoneOperationType, "a")];
+    let post_check = [&done[..], &[(PostCheck, "a")]].concat();
     let completing = [&done[..], &[(PostChecked, "a"), (Completing, "a")]].concat();
-    let waiting = [
-        &granted[1..],
-        &[(Operating, "b"), (OperationType, "b"), (PreCheck, "b")],
-    ]
-    .concat();
+    let other = [(Operating, "b"), (OperationType, "b"), (PreCheck, "b")];
+    let waiting = [&granted[1..], &other].concat();
+    let holder = format!("Protection {HOLDER}");
+    let others = format!("Operation b, {CONTROLLER}");
+    check(&[
+        (
+            "PreCheck",
+            CONTROLLER,
+            pod("True", &with(&[(PreCheck, "a")]), nothing),
+        ),
+        ("Preparing", CONTROLLER, pod("True", &checked, held)),
+        ("Preparing", &holder, pod("False", &checked, held)),
+        ("Preparing", CONTROLLER, pod("False", &checked, nothing)),
+        ("Operating", "Operator a", pod("False", &granted, nothing)),
+        ("Operating", &others, pod("False", &waiting, nothing)),
+        ("PostCheck", CONTROLLER, pod("False", &post_check, nothing)),
+        ("Completing", CONTROLLER, pod("False", &completing, nothing)),
+        (
+            "Completing",
+            "Expected Service/default/web",
+            pod("True", &completing, expecting),
+        ),
+    ]);
+}
+
+fn expecting(pod: &mut Value) {
+    let expected = json!({"expectedFinalizers": {"Service/default/web": HOLDER}});
+    pod["metadata"]["annotations"][ANNOTATION_AVAILABLE_CONDITIONS] = json!(expected.to_string());
+}
+
+#[test]
+fn a_pod_that_nobody_operates_on_serves_or_is_held_by_somebody_with_a_name() {
     let deleted = |pod: &mut Value| {
         held(pod);
         pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     };
-    let expecting = |pod: &mut Value| {
-        let expected = json!({"expectedFinalizers": {"Service/default/web": HOLDER}});
-        pod["metadata"]["annotations"][ANNOTATION_AVAILABLE_CONDITIONS] =
-            json!(expected.to_string());
-    };
     let not_ready = |pod: &mut Value| pod["status"]["conditions"][0]["status"] = json!("False");
-    let serving =
-        |pod: &mut Value| pod["metadata"]["labels"][LABEL_SERVICE_AVAILABLE] = json!(stamp(SINCE));
-    let offline = |pod: &mut Value| pod["metadata"]["labels"][LABEL_STAY_OFFLINE] = json!("x");
+    let label = |key: &'static str| {
+        move |pod: &mut Value| pod["metadata"]["labels"][key] = json!(stamp(SINCE))
+    };
     let invalid = |pod: &mut Value| pod["metadata"]["labels"][Operating.prefix()] = json!("x");
     let ended = |pod: &mut Value| pod["status"]["phase"] = json!("Failed");
-    let holder = format!("Protection {HOLDER}");
-    let to_go = format!("Finalizer other, {holder}");
-    for (expected, by, pod) in [
-        ("ServiceAvailable", "", pod("True", &[], serving)),
+    let person = format!("Person {LABEL_STAY_OFFLINE}");
+    let to_go = format!("Finalizer other, Protection {HOLDER}");
+    let labels = format!("Invalid labels, {CONTROLLER}");
+    check(&[
+        (
+            "ServiceAvailable",
+            "",
+            pod("True", &[], label(LABEL_SERVICE_AVAILABLE)),
+        ),
         ("Completing", CONTROLLER, pod("False", &[], nothing)),
         ("Completing", CONTROLLER, pod("True", &[], nothing)),
         ("Completing", "Node Ready", pod("True", &[], not_ready)),
@@ -98,44 +133,13 @@ fn every_pod_that_does_not_go_on_is_held_by_somebody_with_a_name() {
         ),
         (
             "Completing",
-            "Person podopslifecycle.kusionstack.io/stay-offline",
-            pod("True", &[], offline),
-        ),
-        (
-            "PreCheck",
-            CONTROLLER,
-            pod("True", &with(&[(PreCheck, "a")]), nothing),
-        ),
-        ("Preparing", CONTROLLER, pod("True", &checked, held)),
-        ("Preparing", &holder, pod("False", &checked, held)),
-        ("Preparing", CONTROLLER, pod("False", &checked, nothing)),
-        ("Operating", "Operator a", pod("False", &granted, nothing)),
-        (
-            "Operating",
-            "Operation b, Controller longshore controller --enable podops",
-            pod("False", &waiting, nothing),
-        ),
-        (
-            "PostCheck",
-            CONTROLLER,
-            pod("False", &[&done[..], &[(PostCheck, "a")]].concat(), nothing),
-        ),
-        ("Completing", CONTROLLER, pod("False", &completing, nothing)),
-        (
-            "Completing",
-            "Expected Service/default/web",
-            pod("True", &completing, expecting),
+            &person,
+            pod("True", &[], label(LABEL_STAY_OFFLINE)),
         ),
         ("Terminating", &to_go, pod("True", &[], deleted)),
-        ("Ended", "", pod("True", &checked, ended)),
-        (
-            "Completing",
-            "Invalid labels, Controller longshore controller --enable podops",
-            pod("False", &[], invalid),
-        ),
-    ] {
-        assert_eq!(stands(&pod, &[]), format!("{expected}: {by}"));
-    }
+        ("Ended", "", pod("True", &[], ended)),
+        ("Completing", &labels, pod("False", &[], invalid)),
+    ]);
 }
 
 #[test]

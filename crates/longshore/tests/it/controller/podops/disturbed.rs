@@ -10,7 +10,7 @@ use futures::future::join_all;
 use longshore_api::podops::{LABEL_SERVICE_AVAILABLE, LABEL_TO_DELETE, OperationLabel};
 use serde_json::json;
 
-use super::world::Place;
+use super::place::{Place, Trail};
 
 use OperationLabel::{
     Completing, Operate, Operated, Operating, OperationType, PreCheck, PreChecked, Preparing,
@@ -142,7 +142,7 @@ pub(super) async fn an_operation_survives_kills_at_every_label(place: &Place<'_>
 }
 
 /// Kills the controller as soon as a pod has had this label, and starts the next one.
-async fn killed_at(place: &Place<'_>, trail: &super::world::Trail, name: &str, label: &str) {
+async fn killed_at(place: &Place<'_>, trail: &Trail, name: &str, label: &str) {
     while !trail.got(name).iter().any(|got| got == label) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

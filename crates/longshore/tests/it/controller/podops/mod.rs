@@ -6,6 +6,7 @@
 mod disturbed;
 mod http;
 mod kubelet;
+mod place;
 mod replay;
 mod scenarios;
 mod workloads;

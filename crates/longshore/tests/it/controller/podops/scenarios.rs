@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     http::{self, Asked},
-    world::Place,
+    place::Place,
 };
 use crate::{longshore, outcome};
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     http::{self, Asked},
-    world::Place,
+    place::Place,
 };
 
 fn workload(place: &Place<'_>, kind: &str, replicas: usize) -> Value {
