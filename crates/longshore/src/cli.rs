@@ -76,7 +76,7 @@ pub(crate) enum Format {
 pub(crate) enum Command {
     Run(cmd::run::RunArgs),
     Standalone(cmd::standalone::StandaloneArgs),
-    Controller(cmd::controller::ControllerArgs),
+    Controller(Box<cmd::controller::ControllerArgs>),
     #[command(subcommand, after_help = help_end("longshore dags lint dags/"))]
     Dags(cmd::Dags),
     #[command(subcommand, after_help = help_end("longshore runs watch etl"))]

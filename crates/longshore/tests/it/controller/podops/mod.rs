@@ -18,7 +18,7 @@ use futures::join;
 use longshore_podops::RULES;
 
 use crate::cluster::real;
-use world::World;
+use world::{Asking, World};
 
 /// Whether the embedded API server asks webhooks: then all of this runs on it as well.
 const EMBEDDED_ADMITS: bool = false;
@@ -26,7 +26,7 @@ const EMBEDDED_ADMITS: bool = false;
 const LIMIT: Duration = Duration::from_secs(540);
 
 /// Verb and resource of everything that the role grants.
-fn granted() -> BTreeSet<(String, String)> {
+fn granted() -> BTreeSet<Asking> {
     let mut granted = BTreeSet::new();
     for rule in RULES {
         for resource in rule.resources {
@@ -46,12 +46,13 @@ async fn the_acceptance_list_holds_and_the_declared_rights_suffice_and_are_all_u
         println!("podops: the embedded API server asks no webhooks");
         return;
     }
-    tokio::time::timeout(LIMIT, accept()).await.unwrap();
+    let accepted = tokio::time::timeout(LIMIT, Box::pin(accept()));
+    accepted.await.unwrap();
 }
 
 async fn accept() {
     let world = World::start().await;
-    at_once(&world).await;
+    Box::pin(at_once(&world)).await;
     let many = world.namespace("many").await;
     disturbed::many_pods_are_deleted_at_once(&many).await;
     if world.has_workloads {

@@ -27,6 +27,9 @@ pub(super) struct World {
     id: String,
 }
 
+/// Verb and resource of a request.
+pub(super) type Asking = (String, String);
+
 /// The controller, which may be another process at any time.
 struct Controller {
     plan: Plan,
@@ -193,12 +196,12 @@ impl World {
     }
 
     /// All that they asked for, by verb and resource; and what they never got.
-    pub(super) fn asked(&self) -> (BTreeSet<(String, String)>, Vec<(String, String)>) {
+    pub(super) fn asked(&self) -> (BTreeSet<Asking>, Vec<Asking>) {
         let controller = self.controller.lock().unwrap();
         let asked = controller.asked.iter();
         let pair = |asked: &(String, String, String)| (asked.0.clone(), asked.1.clone());
         let answered = asked.clone().filter(|(_, _, code)| code != "403");
-        let answered: BTreeSet<(String, String)> = answered.map(pair).collect();
+        let answered: BTreeSet<Asking> = answered.map(pair).collect();
         // Not only for want of rights: no Event is created where a namespace goes.
         let forbidden = asked
             .map(pair)
