@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod faults;
 pub mod fixtures;
+pub mod flyte;
 pub mod laws;
 pub mod logs;
 pub mod place;
@@ -16,6 +17,7 @@ pub mod small_disk;
 pub use clock::{EPOCH, SimClock, held, hold};
 pub use faults::{Fault, FaultPlan, Faults, Point, Process, WatchFault};
 pub use fixtures::{config_map, pod};
+pub use flyte::FlyteServices;
 pub use logs::quiet_logs;
 pub use place::Place;
 pub use proxy::FaultProxy;

@@ -92,14 +92,20 @@ pub(crate) async fn run(
         standing,
     });
     let probes = Tasks::new();
-    let health = operations(
-        Arc::new(Probes(context.clone())),
-        hosts(address),
-        context.counts.scrape(context.metrics.clone()),
-        metrics::CONTENT_TYPE,
-        probes.shutdown(),
-    );
-    probes.spawn("metrics", serve(listener, health, probes.shutdown()));
+    let mut listeners = vec![(listener, address)];
+    if let Some(address) = context.config.settings.health_address {
+        listeners.push(listen("probes", address).await?);
+    }
+    for (listener, address) in listeners {
+        let health = operations(
+            Arc::new(Probes(context.clone())),
+            hosts(address),
+            context.counts.scrape(context.metrics.clone()),
+            metrics::CONTENT_TYPE,
+            probes.shutdown(),
+        );
+        probes.spawn("metrics", serve(listener, health, probes.shutdown()));
+    }
     let ended = async {
         context.cluster.answers(&context.metrics).await?;
         permissions::check(&context).await?;

@@ -5,8 +5,12 @@ mod context;
 mod disturbed;
 mod kills;
 mod kubectl;
+mod probes;
 mod replica;
+mod requests;
+mod secrets;
 mod takeover;
+mod thousand;
 
 use std::fs;
 

@@ -37,6 +37,8 @@ pub(super) struct Plan {
     pub(super) folder: PathBuf,
     pub(super) role: &'static str,
     pub(super) lease: &'static str,
+    /// A configuration of the peer's.
+    pub(super) config: Option<PathBuf>,
 }
 
 impl Plan {
@@ -49,6 +51,7 @@ impl Plan {
             folder: cluster.folder.path().to_owned(),
             role,
             lease: LEASE,
+            config: None,
         }
     }
 
@@ -73,6 +76,11 @@ impl Plan {
             .arg(&self.kubeconfig)
             .arg("--data-dir")
             .arg(self.data())
+            .args(
+                self.config
+                    .iter()
+                    .flat_map(|file| [Path::new("--config"), file.as_path()]),
+            )
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(fs::File::create(&log).unwrap())
@@ -120,6 +128,14 @@ impl Replica {
     pub(super) fn waits(&self) -> bool {
         let waits = format!("{}: waits for the lease that ", self.role);
         self.log().contains(&waits) && !self.leads()
+    }
+
+    /// The most memory that it had, in MiB.
+    pub(super) fn peak_mib(&self) -> f64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+        let kib = line.unwrap().split_whitespace().nth(1).unwrap();
+        kib.parse::<f64>().unwrap() / 1024.0
     }
 
     pub(super) fn kill(&mut self) {
