@@ -7,6 +7,7 @@ mod changing;
 mod custom;
 mod finding;
 mod removing;
+mod rolling;
 mod script;
 mod streaming;
 mod typed;

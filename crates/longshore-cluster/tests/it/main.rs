@@ -22,6 +22,7 @@ mod lists;
 mod patches;
 mod pods;
 mod properties;
+mod rollouts;
 mod tables;
 mod warnings;
 mod watch;
