@@ -33,11 +33,6 @@ impl<K: Ord + Clone> Queue<K> {
         self.put(key, Duration::ZERO);
     }
 
-    /// Adds a key that is due after a while.
-    pub(crate) fn add_after(&mut self, key: K, wait: Duration) {
-        self.put(key, wait);
-    }
-
     /// Adds a key again after work on it has failed.
     pub(crate) fn retry(&mut self, key: K) {
         let n_failures = self.failures.get(&key).copied().unwrap_or(0);
@@ -51,6 +46,11 @@ impl<K: Ord + Clone> Queue<K> {
     /// Forgets the failures of a key.
     pub(crate) fn succeed(&mut self, key: &K) {
         self.failures.remove(key);
+    }
+
+    /// Adds a key that is due after a while.
+    pub(crate) fn add_after(&mut self, key: K, pause: Duration) {
+        self.put(key, pause);
     }
 
     fn put(&mut self, key: K, pause: Duration) {
