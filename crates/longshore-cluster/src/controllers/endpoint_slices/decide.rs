@@ -57,6 +57,10 @@ pub(super) fn decide(desired: &Desired, pods: &[Pod], slices: &[Body]) -> Vec<Re
             &mut free,
         ));
     }
+    // A slice that is there is changed rather than replaced: whoever looks in between sees no gap.
+    for draft in drafts.iter_mut().filter(|it| it.present.is_none()) {
+        draft.present = free.pop();
+    }
     if drafts.is_empty() {
         // That there is nobody is something to know as well.
         drafts.push(Draft {

@@ -1,7 +1,9 @@
 //! Deployments and services as people work with them: create, roll out, undo, restart, scale, expose.
 
+use serde_json::Value;
+
 use super::script::Script;
-use crate::harness::Api;
+use crate::harness::{Api, eventually};
 use crate::rollouts::play_node;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -10,7 +12,8 @@ async fn kubectl_rolls_out_and_back() {
     let Some(script) = Script::start("rolling") else {
         return;
     };
-    let _node = play_node(&Api::new(script.cluster())).await;
+    let api = Api::new(script.cluster());
+    let _node = play_node(&api).await;
     let made = "deployment.apps/web created";
     script
         .expect(
@@ -79,8 +82,16 @@ async fn kubectl_rolls_out_and_back() {
             "exposed",
         )
         .await;
-    let slices = "wait --for=jsonpath={.endpoints[4].conditions.ready}=true endpointslice -l kubernetes.io/service-name=web --timeout=60s";
-    script.expect(slices, "condition met").await;
+    let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    let all_serve = |_, list: &Value| {
+        let slices = list["items"].as_array().into_iter().flatten();
+        let endpoints = slices.flat_map(|it| it["endpoints"].as_array().into_iter().flatten());
+        endpoints
+            .filter(|it| it["conditions"]["ready"] == true)
+            .count()
+            == 5
+    };
+    eventually(&api, slices, all_serve).await;
     script
         .expect("describe deployment web", "ScalingReplicaSet")
         .await;
@@ -111,16 +122,16 @@ async fn kubectl_rolls_stateful_sets_too() {
     let _node = play_node(&Api::new(script.cluster())).await;
     script.feed("create -f -", SET).await;
     let wait = "rollout status statefulset/db --timeout=60s";
-    script.expect(wait, "2").await;
+    script.expect(wait, "roll out complete: 2").await;
     script
         .expect("set image statefulset/db i=i:2", "image updated")
         .await;
-    script.expect(wait, "rolling update complete 2 pods").await;
+    script.expect(wait, "roll out complete: 2").await;
     script.expect("rollout history statefulset/db", "2").await;
     script
         .expect("rollout undo statefulset/db", "rolled back")
         .await;
-    script.expect(wait, "rolling update complete 2 pods").await;
+    script.expect(wait, "roll out complete: 2").await;
     let image = "get pod db-1 -o jsonpath={.spec.containers[0].image}";
     script.expect(image, "i:1").await;
     script
