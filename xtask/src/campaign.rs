@@ -30,6 +30,7 @@ mod node_kill;
 mod postgres;
 mod standalone;
 mod standalone_kill;
+mod thousand;
 
 /// What a campaign can be told. Not every option means something to every campaign.
 #[derive(Args, Debug)]
@@ -61,7 +62,7 @@ struct Campaign {
     run: fn(&Options) -> Result<Value>,
 }
 
-const CAMPAIGNS: [Campaign; 5] = [
+const CAMPAIGNS: [Campaign; 6] = [
     Campaign {
         name: "cluster-kill",
         purpose: "100 times SIGKILL on an embedded cluster under write load: no acknowledged write lost, no revision reused",
@@ -83,6 +84,11 @@ const CAMPAIGNS: [Campaign; 5] = [
         run: controller_kill::run,
     },
     Campaign {
+        name: "actions-thousand",
+        purpose: "1,000 actions with cache, events and outputs on a real API server, undisturbed, with a late and a cut watch, and with 20 times SIGKILL: each attempt one pod, each change told, nothing left",
+        run: thousand::run,
+    },
+    Campaign {
         name: "node-kill",
         purpose: "120 times SIGKILL on a node under 50 pods: no exit lost, nothing started twice, no process left",
         run: |_| node_kill::run(),
@@ -92,7 +98,7 @@ const CAMPAIGNS: [Campaign; 5] = [
 /// Prints the campaigns.
 pub(crate) fn list() {
     for campaign in &CAMPAIGNS {
-        println!("{:<15}  {}", campaign.name, campaign.purpose);
+        println!("{:<16}  {}", campaign.name, campaign.purpose);
     }
 }
 

@@ -37,6 +37,10 @@ pub const ANNOTATION_AVAILABLE_CONDITIONS: &str = "pod.kusionstack.io/available-
 /// Annotation: when somebody last asked for the pod's deletion.
 pub const ANNOTATION_DELETE_TIMESTAMP: &str = "gracedelete.kusionstack.io/delete-timestamp";
 
+/// Annotation of a pod, ours: how long its operations wait for those who protect its traffic, as `10m`. Then what they
+/// hold it with is removed. Wins over what the controller was told; without either they wait for ever, as upstream.
+pub const ANNOTATION_PROTECTION_DEADLINE: &str = "longshore.dev/protection-deadline";
+
 /// The operation that deletes a pod.
 pub const ID_POD_DELETE: &str = "pod-delete";
 /// The type of [`ID_POD_DELETE`].
@@ -49,6 +53,10 @@ pub const REASON_POD_DELETION: &str = "PodDeletion";
 
 /// Reason of an Event about a pod: its labels or annotations say nothing that can be followed.
 pub const REASON_INVALID_LIFECYCLE: &str = "InvalidLifecycle";
+/// Reason of an Event about a pod: an operation waits longer than usual for those who protect its traffic.
+pub const REASON_WAITS_FOR_PROTECTION: &str = "WaitsForProtection";
+/// Reason of an Event about a pod: those who protect its traffic did not let go in time, and no longer hold it.
+pub const REASON_PROTECTION_EXPIRED: &str = "ProtectionExpired";
 /// Reason of an Event about a PodTransitionRule: it says nothing that can be followed.
 pub const REASON_INVALID_RULE: &str = "InvalidRule";
 

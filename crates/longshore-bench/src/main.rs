@@ -36,7 +36,9 @@ enum What {
     /// The API server itself: creates, patches and deletes of ConfigMaps, and how late its watch tells them
     Cluster(Common),
     /// TaskActions, each with a pod that ends at once
-    Tasks(Common),
+    Tasks(TasksArgs),
+    /// What a controller keeps in memory for TaskActions that run, or for those that ended
+    TasksMemory(MemoryArgs),
     /// A DAG of tasks that wait for nothing, each with a pod that ends at once
     Dags(DagsArgs),
 }
@@ -72,10 +74,40 @@ struct DagsArgs {
     dags_folder: Option<PathBuf>,
 }
 
+#[derive(Args, Debug)]
+struct TasksArgs {
+    #[command(flatten)]
+    common: Common,
+    /// With a cache service, an events service and outputs
+    #[arg(long, conflicts_with = "external")]
+    with_services: bool,
+}
+
+#[derive(Args, Debug)]
+struct MemoryArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Actions that ended, instead of those that run
+    #[arg(long)]
+    ended: bool,
+}
+
+impl MemoryArgs {
+    fn kind(&self) -> tasks::memory::Kind {
+        if self.ended {
+            tasks::memory::Kind::Ended
+        } else {
+            tasks::memory::Kind::Active
+        }
+    }
+}
+
 impl What {
     fn common(&self) -> &Common {
         match self {
-            Self::Cluster(common) | Self::Tasks(common) => common,
+            Self::Cluster(common) => common,
+            Self::Tasks(args) => &args.common,
+            Self::TasksMemory(args) => &args.common,
             Self::Dags(args) => &args.common,
         }
     }
@@ -86,7 +118,10 @@ impl What {
         let rig = Rig::start(common.kubeconfig.as_deref(), common.namespace.as_deref()).await?;
         let figures = match self {
             Self::Cluster(common) => cluster::measure(&rig, common.n).await,
-            Self::Tasks(common) => tasks::measure(&rig, common).await,
+            Self::Tasks(args) => tasks::measure(&rig, &args.common, args.with_services).await,
+            Self::TasksMemory(args) => {
+                tasks::memory::measure(&rig, &args.common, args.kind()).await
+            }
             Self::Dags(args) => dags::measure(&rig, args).await,
         };
         rig.stop().await?;

@@ -21,7 +21,7 @@ use longshore_cluster::{
 };
 use longshore_kit::SystemClock;
 use longshore_node::{ContainerLogs, log_server::LogStream};
-use longshore_test::{NodeConfig, RealNamespace, RealServer, ScriptedNode};
+use longshore_test::{NodeConfig, RealNamespace, RealServer, ScriptedNode, flyte::outputs};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -116,6 +116,7 @@ impl Rig {
 fn start_node(client: &Client, config: NodeConfig) -> ScriptedNode {
     let config = NodeConfig {
         start_delay: Duration::ZERO,
+        at_the_end: outputs::leave,
         ..config
     };
     ScriptedNode::start(client.clone(), Arc::new(SystemClock), config)

@@ -90,10 +90,19 @@ impl Subject {
 
     /// The most memory that it had, in MiB.
     pub(crate) fn peak_mib(&self) -> Result<f64> {
+        self.memory("VmHWM:")
+    }
+
+    /// The memory that it has, in MiB.
+    pub(crate) fn rss_mib(&self) -> Result<f64> {
+        self.memory("VmRSS:")
+    }
+
+    fn memory(&self, which: &'static str) -> Result<f64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id))?;
-        let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+        let line = status.lines().find(|line| line.starts_with(which));
         let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
-        Ok(kib.context("no VmHWM")? / 1024.0)
+        Ok(kib.context(which)? / 1024.0)
     }
 
     /// Ends it.

@@ -1,6 +1,8 @@
 //! TaskActions, each with a pod that ends at once: the controller against a bare client that makes its six writes.
 
 mod floor;
+pub(crate) mod memory;
+mod template;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +12,6 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use base64::{Engine, prelude::BASE64_STANDARD};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -22,15 +23,12 @@ use kube::{
 };
 use longshore_api::flyte::{GROUP, KIND, LABEL_COMPLETED_TIME, TASK_ACTION_CRD, VERSION};
 use longshore_kit::{Cache, ListWatch, Update};
-use longshore_proto::flyteidl2::core::{
-    Container, Identifier, TaskTemplate, task_template::Target,
-};
-use longshore_test::scripted_node::ANNOTATION_SCRIPT;
-use prost::Message;
+use longshore_test::FlyteServices;
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::Instant};
 
 use floor::Floor;
+use template::{ENDS_AT_ONCE, Template};
 
 use crate::{
     Common,
@@ -48,23 +46,31 @@ const CREATORS: usize = 32;
 /// Actions one after the other, to see what one takes when nothing else goes on: enough for a 99th percentile.
 const N_UNLOADED: usize = 100;
 
-/// Measures the controller, then the floor.
-pub(crate) async fn measure(rig: &Rig, common: &Common) -> Result<Value> {
+/// Measures the controller, then the floor. `with_services`: with a cache service, an events service and outputs, of
+/// which the floor knows nothing.
+pub(crate) async fn measure(rig: &Rig, common: &Common, with_services: bool) -> Result<Value> {
     install(&rig.client).await?;
     let board = Board::follow(rig);
+    let services = if with_services {
+        Some(FlyteServices::start().await?)
+    } else {
+        None
+    };
+    let (template, arguments) = prepare(rig, services.as_ref())?;
     let subject = if common.external {
         None
     } else {
-        Some(Subject::start(common.longshore.as_deref(), "tasks", rig, &[]).await?)
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        Some(Subject::start(common.longshore.as_deref(), "tasks", rig, &arguments).await?)
     };
     // Until the first ones have come through, a controller still lists and connects; the floor's client does so while
     // it makes the actions of the subject.
-    all_at_once(rig, &board, "w", CREATORS).await?;
+    all_at_once(rig, &board, &template, "w", CREATORS).await?;
     say("one after the other");
-    let unloaded = one_by_one(rig, &board, "u", N_UNLOADED).await?;
+    let unloaded = one_by_one(rig, &board, &template, "u", N_UNLOADED).await?;
     say(&format!("{} actions", common.n));
     let before = Spent::of(subject.as_ref()).await?;
-    let loaded = all_at_once(rig, &board, "s", common.n).await?;
+    let loaded = all_at_once(rig, &board, &template, "s", common.n).await?;
     let after = Spent::of(subject.as_ref()).await?;
     let spent = before.zip(after);
     let spent = spent.map(|(before, after)| after.each(&before, common.n));
@@ -80,6 +86,7 @@ pub(crate) async fn measure(rig: &Rig, common: &Common) -> Result<Value> {
         actions: actions(rig),
         pods: Api::namespaced(rig.client.clone(), &rig.namespace),
         board: board.clone(),
+        template,
         pod: bare(&pod)?,
     };
     floor.one_by_one("fw", 1).await?;
@@ -92,6 +99,7 @@ pub(crate) async fn measure(rig: &Rig, common: &Common) -> Result<Value> {
     );
     Ok(json!({
         "subsystem": "tasks",
+        "with_services": with_services,
         "server": rig.server,
         "n": common.n,
         "per_second": rate,
@@ -108,6 +116,19 @@ pub(crate) async fn measure(rig: &Rig, common: &Common) -> Result<Value> {
         "cpu_ms_per_action": cpu_ms,
         "peak_rss_mib": peak.map(round),
     }))
+}
+
+/// What actions are, and what a controller is told of these services.
+fn prepare(rig: &Rig, services: Option<&FlyteServices>) -> Result<(Template, Vec<String>)> {
+    let Some(services) = services else {
+        return Ok((Template::plain(), Vec::new()));
+    };
+    let (folder, url) = (rig.folder.path(), services.url());
+    let config = json!({"executor": {"EventsServiceURL": url, "cacheServiceURL": url}});
+    let file = folder.join("config.yaml");
+    std::fs::write(&file, config.to_string())?;
+    let arguments = vec!["--config".to_owned(), file.display().to_string()];
+    Ok((Template::cached(&folder.join("store")), arguments))
 }
 
 /// Installs the resource, and waits until it is served.
@@ -179,41 +200,6 @@ fn name(series: &str, i: usize) -> String {
     format!("{series}-{i:05}")
 }
 
-/// An action whose container the node plays: it ends at once, and owes no outputs.
-fn action(name: &str) -> Result<DynamicObject> {
-    let template = TaskTemplate {
-        id: Some(Identifier {
-            project: "bench".to_owned(),
-            domain: "development".to_owned(),
-            name: "noop".to_owned(),
-            version: "v1".to_owned(),
-            ..Identifier::default()
-        }),
-        r#type: "container".to_owned(),
-        target: Some(Target::Container(Container {
-            image: "noop".to_owned(),
-            command: vec!["true".to_owned()],
-            ..Container::default()
-        })),
-        ..TaskTemplate::default()
-    };
-    Ok(serde_json::from_value(json!({
-        "apiVersion": format!("{GROUP}/{VERSION}"),
-        "kind": KIND,
-        "metadata": {"name": name, "annotations": {ANNOTATION_SCRIPT: "run 0s exit 0"}},
-        "spec": {
-            "runName": "bench",
-            "project": "bench",
-            "domain": "development",
-            "actionName": name,
-            "taskType": "container",
-            "taskTemplate": BASE64_STANDARD.encode(template.encode_to_vec()),
-            "inputUri": "file:///nowhere/inputs.pb",
-            "runOutputBase": "file:///nowhere",
-        },
-    }))?)
-}
-
 /// What was seen of actions and pods, and when. Clones share it.
 #[derive(Clone)]
 struct Board {
@@ -227,6 +213,8 @@ struct Seen {
     /// All pods.
     uids: BTreeSet<(String, String)>,
     ended_pods: BTreeSet<String>,
+    /// Actions whose code was seen to run, by their status.
+    running: BTreeSet<String>,
     /// Actions with the labels of their end.
     ended: BTreeMap<String, Instant>,
 }
@@ -287,6 +275,9 @@ impl Seen {
     }
 
     fn see_action(&mut self, action: &DynamicObject) {
+        if action.data["status"]["pluginPhase"] == "PhaseRunning" {
+            self.running.insert(action.name_any());
+        }
         if action.labels().contains_key(LABEL_COMPLETED_TIME) {
             self.ended
                 .entry(action.name_any())
@@ -303,18 +294,33 @@ struct Loaded {
     latency: Times,
 }
 
-async fn create(api: &Api<DynamicObject>, name: String) -> Result<(String, Instant)> {
-    let object = action(&name)?;
+async fn create(
+    api: &Api<DynamicObject>,
+    template: &Template,
+    name: String,
+) -> Result<(String, Instant)> {
+    let object = template.action(&name, ENDS_AT_ONCE)?;
     let asked_at = Instant::now();
-    api.create(&PostParams::default(), &object).await?;
+    create_object(api, object).await?;
     Ok((name, asked_at))
 }
 
-async fn one_by_one(rig: &Rig, board: &Board, series: &str, n: usize) -> Result<Times> {
+async fn create_object(api: &Api<DynamicObject>, object: DynamicObject) -> Result<()> {
+    api.create(&PostParams::default(), &object).await?;
+    Ok(())
+}
+
+async fn one_by_one(
+    rig: &Rig,
+    board: &Board,
+    template: &Template,
+    series: &str,
+    n: usize,
+) -> Result<Times> {
     let api = actions(rig);
     let mut times = Times::default();
     for i in 0..n {
-        let (name, asked_at) = create(&api, name(series, i)).await?;
+        let (name, asked_at) = create(&api, template, name(series, i)).await?;
         let what = format!("the end of {name}");
         let pod_at = until(&board.seen, &what, |seen| {
             seen.ended.get(&name)?;
@@ -326,11 +332,17 @@ async fn one_by_one(rig: &Rig, board: &Board, series: &str, n: usize) -> Result<
     Ok(times)
 }
 
-async fn all_at_once(rig: &Rig, board: &Board, series: &str, n: usize) -> Result<Loaded> {
+async fn all_at_once(
+    rig: &Rig,
+    board: &Board,
+    template: &Template,
+    series: &str,
+    n: usize,
+) -> Result<Loaded> {
     let api = actions(rig);
     let began = Instant::now();
     let created: Vec<(String, Instant)> = stream::iter(0..n)
-        .map(|i| create(&api, name(series, i)))
+        .map(|i| create(&api, template, name(series, i)))
         .buffer_unordered(CREATORS)
         .try_collect()
         .await?;

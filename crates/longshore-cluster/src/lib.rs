@@ -2,7 +2,7 @@
 //!
 //! [`Cluster`] owns the objects. [`Cluster::client`] is a `kube::Client` that cannot tell it from a
 //! real API server: no socket, no fake client. [`Cluster::open`] keeps the objects in a directory. [`controllers::run`] adds garbage collection,
-//! namespace deletion and binding. For laptops, demos and tests, never for production.
+//! namespace deletion, binding and the count of disruption budgets. For laptops, demos and tests, never for production.
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::ConfigMap;

@@ -45,7 +45,7 @@ where
     }
 
     fn call(&mut self, request: Request<In>) -> Self::Future {
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        let is_read = is_read(request.method());
         // Nothing happens before it is polled.
         let answer = self.service.call(request);
         if is_read {
@@ -58,6 +58,11 @@ where
             answer.await
         })
     }
+}
+
+/// Whether a request of this method changes nothing.
+pub(crate) fn is_read(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
 #[cfg(test)]

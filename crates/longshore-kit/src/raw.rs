@@ -9,10 +9,12 @@ use kube::{
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::{Value, value::RawValue};
 
-/// An object as the API server sent it: its metadata, and the whole of it as text.
+/// An object as the API server sent it: what tells it from others, and the whole of it as text.
 ///
 /// A parsed object of an unknown kind takes five times the memory of its text, and a cache holds thousands of which a
-/// round reads one. Hence each round parses its own, with [`to_value`](Self::to_value).
+/// round reads one. Hence each round parses its own, with [`to_value`](Self::to_value), and the metadata that is held
+/// beside the text has neither labels nor annotations. Who wrote which field (`managedFields`), which may be much of
+/// the text, is not held at all: it reads as null, and a patch that does not say it leaves it as it is.
 ///
 /// It is read from JSON text, or from a JSON value.
 #[derive(Clone, Debug)]
@@ -22,12 +24,17 @@ pub struct RawObject {
 }
 
 impl RawObject {
-    /// All of it.
+    /// All of it, but for `managedFields`.
     ///
     /// # Errors
     /// It is nested deeper than a JSON value may be.
     pub fn to_value(&self) -> serde_json::Result<Value> {
         serde_json::from_str(self.json.get())
+    }
+
+    /// How long its text is, in bytes.
+    pub fn size(&self) -> usize {
+        self.json.get().len()
     }
 
     /// A part of it, as a type that passes over the rest.
@@ -48,11 +55,36 @@ impl<'de> Deserialize<'de> for RawObject {
         }
 
         let json = Box::<RawValue>::deserialize(deserializer)?;
+        let json = without_managed_fields(json).map_err(D::Error::custom)?;
         let Head { mut metadata } = serde_json::from_str(json.get()).map_err(D::Error::custom)?;
-        // Nobody asks who wrote which field, and it is the larger part.
-        metadata.managed_fields = None;
+        (metadata.labels, metadata.annotations) = (None, None);
         Ok(Self { metadata, json })
     }
+}
+
+/// The same text with null in place of `metadata.managedFields`.
+fn without_managed_fields(json: Box<RawValue>) -> serde_json::Result<Box<RawValue>> {
+    #[derive(Deserialize)]
+    struct Object<'a> {
+        #[serde(borrow, default)]
+        metadata: Metadata<'a>,
+    }
+    #[derive(Default, Deserialize)]
+    struct Metadata<'a> {
+        #[serde(borrow, default, rename = "managedFields")]
+        managed_fields: Option<&'a RawValue>,
+    }
+
+    let text = json.get();
+    let Object { metadata } = serde_json::from_str(text)?;
+    let Some(fields) = metadata.managed_fields.map(RawValue::get) else {
+        return Ok(json);
+    };
+    // Borrowed from the text, it is a part of it.
+    let start = fields.as_ptr().addr() - text.as_ptr().addr();
+    let (before, rest) = text.split_at(start);
+    let shorter = [before, "null", &rest[fields.len()..]].concat();
+    RawValue::from_string(shorter)
 }
 
 impl Resource for RawObject {
@@ -96,12 +128,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_lost_whether_it_comes_as_text_or_as_a_value() {
-        let object = json!({
+    fn only_who_wrote_it_is_lost_whether_it_comes_as_text_or_as_a_value() {
+        let mut object = json!({
             "apiVersion": "example.org/v1",
             "kind": "Thing",
-            "metadata": {"name": "a", "uid": "u", "managedFields": [{"manager": "m"}], "new": 1},
-            "spec": {"deep": [{"x": 1.5}]},
+            "metadata": {
+                "name": "a", "labels": {"l": "ä"}, "managedFields": [{"manager": "m", "x": "]}\""}], "new": 1,
+            },
+            "spec": {"deep": [{"x": 1.5, "managedFields": [2]}]},
         });
         let text = format!(r#"{{"type":"ADDED","object":{object}}}"#);
         let event: WatchEvent<RawObject> = serde_json::from_str(&text).unwrap();
@@ -109,10 +143,14 @@ mod tests {
             panic!("{event:?}");
         };
         let from_value: RawObject = serde_json::from_value(object.clone()).unwrap();
+        let none = json!({"metadata": {"name": "b"}});
+        let raw: RawObject = serde_json::from_value(none.clone()).unwrap();
+        assert_eq!(raw.to_value().unwrap(), none);
+        object["metadata"]["managedFields"] = json!(null);
         for raw in [from_text, from_value] {
             assert_eq!(raw.meta().name.as_deref(), Some("a"));
-            assert_eq!(raw.meta().managed_fields, None);
             assert_eq!(raw.to_value().unwrap(), object);
+            assert_eq!(raw.size(), object.to_string().len());
         }
     }
 

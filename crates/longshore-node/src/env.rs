@@ -28,6 +28,8 @@ pub(crate) enum EnvError {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HostFacts {
     pub(crate) ip: String,
+    /// The pod's own address.
+    pub(crate) pod_ip: String,
     /// The node's own allocatable amounts: what a container without limits may use.
     pub(crate) allocatable: BTreeMap<String, String>,
 }
@@ -164,9 +166,8 @@ pub(crate) fn field_of(pod: &Pod, field: &ObjectFieldSelector, host: &HostFacts)
         "metadata.annotations" => Some(lines(meta.annotations.as_ref())),
         "spec.nodeName" => spec.node_name.clone(),
         "spec.serviceAccountName" => Some(spec.service_account_name.clone().unwrap_or_default()),
-        "status.podIP" | "status.podIPs" | "status.hostIP" | "status.hostIPs" => {
-            Some(host.ip.clone())
-        }
+        "status.podIP" | "status.podIPs" => Some(host.pod_ip.clone()),
+        "status.hostIP" | "status.hostIPs" => Some(host.ip.clone()),
         _ => None,
     }
 }
@@ -318,6 +319,7 @@ mod tests {
         };
         let host = HostFacts {
             ip: "127.0.0.1".into(),
+            pod_ip: "127.1.2.3".into(),
             allocatable: BTreeMap::from([("cpu".into(), "4".into())]),
         };
         let base = vec![("PATH".into(), "/bin".into()), ("LANG".into(), "C".into())];

@@ -9,6 +9,7 @@
 //! **Invariant:** an attempt of a container has a durable record before it is forked, and its end has one
 //! before anybody is told. So nothing runs twice and no exit code is lost, whichever process is killed.
 
+mod addresses;
 mod clock;
 mod config;
 mod env;
@@ -19,6 +20,7 @@ pub mod logs;
 mod node;
 mod pod;
 mod private_dir;
+mod probes;
 mod profile;
 mod quantity;
 mod refusal;

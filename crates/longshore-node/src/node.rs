@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::addresses::Addresses;
 use crate::config::{LogsLifetime, NodeConfig, PodsLifetime};
 use crate::env::HostFacts;
 use crate::log_book::{AttemptWatch, LogBook};
@@ -30,8 +32,8 @@ use crate::profile::{self, Profile};
 use crate::register;
 use crate::shim::protocol::{AttemptId, Command};
 
-/// Pods share the host's network for now.
-const HOST_IP: &str = "127.0.0.1";
+/// Pods share the host's network, each at an address of its own.
+const HOST_IP: Ipv4Addr = Ipv4Addr::LOCALHOST;
 /// The longest note that API servers take.
 const NOTE_BYTES: usize = 1024;
 
@@ -59,6 +61,7 @@ pub(crate) struct Shared {
     pub(crate) host: HostFacts,
     starts: Arc<Semaphore>,
     recorder: Recorder,
+    addresses: Addresses,
     books: Mutex<BTreeMap<(String, String), Book>>,
 }
 
@@ -99,6 +102,23 @@ impl Shared {
         self.logs_dir(pod)
             .join(&id.container)
             .join(format!("{}.log", id.attempt))
+    }
+
+    /// The address of a pod: its own, unless it asks for the host's network.
+    pub(crate) fn pod_ip(&self, pod: &Pod) -> Ipv4Addr {
+        let is_hosts = pod
+            .spec
+            .as_ref()
+            .is_some_and(|it| it.host_network == Some(true));
+        if is_hosts {
+            return HOST_IP;
+        }
+        let published = pod
+            .status
+            .as_ref()
+            .and_then(|it| it.pod_ip.as_ref()?.parse().ok());
+        self.addresses
+            .assign(&pod.uid().unwrap_or_default(), published)
     }
 
     /// Waits until one more pod may start.
@@ -174,12 +194,14 @@ impl Node {
             instance: Some(config.name.clone()),
         };
         let host = HostFacts {
-            ip: HOST_IP.into(),
+            ip: HOST_IP.to_string(),
+            pod_ip: HOST_IP.to_string(),
             allocatable: register::allocatable(&config),
         };
         let shared = Shared {
             starts: Arc::new(Semaphore::new(config.n_concurrent_starts.max(1))),
             recorder: Recorder::new(client.clone(), reporter),
+            addresses: Addresses::default(),
             books: Mutex::default(),
             config,
             client,
@@ -432,6 +454,7 @@ impl Pods {
     fn on_end(&mut self, ended: Result<String, tokio::task::JoinError>) {
         match ended {
             Ok(uid) => {
+                self.shared.addresses.release(&uid);
                 if let Some(mailbox) = self.actors.remove(&uid) {
                     self.shared
                         .books()

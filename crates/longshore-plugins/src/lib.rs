@@ -40,7 +40,8 @@ pub use config::{
     Section,
 };
 pub use connector::{
-    ConnectorConfig, Connectors, Deployment, Limit, ResourceMeta, WebApi, WebApiPhase, WebApiState,
+    ConnectorConfig, Connectors, Deployment, Limit, MethodPolicy, ResourceMeta, Retries,
+    ServiceConfig, WebApi, WebApiPhase, WebApiState,
 };
 pub use context::{ErrorFile, TaskContext, max_attempts, pod_template_name};
 pub use dask::DaskConfig;

@@ -1,5 +1,11 @@
 //! What can be chosen.
 
+use std::{collections::BTreeSet, time::Duration};
+
+use longshore_kit::Metrics;
+
+use crate::{measures::PodMeasures, rule::RuleKind};
+
 /// How pods are admitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdmitConfig {
@@ -23,12 +29,23 @@ impl Default for AdmitConfig {
 }
 
 /// How the controllers run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct PodOpsConfig {
     /// Only this namespace; all where it is `None`. Default: all.
     pub namespace: Option<String>,
     /// Rounds at the same time, of each controller. Default: 16.
     pub concurrency: usize,
+    /// Deletes become operations, as [`AdmitConfig::grace_delete`] says: all pods of a namespace that goes begin theirs at
+    /// once. Default: false.
+    pub grace_delete: bool,
+    /// Rules of these kinds hold no pod: upstream's `SKIP_POD_TRANSITION_RULES`. Default: none.
+    pub skipped_rules: BTreeSet<RuleKind>,
+    /// How long operations wait for those who protect traffic, unless the pod says otherwise. Default: for ever.
+    pub protection_deadline: Option<Duration>,
+    /// Where rounds are counted. Default: nobody reads it.
+    pub metrics: Metrics,
+    /// Where pods are counted. Default: nobody reads it.
+    pub measures: PodMeasures,
 }
 
 impl Default for PodOpsConfig {
@@ -36,6 +53,11 @@ impl Default for PodOpsConfig {
         Self {
             namespace: None,
             concurrency: 16,
+            grace_delete: false,
+            skipped_rules: BTreeSet::new(),
+            protection_deadline: None,
+            metrics: Metrics::default(),
+            measures: PodMeasures::default(),
         }
     }
 }

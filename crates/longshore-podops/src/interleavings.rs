@@ -17,7 +17,7 @@ use crate::{
     admit::{Operation, Request, mutate, validate},
     deletion,
     lifecycle::{self, Observed, RuleSays},
-    model::{ConditionStatus, Operations, Pod, has_prefix},
+    model::{ConditionStatus, Namespace, Operations, Pod, has_prefix},
 };
 
 const PROTECTION: &str = "prot.podopslifecycle.kusionstack.io/traffic";
@@ -117,10 +117,10 @@ impl World {
             old_object: old.clone(),
             options: Value::Null,
         };
-        let Ok(patch) = mutate(&request, self.now()) else {
-            return false;
-        };
-        json_patch::patch(&mut request.object, &patch).unwrap();
+        match mutate(&request, self.now()) {
+            Err(_) => return false,
+            Ok(changed) => request.object = changed.unwrap_or(request.object),
+        }
         // As the API server: status writes are not validated.
         let verdict = validate(&AdmitConfig::default(), &request, self.now());
         if verdict.denial.is_some() {
@@ -235,8 +235,10 @@ impl World {
             pod: Seen::Present(pod.clone()),
             rules: Seen::Present(vec![says(stage)]),
             services: BTreeMap::new(),
+            namespace: Namespace::Stays,
+            deadline: None,
         };
-        let plan = deletion::decide(&pod, observed.now);
+        let plan = deletion::decide(&observed);
         let plan = plan.unwrap_or_else(|| lifecycle::decide(&observed));
         plan.actions.iter().all(|action| match action {
             Action::Patch(patch) => self.patch(patch),

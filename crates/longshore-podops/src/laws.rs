@@ -1,6 +1,9 @@
 //! The laws of every controller, over generated pods and rules.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use longshore_api::podops::{
     CONDITION_SERVICE_READY, Detail, FINALIZER_PROTECTED, LABEL_CONTROL, LABEL_TO_DELETE,
@@ -15,7 +18,7 @@ use crate::{
     admit::grace::may_delete,
     deletion, lifecycle,
     lifecycle::RuleSays,
-    model::Pod,
+    model::{Namespace, Pod},
     rule::{self, Answers, Rule},
 };
 
@@ -30,9 +33,7 @@ impl Decider for OfPods {
     type Effect = Never;
 
     fn decide(&self, observed: &lifecycle::Observed) -> Plan<Never, Never> {
-        let pod = observed.pod.present();
-        let deletion = pod.and_then(|pod| deletion::decide(pod, observed.now));
-        deletion.unwrap_or_else(|| lifecycle::decide(observed))
+        deletion::decide(observed).unwrap_or_else(|| lifecycle::decide(observed))
     }
 
     fn max_actions(&self) -> usize {
@@ -133,8 +134,14 @@ fn pods() -> impl Strategy<Value = Pod> {
 fn observed_pods() -> impl Strategy<Value = lifecycle::Observed> {
     let stage = prop::sample::select(vec!["PreCheck", "PostCheck", "Unknown"]);
     let rules = prop::option::of((stage, any::<bool>()));
-    (pods(), rules).prop_map(|(pod, says)| lifecycle::Observed {
+    let namespace = prop::sample::select(vec![Namespace::Stays, Namespace::Goes]);
+    // The labels of the pods are as old as can be: each deadline has passed.
+    let deadline = prop::option::of(Just(Duration::from_secs(60)));
+    let around = (namespace, deadline);
+    (pods(), rules, around).prop_map(|(pod, says, (namespace, deadline))| lifecycle::Observed {
         now: NOW,
+        namespace,
+        deadline,
         pod: Seen::Present(pod),
         rules: Seen::Present(
             says.into_iter()
@@ -173,6 +180,7 @@ fn observed_rules() -> impl Strategy<Value = rule::Observed> {
             rule: Seen::Present(Rule::of(&rule).unwrap()),
             pods: Seen::Present(pods.into_values().collect()),
             answers: Answers::new(),
+            skipped: BTreeSet::new(),
         }
     })
 }

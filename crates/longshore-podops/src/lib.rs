@@ -3,7 +3,8 @@
 //! All state is in labels of the pod. Read [`admit::advance`] first: it is the state machine, which runs within every
 //! request that writes a pod. [`lifecycle`] and [`deletion`] decide what the controller adds to that, and
 //! [`rule`] whether a pod may go on. [`model`] is what decisions see.
-//! [`PodOps`] runs it all but the webhooks, which others serve.
+//! [`PodOps`] runs the controllers, [`webhooks`] are what API servers ask, and [`standing`] says to people where a pod
+//! stands and who holds it there.
 
 pub mod admit;
 mod config;
@@ -13,13 +14,16 @@ mod interleavings;
 #[cfg(test)]
 mod laws;
 pub mod lifecycle;
+mod measures;
 pub mod model;
 mod pods;
 pub mod rule;
 mod rules;
 pub mod selector;
 mod service;
+pub mod standing;
 mod transition_rules;
+pub mod webhooks;
 
 use std::time::Duration;
 
@@ -27,5 +31,6 @@ use std::time::Duration;
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 pub use config::{AdmitConfig, PodOpsConfig};
+pub use measures::PodMeasures;
 pub use rules::RULES;
 pub use service::PodOps;

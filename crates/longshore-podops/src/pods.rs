@@ -6,15 +6,16 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
-use kube::core::DynamicObject;
-use longshore_core::{Class, Classify, Never, ObjectRef, Plan, Resource, Scope, Seen};
-use longshore_kit::{Cache, Controller, Requests};
+use kube::Resource as _;
+use longshore_core::{Action, Class, Classify, Never, ObjectRef, Plan, Resource, Scope, Seen};
+use longshore_kit::{Cache, Controller, RawObject, Requests};
 use serde_json::Value;
 
 use crate::{
+    config::PodOpsConfig,
     deletion,
     lifecycle::{self, Observed, RuleSays},
-    model::{Labels, Operations, Pod, PodKey, Undecodable},
+    model::{Labels, Namespace, Operations, Pod, PodKey, Undecodable},
     rule::Rule,
 };
 
@@ -30,8 +31,11 @@ const SERVICE: Resource = Resource {
 /// Decides about pods.
 #[derive(Debug)]
 pub(crate) struct Pods {
-    pub(crate) pods: Arc<Cache<DynamicObject>>,
-    pub(crate) rules: Arc<Cache<DynamicObject>>,
+    pub(crate) config: PodOpsConfig,
+    pub(crate) pods: Arc<Cache<RawObject>>,
+    pub(crate) rules: Arc<Cache<RawObject>>,
+    /// Empty where deletes do not become operations.
+    pub(crate) namespaces: Arc<Cache<RawObject>>,
     pub(crate) requests: Requests,
 }
 
@@ -76,13 +80,20 @@ impl Controller for Pods {
             pod,
             rules,
             services,
+            namespace: self.namespace(&key.namespace),
+            deadline: self.config.protection_deadline,
         })
     }
 
     fn decide(&self, observed: &Observed) -> Plan<Never, Never> {
-        let pod = observed.pod.present();
-        let deletion = pod.and_then(|pod| deletion::decide(pod, observed.now));
-        deletion.unwrap_or_else(|| lifecycle::decide(observed))
+        let deletion = deletion::decide(observed);
+        let mut plan = deletion.unwrap_or_else(|| lifecycle::decide(observed));
+        if observed.namespace == Namespace::Goes {
+            // API servers take no new Events there.
+            plan.actions
+                .retain(|action| !matches!(action, Action::Announce(_)));
+        }
+        plan
     }
 
     async fn persist(&self, _: &PodKey, status: &Never) -> Result<(), UnreadablePod> {
@@ -96,12 +107,16 @@ impl Controller for Pods {
 
 impl Pods {
     fn rules_of(&self, pod: &Pod) -> Seen<Vec<RuleSays>> {
-        self.rules.all().map(|rules| {
-            rules
-                .iter()
-                .filter_map(|object| rule(object)?.says_of(pod))
-                .collect()
-        })
+        let rules = self.rules.beginning(&pod.target.namespace, "");
+        rules.map(|rules| say(&rules, pod))
+    }
+
+    /// One that was not seen yet stays: its watch will tell.
+    fn namespace(&self, name: &str) -> Namespace {
+        match self.namespaces.get("", name) {
+            Seen::Present(namespace) if goes(&namespace) => Namespace::Goes,
+            Seen::Present(_) | Seen::Absent | Seen::Unknown(_) => Namespace::Stays,
+        }
     }
 
     /// The Services that a pod which nobody operates on waits for.
@@ -127,18 +142,22 @@ impl Pods {
     }
 }
 
-pub(crate) fn read(key: &PodKey, object: &DynamicObject) -> Result<Pod, UnreadablePod> {
-    let value = serde_json::to_value(object).map_err(Undecodable::from);
-    let pod = value.and_then(|value| Pod::of(&value));
-    pod.map_err(|source| UnreadablePod {
+pub(crate) fn read(key: &PodKey, object: &RawObject) -> Result<Pod, UnreadablePod> {
+    object.read().map_err(|source| UnreadablePod {
         key: key.clone(),
-        source,
+        source: Undecodable::from(source),
     })
 }
 
-/// A rule that can be read. One that cannot is told about where rules are decided upon.
-pub(crate) fn rule(object: &DynamicObject) -> Option<Rule> {
-    Rule::of(&serde_json::to_value(object).ok()?).ok()
+/// What these rules say of a pod. One that cannot be read is told about where rules are decided upon.
+pub(crate) fn say(rules: &[Arc<RawObject>], pod: &Pod) -> Vec<RuleSays> {
+    let rules = rules.iter().filter_map(|object| object.read::<Rule>().ok());
+    rules.filter_map(|rule| rule.says_of(pod)).collect()
+}
+
+/// Whether a namespace was deleted.
+pub(crate) fn goes(namespace: &RawObject) -> bool {
+    namespace.meta().deletion_timestamp.is_some()
 }
 
 /// `Service/<namespace>/<name>`; others than Services are waited for, whatever becomes of them.

@@ -1,19 +1,52 @@
-//! What the controllers do with which resources: the role that they need is made from this.
+//! What controllers and webhooks do with which resources: the role that they need is made from this.
+//!
+//! Pods take part by a label, wherever they are: all of it is about the whole cluster but for the certificates.
 
 use longshore_api::podops;
 use longshore_kit::Rule;
 
+use crate::webhooks;
+
 /// Everything that they ask of the Kubernetes API, and nothing else.
 pub const RULES: &[Rule] = &[
-    Rule::new("", &["pods"], &["delete", "get", "list", "patch", "watch"]),
-    Rule::new("", &["pods/status"], &["patch"]),
+    Rule::new("", &["pods"], &["delete", "get", "list", "patch", "watch"]).cluster_wide(),
+    Rule::new("", &["pods/status"], &["patch"]).cluster_wide(),
     // A Service that is gone is waited for by nobody.
-    Rule::new("", &["services"], &["get"]),
+    Rule::new("", &["services"], &["get"]).cluster_wide(),
+    // Those that go, with all their pods.
+    Rule::new("", &["namespaces"], &["list", "watch"]).cluster_wide(),
     Rule::new(
         podops::GROUP,
         &["podtransitionrules"],
         &["get", "list", "patch", "watch"],
-    ),
-    Rule::new(podops::GROUP, &["podtransitionrules/status"], &["patch"]),
-    Rule::new("events.k8s.io", &["events"], &["create", "patch"]),
+    )
+    .cluster_wide(),
+    Rule::new(podops::GROUP, &["podtransitionrules/status"], &["patch"]).cluster_wide(),
+    Rule::new("events.k8s.io", &["events"], &["create", "patch"]).cluster_wide(),
+    // The certificates of the webhooks. Kubernetes cannot restrict `create` to a name.
+    Rule::new("", &["secrets"], &["create"]),
+    Rule::new("", &["secrets"], &["get", "patch"]).named(&[webhooks::SECRET]),
+    Rule::new(
+        "admissionregistration.k8s.io",
+        &[
+            "mutatingwebhookconfigurations",
+            "validatingwebhookconfigurations",
+        ],
+        &["create"],
+    )
+    .cluster_wide(),
+    Rule::new(
+        "admissionregistration.k8s.io",
+        &["mutatingwebhookconfigurations"],
+        &["get", "patch"],
+    )
+    .named(&[webhooks::MUTATING])
+    .cluster_wide(),
+    Rule::new(
+        "admissionregistration.k8s.io",
+        &["validatingwebhookconfigurations"],
+        &["get", "patch"],
+    )
+    .named(&[webhooks::VALIDATING])
+    .cluster_wide(),
 ];

@@ -1,37 +1,48 @@
-//! The controllers, running: two watches and two loops.
+//! The controllers, running: their watches and two loops.
 
 use std::sync::Arc;
 
-use futures::{Stream, StreamExt, channel::mpsc, stream};
-use kube::{
-    Api, Client,
-    core::{ApiResource, DynamicObject},
-};
+use futures::{Stream, StreamExt, channel::mpsc, stream, stream::BoxStream};
+use kube::{Api, Client, Resource as _};
 use longshore_api::podops::{CONTROLLED, LABEL_CONTROL};
-use longshore_core::{Resource, Seen};
-use longshore_kit::{Applier, Cache, CacheFeed, Clock, ListWatch, Runner, Update};
+use longshore_core::{Resource, Scope, Seen};
+use longshore_kit::{
+    Applier, Cache, CacheFeed, Clock, ListWatch, RawObject, Runner, Update, api_resource,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::PodOpsConfig,
+    measures::{Counting, PodMeasures},
     model::{Pod, PodKey},
     pods::{self, Pods},
     rule::{RULE, Rule, RuleKey, Subject},
     transition_rules::Rules,
 };
 
-/// The controllers of PodOpsLifecycle. The webhooks are served by somebody else: see [`admit`](crate::admit).
+/// `v1` Namespace.
+const NAMESPACE: Resource = Resource {
+    group: "",
+    version: "v1",
+    kind: "Namespace",
+    plural: "namespaces",
+    scope: Scope::Cluster,
+};
+
+/// The controllers of PodOpsLifecycle. API servers ask the [`webhooks`](crate::webhooks) beside them.
 #[derive(Debug)]
 pub struct PodOps {
     config: PodOpsConfig,
     clock: Arc<dyn Clock>,
 }
 
-/// What both loops see.
+/// What both loops see. Objects are kept as the text that came: a round reads few of them, and little of each.
 #[derive(Clone, Debug)]
 struct Caches {
-    pods: Arc<Cache<DynamicObject>>,
-    rules: Arc<Cache<DynamicObject>>,
+    pods: Arc<Cache<RawObject>>,
+    rules: Arc<Cache<RawObject>>,
+    namespaces: Arc<Cache<RawObject>>,
+    measures: PodMeasures,
 }
 
 /// Whom a change wakes.
@@ -40,6 +51,8 @@ enum Woken {
     Pod(PodKey),
     Rule(RuleKey),
 }
+
+type Updates = BoxStream<'static, Update<RawObject>>;
 
 impl PodOps {
     /// Controllers with this configuration.
@@ -55,32 +68,35 @@ impl PodOps {
     /// *Cancellation*: after `shutdown` no round starts, and running ones have 30 s to finish. Dropping the future is
     /// like a crash: nothing is lost.
     pub async fn run(self, client: Client, shutdown: CancellationToken) {
-        let namespace = self.config.namespace.as_deref();
         let caches = Caches {
             pods: Cache::new(),
             rules: Cache::new(),
+            namespaces: Cache::new(),
+            measures: self.config.measures.clone(),
         };
-        let pods = ListWatch::new(api(&client, Resource::POD, namespace))
-            .labels(format!("{LABEL_CONTROL}={CONTROLLED}"))
-            .into_cache(caches.pods.clone());
-        let rules = ListWatch::new(api(&client, RULE, namespace)).into_cache(caches.rules.clone());
+        let _counting = Counting(self.config.measures.clone());
+        let woken = self.watch(&client, &caches);
         let feeds: [(Resource, Arc<dyn CacheFeed>); 2] = [
             (Resource::POD, caches.pods.clone()),
             (RULE, caches.rules.clone()),
         ];
-        let applier = Applier::new(client, "podops", feeds);
+        let applier =
+            Applier::new(client, "podops", feeds).with_metrics(self.config.metrics.clone());
         let of_pods = Pods {
             pods: caches.pods.clone(),
             rules: caches.rules.clone(),
+            namespaces: caches.namespaces.clone(),
             requests: applier.requests().clone(),
+            config: self.config.clone(),
         };
         let of_rules = Rules {
-            pods: caches.pods.clone(),
-            rules: caches.rules.clone(),
+            pods: caches.pods,
+            rules: caches.rules,
+            skipped: self.config.skipped_rules.clone(),
         };
         let (wake_pod, woken_pods) = mpsc::unbounded();
         let (wake_rule, woken_rules) = mpsc::unbounded();
-        let waking = caches.woken(pods.boxed(), rules.boxed()).for_each(|woken| {
+        let waking = woken.for_each(|woken| {
             // Who does not listen any more has ended.
             let _ = match woken {
                 Woken::Pod(key) => wake_pod.unbounded_send(key).is_ok(),
@@ -100,37 +116,69 @@ impl PodOps {
             shutdown.run_until_cancelled(waking)
         );
     }
+
+    /// Whom the changes of everything that is watched wake.
+    fn watch(&self, client: &Client, caches: &Caches) -> impl Stream<Item = Woken> + Send + use<> {
+        let namespace = self.config.namespace.as_deref();
+        let api = |resource: Resource| -> Api<RawObject> {
+            let kind = api_resource(resource);
+            match namespace {
+                Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
+                None => Api::all_with(client.clone(), &kind),
+            }
+        };
+        let pods = ListWatch::new(api(Resource::POD))
+            .labels(format!("{LABEL_CONTROL}={CONTROLLED}"))
+            .into_cache(caches.pods.clone())
+            .boxed();
+        let rules = ListWatch::new(api(RULE)).into_cache(caches.rules.clone());
+        let namespaces: Updates = if self.config.grace_delete {
+            let all = Api::all_with(client.clone(), &api_resource(NAMESPACE));
+            let mut namespaces = ListWatch::new(all);
+            if let Some(namespace) = namespace {
+                namespaces = namespaces.fields(format!("metadata.name={namespace}"));
+            }
+            namespaces.into_cache(caches.namespaces.clone()).boxed()
+        } else {
+            stream::pending().boxed()
+        };
+        caches.woken([pods, rules.boxed(), namespaces])
+    }
 }
 
 impl Caches {
-    /// Whom the changes of both resources wake.
-    fn woken(
-        &self,
-        pods: impl Stream<Item = Update<DynamicObject>> + Send,
-        rules: impl Stream<Item = Update<DynamicObject>> + Send,
-    ) -> impl Stream<Item = Woken> + Send {
-        let by_pods = {
-            let caches = self.clone();
-            pods.map(move |update| caches.by_pod(update))
-        };
+    fn woken(&self, [pods, rules, namespaces]: [Updates; 3]) -> impl Stream<Item = Woken> + use<> {
+        let caches = self.clone();
+        let by_pods = pods.map(move |update| caches.by_pod(&update));
         let caches = self.clone();
         let by_rules = rules.map(move |update| caches.by_rule(update));
-        stream::select(by_pods, by_rules).flat_map(stream::iter)
+        let caches = self.clone();
+        let by_namespaces = namespaces.map(move |update| caches.by_namespace(update));
+        let all = [by_pods.boxed(), by_rules.boxed(), by_namespaces.boxed()];
+        stream::select_all(all).flat_map(stream::iter)
     }
 
     /// The pod itself, and the rules that are about it or were.
-    fn by_pod(&self, update: Update<DynamicObject>) -> Vec<Woken> {
-        let Some((key, object)) = named(update) else {
-            return Vec::new();
+    fn by_pod(&self, update: &Update<RawObject>) -> Vec<Woken> {
+        let (object, is_gone) = match update {
+            Update::Applied(object) => (object, false),
+            Update::Deleted(object) => (object, true),
+            Update::Reached(_) => return Vec::new(),
         };
+        let key = key_of(object);
         let mut woken = Vec::new();
-        if let Ok(pod) = pods::read(&key, &object) {
-            let is_concerned = |rule: &Rule| {
-                let is_here = rule.target.namespace == key.namespace;
-                is_here && (rule.selects(&pod) || rule.status.targets.contains(&key.name))
-            };
-            let rules = self.rules().filter(is_concerned);
-            woken.extend(rules.map(|rule| {
+        if is_gone {
+            self.measures.forget(&key);
+        }
+        if let Ok(pod) = pods::read(&key, object) {
+            let rules = self.rules_in(&key.namespace);
+            if !is_gone {
+                self.measures.see(&key, &pod, &pods::say(&rules, &pod));
+            }
+            let rules = rules.iter().filter_map(|object| object.read::<Rule>().ok());
+            let is_concerned =
+                |rule: &Rule| rule.selects(&pod) || rule.status.targets.contains(&key.name);
+            woken.extend(rules.filter(is_concerned).map(|rule| {
                 Woken::Rule(RuleKey {
                     namespace: rule.target.namespace,
                     name: rule.target.name,
@@ -142,66 +190,58 @@ impl Caches {
     }
 
     /// The rule itself, and the pods of its namespace that wait for rules: those that it has let go as well.
-    fn by_rule(&self, update: Update<DynamicObject>) -> Vec<Woken> {
-        let Some((key, _)) = named(update) else {
+    fn by_rule(&self, update: Update<RawObject>) -> Vec<Woken> {
+        let Some(object) = update.into_object() else {
             return Vec::new();
         };
-        let waiting = self.pods().filter(|pod| {
-            pod.target.namespace == key.namespace && Subject::of(pod).stage.is_some()
-        });
-        let mut woken: Vec<Woken> = waiting
-            .map(|pod| {
-                Woken::Pod(PodKey {
-                    namespace: pod.target.namespace,
-                    name: pod.target.name,
-                })
-            })
-            .collect();
+        let key = key_of(&object);
+        let mut woken = Vec::new();
+        let rules = self.rules_in(&key.namespace);
+        for object in self.pods_in(&key.namespace) {
+            let Ok(pod) = object.read::<Pod>() else {
+                continue;
+            };
+            if Subject::of(&pod).stage.is_some() {
+                let key = key_of(&object);
+                self.measures.see(&key, &pod, &pods::say(&rules, &pod));
+                woken.push(Woken::Pod(key));
+            }
+        }
         woken.push(Woken::Rule(key));
         woken
     }
 
-    fn rules(&self) -> impl Iterator<Item = Rule> {
-        let rules = all(&self.rules).into_iter();
-        rules.filter_map(|object| pods::rule(&object))
+    /// All pods of a namespace that goes.
+    fn by_namespace(&self, update: Update<RawObject>) -> Vec<Woken> {
+        let namespace = update.into_object().filter(|object| pods::goes(object));
+        let Some(namespace) = namespace else {
+            return Vec::new();
+        };
+        let pods = self.pods_in(&key_of(&namespace).name);
+        pods.iter().map(|pod| Woken::Pod(key_of(pod))).collect()
     }
 
-    fn pods(&self) -> impl Iterator<Item = Pod> {
-        let pods = all(&self.pods).into_iter();
-        pods.filter_map(|object| pods::read(&key_of(&object), &object).ok())
+    fn rules_in(&self, namespace: &str) -> Vec<Arc<RawObject>> {
+        known(self.rules.beginning(namespace, ""))
+    }
+
+    fn pods_in(&self, namespace: &str) -> Vec<Arc<RawObject>> {
+        known(self.pods.beginning(namespace, ""))
     }
 }
 
-fn all(cache: &Cache<DynamicObject>) -> Vec<Arc<DynamicObject>> {
-    match cache.all() {
+/// What is known by now: the rest is told of as it comes.
+fn known(objects: Seen<Vec<Arc<RawObject>>>) -> Vec<Arc<RawObject>> {
+    match objects {
         Seen::Present(objects) => objects,
         Seen::Absent | Seen::Unknown(_) => Vec::new(),
     }
 }
 
-fn named(update: Update<DynamicObject>) -> Option<(PodKey, Arc<DynamicObject>)> {
-    let object = update.into_object()?;
-    Some((key_of(&object), object))
-}
-
-fn key_of(object: &DynamicObject) -> PodKey {
+fn key_of(object: &RawObject) -> PodKey {
+    let metadata = object.meta();
     PodKey {
-        namespace: object.metadata.namespace.clone().unwrap_or_default(),
-        name: object.metadata.name.clone().unwrap_or_default(),
-    }
-}
-
-/// The objects of a resource, in one namespace or in all.
-fn api(client: &Client, resource: Resource, namespace: Option<&str>) -> Api<DynamicObject> {
-    let kind = ApiResource {
-        group: resource.group.to_owned(),
-        version: resource.version.to_owned(),
-        api_version: resource.api_version(),
-        kind: resource.kind.to_owned(),
-        plural: resource.plural.to_owned(),
-    };
-    match namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
-        None => Api::all_with(client.clone(), &kind),
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        name: metadata.name.clone().unwrap_or_default(),
     }
 }

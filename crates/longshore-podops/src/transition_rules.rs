@@ -1,23 +1,22 @@
 //! The controller of PodTransitionRules.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use jiff::Timestamp;
-use kube::core::DynamicObject;
 use longshore_core::{Class, Classify, Never, Plan, Seen};
-use longshore_kit::{Cache, Controller};
+use longshore_kit::{Cache, Controller, RawObject};
 
 use crate::{
-    model::{Pod, PodKey},
-    pods,
-    rule::{Answers, Observed, Rule, RuleKey, decide},
+    model::Pod,
+    rule::{Answers, Observed, RuleKey, RuleKind, decide},
 };
 
 /// Decides about rules.
 #[derive(Debug)]
 pub(crate) struct Rules {
-    pub(crate) pods: Arc<Cache<DynamicObject>>,
-    pub(crate) rules: Arc<Cache<DynamicObject>>,
+    pub(crate) pods: Arc<Cache<RawObject>>,
+    pub(crate) rules: Arc<Cache<RawObject>>,
+    pub(crate) skipped: BTreeSet<RuleKind>,
 }
 
 /// A rule that cannot be read.
@@ -48,8 +47,7 @@ impl Controller for Rules {
     async fn observe(&self, key: &RuleKey, now: Timestamp) -> Result<Observed, UnreadableRule> {
         let rule = match self.rules.get(&key.namespace, &key.name) {
             Seen::Present(object) => {
-                let rule = serde_json::to_value(&*object).and_then(|object| Rule::of(&object));
-                Seen::Present(rule.map_err(|source| UnreadableRule {
+                Seen::Present(object.read().map_err(|source| UnreadableRule {
                     key: key.clone(),
                     source,
                 })?)
@@ -60,8 +58,9 @@ impl Controller for Rules {
         Ok(Observed {
             now,
             rule,
-            pods: self.pods.all().map(|pods| in_namespace(&pods, key)),
+            pods: self.pods.beginning(&key.namespace, "").map(readable),
             answers: Answers::new(),
+            skipped: self.skipped.clone(),
         })
     }
 
@@ -78,15 +77,7 @@ impl Controller for Rules {
     }
 }
 
-fn in_namespace(pods: &[Arc<DynamicObject>], key: &RuleKey) -> Vec<Pod> {
-    let pods = pods.iter().filter(|pod| {
-        let namespace = pod.metadata.namespace.as_deref();
-        namespace.unwrap_or_default() == key.namespace
-    });
-    pods.filter_map(|pod| {
-        let name = pod.metadata.name.clone().unwrap_or_default();
-        let namespace = key.namespace.clone();
-        pods::read(&PodKey { namespace, name }, pod).ok()
-    })
-    .collect()
+/// Those that can be read; the others are told about where pods are decided upon.
+fn readable(pods: Vec<Arc<RawObject>>) -> Vec<Pod> {
+    pods.iter().filter_map(|pod| pod.read().ok()).collect()
 }

@@ -18,7 +18,8 @@ use crate::{ActionMeasures, data::Storage};
 pub struct TasksConfig {
     /// The only namespace whose actions are run; `None` runs all.
     pub namespace: Option<String>,
-    /// The executor's own namespace, whose PodTemplates serve all others; `None` for none.
+    /// The executor's own namespace (`POD_NAMESPACE`, or `actions.kubernetes.namespace`), whose PodTemplates serve all
+    /// others; `None` for none. An executor of one namespace sees no other one.
     pub shared_namespace: Option<String>,
     /// What decisions go by.
     pub policy: Policy,

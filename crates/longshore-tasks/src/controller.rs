@@ -7,7 +7,6 @@ use longshore_core::{
     Announcement, Class, Classify, Create, EventType, ObjectRef, Plan, Resource, Seen,
 };
 use longshore_kit::{Applier, ApplyError, Clock, Controller, Postponed, Refusal};
-use longshore_plugins::{Answer, Call};
 use tokio::time::Instant;
 
 use crate::{
@@ -19,7 +18,7 @@ use crate::{
     measures::ActionMeasures,
     model::{ActionKey, ObstacleKind},
     observe::{Observer, Unreadable},
-    remote::{AskConnectors, ConnectorError},
+    remote::{AskConnectors, ConnectorError, Questions},
     status,
 };
 
@@ -31,6 +30,7 @@ pub(crate) struct Actions {
     pub(crate) applier: Applier,
     pub(crate) events: Arc<dyn ActionEvents>,
     pub(crate) connectors: Arc<dyn AskConnectors>,
+    pub(crate) questions: Questions,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) measures: ActionMeasures,
 }
@@ -158,18 +158,6 @@ impl Actions {
         self.applier.announce(&announcement, self.clock.now()).await;
     }
 
-    /// Asks a connector; whatever comes of it is an answer.
-    async fn ask(&self, key: &ActionKey, call: &Call) {
-        let exchanges = &self.observer.exchanges;
-        exchanges.asks(key, &call.request);
-        let answer = match self.connectors.ask(call).await {
-            Ok(Some(answer)) => answer,
-            Ok(None) => return,
-            Err(error) => Answer::Failed(error.to_string()),
-        };
-        exchanges.answered(key, &call.request, answer);
-    }
-
     /// This kept a resource from being created.
     fn note(&self, key: &ActionKey, create: &Create, kind: ObstacleKind) {
         let launch = &create.identity.1;
@@ -215,10 +203,13 @@ impl Controller for Actions {
             source,
         })?;
         self.observer.exchanges.writes(key, &status.plugin_state);
+        // Nothing is written out again only to be measured.
+        let cached = self.observer.actions.get(&key.namespace, &key.name);
+        let size = cached.present().map(|object| object.size());
         let asked_at = Instant::now();
         let written = self.applier.write_status(key, target, seen, &wire).await;
         let (took, is_written) = (asked_at.elapsed(), written.is_ok());
-        self.measures.status_written(took, is_written, seen);
+        self.measures.status_written(took, is_written, size);
         written.map_err(|source| ActionError::Status {
             key: key.clone(),
             source,
@@ -234,7 +225,8 @@ impl Controller for Actions {
             Effect::Cache(order) => self.tell_cache(key, order).await,
             Effect::MakeDirectory(url) => self.make_directory(key, url).await,
             Effect::Ask(call) => {
-                self.ask(key, call).await;
+                self.observer.exchanges.asks(key);
+                self.questions.ask(key, call);
                 Ok(())
             }
             Effect::End(call) => {

@@ -124,6 +124,8 @@ pub struct RemoteTask {
     pub outcome: Seen<Outcome>,
     /// What is to be asked so that it does not go on.
     pub abort: Option<Call>,
+    /// What is known of its cache; `Absent` where its outputs are not cached.
+    pub cached: Seen<Cached>,
 }
 
 /// A change of an attempt, and when it was noticed.
@@ -344,6 +346,7 @@ impl RemoteTask {
             step: Ok(Step::quiet(PhaseInfo::of(Phase::Undefined, ""), Vec::new())),
             outcome: Seen::Absent,
             abort: None,
+            cached: Seen::Absent,
         }
     }
 }

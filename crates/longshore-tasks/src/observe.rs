@@ -43,7 +43,7 @@ pub(crate) struct Observer {
     pub(crate) kinds: Arc<Kinds>,
     pub(crate) heads: Arc<Heads>,
     pub(crate) pod_templates: PodTemplates,
-    pub(crate) exchanges: Exchanges,
+    pub(crate) exchanges: Arc<Exchanges>,
     pub(crate) requests: Requests,
     pub(crate) plugins: Arc<dyn Plugins>,
     pub(crate) config: Config,
@@ -131,8 +131,8 @@ impl Observer {
             self.step(key, &mut action, now).await;
         } else {
             self.read_children(key, &mut action, now).await;
-            self.cache.see(key, &mut action).await;
         }
+        self.cache.see(key, &mut action).await;
         action
     }
 

@@ -9,7 +9,7 @@ use longshore_api::flyte::{LABEL_INJECT_SECRETS, TRUE};
 use longshore_core::{ObjectRef, Resource, Scope};
 use longshore_kit::{ApiError, Requests, Rule};
 use longshore_plugins::{SecretError, SecretScope, requested_secrets};
-use longshore_webhook::{Admission, Registration, Response, Review, Verdict};
+use longshore_webhook::{Admission, Denial, Registration, Response, Review, Verdict};
 use serde_json::{Value, json};
 
 use crate::{WebhookSettings, secret_cache::SecretCache};
@@ -186,11 +186,7 @@ impl Admission for SecretsWebhook {
         match self.inject(&review.object).await {
             Ok(None) => Verdict::Allowed.into(),
             Ok(Some(pod)) => Verdict::Changed(pod).into(),
-            Err(error) => Verdict::Denied {
-                code: error.code(),
-                message: error.to_string(),
-            }
-            .into(),
+            Err(error) => Denial::because(error.code(), error.to_string()).into(),
         }
     }
 }

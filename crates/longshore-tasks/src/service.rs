@@ -35,7 +35,7 @@ use crate::{
     observe::Observer,
     obstacles::Obstacles,
     pod_templates::PodTemplates,
-    remote::{AskConnectors, Exchanges, NoConnectors},
+    remote::{AskConnectors, Exchanges, NoConnectors, Questions},
 };
 
 /// Who runs which task type.
@@ -178,8 +178,12 @@ impl Tasks {
         let heads = Arc::new(Heads::default());
         let (cache, freed) = CacheObserver::new(self.caching);
         let triggers = triggers(&watches, &kinds, actions.clone(), Arc::clone(&heads));
-        let triggers = stream::select(triggers, freed);
-        let pod_templates = PodTemplates::new(self.config.shared_namespace.clone());
+        let exchanges = Arc::<Exchanges>::default();
+        let connectors = self.connectors;
+        let (questions, answered) = Questions::new(Arc::clone(&connectors), Arc::clone(&exchanges));
+        let triggers = stream::select(stream::select(triggers, freed), answered);
+        let shared = self.config.shared_namespace.clone();
+        let pod_templates = PodTemplates::new(shared.filter(|_| namespace.is_none()));
         let templates = pod_templates.follow(&client, namespace).for_each(ready);
         let collection = collect::run(
             api(&client, Resource::TASK_ACTION, namespace),
@@ -192,7 +196,7 @@ impl Tasks {
             kinds,
             heads,
             pod_templates,
-            exchanges: Exchanges::default(),
+            exchanges,
             requests: applier.requests().clone(),
             plugins: self.plugins,
             config: self.config.plugins,
@@ -208,7 +212,8 @@ impl Tasks {
             policy: self.config.policy,
             applier: applier.clone(),
             events,
-            connectors: self.connectors,
+            connectors: Arc::clone(&connectors),
+            questions,
             clock: Arc::clone(&self.clock),
             measures: self.config.measures,
         });
@@ -220,6 +225,7 @@ impl Tasks {
             telling,
             Box::pin(shutdown.run_until_cancelled(collection)),
             Box::pin(shutdown.run_until_cancelled(templates)),
+            Box::pin(shutdown.run_until_cancelled(connectors.follow())),
         );
     }
 }

@@ -1,8 +1,10 @@
 //! Development only: fixtures, the laws of every controller, the fault layer, the simulated clock, the scripted node.
 
 pub mod clock;
+pub mod definitions;
 pub mod faults;
 pub mod fixtures;
+pub mod flyte;
 pub mod laws;
 pub mod logs;
 pub mod place;
@@ -14,8 +16,10 @@ pub mod scripted_node;
 pub mod small_disk;
 
 pub use clock::{EPOCH, SimClock, held, hold};
+pub use definitions::install_definition;
 pub use faults::{Fault, FaultPlan, Faults, Point, Process, WatchFault};
 pub use fixtures::{config_map, pod};
+pub use flyte::FlyteServices;
 pub use logs::quiet_logs;
 pub use place::Place;
 pub use proxy::FaultProxy;

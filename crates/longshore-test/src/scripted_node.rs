@@ -39,6 +39,8 @@ pub struct NodeConfig {
     pub start_delay: Duration,
     /// Which attempt a pod is, counted from 1.
     pub attempt: fn(&Pod) -> usize,
+    /// What the code of a pod does right before it ends by itself with this exit code, as writing its outputs.
+    pub at_the_end: fn(&Pod, i32),
 }
 
 /// Who gives pods their node.
@@ -58,6 +60,7 @@ impl Default for NodeConfig {
             binding: Binding::ByNode,
             start_delay: Duration::from_millis(100),
             attempt: by_try_number,
+            at_the_end: |_, _| {},
         }
     }
 }

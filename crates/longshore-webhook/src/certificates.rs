@@ -90,6 +90,13 @@ pub struct Certificates {
     served: Option<Pair>,
 }
 
+/// What a look at the Secret found, or made of it.
+struct Looked {
+    /// What is to be served.
+    pair: Pair,
+    has_written: bool,
+}
+
 impl Certificates {
     /// Asks nobody yet.
     pub fn new(requests: Requests, clock: Arc<dyn Clock>, identity: Identity) -> Self {
@@ -117,7 +124,7 @@ impl Certificates {
     pub async fn first(&mut self) -> Result<RustlsConfig, CertificateError> {
         loop {
             match self.look().await {
-                Ok(pair) => {
+                Ok(Looked { pair, .. }) => {
                     let tls = self.server_config(&pair)?;
                     self.served = Some(pair);
                     return Ok(RustlsConfig::from_config(tls));
@@ -136,31 +143,36 @@ impl Certificates {
     /// *Cancellation*: dropping it is like a crash; the next replica goes on.
     pub async fn keep(mut self, tls: RustlsConfig) {
         loop {
-            match self.publish().await {
-                Ok(()) => tokio::time::sleep(LOOK_AGAIN).await,
-                Err(error) => {
-                    tracing::warn!(error = %causes(&error), "API servers cannot be told of the webhook");
-                    tokio::time::sleep(SOON * 10).await;
-                }
+            let mut wait = LOOK_AGAIN;
+            if let Err(error) = self.publish().await {
+                tracing::warn!(error = %causes(&error), "API servers cannot be told of the webhook");
+                wait = SOON * 10;
             }
-            if let Err(error) = self.renew(&tls).await {
-                tracing::warn!(error = %causes(&error), "the certificate of the webhook is not looked after");
+            match self.renew(&tls).await {
+                // API servers learn of it now, not after the next wait.
+                Ok(true) => {}
+                Ok(false) => tokio::time::sleep(wait).await,
+                Err(error) => {
+                    tracing::warn!(error = %causes(&error), "the certificate of the webhook is not looked after");
+                    tokio::time::sleep(wait).await;
+                }
             }
         }
     }
 
-    async fn renew(&mut self, tls: &RustlsConfig) -> Result<(), CertificateError> {
-        let pair = self.look().await?;
+    /// Serves what is to be served. Answers whether another certificate is kept now.
+    async fn renew(&mut self, tls: &RustlsConfig) -> Result<bool, CertificateError> {
+        let Looked { pair, has_written } = self.look().await?;
         if self.served.as_ref() != Some(&pair) {
             tls.reload_from_config(self.server_config(&pair)?);
             tracing::info!(not_after = %pair.not_after, "another certificate is served");
             self.served = Some(pair);
         }
-        Ok(())
+        Ok(has_written)
     }
 
     /// What is to be served, after what had to be done about it.
-    async fn look(&self) -> Result<Pair, CertificateError> {
+    async fn look(&self) -> Result<Looked, CertificateError> {
         let target = self.target();
         let found = self.requests.get(&target).await?;
         let kept = found.as_ref().and_then(Kept::of);
@@ -172,16 +184,21 @@ impl Certificates {
         let step = step(kept.as_ref(), names, is_published, now);
         let Some(after) = apply(step, kept.as_ref(), names, now, issue)? else {
             // Without a step there is something to keep.
-            return kept
-                .map(|kept| kept.current)
-                .ok_or_else(|| self.unusable("there is none"));
+            let kept = kept.ok_or_else(|| self.unusable("there is none"))?;
+            return Ok(Looked {
+                pair: kept.current,
+                has_written: false,
+            });
         };
         if found.is_some() && kept.is_none() {
             return Err(self.unusable("it is not ours"));
         }
         self.write(&target, found.as_ref(), &after, step, now)
             .await?;
-        Ok(after.current)
+        Ok(Looked {
+            pair: after.current,
+            has_written: true,
+        })
     }
 
     async fn write(

@@ -7,12 +7,14 @@
 mod certificates;
 mod issue;
 mod kept;
+mod measures;
 mod registration;
 mod review;
 pub mod rotation;
 mod server;
 
 pub use certificates::{CertificateError, Certificates, Identity};
+pub use measures::Measures;
 pub use registration::Registration;
-pub use review::{NoReview, Response, Review, Verdict};
+pub use review::{Denial, NoReview, Response, Review, Verdict};
 pub use server::{Admission, router, serve};

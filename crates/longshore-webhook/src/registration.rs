@@ -62,7 +62,7 @@ impl Registration {
     }
 
     /// The object with which API servers trust these authorities.
-    pub(crate) fn object(&self, bundle: &str) -> Value {
+    pub fn object(&self, bundle: &str) -> Value {
         let bundle = BASE64_STANDARD.encode(bundle);
         let mut webhooks = self.webhooks.clone();
         for webhook in &mut webhooks {

@@ -29,6 +29,8 @@ pub struct Review {
     pub object: Value,
     /// As it is; null where it is created.
     pub old_object: Value,
+    /// How it is asked for, as `DeleteOptions`; null where nothing is said.
+    pub options: Value,
 }
 
 /// What is no question of an API server.
@@ -83,6 +85,7 @@ impl Review {
             user: text(&request["userInfo"]["username"]),
             object: request["object"].take(),
             old_object: request["oldObject"].take(),
+            options: request["options"].take(),
         })
     }
 }
@@ -104,12 +107,51 @@ pub enum Verdict {
     /// If the object is this.
     Changed(Value),
     /// Not at all.
-    Denied {
-        /// HTTP status, as 400.
-        code: u16,
-        /// Why, for people.
-        message: String,
-    },
+    Denied(Denial),
+}
+
+/// Why something may not be done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Denial {
+    /// HTTP status, as 400.
+    pub code: u16,
+    /// Why, for programs; empty where the status says it.
+    pub reason: String,
+    /// Why, for people; empty where the reason says it.
+    pub message: String,
+    /// How long whoever asks is to stay away before another try, in seconds.
+    pub retry_after_seconds: Option<u32>,
+}
+
+impl Denial {
+    /// With this status, for people.
+    pub fn because(code: u16, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            ..Self::default()
+        }
+    }
+
+    /// The `Status` that API servers pass on.
+    fn to_status(&self) -> Value {
+        let mut status = json!({"code": self.code});
+        for (field, text) in [("reason", &self.reason), ("message", &self.message)] {
+            if !text.is_empty() {
+                status[field] = text.as_str().into();
+            }
+        }
+        if let Some(seconds) = self.retry_after_seconds {
+            status["details"] = json!({"retryAfterSeconds": seconds});
+        }
+        status
+    }
+}
+
+impl From<Denial> for Response {
+    fn from(denial: Denial) -> Self {
+        Verdict::Denied(denial).into()
+    }
 }
 
 impl From<Verdict> for Response {
@@ -136,9 +178,9 @@ impl Response {
                     response["patch"] = BASE64_STANDARD.encode(patch).into();
                 }
             }
-            Verdict::Denied { code, message } => {
+            Verdict::Denied(denial) => {
                 response["allowed"] = false.into();
-                response["status"] = json!({"code": code, "message": message});
+                response["status"] = denial.to_status();
             }
         }
         if !self.warnings.is_empty() {
@@ -196,6 +238,7 @@ mod tests {
         let request = json!({
             "uid": "u1", "operation": "CREATE", "namespace": "ns", "resource": {"resource": "pods"},
             "userInfo": {"username": "me"}, "object": object, "oldObject": null, "dryRun": true,
+            "options": {"gracePeriodSeconds": 0},
         });
         let review = json!({"apiVersion": API_VERSION, "kind": KIND, "request": request});
         Review::read(review.to_string().as_bytes()).unwrap()
@@ -206,6 +249,7 @@ mod tests {
         let review = review(json!({"a": 1}));
         assert_eq!(review.object, json!({"a": 1}));
         assert_eq!(review.old_object, Value::Null);
+        assert_eq!(review.options, json!({"gracePeriodSeconds": 0}));
         assert!(review.is_dry_run);
         let texts = [
             &review.operation,
@@ -267,15 +311,22 @@ mod tests {
     #[test]
     fn a_refusal_has_a_code_and_a_reason() {
         let response = Response {
-            verdict: Verdict::Denied {
-                code: 400,
-                message: "no".to_owned(),
-            },
+            verdict: Verdict::Denied(Denial::because(400, "no")),
             warnings: vec!["w".to_owned()],
         };
         assert_eq!(
             response.to_review(&review(json!({})))["response"],
             json!({"uid": "u1", "allowed": false, "status": {"code": 400, "message": "no"}, "warnings": ["w"]})
+        );
+        let later = Denial {
+            code: 429,
+            reason: "TooManyRequests".to_owned(),
+            message: String::new(),
+            retry_after_seconds: Some(5),
+        };
+        assert_eq!(
+            Response::from(later).to_review(&review(json!({})))["response"]["status"],
+            json!({"code": 429, "reason": "TooManyRequests", "details": {"retryAfterSeconds": 5}})
         );
     }
 

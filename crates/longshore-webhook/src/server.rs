@@ -14,7 +14,10 @@ use axum_server::{Handle, tls_rustls::RustlsConfig};
 use http::{StatusCode, header::CONTENT_TYPE};
 use tokio_util::sync::CancellationToken;
 
-use crate::review::{Response, Review, Verdict};
+use crate::{
+    measures::Measures,
+    review::{Denial, Response, Review, Verdict},
+};
 
 /// An object is no larger than etcd takes, and a change of one holds it twice.
 const MAX_BODY: usize = 4 * 1024 * 1024;
@@ -30,11 +33,27 @@ pub trait Admission: fmt::Debug + Send + Sync + 'static {
     async fn admit(&self, review: &Review) -> Response;
 }
 
-/// Webhooks by their paths, as `/mutate--v1-pod`.
-pub fn router(webhooks: impl IntoIterator<Item = (&'static str, Arc<dyn Admission>)>) -> Router {
+/// A webhook at its path.
+#[derive(Clone)]
+struct Served {
+    path: &'static str,
+    webhook: Arc<dyn Admission>,
+    measures: Measures,
+}
+
+/// Webhooks by their paths, as `/mutate--v1-pod`. What they are asked is counted.
+pub fn router(
+    webhooks: impl IntoIterator<Item = (&'static str, Arc<dyn Admission>)>,
+    measures: &Measures,
+) -> Router {
     let mut router = Router::new();
     for (path, webhook) in webhooks {
-        router = router.route(path, post(answer).with_state(webhook));
+        let served = Served {
+            path,
+            webhook,
+            measures: measures.clone(),
+        };
+        router = router.route(path, post(answer).with_state(served));
     }
     router.layer(DefaultBodyLimit::max(MAX_BODY))
 }
@@ -61,34 +80,51 @@ pub async fn serve(
     serving.await
 }
 
-async fn answer(State(webhook): State<Arc<dyn Admission>>, body: Bytes) -> HttpResponse {
+async fn answer(State(served): State<Served>, body: Bytes) -> HttpResponse {
+    let asked = served.measures.asked(served.path);
     let review = match Review::read(&body) {
         Ok(review) => review,
-        Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
+        Err(error) => {
+            asked.answered(StatusCode::BAD_REQUEST);
+            return (StatusCode::BAD_REQUEST, error.to_string()).into_response();
+        }
     };
-    let response = tokio::time::timeout(TIMEOUT, webhook.admit(&review)).await;
+    let response = tokio::time::timeout(TIMEOUT, served.webhook.admit(&review)).await;
     let response = response.unwrap_or_else(|_| {
         let message = format!("the webhook had no answer within {TIMEOUT:?}; try again");
-        Verdict::Denied { code: 504, message }.into()
+        Denial::because(504, message).into()
     });
-    if let Verdict::Denied { code, message } = &response.verdict {
+    tell(&review, &response);
+    let json = response.to_review(&review).to_string();
+    asked.answered(StatusCode::OK);
+    ([(CONTENT_TYPE, "application/json")], json).into_response()
+}
+
+/// A refusal is news.
+fn tell(review: &Review, response: &Response) {
+    if let Verdict::Denied(denial) = &response.verdict {
+        let Denial {
+            code,
+            reason,
+            message,
+            ..
+        } = denial;
         let Review {
             operation,
             namespace,
             name,
             resource,
             ..
-        } = &review;
+        } = review;
         tracing::info!(
             operation,
             resource,
             namespace,
             name,
             code,
+            reason,
             message,
             "a webhook said no"
         );
     }
-    let json = response.to_review(&review).to_string();
-    ([(CONTENT_TYPE, "application/json")], json).into_response()
 }

@@ -14,6 +14,8 @@ use crate::{cmd, controller::config_file::with_peers_flags, exit, output};
     propagate_version = false,
     disable_help_subcommand = true,
     max_term_width = 100,
+    // As clap's, without an empty line: it has to fit the first screen.
+    help_template = "{about-with-newline}{usage-heading} {usage}\n\n{all-args}{after-help}",
     after_help = help_end("longshore run examples/quickstart/dag.yaml")
 )]
 pub(crate) struct Cli {
@@ -74,7 +76,7 @@ pub(crate) enum Format {
 pub(crate) enum Command {
     Run(cmd::run::RunArgs),
     Standalone(cmd::standalone::StandaloneArgs),
-    Controller(cmd::controller::ControllerArgs),
+    Controller(Box<cmd::controller::ControllerArgs>),
     #[command(subcommand, after_help = help_end("longshore dags lint dags/"))]
     Dags(cmd::Dags),
     #[command(subcommand, after_help = help_end("longshore runs watch etl"))]
@@ -83,6 +85,8 @@ pub(crate) enum Command {
     Tasks(cmd::Tasks),
     #[command(subcommand, after_help = help_end("longshore actions list"))]
     Actions(cmd::client::actions::Command),
+    #[command(subcommand, after_help = help_end("longshore pods list -A"))]
+    Pods(cmd::client::pods::Command),
     Logs(cmd::client::logs::LogsArgs),
     // Hidden: each error says how to use it.
     #[command(hide = true)]

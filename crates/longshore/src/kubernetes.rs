@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use kube::{
     Client, Config,
-    client::ClientBuilder,
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use longshore_kit::{CountRequests, Gate, GateWrites, LimitWrites, Metrics};
 use tower::layer::layer_fn;
 
-use crate::error::{CliError, KubernetesError};
+use crate::{
+    error::{CliError, KubernetesError},
+    http2::client_builder,
+};
 
 /// Writes of one role under way at the same time: more make no API server faster.
 const WRITES: usize = 32;
@@ -108,8 +110,7 @@ impl RealCluster {
         metrics: &Metrics,
         gate: &Gate,
     ) -> Result<Client, CliError> {
-        let builder = ClientBuilder::try_from(self.config.clone());
-        let builder = builder.map_err(KubernetesError::unknown)?;
+        let builder = client_builder(&self.config)?;
         let counted = layer_fn(|service| CountRequests::new(service, name, metrics.clone()));
         let limited = layer_fn(|service| LimitWrites::new(service, WRITES));
         // The gate is asked first: what it refuses is no request.

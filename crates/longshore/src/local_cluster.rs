@@ -9,18 +9,24 @@ use std::{
 
 use async_trait::async_trait;
 use futures::{StreamExt as _, TryStreamExt as _};
+use longshore_api::podops::POD_TRANSITION_RULE_CRD;
 use longshore_cluster::{
     Cluster, LogError, LogOptions, LogStream, PodLogs, ServeConfig, Serving, controllers,
 };
 use longshore_kit::{CountRequests, Metrics, Tasks};
 use longshore_node::{ImageMap, Node, NodeConfig, PodsLifetime};
+use longshore_podops::PodMeasures;
 use longshore_tasks::{ActionMeasures, Settings, data::Storage};
+use longshore_webhook::Measures;
 use serde_json::Value;
 
 use crate::{
     error::CliError,
     progress::phases::Phases,
-    service::{actions, local_actions},
+    service::{
+        actions, listen, local_actions,
+        podops::{self, PodOpsSettings},
+    },
     storage_file::storage,
 };
 
@@ -149,6 +155,27 @@ impl LocalCluster {
         let executor = local_actions::executor(settings, &self.data_dir, &self.metrics, storage)?;
         let running = executor.run(self.client("tasks"), self.tasks.shutdown());
         self.tasks.spawn("tasks", running);
+        Ok(())
+    }
+
+    /// Runs PodOpsLifecycle in it, until it stops: its webhooks listen on loopback, where the API server asks them.
+    pub(crate) async fn run_podops(&self) -> Result<(), CliError> {
+        let settings = PodOpsSettings::of_this_machine();
+        let (listener, address) = listen(podops::PART, settings.address).await?;
+        let definition = POD_TRANSITION_RULE_CRD;
+        let client = self.client("podops");
+        actions::install_definition(client.clone(), podops::PART, definition).await?;
+        let measures = Measures::new(&self.metrics);
+        let webhooks = settings.webhooks(client.clone(), "default", address, &measures);
+        let shutdown = self.tasks.shutdown();
+        self.tasks.spawn("podops.webhooks", async move {
+            if let Err(error) = webhooks.serve(listener, shutdown, |_| {}).await {
+                tracing::error!(%error, "the webhooks of pods ended");
+            }
+        });
+        let controllers = settings.controllers(&self.metrics, &PodMeasures::new(&self.metrics));
+        let running = controllers.run(client, self.tasks.shutdown());
+        self.tasks.spawn("podops", running);
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use longshore_api::flyte::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Board, CREATORS, Loaded, Seen, create, loaded, name};
+use super::{Board, CREATORS, Loaded, Seen, Template, create, loaded, name};
 use crate::{figures::Times, seen::until};
 
 /// A bare client in place of the controller.
@@ -23,6 +23,7 @@ pub(super) struct Floor {
     pub(super) actions: Api<DynamicObject>,
     pub(super) pods: Api<Pod>,
     pub(super) board: Board,
+    pub(super) template: Template,
     /// What the controller created.
     pub(super) pod: Value,
 }
@@ -32,7 +33,7 @@ impl Floor {
         let mut times = Times::default();
         for i in 0..n {
             let name = name(series, i);
-            let (_, asked_at) = create(&self.actions, name.clone()).await?;
+            let (_, asked_at) = create(&self.actions, &self.template, name.clone()).await?;
             self.run(&name).await?;
             let what = format!("the pod of {name}");
             let pod_at = |seen: &Seen| seen.pods.get(&name).map(|(at, _)| *at);
@@ -46,7 +47,7 @@ impl Floor {
         let began = Instant::now();
         let (mut created, mut running) = (Vec::new(), Vec::new());
         let mut creating = stream::iter(0..n)
-            .map(|i| create(&self.actions, name("f", i)))
+            .map(|i| create(&self.actions, &self.template, name("f", i)))
             .buffer_unordered(CREATORS);
         while let Some((name, asked_at)) = creating.try_next().await? {
             let floor = self.clone();

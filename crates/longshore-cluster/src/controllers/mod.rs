@@ -1,15 +1,21 @@
 //! The controllers that every cluster needs: owner garbage collection, namespace deletion, binding
-//! of pods to nodes.
+//! of pods to nodes, workloads, the endpoints of services, and the status of disruption budgets.
 //!
 //! They are ordinary clients of the API: they know a `kube::Client` and nothing of the server
 //! behind it, keep no state that a restart would miss, and retry whatever fails.
 
+mod deployment;
+mod disruption;
+mod endpoint_slices;
 mod gc;
 mod namespaces;
 mod patience;
 mod queue;
+mod replica_set;
 mod resources;
 mod scheduler;
+mod stateful_set;
+mod workloads;
 
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -18,10 +24,12 @@ use tokio_util::sync::CancellationToken;
 ///
 /// *Cancellation:* may be dropped at any point; whoever runs next picks up from what the API says.
 pub async fn run(client: Client, shutdown: CancellationToken) {
-    let all = futures::future::join3(
+    let all = futures::future::join5(
         gc::run(client.clone()),
         namespaces::run(client.clone()),
-        scheduler::run(client),
+        disruption::run(client.clone()),
+        scheduler::run(client.clone()),
+        workloads::run(client),
     );
     // The futures are large; none of them ever ends by itself.
     let _ = shutdown.run_until_cancelled(Box::pin(all)).await;

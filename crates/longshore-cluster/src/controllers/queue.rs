@@ -48,6 +48,11 @@ impl<K: Ord + Clone> Queue<K> {
         self.failures.remove(key);
     }
 
+    /// Adds a key that is due after a while.
+    pub(crate) fn add_after(&mut self, key: K, pause: Duration) {
+        self.put(key, pause);
+    }
+
     fn put(&mut self, key: K, pause: Duration) {
         let due_at = Instant::now() + pause;
         if let Some(present) = self.due.get(&key) {

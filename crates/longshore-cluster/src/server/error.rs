@@ -1,5 +1,7 @@
 //! Failures as clients see them: a `Status` object with its HTTP code.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use super::registry::Resource;
@@ -82,16 +84,20 @@ impl Cause {
 #[error("{message}")]
 pub(crate) struct ApiError {
     pub(crate) code: u16,
-    pub(crate) reason: &'static str,
+    pub(crate) reason: Cow<'static, str>,
     pub(crate) message: String,
     pub(crate) details: Option<Box<Map<String, Value>>>,
 }
 
 impl ApiError {
-    fn new(code: u16, reason: &'static str, message: impl Into<String>) -> ApiError {
+    fn new(
+        code: u16,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> ApiError {
         ApiError {
             code,
-            reason,
+            reason: reason.into(),
             message: message.into(),
             details: None,
         }
@@ -173,6 +179,13 @@ impl ApiError {
     pub(crate) fn forbidden(resource: &Resource, name: &str, why: &str) -> ApiError {
         let message = format!("{} {name:?} is forbidden: {why}", resource.qualified());
         ApiError::new(403, "Forbidden", message).about(resource, name)
+    }
+
+    /// A disruption budget whose state allows no count.
+    pub(crate) fn forbidden_budget(name: &str, why: &str) -> ApiError {
+        let message = format!("poddisruptionbudget.policy {name:?} is forbidden: {why}");
+        let details = named("policy", "poddisruptionbudget", name);
+        ApiError::new(403, "Forbidden", message).with_details(details)
     }
 
     pub(crate) fn method_not_allowed() -> ApiError {
@@ -324,6 +337,28 @@ impl ApiError {
         ApiError::new(503, "ServiceUnavailable", message)
     }
 
+    /// What a webhook has decided, in its own words.
+    pub(crate) fn denied(
+        code: u16,
+        reason: String,
+        message: String,
+        details: Option<Map<String, Value>>,
+    ) -> ApiError {
+        let mut error = ApiError::new(code, reason, message);
+        error.details = details.map(Box::new);
+        error
+    }
+
+    /// An eviction that a disruption budget does not allow now.
+    pub(crate) fn disruption_refused(why: &str, retry_after_seconds: Option<u64>) -> ApiError {
+        let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+        let mut details = json!({"causes": [{"reason": "DisruptionBudget", "message": why}]});
+        if let Some(seconds) = retry_after_seconds {
+            details["retryAfterSeconds"] = seconds.into();
+        }
+        ApiError::new(429, "TooManyRequests", message).with_details(details)
+    }
+
     /// Adds a cause without a field.
     pub(crate) fn because(mut self, reason: &str, message: &str) -> ApiError {
         let details = self.details.get_or_insert_default();
@@ -341,7 +376,7 @@ impl ApiError {
             "message": self.message, "code": self.code,
         });
         if !self.reason.is_empty() {
-            status["reason"] = self.reason.into();
+            status["reason"] = (*self.reason).into();
         }
         if let Some(details) = &self.details {
             status["details"] = Value::Object((**details).clone());

@@ -5,6 +5,7 @@
 //! `meta` (pure rules about one object) → `hub` (the one order of writes, lists and watches) →
 //! `store` (durability).
 
+mod admission;
 mod crd;
 mod error;
 mod expiry;
@@ -38,6 +39,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 
+use admission::Admission;
 use expiry::Expiry;
 use hub::{Change, Collection, Draft, Expected, Hub, Key, Object};
 use random::Random;
@@ -73,6 +75,7 @@ pub(crate) struct Settings {
 pub(crate) struct Server {
     hub: Arc<Hub>,
     registry: Registry,
+    admission: Admission,
     clock: Clock,
     random: Random,
     expiry: Expiry,
@@ -116,9 +119,11 @@ impl Server {
         let loaded = store.load()?;
         let hub = Hub::new(store, loaded.revision, settings.durability)
             .map_err(|error| OpenError::from_io(place, error))?;
+        let registry = Registry::built_in(settings.watch_window);
         let server = Arc::new(Server {
             hub: Arc::new(hub),
-            registry: Registry::built_in(settings.watch_window),
+            admission: Admission::new(&registry),
+            registry,
             clock: settings.clock,
             random: settings
                 .seed

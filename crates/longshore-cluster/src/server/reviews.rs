@@ -26,7 +26,7 @@ pub(crate) const ALL: &[Review] = &[
         plural: "selfsubjectreviews",
         kind: "SelfSubjectReview",
         is_namespaced: false,
-        answer: || json!({"userInfo": {"username": USER, "groups": GROUPS}}),
+        answer: || json!({"userInfo": user()}),
     },
     Review {
         group: AUTHORIZATION,
@@ -67,6 +67,11 @@ pub(crate) const ALL: &[Review] = &[
 /// The one user.
 const USER: &str = "longshore-admin";
 const GROUPS: &[&str] = &["system:masters", "system:authenticated"];
+
+/// The one user, as others are told of them.
+pub(crate) fn user() -> Value {
+    json!({"username": USER, "groups": GROUPS})
+}
 
 fn allowed() -> Value {
     json!({"allowed": true})

@@ -5,8 +5,10 @@
 mod applying;
 mod changing;
 mod custom;
+mod draining;
 mod finding;
 mod removing;
+mod rolling;
 mod script;
 mod streaming;
 mod typed;

@@ -6,6 +6,7 @@
 )]
 
 mod harness;
+mod judge;
 
 mod controllers;
 mod crud;
@@ -22,8 +23,10 @@ mod lists;
 mod patches;
 mod pods;
 mod properties;
+mod rollouts;
 mod tables;
 mod warnings;
 mod watch;
+mod webhooks;
 mod wire;
 mod workloads;

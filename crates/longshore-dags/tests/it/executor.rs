@@ -7,8 +7,7 @@ use longshore_api::flyte::TASK_ACTION_CRD;
 use longshore_kit::Clock;
 use longshore_plugins::Registry;
 use longshore_tasks::{Tasks, TasksConfig};
-use longshore_test::Place;
-use serde_json::Value;
+use longshore_test::{Place, install_definition};
 use tokio_util::sync::CancellationToken;
 
 /// Makes TaskActions known to the API server, and runs them to the end of the test.
@@ -21,9 +20,5 @@ pub(crate) async fn start(place: &Place, clock: Arc<dyn Clock>) {
 }
 
 pub(crate) async fn install(client: &Client) {
-    let definition: Value = serde_saphyr::from_str(TASK_ACTION_CRD).unwrap();
-    let request = http::Request::post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
-        .header(http::header::CONTENT_TYPE, "application/json")
-        .body(definition.to_string().into_bytes());
-    client.request::<Value>(request.unwrap()).await.unwrap();
+    install_definition(client, TASK_ACTION_CRD).await;
 }

@@ -12,13 +12,13 @@ use std::{
     time::Duration,
 };
 
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use jiff::Timestamp;
 use longshore_core::{Class, Classify};
 use tokio::time::Instant;
 use tower::{BoxError, Service};
 
-use crate::clock::Clock;
+use crate::{clock::Clock, limit_writes::is_read};
 
 /// A write that was not made, because we do not hold the lease (any more).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -156,10 +156,7 @@ where
     }
 
     fn call(&mut self, request: Request<In>) -> Self::Future {
-        let is_read = matches!(
-            *request.method(),
-            Method::GET | Method::HEAD | Method::OPTIONS
-        );
+        let is_read = is_read(request.method());
         let answer = self.service.call(request);
         if is_read {
             return Box::pin(async move { answer.await.map_err(Into::into) });

@@ -1,6 +1,9 @@
 //! The life of one pod on this node: collect facts, decide, do it, wait for the next fact.
 
+mod probing;
+
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +31,7 @@ use crate::clock;
 use crate::config::{EventVolume, LogsLifetime, PodsLifetime};
 use crate::log_book::{ContainerLog, LogBook};
 use crate::node::Shared;
+use crate::probes::{Outcome as ProbeOutcome, Probers};
 use crate::refusal::Refusal;
 use crate::shim::protocol::{AttemptId, Command, ExitReason, Report};
 use crate::volumes::memory_dir;
@@ -45,6 +49,7 @@ pub(crate) enum News {
 enum Fact {
     News,
     Report(Report),
+    Probed(ProbeOutcome),
     ShimGone,
     Prepared(Result<Specs, Refusal>, OwnedSemaphorePermit),
     Published(serde_json::Value, Outcome),
@@ -75,6 +80,8 @@ pub(crate) struct Actor {
     permit: Option<OwnedSemaphorePermit>,
     work: FuturesUnordered<BoxFuture<'static, Fact>>,
     book: watch::Sender<LogBook>,
+    pod_ip: Ipv4Addr,
+    probers: Probers,
 }
 
 impl Actor {
@@ -93,7 +100,10 @@ impl Actor {
         };
         let dir = shared.pods_dir().join(&uid);
         let (local, link) = adopt(&dir, &pod, clock::now())?;
-        Ok(Self {
+        let pod_ip = shared.pod_ip(&pod);
+        let mut actor = Self {
+            pod_ip,
+            probers: Probers::new(),
             this,
             dir,
             news,
@@ -106,7 +116,9 @@ impl Actor {
             work: FuturesUnordered::new(),
             book,
             shared,
-        })
+        };
+        actor.recall_health();
+        Ok(actor)
     }
 
     /// Runs until the pod is gone or the node shuts down.
@@ -132,7 +144,7 @@ impl Actor {
                 &self.desired,
                 &self.local,
                 &self.this.uid,
-                &self.shared.host.ip,
+                (&self.shared.host.ip, &self.pod_ip.to_string()),
                 now,
             );
             let publication = &mut self.local.publication;
@@ -141,6 +153,7 @@ impl Actor {
             let plan = decide(&self.desired, &self.local, &status, now);
             self.update_book();
             if plan.actions.is_empty() {
+                self.sync_probers();
                 return (Turn::Again, plan.wake_at);
             }
             tracing::debug!(pod = %self.this.name, actions = ?plan.actions, "pod plan");
@@ -168,6 +181,7 @@ impl Actor {
             },
             report = next_report(&mut self.link) => report.map_or(Fact::ShimGone, Fact::Report),
             Some(fact) = self.work.next() => fact,
+            outcome = self.probers.next() => Fact::Probed(outcome),
             () = sleep(wait) => Fact::Time,
         }
     }
@@ -176,6 +190,7 @@ impl Actor {
         match fact {
             Fact::News => self.learn_news(),
             Fact::Report(report) => self.learn_report(report),
+            Fact::Probed(outcome) => self.learn_probe(outcome),
             Fact::ShimGone => self.learn_shim_is_gone(),
             Fact::Prepared(result, permit) => self.learn_prepared(result, permit),
             Fact::Published(status, outcome) => {
@@ -221,6 +236,8 @@ impl Actor {
                 if !self.local.learn(&id, AttemptState::Exited(exit.clone())) {
                     return;
                 }
+                self.local.health.remove(&id);
+                self.local.ending.remove(&id);
                 tracing::debug!(pod = %self.this.name, attempt = %id, code = exit.code, "container ended");
                 if exit.reason == ExitReason::StartError {
                     self.announce(EventType::Warning, "Failed", exit.message);
@@ -322,6 +339,8 @@ impl Actor {
             Action::Prepare => self.prepare(),
             Action::Start(id) => self.start(id).await,
             Action::Stop(cause) => self.stop(cause, now).await,
+            Action::End(id) => self.end(id, now).await,
+            Action::KillOne(id) => self.kill_one(id).await,
             Action::Kill => self.kill(now).await,
             Action::Publish(status) => {
                 self.local.publication.is_in_flight = true;
@@ -357,11 +376,11 @@ impl Actor {
             }
         }
         let (shared, pod, dir) = (self.shared.clone(), self.pod.clone(), self.dir.clone());
-        let acknowledged_at = self.local.acknowledged_at;
+        let (acknowledged_at, pod_ip) = (self.local.acknowledged_at, self.pod_ip);
         self.work.push(Box::pin(async move {
             let permit = shared.start_permit().await;
             let result = match directory::remember(&dir, &pod, acknowledged_at) {
-                Ok(()) => resolve(&shared, &pod, &dir).await,
+                Ok(()) => resolve(&shared, &pod, pod_ip, &dir).await,
                 Err(e) => Err(Refusal::io(&format!("make {}", dir.display()), &e)),
             };
             Fact::Prepared(result, permit)

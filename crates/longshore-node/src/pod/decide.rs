@@ -35,6 +35,10 @@ pub(crate) enum Action {
     Start(AttemptId),
     /// Ask every container to end.
     Stop(StopCause),
+    /// Ask one container to end, because a probe has given it up.
+    End(AttemptId),
+    /// End one container that did not end by itself.
+    KillOne(AttemptId),
     /// End every container.
     Kill,
     /// Write the status.
@@ -89,7 +93,10 @@ pub(crate) fn decide(desired: &Desired, local: &Local, status: &Value, now: Time
     match stop_cause(desired, local, now) {
         Some(cause) if local.stop.is_none() => plan.actions.push(Action::Stop(cause)),
         Some(_) => decide_stopping(desired, local, now, &mut plan),
-        None => decide_running(desired, local, &outlook, now, &mut plan),
+        None => {
+            decide_doomed(desired, local, now, &mut plan);
+            decide_running(desired, local, &outlook, now, &mut plan);
+        }
     }
     let is_over = matches!(outlook, Outlook::Over(_));
     decide_publication(desired, local, status, is_over, now, &mut plan);
@@ -159,6 +166,30 @@ fn decide_stopping(desired: &Desired, local: &Local, now: Timestamp, plan: &mut 
         plan.actions.push(Action::Kill);
     } else {
         wake(plan, kill_at);
+    }
+}
+
+/// Containers that a probe has given up get their grace, then they are killed.
+fn decide_doomed(desired: &Desired, local: &Local, now: Timestamp, plan: &mut Plan) {
+    for id in local.live() {
+        let Some((kind, _)) = local.health.get(&id).and_then(|health| health.doom) else {
+            continue;
+        };
+        let Some(ending) = local.ending.get(&id) else {
+            plan.actions.push(Action::End(id));
+            continue;
+        };
+        let wish = desired.main.iter().find(|c| c.name == id.container);
+        let grace = wish.and_then(|c| c.probes.get(kind)?.grace);
+        let kill_at = later(ending.since, grace.unwrap_or(desired.grace));
+        if ending.is_killed {
+            continue;
+        }
+        if kill_at <= now {
+            plan.actions.push(Action::KillOne(id));
+        } else {
+            wake(plan, kill_at);
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::probes::{Health, Probes};
 use crate::refusal::Refusal;
 use crate::shim::protocol::{AttemptId, Exit, ExitReason, Started};
 
@@ -34,6 +35,8 @@ pub(crate) struct Desired {
     pub(crate) readiness_gates: Vec<String>,
     /// Conditions of the pod that are true, whoever set them.
     pub(crate) true_conditions: Vec<String>,
+    /// When the condition of a readiness gate last changed.
+    pub(crate) gates_changed_at: Option<Timestamp>,
 }
 
 /// The part of a container that decisions and status are made of.
@@ -43,6 +46,7 @@ pub(crate) struct ContainerWish {
     pub(crate) image: String,
     /// The signal that asks it to end.
     pub(crate) stop_signal: i32,
+    pub(crate) probes: Probes,
 }
 
 /// When an ended container runs again.
@@ -91,6 +95,14 @@ impl Desired {
                 .flatten()
                 .map(|gate| gate.condition_type.clone())
                 .collect(),
+            gates_changed_at: conditions
+                .clone()
+                .filter(|c| {
+                    let mut gates = spec.readiness_gates.iter().flatten();
+                    gates.any(|gate| gate.condition_type == c.type_)
+                })
+                .filter_map(|c| c.last_transition_time.as_ref().map(|time| time.0))
+                .max(),
             true_conditions: conditions
                 .filter(|c| c.status == "True")
                 .map(|c| c.type_.clone())
@@ -112,6 +124,7 @@ fn wish(container: &k8s_openapi::api::core::v1::Container) -> ContainerWish {
         name: container.name.clone(),
         image: container.image.clone().unwrap_or_default(),
         stop_signal: signal.unwrap_or(nix::sys::signal::Signal::SIGTERM) as i32,
+        probes: Probes::of(container),
     }
 }
 
@@ -127,6 +140,10 @@ pub(crate) struct Local {
     pub(crate) is_behind: bool,
     /// The attempts of each container, oldest first.
     pub(crate) attempts: BTreeMap<String, Vec<Attempt>>,
+    /// What probes have found out about runs of containers; those that nobody asked about have no entry.
+    pub(crate) health: BTreeMap<AttemptId, Health>,
+    /// Single containers that were asked to end.
+    pub(crate) ending: BTreeMap<AttemptId, Ending>,
     pub(crate) stop: Option<Stop>,
     /// A stop that an earlier node began and may not have seen through.
     pub(crate) begun_stop: Option<BegunStop>,
@@ -163,6 +180,13 @@ pub(crate) enum AttemptState {
     Requested,
     Running(Started),
     Exited(Exit),
+}
+
+/// One container is being ended, and will run again if its policy says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ending {
+    pub(crate) since: Timestamp,
+    pub(crate) is_killed: bool,
 }
 
 /// Containers are being stopped.
@@ -216,6 +240,8 @@ impl Local {
             has_shim: false,
             is_behind: false,
             attempts: BTreeMap::new(),
+            health: BTreeMap::new(),
+            ending: BTreeMap::new(),
             stop: None,
             begun_stop: None,
             is_gone: false,
@@ -229,6 +255,16 @@ impl Local {
 
     pub(crate) fn last(&self, container: &str) -> Option<&Attempt> {
         self.attempts_of(container).last()
+    }
+
+    /// The health of one run.
+    pub(crate) fn health_of(&self, wish: &ContainerWish, attempt: u32) -> Health {
+        let id = AttemptId {
+            container: wish.name.clone(),
+            attempt,
+        };
+        let known = self.health.get(&id).cloned();
+        known.unwrap_or_else(|| Health::new(&wish.probes))
     }
 
     /// Attempts that were requested and have not ended.

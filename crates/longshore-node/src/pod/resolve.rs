@@ -1,6 +1,7 @@
 //! From the pod as it is written to containers as the shim runs them.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use kube::ResourceExt;
 use nix::unistd::{Uid, User, geteuid};
 
 use super::unsupported::{self, supplemental_groups};
-use crate::env::{Environment, environment};
+use crate::env::{Environment, HostFacts, environment};
 use crate::images::{Image, RootFs};
 use crate::node::Shared;
 use crate::profile::Profile;
@@ -32,7 +33,16 @@ const READ_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) type Specs = BTreeMap<String, ContainerSpec>;
 
 /// Reads what the pod refers to, makes its volumes, and resolves every name in it.
-pub(crate) async fn resolve(shared: &Shared, pod: &Pod, dir: &Path) -> Result<Specs, Refusal> {
+pub(crate) async fn resolve(
+    shared: &Shared,
+    pod: &Pod,
+    pod_ip: Ipv4Addr,
+    dir: &Path,
+) -> Result<Specs, Refusal> {
+    let host = HostFacts {
+        pod_ip: pod_ip.to_string(),
+        ..shared.host.clone()
+    };
     if let Some(refusal) = unsupported::find(pod, shared.profile) {
         return Err(refusal);
     }
@@ -51,10 +61,15 @@ pub(crate) async fn resolve(shared: &Shared, pod: &Pod, dir: &Path) -> Result<Sp
         claims: &claims,
         pod,
         sources: &sources,
-        host: &shared.host,
+        host: &host,
     };
     let volumes = volumes::prepare(&store)?;
-    let spec = |c: &Container| Ok((c.name.clone(), spec(shared, pod, c, &sources, &volumes)?));
+    let spec = |c: &Container| {
+        Ok((
+            c.name.clone(),
+            spec(shared, pod, c, &sources, &volumes, &host)?,
+        ))
+    };
     containers(pod).map(spec).collect()
 }
 
@@ -111,6 +126,7 @@ fn spec(
     container: &Container,
     sources: &Sources,
     volumes: &BTreeMap<String, PathBuf>,
+    host: &HostFacts,
 ) -> Result<ContainerSpec, Refusal> {
     let pod_spec = pod.spec.clone().unwrap_or_default();
     let image = shared
@@ -120,7 +136,7 @@ fn spec(
     let user = user(container, &pod_spec, shared.profile)?;
     let hostname = hostname(pod, &pod_spec);
     let base = base_env(shared, &image, &user, &hostname);
-    let env = environment(base, pod, container, sources, &shared.host)
+    let env = environment(base, pod, container, sources, host)
         .map_err(|e| Refusal::config(&container.name, e.to_string()))?;
     if !env.skipped.is_empty() {
         let skipped = env.skipped.join(", ");

@@ -8,15 +8,16 @@ use serde_json::{Map, Value, json};
 
 use super::decide::{Final, Outlook, outlook, restart_wait};
 use super::model::{AttemptState, ContainerWish, Desired, Local, Preparation, StopCause};
+use crate::probes::Health;
 use crate::refusal::REASON_CREATING;
 use crate::shim::protocol::{AttemptId, Exit};
 
-/// Builds the status. `uid` and `host_ip` are parts of identifiers in it.
+/// Builds the status. `uid` is part of identifiers in it.
 pub(crate) fn build(
     desired: &Desired,
     local: &Local,
     uid: &str,
-    host_ip: &str,
+    (host_ip, pod_ip): (&str, &str),
     now: Timestamp,
 ) -> Value {
     let end = match outlook(desired, local, now) {
@@ -36,8 +37,8 @@ pub(crate) fn build(
         "startTime": time(local.acknowledged_at),
         "hostIP": host_ip,
         "hostIPs": [{"ip": host_ip}],
-        "podIP": host_ip,
-        "podIPs": [{"ip": host_ip}],
+        "podIP": pod_ip,
+        "podIPs": [{"ip": pod_ip}],
         "conditions": view.conditions(),
         "containerStatuses": statuses(&desired.main),
     });
@@ -84,8 +85,17 @@ impl View<'_> {
     }
 
     fn is_ready(&self, container: &ContainerWish) -> bool {
-        let last = self.local.last(&container.name).map(|a| &a.state);
-        self.local.stop.is_none() && matches!(last, Some(AttemptState::Running(_)))
+        self.local.stop.is_none()
+            && self
+                .health(container)
+                .is_some_and(|it| it.is_started && it.is_ready)
+    }
+
+    /// The health of the run under way.
+    fn health(&self, container: &ContainerWish) -> Option<Health> {
+        let last = self.local.last(&container.name)?;
+        let runs = matches!(last.state, AttemptState::Running(_));
+        runs.then(|| self.local.health_of(container, last.number))
     }
 
     fn is_done(&self, container: &ContainerWish) -> bool {
@@ -97,7 +107,7 @@ impl View<'_> {
         let attempts = self.local.attempts_of(&container.name);
         let last = attempts.last();
         let is_init = self.desired.init.iter().any(|c| c.name == container.name);
-        let is_running = matches!(last.map(|a| &a.state), Some(AttemptState::Running(_)));
+        let is_started = self.health(container).is_some_and(|it| it.is_started);
         let ready = if is_init {
             self.is_done(container)
         } else {
@@ -109,7 +119,7 @@ impl View<'_> {
             "image": container.image,
             "imageID": "",
             "ready": ready,
-            "started": is_running,
+            "started": is_started,
             "restartCount": last.map_or(0, |a| a.number),
             "state": state,
             "lastState": last_exit.map_or_else(|| json!({}), |(number, exit)| {
@@ -272,6 +282,8 @@ impl View<'_> {
         let has_sandbox = self.end.is_none() && self.local.preparation == Preparation::Ready;
         let why_no_sandbox = (!has_sandbox).then(|| ("", String::new()));
         let changed_at = self.changed_at();
+        let gates = self.desired.gates_changed_at;
+        let ready_changed_at = gates.map_or(changed_at, |it| it.max(changed_at));
         json!([
             condition(
                 "PodReadyToStartContainers",
@@ -280,7 +292,7 @@ impl View<'_> {
             ),
             initialized,
             condition("ContainersReady", why_unready, changed_at),
-            condition("Ready", why_not_ready, changed_at),
+            condition("Ready", why_not_ready, ready_changed_at),
         ])
     }
 
@@ -294,12 +306,15 @@ impl View<'_> {
         ends.max().unwrap_or(self.local.acknowledged_at)
     }
 
-    /// When a main container last started or ended, or the pod was asked to.
+    /// When a main container last started, ended or got another health, or the pod was asked to end.
     fn changed_at(&self) -> Timestamp {
         let times = self.desired.main.iter().filter_map(|c| {
             match self.local.last(&c.name).map(|a| &a.state) {
                 Some(AttemptState::Exited(exit)) => Some(exit.finished_at),
-                Some(AttemptState::Running(started)) => Some(started.at),
+                Some(AttemptState::Running(started)) => {
+                    let health = self.health(c).and_then(|it| it.changed_at);
+                    Some(health.map_or(started.at, |it| it.max(started.at)))
+                }
                 Some(AttemptState::Requested) | None => None,
             }
         });

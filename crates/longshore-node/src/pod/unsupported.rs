@@ -69,9 +69,13 @@ fn in_container(c: &Container, spec: &PodSpec, profile: Profile) -> Option<&'sta
     let security = c.security_context.as_ref();
     let mounts = || c.volume_mounts.iter().flatten();
     let asks = [
-        (c.startup_probe.is_some(), "startupProbe"),
-        (c.readiness_probe.is_some(), "readinessProbe"),
-        (c.liveness_probe.is_some(), "livenessProbe"),
+        (
+            [&c.startup_probe, &c.readiness_probe, &c.liveness_probe]
+                .into_iter()
+                .flatten()
+                .any(|probe| probe.grpc.is_some()),
+            "grpc probes",
+        ),
         (
             hooks.is_some_and(|h| h.post_start.is_some()),
             "lifecycle.postStart",

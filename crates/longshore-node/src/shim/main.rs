@@ -20,6 +20,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getegid, geteuid, getpid};
 
 use super::container::OwnIds;
+use super::enter::{self, ARG_ENTER};
 use super::node_link::NodeLink;
 use super::probe::{self, ARG_PROBE};
 use super::protocol::{AttemptId, Command, ContainerSpec, Report};
@@ -39,10 +40,15 @@ const RETRY_RECORD: Duration = Duration::from_secs(1);
 /// The entry point behind the hidden subcommand of [`NodeConfig::shim_command`](crate::NodeConfig).
 ///
 /// Arguments: `POD_DIR die|stay GRACE_SECONDS` with the listening socket as standard input, or
-/// `probe full|user SCRATCH_DIR`. Must be called before the process has a second thread.
+/// `probe full|user SCRATCH_DIR`, or `enter INIT_PID COMMAND…`. Must be called before the process has a second thread.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     let words: Vec<&str> = args.iter().filter_map(|a| a.to_str()).collect();
+    if let [first, init, command @ ..] = args.as_slice()
+        && first == ARG_ENTER
+    {
+        return enter::run(&init.to_string_lossy(), command);
+    }
     let result = match words.as_slice() {
         [ARG_PROBE, profile, scratch] => return probe::run(profile, scratch),
         [pod_dir, on_loss @ (ARG_DIE | ARG_STAY), grace] => {

@@ -8,6 +8,8 @@ pub mod protocol;
 pub(crate) mod record;
 
 mod container;
+mod enter;
+mod exec_target;
 mod init;
 mod layers;
 mod log;
@@ -19,6 +21,7 @@ mod program;
 mod rootfs;
 mod running;
 
+pub(crate) use exec_target::ExecTarget;
 pub use main::main;
 pub(crate) use main::{ARG_DIE, ARG_STAY};
 pub(crate) use probe::ARG_PROBE;

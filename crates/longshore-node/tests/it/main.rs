@@ -13,6 +13,8 @@ mod node_rig;
 #[cfg(test)]
 mod pods;
 #[cfg(test)]
+mod probes;
+#[cfg(test)]
 mod restarts;
 #[cfg(test)]
 mod shim;

@@ -239,11 +239,11 @@ async fn what_the_node_cannot_do_is_refused_with_a_message() {
             "probe",
             {
                 let mut spec = script("sleep 60");
-                spec["containers"][0]["livenessProbe"] = json!({"tcpSocket": {"port": 1}});
+                spec["containers"][0]["livenessProbe"] = json!({"grpc": {"port": 1}});
                 spec
             },
             "CreateContainerConfigError",
-            "livenessProbe",
+            "grpc probes",
         ),
     ];
     if node.has_mounts() {

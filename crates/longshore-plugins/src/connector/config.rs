@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use super::service_config::{MethodPolicy, ServiceConfig};
 use crate::{
     config::{Section, read_logs},
     links::LogConfig,
@@ -53,7 +54,7 @@ pub struct Limit {
 }
 
 /// Where a connector is, and what it takes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Deployment {
     /// `endpoint`.
     pub endpoint: String,
@@ -63,6 +64,8 @@ pub struct Deployment {
     pub timeouts: BTreeMap<String, Duration>,
     /// `defaultTimeout` of all other operations; zero for none. Default: zero, 10 s for the default connector.
     pub default_timeout: Duration,
+    /// `defaultServiceConfig`: retries, and time limits besides those above. Default: none.
+    pub service_config: Option<ServiceConfig>,
     /// `project`: whose tasks it takes; empty for all.
     pub project: String,
     /// `domain`: whose tasks it takes; empty for all.
@@ -75,6 +78,7 @@ impl Deployment {
         is_insecure: false,
         timeouts: BTreeMap::new(),
         default_timeout: Duration::ZERO,
+        service_config: None,
         project: String::new(),
         domain: String::new(),
     };
@@ -87,6 +91,18 @@ impl Deployment {
         (!timeout.is_zero()).then_some(timeout)
     }
 
+    /// How a method is called, as `CreateTask` of `flyteidl2.connector.AsyncConnectorService`.
+    pub fn policy(&self, service: &str, method: &str) -> MethodPolicy {
+        let limit = self.timeout(method);
+        match &self.service_config {
+            Some(config) => config.of(service, method, limit),
+            None => MethodPolicy {
+                timeout: limit,
+                retries: None,
+            },
+        }
+    }
+
     fn read(&mut self, section: &mut Section<'_>) {
         section.text("endpoint", &mut self.endpoint);
         section.flag("insecure", &mut self.is_insecure);
@@ -94,9 +110,14 @@ impl Deployment {
         section.duration("defaultTimeout", &mut self.default_timeout);
         section.text("project", &mut self.project);
         section.text("domain", &mut self.domain);
-        section.unsupported(
+        section.choice(
             "defaultServiceConfig",
-            "requests go to all addresses in turn",
+            &mut self.service_config,
+            "gRPC's service configuration as JSON text",
+            |text| match text {
+                "" => Some(None),
+                text => ServiceConfig::parse(text).map(Some),
+            },
         );
     }
 }

@@ -4,6 +4,7 @@
 mod config;
 mod registry;
 mod request;
+mod service_config;
 mod state;
 mod status;
 
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 pub use config::{ConnectorConfig, Deployment, Limit, WebApi};
 pub use registry::Connectors;
+pub use service_config::{MethodPolicy, Retries, ServiceConfig};
 pub use state::{ResourceMeta, WebApiPhase, WebApiState};
 
 use crate::{

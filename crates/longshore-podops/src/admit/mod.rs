@@ -12,7 +12,6 @@ mod tests;
 mod validate;
 
 use jiff::Timestamp;
-use json_patch::diff;
 use longshore_api::podops::CONDITION_SERVICE_READY;
 use longshore_core::{Patch, Seen};
 use serde_json::{Value, json};
@@ -100,6 +99,17 @@ impl Denial {
         }
     }
 
+    /// For another reason: the operation could not begin.
+    pub(crate) fn instead(self, why: &str) -> Self {
+        if self.retry_after_seconds.is_none() {
+            return Self::by(GRACE_DELETE, why);
+        }
+        Self {
+            message: format!("failed to validate {GRACE_DELETE}, {why}"),
+            ..self
+        }
+    }
+
     fn undecodable(error: &Undecodable) -> Self {
         let source = std::error::Error::source(error).map(ToString::to_string);
         Self {
@@ -119,11 +129,11 @@ impl Denial {
     }
 }
 
-/// The mutating webhook on pods and pods/status: what has to change about the object. An empty patch changes nothing.
+/// The mutating webhook on pods and pods/status: what the object becomes; `None` where nothing changes.
 ///
 /// *Errors*: the request has to be refused.
-pub fn mutate(request: &Request, now: Timestamp) -> Result<json_patch::Patch, Denial> {
-    let unchanged = Ok(json_patch::Patch::default());
+pub fn mutate(request: &Request, now: Timestamp) -> Result<Option<Value>, Denial> {
+    let unchanged = Ok(None);
     let is_write = matches!(request.operation, Operation::Create | Operation::Update);
     if !is_write || request.is_dry_run {
         return unchanged;
@@ -145,7 +155,7 @@ pub fn mutate(request: &Request, now: Timestamp) -> Result<json_patch::Patch, De
     if request.operation == Operation::Create && !pod.has_gate {
         add_gate(&mut object);
     }
-    Ok(diff(&request.object, &object))
+    Ok(Some(object).filter(|object| *object != request.object))
 }
 
 /// Its readiness waits for us. Gates of a pod cannot be changed later.

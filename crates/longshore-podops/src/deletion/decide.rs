@@ -9,20 +9,25 @@ use longshore_core::{Action, Announcement, Delete, EventType, Next, Plan};
 
 use crate::{
     admit::grace::{is_begun, may_delete},
-    lifecycle::{PodPlan, relabel},
-    model::{Operation, Pod, stamp},
+    lifecycle::{Observed, PodPlan, relabel},
+    model::{Namespace, Operation, Pod, stamp},
 };
 
 /// Begins the operation, or ends it; `None` where neither is due.
 ///
+/// A pod is to go where somebody wants it to, and where its namespace goes: whoever empties a namespace stops at the first
+/// refusal, so that one pod at a time would go. A pod that may go at once is theirs.
+///
 /// The delete names the incarnation. Its record is the label that grants it, which stays with the pod to its end.
-pub fn decide(pod: &Pod, now: Timestamp) -> Option<PodPlan> {
-    let is_wanted = pod.is_controlled() && pod.labels.contains_key(LABEL_TO_DELETE);
-    if !is_wanted || pod.is_deleting {
+pub fn decide(observed: &Observed) -> Option<PodPlan> {
+    let pod = observed.pod.present()?;
+    let is_wanted = pod.labels.contains_key(LABEL_TO_DELETE);
+    let goes_along = observed.namespace == Namespace::Goes && pod.has_gate && !pod.has_ended;
+    if !pod.is_controlled() || pod.is_deleting || !(is_wanted || goes_along) {
         return None;
     }
     if !is_begun(&Operation::of(&pod.labels, ID_POD_DELETE)) {
-        return Some(begin(pod, now));
+        return Some(begin(pod, observed.now));
     }
     may_delete(pod).then(|| delete(pod))
 }

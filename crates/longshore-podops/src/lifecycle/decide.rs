@@ -4,7 +4,7 @@
 //! machine of [`advance`], and what follows is decided upon what came of it. A crash in between loses nothing, because
 //! the labels say how far everything is.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use longshore_api::podops::{
@@ -15,10 +15,10 @@ use longshore_api::podops::{
 use longshore_core::{Action, Announcement, EventType, Never, Next, Patch, PatchKind, Plan, Seen};
 use serde_json::{Map, Value, json};
 
-use super::{clean, idle};
+use super::{blocked, clean, idle};
 use crate::{
     admit::advance::advance,
-    model::{ConditionStatus, Labels, Operation, Operations, Pod, stamp},
+    model::{ConditionStatus, Labels, Namespace, Operation, Operations, Pod, stamp},
 };
 
 /// What is done about a pod.
@@ -36,6 +36,10 @@ pub struct Observed {
     /// The selectors of the Services that hold finalizers which it lacks and is expected to have, by who holds them,
     /// as the annotation writes it.
     pub services: BTreeMap<String, Seen<Labels>>,
+    /// What becomes of its namespace, where pods are deleted by operations.
+    pub namespace: Namespace,
+    /// How long operations wait for those who protect traffic, unless the pod says otherwise; `None`: for ever.
+    pub deadline: Option<Duration>,
 }
 
 /// What a PodTransitionRule says of a pod.
@@ -71,7 +75,8 @@ impl Verdict {
     }
 }
 
-fn held_by(says: &RuleSays, stage: Stage) -> Option<String> {
+/// Why a rule holds a pod in this stage; `None` where it has passed.
+pub(crate) fn held_by(says: &RuleSays, stage: Stage) -> Option<String> {
     let detail = says.detail.as_ref();
     match detail.filter(|detail| detail.stage == stage.as_str()) {
         Some(detail) if detail.passed => None,
@@ -92,10 +97,13 @@ fn held_by(says: &RuleSays, stage: Stage) -> Option<String> {
 /// Decides about one pod.
 pub fn decide(observed: &Observed) -> PodPlan {
     let pod = match &observed.pod {
-        Seen::Present(pod) if pod.is_controlled() && !pod.is_deleting => pod,
+        Seen::Present(pod) if pod.is_controlled() => pod,
         Seen::Present(_) | Seen::Absent => return Plan::await_change(),
         Seen::Unknown(_) => return look_again(),
     };
+    if pod.is_deleting {
+        return blocked::decide(pod, pod.deleted_at, observed);
+    }
     let operations = match Operations::of(&pod.labels) {
         Ok(operations) => operations,
         Err(invalid) => return complain(pod, invalid.to_string()),
@@ -118,7 +126,11 @@ pub fn decide(observed: &Observed) -> PodPlan {
     if let Some(status) = wanted_gate(&operations).filter(|it| pod.service_ready != Some(*it)) {
         return set_gate(pod, status, observed.now);
     }
-    rest(pod, observed.now)
+    let plan = rest(pod, observed.now);
+    if plan.actions.is_empty() {
+        return blocked::decide(pod, blocked::prepares_since(&operations), observed);
+    }
+    plan
 }
 
 /// Nothing else is to be done: what a pod that serves no more must not say, and what the state machine has left for
@@ -211,12 +223,17 @@ pub(super) fn look_again() -> PodPlan {
 
 /// A person has to see to it.
 pub(super) fn complain(pod: &Pod, note: String) -> PodPlan {
-    Plan::of(vec![Action::Announce(Announcement {
+    Plan::of(vec![warn(pod, REASON_INVALID_LIFECYCLE, note)])
+}
+
+/// Tells people about a pod.
+pub(super) fn warn(pod: &Pod, reason: &'static str, note: String) -> Action<Never, Never> {
+    Action::Announce(Announcement {
         regarding: pod.target.clone(),
         event_type: EventType::Warning,
-        reason: REASON_INVALID_LIFECYCLE,
+        reason,
         note,
-    })])
+    })
 }
 
 /// Says whether the pod may serve.

@@ -1,10 +1,11 @@
 //! What the lifecycle of a pod needs beyond the pod itself: rules, conditions, and what is cleared away.
 
+mod blocked;
 mod clean;
 mod decide;
 mod idle;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use decide::relabel;
 pub use decide::{Observed, PodPlan, RuleSays, Verdict, decide};
+pub(crate) use decide::{held_by, relabel};

@@ -8,7 +8,7 @@ use longshore_core::{Action, Next, Seen};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::model::{Labels, Pod};
+use crate::model::{Labels, Namespace, Pod};
 
 const NOW: jiff::Timestamp = jiff::Timestamp::constant(1_767_225_600, 0);
 
@@ -56,6 +56,8 @@ fn observed(pod: Pod) -> Observed {
         pod: Seen::Present(pod),
         rules: Seen::Present(Vec::new()),
         services: Default::default(),
+        namespace: Namespace::Stays,
+        deadline: None,
     }
 }
 

@@ -26,6 +26,15 @@ impl fmt::Display for PodKey {
     }
 }
 
+/// What becomes of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Namespace {
+    /// Nothing that is known of.
+    Stays,
+    /// It was deleted, and goes with all that is in it.
+    Goes,
+}
+
 /// An instant as labels carry it: decimal Unix nanoseconds.
 pub fn stamp(now: Timestamp) -> String {
     now.as_nanosecond().to_string()

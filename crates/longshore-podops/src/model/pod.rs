@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use longshore_api::podops::{
     ANNOTATION_AVAILABLE_CONDITIONS, AvailableConditions, CONDITION_SERVICE_READY, CONTROLLED,
     LABEL_CONTROL, LABEL_SERVICE_AVAILABLE, PROTECTION_FINALIZER_PREFIX,
 };
 use longshore_core::{ObjectRef, Resource};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 /// Labels by key.
@@ -43,10 +44,23 @@ pub struct Pod {
     pub service_ready: Option<ConditionStatus>,
     /// Whether it is Ready, by its node.
     pub is_ready: bool,
+    /// Since when it is, or is not.
+    pub ready_changed_at: Option<Timestamp>,
     /// Whether it runs no more (`Succeeded`, `Failed`).
     pub has_ended: bool,
     /// Whether it was deleted and is about to go.
     pub is_deleting: bool,
+    /// By when it is to be gone.
+    pub deleted_at: Option<Timestamp>,
+    /// When it was made.
+    pub created_at: Option<Timestamp>,
+}
+
+/// Passes over everything else that the object has.
+impl<'de> Deserialize<'de> for Pod {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        WirePod::deserialize(deserializer).map(Self::from)
+    }
 }
 
 /// An object that is no pod.
@@ -64,39 +78,7 @@ pub struct MalformedConditions(serde_json::Error);
 impl Pod {
     /// Reads a pod.
     pub fn of(object: &Value) -> Result<Self, Undecodable> {
-        let wire = WirePod::deserialize(object)?;
-        let metadata = wire.metadata;
-        let status = wire.status.unwrap_or_default();
-        let conditions = status.conditions.unwrap_or_default();
-        let condition = |kind: &str| {
-            let condition = conditions.iter().find(|condition| condition.kind == kind)?;
-            Some(match condition.status.as_str() {
-                "True" => ConditionStatus::True,
-                "False" => ConditionStatus::False,
-                _ => ConditionStatus::Unknown,
-            })
-        };
-        let gates = wire.spec.and_then(|spec| spec.readiness_gates);
-        let gates = gates.unwrap_or_default();
-        Ok(Self {
-            target: ObjectRef {
-                resource: Resource::POD,
-                namespace: metadata.namespace.unwrap_or_default(),
-                name: metadata.name.unwrap_or_default(),
-                uid: metadata.uid,
-            },
-            resource_version: metadata.resource_version,
-            labels: metadata.labels.unwrap_or_default(),
-            annotations: metadata.annotations.unwrap_or_default(),
-            finalizers: metadata.finalizers.unwrap_or_default(),
-            has_gate: gates
-                .iter()
-                .any(|gate| gate.condition_type == CONDITION_SERVICE_READY),
-            service_ready: condition(CONDITION_SERVICE_READY),
-            is_ready: condition("Ready") == Some(ConditionStatus::True),
-            has_ended: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
-            is_deleting: metadata.deletion_timestamp.is_some(),
-        })
+        Ok(Self::deserialize(object)?)
     }
 
     /// Whether it takes part.
@@ -143,6 +125,49 @@ impl Pod {
     }
 }
 
+impl From<WirePod> for Pod {
+    fn from(wire: WirePod) -> Self {
+        let metadata = wire.metadata;
+        let status = wire.status.unwrap_or_default();
+        let conditions = status.conditions.unwrap_or_default();
+        let find = |kind: &str| conditions.iter().find(|condition| condition.kind == kind);
+        let condition = |kind: &str| {
+            Some(match find(kind)?.status.as_str() {
+                "True" => ConditionStatus::True,
+                "False" => ConditionStatus::False,
+                _ => ConditionStatus::Unknown,
+            })
+        };
+        // What is no instant is none: nothing is decided upon it.
+        let instant = |text: Option<&String>| text.and_then(|text| text.parse().ok());
+        let gates = wire.spec.and_then(|spec| spec.readiness_gates);
+        let gates = gates.unwrap_or_default();
+        let ready = find("Ready").and_then(|it| it.last_transition_time.as_ref());
+        Self {
+            has_gate: gates
+                .iter()
+                .any(|gate| gate.condition_type == CONDITION_SERVICE_READY),
+            service_ready: condition(CONDITION_SERVICE_READY),
+            is_ready: condition("Ready") == Some(ConditionStatus::True),
+            ready_changed_at: instant(ready),
+            has_ended: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
+            is_deleting: metadata.deletion_timestamp.is_some(),
+            deleted_at: instant(metadata.deletion_timestamp.as_ref()),
+            created_at: instant(metadata.creation_timestamp.as_ref()),
+            target: ObjectRef {
+                resource: Resource::POD,
+                namespace: metadata.namespace.unwrap_or_default(),
+                name: metadata.name.unwrap_or_default(),
+                uid: metadata.uid,
+            },
+            resource_version: metadata.resource_version,
+            labels: metadata.labels.unwrap_or_default(),
+            annotations: metadata.annotations.unwrap_or_default(),
+            finalizers: metadata.finalizers.unwrap_or_default(),
+        }
+    }
+}
+
 #[derive(Deserialize)]
 struct WirePod {
     metadata: WireMetadata,
@@ -160,6 +185,7 @@ struct WireMetadata {
     labels: Option<Labels>,
     annotations: Option<BTreeMap<String, String>>,
     finalizers: Option<Vec<String>>,
+    creation_timestamp: Option<String>,
     deletion_timestamp: Option<String>,
 }
 
@@ -182,8 +208,10 @@ struct WireStatus {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct WireCondition {
     #[serde(rename = "type")]
     kind: String,
     status: String,
+    last_transition_time: Option<String>,
 }

@@ -3,13 +3,18 @@
 //! The status is what holds pods: it is written first, upon the version that was seen. What people see of it on the pods
 //! follows, a few in a round; a crash in between leaves annotations that the next round compares again.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
-use longshore_api::podops::{Detail, FINALIZER_PROTECTED, REASON_INVALID_RULE, detail_annotation};
+use longshore_api::podops::{
+    Detail, FINALIZER_PROTECTED, PodTransitionRuleSpec, REASON_INVALID_RULE, detail_annotation,
+};
 use longshore_core::{Action, Announcement, EventType, Never, Patch, PatchKind, Plan, Seen};
 use serde_json::{Value, json};
 
 use super::{
     evaluate::{Answers, Subject, evaluate},
+    kind::RuleKind,
     model::Rule,
 };
 use crate::{LOOK_AGAIN, model::Pod, selector::parse};
@@ -31,6 +36,8 @@ pub struct Observed {
     pub pods: Seen<Vec<Pod>>,
     /// What webhooks have answered.
     pub answers: Answers,
+    /// Kinds of rules that nobody is asked about.
+    pub skipped: BTreeSet<RuleKind>,
 }
 
 /// Decides about one rule.
@@ -65,13 +72,24 @@ pub fn decide(observed: &Observed) -> RulePlan {
         .collect();
     selected.sort_by(|a, b| a.name.cmp(&b.name));
     let before = &rule.status;
-    let details = evaluate(&rule.spec, &selected, &before.details, &observed.answers);
+    let spec = asked(&rule.spec, &observed.skipped);
+    let details = evaluate(&spec, &selected, &before.details, &observed.answers);
     let targets: Vec<String> = selected.into_iter().map(|subject| subject.name).collect();
     let is_current = before.observed_generation == rule.generation;
     if !is_current || before.details != details || before.targets != targets {
         return write_status(rule, &targets, &details, observed.now);
     }
     in_part(annotations(rule, pods, |pod| shown(&details, pod)))
+}
+
+/// What is left of it without rules of the kinds that are skipped.
+fn asked(spec: &PodTransitionRuleSpec, skipped: &BTreeSet<RuleKind>) -> PodTransitionRuleSpec {
+    let mut spec = spec.clone();
+    spec.rules.retain(|rule| {
+        let kind = RuleKind::of(rule);
+        kind.is_none_or(|kind| !skipped.contains(&kind))
+    });
+    spec
 }
 
 fn write_status(rule: &Rule, targets: &[String], details: &[Detail], now: Timestamp) -> RulePlan {

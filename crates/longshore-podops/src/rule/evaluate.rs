@@ -8,7 +8,7 @@ use longshore_api::podops::{
 };
 use serde::Deserialize;
 
-use super::available;
+use super::{available, kind::RuleKind};
 use crate::{
     model::{Labels, Pod, has_prefix},
     selector::{parse, selects},
@@ -140,15 +140,8 @@ fn rules_of(spec: &PodTransitionRuleSpec, stage: Stage) -> Vec<&TransitionRule> 
     let mut rules: Vec<_> = rules
         .filter(|rule| !rule.disabled && rule.stage.unwrap_or_default() == stage)
         .collect();
-    rules.sort_by_key(|rule| {
-        if rule.available_policy.is_some() {
-            1
-        } else if rule.label_check.is_some() {
-            3
-        } else {
-            5
-        }
-    });
+    let asks = |rule: &&TransitionRule| RuleKind::of(rule).unwrap_or(RuleKind::Webhook);
+    rules.sort_by_key(asks);
     rules
 }
 

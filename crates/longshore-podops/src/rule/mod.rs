@@ -6,6 +6,7 @@
 mod available;
 mod decide;
 mod evaluate;
+mod kind;
 mod model;
 mod numbers;
 #[cfg(test)]
@@ -13,4 +14,5 @@ mod tests;
 
 pub use decide::{Observed, RulePlan, decide};
 pub use evaluate::{Answers, Asked, Subject, evaluate};
+pub use kind::RuleKind;
 pub use model::{RULE, Rule, RuleKey};

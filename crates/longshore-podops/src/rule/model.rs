@@ -4,7 +4,7 @@ use longshore_api::podops::{
     GROUP, KIND_POD_TRANSITION_RULE, PodTransitionRuleSpec, PodTransitionRuleStatus, VERSION,
 };
 use longshore_core::{ObjectRef, Resource, Scope};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::{
@@ -44,10 +44,10 @@ pub struct Rule {
     pub status: PodTransitionRuleStatus,
 }
 
-impl Rule {
-    /// Reads a rule.
-    pub fn of(object: &Value) -> Result<Self, serde_json::Error> {
-        let wire = Wire::deserialize(object)?;
+/// Passes over everything else that the object has.
+impl<'de> Deserialize<'de> for Rule {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let wire = Wire::deserialize(deserializer)?;
         let metadata = wire.metadata;
         Ok(Self {
             target: ObjectRef {
@@ -63,6 +63,13 @@ impl Rule {
             spec: wire.spec,
             status: wire.status,
         })
+    }
+}
+
+impl Rule {
+    /// Reads a rule.
+    pub fn of(object: &Value) -> Result<Self, serde_json::Error> {
+        Self::deserialize(object)
     }
 
     /// Whether it is about pods with the labels of this one.

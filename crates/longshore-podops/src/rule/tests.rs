@@ -48,6 +48,7 @@ fn observed(rule: Rule, pods: Vec<Pod>) -> Observed {
         rule: Seen::Present(rule),
         pods: Seen::Present(pods),
         answers: Answers::new(),
+        skipped: Default::default(),
     }
 }
 

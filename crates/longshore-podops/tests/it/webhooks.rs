@@ -145,7 +145,7 @@ impl Webhooks {
             let now = self.clock.now();
             match admit::mutate(&request, now) {
                 Err(denial) => return refused(&denial),
-                Ok(patch) => json_patch::patch(&mut request.object, &patch)?,
+                Ok(changed) => request.object = changed.unwrap_or(request.object),
             }
             let verdict = admit::validate(&config(), &request, now);
             if let Some(denial) = verdict.denial {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Pod as WirePod;
 use kube::{
-    Api, Client,
+    Api,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
@@ -18,7 +18,7 @@ use longshore_podops::{
     PodOps, PodOpsConfig,
     model::{ConditionStatus, Pod},
 };
-use longshore_test::{Place, clock::SimClock, faults::Process};
+use longshore_test::{Place, clock::SimClock, faults::Process, install_definition};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -44,7 +44,7 @@ impl World {
             .clock(Arc::new(move || now.now()))
             .seed(1)
             .build();
-        install(&cluster.client()).await;
+        install_definition(&cluster.client(), POD_TRANSITION_RULE_CRD).await;
         let place = Place::embedded(&cluster);
         let clock: Arc<dyn Clock> = clock;
         let webhooks = Webhooks {
@@ -241,13 +241,4 @@ impl Writes {
         let _ = self.0.changed().await;
         tokio::time::sleep(LOOK).await;
     }
-}
-
-async fn install(client: &Client) {
-    let crd: Value = serde_saphyr::from_str(POD_TRANSITION_RULE_CRD).unwrap();
-    let request = http::Request::post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
-        .header(http::header::CONTENT_TYPE, "application/json")
-        .body(crd.to_string().into_bytes())
-        .unwrap();
-    client.request::<Value>(request).await.unwrap();
 }

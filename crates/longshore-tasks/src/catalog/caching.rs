@@ -301,7 +301,7 @@ where
 }
 
 /// An error with everything that caused it.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {

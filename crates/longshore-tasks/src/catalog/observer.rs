@@ -118,15 +118,23 @@ impl CacheObserver {
         let is_open = action.has_finalizer && !action.status.is_terminal();
         let may_launch = !action.is_deleting && action.children.current.is_absent();
         let uid = action.target.uid.clone().unwrap_or_default();
-        let (Some(caching), true, Work::Task(task)) = (&self.caching, is_open, &mut action.work)
-        else {
+        let is_remembered = !action.status.plugin_state.is_empty();
+        let (context, is_not_started, cached) = match &mut action.work {
+            Work::Task(task) => {
+                let is_not_started = task.is_not_started();
+                (&task.context, is_not_started, &mut task.cached)
+            }
+            Work::Remote(task) => (&task.context, !is_remembered, &mut task.cached),
+            Work::Condition | Work::Invalid(_) | Work::Nothing => return,
+        };
+        let Some(caching) = self.caching.as_ref().filter(|_| is_open) else {
             return;
         };
-        if !CacheKey::is_wanted(&task.context.template) {
+        if !CacheKey::is_wanted(&context.template) {
             return;
         }
-        let known = self.of(caching, key, &uid, &task.context, &action.spec.cache_key);
-        task.cached = match known.await {
+        let known = self.of(caching, key, &uid, context, &action.spec.cache_key);
+        *cached = match known.await {
             Err(error) => {
                 let why = chain(&error);
                 tracing::warn!(error = why, %key, "a cached task waits for its inputs");
@@ -139,9 +147,8 @@ impl CacheObserver {
                 kept,
                 ..
             }) => {
-                let entry = Entry::of(key, &task.context, cache_key);
-                let is_launched_next = may_launch && task.is_not_started();
-                let outputs = if is_launched_next {
+                let entry = Entry::of(key, context, cache_key);
+                let outputs = if may_launch && is_not_started {
                     caching.look_up(&entry).await
                 } else {
                     Seen::Absent

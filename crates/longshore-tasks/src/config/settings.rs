@@ -1,5 +1,7 @@
 //! Reads the peer's whole configuration: its plugins, and all that stands around them (task action spec §16).
 
+use std::net::{Ipv4Addr, SocketAddr};
+
 use longshore_plugins::{
     Config, ConfigErrors, ConfigProblem, ConfigReport, ConfigWarning, Reading, Section,
 };
@@ -21,6 +23,8 @@ pub struct Settings {
     pub storage: StorageConfig,
     /// `webhook`: how secrets get into pods.
     pub webhook: WebhookSettings,
+    /// `executor.healthProbeBindAddress`: where probes find the process too, if it says.
+    pub health_address: Option<SocketAddr>,
 }
 
 /// Who is told what happens.
@@ -54,6 +58,7 @@ impl Settings {
             settings.webhook.read(section)
         });
         settings.read_storage(document, &mut report);
+        settings.tasks.shared_namespace = own_namespace(document, env);
         match Config::read(document, env) {
             Ok(Reading { config, warnings }) => {
                 settings.tasks.plugins = config;
@@ -89,9 +94,16 @@ impl Settings {
         });
         // Read by the plugins.
         section.option("defaultK8sServiceAccount", &mut None);
-        for key in ["metricsBindAddress", "healthProbeBindAddress"] {
-            section.unsupported(key, "health and metrics are where --metrics-address says");
-        }
+        section.choice(
+            "healthProbeBindAddress",
+            &mut self.health_address,
+            "an address as \":8081\", or \"0\" for none",
+            listen_address,
+        );
+        section.unsupported(
+            "metricsBindAddress",
+            "metrics are where --metrics-address says",
+        );
         for key in [
             "metricsSecure",
             "metricsCertPath",
@@ -126,6 +138,38 @@ impl Settings {
             }),
         }
     }
+}
+
+/// The namespace of the executor itself: of its pod, or the one that the peer's actions service is told.
+fn own_namespace(document: &Value, env: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    let told = || {
+        let kubernetes = section(section(document, "actions")?, "kubernetes")?;
+        section(kubernetes, "namespace")?
+            .as_str()
+            .map(str::to_owned)
+    };
+    let of_pod = env("POD_NAMESPACE").filter(|namespace| !namespace.is_empty());
+    of_pod
+        .or_else(told)
+        .filter(|namespace| !namespace.is_empty())
+}
+
+/// As Go has it: without a host it is every address of this machine. `Some(None)` where nothing is to be served.
+fn listen_address(text: &str) -> Option<Option<SocketAddr>> {
+    if matches!(text, "" | "0") {
+        return Some(None);
+    }
+    let (host, port) = text.rsplit_once(':')?;
+    let host = match host {
+        "" => Ipv4Addr::UNSPECIFIED.into(),
+        "localhost" => Ipv4Addr::LOCALHOST.into(),
+        host => host
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .parse()
+            .ok()?,
+    };
+    Some(Some(SocketAddr::new(host, port.parse().ok()?)))
 }
 
 /// A section, whatever the case of its name.

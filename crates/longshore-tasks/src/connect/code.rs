@@ -4,7 +4,7 @@ use std::fmt;
 
 use http::StatusCode;
 
-/// Why a service refused: Connect's codes, which are gRPC's.
+/// Why a service refused: Connect's codes, which are gRPC's, in the order of its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
     /// The caller gave up.
@@ -98,8 +98,22 @@ impl Code {
         Self::ALL.into_iter().find(|code| code.name() == name)
     }
 
+    /// gRPC's number, from 1.
+    pub(crate) fn number(self) -> u32 {
+        self as u32 + 1
+    }
+
+    /// The code of this number of gRPC's.
+    pub(crate) fn of_number(number: u32) -> Self {
+        let at = usize::try_from(number)
+            .ok()
+            .and_then(|it| it.checked_sub(1));
+        at.and_then(|at| Self::ALL.get(at).copied())
+            .unwrap_or(Self::Unknown)
+    }
+
     /// What an answer means that something between here and the service gave.
-    pub(super) fn of_status(status: StatusCode) -> Self {
+    pub(crate) fn of_status(status: StatusCode) -> Self {
         match status.as_u16() {
             400 => Self::Internal,
             401 => Self::Unauthenticated,

@@ -128,6 +128,10 @@ fn a_url_of_something_else_is_refused() {
 fn codes_have_names_of_their_own() {
     for code in Code::ALL {
         assert_eq!(Code::parse(code.name()), Some(code));
+        assert_eq!(Code::of_number(code.number()), code);
     }
+    assert_eq!(Code::Unauthenticated.number(), 16);
+    assert_eq!(Code::of_number(0), Code::Unknown);
+    assert_eq!(Code::of_number(17), Code::Unknown);
     assert_eq!(Code::parse("brewing"), None);
 }

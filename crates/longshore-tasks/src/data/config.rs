@@ -11,7 +11,7 @@ const MIB: u64 = 1024 * 1024;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct StorageConfig {
-    /// `stow`, `s3`, `minio` or `local`. Default: `stow` where there is a section `stow`, else `local`.
+    /// `stow`, `s3`, `minio` or `local`; the section `stow` counts before `connection`. Default: `stow` where there is a section `stow`, else `local`.
     pub r#type: String,
     /// The bucket that others put things into; any bucket is read.
     pub container: String,
@@ -178,8 +178,11 @@ impl StorageConfig {
             root: PathBuf::from("/"),
             ..Stores::default()
         };
+        // Upstream looks there first, whatever the type.
+        let is_in_stow = !self.stow.kind.is_empty() && !self.stow.config.is_empty();
         match (self.r#type.as_str(), self.stow.kind.as_str()) {
-            ("s3" | "minio", _) => Ok(Stores {
+            ("s3" | "minio", _) if is_in_stow => self.stow.stores(local),
+            ("s3" | "minio", _) | ("stow", "") => Ok(Stores {
                 s3: Some(s3(&self.connection)?),
                 ..local
             }),
@@ -312,7 +315,9 @@ type: minio
 connection: {auth-type: accesskey, access-key: id, secret-key: secret, region: us-east-1, disable-ssl: true,
              endpoint: 'minio:9000'}
 ";
-        for yaml in [stow, minio_type] {
+        let minio_in_stow = stow.replace("type: stow", "type: minio");
+        let without_kind = minio_type.replace("type: minio", "type: stow");
+        for yaml in [stow, minio_type, &minio_in_stow, &without_kind] {
             assert_eq!(stores(yaml).unwrap().s3, Some(minio()), "{yaml}");
         }
         let iam = "{type: s3, connection: {auth-type: iam, region: eu-west-1}}";

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use longshore_core::{Action as Do, Next, Plan, Seen};
+use longshore_plugins::{K8sState, PhaseInfo, TaskContext};
 
 use super::{
     ActionPlan, Effect, Round, Step, attempt,
@@ -21,12 +22,84 @@ use crate::{
     model::Task,
 };
 
+/// An attempt whose outputs may be cached, whatever runs it.
+pub(super) trait Attempt {
+    /// What is known of it.
+    fn context(&self) -> &TaskContext;
+
+    /// What is known of its cache; `Absent` where its outputs are not cached.
+    fn cached(&self) -> &Seen<Cached>;
+
+    /// Whether something of it may exist.
+    fn is_launched(&self, round: &Round<'_>) -> bool;
+
+    /// What was published of it last.
+    fn last(&self, round: &Round<'_>) -> K8sState;
+
+    /// Decides upon it, its cache aside.
+    fn go_on(&self, round: &Round<'_>) -> ActionPlan;
+
+    /// Publishes what there is to say of an attempt of which nothing exists.
+    fn publish_unlaunched(
+        &self,
+        round: &Round<'_>,
+        info: PhaseInfo,
+        cache: CatalogCacheStatus,
+    ) -> ActionPlan;
+
+    /// Publishes its success.
+    fn publish_success(&self, round: &Round<'_>, cache: CatalogCacheStatus) -> ActionPlan;
+}
+
+impl Attempt for Task {
+    fn context(&self) -> &TaskContext {
+        &self.context
+    }
+
+    fn cached(&self) -> &Seen<Cached> {
+        &self.cached
+    }
+
+    fn is_launched(&self, round: &Round<'_>) -> bool {
+        !self.is_not_started() || !round.action.children.current.is_absent()
+    }
+
+    fn last(&self, round: &Round<'_>) -> K8sState {
+        publish::stored(round, self)
+    }
+
+    fn go_on(&self, round: &Round<'_>) -> ActionPlan {
+        attempt::decide(round, self)
+    }
+
+    fn publish_unlaunched(
+        &self,
+        round: &Round<'_>,
+        info: PhaseInfo,
+        cache: CatalogCacheStatus,
+    ) -> ActionPlan {
+        let published = Published {
+            cache,
+            ..Published::waiting(round, info)
+        };
+        publish::plan(round, self, published)
+    }
+
+    fn publish_success(&self, round: &Round<'_>, cache: CatalogCacheStatus) -> ActionPlan {
+        let published = Published {
+            cache,
+            ..Published::started(round, self.info.clone())
+        };
+        publish::plan(round, self, published)
+    }
+}
+
 /// Decides upon an attempt whose action has its finalizer.
-pub(super) fn decide(round: &Round<'_>, task: &Task) -> ActionPlan {
-    let is_launched = !task.is_not_started() || !round.action.children.current.is_absent();
-    let cached = match &task.cached {
-        Seen::Absent => return attempt::decide(round, task),
-        Seen::Unknown(_) if is_launched => return attempt::decide(round, task),
+pub(super) fn decide(round: &Round<'_>, task: &impl Attempt) -> ActionPlan {
+    let is_launched = task.is_launched(round);
+    let cached = match task.cached() {
+        Seen::Absent => return task.go_on(round),
+        Seen::Unknown(_) if is_launched => return task.go_on(round),
         Seen::Unknown(why) => {
             let wait = Wait::ForCache(format!("its inputs cannot be read: {why}"));
             return waiting(round, task, &wait, round.policy.requeue);
@@ -50,13 +123,13 @@ pub(super) fn decide(round: &Round<'_>, task: &Task) -> ActionPlan {
             actions: vec![reserve(round, cached)],
             next: Next::After(Duration::ZERO),
         },
-        Before::Reserve | Before::Run => held(round, task, attempt::decide(round, task)),
+        Before::Reserve | Before::Run => held(round, task, task.go_on(round)),
     }
 }
 
 /// The same plan, and the reservation of the task stays held, unless the plan gives it up.
-pub(super) fn held(round: &Round<'_>, task: &Task, mut plan: ActionPlan) -> ActionPlan {
-    let Seen::Present(cached) = &task.cached else {
+pub(super) fn held(round: &Round<'_>, task: &impl Attempt, mut plan: ActionPlan) -> ActionPlan {
+    let Seen::Present(cached) = task.cached() else {
         return plan;
     };
     let ends = plan.actions.iter().any(is_release);
@@ -77,14 +150,14 @@ pub(super) fn held(round: &Round<'_>, task: &Task, mut plan: ActionPlan) -> Acti
 }
 
 /// The success of an attempt that left everything behind that it owes: its outputs are cached first.
-pub(super) fn succeed(round: &Round<'_>, task: &Task) -> ActionPlan {
-    let cache = match &task.cached {
+pub(super) fn succeed(round: &Round<'_>, task: &impl Attempt) -> ActionPlan {
+    let cache = match task.cached() {
         Seen::Absent => CatalogCacheStatus::CacheDisabled,
         Seen::Unknown(_) => CatalogCacheStatus::CachePutFailure,
         Seen::Present(cached) => match cached.kept {
             Some(kept) => kept,
             None => {
-                let noted = Box::new(metadata(&task.context, round.exactly));
+                let noted = Box::new(metadata(task.context(), round.exactly));
                 return Plan {
                     actions: vec![order(cached, Tell::Keep(noted))],
                     next: Next::After(Duration::ZERO),
@@ -92,16 +165,12 @@ pub(super) fn succeed(round: &Round<'_>, task: &Task) -> ActionPlan {
             }
         },
     };
-    let published = Published {
-        cache,
-        ..Published::started(round, task.info.clone())
-    };
-    publish::plan(round, task, published)
+    task.publish_success(round, cache)
 }
 
 /// Gives the reservation of a task up, unless it is known to be somebody else's.
-pub(super) fn release(task: &Task) -> Option<Step> {
-    let cached = task.cached.present()?;
+pub(super) fn release(task: &impl Attempt) -> Option<Step> {
+    let cached = task.cached().present()?;
     let claim = cached.held.as_ref().map(|held| &held.claim);
     let is_theirs =
         matches!(claim, Some(Claim::HeldBy { owner, .. }) if *owner != cached.entry.owner);
@@ -110,14 +179,11 @@ pub(super) fn release(task: &Task) -> Option<Step> {
 }
 
 /// The attempt has succeeded with the outputs of somebody else.
-fn hit(round: &Round<'_>, task: &Task, copy: Step) -> ActionPlan {
-    let published = Published {
-        cache: CatalogCacheStatus::CacheHit,
-        ..Published::waiting(round, catalog::hit(round.now))
-    };
+fn hit(round: &Round<'_>, task: &impl Attempt, copy: Step) -> ActionPlan {
     let mut actions = attempt::let_go_of_earlier(round);
     actions.push(copy);
-    let published = publish::plan(round, task, published);
+    let info = catalog::hit(round.now);
+    let published = task.publish_unlaunched(round, info, CatalogCacheStatus::CacheHit);
     actions.extend(published.actions);
     Plan {
         actions,
@@ -125,15 +191,12 @@ fn hit(round: &Round<'_>, task: &Task, copy: Step) -> ActionPlan {
     }
 }
 
-fn waiting(round: &Round<'_>, task: &Task, wait: &Wait, next: Duration) -> ActionPlan {
-    let stored = publish::stored(round, task);
-    let info = catalog::waiting(wait, stored.version, round.now).ordered_after(&stored);
-    let published = Published {
-        cache: catalog::status_of(wait),
-        ..Published::waiting(round, info)
-    };
+fn waiting(round: &Round<'_>, task: &impl Attempt, wait: &Wait, next: Duration) -> ActionPlan {
+    let last = task.last(round);
+    let info = catalog::waiting(wait, last.version, round.now).ordered_after(&last);
+    let published = task.publish_unlaunched(round, info, catalog::status_of(wait));
     Plan {
-        actions: publish::plan(round, task, published).actions,
+        actions: published.actions,
         next: Next::After(next),
     }
 }

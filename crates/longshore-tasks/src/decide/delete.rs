@@ -17,7 +17,7 @@ pub(super) fn decide(round: &Round<'_>) -> ActionPlan {
     if !action.children.ours().all(is_harmless) {
         let next = Next::After(round.policy.requeue);
         return match &action.work {
-            Work::Task(task) => cached::held(round, task, Plan { actions, next }),
+            Work::Task(task) => cached::held(round, &**task, Plan { actions, next }),
             Work::Remote(_) | Work::Condition | Work::Invalid(_) | Work::Nothing => {
                 Plan { actions, next }
             }
@@ -26,13 +26,14 @@ pub(super) fn decide(round: &Round<'_>) -> ActionPlan {
     match &action.work {
         Work::Task(task) if !action.status.is_terminal() => {
             let info = PhaseInfo::of(Phase::Aborted, "aborted");
-            actions.extend(cached::release(task));
+            actions.extend(cached::release(&**task));
             let event = publish::event(round, &task.context, &info, action.attempt());
             actions.push(Do::Call(Effect::Report(Box::new(event))));
         }
         Work::Remote(task) if !action.status.is_terminal() => {
             let end = task.abort.clone().map(|call| Effect::End(Box::new(call)));
             actions.extend(end.map(Do::Call));
+            actions.extend(cached::release(&**task));
             let info = PhaseInfo::of(Phase::Aborted, "aborted");
             let event = publish::event(round, &task.context, &info, action.attempt());
             actions.push(Do::Call(Effect::Report(Box::new(event))));

@@ -138,8 +138,8 @@ pub fn decide(policy: &Policy, config: &K8sConfig, observed: &Observed) -> Actio
         Work::Condition => condition::decide(&round),
         Work::Invalid(invalid) => round.refuse(invalid),
         Work::Nothing => Plan::await_change(),
-        Work::Task(task) if action.has_finalizer => cached::decide(&round, task),
-        Work::Remote(task) if action.has_finalizer => remote::decide(&round, task),
+        Work::Task(task) if action.has_finalizer => cached::decide(&round, &**task),
+        Work::Remote(task) if action.has_finalizer => cached::decide(&round, &**task),
         // The cache learns from the answer: there is nothing to wait for.
         Work::Task(_) | Work::Remote(_) => Plan {
             actions: vec![Do::EnsureFinalizer {

@@ -150,7 +150,7 @@ pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> Acti
 }
 
 /// The receiver keeps one event of a phase and version, and knows fewer phases than there are.
-fn told_apart(mut info: PhaseInfo, stored: &K8sState) -> PhaseInfo {
+pub(super) fn told_apart(mut info: PhaseInfo, stored: &K8sState) -> PhaseInfo {
     let is_another = info.phase != stored.phase && stored.phase != Phase::Undefined;
     if is_another && action_phase(info.phase) == action_phase(stored.phase) {
         info.version = info.version.max(stored.version.saturating_add(1));

@@ -7,16 +7,71 @@ use std::time::Duration;
 
 use longshore_api::flyte::TaskActionStatus;
 use longshore_core::{Action as Do, Next, Plan, Seen};
-use longshore_plugins::{ErrorKind, Phase, PhaseInfo, STATE_VERSION, Step};
+use longshore_plugins::{ErrorKind, K8sState, Phase, PhaseInfo, STATE_VERSION, Step, TaskContext};
 
 use super::{
-    ActionPlan, Effect, LOOK_AGAIN, Round, failure,
+    ActionPlan, Effect, LOOK_AGAIN, Round,
+    cached::{self, Attempt},
+    failure,
     publish::{self},
 };
-use crate::{data::Outcome, model::RemoteTask};
+use crate::{
+    catalog::{Cached, CatalogCacheStatus},
+    data::Outcome,
+    model::RemoteTask,
+};
+
+impl Attempt for RemoteTask {
+    fn context(&self) -> &TaskContext {
+        &self.context
+    }
+
+    fn cached(&self) -> &Seen<Cached> {
+        &self.cached
+    }
+
+    /// Whatever its plugin does is first on record.
+    fn is_launched(&self, round: &Round<'_>) -> bool {
+        !round.action.status.plugin_state.is_empty()
+    }
+
+    fn last(&self, _: &Round<'_>) -> K8sState {
+        self.context.last.clone()
+    }
+
+    fn go_on(&self, round: &Round<'_>) -> ActionPlan {
+        decide(round, self)
+    }
+
+    fn publish_unlaunched(
+        &self,
+        round: &Round<'_>,
+        info: PhaseInfo,
+        cache: CatalogCacheStatus,
+    ) -> ActionPlan {
+        let info = publish::told_apart(info, &self.context.last);
+        let status = TaskActionStatus {
+            cache_status: cache.into(),
+            ..forgetting(round)
+        };
+        publish(round, self, status, &info)
+    }
+
+    fn publish_success(&self, round: &Round<'_>, cache: CatalogCacheStatus) -> ActionPlan {
+        let Ok(step) = &self.step else {
+            return Plan::after(LOOK_AGAIN);
+        };
+        let status = TaskActionStatus {
+            system_failures: 0,
+            cache_status: cache.into(),
+            ..remembering(round, &step.state)
+        };
+        publish(round, self, status, &step.info)
+    }
+}
 
 /// Decides upon an attempt whose action has its finalizer.
-pub(super) fn decide(round: &Round<'_>, task: &RemoteTask) -> ActionPlan {
+fn decide(round: &Round<'_>, task: &RemoteTask) -> ActionPlan {
     let step = match &task.step {
         Ok(step) => step,
         Err(error) => {
@@ -46,12 +101,13 @@ fn go_on(round: &Round<'_>, task: &RemoteTask, step: &Step) -> ActionPlan {
     if step.info.phase >= Phase::Initializing {
         status.system_failures = 0;
     }
-    let written = publish::write(round, &task.context, status, &step.info);
-    let mut actions = written.unwrap_or_default();
+    let info = publish::told_apart(step.info.clone(), &task.context.last);
+    let mut actions = publish(round, task, status, &info).actions;
     let next = match &step.call {
+        // The answer leads to a round.
         Some(call) => {
             actions.push(Do::Call(Effect::Ask(Box::new(call.clone()))));
-            Next::After(Duration::ZERO)
+            Next::AwaitChange
         }
         None => step.again.map_or(Next::AwaitChange, Next::After),
     };
@@ -60,17 +116,20 @@ fn go_on(round: &Round<'_>, task: &RemoteTask, step: &Step) -> ActionPlan {
 
 fn succeed(round: &Round<'_>, task: &RemoteTask, step: &Step) -> ActionPlan {
     if let Some(outputs) = &step.outputs {
-        let prefix = task.context.paths.output_prefix.clone();
-        let outputs = outputs.clone();
-        let mut plan = end(round, task, step, &step.info);
-        // Whoever hears of the success finds them.
-        plan.actions
-            .insert(0, Do::Call(Effect::WriteOutputs { prefix, outputs }));
+        let mut plan = cached::succeed(round, task);
+        let cached = task.cached.present();
+        if cached.is_none_or(|cached| cached.kept.is_none()) {
+            let prefix = task.context.paths.output_prefix.clone();
+            let outputs = outputs.clone();
+            // Whoever hears of the success finds them, and so does the cache.
+            let write = Effect::WriteOutputs { prefix, outputs };
+            plan.actions.insert(0, Do::Call(write));
+        }
         return plan;
     }
     match &task.outcome {
         Seen::Unknown(_) | Seen::Absent => Plan::after(LOOK_AGAIN),
-        Seen::Present(Outcome::Complete) => end(round, task, step, &step.info),
+        Seen::Present(Outcome::Complete) => cached::succeed(round, task),
         Seen::Present(Outcome::Failed {
             error,
             is_recoverable,
@@ -104,8 +163,8 @@ fn fail(round: &Round<'_>, task: &RemoteTask, info: PhaseInfo) -> ActionPlan {
         };
         let info = PhaseInfo::of(Phase::Queued, "restarting task");
         return Plan {
-            actions: publish::write(round, &task.context, status, &info).unwrap_or_default(),
             next: Next::After(Duration::ZERO),
+            ..publish(round, task, status, &info)
         };
     }
     let info = if info.phase == Phase::RetryableFailure {
@@ -115,7 +174,7 @@ fn fail(round: &Round<'_>, task: &RemoteTask, info: PhaseInfo) -> ActionPlan {
     };
     let state = task.step.as_ref().map(|step| step.state.as_slice());
     let status = remembering(round, state.unwrap_or(&round.action.status.plugin_state));
-    Plan::of(publish::write(round, &task.context, status, &info).unwrap_or_default())
+    publish(round, task, status, &info)
 }
 
 /// Begins anew, or looks again, unless that was done too often.
@@ -132,7 +191,7 @@ fn system_failure(
             system_failures: n,
             ..remembering(round, &round.action.status.plugin_state)
         };
-        return Plan::of(publish::write(round, &task.context, status, &info).unwrap_or_default());
+        return publish(round, task, status, &info);
     }
     let status = if begins_anew {
         forgetting(round)
@@ -155,12 +214,21 @@ fn system_failure(
     }
 }
 
-fn end(round: &Round<'_>, task: &RemoteTask, step: &Step, info: &PhaseInfo) -> ActionPlan {
-    let status = TaskActionStatus {
-        system_failures: 0,
-        ..remembering(round, &step.state)
+/// Publishes a phase with a status that says the rest already; nothing where that is no news.
+fn publish(
+    round: &Round<'_>,
+    task: &RemoteTask,
+    status: TaskActionStatus,
+    info: &PhaseInfo,
+) -> ActionPlan {
+    let Some(written) = publish::write(round, &task.context, status, info) else {
+        return Plan::await_change();
     };
-    Plan::of(publish::write(round, &task.context, status, info).unwrap_or_default())
+    // First, or nobody would know of it after a crash. Nothing of the attempt runs any more.
+    let released = info.phase.is_terminal().then(|| cached::release(task));
+    let mut actions: Vec<_> = released.flatten().into_iter().collect();
+    actions.extend(written);
+    Plan::of(actions)
 }
 
 /// The status with what the plugin wants remembered.
@@ -169,6 +237,7 @@ fn remembering(round: &Round<'_>, state: &[u8]) -> TaskActionStatus {
         attempts: round.action.attempt(),
         plugin_state: state.to_vec(),
         plugin_state_version: if state.is_empty() { 0 } else { STATE_VERSION },
+        cache_status: CatalogCacheStatus::CacheDisabled.into(),
         ..round.action.status.clone()
     }
 }

@@ -1,6 +1,7 @@
 pub(super) mod cached;
 mod left_behind;
 mod merged;
+mod remote;
 mod world;
 
 use std::time::Duration;

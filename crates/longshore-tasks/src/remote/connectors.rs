@@ -3,9 +3,14 @@
 use async_trait::async_trait;
 use longshore_plugins::{Answer, Call, Category};
 
+use crate::connect::Code;
+
 /// Asks connectors what plugins want to know.
 #[async_trait]
 pub trait AskConnectors: std::fmt::Debug + Send + Sync + 'static {
+    /// Keeps up with what connectors take, for as long as it is polled. Somebody has to, or nobody is asked.
+    async fn follow(&self) {}
+
     /// Asks the connector that takes the category of this call.
     ///
     /// # Errors
@@ -37,7 +42,7 @@ pub enum ConnectorError {
         /// As `CreateTask`.
         operation: &'static str,
         /// `grpc-status`.
-        code: u32,
+        code: Code,
         /// `grpc-message`.
         message: String,
     },

@@ -7,6 +7,7 @@ use std::{
 };
 
 use longshore_plugins::{Answer, Request};
+use longshore_proto::flyteidl2::core::task_execution::Phase as JobPhase;
 
 use crate::model::ActionKey;
 
@@ -33,7 +34,7 @@ enum Stage {
     Foreign,
     /// Nothing was asked from this state.
     Quiet,
-    /// A question that must not be repeated was asked, and nobody knows the answer.
+    /// Something was asked, and the answer has not come yet.
     Asked,
     /// The answer, and whether it stays until another state is read.
     Answered { answer: Answer, stays: bool },
@@ -41,11 +42,15 @@ enum Stage {
 
 /// What is known of a state that was read.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Remembered {
-    /// It is ours, and nothing was asked from it, or there is an answer.
-    pub(crate) is_ours: bool,
-    /// What was answered.
-    pub(crate) answer: Option<Answer>,
+pub(crate) enum Remembered {
+    /// Another process wrote it, and may have asked.
+    Foreign,
+    /// It is ours, and nothing was asked from it.
+    Quiet,
+    /// Something was asked, and the answer has not come yet.
+    Asked,
+    /// It is ours, and this was answered.
+    Answered(Answer),
 }
 
 impl Exchanges {
@@ -60,24 +65,25 @@ impl Exchanges {
         }
     }
 
-    /// This is about to be asked.
-    pub(crate) fn asks(&self, key: &ActionKey, request: &Request) {
-        if let Some(exchange) = self.known().get_mut(key)
-            && is_for_once(request)
-        {
+    /// Something is asked.
+    pub(crate) fn asks(&self, key: &ActionKey) {
+        if let Some(exchange) = self.known().get_mut(key) {
             exchange.stage = Stage::Asked;
         }
     }
 
     /// This was answered.
     pub(crate) fn answered(&self, key: &ActionKey, request: &Request, answer: Answer) {
-        if let Some(exchange) = self.known().get_mut(key) {
-            let stays = is_for_once(request);
+        let mut known = self.known();
+        // Meanwhile another state may have been read: whoever wrote that one asks himself.
+        let asked = known.get_mut(key);
+        if let Some(exchange) = asked.filter(|it| matches!(it.stage, Stage::Asked)) {
+            let stays = is_for_once(request) || is_last(&answer);
             exchange.stage = Stage::Answered { answer, stays };
         }
     }
 
-    /// What is known of this state, which was read. An answer to a question that can be repeated is given once.
+    /// What is known of this state, which was read. An answer that another question may follow is given once.
     pub(crate) fn recall(&self, key: &ActionKey, uid: &str, state: &[u8]) -> Remembered {
         let mut known = self.known();
         let exchange = known.entry(key.clone()).or_insert_with(|| Exchange {
@@ -99,18 +105,18 @@ impl Exchanges {
                 written: Vec::new(),
             };
         }
-        let (is_ours, answer) = match &exchange.stage {
-            Stage::Foreign | Stage::Asked => (false, None),
-            Stage::Quiet => (true, None),
+        match &exchange.stage {
+            Stage::Foreign => Remembered::Foreign,
+            Stage::Quiet => Remembered::Quiet,
+            Stage::Asked => Remembered::Asked,
             Stage::Answered { answer, stays } => {
                 let answer = answer.clone();
                 if !stays {
                     exchange.stage = Stage::Quiet;
                 }
-                (true, Some(answer))
+                Remembered::Answered(answer)
             }
-        };
-        Remembered { is_ours, answer }
+        }
     }
 
     /// There is no such action any more, or it ended.
@@ -125,6 +131,24 @@ fn is_for_once(request: &Request) -> bool {
         Request::Create(_) => true,
         Request::Get(_) | Request::Delete(_) => false,
     }
+}
+
+/// Whether the job ended: there is no more to ask, and what was said is needed until all of it is done.
+fn is_last(answer: &Answer) -> bool {
+    let Answer::Told { response, .. } = answer else {
+        return false;
+    };
+    let resource = response.resource.as_ref();
+    resource.is_some_and(|resource| match resource.phase() {
+        JobPhase::Succeeded | JobPhase::Aborted | JobPhase::Failed | JobPhase::RetryableFailed => {
+            true
+        }
+        JobPhase::Undefined
+        | JobPhase::Queued
+        | JobPhase::Running
+        | JobPhase::WaitingForResources
+        | JobPhase::Initializing => false,
+    })
 }
 
 #[cfg(test)]
@@ -142,43 +166,77 @@ mod tests {
         Answer::Failed("no".to_owned())
     }
 
-    #[test]
-    fn a_state_is_ours_until_something_was_asked_for_once() {
-        let exchanges = Exchanges::default();
-        let is_ours = |uid: &str, state: &[u8]| exchanges.recall(&key(), uid, state).is_ours;
-        assert!(!is_ours("u", b"s"), "of the process before");
-        exchanges.writes(&key(), b"lost");
-        exchanges.writes(&key(), b"t");
-        assert!(is_ours("u", b"lost"), "the answer to the write was lost");
-        assert!(
-            !is_ours("u", b"t"),
-            "that came after it was somebody else's"
-        );
-        exchanges.writes(&key(), b"v");
-        assert!(is_ours("u", b"v"));
-        assert!(is_ours("u", b"v"));
-        exchanges.asks(&key(), &Request::Create(Box::default()));
-        assert!(!is_ours("u", b"v"), "nobody knows whether it was done");
-        exchanges.writes(&key(), b"w");
-        assert!(!is_ours("next", b"w"), "of the action before");
+    fn told(phase: JobPhase) -> Answer {
+        let resource = longshore_proto::flyteidl2::connector::Resource {
+            phase: phase.into(),
+            ..Default::default()
+        };
+        let response = longshore_proto::flyteidl2::connector::GetTaskResponse {
+            resource: Some(resource),
+        };
+        Answer::Told {
+            response: Box::new(response),
+            by: longshore_plugins::Teller::default(),
+        }
     }
 
     #[test]
-    fn the_answer_to_what_is_asked_once_stays_until_the_next_state() {
+    fn a_state_is_ours_if_this_process_wrote_it() {
+        use Remembered::{Asked, Foreign, Quiet};
         let exchanges = Exchanges::default();
-        let answer = |state: &[u8]| exchanges.recall(&key(), "u", state).answer;
-        let create = Request::Create(Box::default());
+        let recall = |uid: &str, state: &[u8]| exchanges.recall(&key(), uid, state);
+        assert_eq!(recall("u", b"s"), Foreign, "of the process before");
+        exchanges.writes(&key(), b"lost");
+        exchanges.writes(&key(), b"t");
+        assert_eq!(
+            recall("u", b"lost"),
+            Quiet,
+            "the answer to the write was lost"
+        );
+        assert_eq!(
+            recall("u", b"t"),
+            Foreign,
+            "that came after it was somebody else's"
+        );
+        exchanges.writes(&key(), b"v");
+        assert_eq!(recall("u", b"v"), Quiet);
+        assert_eq!(recall("u", b"v"), Quiet);
+        exchanges.asks(&key());
+        assert_eq!(recall("u", b"v"), Asked);
+        exchanges.writes(&key(), b"w");
+        assert_eq!(recall("next", b"w"), Foreign, "of the action before");
+        let get = Request::Get(Box::default());
+        exchanges.answered(&key(), &get, failed());
+        assert_eq!(recall("next", b"w"), Foreign, "it did not ask that");
+    }
+
+    #[test]
+    fn an_answer_stays_until_the_next_state_where_it_is_the_last_one() {
+        let exchanges = Exchanges::default();
+        let answer = |state: &[u8]| match exchanges.recall(&key(), "u", state) {
+            Remembered::Answered(answer) => Some(answer),
+            Remembered::Foreign | Remembered::Quiet | Remembered::Asked => None,
+        };
+        let ask = |request: &Request, answer: Answer| {
+            exchanges.asks(&key());
+            exchanges.answered(&key(), request, answer);
+        };
         assert_eq!(answer(b"s"), None);
-        exchanges.asks(&key(), &create);
-        exchanges.answered(&key(), &create, failed());
+        ask(&Request::Create(Box::default()), failed());
         assert_eq!(answer(b"s"), Some(failed()));
         exchanges.writes(&key(), b"t");
         assert_eq!(answer(b"s"), Some(failed()), "the write failed");
         assert_eq!(answer(b"t"), None);
         let get = Request::Get(Box::default());
-        exchanges.asks(&key(), &get);
-        exchanges.answered(&key(), &get, failed());
-        assert_eq!(answer(b"t"), Some(failed()));
-        assert_eq!(answer(b"t"), None, "it is asked again");
+        for passing in [failed(), told(JobPhase::Running)] {
+            ask(&get, passing.clone());
+            assert_eq!(answer(b"t"), Some(passing));
+            assert_eq!(answer(b"t"), None, "it is asked again");
+        }
+        let last = told(JobPhase::Succeeded);
+        ask(&get, last.clone());
+        for _ in 0..2 {
+            assert_eq!(answer(b"t"), Some(last.clone()), "there is more to be done");
+        }
     }
 }

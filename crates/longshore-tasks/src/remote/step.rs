@@ -5,6 +5,7 @@ use longshore_api::flyte::{CONDITION_PROGRESSING, TaskActionStatus};
 use longshore_core::Seen;
 use longshore_plugins::{Answer, K8sState, Phase, Round, StoredState};
 
+use super::exchange::Remembered;
 use crate::{
     model::{Action, ActionKey, RemoteTask, Work},
     observe::{Observer, owed},
@@ -41,8 +42,13 @@ impl Observer {
             bytes: &status.plugin_state,
         };
         task.context.last = last(status);
-        let remembered = self.exchanges.recall(key, uid, state.bytes);
-        let is_begun = matches!(remembered.answer, Some(Answer::Created(_)));
+        let (is_state_ours, answer) = match self.exchanges.recall(key, uid, state.bytes) {
+            Remembered::Foreign => (false, None),
+            Remembered::Quiet => (true, None),
+            Remembered::Asked => return Err("its connector has not answered yet".to_owned()),
+            Remembered::Answered(answer) => (true, Some(answer)),
+        };
+        let is_begun = matches!(answer, Some(Answer::Created(_)));
         if is_deleting && !is_begun {
             task.abort = task.plugin.abort(&task.context, state).ok().flatten();
             return Ok(());
@@ -53,8 +59,8 @@ impl Observer {
         }
         let round = Round {
             state,
-            is_state_ours: remembered.is_ours,
-            answer: remembered.answer,
+            is_state_ours,
+            answer,
             now,
         };
         task.step = task.plugin.step(&task.context, &round);

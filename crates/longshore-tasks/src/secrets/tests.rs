@@ -5,7 +5,7 @@ use kube::{Api, Client, api::PostParams};
 use longshore_cluster::Cluster;
 use longshore_kit::SystemClock;
 use longshore_plugins::secret_name;
-use longshore_webhook::{Certificates, Identity};
+use longshore_webhook::{Certificates, Identity, Measures};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -65,7 +65,7 @@ async fn world() -> World {
     let tls = certificates.first().await.unwrap();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let router = longshore_webhook::router([(PATH, webhook)]);
+    let router = longshore_webhook::router([(PATH, webhook)], &Measures::default());
     let stopping = CancellationToken::new();
     tokio::spawn(longshore_webhook::serve(
         listener,

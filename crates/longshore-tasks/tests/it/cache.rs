@@ -8,13 +8,18 @@ use std::{
 
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
+use longshore_api::flyte::FILE_INPUTS;
 use longshore_kit::Clock;
 use longshore_plugins::CacheKey;
+use longshore_proto::flyteidl2::core::LiteralMap;
 use longshore_tasks::{
     catalog::{CachedOutput, Caching, Catalog, CatalogError, Put, Replace, Reservation},
     data::Storage,
 };
 use longshore_test::faults::Process;
+use prost::Message;
+
+use crate::world::INPUT_URI;
 
 /// How long a reservation lasts without its owner.
 const LIFETIME: SignedDuration = SignedDuration::from_secs(30);
@@ -42,6 +47,13 @@ impl Cache {
             clock,
             known: Mutex::default(),
         })
+    }
+
+    /// Leaves the inputs of all actions.
+    pub(crate) async fn leave_inputs(&self, inputs: &LiteralMap) {
+        let file = format!("{INPUT_URI}/{FILE_INPUTS}");
+        let written = self.storage.write(&file, inputs.encode_to_vec().into());
+        written.await.unwrap();
     }
 
     /// Answers nobody for this long.

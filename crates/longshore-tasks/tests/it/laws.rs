@@ -52,6 +52,9 @@ impl Scenario for Story {
         // How often somebody waits for somebody else, and says so, is a matter of timing.
         let may_wait = self.actions.iter().any(|(name, ..)| is_serialized(name));
         let is_waiting = point.what.ends_with(" cache") || may_wait && is_news;
+        // How often somebody else comes in between, too.
+        let is_met = matches!(self.people, People::WriteAlong(..))
+            && (is_news || point.what == "patch taskactions");
         let is_told_again = point.what.ends_with(" events") || point.what == "patch pods";
         point.is_read()
             || is_refused
@@ -59,6 +62,7 @@ impl Scenario for Story {
             || is_told_apart
             || is_told_again
             || is_waiting
+            || is_met
             || is_asked
     }
 
@@ -161,8 +165,17 @@ fn everything(story: &Story) {
 }
 
 /// Killed after each effect, and each answer lost. Whatever else can go wrong is the same for all plugins, and comes in
-/// the stories of pods.
+/// the stories of pods; so does what several actions at once do to each other, and each is alone here.
 fn crashes(story: &Story) {
+    for action in story.actions.chunks(1) {
+        crash_each(&Story {
+            actions: action,
+            ..*story
+        });
+    }
+}
+
+fn crash_each(story: &Story) {
     let reference = replay(story, FaultPlan::none());
     let effects = reference.points.iter();
     for point in effects.filter(|point| !point.is_read() && !point.what.ends_with(" events")) {
@@ -206,10 +219,14 @@ everything {
     a_cache_that_is_not_filled_survives_everything: CACHE_NOT_FILLED,
     a_cache_that_is_down_survives_everything: CACHE_DOWN,
     an_abort_gives_a_reservation_up_whatever_happens: CACHE_ABORTED,
+    what_others_write_survives_everything: WRITTEN_ALONG,
 }
 crashes {
     operators_survive_every_crash: OPERATORS,
+    more_operators_survive_every_crash: MORE_OPERATORS,
+    failing_heads_survive_every_crash: HEADS_FAIL,
     what_is_no_resource_survives_every_crash: REMOTE,
+    a_cache_of_what_is_no_resource_survives_every_crash: REMOTE_CACHED,
     aborted_operators_survive_every_crash: OPERATORS_ABORTED,
 }
 }

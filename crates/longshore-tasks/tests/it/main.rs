@@ -8,6 +8,7 @@
 )]
 
 mod cache;
+mod flyte_sdk;
 mod laws;
 mod operators;
 mod plugin;

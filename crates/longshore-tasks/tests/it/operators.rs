@@ -7,16 +7,20 @@ use std::{
 };
 
 use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    Api, Client, ResourceExt,
-    api::{ListParams, Patch, PatchParams},
-    core::DynamicObject,
+    Api, Client, Resource as _, ResourceExt,
+    api::{ListParams, Patch, PatchParams, PostParams},
+    core::{ApiResource, DynamicObject},
 };
-use longshore_api::{flyte::LABEL_ATTEMPT, tasks::ANNOTATION_LAUNCH};
+use longshore_api::{
+    flyte::{LABEL_ATTEMPT, LABEL_MANAGED, TRUE},
+    tasks::ANNOTATION_LAUNCH,
+};
 use longshore_cluster::controllers;
 use longshore_core::Resource;
 use longshore_kit::api_resource;
-use longshore_plugins::{Answer, Call, Config, Registry, Request, Teller};
+use longshore_plugins::{Answer, Call, Config, Registry, Request, Runner, Teller};
 use longshore_proto::{
     flyteidl2::{
         connector::{CreateTaskResponse, GetTaskResponse, Resource as Job},
@@ -25,16 +29,25 @@ use longshore_proto::{
     from_json,
 };
 use longshore_tasks::remote::{AskConnectors, ConnectorError};
-use longshore_test::{Place, faults::Process};
+use longshore_test::{Place, faults::Process, pod};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::world::set_template;
+use crate::world::{is_cached, is_serialized, set_template};
 
 /// Between two statuses.
 const STEP: Duration = Duration::from_secs(5);
 /// The kinds that have an operator here.
-const PLAYED: [&str; 4] = ["SparkApplication", "RayJob", "PyTorchJob", "DaskJob"];
+const PLAYED: [&str; 8] = [
+    "SparkApplication",
+    "RayJob",
+    "PyTorchJob",
+    "TFJob",
+    "MPIJob",
+    "JobSet",
+    "FlinkDeployment",
+    "DaskJob",
+];
 /// The operator that is installed late.
 const LATE: (&str, Duration) = ("DaskJob", Duration::from_secs(20));
 
@@ -50,26 +63,49 @@ pub(crate) fn kinds() -> Vec<Resource> {
     kinds.filter(|kind| PLAYED.contains(&kind.kind)).collect()
 }
 
-/// The action as its name says: `spark…`, `ray…`, `torch…`, `dask…`, `sleep…`, `job…`.
-pub(crate) fn typed(mut action: Value, retries: u32) -> Value {
-    let name = action["metadata"]["name"].as_str().unwrap();
+/// The task type that the name of an action begins with, and what its plugin needs to know.
+fn task_type(name: &str) -> (&'static str, Value) {
     let kind: String = name.chars().take_while(char::is_ascii_alphabetic).collect();
-    let (task_type, custom) = match kind.as_str() {
+    match kind.as_str() {
+        "pod" => ("container", json!({})),
         "spark" => ("spark", json!({"mainApplicationFile": "local:///app.py"})),
         "ray" => ("ray", json!({"rayCluster": {}})),
         "torch" => ("pytorch", json!({"workers": 1})),
+        "tf" => ("tensorflow", json!({"workers": 1})),
+        "mpi" => ("mpi", json!({"numWorkers": 1, "slots": 1})),
+        "set" => ("clustered-task", json!({"replicas": 1, "nprocPerNode": 1})),
+        "flink" => ("flink", json!({"job": {"jarURI": "local:///job.jar"}})),
         "dask" => (
             "dask",
             json!({"scheduler": {}, "workers": {"numberOfWorkers": 1}}),
         ),
         "sleep" => ("core-sleep", json!({})),
-        _ => ("task_type_3", json!({})),
-    };
+        "job" => ("task_type_3", json!({})),
+        other => panic!("no task type is called {other:?}"),
+    }
+}
+
+/// What the plugin of an action makes; `None` where that is no resource.
+pub(crate) fn made_for(name: &str) -> Option<Resource> {
+    match plugins().runner(task_type(name).0) {
+        Runner::Resource(plugin) => Some(plugin.resource()),
+        Runner::Remote(_) => None,
+    }
+}
+
+/// The action as its name says.
+pub(crate) fn typed(mut action: Value, retries: u32) -> Value {
+    let name = action["metadata"]["name"].as_str().unwrap();
+    let (task_type, custom) = task_type(name);
     let input = json!([{"key": "t", "value": {"type": {"simple": "DURATION"}}}]);
     let template: TaskTemplate = from_json(&json!({
         "type": task_type,
         "id": {"name": "task"},
-        "metadata": {"retries": {"retries": retries}},
+        "metadata": {
+            "retries": {"retries": retries},
+            "discoverable": is_cached(name),
+            "cacheSerializable": is_serialized(name),
+        },
         "interface": {"inputs": {"variables": input}},
         "custom": custom,
         "container": {"image": "example.test/image:1", "command": ["true"]},
@@ -176,6 +212,9 @@ async fn play(place: &Place, kind: Resource, seen: &Seen) {
             if *age > 3 {
                 continue;
             }
+            if *age == 2 && name.contains("head") && is_first(&object) {
+                make_head(place, &kind, &object).await;
+            }
             let status = json!({"status": status(&kind.kind, &object, *age)});
             let params = PatchParams::default();
             let _ = objects
@@ -185,33 +224,89 @@ async fn play(place: &Place, kind: Resource, seen: &Seen) {
     }
 }
 
+fn is_first(object: &DynamicObject) -> bool {
+    object.labels()[LABEL_ATTEMPT] == "1"
+}
+
+/// The pod that a job stands and falls with.
+fn head_name(kind: &str, object: &str) -> String {
+    match kind {
+        "SparkApplication" => format!("{object}-driver"),
+        "RayJob" => format!("{object}-cluster-head-x1"),
+        "DaskJob" => format!("{object}-runner"),
+        "JobSet" => format!("{object}-workers-0-0-x1"),
+        _ => format!("{object}-worker-0"),
+    }
+}
+
+/// Makes the head pod of a first attempt, which fails, or cannot begin where the name says `stuck`.
+async fn make_head(place: &Place, kind: &ApiResource, object: &DynamicObject) {
+    let name = object.name_any();
+    let script = if name.contains("stuck") {
+        "waiting InvalidImageName"
+    } else {
+        "run 2s exit 1"
+    };
+    let mut head: Pod = pod(&head_name(&kind.kind, &name)).scripted(script).typed();
+    head.metadata.namespace = Some(place.namespace().to_owned());
+    let labels = head.metadata.labels.get_or_insert_default();
+    labels.insert(LABEL_MANAGED.to_owned(), TRUE.to_owned());
+    head.metadata.owner_references = object.controller_owner_ref(kind).map(|owner| vec![owner]);
+    let pods: Api<Pod> = Api::namespaced(place.client(), place.namespace());
+    let _ = pods.create(&PostParams::default(), &head).await;
+}
+
 /// The status of an object after so many steps. Those with `again` in their names fail once, those with `bad` always,
-/// and those with `long` never end.
+/// those with `long` never end, and neither does the first attempt of those with `head`: operators can be slow to tell.
 fn status(kind: &str, object: &DynamicObject, age: usize) -> Value {
     let name = object.name_any();
-    let is_first = object.labels()[LABEL_ATTEMPT] == "1";
-    let fails = name.contains("bad") || name.contains("again") && is_first;
-    let last = if name.contains("long") { 2 } else { 3 };
+    let fails = name.contains("bad") || name.contains("again") && is_first(object);
+    let has_head = name.contains("head") && is_first(object);
+    let last = match name.contains("long") || has_head {
+        true if name.contains("stuck") => 1,
+        true => 2,
+        false => 3,
+    };
     let of = |steps: [&str; 3], failed: &str| match age.min(last) {
         3 if fails => failed.to_owned(),
         step => steps[step - 1].to_owned(),
     };
+    let at = object.creation_timestamp().unwrap().0;
+    let condition = |kind: String| {
+        json!([{
+            "type": kind, "status": "True", "reason": "Told", "message": "so", "lastTransitionTime": at,
+        }])
+    };
     match kind {
         "SparkApplication" => {
             let state = of(["SUBMITTED", "RUNNING", "COMPLETED"], "FAILED");
-            json!({"applicationState": {"state": state}})
+            json!({
+                "applicationState": {"state": state},
+                "driverInfo": {"podName": head_name(kind, &name)},
+            })
         }
-        "RayJob" => {
-            json!({"jobDeploymentStatus": of(["Initializing", "Running", "Complete"], "Failed")})
+        "RayJob" => json!({
+            "jobDeploymentStatus": of(["Initializing", "Running", "Complete"], "Failed"),
+            "rayClusterName": format!("{name}-cluster"),
+        }),
+        "DaskJob" => json!({
+            "jobStatus": of(["JobCreated", "Running", "Successful"], "Failed"),
+            "jobRunnerPodName": head_name(kind, &name),
+        }),
+        "FlinkDeployment" => {
+            let state = of(["CREATED", "RUNNING", "FINISHED"], "FAILED");
+            json!({"jobManagerDeploymentStatus": "READY", "jobStatus": {"state": state}})
         }
-        "DaskJob" => json!({"jobStatus": of(["JobCreated", "Running", "Successful"], "Failed")}),
+        "JobSet" => match of(["", "active", "Completed"], "Failed").as_str() {
+            "" => json!({"replicatedJobsStatus": []}),
+            "active" => json!({"replicatedJobsStatus": [{
+                "name": "workers", "active": 1, "failed": i32::from(has_head),
+            }]}),
+            ended => json!({"conditions": condition(ended.to_owned())}),
+        },
         _ => {
-            let condition = of(["Created", "Running", "Succeeded"], "Failed");
-            let at = object.creation_timestamp().unwrap().0;
-            json!({"startTime": at, "conditions": [{
-                "type": condition, "status": "True", "reason": "Told", "message": "so",
-                "lastTransitionTime": at,
-            }]})
+            let kind = of(["Created", "Running", "Succeeded"], "Failed");
+            json!({"startTime": at, "conditions": condition(kind)})
         }
     }
 }
@@ -231,6 +326,12 @@ pub(crate) struct Begun {
 impl Connector {
     pub(crate) fn jobs(&self) -> BTreeMap<String, Begun> {
         self.0.lock().unwrap().clone()
+    }
+
+    /// A job that somebody else began.
+    pub(crate) fn adopt(&self, prefix: &str) {
+        let mut jobs = self.0.lock().unwrap();
+        jobs.entry(prefix.to_owned()).or_default().times += 1;
     }
 
     /// Attempts whose job was begun more than once.

@@ -5,17 +5,22 @@ use std::{sync::Arc, time::Duration};
 use k8s_openapi::api::{core::v1::Pod, events::v1::Event};
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     core::DynamicObject,
 };
+use longshore_proto::flyteidl2::workflow::ConditionAction;
 use longshore_tasks::{Collection, TasksConfig, data::Owed};
 use longshore_test::{Place, faults::Rule, pod};
+use prost::Message;
 use serde_json::{Value, json};
 
 use crate::{
     operators,
     world::{World, action, apply, base64, delete_action, set_template, template},
 };
+
+/// How the labels begin that somebody else writes.
+pub(crate) const WRITER: &str = "writer.example.test/";
 
 /// What happens around the executor.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +57,8 @@ pub(crate) enum People {
     MakeAnother(Duration, (&'static str, u32, &'static str)),
     /// The cache service answers nobody for this long.
     TakeCache(Duration),
+    /// Somebody else writes labels and signal fields of each action, so many times with this pause in between.
+    WriteAlong(u32, Duration),
 }
 
 impl Story {
@@ -111,21 +118,35 @@ impl Story {
             world.plugins = Arc::new(operators::plugins());
             operators::start(&place, &world.seen).await;
         }
-        for (name, retries, script) in self.actions {
-            let action = self.spoiled(action(name, *retries, script));
-            let action = if self.has_operators {
-                operators::typed(action, *retries)
-            } else {
-                action
-            };
-            world.apply(action).await;
+        if self.has_operators {
+            world.cache.leave_inputs(&operators::inputs()).await;
         }
-        tokio::spawn(self.people.act(place, self.actions));
+        for (name, retries, script) in self.actions {
+            world.apply(self.action(name, *retries, script)).await;
+        }
+        tokio::spawn(self.act(place));
         Arc::new(world)
+    }
+
+    fn action(&self, name: &str, retries: u32, script: &str) -> Value {
+        let action = self.spoiled(action(name, retries, script));
+        if self.has_operators {
+            operators::typed(action, retries)
+        } else {
+            action
+        }
     }
 
     fn spoiled(&self, mut action: Value) -> Value {
         let name = action["metadata"]["name"].as_str().unwrap().to_owned();
+        if name == "gate" {
+            action["spec"]["actionType"] = "condition".into();
+            let condition = ConditionAction {
+                name: name.clone(),
+                ..ConditionAction::default()
+            };
+            action["spec"]["conditionSpec"] = base64(&condition.encode_to_vec()).into();
+        }
         if name.ends_with("lost") {
             set_template(&mut action, &template(&name, 0, Owed::Outputs));
         }
@@ -141,26 +162,33 @@ impl Story {
         }
         action
     }
-}
 
-impl People {
-    async fn act(self, place: Place, actions: &'static [(&'static str, u32, &'static str)]) {
+    async fn act(self, place: Place) {
         let pods: Api<Pod> = Api::namespaced(place.client(), place.namespace());
-        match self {
-            Self::Watch | Self::Spoil | Self::TakeCache(_) => {}
-            Self::DeletePod => {
+        let actions = self.actions;
+        match self.people {
+            People::Watch | People::Spoil | People::TakeCache(_) => {}
+            People::WriteAlong(times, pause) => {
+                for n in 1..=times {
+                    tokio::time::sleep(pause).await;
+                    for (name, ..) in actions {
+                        write_along(&place, name, n, times).await;
+                    }
+                }
+            }
+            People::DeletePod => {
                 let running = running(&pods).await.name_any();
                 // Until the executor has taken note of it: a pod that goes unseen is a matter of its own.
                 tokio::time::sleep(Duration::from_secs(20)).await;
                 let _ = pods.delete(&running, &DeleteParams::default()).await;
             }
-            Self::Abort(after) => {
+            People::Abort(after) => {
                 tokio::time::sleep(after).await;
                 for (name, ..) in actions {
                     delete_action(&place, name).await;
                 }
             }
-            Self::AbortAtOnce => {
+            People::AbortAtOnce => {
                 for (name, ..) in actions {
                     let action = crate::world::actions(&place);
                     let is_held = |it: &DynamicObject| it.metadata.finalizers.is_some();
@@ -170,18 +198,18 @@ impl People {
                     delete_action(&place, name).await;
                 }
             }
-            Self::TellOf(notes) => {
+            People::TellOf(notes) => {
                 let pod = running(&pods).await;
                 for (n, (wait, note)) in notes.iter().enumerate() {
                     tokio::time::sleep(*wait).await;
                     tell_of(&place, &pod, n, note).await;
                 }
             }
-            Self::MakeAnother(after, (name, retries, script)) => {
+            People::MakeAnother(after, (name, retries, script)) => {
                 tokio::time::sleep(after).await;
-                apply(&place, action(name, retries, script)).await;
+                apply(&place, self.action(name, retries, script)).await;
             }
-            Self::TakeName(time) => {
+            People::TakeName(time) => {
                 tokio::time::sleep(time).await;
                 let name = format!("{}-0", actions[0].0);
                 let _ = pods.delete(&name, &DeleteParams::default()).await;
@@ -203,6 +231,29 @@ async fn running(pods: &Api<Pod>) -> Pod {
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
+}
+
+/// The `n`th write of somebody else: a label, and of the last three also one part each of a signal.
+async fn write_along(place: &Place, name: &str, n: u32, times: u32) {
+    let actions = crate::world::actions(place);
+    let params = PatchParams::default();
+    let label = format!("{WRITER}{n}");
+    let labelled = json!({"metadata": {"labels": {label: "written"}}});
+    actions
+        .patch(name, &params, &Patch::Merge(labelled))
+        .await
+        .unwrap();
+    let signal = match times - n {
+        2 => json!({"signalledBy": "somebody"}),
+        1 => json!({"signalledAt": "2026-01-01T00:00:00Z"}),
+        0 => json!({"signalValue": base64(b"yes")}),
+        _ => return,
+    };
+    let signalled = Patch::Merge(json!({"status": signal}));
+    actions
+        .patch_status(name, &params, &signalled)
+        .await
+        .unwrap();
 }
 
 /// What a kubelet says about a pod.
@@ -336,9 +387,47 @@ pub(crate) const OPERATORS: Story = Story::of(
 )
 .configured(|config| config.plugins.k8s.default_pod_template_name = Some("base".to_owned()))
 .with_operators();
+/// The others.
+pub(crate) const MORE_OPERATORS: Story = Story::of(
+    "more operators",
+    &[
+        ("tf", 0, ""),
+        ("mpi-again", 1, ""),
+        ("set", 0, ""),
+        ("flink-bad", 0, ""),
+    ],
+)
+.with_operators();
+/// The head pod of each first attempt fails, or cannot begin, while the operator says nothing of it.
+pub(crate) const HEADS_FAIL: Story = Story::of(
+    "heads fail",
+    &[
+        ("spark-head", 1, ""),
+        ("ray-head-stuck", 1, ""),
+        ("torch-head", 0, ""),
+        ("set-head", 1, ""),
+    ],
+)
+.with_operators();
 /// Nothing of them is a resource.
 pub(crate) const REMOTE: Story =
     Story::of("remote", &[("sleep", 0, ""), ("job", 3, "")]).with_operators();
+/// The second one comes while the job of the first one runs, and needs none.
+pub(crate) const REMOTE_CACHED: Story = Story::of("remote cached", &[("job-serial-a", 3, "")])
+    .with_operators()
+    .while_people(People::MakeAnother(
+        Duration::from_secs(40),
+        ("job-serial-b", 3, ""),
+    ));
+/// Somebody else writes labels and signals meanwhile.
+pub(crate) const WRITTEN_ALONG: Story = Story::of(
+    "written along",
+    &[
+        ("second", 1, "run 3s exit 1 | run 3s exit 0"),
+        ("gate", 0, ""),
+    ],
+)
+.while_people(People::WriteAlong(40, Duration::from_millis(300)));
 /// Both are deleted while they run.
 pub(crate) const OPERATORS_ABORTED: Story = Story::of(
     "operators aborted",

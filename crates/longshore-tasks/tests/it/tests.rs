@@ -175,6 +175,18 @@ async fn upstreams_stale_sample_says_what_it_lacks() {
     assert_eq!(world.pods().await.len(), 0);
 }
 
+/// Whoever asks for a cached task again, or waits for one that runs, needs no job.
+#[tokio::test(start_paused = true)]
+async fn a_job_of_a_connector_is_begun_once_for_all_that_share_its_cache_key() {
+    let world = stories::REMOTE_CACHED.world().await;
+    let process = Faults::none().start();
+    let _ = tokio::time::timeout(Duration::from_secs(300), world.run(&process)).await;
+    let ends: Vec<_> = world.actions().await.iter().filter_map(ending).collect();
+    assert_eq!(ends, ["Completed: TaskAction completed successfully"; 2]);
+    assert_eq!(world.connector.jobs().len(), 1);
+    assert_eq!(world.cache.owners(), [""; 0]);
+}
+
 /// The job of an action that is deleted does not go on.
 #[tokio::test(start_paused = true)]
 async fn a_job_of_a_connector_is_begun_once_and_ended_with_its_action() {

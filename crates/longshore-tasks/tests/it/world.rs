@@ -29,6 +29,7 @@ use longshore_test::{
     Place,
     clock::SimClock,
     faults::{Admission, Process, Rule},
+    install_definition,
     scripted_node::{ANNOTATION_SCRIPT, NodeConfig, PodRun, ScriptedNode},
 };
 use prost::Message;
@@ -39,7 +40,11 @@ use crate::{
     cache::Cache,
     operators::{self, Connector, FaultyConnector, Seen},
     plugin::PodPlugin,
+    stories::WRITER,
 };
+
+/// Where the inputs of all actions are.
+pub(crate) const INPUT_URI: &str = "file:///in";
 
 /// Everything around the executor under test. It lives through the executor's crashes.
 pub(crate) struct World {
@@ -254,6 +259,9 @@ impl World {
             if let Some(cache) = status["cacheStatus"].as_i64() {
                 let _ = writeln!(text, "  cache status {cache}");
             }
+            if let Some(by_others) = written_by_others(&action) {
+                let _ = writeln!(text, "  {by_others}");
+            }
         }
         let told = self.told.events();
         let names: BTreeSet<&str> = told.iter().map(|event| event.action.as_str()).collect();
@@ -277,6 +285,19 @@ impl World {
 /// A connector that is interrupted while it begins a job costs an attempt: how many there were is not told.
 fn is_of_connector(name: &str) -> bool {
     name.starts_with("job")
+}
+
+/// What is left of what somebody else wrote.
+fn written_by_others(action: &Value) -> Option<String> {
+    let labels = action["metadata"]["labels"].as_object()?;
+    let labels = labels.keys().filter(|label| label.starts_with(WRITER));
+    let (n_labels, status) = (labels.count(), &action["status"]);
+    (n_labels > 0).then(|| {
+        format!(
+            "{n_labels} labels of others, signalled {} by {} at {}",
+            status["signalValue"], status["signalledBy"], status["signalledAt"]
+        )
+    })
 }
 
 pub(crate) fn is_terminal(phase: ActionPhase) -> bool {
@@ -308,17 +329,9 @@ fn by_label(pod: &Pod) -> usize {
         .unwrap_or(1)
 }
 
-/// Installs the resource, unless it is there.
+/// Makes TaskActions known.
 pub(crate) async fn install(client: &Client) {
-    let crd: Value = serde_saphyr::from_str(flyte::TASK_ACTION_CRD).unwrap();
-    let request = http::Request::post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
-        .header(http::header::CONTENT_TYPE, "application/json")
-        .body(crd.to_string().into_bytes())
-        .unwrap();
-    match client.request::<Value>(request).await {
-        Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {}
-        made => drop(made.unwrap()),
-    }
+    install_definition(client, flyte::TASK_ACTION_CRD).await;
 }
 
 pub(crate) fn actions(place: &Place) -> Api<DynamicObject> {
@@ -360,7 +373,7 @@ pub(crate) fn action(name: &str, retries: u32, script: &str) -> Value {
         },
         "spec": {
             "runName": "r", "project": "p", "domain": "d", "actionName": name, "taskType": "container",
-            "inputUri": "file:///in", "runOutputBase": format!("file:///out/{name}"),
+            "inputUri": INPUT_URI, "runOutputBase": format!("file:///out/{name}"),
         },
     });
     set_template(&mut action, &template);

@@ -56,6 +56,8 @@ pub struct Faults {
 #[derive(Debug)]
 struct Shared {
     plan: FaultPlan,
+    /// How many effects and watch events there may be.
+    bound: usize,
     state: Mutex<State>,
     /// How many starts of the process are dead.
     n_dead: channel::Sender<u32>,
@@ -90,9 +92,19 @@ pub enum Injected {
 impl Faults {
     /// A run with this plan.
     pub fn new(plan: FaultPlan) -> Self {
+        Self::bounded(plan, RUNAWAY)
+    }
+
+    /// The same in real time, where a loop lets time pass and may be as long as it takes.
+    pub fn unbounded(plan: FaultPlan) -> Self {
+        Self::bounded(plan, usize::MAX)
+    }
+
+    fn bounded(plan: FaultPlan, bound: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
                 plan,
+                bound,
                 state: Mutex::default(),
                 n_dead: channel::Sender::new(0),
             }),
@@ -147,7 +159,7 @@ impl Faults {
 
     /// Whether the run was stopped because it would never have ended.
     pub fn is_runaway(&self) -> bool {
-        self.state().log.len() >= RUNAWAY
+        self.state().log.len() >= self.shared.bound
     }
 
     /// The last few hundred points and what happened there, one a line.

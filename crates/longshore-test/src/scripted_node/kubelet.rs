@@ -87,6 +87,7 @@ impl Node {
         let Some(code) = code else {
             return;
         };
+        (self.config.at_the_end)(pod, code);
         let now = self.clock.now();
         lock(&self.history).end(target.uid.as_deref().unwrap_or_default(), Some(code), now);
         let terminated = json!({"terminated": {

@@ -3,7 +3,6 @@
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
-use longshore_api::flyte::TASK_ACTION_CRD;
 use longshore_kit::lease::Terms;
 use longshore_plugins::ConfigWarning;
 use serde_json::json;
@@ -13,7 +12,9 @@ use crate::{
     cli::{Format, Globals, help_end},
     cmd::run::duration,
     controller::{
-        self, ControllerConfig, Election, config_file, rbac,
+        self, ControllerConfig, Election, config_file,
+        podops_args::PodOpsArgs,
+        rbac,
         roles::{Role, defaults, role},
     },
     data_dir,
@@ -78,6 +79,8 @@ pub(crate) struct ControllerArgs {
     /// Address of health and metrics
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:9090")]
     metrics_address: SocketAddr,
+    #[command(flatten)]
+    podops: PodOpsArgs,
 }
 
 /// Which roles.
@@ -103,9 +106,8 @@ enum ControllerCommand {
     // Hidden, as the next one: the usage has it, and the help has to fit the first screen.
     #[command(hide = true)]
     Rbac(RbacArgs),
-    /// Print the definition of TaskActions, for clusters without Flyte
-    #[command(hide = true, after_help = help_end("longshore controller crd | kubectl apply -f -"))]
-    Crd,
+    #[command(hide = true)]
+    Crd(CrdArgs),
 }
 
 /// A key of the configuration and its value.
@@ -137,6 +139,14 @@ struct RbacArgs {
     namespace: String,
 }
 
+/// Print the definitions of the resources that roles work on, for clusters without them
+#[derive(Args, Debug)]
+#[command(after_help = help_end("longshore controller crd | kubectl apply -f -"))]
+struct CrdArgs {
+    #[command(flatten)]
+    roles: RolesArgs,
+}
+
 /// Runs the controllers, or prints what they need.
 pub(crate) fn controller(args: &ControllerArgs, globals: &Globals) -> Result<Exit, CliError> {
     match &args.command {
@@ -144,8 +154,10 @@ pub(crate) fn controller(args: &ControllerArgs, globals: &Globals) -> Result<Exi
             print_rbac(rbac, globals);
             Ok(Exit::Success)
         }
-        Some(ControllerCommand::Crd) => {
-            output::text(TASK_ACTION_CRD);
+        Some(ControllerCommand::Crd(crd)) => {
+            let roles = crd.roles.roles();
+            let definitions = roles.iter().filter_map(|role| role.definition);
+            output::text(&definitions.collect::<Vec<_>>().join("---\n"));
             Ok(Exit::Success)
         }
         None => serve(args, globals),
@@ -184,7 +196,7 @@ fn serve(args: &ControllerArgs, globals: &Globals) -> Result<Exit, CliError> {
     let in_data_dir = |source| CliError::in_data_dir(data_dir.clone(), source);
     let config = ControllerConfig {
         roles: args.roles.roles(),
-        election: args.lease_duration,
+        election: args.podops.election(args.lease_duration),
         data_dir: data_dir.clone(),
         database: args
             .database_url
@@ -193,8 +205,10 @@ fn serve(args: &ControllerArgs, globals: &Globals) -> Result<Exit, CliError> {
         parallelism: args.parallelism,
         dags_folder: args.dags_folder.clone(),
         settings,
+        podops: args.podops.settings(),
         address: args.address,
-        metrics_address: args.metrics_address,
+        metrics_address: args.podops.metrics_address(args.metrics_address),
+        health_address: args.podops.health_address(),
     };
     let runtime = Runtime::new().map_err(in_data_dir)?;
     runtime.block_on(async {

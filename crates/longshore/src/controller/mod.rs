@@ -8,7 +8,9 @@ use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, sync::Arc, time::Dura
 use async_trait::async_trait;
 use longshore_console::{Checks, Hosts, objects::Check, operations, serve::serve};
 use longshore_kit::{Metrics, Tasks, metrics};
+use longshore_podops::PodMeasures;
 use longshore_tasks::{ActionMeasures, Settings};
+use longshore_webhook::Measures;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -17,7 +19,7 @@ use crate::{
     engine::database::Database,
     error::CliError,
     kubernetes::RealCluster,
-    service::{counts::Counts, listen},
+    service::{counts::Counts, listen, podops::PodOpsSettings},
     signals::Interrupts,
 };
 
@@ -25,8 +27,11 @@ pub(crate) mod config_file;
 mod dags;
 mod leadership;
 mod permissions;
+mod podops;
+pub(crate) mod podops_args;
 pub(crate) mod rbac;
 pub(crate) mod roles;
+mod served;
 mod tasks;
 mod webhook;
 
@@ -56,8 +61,12 @@ pub(crate) struct ControllerConfig {
     pub(crate) address: SocketAddr,
     /// What the peer's configuration says about tasks.
     pub(crate) settings: Settings,
+    /// What is said about the role `podops`.
+    pub(crate) podops: PodOpsSettings,
     /// Where health and metrics are.
     pub(crate) metrics_address: SocketAddr,
+    /// Where they are as well.
+    pub(crate) health_address: Option<SocketAddr>,
 }
 
 /// What every role of a process gets.
@@ -67,6 +76,10 @@ pub(crate) struct Context {
     pub(crate) metrics: Metrics,
     /// What is counted beside what the kit does.
     pub(crate) counts: Counts,
+    /// What webhooks count.
+    pub(crate) webhooks: Measures,
+    /// What is counted of pods.
+    pub(crate) pods: PodMeasures,
     /// Where each role stands.
     pub(crate) standing: Standing,
 }
@@ -85,6 +98,8 @@ pub(crate) async fn run(
     let counts = Counts::new(&metrics);
     let standing = Standing::new(&metrics, &config.roles);
     let context = Arc::new(Context {
+        webhooks: Measures::new(&metrics),
+        pods: PodMeasures::new(&metrics),
         config,
         cluster,
         metrics,
@@ -92,14 +107,22 @@ pub(crate) async fn run(
         standing,
     });
     let probes = Tasks::new();
-    let health = operations(
-        Arc::new(Probes(context.clone())),
-        hosts(address),
-        context.counts.scrape(context.metrics.clone()),
-        metrics::CONTENT_TYPE,
-        probes.shutdown(),
-    );
-    probes.spawn("metrics", serve(listener, health, probes.shutdown()));
+    let mut listeners = vec![(listener, address)];
+    let config = &context.config;
+    // The flag before the file, as everywhere.
+    if let Some(address) = config.health_address.or(config.settings.health_address) {
+        listeners.push(listen("health", address).await?);
+    }
+    for (listener, address) in listeners {
+        let health = operations(
+            Arc::new(Probes(context.clone())),
+            hosts(address),
+            context.counts.scrape(context.metrics.clone()),
+            metrics::CONTENT_TYPE,
+            probes.shutdown(),
+        );
+        probes.spawn("metrics", serve(listener, health, probes.shutdown()));
+    }
     let ended = async {
         context.cluster.answers(&context.metrics).await?;
         permissions::check(&context).await?;
@@ -119,6 +142,9 @@ async fn lead_all(
     let shutdown = CancellationToken::new();
     let mut roles = JoinSet::new();
     for &role in &context.config.roles {
+        if let Some(everywhere) = role.everywhere {
+            roles.spawn(everywhere(context.clone(), shutdown.clone()));
+        }
         let (context, shutdown) = (context.clone(), shutdown.clone());
         roles.spawn(async move { leadership::lead(role, &context, shutdown).await });
     }

@@ -98,14 +98,29 @@ mod tests {
     use super::*;
     use crate::controller::roles::{ROLES, defaults};
 
-    /// `UPDATE=1` writes it anew.
     #[test]
     fn the_manifest_in_the_repository_is_what_the_code_declares() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/rbac.yaml");
         let made = format!("{HEAD}{}", yaml(&objects(&defaults(), "longshore")));
+        is_in_the_repository("deploy/rbac.yaml", &made);
+    }
+
+    #[test]
+    fn the_manifest_of_podops_is_what_the_code_declares_with_its_resource_and_service() {
+        let podops: Vec<_> = ROLES.iter().filter(|role| role.name == "podops").collect();
+        let resource = podops[0].definition.unwrap();
+        let roles = yaml(&objects(&podops, "longshore"));
+        let made = format!("{PODOPS_HEAD}{resource}---\n{roles}---\n{PODOPS_SERVICE}");
+        is_in_the_repository("deploy/podops.yaml", &made);
+    }
+
+    /// `UPDATE=1` writes it anew.
+    fn is_in_the_repository(path: &str, made: &str) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../..")
+            .join(path);
         #[expect(clippy::disallowed_methods, reason = "tests read the environment")]
         if std::env::var_os("UPDATE").is_some() {
-            fs::write(&path, &made).unwrap();
+            fs::write(&path, made).unwrap();
         }
         let found = fs::read_to_string(&path).unwrap_or_default();
         assert_eq!(found, made, "UPDATE=1 cargo test -p longshore rbac");
@@ -114,6 +129,25 @@ mod tests {
     const HEAD: &str = "\
 # What `longshore controller` needs in a cluster, for the namespace `longshore`; made by
 # `longshore controller rbac --namespace longshore` from what the code declares. Do not edit.
+";
+
+    const PODOPS_HEAD: &str = "\
+# What `longshore controller --enable podops` needs in a cluster, for the namespace `longshore`: its resource, its roles, and
+# the Service through which API servers reach its webhooks; made from what the code declares. Do not edit.
+";
+
+    const PODOPS_SERVICE: &str = "\
+apiVersion: v1
+kind: Service
+metadata:
+  name: longshore-podops
+  namespace: longshore
+spec:
+  selector:
+    app.kubernetes.io/name: longshore
+  ports:
+  - port: 443
+    targetPort: 9443
 ";
 
     #[test]

@@ -2,10 +2,11 @@
 
 use std::{pin::Pin, sync::Arc};
 
+use longshore_api::{flyte::TASK_ACTION_CRD, podops::POD_TRANSITION_RULE_CRD};
 use longshore_kit::{Gate, Rule};
 use tokio_util::sync::CancellationToken;
 
-use super::{Context, dags, tasks, webhook};
+use super::{Context, dags, podops, tasks, webhook};
 use crate::error::CliError;
 
 /// What a role does while this replica holds its lease.
@@ -13,6 +14,9 @@ use crate::error::CliError;
 /// It runs until `shutdown`, then stops in order and returns; it fails when it cannot go on. Every write passes the gate.
 /// When the lease is lost, the future is dropped, as in a crash.
 pub(crate) type Work = fn(Arc<Context>, Gate, CancellationToken) -> Running;
+
+/// What every replica does for a role, whoever holds its lease: it runs until `shutdown`, and what it writes needs no lease.
+pub(crate) type Everywhere = fn(Arc<Context>, CancellationToken) -> Running;
 
 /// The work, under way.
 pub(crate) type Running = Pin<Box<dyn Future<Output = Result<(), CliError>> + Send>>;
@@ -28,8 +32,12 @@ pub(crate) struct Role {
     pub(crate) lease: Option<&'static str>,
     /// What it does with which resources, beside its lease.
     pub(crate) rules: &'static [Rule],
+    /// The definition of the resource that it works on, where it is none of Kubernetes itself.
+    pub(crate) definition: Option<&'static str>,
     /// What it does.
     pub(crate) work: Work,
+    /// What it does in every replica, beside that.
+    pub(crate) everywhere: Option<Everywhere>,
 }
 
 /// All roles.
@@ -39,14 +47,18 @@ pub(crate) const ROLES: &[Role] = &[
         is_default: true,
         lease: Some("longshore-dags"),
         rules: longshore_dags::RULES,
+        definition: None,
         work: |context, gate, shutdown| Box::pin(dags::run(context, gate, shutdown)),
+        everywhere: None,
     },
     Role {
         name: tasks::ROLE,
         is_default: true,
         lease: Some("longshore-tasks"),
         rules: longshore_tasks::RULES,
+        definition: Some(TASK_ACTION_CRD),
         work: |context, gate, shutdown| Box::pin(tasks::run(context, gate, shutdown)),
+        everywhere: None,
     },
     // Reads secrets, and needs a Service through which API servers reach it.
     Role {
@@ -54,7 +66,19 @@ pub(crate) const ROLES: &[Role] = &[
         is_default: false,
         lease: None,
         rules: longshore_tasks::secrets::RULES,
+        definition: None,
         work: |context, gate, shutdown| Box::pin(webhook::run(context, gate, shutdown)),
+        everywhere: None,
+    },
+    // Is asked about pods of the whole cluster, and needs a Service through which API servers reach it.
+    Role {
+        name: podops::ROLE,
+        is_default: false,
+        lease: Some("longshore-podops"),
+        rules: longshore_podops::RULES,
+        definition: Some(POD_TRANSITION_RULE_CRD),
+        work: |context, gate, shutdown| Box::pin(podops::run(context, gate, shutdown)),
+        everywhere: Some(|context, shutdown| Box::pin(podops::answer(context, shutdown))),
     },
 ];
 

@@ -16,7 +16,11 @@ use longshore_webhook::{Admission, Certificates, Identity};
 use tokio_util::sync::CancellationToken;
 
 use super::Context;
-use crate::{error::CliError, output, service::listen};
+use crate::{
+    error::CliError,
+    output,
+    service::{listen, webhooks::Webhooks},
+};
 
 const PART: &str = "the webhook of secrets";
 /// How long those who tell of changed secrets have to hear that it is known.
@@ -46,11 +50,7 @@ pub(super) async fn run(
         let registration = SecretsWebhook::registration(&settings, namespace);
         certificates = certificates.publishing(registration);
     }
-    let (listener, address) = listen(PART, everywhere(settings.listen_port)).await?;
-    let Some(tls) = shutdown.run_until_cancelled(certificates.first()).await else {
-        return Ok(());
-    };
-    let tls = tls.map_err(|source| CliError::engine(PART, source))?;
+    let (listener, _) = listen(PART, everywhere(settings.listen_port)).await?;
     let tasks = Tasks::new();
     if settings.invalidation_port != 0 {
         let (listener, _) =
@@ -58,18 +58,19 @@ pub(super) async fn run(
         let told = serve::serve(listener, secret_cache::router(cache), tasks.shutdown());
         tasks.spawn("changes of secrets", told);
     }
-    output::note(&format!(
-        "webhook: runs here, https://{address}{}",
-        secrets::PATH
-    ));
-    let router = longshore_webhook::router([(secrets::PATH, webhook)]);
-    let listener = listener.into_std();
-    let listener = listener.map_err(|source| CliError::engine(PART, source))?;
-    let serving = longshore_webhook::serve(listener, tls.clone(), router, shutdown);
-    let ended = tokio::select! {
-        ended = serving => ended.map_err(|source| CliError::engine(PART, source)),
-        () = certificates.keep(tls) => Ok(()),
+    let webhooks = Webhooks {
+        part: PART,
+        certificates,
+        webhooks: vec![(secrets::PATH, webhook)],
+        measures: context.webhooks.clone(),
     };
+    let ended = webhooks.serve(listener, shutdown, |address| {
+        output::note(&format!(
+            "webhook: runs here, https://{address}{}",
+            secrets::PATH
+        ));
+    });
+    let ended = ended.await;
     tasks.stop(DRAIN_LIMIT).await;
     ended
 }

@@ -27,11 +27,13 @@ mod cluster;
 mod config;
 mod kubernetes;
 pub(crate) mod pages;
+mod pods;
 pub(crate) mod render;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use kubernetes::KubernetesError;
+pub(crate) use pods::PodsError;
 
 const DAGS_FOLDER_HELP: &str = "make it, or name another with --dags-folder DIR";
 
@@ -93,6 +95,8 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Actions(#[from] ActionsError),
     #[error(transparent)]
+    Pods(#[from] PodsError),
+    #[error(transparent)]
     Config(#[from] ConfigError),
     #[error("the cluster in the data directory cannot be opened")]
     Cluster(#[source] ClusterError),
@@ -137,6 +141,7 @@ impl CliError {
             Self::ClientFile(_) => "LS1021",
             Self::Client(error) => client::code(error),
             Self::Actions(error) => error.code(),
+            Self::Pods(error) => error.code(),
             Self::Config(error) => error.code(),
             Self::NotConfirmed { .. } => "LS1026",
             Self::PortTaken { .. } => "LS1030",
@@ -201,6 +206,7 @@ impl CliError {
             Self::ClientFile(_) => client::FILE_HELP.to_owned(),
             Self::Client(error) => client::help(error),
             Self::Actions(error) => error.help().to_owned(),
+            Self::Pods(error) => error.help().to_owned(),
             Self::Config(error) => error.help().to_owned(),
             Self::Cluster(error) => cluster::help(error).to_owned(),
             Self::Kubernetes(error) => error.help(),
@@ -231,6 +237,7 @@ impl CliError {
             Self::Client(error) => client::exit(error),
             Self::Kubernetes(error) => error.exit(),
             Self::Actions(error) => error.exit(),
+            Self::Pods(error) => error.exit(),
             Self::FileMissing { .. }
             | Self::NoDagFiles { .. }
             | Self::UnknownCode { .. }

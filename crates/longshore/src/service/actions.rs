@@ -12,6 +12,7 @@ use longshore_tasks::{
     connect::ConnectClient,
     data::Storage,
     events::{BatchLimits, RemoteEvents},
+    remote::GrpcConnectors,
 };
 use serde_json::Value;
 
@@ -28,7 +29,7 @@ const DEFINITION: Resource = Resource {
 
 /// The executor of the actions of one namespace, or of all, whose inputs and outputs are in `storage`.
 ///
-/// Whatever else `settings` say is plugged in here: who is told, and where outputs are cached.
+/// Whatever else `settings` say is plugged in here: who is told, where outputs are cached, and which connectors there are.
 pub(crate) fn executor(
     settings: Settings,
     namespace: Option<String>,
@@ -43,8 +44,11 @@ pub(crate) fn executor(
     };
     let registry = Registry::new(&config.plugins);
     let registry = registry.map_err(|source| CliError::engine("the plugins of tasks", source))?;
+    let connectors = GrpcConnectors::new(&config.plugins.connector);
+    let connectors = connectors.map_err(|source| CliError::engine("the connectors", source))?;
     let clock = Arc::new(SystemClock);
-    let mut executor = longshore_tasks::Tasks::new(config, Arc::new(registry), clock);
+    let executor = longshore_tasks::Tasks::new(config, Arc::new(registry), clock);
+    let mut executor = executor.asking(Arc::new(connectors));
     if let Some(url) = &settings.events.url {
         let events = RemoteEvents::new(client_of(url, "the events service")?);
         executor = executor.telling_in_batches(Arc::new(events), BatchLimits::default());
@@ -60,11 +64,19 @@ fn client_of(url: &str, what: &'static str) -> Result<ConnectClient, CliError> {
     ConnectClient::new(url).map_err(|source| CliError::engine(what, source))
 }
 
-/// Makes the resource known to the API server. One that is there from an earlier start stays.
+/// Makes TaskActions known to the API server.
 pub(crate) async fn install(client: kube::Client) -> Result<(), CliError> {
-    const PART: &str = "the TaskAction resource";
+    install_definition(client, "the TaskAction resource", TASK_ACTION_CRD).await
+}
+
+/// Makes a resource known to the API server. One that is there from an earlier start stays.
+pub(crate) async fn install_definition(
+    client: kube::Client,
+    part: &'static str,
+    definition: &str,
+) -> Result<(), CliError> {
     let definition: Value =
-        serde_saphyr::from_str(TASK_ACTION_CRD).map_err(|source| CliError::engine(PART, source))?;
+        serde_saphyr::from_str(definition).map_err(|source| CliError::engine(part, source))?;
     let target = ObjectRef {
         resource: DEFINITION,
         namespace: String::new(),
@@ -78,6 +90,6 @@ pub(crate) async fn install(client: kube::Client) -> Result<(), CliError> {
         Err(error) if error.is_already_exists() => Ok(()),
         other => other
             .map(drop)
-            .map_err(|source| CliError::engine(PART, source)),
+            .map_err(|source| CliError::engine(part, source)),
     }
 }

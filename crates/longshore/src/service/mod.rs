@@ -29,6 +29,8 @@ pub(crate) mod actions;
 pub(crate) mod counts;
 pub(crate) mod front;
 pub(crate) mod local_actions;
+pub(crate) mod podops;
+pub(crate) mod webhooks;
 
 use counts::Counts;
 use front::{Front, dags_folder, tell_clients};
@@ -101,6 +103,8 @@ impl Service {
 
         phases.wait_for("the executor of TaskActions to be set up");
         cluster.run_actions()?;
+        phases.wait_for("PodOpsLifecycle to be set up");
+        cluster.run_podops().await?;
 
         phases.wait_for("the APIs to be served");
         let kubernetes = cluster.serve(ServeConfig {

@@ -37,15 +37,20 @@ pub(crate) struct TestCluster {
 impl TestCluster {
     /// A namespace of the real one, where there is one.
     pub(crate) async fn start() -> Self {
-        Self::on(real()).await
+        Self::on(real(), |_, _| {}).await
+    }
+
+    /// The same, where the code of each pod does this at its end.
+    pub(crate) async fn playing(at_the_end: fn(&Pod, i32)) -> Self {
+        Self::on(real(), at_the_end).await
     }
 
     /// The embedded one, whatever else there is.
     pub(crate) async fn embedded() -> Self {
-        Self::on(None).await
+        Self::on(None, |_, _| {}).await
     }
 
-    async fn on(real: Option<PathBuf>) -> Self {
+    async fn on(real: Option<PathBuf>, at_the_end: fn(&Pod, i32)) -> Self {
         let folder = TempDir::new().unwrap();
         let (admin_kubeconfig, embedded) = match real {
             Some(path) => (path, None),
@@ -69,6 +74,7 @@ impl TestCluster {
             namespace: Some(namespace.clone()),
             start_delay: Duration::from_millis(20),
             attempt,
+            at_the_end,
             ..NodeConfig::default()
         };
         let node = ScriptedNode::start(admin.clone(), Arc::new(SystemClock), node_config);

@@ -91,7 +91,7 @@ fn requested(metrics: &Metrics) -> (BTreeSet<(String, String)>, Vec<String>) {
     (requested, forbidden)
 }
 
-fn granted(rules: &[Rule]) -> BTreeSet<(String, String)> {
+pub(crate) fn granted(rules: &[Rule]) -> BTreeSet<(String, String)> {
     let mut granted = BTreeSet::new();
     for rule in rules {
         for resource in rule.resources {

@@ -18,14 +18,14 @@ use kube::{
     api::{ApiResource, DynamicObject, ListParams, PostParams},
 };
 use longshore_api::{flyte, tasks::ANNOTATION_LAUNCH};
-use longshore_kit::{Cache, ListWatch};
+use longshore_kit::{Cache, ListWatch, Update};
 use longshore_proto::flyteidl2::core::{
     Container, Identifier, RetryStrategy, TaskMetadata, TaskTemplate, task_template::Target,
 };
 use longshore_test::scripted_node::ANNOTATION_SCRIPT;
 use prost::Message;
 use serde_json::{Value, json};
-use tokio::{task::AbortHandle, time::Instant};
+use tokio::{sync::watch, task::AbortHandle, time::Instant};
 
 use crate::cluster::TestCluster;
 
@@ -170,6 +170,62 @@ impl TaskActions {
 pub(crate) fn has_ended(action: &Value) -> bool {
     let labels = &action["metadata"]["labels"];
     labels[flyte::LABEL_COMPLETED_TIME].is_string()
+}
+
+/// The TaskActions of a namespace as a watch of its own tells of them.
+pub(crate) struct Board {
+    seen: watch::Receiver<BTreeMap<String, Value>>,
+    task: AbortHandle,
+}
+
+impl Board {
+    pub(crate) fn follow(actions: &TaskActions) -> Self {
+        let (tell, seen) = watch::channel(BTreeMap::new());
+        let updates = ListWatch::new(actions.api()).into_cache(Cache::new());
+        let record = async move {
+            let mut updates = pin!(updates);
+            while let Some(update) = updates.next().await {
+                let (object, is_there) = match update {
+                    Update::Applied(object) => (object, true),
+                    Update::Deleted(object) => (object, false),
+                    Update::Reached(_) => continue,
+                };
+                tell.send_modify(|seen: &mut BTreeMap<String, Value>| {
+                    if is_there {
+                        let action = serde_json::to_value(object.as_ref()).unwrap();
+                        seen.insert(object.name_any(), action);
+                    } else {
+                        seen.remove(&object.name_any());
+                    }
+                });
+            }
+        };
+        let task = tokio::spawn(record).abort_handle();
+        Self { seen, task }
+    }
+
+    /// Waits until it holds of those that are there, by name.
+    pub(crate) async fn until(
+        &self,
+        what: &str,
+        deadline: Instant,
+        holds: impl Fn(&BTreeMap<String, Value>) -> bool,
+    ) {
+        let mut seen = self.seen.clone();
+        let held = tokio::time::timeout_at(deadline, seen.wait_for(|seen| holds(seen)));
+        let in_time = held.await.is_ok();
+        if !in_time {
+            let open = self.seen.borrow().clone();
+            let open: Vec<&Value> = open.values().filter(|it| !has_ended(it)).take(3).collect();
+            panic!("not in time: {what}; among those that have not ended: {open:#?}");
+        }
+    }
+}
+
+impl Drop for Board {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 /// The uids of all pods of a namespace there ever were, by the launch that each of them is. A watch of its own tells.

@@ -186,6 +186,8 @@ fn call(
         collection: served.collection,
         namespace: path.namespace.clone(),
         name: path.name.clone().unwrap_or_default(),
+        subresource: path.subresource.clone(),
+        is_of_collection: false,
         query,
         warnings,
     })
@@ -322,8 +324,8 @@ async fn on_subresource(
 ) -> Result<Response<ApiBody>> {
     let resource = call.resource();
     match (resource.qualified().as_str(), subresource, method.as_str()) {
-        ("pods", "binding", "POST") => binding::bind(call, &input.decoded()?).await,
-        ("pods", "eviction", "POST") => eviction::evict(call, &input.decoded()?).await,
+        ("pods", "binding", "POST") => binding::bind(call, input.decoded()?).await,
+        ("pods", "eviction", "POST") => eviction::evict(call, input.decoded()?).await,
         ("pods", "log", "GET") => log::log(call).await,
         ("pods", "ephemeralcontainers", "GET") => get::get(call).await,
         ("pods", "ephemeralcontainers", "PUT") => {

@@ -61,7 +61,7 @@ fn bytes_field(number: u64, value: &[u8]) -> Vec<u8> {
 
 fn refused(body: &[u8]) -> String {
     let error = decode(body).unwrap_err();
-    assert_eq!((error.code, error.reason), (400, "BadRequest"));
+    assert_eq!((error.code, &*error.reason), (400, "BadRequest"));
     error.message
 }
 

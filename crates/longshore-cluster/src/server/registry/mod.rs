@@ -50,6 +50,10 @@ pub(crate) enum Strategy {
     Claim,
     /// Configuration data: `immutable`, `stringData` and the size limit.
     Data,
+    /// How much of an application may be missing.
+    Budget,
+    /// Webhooks that are asked before writes.
+    Webhooks,
     /// A CustomResourceDefinition.
     Definition,
     /// An object of such a definition.
@@ -255,6 +259,15 @@ impl Registry {
         all.extend(self.catalog.served());
         all.sort_by_cached_key(|served| address(&served.resource));
         all
+    }
+
+    /// The resources in whose form the objects of a collection are served.
+    pub(crate) fn forms_of(&self, collection: &Collection) -> Vec<Arc<Resource>> {
+        let path = collection.resource.storage_path();
+        let all = self.all().into_iter();
+        all.filter(|served| served.collection.resource.storage_path() == path)
+            .map(|served| served.resource)
+            .collect()
     }
 
     fn built_ins(&self) -> Vec<Served> {

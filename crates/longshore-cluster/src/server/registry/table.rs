@@ -299,7 +299,8 @@ fn policy_and_access() -> Vec<Resource> {
         namespaced("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget")
             .short(&["pdb"])
             .status()
-            .generation(),
+            .generation()
+            .strategy(Strategy::Budget),
         namespaced(rbac, "roles", "Role").names(NameRule::PathSegment),
         namespaced(rbac, "rolebindings", "RoleBinding").names(NameRule::PathSegment),
         cluster(rbac, "clusterroles", "ClusterRole").names(NameRule::PathSegment),
@@ -309,13 +310,15 @@ fn policy_and_access() -> Vec<Resource> {
             "mutatingwebhookconfigurations",
             "MutatingWebhookConfiguration",
         )
-        .generation(),
+        .generation()
+        .strategy(Strategy::Webhooks),
         cluster(
             admission,
             "validatingwebhookconfigurations",
             "ValidatingWebhookConfiguration",
         )
-        .generation(),
+        .generation()
+        .strategy(Strategy::Webhooks),
         cluster(
             "apiextensions.k8s.io/v1",
             "customresourcedefinitions",

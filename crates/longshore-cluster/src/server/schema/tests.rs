@@ -64,7 +64,7 @@ fn a_strict_refusal_says_what_upstream_says() {
         r#"{"spec": {"foo": 1}}"#,
     )
     .unwrap_err();
-    assert_eq!((error.code, error.reason), (400, "BadRequest"));
+    assert_eq!((error.code, &*error.reason), (400, "BadRequest"));
     assert_eq!(
         error.message,
         "Deployment in version \"v1\" cannot be handled as a Deployment: strict decoding error: unknown field \

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
+
 use crate::server::error::{ApiError, Result};
+use crate::server::meta;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Operator {
@@ -36,6 +39,38 @@ impl LabelSelector {
                 })
             })
             .collect::<Result<_>>()
+            .map(LabelSelector)
+    }
+
+    /// Reads a selector as objects carry it, `matchLabels` and `matchExpressions`; none when an
+    /// operator is unknown.
+    pub(crate) fn of(selector: &Value) -> Option<LabelSelector> {
+        let labels = selector.get("matchLabels").and_then(Value::as_object);
+        let equal = labels.into_iter().flatten().map(|(key, value)| {
+            let value = value.as_str().unwrap_or("").to_owned();
+            Some(Requirement {
+                key: key.clone(),
+                operator: Operator::In(BTreeSet::from([value])),
+            })
+        });
+        let expressions = selector.get("matchExpressions").and_then(Value::as_array);
+        let others = expressions.into_iter().flatten().map(|expression| {
+            let values = expression.get("values").and_then(Value::as_array);
+            let values = values.into_iter().flatten().filter_map(Value::as_str);
+            let values: BTreeSet<String> = values.map(str::to_owned).collect();
+            let operator = match meta::text(expression, "/operator") {
+                "In" => Operator::In(values),
+                "NotIn" => Operator::NotIn(values),
+                "Exists" => Operator::Exists,
+                "DoesNotExist" => Operator::Absent,
+                _ => return None,
+            };
+            let key = meta::text(expression, "/key").to_owned();
+            Some(Requirement { key, operator })
+        });
+        equal
+            .chain(others)
+            .collect::<Option<_>>()
             .map(LabelSelector)
     }
 
@@ -127,6 +162,8 @@ fn is_value(value: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -152,6 +189,33 @@ mod tests {
             let parsed = LabelSelector::parse(selector).unwrap();
             assert_eq!(parsed.matches(&labels), is_match, "{selector}");
         }
+    }
+
+    #[test]
+    fn selectors_of_objects_are_the_same() {
+        let labels = BTreeMap::from([("app".to_owned(), "web".to_owned())]);
+        let of = |expression: Value| json!({"matchExpressions": [expression]});
+        for (selector, is_match) in [
+            (Value::Null, true),
+            (json!({}), true),
+            (json!({"matchLabels": {"app": "web"}}), true),
+            (json!({"matchLabels": {"app": "db"}}), false),
+            (
+                of(json!({"key": "app", "operator": "In", "values": ["db", "web"]})),
+                true,
+            ),
+            (
+                of(json!({"key": "x", "operator": "NotIn", "values": ["db"]})),
+                true,
+            ),
+            (of(json!({"key": "x", "operator": "Exists"})), false),
+            (of(json!({"key": "x", "operator": "DoesNotExist"})), true),
+        ] {
+            let read = LabelSelector::of(&selector).unwrap();
+            assert_eq!(read.matches(&labels), is_match, "{selector}");
+        }
+        let unknown = of(json!({"key": "app", "operator": "Gt"}));
+        assert_eq!(LabelSelector::of(&unknown), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::registry::Resource;
 use std::sync::Arc;
 
 use field::FieldSelector;
-use label::LabelSelector;
+pub(crate) use label::LabelSelector;
 
 /// The objects of one collection that a request selects.
 #[derive(Debug, Clone)]

@@ -1,6 +1,7 @@
 //! What a resource does on its own account when its objects are written: defaults, protected parts,
 //! validation.
 
+mod budgets;
 mod data;
 mod namespaces;
 mod pod_defaults;
@@ -10,6 +11,7 @@ mod workloads;
 
 use serde_json::{Value, json};
 
+use super::admission;
 use super::crd;
 use super::error::Cause;
 use super::meta;
@@ -34,6 +36,8 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
             object["status"] = workloads::first_status(&resource.kind);
         }
         Strategy::Data => data::prepare(object),
+        Strategy::Budget => object["status"] = budgets::first_status(),
+        Strategy::Webhooks => admission::set_defaults(&resource.kind, object),
         Strategy::Definition => crd::prepare_create(object),
         Strategy::Plain | Strategy::Node | Strategy::Custom => {}
     }
@@ -49,13 +53,28 @@ pub(crate) fn finish_create(resource: &Resource, object: &mut Value) {
 /// Completes a changed object, and takes back what an ordinary write may not change.
 pub(crate) fn prepare_update(resource: &Resource, new: &mut Value, old: &Value) {
     match resource.strategy {
-        Strategy::Pod => pods::prepare_update(new, old),
+        Strategy::Pod => pods::complete(new, Some(old)),
         Strategy::Namespace => namespaces::prepare_update(new, old),
         Strategy::Data => data::prepare(new),
         Strategy::Service => workloads::set_service_defaults(new),
         Strategy::Workload => workloads::set_defaults(&resource.kind, new),
+        Strategy::Webhooks => admission::set_defaults(&resource.kind, new),
         Strategy::Definition => crd::prepare_update(new),
-        Strategy::Plain | Strategy::Node | Strategy::Claim | Strategy::Custom => {}
+        Strategy::Plain | Strategy::Node | Strategy::Claim => {}
+        Strategy::Budget | Strategy::Custom => {}
+    }
+}
+
+/// Sets what an object has when nobody sets it, as far as that is known before it is judged;
+/// `old` is there when it is not a new one.
+pub(crate) fn set_defaults(resource: &Resource, object: &mut Value, old: Option<&Value>) {
+    match resource.strategy {
+        Strategy::Pod => pods::complete(object, old),
+        Strategy::Data => data::prepare(object),
+        Strategy::Service => workloads::set_service_defaults(object),
+        Strategy::Workload => workloads::set_defaults(&resource.kind, object),
+        Strategy::Plain | Strategy::Node | Strategy::Namespace | Strategy::Claim => {}
+        Strategy::Budget | Strategy::Webhooks | Strategy::Definition | Strategy::Custom => {}
     }
 }
 
@@ -66,6 +85,8 @@ pub(crate) fn violations(resource: &Resource, new: &Value, old: Option<&Value>) 
         (Strategy::Pod, Some(old)) => pods::update_violations(new, old),
         (Strategy::Workload, _) => workloads::violations(&resource.kind, new, old),
         (Strategy::Data, _) => data::violations(new, old),
+        (Strategy::Budget, _) => budgets::violations(new),
+        (Strategy::Webhooks, _) => admission::violations(&resource.kind, new),
         (Strategy::Definition, _) => crd::violations(new, old),
         (Strategy::Custom, _) => resource
             .custom

@@ -9,9 +9,7 @@ use crate::server::meta;
 
 /// A new pod is pending.
 pub(super) fn prepare_create(pod: &mut Value) {
-    meta::member(pod, "spec");
-    set_defaults(&mut pod["spec"]);
-    set_admission_defaults(&mut pod["spec"]);
+    complete(pod, None);
     let qos_class = qos_class(pod);
     pod["status"] = json!({"phase": "Pending", "qosClass": qos_class});
     let is_gated = pod
@@ -26,17 +24,18 @@ pub(super) fn prepare_create(pod: &mut Value) {
     }
 }
 
-/// A changed specification is completed as a new one is; what admission had decided then stays when the
-/// client does not send it.
-pub(super) fn prepare_update(new: &mut Value, old: &Value) {
-    let spec = meta::member(new, "spec");
+/// Sets what nobody has set. What admission had decided of a pod stays when the client does not
+/// send it.
+pub(super) fn complete(pod: &mut Value, old: Option<&Value>) {
+    let spec = meta::member(pod, "spec");
     for key in ["priority", "preemptionPolicy", "serviceAccountName"] {
-        if let (None, Some(decided)) = (spec.get(key), old.pointer(&format!("/spec/{key}"))) {
+        let decided = old.and_then(|old| old.pointer(&format!("/spec/{key}")));
+        if let (None, Some(decided)) = (spec.get(key), decided) {
             spec.insert(key.into(), decided.clone());
         }
     }
-    set_defaults(&mut new["spec"]);
-    set_admission_defaults(&mut new["spec"]);
+    set_defaults(&mut pod["spec"]);
+    set_admission_defaults(&mut pod["spec"]);
 }
 
 fn containers<'a>(pod: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {

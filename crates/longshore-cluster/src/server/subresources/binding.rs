@@ -3,14 +3,19 @@
 use http::Response;
 use serde_json::{Value, json};
 
+use crate::server::admission::{Operation, Question};
 use crate::server::error::{ApiError, Result};
 use crate::server::http::body::{self, ApiBody};
 use crate::server::meta;
 use crate::server::verbs::Call;
-use crate::server::verbs::rewrite::{Part, rewrite};
+use crate::server::verbs::rewrite::{Part, rewrite_unasked};
 
 /// Binds the pod on the URL to the target of the binding, once.
-pub(crate) async fn bind(call: &Call, binding: &Value) -> Result<Response<ApiBody>> {
+pub(crate) async fn bind(call: &Call, binding: Value) -> Result<Response<ApiBody>> {
+    let question = Question::new(call, Operation::Create, call.query.is_dry_run()?);
+    let question = question.of_kind("", "v1", "Binding");
+    let binding = &question.mutate(binding, None).await?;
+    question.validate(Some(binding), None).await?;
     let node = meta::text(binding, "/target/name");
     let kind = meta::text(binding, "/target/kind");
     if node.is_empty() || !matches!(kind, "" | "Node") {
@@ -23,7 +28,7 @@ pub(crate) async fn bind(call: &Call, binding: &Value) -> Result<Response<ApiBod
         .pointer("/metadata/annotations")
         .and_then(Value::as_object);
     let now = meta::seconds(call.server.now());
-    rewrite(call, Part::Private, |pod| {
+    rewrite_unasked(call, Part::Private, |pod| {
         let refuse = |why: &str| Err(ApiError::conflict(call.resource(), &call.name, why));
         if !uid.is_empty() && uid != meta::text(pod, "/metadata/uid") {
             let found = meta::text(pod, "/metadata/uid");

@@ -41,9 +41,28 @@ pub(crate) async fn patch(
     .await
 }
 
+/// The scale of a workload of this call.
+pub(crate) fn of(call: &Call, workload: &Value) -> Value {
+    scale_of(paths(call), workload)
+}
+
+/// The workload with the number of replicas of a scale.
+pub(crate) fn applied(call: &Call, workload: &Value, scale: &Value) -> Value {
+    let n_replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64);
+    let n_replicas = n_replicas.unwrap_or(0);
+    let mut scaled = workload.clone();
+    match paths(call) {
+        Some(paths) => paths.set_replicas(&mut scaled, n_replicas),
+        None => {
+            meta::member(&mut scaled, "spec").insert("replicas".into(), n_replicas.into());
+        }
+    }
+    scaled
+}
+
 async fn write(call: &Call, change: impl Fn(&Value) -> Result<Value>) -> Result<Response<ApiBody>> {
     let written = rewrite(call, Part::Main, |workload| {
-        let scale = change(&scale_of(paths(call), workload))?;
+        let scale = change(&of(call, workload))?;
         let n_replicas = scale
             .pointer("/spec/replicas")
             .and_then(Value::as_i64)
@@ -58,13 +77,7 @@ async fn write(call: &Call, change: impl Fn(&Value) -> Result<Value>) -> Result<
                 vec![cause],
             ));
         }
-        let mut scaled = workload.clone();
-        match paths(call) {
-            Some(paths) => paths.set_replicas(&mut scaled, n_replicas),
-            None => {
-                meta::member(&mut scaled, "spec").insert("replicas".into(), n_replicas.into());
-            }
-        }
+        let mut scaled = applied(call, workload, &scale);
         let version = meta::text(&scale, "/metadata/resourceVersion");
         if !version.is_empty() {
             meta::metadata(&mut scaled).insert("resourceVersion".into(), version.into());

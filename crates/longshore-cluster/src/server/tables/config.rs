@@ -70,6 +70,17 @@ pub(super) fn printer(qualified: &str) -> Option<Printer> {
             },
             cells: disruption_budget,
         },
+        "mutatingwebhookconfigurations.admissionregistration.k8s.io"
+        | "validatingwebhookconfigurations.admissionregistration.k8s.io" => Printer {
+            columns: const { &[NAME, integer("Webhooks"), AGE] },
+            cells: |view| {
+                vec![
+                    view.name(),
+                    view.items("/webhooks").len().into(),
+                    view.age(),
+                ]
+            },
+        },
         "ingresses.networking.k8s.io" => Printer {
             columns: const {
                 &[

@@ -4,6 +4,7 @@ use http::{Response, StatusCode};
 use serde_json::Value;
 
 use super::Call;
+use crate::server::admission::{Operation, Question};
 use crate::server::error::{ApiError, Cause, Result};
 use crate::server::http::body::ApiBody;
 use crate::server::hub::{Change, CommitError, Expected, Key, Object};
@@ -48,20 +49,17 @@ pub(crate) async fn create_object(call: &Call, object: Value, is_dry_run: bool) 
             "resourceVersion should not be set on objects to be created",
         ));
     }
-    let metadata = meta::metadata(&mut object);
-    for key in [
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "generation",
-    ] {
-        metadata.remove(key);
-    }
+    wipe(&mut object);
+    require_live_namespace(call, &object)?;
+    let question = Question::new(call, Operation::Create, is_dry_run);
+    let mut object = question.mutate(object, None).await?;
+    place(call, &mut object)?;
+    wipe(&mut object);
     if resource.has_generation {
-        metadata.insert("generation".into(), 1.into());
+        meta::metadata(&mut object).insert("generation".into(), 1.into());
     }
     strategy::prepare_create(resource, &mut object);
     call.server.stamp(&mut object);
-    require_live_namespace(call, &object)?;
 
     let is_generated = meta::name(&object).is_empty();
     let base = meta::text(&object, "/metadata/generateName").to_owned();
@@ -72,6 +70,7 @@ pub(crate) async fn create_object(call: &Call, object: Value, is_dry_run: bool) 
         }
         strategy::finish_create(resource, &mut object);
         validate(call, &object)?;
+        question.validate(Some(&object), None).await?;
         let name = meta::name(&object);
         let key = Key::new(call.namespace.as_deref(), name);
         if is_dry_run {
@@ -100,6 +99,20 @@ pub(crate) async fn create_object(call: &Call, object: Value, is_dry_run: bool) 
         }
     }
     Err(ApiError::already_exists(resource, meta::name(&object)))
+}
+
+/// Takes away what only the server sets.
+fn wipe(object: &mut Value) {
+    let metadata = meta::metadata(object);
+    for key in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+    ] {
+        metadata.remove(key);
+    }
 }
 
 /// The refusal of a name that another object has.

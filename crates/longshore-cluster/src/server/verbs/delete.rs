@@ -2,11 +2,12 @@
 
 use http::{Response, StatusCode};
 use jiff::{SignedDuration, Timestamp};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Call;
 use super::rewrite::is_deletion_complete;
+use crate::server::admission::{Operation, Question};
 use crate::server::crd;
 use crate::server::error::{ApiError, Result};
 use crate::server::http::body::{self, ApiBody};
@@ -28,7 +29,7 @@ const ATTEMPTS: usize = 64;
 const DEFAULT_GRACE_SECONDS: i64 = 30;
 
 /// What becomes of the objects that the deleted one owns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) enum Propagation {
     Background,
     Foreground,
@@ -36,15 +37,17 @@ pub(crate) enum Propagation {
 }
 
 /// What has to hold for the deletion to happen.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Preconditions {
+    #[serde(skip_serializing_if = "Option::is_none")]
     uid: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     resource_version: Option<String>,
 }
 
 /// Options of a deletion, from the body or the query.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct DeleteOptions {
     pub(crate) grace_period_seconds: Option<i64>,
@@ -79,8 +82,26 @@ impl DeleteOptions {
         Ok(options)
     }
 
-    fn is_dry_run(&self) -> Result<bool> {
+    pub(crate) fn is_dry_run(&self) -> Result<bool> {
         is_dry_run(self.dry_run.iter().flatten().map(String::as_str))
+    }
+
+    /// Whether the deletion is bound to a revision.
+    pub(crate) fn requires_version(&self) -> bool {
+        let preconditions = self.preconditions.as_ref();
+        preconditions.is_some_and(|it| {
+            it.resource_version
+                .as_ref()
+                .is_some_and(|it| !it.is_empty())
+        })
+    }
+
+    /// The same, of an object as it was at a revision.
+    pub(crate) fn at_version(&self, version: &str) -> DeleteOptions {
+        let mut options = self.clone();
+        let preconditions = options.preconditions.get_or_insert_default();
+        preconditions.resource_version = Some(version.to_owned());
+        options
     }
 
     fn propagation(&self) -> Option<Propagation> {
@@ -91,7 +112,8 @@ impl DeleteOptions {
         })
     }
 
-    fn check(&self, resource: &Resource, object: &Value) -> Result<()> {
+    /// Refuses an object that does not meet the preconditions.
+    pub(crate) fn check(&self, resource: &Resource, object: &Value) -> Result<()> {
         let Some(preconditions) = &self.preconditions else {
             return Ok(());
         };
@@ -170,8 +192,23 @@ fn success(resource: &Resource, object: &Value) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
 }
 
-/// Deletes the object of a call, again if somebody else was faster.
-pub(crate) async fn delete_object(call: &Call, mut options: DeleteOptions) -> Result<Deleted> {
+/// Deletes the object of a call, again if somebody else was faster. Webhooks are asked each time.
+pub(crate) async fn delete_object(call: &Call, options: DeleteOptions) -> Result<Deleted> {
+    let is_dry_run = options.is_dry_run()?;
+    let question = Question::new(call, Operation::Delete, is_dry_run).with_options(options.clone());
+    delete_with(call, options, Some(&question)).await
+}
+
+/// The same without a word to webhooks: they were asked about the action that this is a part of.
+pub(crate) async fn delete_unasked(call: &Call, options: DeleteOptions) -> Result<Deleted> {
+    delete_with(call, options, None).await
+}
+
+async fn delete_with(
+    call: &Call,
+    mut options: DeleteOptions,
+    question: Option<&Question<'_>>,
+) -> Result<Deleted> {
     let is_dry_run = options.is_dry_run()?;
     let resource = call.resource();
     if resource.strategy == Strategy::Namespace && IMMORTAL.contains(&call.name.as_str()) {
@@ -198,7 +235,14 @@ pub(crate) async fn delete_object(call: &Call, mut options: DeleteOptions) -> Re
             // Its node was faster in removing what we had marked: it is gone, as was asked.
             Err(error) => return marked_by_us.map(Deleted::Gone).ok_or(error),
         };
-        let (change, outcome) = match plan(resource, &object, &options, call.server.now()) {
+        let plan = plan(resource, &object, &options, call.server.now());
+        // A pod that is going already is none of their business.
+        let is_asked = plan != Plan::Keep || resource.strategy != Strategy::Pod;
+        if let Some(question) = question.filter(|_| is_asked) {
+            question.mutate(Value::Null, Some(&object)).await?;
+            question.validate(None, Some(&object)).await?;
+        }
+        let (change, outcome) = match plan {
             Plan::Remove => (Change::Delete, Deleted::Gone(object)),
             Plan::Keep => return Ok(Deleted::Pending(object)),
             Plan::Mark(marked) => (Change::Put(call.draft(&marked)?), Deleted::Pending(marked)),

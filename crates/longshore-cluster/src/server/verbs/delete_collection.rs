@@ -30,6 +30,7 @@ pub(crate) async fn delete_collection(
         let one = Call {
             namespace,
             name,
+            is_of_collection: true,
             ..call.clone()
         };
         match delete_object(&one, options.clone()).await {

@@ -39,6 +39,10 @@ pub(crate) struct Call {
     pub(crate) namespace: Option<String>,
     /// Name on the URL; empty for requests about the collection.
     pub(crate) name: String,
+    /// The part of the object that the request is about; none for all of it.
+    pub(crate) subresource: Option<String>,
+    /// The request is about a collection, and this call about one object of it.
+    pub(crate) is_of_collection: bool,
     pub(crate) query: Query,
     pub(crate) rendering: Rendering,
     pub(crate) warnings: Warnings,
@@ -97,40 +101,22 @@ impl Call {
 
     /// Checks that a body is an object of this resource, completes its type and converts it to the
     /// stored form.
-    pub(crate) fn to_stored(&self, mut object: Value) -> Result<Value> {
+    pub(crate) fn to_stored(&self, object: Value) -> Result<Value> {
+        self.to_stored_from(&self.served, object)
+    }
+
+    /// The same for an object of another form of this resource.
+    pub(crate) fn to_stored_from(&self, served: &Resource, mut object: Value) -> Result<Value> {
         if !object.is_object() {
             let message = "the object provided is unrecognized: expected a JSON object";
             return Err(ApiError::bad_request(message));
         }
-        self.check_type(&mut object)?;
+        check_type(served, &mut object)?;
         // These objects carry somebody else's JSON, in which null means something.
-        let has_free_form_nulls = self.served.kind == "ControllerRevision"
-            || matches!(
-                self.served.strategy,
-                Strategy::Custom | Strategy::Definition
-            );
+        let has_free_form_nulls = served.kind == "ControllerRevision"
+            || matches!(served.strategy, Strategy::Custom | Strategy::Definition);
         meta::normalise(&mut object, has_free_form_nulls);
-        Ok(self.served.to_stored(object))
-    }
-
-    /// Refuses objects of another type; one without type gets that of the path.
-    fn check_type(&self, object: &mut Value) -> Result<()> {
-        let (version, kind) = (self.served.api_version(), &self.served.kind);
-        let found_version = meta::text(object, "/apiVersion");
-        if !found_version.is_empty() && found_version != version {
-            return Err(ApiError::bad_request(format!(
-                "the API version in the data ({found_version}) does not match the expected API version ({version})"
-            )));
-        }
-        let found_kind = meta::text(object, "/kind");
-        if !found_kind.is_empty() && found_kind != kind {
-            let message =
-                format!("{found_kind} in version {version:?} cannot be handled as a {kind}");
-            return Err(ApiError::bad_request(message));
-        }
-        object["apiVersion"] = version.into();
-        object["kind"] = kind.as_str().into();
-        Ok(())
+        Ok(served.to_stored(object))
     }
 
     /// Answers with a stored object.
@@ -166,4 +152,23 @@ impl Call {
             Ok(draft)
         }
     }
+}
+
+/// Refuses objects of another type; one without type gets that of the resource.
+fn check_type(served: &Resource, object: &mut Value) -> Result<()> {
+    let (version, kind) = (served.api_version(), &served.kind);
+    let found_version = meta::text(object, "/apiVersion");
+    if !found_version.is_empty() && found_version != version {
+        return Err(ApiError::bad_request(format!(
+            "the API version in the data ({found_version}) does not match the expected API version ({version})"
+        )));
+    }
+    let found_kind = meta::text(object, "/kind");
+    if !found_kind.is_empty() && found_kind != kind {
+        let message = format!("{found_kind} in version {version:?} cannot be handled as a {kind}");
+        return Err(ApiError::bad_request(message));
+    }
+    object["apiVersion"] = version.into();
+    object["kind"] = kind.as_str().into();
+    Ok(())
 }

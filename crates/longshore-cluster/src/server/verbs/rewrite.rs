@@ -6,6 +6,7 @@ use http::{Response, StatusCode};
 use serde_json::Value;
 
 use super::Call;
+use crate::server::admission::{Operation, Question};
 use crate::server::error::{ApiError, Cause, Result};
 use crate::server::http::body::ApiBody;
 use crate::server::hub::{Change, CommitError, Expected, Object};
@@ -54,11 +55,32 @@ impl Rewritten {
     }
 }
 
-/// Rewrites the object on the URL with `change`, again if somebody else was faster.
+/// Rewrites the object on the URL with `change`, again if somebody else was faster. Webhooks are
+/// asked each time.
 pub(crate) async fn rewrite(
     call: &Call,
     part: Part,
     change: impl Fn(&Value) -> Result<Value>,
+) -> Result<Rewritten> {
+    let is_dry_run = call.query.is_dry_run()?;
+    let question = Question::new(call, Operation::Update, is_dry_run);
+    rewrite_with(call, part, change, Some(&question)).await
+}
+
+/// The same without a word to webhooks: they were asked about the action that this is a part of.
+pub(crate) async fn rewrite_unasked(
+    call: &Call,
+    part: Part,
+    change: impl Fn(&Value) -> Result<Value>,
+) -> Result<Rewritten> {
+    rewrite_with(call, part, change, None).await
+}
+
+async fn rewrite_with(
+    call: &Call,
+    part: Part,
+    change: impl Fn(&Value) -> Result<Value>,
+    question: Option<&Question<'_>>,
 ) -> Result<Rewritten> {
     let is_dry_run = call.query.is_dry_run()?;
     for _ in 0..ATTEMPTS {
@@ -70,11 +92,22 @@ pub(crate) async fn rewrite(
         };
         let mut new = call.to_stored(change(&call.served.to_served(old.clone()))?)?;
         check_identity(call, &new, &old)?;
+        if let Some(question) = question {
+            new = question.mutate(new, Some(&old)).await?;
+            check_identity(call, &new, &old)?;
+        }
+        check_version(call, &new, &old)?;
         prepare(call.resource(), part, &mut new, &old);
-        if new == old {
+        let is_same = new == old;
+        if !is_same {
+            validate(&call.served, part, &new, &old)?;
+        }
+        if let Some(question) = question {
+            question.validate(Some(&new), Some(&old)).await?;
+        }
+        if is_same {
             return Ok(Rewritten::Stored(stored));
         }
-        validate(&call.served, part, &new, &old)?;
         if is_dry_run {
             return Ok(Rewritten::Unstored(new));
         }
@@ -122,8 +155,7 @@ pub(crate) fn is_deletion_complete(resource: &Resource, object: &Value) -> bool 
         && !has_content
 }
 
-/// Refuses to turn an object into another one, or to write over a version that the client has not
-/// seen.
+/// Refuses to turn an object into another one.
 fn check_identity(call: &Call, new: &Value, old: &Value) -> Result<()> {
     let resource = call.resource();
     let name = meta::name(new);
@@ -145,11 +177,7 @@ fn check_identity(call: &Call, new: &Value, old: &Value) -> Result<()> {
             "the namespace of the object ({namespace}) does not match the namespace on the URL ({expected})"
         )));
     }
-    let differs = |pointer: &str| {
-        let asked = meta::text(new, pointer);
-        !asked.is_empty() && asked != meta::text(old, pointer)
-    };
-    if differs("/metadata/uid") {
+    if differs(new, old, "/metadata/uid") {
         let why = format!(
             "Precondition failed: UID in precondition: {}, UID in object meta: {}",
             meta::text(new, "/metadata/uid"),
@@ -157,10 +185,21 @@ fn check_identity(call: &Call, new: &Value, old: &Value) -> Result<()> {
         );
         return Err(ApiError::conflict(resource, name, &why));
     }
-    if differs("/metadata/resourceVersion") {
-        return Err(ApiError::modified(resource, name));
+    Ok(())
+}
+
+/// Refuses to write over a version that the client has not seen.
+fn check_version(call: &Call, new: &Value, old: &Value) -> Result<()> {
+    if differs(new, old, "/metadata/resourceVersion") {
+        return Err(ApiError::modified(call.resource(), meta::name(new)));
     }
     Ok(())
+}
+
+/// Whether a text is given, and another one than before.
+fn differs(new: &Value, old: &Value, pointer: &str) -> bool {
+    let asked = meta::text(new, pointer);
+    !asked.is_empty() && asked != meta::text(old, pointer)
 }
 
 /// Takes back what this write may not change.

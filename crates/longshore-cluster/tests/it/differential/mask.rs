@@ -17,6 +17,7 @@ static TEXTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
             r"resource version: (\d+) \(\d+\)",
             "resource version: $1 (<version>)",
         ),
+        (r"127\.0\.0\.1:\d+", "<webhook>"),
         (r"current: \d+", "current: <version>"),
         (r"in object meta: \d+", "in object meta: <version>"),
         (

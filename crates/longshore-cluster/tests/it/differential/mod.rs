@@ -40,7 +40,15 @@ async fn differential_embedded_server_answers_as_recorded() {
     for subject in &subjects {
         // Each on its own, as the order of the files must not matter.
         let cluster = Cluster::in_memory();
+        // A webhook is outside, where the time is the real one.
+        let needs_time = subject.needs_judge();
+        if needs_time {
+            tokio::time::resume();
+        }
         let ours = replay(&cluster.client(), subject).await;
+        if needs_time {
+            tokio::time::pause();
+        }
         for (id, answer) in &ours {
             match recorded.answers.get(id) {
                 Some(theirs) => found.extend(compare(id, theirs, answer)),

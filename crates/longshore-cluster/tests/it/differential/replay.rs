@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::mask::mask;
 use super::scenario::{Step, Subject};
+use crate::judge::Judge;
 
 /// Longest that an event of a watch may take. A watch that gives fewer events than expected is a
 /// difference.
@@ -36,6 +37,11 @@ pub(super) async fn replay(client: &kube::Client, subject: &Subject) -> Vec<(Str
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into();
+    let judge = subject.needs_judge().then(Judge::start);
+    if let Some(judge) = &judge {
+        variables.insert("hook".to_owned(), judge.url());
+        variables.insert("ca".to_owned(), judge.ca_bundle().to_owned());
+    }
     make_namespace(client, &namespace).await;
     let mut answers = Vec::new();
     for step in &subject.steps {

@@ -95,6 +95,15 @@ impl Subject {
         subject
     }
 
+    /// Whether its requests are about webhooks, which somebody has to answer: `${hook}` stands for
+    /// the address, `${ca}` for the authority.
+    pub(super) fn needs_judge(&self) -> bool {
+        let names_it = |body: &Value| body.to_string().contains("${hook}");
+        self.steps
+            .iter()
+            .any(|step| step.body.as_ref().is_some_and(names_it))
+    }
+
     /// The names of its requests in records and tables.
     pub(super) fn ids(&self) -> impl Iterator<Item = String> {
         self.steps.iter().map(|step| self.id(step))

@@ -149,7 +149,8 @@ impl Case {
     }
 
     fn status(&self, now: i64) -> Value {
-        status::build(&self.desired(), &self.local, "u", "127.0.0.1", t(now))
+        let ips = ("127.0.0.1", "127.1.2.3");
+        status::build(&self.desired(), &self.local, "u", ips, t(now))
     }
 
     fn plan(&self, now: i64) -> Plan {

@@ -2,8 +2,10 @@
 
 use serde_json::json;
 
-use super::{Plan, StopCause, pod, t};
+use super::{Plan, StopCause, id, pod, t};
 use crate::pod::decide::Action;
+use crate::pod::model::Ending;
+use crate::probes::Kind;
 
 /// The plan in short: actions, and the second to wake at.
 fn short(plan: &Plan) -> String {
@@ -14,6 +16,8 @@ fn short(plan: &Plan) -> String {
             Action::Prepare => "prepare".into(),
             Action::Start(id) => format!("start {id}"),
             Action::Stop(cause) => format!("stop {cause:?}"),
+            Action::End(id) => format!("end {id}"),
+            Action::KillOne(id) => format!("kill {id}"),
             Action::Kill => "kill".into(),
             Action::Publish(status) => {
                 format!("publish {}", status["phase"].as_str().expect("a phase"))
@@ -316,4 +320,29 @@ fn waits_between_restarts_double_up_to_five_minutes() {
         );
     }
     assert_eq!(waits, [0, 10, 20, 40, 80, 160, 300, 300]);
+}
+
+#[test]
+fn a_container_that_a_probe_gives_up_gets_its_grace() {
+    let probe = json!({"tcpSocket": {"port": 1}, "failureThreshold": 1, "terminationGracePeriodSeconds": 5});
+    let mut case = pod("Always").prepared().running("main", 0, 1);
+    case.pod["spec"]["containers"][0]["livenessProbe"] = probe;
+    let wish = case.desired().main[0].clone();
+    let mut health = case.local.health_of(&wish, 0);
+    health.learn(&wish.probes, Kind::Liveness, false, t(2));
+    case.local.health.insert(id("main", 0), health);
+    let case = case.told();
+    assert_eq!(short(&case.plan(2)), "end main/0");
+    let mut asked = case;
+    let ending = |is_killed| Ending {
+        since: t(2),
+        is_killed,
+    };
+    asked.local.ending.insert(id("main", 0), ending(false));
+    assert_eq!(short(&asked.plan(3)), "wake 7");
+    assert_eq!(short(&asked.plan(7)), "kill main/0");
+    asked.local.ending.insert(id("main", 0), ending(true));
+    assert_eq!(short(&asked.plan(8)), "");
+    let again = asked.exited("main", 0, 137, 1, 8).told();
+    assert_eq!(short(&again.plan(8)), "start main/1");
 }

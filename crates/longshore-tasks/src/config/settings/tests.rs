@@ -35,7 +35,7 @@ fn every_key_of_the_executor_means_what_it_means_upstream() {
         "executor": {
             "eventsserviceurl": "http://events:8090", "cacheServiceURL": "http://cache:8094", "cluster": "c1",
             "defaultK8sServiceAccount": "robot", "maxSystemFailures": 5, "maxConcurrentReconciles": 0,
-            "requeueDuration": "3s", "gc": {"interval": "1m", "maxTTL": 0},
+            "requeueDuration": "3s", "healthProbeBindAddress": ":8081", "gc": {"interval": "1m", "maxTTL": 0},
         },
         "plugins": {"catalogCache": {"maxCacheAge": "24h"}},
         "storage": {"type": "stow", "stow": {"kind": "local", "config": {"path": "/data"}},
@@ -66,6 +66,8 @@ fn every_key_of_the_executor_means_what_it_means_upstream() {
         (5, Duration::from_secs(3))
     );
     assert_eq!(tasks.policy.cluster, "c1");
+    let probes = settings.health_address.map(|address| address.to_string());
+    assert_eq!(probes.as_deref(), Some("0.0.0.0:8081"));
     assert_eq!(
         tasks.plugins.default_service_account.as_deref(),
         Some("robot")
@@ -92,6 +94,25 @@ fn every_key_of_the_executor_means_what_it_means_upstream() {
     );
     assert_eq!(injection.env_prefix, "P_");
     assert_eq!(injection.resources, Some(json!({"limits": {"cpu": "1"}})));
+}
+
+#[test]
+fn an_address_is_read_as_go_reads_it() {
+    for (text, expected) in [
+        ("", Some("")),
+        ("0", Some("")),
+        (":8081", Some("0.0.0.0:8081")),
+        ("127.0.0.1:1", Some("127.0.0.1:1")),
+        ("localhost:0", Some("127.0.0.1:0")),
+        ("[::]:8081", Some("[::]:8081")),
+        ("8081", None),
+        (":http", None),
+        ("nowhere:8081", None),
+    ] {
+        let found = listen_address(text);
+        let words = found.map(|it| it.map_or_else(String::new, |address| address.to_string()));
+        assert_eq!(words.as_deref(), expected, "{text}");
+    }
 }
 
 #[test]
@@ -137,4 +158,19 @@ fn what_is_done_otherwise_is_a_warning() {
         ]
     );
     assert!(warnings.iter().all(|warning| !warning.instead.is_empty()));
+}
+
+#[test]
+fn the_executors_own_namespace_is_that_of_its_pod_or_the_one_of_the_actions() {
+    let actions = json!({"actions": {"kubernetes": {"namespace": "flyte"}}});
+    for (document, pod, expected) in [
+        (&json!({}), None, None),
+        (&actions, None, Some("flyte")),
+        (&actions, Some(""), Some("flyte")),
+        (&actions, Some("own"), Some("own")),
+    ] {
+        let env = |name: &str| pod.filter(|_| name == "POD_NAMESPACE").map(str::to_owned);
+        let (settings, _) = Settings::read(document, &env).unwrap();
+        assert_eq!(settings.tasks.shared_namespace.as_deref(), expected);
+    }
 }

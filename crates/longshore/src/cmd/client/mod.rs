@@ -22,6 +22,7 @@ pub(crate) mod actions;
 pub(crate) mod dags;
 mod follow;
 pub(crate) mod logs;
+pub(crate) mod pods;
 mod print;
 mod printable;
 pub(crate) mod runs;

@@ -1,7 +1,7 @@
 //! A controller that is killed again and again: `cargo xtask campaign controller-kill` runs this with other numbers.
 
 #[path = "../../../../../xtask/src/campaign/dice.rs"]
-mod dice;
+pub(super) mod dice;
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -17,14 +17,14 @@ use crate::{
 };
 
 /// Kills of each part.
-const KILLS: &str = "LONGSHORE_TEST_KILLS";
+pub(super) const KILLS: &str = "LONGSHORE_TEST_KILLS";
 /// TaskActions, and tasks of the DAG.
-const ACTIONS: &str = "LONGSHORE_TEST_ACTIONS";
+pub(super) const ACTIONS: &str = "LONGSHORE_TEST_ACTIONS";
 const TASKS: &str = "LONGSHORE_TEST_TASKS";
 /// The seed of the moments.
-const SEED: &str = "LONGSHORE_TEST_SEED";
+pub(super) const SEED: &str = "LONGSHORE_TEST_SEED";
 /// The program, instead of the one that was built with this test.
-const BINARY: &str = "LONGSHORE_TEST_BINARY";
+pub(super) const BINARY: &str = "LONGSHORE_TEST_BINARY";
 
 /// How long a controller lives, in milliseconds: one time counted from its start, the other from when it leads.
 const LIFE_MS: (u64, u64) = (50, 1_500);
@@ -32,11 +32,11 @@ const LIFE_MS: (u64, u64) = (50, 1_500);
 const SHORT_LEASE: &str = "2s";
 
 #[expect(clippy::disallowed_methods, reason = "the campaign tells its numbers")]
-fn told(variable: &str) -> Option<String> {
+pub(super) fn told(variable: &str) -> Option<String> {
     std::env::var(variable).ok()
 }
 
-fn number(variable: &str, default: u64) -> u64 {
+pub(super) fn number(variable: &str, default: u64) -> u64 {
     told(variable).map_or(default, |text| text.parse().unwrap())
 }
 

@@ -5,8 +5,13 @@ mod context;
 mod disturbed;
 mod kills;
 mod kubectl;
+mod podops;
+mod probes;
 mod replica;
+mod requests;
+mod secrets;
 mod takeover;
+mod thousand;
 
 use std::fs;
 
@@ -82,6 +87,9 @@ fn the_resource_of_the_tasks_is_printed_for_kubectl() {
     let (code, stdout, _) = outcome(longshore().args(["controller", "crd"]));
     assert_eq!(code, 0);
     assert_eq!(stdout, longshore_api::flyte::TASK_ACTION_CRD);
+    let (code, stdout, _) = outcome(longshore().args(["controller", "crd", "--enable", "podops"]));
+    assert_eq!(code, 0);
+    assert_eq!(stdout, longshore_api::podops::POD_TRANSITION_RULE_CRD);
 }
 
 #[test]

@@ -37,6 +37,10 @@ pub(super) struct Plan {
     pub(super) folder: PathBuf,
     pub(super) role: &'static str,
     pub(super) lease: &'static str,
+    /// Further arguments.
+    pub(super) more: Vec<String>,
+    /// A configuration of the peer's.
+    pub(super) config: Option<PathBuf>,
 }
 
 impl Plan {
@@ -49,6 +53,8 @@ impl Plan {
             folder: cluster.folder.path().to_owned(),
             role,
             lease: LEASE,
+            more: Vec::new(),
+            config: None,
         }
     }
 
@@ -73,6 +79,12 @@ impl Plan {
             .arg(&self.kubeconfig)
             .arg("--data-dir")
             .arg(self.data())
+            .args(&self.more)
+            .args(
+                self.config
+                    .iter()
+                    .flat_map(|file| [Path::new("--config"), file.as_path()]),
+            )
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(fs::File::create(&log).unwrap())
@@ -120,6 +132,14 @@ impl Replica {
     pub(super) fn waits(&self) -> bool {
         let waits = format!("{}: waits for the lease that ", self.role);
         self.log().contains(&waits) && !self.leads()
+    }
+
+    /// The most memory that it had, in MiB.
+    pub(super) fn peak_mib(&self) -> f64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+        let kib = line.unwrap().split_whitespace().nth(1).unwrap();
+        kib.parse::<f64>().unwrap() / 1024.0
     }
 
     pub(super) fn kill(&mut self) {

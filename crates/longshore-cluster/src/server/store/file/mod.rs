@@ -3,6 +3,7 @@
 //! A batch is one transaction: the new state of each object, how to take the write back (the
 //! window of events), and the newest revision become durable together or not at all.
 
+mod open_database;
 mod rows;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use redb::{Database, ReadableDatabase, StorageBackend};
 
 use super::lock::{DirectoryLock, private_file};
 use super::{Durability, Loaded, MAX_UNSTORED, OpenError, Record, Store, StoreError};
+use open_database::OpenDatabase;
 use rows::{Reader, Session, Writer};
 
 /// The file with the objects.
@@ -28,7 +30,7 @@ const SMALL_FILE_BYTES: u64 = 64 << 20;
 
 /// A store in a directory that no other process has open.
 pub(crate) struct FileStore {
-    database: Database,
+    database: OpenDatabase,
     path: PathBuf,
     durability: Durability,
     /// Events kept of each collection.
@@ -64,10 +66,13 @@ impl FileStore {
             // It got its name after its first transaction was durable.
             return Err(OpenError::damaged(&path, "it is empty"));
         }
-        let mut database = guarded(&path, || database(FileBackend::new(file)?))?;
-        if length > SMALL_FILE_BYTES {
-            guarded(&path, || compact_when_sparse(&mut database, length))?;
-        }
+        let database = guarded(&path, || {
+            let mut database = database(FileBackend::new(file)?)?;
+            if length > SMALL_FILE_BYTES {
+                compact_when_sparse(&mut database, length)?;
+            }
+            Ok(database)
+        })?;
         let store = FileStore::over(database, path, durability, window);
         Ok(FileStore {
             _lock: Some(lock),
@@ -78,7 +83,7 @@ impl FileStore {
     /// A store over an open database.
     fn over(database: Database, path: PathBuf, durability: Durability, window: usize) -> FileStore {
         FileStore {
-            database,
+            database: database.into(),
             path,
             durability,
             window: window.max(1),

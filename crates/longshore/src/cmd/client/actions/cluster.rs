@@ -56,7 +56,8 @@ pub(crate) struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    async fn config(&self) -> Result<Config, CliError> {
+    /// How to speak to it; its default namespace is the one that is meant.
+    pub(in super::super) async fn config(&self) -> Result<Config, CliError> {
         let of_standalone;
         let file = match (&self.kubeconfig, &self.context) {
             (Some(path), _) => KubeconfigFile::At(path),

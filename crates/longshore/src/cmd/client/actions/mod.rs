@@ -6,10 +6,8 @@ use clap::{Args, Subcommand};
 use longshore_console::objects::List;
 use longshore_kit::{Clock, SystemClock};
 
-use self::{
-    cluster::{Actions, ClusterArgs},
-    view::Action,
-};
+pub(super) use self::cluster::ClusterArgs;
+use self::{cluster::Actions, view::Action};
 use super::{block_on, confirm, print as printed};
 use crate::{
     cli::{Globals, help_end},

@@ -1,0 +1,40 @@
+//! EndpointSlices: which pods stand behind a service, at which addresses and ports, and whether they
+//! serve.
+//!
+//! Services without selector, and those that are only a name for something outside, have their
+//! slices from somebody else. Slices of a deleted service go by their owner reference.
+
+mod decide;
+mod model;
+#[cfg(test)]
+mod tests;
+
+use super::workloads::hands::{Hands, Speaker, Target, reference};
+use super::workloads::{Again, Key, LABEL_SERVICE_NAME, RoundError};
+use decide::decide;
+use model::Desired;
+
+/// Looks after the slices of one Service.
+pub(super) async fn round(hands: &Hands, key: &Key) -> Result<Again, RoundError> {
+    let namespace = key.namespace.as_str();
+    let Some(service) = hands.read(Target::Service, namespace, &key.name).await? else {
+        return Ok(None);
+    };
+    let Some(desired) = Desired::of(service) else {
+        return Ok(None);
+    };
+    let pods = hands.pods(namespace, &desired.selector, &[]).await?;
+    let labels = format!(
+        "{LABEL_SERVICE_NAME}={},{}={}",
+        key.name,
+        model::LABEL_MANAGED_BY,
+        model::MANAGER
+    );
+    let slices = hands.list(Target::Slice, namespace, &labels).await?;
+    let about = reference(Target::Service, &desired.service);
+    let requests = decide(&desired, &pods, &slices);
+    hands
+        .send_all(Speaker::EndpointSlices, &about, &requests)
+        .await?;
+    Ok(None)
+}

@@ -1,0 +1,125 @@
+//! What a service asks for, and what a pod is to it. Pure.
+
+use k8s_openapi::api::core::v1::{ContainerPort, Pod};
+use kube::core::Selector;
+use serde_json::{Map, Value, json};
+
+use crate::controllers::workloads::{Body, LABEL_SERVICE_NAME, pods, service_selector};
+
+pub(super) const LABEL_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// Upstream's name: whoever filters slices by it finds ours.
+pub(super) const MANAGER: &str = "endpointslice-controller.k8s.io";
+const LABEL_HEADLESS: &str = "service.kubernetes.io/headless";
+
+/// A service with pods behind it.
+#[derive(Debug, Clone)]
+pub(crate) struct Desired {
+    pub(crate) service: Body,
+    pub(crate) selector: Selector,
+    /// Pods count as ready although they are not.
+    pub(crate) publishes_unready: bool,
+}
+
+impl Desired {
+    /// `None` when the slices are somebody else's.
+    pub(crate) fn of(service: Body) -> Option<Desired> {
+        let is_name = service.at("/spec/type") == "ExternalName";
+        if service.is_deleting() || is_name {
+            return None;
+        }
+        Some(Desired {
+            selector: service_selector(service.at("/spec/selector"))?,
+            publishes_unready: service.at("/spec/publishNotReadyAddresses") == &Value::Bool(true),
+            service,
+        })
+    }
+
+    /// The labels of the slices: the service's, and whose they are.
+    pub(super) fn labels(&self) -> Map<String, Value> {
+        let own = self.service.meta.labels.iter().flatten();
+        let mut labels: Map<String, Value> = own
+            .map(|(key, value)| (key.clone(), json!(value)))
+            .collect();
+        labels.insert(LABEL_SERVICE_NAME.into(), json!(self.service.name()));
+        labels.insert(LABEL_MANAGED_BY.into(), json!(MANAGER));
+        labels.remove(LABEL_HEADLESS);
+        if self.service.at("/spec/clusterIP") == "None" {
+            labels.insert(LABEL_HEADLESS.into(), json!(""));
+        }
+        labels
+    }
+
+    /// The ports of a slice that a pod can be in. Names stand for other numbers in other pods.
+    pub(super) fn ports_of(&self, pod: &Pod) -> Vec<Value> {
+        let ports = self.service.at("/spec/ports").as_array();
+        let found = ports.into_iter().flatten().filter_map(|port| {
+            let protocol = port["protocol"].as_str().unwrap_or("TCP");
+            let mut found = json!({
+                "name": port["name"].as_str().unwrap_or(""),
+                "port": number_of(&port["targetPort"], &port["port"], protocol, pod)?,
+                "protocol": protocol,
+            });
+            if let Some(app) = port["appProtocol"].as_str() {
+                found["appProtocol"] = json!(app);
+            }
+            Some(found)
+        });
+        found.collect()
+    }
+}
+
+fn number_of(target: &Value, port: &Value, protocol: &str, pod: &Pod) -> Option<i64> {
+    let Some(name) = target.as_str() else {
+        return target
+            .as_i64()
+            .filter(|it| *it != 0)
+            .or_else(|| port.as_i64());
+    };
+    let spec = pod.spec.as_ref()?;
+    let sidecars = spec.init_containers.iter().flatten();
+    let sidecars = sidecars.filter(|it| it.restart_policy.as_deref() == Some("Always"));
+    let ports = spec
+        .containers
+        .iter()
+        .chain(sidecars)
+        .flat_map(|it| it.ports.iter().flatten());
+    let is_meant = |it: &&ContainerPort| {
+        it.name.as_deref() == Some(name) && it.protocol.as_deref().unwrap_or("TCP") == protocol
+    };
+    ports
+        .into_iter()
+        .find(is_meant)
+        .map(|it| it.container_port.into())
+}
+
+/// A pod as an endpoint; `None` when nobody can talk to it.
+pub(super) fn endpoint(desired: &Desired, pod: &Pod) -> Option<Value> {
+    let status = pod.status.as_ref()?;
+    let address = status.pod_ip.as_deref().filter(|ip| !ip.is_empty())?;
+    if matches!(pods::phase(pod), "Succeeded" | "Failed") {
+        return None;
+    }
+    let (serves, goes) = (pods::is_ready(pod), pods::is_deleting(pod));
+    let mut endpoint = json!({
+        "addresses": [address],
+        "conditions": {
+            "ready": desired.publishes_unready || (serves && !goes),
+            "serving": serves,
+            "terminating": goes,
+        },
+        "targetRef": {
+            "kind": "Pod", "namespace": pod.metadata.namespace, "name": pods::name(pod),
+            "uid": pods::uid(pod),
+        },
+    });
+    let spec = pod.spec.as_ref()?;
+    if let Some(node) = &spec.node_name {
+        endpoint["nodeName"] = json!(node);
+    }
+    if spec.subdomain.as_deref() == Some(desired.service.name())
+        && let Some(hostname) = &spec.hostname
+    {
+        endpoint["hostname"] = json!(hostname);
+    }
+    Some(endpoint)
+}

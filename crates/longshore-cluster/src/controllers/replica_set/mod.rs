@@ -1,0 +1,48 @@
+//! ReplicaSets: keeps a number of pods of one template.
+//!
+//! Reads the set and its pods, decides which to claim, how many to make and which to delete
+//! ([`decide`]), does it, and writes the status. A pod that is over or on its way out is no replica,
+//! however long a finalizer or a webhook keeps it: its replacement is made at once.
+
+mod apply;
+mod decide;
+mod model;
+mod ranking;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use jiff::Timestamp;
+
+use super::workloads::hands::{Hands, Speaker, Target, reference};
+use super::workloads::{Again, Key, RoundError};
+use decide::decide;
+use model::{Desired, Observed};
+
+/// Looks after one ReplicaSet. `strays` are pods that it controls without selecting them.
+pub(super) async fn round(
+    hands: &Hands,
+    key: &Key,
+    strays: Vec<String>,
+    now: Timestamp,
+) -> Result<Again, RoundError> {
+    let Some(set) = hands
+        .read(Target::ReplicaSet, &key.namespace, &key.name)
+        .await?
+    else {
+        return Ok(None);
+    };
+    let desired = Desired::of(set)?;
+    let pods = hands
+        .pods(&key.namespace, &desired.selector, &strays)
+        .await?;
+    let observed = Observed { pods, now };
+    let plan = decide(&desired, &observed);
+    let about = reference(Target::ReplicaSet, &desired.set);
+    let outcome = apply::apply(hands, &about, &desired, &plan).await;
+    if let Some(write) = status::write(&desired, &plan, outcome.as_ref().err(), now) {
+        hands.send(Speaker::ReplicaSets, &about, &write).await?;
+    }
+    outcome.map_err(|failure| failure.error)?;
+    Ok(plan.again)
+}

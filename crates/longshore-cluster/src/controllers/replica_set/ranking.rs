@@ -1,0 +1,94 @@
+//! Which pod of a ReplicaSet goes first, by upstream's order. Pure.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::controllers::workloads::pods;
+
+/// Lower costs go first; pods without the annotation cost nothing.
+const ANNOTATION_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// The pods in the order in which they go: those that serve least, stand closest together or are
+/// youngest first.
+pub(super) fn in_order_of_deletion(pods: &[Pod], now: Timestamp) -> Vec<&Pod> {
+    let mut n_on_node: BTreeMap<&str, usize> = BTreeMap::new();
+    for pod in pods {
+        *n_on_node.entry(node(pod)).or_default() += 1;
+    }
+    let mut ordered: Vec<&Pod> = pods.iter().collect();
+    ordered.sort_by(|a, b| {
+        let by_state = |pod: &Pod| {
+            let phase = match pods::phase(pod) {
+                "Running" => 2,
+                "Unknown" => 1,
+                _ => 0,
+            };
+            let neighbours = n_on_node.get(node(pod)).copied();
+            (
+                !node(pod).is_empty(),
+                phase,
+                pods::is_ready(pod),
+                cost(pod),
+                Reverse(neighbours),
+            )
+        };
+        by_state(a)
+            .cmp(&by_state(b))
+            .then_with(|| younger_first(pods::ready_since(a), pods::ready_since(b), now, a, b))
+            .then_with(|| n_restarts(b).cmp(&n_restarts(a)))
+            .then_with(|| younger_first(created(a), created(b), now, a, b))
+            .then_with(|| pods::name(a).cmp(pods::name(b)))
+    });
+    ordered
+}
+
+/// Ages are compared by their order of magnitude, so that which of many pods of about the same age
+/// goes is a matter of chance: of their uids.
+fn younger_first(
+    a: Option<Timestamp>,
+    b: Option<Timestamp>,
+    now: Timestamp,
+    pod_a: &Pod,
+    pod_b: &Pod,
+) -> Ordering {
+    let (Some(a), Some(b)) = (a, b) else {
+        return Ordering::Equal;
+    };
+    if a == b {
+        return Ordering::Equal;
+    }
+    let magnitude = |at: Timestamp| {
+        let age = now.duration_since(at).as_nanos();
+        u128::try_from(age).ok().and_then(u128::checked_ilog2)
+    };
+    magnitude(a)
+        .cmp(&magnitude(b))
+        .then_with(|| pods::uid(pod_a).cmp(pods::uid(pod_b)))
+}
+
+fn node(pod: &Pod) -> &str {
+    let spec = pod.spec.as_ref();
+    spec.and_then(|it| it.node_name.as_deref()).unwrap_or("")
+}
+
+fn cost(pod: &Pod) -> i32 {
+    let annotations = pod.metadata.annotations.as_ref();
+    let cost = annotations.and_then(|it| it.get(ANNOTATION_DELETION_COST));
+    cost.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+fn created(pod: &Pod) -> Option<Timestamp> {
+    pod.metadata.creation_timestamp.as_ref().map(|it| it.0)
+}
+
+fn n_restarts(pod: &Pod) -> i32 {
+    let statuses = pod
+        .status
+        .as_ref()
+        .and_then(|it| it.container_statuses.as_ref());
+    let restarts = statuses.into_iter().flatten().map(|it| it.restart_count);
+    restarts.max().unwrap_or(0)
+}

@@ -1,0 +1,170 @@
+//! HTTPS to webhooks.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::{Certificate, Client, StatusCode, redirect};
+use serde_json::Value;
+
+use super::services::Services;
+use super::webhook::{Target, Webhook};
+use crate::server::hub::lock;
+
+/// Authorities that clients are kept for; more than that is not at work, but left behind.
+const KEPT_CLIENTS: usize = 16;
+/// Longest part of a webhook's own words that is passed on.
+const QUOTED: usize = 1024;
+
+/// Asks webhooks, over connections that are kept.
+pub(super) struct Caller {
+    services: Services,
+    /// By the authorities that they trust.
+    clients: Mutex<BTreeMap<Vec<u8>, Client>>,
+}
+
+impl Caller {
+    pub(super) fn new(services: Services) -> Caller {
+        Caller {
+            services,
+            clients: Mutex::default(),
+        }
+    }
+
+    /// Sends a question; the answer is the body. The error is what follows `failed calling
+    /// webhook`.
+    pub(super) async fn call(&self, webhook: &Webhook, review: &Value) -> Result<Bytes, String> {
+        let client = self
+            .client(&webhook.ca_bundle)
+            .map_err(|error| format!("could not get REST client: {}", chain(&error)))?;
+        let seconds = webhook.timeout.as_secs();
+        let shown = format!("{}?timeout={seconds}s", shown(&webhook.target));
+        let failed = |why: &str| format!("failed to call webhook: {why}");
+        let url = match self.url(&webhook.target) {
+            Ok(url) => format!("{url}?timeout={seconds}s"),
+            Err(why) => return Err(failed(&format!("Post {shown:?}: {why}"))),
+        };
+        let request = client
+            .post(url)
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, "application/json, */*")
+            .body(review.to_string());
+        let asked = async {
+            let response = request.send().await?;
+            let content_type = response.headers().get(CONTENT_TYPE);
+            let content_type = content_type.and_then(|it| it.to_str().ok());
+            let is_text = content_type.is_some_and(|it| it.starts_with("text/"));
+            Ok((response.status(), is_text, response.bytes().await?))
+        };
+        match tokio::time::timeout(webhook.timeout, asked).await {
+            Ok(Ok((status, _, body))) if status.is_success() => Ok(body),
+            Ok(Ok((status, is_text, body))) => {
+                let said = if is_text { &*body } else { b"unknown" };
+                Err(failed(&refusal(status, said)))
+            }
+            Ok(Err(error)) => Err(failed(&format!("Post {shown:?}: {}", reason(&error)))),
+            Err(_) => Err(failed(&format!(
+                "Post {shown:?}: context deadline exceeded"
+            ))),
+        }
+    }
+
+    fn url(&self, target: &Target) -> Result<String, String> {
+        let (namespace, name, port, path) = match target {
+            Target::Url(url) => return Ok(url.clone()),
+            Target::Service {
+                namespace,
+                name,
+                port,
+                path,
+            } => (namespace, name, *port, path),
+        };
+        let endpoints = self.services.endpoints(namespace, name, port);
+        let endpoints = endpoints.map_err(|error| error.to_string())?;
+        // The certificate is for the name of the service, the port is that of its pods.
+        let port = endpoints.first().map_or(0, SocketAddr::port);
+        Ok(format!("https://{name}.{namespace}.svc:{port}{path}"))
+    }
+
+    fn client(&self, ca_bundle: &[u8]) -> Result<Client, reqwest::Error> {
+        let mut clients = lock(&self.clients);
+        if let Some(client) = clients.get(ca_bundle) {
+            return Ok(client.clone());
+        }
+        let builder = Client::builder()
+            .no_proxy()
+            .redirect(redirect::Policy::none())
+            .dns_resolver(Arc::new(self.services.clone()));
+        let client = match ca_bundle {
+            [] => builder,
+            bundle => builder.tls_certs_only(Certificate::from_pem_bundle(bundle)?),
+        }
+        .build()?;
+        if clients.len() >= KEPT_CLIENTS {
+            clients.clear();
+        }
+        clients.insert(ca_bundle.to_vec(), client.clone());
+        Ok(client)
+    }
+}
+
+/// The address as people know it.
+fn shown(target: &Target) -> String {
+    match target {
+        Target::Url(url) => url.clone(),
+        Target::Service {
+            namespace,
+            name,
+            port,
+            path,
+        } => format!("https://{name}.{namespace}.svc:{port}{path}"),
+    }
+}
+
+/// What an answer without success means, in upstream's words.
+fn refusal(status: StatusCode, said: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&said[..said.len().min(QUOTED)]);
+    let text = text.trim();
+    match status {
+        StatusCode::NOT_FOUND => "the server could not find the requested resource".to_owned(),
+        status if status.is_server_error() => {
+            format!("an error on the server ({text:?}) has prevented the request from succeeding")
+        }
+        status => format!(
+            "the server responded with the status code {} but did not return more information",
+            status.as_u16()
+        ),
+    }
+}
+
+/// Why there is no answer: what the system says, if it says something.
+fn reason(error: &reqwest::Error) -> String {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let refused = cause
+            .downcast_ref::<io::Error>()
+            .is_some_and(|it| it.kind() == io::ErrorKind::ConnectionRefused);
+        if refused && let Some(url) = error.url() {
+            let host = url.host_str().unwrap_or("");
+            let port = url.port_or_known_default().unwrap_or(0);
+            return format!("dial tcp {host}:{port}: connect: connection refused");
+        }
+        source = cause.source();
+    }
+    error.source().map_or_else(|| error.to_string(), chain)
+}
+
+fn chain(error: &dyn Error) -> String {
+    let mut texts = vec![error.to_string()];
+    let mut source = error.source();
+    while let Some(cause) = source {
+        texts.push(cause.to_string());
+        source = cause.source();
+    }
+    texts.dedup();
+    texts.join(": ")
+}

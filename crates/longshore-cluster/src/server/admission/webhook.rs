@@ -1,0 +1,110 @@
+//! One registered webhook.
+
+use std::time::Duration;
+
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, WebhookClientConfig};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as WireSelector;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::rules::Rule;
+use crate::server::selectors::LabelSelector;
+
+/// Seconds that a webhook has when its registration does not say.
+const DEFAULT_TIMEOUT_SECONDS: i32 = 10;
+const DEFAULT_PORT: i32 = 443;
+
+/// Where a webhook answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Target {
+    Url(String),
+    Service {
+        namespace: String,
+        name: String,
+        port: i32,
+        /// With its leading slash.
+        path: String,
+    },
+}
+
+/// What a webhook that gives no answer means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FailurePolicy {
+    Fail,
+    Ignore,
+}
+
+/// A webhook as requests are held against it.
+#[derive(Debug)]
+pub(super) struct Webhook {
+    pub(super) name: String,
+    pub(super) target: Target,
+    /// Certificates in PEM form that its own must follow from; empty for those of the machine.
+    pub(super) ca_bundle: Vec<u8>,
+    pub(super) rules: Vec<Rule>,
+    /// The rules are about every version of a resource.
+    pub(super) matches_equivalent: bool,
+    pub(super) namespace_selector: LabelSelector,
+    pub(super) object_selector: LabelSelector,
+    pub(super) failure_policy: FailurePolicy,
+    /// It may be asked what would happen.
+    pub(super) takes_dry_runs: bool,
+    pub(super) timeout: Duration,
+    /// It wants to see what later ones have changed.
+    pub(super) is_reinvoked: bool,
+}
+
+impl Webhook {
+    /// Reads an item of `webhooks`, of either kind of configuration.
+    pub(super) fn read(item: &Value) -> Result<Webhook, serde_json::Error> {
+        let read = MutatingWebhook::deserialize(item)?;
+        let says = |found: &Option<String>, expected: &str| found.as_deref() == Some(expected);
+        let seconds = read.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT_SECONDS);
+        let failure_policy = match says(&read.failure_policy, "Ignore") {
+            true => FailurePolicy::Ignore,
+            false => FailurePolicy::Fail,
+        };
+        Ok(Webhook {
+            target: target(&read.client_config),
+            ca_bundle: read
+                .client_config
+                .ca_bundle
+                .map_or_else(Vec::new, |it| it.0),
+            rules: read
+                .rules
+                .unwrap_or_default()
+                .into_iter()
+                .map(Rule::from)
+                .collect(),
+            matches_equivalent: !says(&read.match_policy, "Exact"),
+            namespace_selector: selector(read.namespace_selector.as_ref()),
+            object_selector: selector(read.object_selector.as_ref()),
+            failure_policy,
+            takes_dry_runs: matches!(read.side_effects.as_str(), "None" | "NoneOnDryRun"),
+            timeout: Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
+            is_reinvoked: says(&read.reinvocation_policy, "IfNeeded"),
+            name: read.name,
+        })
+    }
+}
+
+fn target(config: &WebhookClientConfig) -> Target {
+    match (&config.url, &config.service) {
+        (None, Some(service)) => {
+            let path = service.path.as_deref().unwrap_or("");
+            let slash = if path.starts_with('/') { "" } else { "/" };
+            Target::Service {
+                namespace: service.namespace.clone(),
+                name: service.name.clone(),
+                port: service.port.unwrap_or(DEFAULT_PORT),
+                path: format!("{slash}{path}"),
+            }
+        }
+        (url, _) => Target::Url(url.clone().unwrap_or_default()),
+    }
+}
+
+/// Nothing selects everything. What could not be read was refused when it was registered.
+fn selector(selector: Option<&WireSelector>) -> LabelSelector {
+    LabelSelector::of(&json!(selector)).unwrap_or_default()
+}

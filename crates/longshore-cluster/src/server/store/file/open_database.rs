@@ -1,0 +1,44 @@
+//! A database that closes quietly.
+
+use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use redb::Database;
+
+/// An open database. redb frees pages when one is closed, and panics if a damaged page has told it wrong ones: by then
+/// every transaction is durable or has failed, and nothing is lost by leaving the file as it is.
+pub(super) struct OpenDatabase {
+    /// `None` only while it is dropped.
+    database: Option<Database>,
+}
+
+impl From<Database> for OpenDatabase {
+    fn from(database: Database) -> Self {
+        Self {
+            database: Some(database),
+        }
+    }
+}
+
+impl Deref for OpenDatabase {
+    type Target = Database;
+
+    fn deref(&self) -> &Database {
+        #[expect(
+            clippy::expect_used,
+            reason = "it is taken out when nobody can ask any more"
+        )]
+        self.database.as_ref().expect("the database is open")
+    }
+}
+
+impl Drop for OpenDatabase {
+    fn drop(&mut self) {
+        let database = self.database.take();
+        if catch_unwind(AssertUnwindSafe(|| drop(database))).is_err() {
+            tracing::error!(
+                "the database has a damaged page: restore it from a copy before it grows"
+            );
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! PodDisruptionBudgets: how much of an application may be missing, as a number or a percentage.
+
+use serde_json::{Value, json};
+
+use crate::server::admission::selector_violations;
+use crate::server::error::Cause;
+use crate::server::meta;
+
+const POLICIES: &[&str] = &["AlwaysAllow", "IfHealthyBudget"];
+
+/// A new budget allows nothing until its controller has counted.
+pub(super) fn first_status() -> Value {
+    json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0})
+}
+
+/// What is wrong with a budget.
+pub(super) fn violations(budget: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let spec = &budget["spec"];
+    if let (Some(least), Some(most)) = (spec.get("minAvailable"), spec.get("maxUnavailable")) {
+        let shown = format!(
+            "{{\"MinAvailable\":{least},\"Selector\":{},\"MaxUnavailable\":{most},\"UnhealthyPodEvictionPolicy\":{}}}",
+            spec["selector"], spec["unhealthyPodEvictionPolicy"]
+        );
+        let message =
+            format!("Invalid value: {shown}: minAvailable and maxUnavailable cannot be both set");
+        causes.push(Cause::new("FieldValueInvalid", "spec", message));
+    }
+    for key in ["minAvailable", "maxUnavailable"] {
+        if let Some(amount) = spec.get(key) {
+            causes.extend(amount_violation(&format!("spec.{key}"), amount));
+        }
+    }
+    causes.extend(selector_violations("spec.selector", &spec["selector"]));
+    let policy = meta::text(spec, "/unhealthyPodEvictionPolicy");
+    if !policy.is_empty() && !POLICIES.contains(&policy) {
+        let field = "spec.unhealthyPodEvictionPolicy";
+        causes.push(Cause::unsupported(field, policy, POLICIES));
+    }
+    causes
+}
+
+fn amount_violation(field: &str, amount: &Value) -> Option<Cause> {
+    let refuse = |why: &str| Some(Cause::invalid(field, amount, why));
+    let Some(text) = amount.as_str() else {
+        return match amount.as_i64() {
+            Some(number) if number < 0 => refuse("must be greater than or equal to 0"),
+            Some(_) | None => None,
+        };
+    };
+    let digits = text.strip_suffix('%').unwrap_or("");
+    let is_percentage = !digits.is_empty() && digits.bytes().all(|it| it.is_ascii_digit());
+    if !is_percentage {
+        return refuse(
+            "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex \
+             used for validation is '[0-9]+%')",
+        );
+    }
+    match digits.parse::<u64>() {
+        Ok(0..=100) => None,
+        Ok(_) | Err(_) => refuse("must not be greater than 100%"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budgets_are_numbers_or_percentages_of_one_kind() {
+        for (spec, complaints) in [
+            (json!({"minAvailable": 1}), 0),
+            (json!({"maxUnavailable": "100%"}), 0),
+            (json!({"minAvailable": 1, "maxUnavailable": 1}), 1),
+            (json!({"minAvailable": -1}), 1),
+            (json!({"minAvailable": "101%"}), 1),
+            (json!({"minAvailable": "some"}), 1),
+            (json!({"unhealthyPodEvictionPolicy": "Sometimes"}), 1),
+            (json!({"unhealthyPodEvictionPolicy": "AlwaysAllow"}), 0),
+            (
+                json!({"selector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}),
+                1,
+            ),
+        ] {
+            let found = violations(&json!({"spec": spec}));
+            assert_eq!(found.len(), complaints, "{spec}: {found:?}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Runs a command beside the program of a container: in its namespaces, with its environment, working
+//! directory and user, all read from the program itself, so that it works whoever started it.
+
+use std::collections::BTreeSet;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use nix::libc;
+use nix::sched::{CloneFlags, setns};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Gid, Uid, chdir, execvpe, fork, setgroups, setresgid, setresuid};
+
+/// The first argument of a command that shall run in a container: the pid of the container's init, then
+/// the command.
+pub(crate) const ARG_ENTER: &str = "enter";
+
+/// The user namespace comes first, because it gives the right to enter the others.
+const NAMESPACES: [(&str, CloneFlags); 4] = [
+    ("user", CloneFlags::CLONE_NEWUSER),
+    ("mnt", CloneFlags::CLONE_NEWNS),
+    ("uts", CloneFlags::CLONE_NEWUTS),
+    ("pid", CloneFlags::CLONE_NEWPID),
+];
+
+/// What cannot be done is 126 or 127, as shells have it.
+pub(super) fn run(init: &str, argv: &[OsString]) -> ExitCode {
+    match attempt(init, argv) {
+        Ok(code) => ExitCode::from(code),
+        Err(e) => {
+            eprint_line(&format!("cannot run a command in the container: {e}"));
+            ExitCode::from(126)
+        }
+    }
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "the output of this process is what its caller reads"
+)]
+fn eprint_line(line: &str) {
+    eprintln!("{line}");
+}
+
+/// What the command takes over from the program.
+struct Program {
+    env: Vec<CString>,
+    workdir: PathBuf,
+    uid: Uid,
+    gid: Gid,
+    groups: Vec<Gid>,
+    namespaces: Vec<(File, CloneFlags)>,
+}
+
+fn attempt(init: &str, argv: &[OsString]) -> io::Result<u8> {
+    let program = Program::of(init)?;
+    let argv: Vec<CString> = argv
+        .iter()
+        .map(|it| c_string(it))
+        .collect::<io::Result<_>>()?;
+    let name = argv
+        .first()
+        .ok_or_else(|| io::Error::other("there is no command"))?;
+    for (namespace, kind) in &program.namespaces {
+        setns(namespace, *kind)?;
+    }
+    #[expect(
+        unsafe_code,
+        reason = "only a child is in the pid namespace that was entered"
+    )]
+    // SAFETY: this process has one thread, so its memory is consistent in the child.
+    match unsafe { fork() }? {
+        ForkResult::Parent { child } => loop {
+            let code = match waitpid(child, None)? {
+                WaitStatus::Exited(_, code) => Some(code),
+                WaitStatus::Signaled(_, signal, _) => Some(128 + signal as i32),
+                WaitStatus::Stopped(..)
+                | WaitStatus::PtraceEvent(..)
+                | WaitStatus::PtraceSyscall(_)
+                | WaitStatus::Continued(_)
+                | WaitStatus::StillAlive => None,
+            };
+            if let Some(code) = code {
+                return Ok(u8::try_from(code).unwrap_or(u8::MAX));
+            }
+        },
+        ForkResult::Child => {
+            let why = match program.assume() {
+                Ok(()) => match execvpe(name, &argv, &program.env) {
+                    Ok(never) => match never {},
+                    Err(errno) => errno.to_string(),
+                },
+                Err(e) => e.to_string(),
+            };
+            eprint_line(&format!("{}: {why}", name.to_string_lossy()));
+            #[expect(
+                unsafe_code,
+                reason = "a forked child must not run the parent's exit handlers"
+            )]
+            // SAFETY: `_exit` takes a number and does not return.
+            unsafe {
+                libc::_exit(127)
+            }
+        }
+    }
+}
+
+impl Program {
+    /// The first child of the container's init.
+    fn of(init: &str) -> io::Result<Program> {
+        let children = fs::read_to_string(format!("/proc/{init}/task/{init}/children"))?;
+        let pid = children.split_whitespace().next();
+        let pid = pid.ok_or_else(|| io::Error::other("its program has ended"))?;
+        let proc = Path::new("/proc").join(pid);
+        let env = fs::read(proc.join("environ"))?;
+        let variables = env.split(|byte| *byte == 0).filter(|it| !it.is_empty());
+        let status = fs::read_to_string(proc.join("status"))?;
+        let ids = |field: &str| -> Vec<u32> {
+            let line = status.lines().find_map(|line| line.strip_prefix(field));
+            let words = line.into_iter().flat_map(str::split_whitespace);
+            words.filter_map(|word| word.parse().ok()).collect()
+        };
+        let effective = |field: &str| ids(field).get(1).copied().unwrap_or(0);
+        Ok(Program {
+            env: variables
+                .map(|it| c_string(OsStr::from_bytes(it)))
+                .collect::<io::Result<_>>()?,
+            workdir: fs::read_link(proc.join("cwd"))?,
+            uid: Uid::from_raw(effective("Uid:")),
+            gid: Gid::from_raw(effective("Gid:")),
+            groups: ids("Groups:").into_iter().map(Gid::from_raw).collect(),
+            namespaces: other_namespaces(&proc)?,
+        })
+    }
+
+    fn assume(&self) -> io::Result<()> {
+        let kinds: BTreeSet<i32> = self
+            .namespaces
+            .iter()
+            .map(|(_, kind)| kind.bits())
+            .collect();
+        // In a user namespace there is one user, and we are it.
+        if !kinds.contains(&CloneFlags::CLONE_NEWUSER.bits()) && Uid::effective().is_root() {
+            setgroups(&self.groups)?;
+            setresgid(self.gid, self.gid, self.gid)?;
+            setresuid(self.uid, self.uid, self.uid)?;
+        }
+        // Last, because another user would forget it.
+        set_pdeathsig(Signal::SIGKILL)?;
+        Ok(chdir(&self.workdir)?)
+    }
+}
+
+/// The namespaces of a process that are not our own.
+fn other_namespaces(proc: &Path) -> io::Result<Vec<(File, CloneFlags)>> {
+    let mut others = Vec::new();
+    for (name, kind) in NAMESPACES {
+        let theirs = proc.join("ns").join(name);
+        if fs::read_link(&theirs)? != fs::read_link(Path::new("/proc/self/ns").join(name))? {
+            others.push((File::open(theirs)?, kind));
+        }
+    }
+    Ok(others)
+}
+
+fn c_string(text: &OsStr) -> io::Result<CString> {
+    CString::new(text.as_bytes()).map_err(io::Error::other)
+}

@@ -1,0 +1,262 @@
+//! Where a pod stands on its way through operations, and who holds it there: for people, and to be counted. Pure.
+
+mod blockers;
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use longshore_api::podops::{LABEL_SERVICE_AVAILABLE, OperationLabel};
+use serde::Serialize;
+
+use self::blockers::{Around, blocker, to_be_gone, to_serve};
+use crate::{
+    lifecycle::RuleSays,
+    model::{Operation, Operations, Pod, parse_stamp},
+};
+
+/// Where a pod stands. Upstream's words, and two for what its words do not cover. In the order in which the phase of a pod
+/// is that of the operation that is furthest on its way out of service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub enum Phase {
+    /// It serves.
+    ServiceAvailable,
+    /// It is about to serve, for the first time or again.
+    Completing,
+    /// The work is done, and rules are asked about it.
+    PostCheck,
+    /// Rules are asked whether an operation may begin.
+    PreCheck,
+    /// Traffic is being drained.
+    Preparing,
+    /// An operation may touch it.
+    Operating,
+    /// It was deleted, and is about to go.
+    Terminating,
+    /// It runs no more.
+    Ended,
+}
+
+impl Phase {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::ServiceAvailable,
+        Self::Completing,
+        Self::PostCheck,
+        Self::PreCheck,
+        Self::Preparing,
+        Self::Operating,
+        Self::Terminating,
+        Self::Ended,
+    ];
+
+    /// As people read it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ServiceAvailable => "ServiceAvailable",
+            Self::Completing => "Completing",
+            Self::PostCheck => "PostCheck",
+            Self::PreCheck => "PreCheck",
+            Self::Preparing => "Preparing",
+            Self::Operating => "Operating",
+            Self::Terminating => "Terminating",
+            Self::Ended => "Ended",
+        }
+    }
+}
+
+/// What kind of thing holds a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub enum BlockerKind {
+    /// A PodTransitionRule.
+    Rule,
+    /// A finalizer: traffic is still routed to the pod.
+    Protection,
+    /// Another finalizer of a pod that is about to go.
+    Finalizer,
+    /// Whoever operates on it, who is not done.
+    Operator,
+    /// Another operation on the same pod.
+    Operation,
+    /// Its node: it is not Ready.
+    Node,
+    /// Somebody who has yet to route traffic to it.
+    Expected,
+    /// A person, who keeps it out of service.
+    Person,
+    /// Our controller, which has yet to write it: not for long, where it runs.
+    Controller,
+    /// What its labels or annotations say, which cannot be followed.
+    Invalid,
+}
+
+impl BlockerKind {
+    /// As people read it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rule => "Rule",
+            Self::Protection => "Protection",
+            Self::Finalizer => "Finalizer",
+            Self::Operator => "Operator",
+            Self::Operation => "Operation",
+            Self::Node => "Node",
+            Self::Expected => "Expected",
+            Self::Person => "Person",
+            Self::Controller => "Controller",
+            Self::Invalid => "Invalid",
+        }
+    }
+}
+
+/// Who holds a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Blocker {
+    /// What kind of thing it is.
+    pub kind: BlockerKind,
+    /// Its name.
+    pub name: String,
+    /// What has to happen.
+    pub message: String,
+    /// Since when, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+}
+
+/// Where one operation stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OperationStanding {
+    /// Its id.
+    pub id: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub operation_type: String,
+    /// Where it stands.
+    pub phase: Phase,
+    /// Since when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+}
+
+/// Where a pod stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Standing {
+    /// Its phase: that of the operation that is furthest on its way out of service.
+    pub phase: Phase,
+    /// Since when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// Its operations, by id.
+    pub operations: Vec<OperationStanding>,
+    /// Who holds it there. Empty where it serves, or goes on by itself.
+    pub blockers: Vec<Blocker>,
+}
+
+impl Standing {
+    /// Where a pod that takes part stands; `rules` are those that are about it.
+    pub fn of(pod: &Pod, rules: &[RuleSays]) -> Self {
+        let operations = match Operations::of(&pod.labels) {
+            Ok(operations) => operations,
+            Err(invalid) => {
+                let words = blocker(BlockerKind::Invalid, "labels", invalid.to_string(), None);
+                let mut standing = Self::idle(pod);
+                standing.blockers.insert(0, words);
+                return standing;
+            }
+        };
+        let mut standing = if operations.is_empty() {
+            Self::idle(pod)
+        } else {
+            Self::operated_on(pod, &operations, rules)
+        };
+        if pod.has_ended {
+            (standing.phase, standing.since) = (Phase::Ended, None);
+            standing.blockers.clear();
+        } else if pod.is_deleting {
+            (standing.phase, standing.since) = (Phase::Terminating, pod.deleted_at);
+            standing.blockers = to_be_gone(pod);
+        }
+        standing
+    }
+
+    /// The kinds of things that hold it.
+    pub fn kinds(&self) -> BTreeSet<BlockerKind> {
+        self.blockers.iter().map(|blocker| blocker.kind).collect()
+    }
+
+    fn idle(pod: &Pod) -> Self {
+        let available = pod.labels.get(LABEL_SERVICE_AVAILABLE);
+        let (phase, since, blockers) = match available {
+            Some(since) => (Phase::ServiceAvailable, parse_stamp(since), Vec::new()),
+            None => (Phase::Completing, pod.created_at, to_serve(pod)),
+        };
+        Self {
+            phase,
+            since,
+            operations: Vec::new(),
+            blockers,
+        }
+    }
+
+    fn operated_on(pod: &Pod, operations: &Operations, rules: &[RuleSays]) -> Self {
+        let mut standing = Self {
+            phase: Phase::Completing,
+            since: None,
+            operations: Vec::new(),
+            blockers: Vec::new(),
+        };
+        for (id, operation) in operations.iter() {
+            let (phase, since) = phase_of(operation);
+            standing.operations.push(OperationStanding {
+                id: id.to_owned(),
+                operation_type: operation.operation_type().unwrap_or_default().to_owned(),
+                phase,
+                since,
+            });
+            let around = Around {
+                pod,
+                operations,
+                rules,
+            };
+            for blocker in around.hold(id, operation, phase, since) {
+                let is_new =
+                    |known: &Blocker| (known.kind, &known.name) != (blocker.kind, &blocker.name);
+                if standing.blockers.iter().all(is_new) {
+                    standing.blockers.push(blocker);
+                }
+            }
+        }
+        let furthest = standing.operations.iter().max_by_key(|of| of.phase);
+        if let Some(furthest) = furthest {
+            (standing.phase, standing.since) = (furthest.phase, furthest.since);
+        }
+        standing
+    }
+}
+
+/// Where an operation stands, and since when.
+fn phase_of(operation: &Operation) -> (Phase, Option<Timestamp>) {
+    let since = |labels: &[OperationLabel]| {
+        let stamps = labels.iter().find_map(|label| operation.get(*label));
+        stamps.and_then(parse_stamp)
+    };
+    let has = |label| operation.has(label);
+    if has(OperationLabel::Operate) {
+        (Phase::Operating, since(&[OperationLabel::Operate]))
+    } else if has(OperationLabel::Operated) && has(OperationLabel::Completing) {
+        (Phase::Completing, since(&[OperationLabel::Completing]))
+    } else if has(OperationLabel::Operated) {
+        let labels = [OperationLabel::PostCheck, OperationLabel::Operated];
+        (Phase::PostCheck, since(&labels))
+    } else if has(OperationLabel::PreChecked) {
+        let labels = [OperationLabel::Preparing, OperationLabel::PreChecked];
+        (Phase::Preparing, since(&labels))
+    } else {
+        let labels = [OperationLabel::PreCheck, OperationLabel::Operating];
+        (Phase::PreCheck, since(&labels))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! What API servers ask about pods before they write them, at upstream's paths and under upstream's names.
+//!
+//! [`admit`](crate::admit) decides. Here its verdicts meet AdmissionReviews: pods to be evicted are looked up, and what
+//! begins an operation is written before the answer.
+
+mod registration;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use longshore_core::{ObjectRef, Patch, Resource, Seen};
+use longshore_kit::{Clock, Requests};
+use longshore_webhook::{Admission, Denial, Response, Review, Verdict};
+
+use crate::{
+    admit::{self, Operation, Request},
+    config::AdmitConfig,
+};
+
+pub use registration::{Reach, registrations};
+
+/// Where API servers ask what becomes of a pod.
+pub const MUTATING_PATH: &str = "/mutating-generic";
+/// Where API servers ask whether something may be done.
+pub const VALIDATING_PATH: &str = "/validating-generic";
+/// The MutatingWebhookConfiguration: upstream's, so that whoever takes over replaces it.
+pub const MUTATING: &str = "kusionstack-controller-manager-mutating";
+/// The ValidatingWebhookConfiguration: upstream's, so that whoever takes over replaces it.
+pub const VALIDATING: &str = "kusionstack-controller-manager-validating";
+/// The Secret of the certificates.
+pub const SECRET: &str = "longshore-podops-certs";
+
+/// Takes the labels of pods through the state machine, within the request that writes them.
+#[derive(Debug)]
+pub struct Mutating {
+    clock: Arc<dyn Clock>,
+}
+
+/// Refuses labels that do not fit together, and turns deletes and evictions into operations.
+#[derive(Debug)]
+pub struct Validating {
+    config: AdmitConfig,
+    requests: Requests,
+    clock: Arc<dyn Clock>,
+}
+
+/// Both webhooks by their paths. Their own writes go through `requests`.
+pub fn webhooks(
+    config: AdmitConfig,
+    requests: Requests,
+    clock: Arc<dyn Clock>,
+) -> [(&'static str, Arc<dyn Admission>); 2] {
+    let mutating = Mutating {
+        clock: Arc::clone(&clock),
+    };
+    let validating = Validating {
+        config,
+        requests,
+        clock,
+    };
+    [
+        (MUTATING_PATH, Arc::new(mutating)),
+        (VALIDATING_PATH, Arc::new(validating)),
+    ]
+}
+
+#[async_trait]
+impl Admission for Mutating {
+    async fn admit(&self, review: &Review) -> Response {
+        if review.resource != Resource::POD.plural {
+            return Verdict::Allowed.into();
+        }
+        match admit::mutate(&request(review), self.clock.now()) {
+            Ok(None) => Verdict::Allowed.into(),
+            Ok(Some(pod)) => Verdict::Changed(pod).into(),
+            Err(denial) => to_response(denial),
+        }
+    }
+}
+
+#[async_trait]
+impl Admission for Validating {
+    async fn admit(&self, review: &Review) -> Response {
+        if review.resource != Resource::POD.plural {
+            return Verdict::Allowed.into();
+        }
+        let request = request(review);
+        let verdict = match review.subresource.as_str() {
+            "eviction" => self.validate_eviction(review, &request).await,
+            _ => admit::validate(&self.config, &request, self.clock.now()),
+        };
+        let Some(denial) = verdict.denial else {
+            return Verdict::Allowed.into();
+        };
+        let begun = match &verdict.begin {
+            Some(begin) => self.begin(begin).await,
+            None => Ok(()),
+        };
+        to_response(match begun {
+            Ok(()) => denial,
+            Err(why) => denial.instead(&why),
+        })
+    }
+}
+
+impl Validating {
+    /// The review has an Eviction, which says nothing of its pod.
+    async fn validate_eviction(&self, review: &Review, request: &Request) -> admit::Verdict {
+        let name = review.object["metadata"]["name"].as_str();
+        let target = ObjectRef {
+            resource: Resource::POD,
+            namespace: review.namespace.clone(),
+            name: name.unwrap_or(&review.name).to_owned(),
+            uid: None,
+        };
+        let pod = match self.requests.get(&target).await {
+            Ok(Some(pod)) => Seen::Present(pod),
+            Ok(None) => Seen::Absent,
+            Err(error) => Seen::Unknown(error.to_string()),
+        };
+        let pod = pod.as_ref();
+        admit::validate_eviction(&self.config, request, pod, self.clock.now())
+    }
+
+    /// Writes what begins the operation.
+    ///
+    /// *Errors*: why it cannot be written, which is then why the request is refused.
+    async fn begin(&self, begin: &Patch) -> Result<(), String> {
+        let body = begin.patch.clone();
+        let written = self
+            .requests
+            .patch(&begin.target, begin.subresource, begin.kind, body)
+            .await;
+        written.map(drop).map_err(|error| {
+            error
+                .message()
+                .map_or_else(|| error.to_string(), str::to_owned)
+        })
+    }
+}
+
+fn request(review: &Review) -> Request {
+    Request {
+        operation: match review.operation.as_str() {
+            "CREATE" => Operation::Create,
+            "UPDATE" => Operation::Update,
+            "DELETE" => Operation::Delete,
+            _ => Operation::Other,
+        },
+        sub_resource: review.subresource.clone(),
+        is_dry_run: review.is_dry_run,
+        object: review.object.clone(),
+        old_object: review.old_object.clone(),
+        options: review.options.clone(),
+    }
+}
+
+fn to_response(denial: admit::Denial) -> Response {
+    let denial = Denial {
+        code: denial.code,
+        reason: denial.reason,
+        message: denial.message,
+        retry_after_seconds: denial.retry_after_seconds,
+    };
+    denial.into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+//! The webhooks with an API server behind them.
+
+use kube::{
+    Api, Client,
+    api::{ListParams, PostParams},
+};
+use longshore_api::podops::{
+    ANNOTATION_DELETE_TIMESTAMP, CONDITION_SERVICE_READY, LABEL_CONTROL, LABEL_TO_DELETE,
+    OperationLabel,
+};
+use longshore_cluster::Cluster;
+use longshore_kit::SystemClock;
+use serde_json::{Value, json};
+
+use super::*;
+
+struct World {
+    client: Client,
+    mutating: Arc<dyn Admission>,
+    validating: Arc<dyn Admission>,
+}
+
+impl World {
+    fn new() -> Self {
+        let client = Cluster::in_memory().client();
+        let config = AdmitConfig {
+            grace_delete: true,
+            ..AdmitConfig::default()
+        };
+        let requests = Requests::new(client.clone());
+        let [(_, mutating), (_, validating)] = webhooks(config, requests, Arc::new(SystemClock));
+        Self {
+            client,
+            mutating,
+            validating,
+        }
+    }
+
+    fn pods(&self) -> Api<k8s_openapi::api::core::v1::Pod> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    async fn make(&self) {
+        let pod = serde_json::from_value(pod()).unwrap();
+        self.pods()
+            .create(&PostParams::default(), &pod)
+            .await
+            .unwrap();
+    }
+
+    /// Whether the pod is marked to go.
+    async fn is_to_go(&self) -> bool {
+        let pods = self.pods().list(&ListParams::default()).await.unwrap();
+        let metadata = &pods.items[0].metadata;
+        let has_label = metadata
+            .labels
+            .as_ref()
+            .unwrap()
+            .contains_key(LABEL_TO_DELETE);
+        let annotations = metadata.annotations.as_ref();
+        let is_timed = annotations.is_some_and(|it| it.contains_key(ANNOTATION_DELETE_TIMESTAMP));
+        assert_eq!(has_label, is_timed);
+        has_label
+    }
+}
+
+fn pod() -> Value {
+    json!({
+        "metadata": {"name": "p", "namespace": "default", "labels": {LABEL_CONTROL: "true"}},
+        "spec": {
+            "containers": [{"name": "c", "image": "i"}],
+            "readinessGates": [{"conditionType": CONDITION_SERVICE_READY}],
+        },
+    })
+}
+
+fn review(operation: &str, subresource: &str) -> Review {
+    Review {
+        uid: "u".to_owned(),
+        operation: operation.to_owned(),
+        namespace: "default".to_owned(),
+        name: "p".to_owned(),
+        resource: "pods".to_owned(),
+        subresource: subresource.to_owned(),
+        is_dry_run: false,
+        user: String::new(),
+        object: Value::Null,
+        old_object: Value::Null,
+        options: Value::Null,
+    }
+}
+
+fn eviction() -> Review {
+    Review {
+        object: json!({"metadata": {"name": "p", "namespace": "default"}}),
+        ..review("CREATE", "eviction")
+    }
+}
+
+fn deletion() -> Review {
+    Review {
+        old_object: pod(),
+        ..review("DELETE", "")
+    }
+}
+
+fn denial(response: Response) -> Denial {
+    match response.verdict {
+        Verdict::Denied(denial) => denial,
+        Verdict::Allowed | Verdict::Changed(_) => panic!("{response:?}"),
+    }
+}
+
+#[tokio::test]
+async fn an_eviction_looks_its_pod_up_begins_its_deletion_and_is_asked_to_come_back() {
+    let world = World::new();
+    let of_nobody = world.validating.admit(&eviction()).await;
+    assert_eq!(of_nobody.verdict, Verdict::Allowed);
+    world.make().await;
+    let dry = Review {
+        is_dry_run: true,
+        ..eviction()
+    };
+    assert_eq!(denial(world.validating.admit(&dry).await).code, 429);
+    assert!(!world.is_to_go().await);
+    let denial = denial(world.validating.admit(&eviction()).await);
+    assert_eq!((denial.code, denial.retry_after_seconds), (429, Some(5)));
+    assert_eq!(denial.reason, "TooManyRequests");
+    assert!(world.is_to_go().await);
+}
+
+#[tokio::test]
+async fn a_delete_begins_the_operation_or_says_why_it_cannot() {
+    let world = World::new();
+    let missing = denial(world.validating.admit(&deletion()).await);
+    assert_eq!(missing.code, 403);
+    assert_eq!(
+        missing.reason,
+        "failed to validate GraceDeleteWebhook, pods \"p\" not found"
+    );
+    world.make().await;
+    let denial = denial(world.validating.admit(&deletion()).await);
+    assert_eq!(
+        denial.reason,
+        "failed to validate GraceDeleteWebhook, pod deletion process is underway and being managed by PodOpsLifecycle"
+    );
+    assert!(world.is_to_go().await);
+}
+
+#[tokio::test]
+async fn what_is_written_to_a_pod_is_taken_further_and_other_resources_are_let_be() {
+    let world = World::new();
+    let mut begun = pod();
+    begun["metadata"]["labels"][OperationLabel::Operating.of("x")] = json!("1");
+    begun["metadata"]["labels"][OperationLabel::OperationType.of("x")] = json!("update");
+    let update = Review {
+        object: begun,
+        old_object: pod(),
+        ..review("UPDATE", "status")
+    };
+    let response = world.mutating.admit(&update).await;
+    let Verdict::Changed(pod) = &response.verdict else {
+        panic!("{response:?}");
+    };
+    let labels = &pod["metadata"]["labels"];
+    assert!(
+        labels[OperationLabel::PreCheck.of("x")].is_string(),
+        "{pod}"
+    );
+    let other = Review {
+        resource: "configmaps".to_owned(),
+        ..update
+    };
+    for webhook in [&world.mutating, &world.validating] {
+        assert_eq!(webhook.admit(&other).await.verdict, Verdict::Allowed);
+    }
+}

@@ -1,0 +1,336 @@
+//! Unary gRPC calls: how connectors are spoken to.
+//!
+//! A call is a POST over HTTP/2 with one framed message each way, and a status behind the answer. Calls whose connection
+//! did not come about are repeated, because nothing was sent; others only where the service configuration says so.
+
+use std::time::Duration;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE};
+use http_body_util::BodyExt;
+use longshore_plugins::MethodPolicy;
+use prost::Message;
+use reqwest::{Body, Client, Url, redirect::Policy};
+
+use crate::connect::Code;
+
+/// How long a connection may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long nobody being there is put up with.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two attempts to connect.
+const CONNECT_AGAIN: Duration = Duration::from_millis(500);
+/// An idle connection is asked for a sign of life so often, and has so long to give it: upstream's.
+const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
+/// No answer is read beyond this, in bytes: outputs that a connector returns are the largest.
+const MAX_ANSWER: usize = 8 * 1024 * 1024;
+/// A flag whether the message is compressed, and its length.
+const FRAME_HEAD: usize = 5;
+/// Where gRPC goes that names no port.
+const DEFAULT_PORT: u16 = 443;
+const GRPC: &str = "application/grpc";
+const STATUS: &str = "grpc-status";
+const MESSAGE: &str = "grpc-message";
+
+/// A client of the services behind one endpoint. Its clones share the connection.
+#[derive(Clone, Debug)]
+pub(crate) struct GrpcClient {
+    http: Client,
+    base: String,
+}
+
+/// Whether a connection is encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Transport {
+    /// HTTP/2 without TLS.
+    Plain,
+    /// TLS with the certificates that the machine trusts.
+    Tls,
+}
+
+/// Why a call has no answer. All but a refusal and a connection that did not come about say nothing about what the
+/// service did.
+#[derive(Debug, thiserror::Error)]
+pub enum GrpcError {
+    /// The endpoint cannot be used.
+    #[error("expected an endpoint as host:port or dns:///host:port, found {0:?}")]
+    BadEndpoint(String),
+    /// No HTTP client could be made.
+    #[error("no HTTP/2 client can be made")]
+    NoClient(#[source] reqwest::Error),
+    /// Nobody is there: nothing was sent.
+    #[error("no connection to {url} came about")]
+    NotConnected {
+        /// What was to be asked.
+        url: String,
+        /// Why.
+        source: reqwest::Error,
+    },
+    /// The connection broke.
+    #[error("{url} did not answer")]
+    Broken {
+        /// What was asked.
+        url: String,
+        /// Why.
+        source: reqwest::Error,
+    },
+    /// It took too long.
+    #[error("{url} did not answer within {limit:?}")]
+    TimedOut {
+        /// What was asked.
+        url: String,
+        /// How long it was waited for.
+        limit: Duration,
+    },
+    /// The service says no.
+    #[error("{url} refused with {code}: {message}")]
+    Refused {
+        /// What was asked.
+        url: String,
+        /// Why, as a code.
+        code: Code,
+        /// Why, for people.
+        message: String,
+    },
+    /// The answer is no answer to this.
+    #[error("{url} answered what cannot be read: {why}")]
+    Garbage {
+        /// What was asked.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl GrpcClient {
+    /// A client of the services at `host:port`. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// Where that is no such endpoint.
+    pub(crate) fn new(endpoint: &str, transport: Transport) -> Result<Self, GrpcError> {
+        let base = base_url(endpoint, transport)
+            .ok_or_else(|| GrpcError::BadEndpoint(endpoint.to_owned()))?;
+        let (interval, timeout) = KEEP_ALIVE;
+        // A redirect or a proxy that nobody configured would send tasks' data to somebody else.
+        let http = Client::builder()
+            .http2_prior_knowledge()
+            .http2_keep_alive_interval(interval)
+            .http2_keep_alive_timeout(timeout)
+            .redirect(Policy::none())
+            .no_proxy()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .build()
+            .map_err(GrpcError::NoClient)?;
+        Ok(Self { http, base })
+    }
+
+    /// Calls a method, as `flyteidl2.connector.AsyncConnectorService/GetTask`, and has the answer within the limit of
+    /// the policy, retries included.
+    ///
+    /// *Cancellation*: whoever drops the call does not know whether the service has done it.
+    ///
+    /// # Errors
+    /// See [`GrpcError`].
+    pub(crate) async fn call<A: Message + Default>(
+        &self,
+        method: &str,
+        request: &impl Message,
+        policy: &MethodPolicy,
+    ) -> Result<A, GrpcError> {
+        let url = format!("{}/{method}", self.base);
+        let body = frame(request);
+        let work = self.persistently(&url, body, policy);
+        let answer = match policy.timeout {
+            None => work.await?,
+            Some(limit) => match tokio::time::timeout(limit, work).await {
+                Ok(answer) => answer?,
+                Err(_) => return Err(GrpcError::TimedOut { url, limit }),
+            },
+        };
+        A::decode(answer).map_err(|error| garbage(&url, error.to_string()))
+    }
+
+    async fn persistently(
+        &self,
+        url: &str,
+        body: Bytes,
+        policy: &MethodPolicy,
+    ) -> Result<Bytes, GrpcError> {
+        let began = tokio::time::Instant::now();
+        let mut n_calls = 1;
+        loop {
+            let error = match self.exchange(url, body.clone(), policy.timeout).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            let wait = match &error {
+                GrpcError::NotConnected { .. } if began.elapsed() < PATIENCE => CONNECT_AGAIN,
+                GrpcError::Refused { code, .. } => {
+                    match policy.wait_after(n_calls, code.number()) {
+                        Some(wait) => wait,
+                        None => return Err(error),
+                    }
+                }
+                GrpcError::NotConnected { .. }
+                | GrpcError::BadEndpoint(_)
+                | GrpcError::NoClient(_)
+                | GrpcError::Broken { .. }
+                | GrpcError::TimedOut { .. }
+                | GrpcError::Garbage { .. } => return Err(error),
+            };
+            if matches!(error, GrpcError::Refused { .. }) {
+                n_calls += 1;
+            }
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    async fn exchange(
+        &self,
+        url: &str,
+        body: Bytes,
+        limit: Option<Duration>,
+    ) -> Result<Bytes, GrpcError> {
+        let mut request = self.http.post(url).header(CONTENT_TYPE, GRPC);
+        // Servers refuse calls whose trailers would get lost.
+        request = request.header("te", "trailers");
+        if let Some(limit) = limit {
+            request = request.header("grpc-timeout", format!("{}m", limit.as_millis()));
+        }
+        let response = request.body(body).send().await;
+        let response = response.map_err(|source| unanswered(url, source))?;
+        let (parts, body) = http::Response::<Body>::from(response).into_parts();
+        if parts.status != StatusCode::OK {
+            let code = Code::of_status(parts.status);
+            return Err(refused(url, code, parts.status.to_string()));
+        }
+        if !is_grpc(&parts.headers) {
+            return Err(garbage(url, format!("it is no {GRPC}")));
+        }
+        let (message, trailers) = read(url, body).await?;
+        // A refusal without any message has its status before the body.
+        let status = if trailers.contains_key(STATUS) {
+            trailers
+        } else {
+            parts.headers
+        };
+        ended_well(url, &status)?;
+        unframe(url, message)
+    }
+}
+
+/// `http://host:port` of an endpoint as gRPC has it.
+fn base_url(endpoint: &str, transport: Transport) -> Option<String> {
+    let address = match endpoint.split_once("://") {
+        // What is before the slash is whom to ask for the address.
+        Some(("dns" | "passthrough", rest)) => rest.split_once('/')?.1,
+        Some(_) => return None,
+        None => endpoint.strip_prefix("dns:").unwrap_or(endpoint),
+    };
+    let scheme = match transport {
+        Transport::Plain => "http",
+        Transport::Tls => "https",
+    };
+    let port = address.rsplit_once(':').map(|(_, port)| port);
+    let address = if port.is_some_and(|port| port.parse::<u16>().is_ok()) {
+        address.to_owned()
+    } else {
+        format!("{address}:{DEFAULT_PORT}")
+    };
+    let url = Url::parse(&format!("{scheme}://{address}")).ok()?;
+    let is_address = url.has_host() && url.path() == "/" && url.username().is_empty();
+    is_address.then(|| format!("{scheme}://{address}"))
+}
+
+fn frame(message: &impl Message) -> Bytes {
+    let length = message.encoded_len();
+    let mut framed = BytesMut::with_capacity(FRAME_HEAD + length);
+    framed.put_u8(0);
+    framed.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+    framed.extend_from_slice(&message.encode_to_vec());
+    framed.freeze()
+}
+
+fn unframe(url: &str, mut framed: Bytes) -> Result<Bytes, GrpcError> {
+    if framed.len() < FRAME_HEAD {
+        return Err(garbage(url, "it has no message".to_owned()));
+    }
+    if framed.get_u8() != 0 {
+        return Err(garbage(
+            url,
+            "its message is compressed, which nobody asked for".to_owned(),
+        ));
+    }
+    let length = framed.get_u32() as usize;
+    if length != framed.len() {
+        let found = framed.len();
+        let why = format!("expected a message of {length} bytes, found {found}");
+        return Err(garbage(url, why));
+    }
+    Ok(framed)
+}
+
+/// The body of an answer, and what comes behind it.
+async fn read(url: &str, mut body: Body) -> Result<(Bytes, HeaderMap), GrpcError> {
+    let (mut message, mut trailers) = (BytesMut::new(), HeaderMap::new());
+    while let Some(frame) = body.frame().await {
+        match frame.map_err(|source| unanswered(url, source))?.into_data() {
+            Ok(data) => message.extend_from_slice(&data),
+            Err(frame) => trailers.extend(frame.into_trailers().unwrap_or_default()),
+        }
+        if message.len() > MAX_ANSWER {
+            return Err(garbage(url, format!("it has more than {MAX_ANSWER} bytes")));
+        }
+    }
+    Ok((message.freeze(), trailers))
+}
+
+/// What the status behind an answer says.
+fn ended_well(url: &str, headers: &HeaderMap) -> Result<(), GrpcError> {
+    let text = |name| headers.get(name).map(HeaderValue::as_bytes);
+    let status = text(STATUS).and_then(|status| std::str::from_utf8(status).ok());
+    match status.and_then(|status| status.parse().ok()) {
+        Some(0) => Ok(()),
+        Some(number) => {
+            let message = percent_encoding::percent_decode(text(MESSAGE).unwrap_or_default());
+            let message = message.decode_utf8_lossy().into_owned();
+            Err(refused(url, Code::of_number(number), message))
+        }
+        None => Err(garbage(url, format!("it has no {STATUS}"))),
+    }
+}
+
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    kind.is_some_and(|kind| kind.starts_with(GRPC.as_bytes()))
+}
+
+fn unanswered(url: &str, source: reqwest::Error) -> GrpcError {
+    let (url, is_sent) = (url.to_owned(), !source.is_connect());
+    let source = source.without_url();
+    if is_sent {
+        GrpcError::Broken { url, source }
+    } else {
+        GrpcError::NotConnected { url, source }
+    }
+}
+
+fn refused(url: &str, code: Code, message: String) -> GrpcError {
+    GrpcError::Refused {
+        url: url.to_owned(),
+        code,
+        message,
+    }
+}
+
+fn garbage(url: &str, why: String) -> GrpcError {
+    GrpcError::Garbage {
+        url: url.to_owned(),
+        why,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod server;
+#[cfg(test)]
+mod tests;

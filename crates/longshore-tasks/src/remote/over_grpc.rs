@@ -1,0 +1,272 @@
+//! Connectors as the configuration names them, spoken to over gRPC (task action spec §11.11).
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures::future::join_all;
+use longshore_plugins::{
+    Answer, Call, Category, ConnectorConfig, Connectors, Deployment, MethodPolicy, Request, Teller,
+};
+use longshore_proto::flyteidl2::connector::{
+    Connector, DeleteTaskResponse, ListConnectorsRequest, ListConnectorsResponse,
+};
+use prost::Message;
+use tokio::sync::{Semaphore, watch};
+
+use super::{
+    connectors::{AskConnectors, ConnectorError},
+    grpc::{GrpcClient, GrpcError, Transport},
+    rate_limit::RateLimit,
+};
+use crate::connect::Code;
+
+/// Begins jobs, tells of them and ends them.
+const JOBS: &str = "flyteidl2.connector.AsyncConnectorService";
+/// Tells which task types a connector takes.
+const METADATA: &str = "flyteidl2.connector.ConnectorMetadataService";
+/// What the default connector is called.
+const DEFAULT: &str = "defaultConnector";
+/// How long a connector may take to tell what it takes, where nothing is configured: the others are waited for, too.
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The connectors of the configuration.
+#[derive(Debug)]
+pub struct GrpcConnectors {
+    config: ConnectorConfig,
+    /// By endpoint.
+    clients: BTreeMap<(String, Transport), GrpcClient>,
+    known: Mutex<Known>,
+    /// Whether all were asked once what they take.
+    is_known: watch::Sender<bool>,
+    /// `webApi.caching.workers`.
+    workers: Semaphore,
+    reads: RateLimit,
+    writes: RateLimit,
+}
+
+/// What connectors take.
+#[derive(Debug, Default)]
+struct Known {
+    /// What each told last: one that is down for the moment is not forgotten.
+    told: BTreeMap<String, Vec<Connector>>,
+    connectors: Connectors,
+}
+
+/// A connector of the configuration.
+#[derive(Clone, Copy, Debug)]
+struct Named<'a> {
+    name: &'a str,
+    deployment: &'a Deployment,
+}
+
+impl GrpcConnectors {
+    /// The connectors that are configured. None is connected to yet.
+    ///
+    /// # Errors
+    /// An endpoint that is none.
+    pub fn new(config: &ConnectorConfig) -> Result<Self, GrpcError> {
+        let mut clients = BTreeMap::new();
+        for Named { deployment, .. } in named(config) {
+            let (endpoint, transport) = address(deployment);
+            let client = GrpcClient::new(&endpoint, transport)?;
+            clients.insert((endpoint, transport), client);
+        }
+        let web_api = &config.web_api;
+        Ok(Self {
+            config: config.clone(),
+            clients,
+            known: Mutex::default(),
+            is_known: watch::Sender::new(false),
+            workers: Semaphore::new(
+                usize::try_from(web_api.workers)
+                    .unwrap_or(usize::MAX)
+                    .max(1),
+            ),
+            reads: RateLimit::new(web_api.reads),
+            writes: RateLimit::new(web_api.writes),
+        })
+    }
+
+    /// Whether there is any connector.
+    pub fn is_empty(&self) -> bool {
+        self.clients.is_empty()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks every connector what it takes.
+    async fn refresh(&self) {
+        let asked = named(&self.config).map(|named| self.list(named));
+        let told = join_all(asked).await.into_iter().flatten();
+        let mut known = self.known();
+        known.told.extend(told);
+        let mut connectors = Connectors::default();
+        for Named { name, deployment } in named(&self.config) {
+            if let Some(told) = known.told.get(name) {
+                connectors.heard(name, deployment, told);
+            }
+        }
+        known.connectors = connectors;
+        drop(known);
+        self.is_known.send_replace(true);
+    }
+
+    /// What a connector takes; `None` where it does not say.
+    async fn list(&self, connector: Named<'_>) -> Option<(String, Vec<Connector>)> {
+        let Named { name, deployment } = connector;
+        let mut policy = deployment.policy(METADATA, "ListConnectors");
+        policy.timeout = policy.timeout.or(Some(LIST_TIMEOUT));
+        let request = ListConnectorsRequest::default();
+        let told = self.call::<ListConnectorsResponse>(
+            connector,
+            METADATA,
+            "ListConnectors",
+            &request,
+            &policy,
+        );
+        match told.await {
+            Ok(told) => Some((name.to_owned(), told.connectors)),
+            Err(ConnectorError::Refused {
+                code: Code::Unimplemented,
+                ..
+            }) => {
+                tracing::debug!(name, "a connector does not say what it takes");
+                None
+            }
+            Err(error) => {
+                let error = error.to_string();
+                tracing::warn!(name, error, "a connector does not say what it takes");
+                None
+            }
+        }
+    }
+
+    /// Who takes a task, once all were asked.
+    async fn of(&self, category: &Category) -> Result<(Teller, &Deployment), ConnectorError> {
+        // The sender is ours: it does not go before the question.
+        let _ = self
+            .is_known
+            .subscribe()
+            .wait_for(|is_known| *is_known)
+            .await;
+        let found = self.known().connectors.of(category, &self.config);
+        found.map_err(ConnectorError::NoConnector)
+    }
+
+    async fn job<A: Message + Default>(
+        &self,
+        connector: Named<'_>,
+        method: &'static str,
+        request: &impl Message,
+    ) -> Result<A, ConnectorError> {
+        let policy = connector.deployment.policy(JOBS, method);
+        self.call(connector, JOBS, method, request, &policy).await
+    }
+
+    async fn call<A: Message + Default>(
+        &self,
+        connector: Named<'_>,
+        service: &str,
+        method: &'static str,
+        request: &impl Message,
+        policy: &MethodPolicy,
+    ) -> Result<A, ConnectorError> {
+        let Named { name, deployment } = connector;
+        let Some(client) = self.clients.get(&address(deployment)) else {
+            let why = format!("connector {name} has no endpoint");
+            return Err(ConnectorError::NoConnector(why));
+        };
+        let path = format!("{service}/{method}");
+        let answered = client.call(&path, request, policy).await;
+        answered.map_err(|error| match error {
+            GrpcError::Refused { code, message, .. } => ConnectorError::Refused {
+                connector: name.to_owned(),
+                operation: method,
+                code,
+                message,
+            },
+            error @ (GrpcError::BadEndpoint(_)
+            | GrpcError::NoClient(_)
+            | GrpcError::NotConnected { .. }
+            | GrpcError::Broken { .. }
+            | GrpcError::TimedOut { .. }
+            | GrpcError::Garbage { .. }) => ConnectorError::NoAnswer {
+                connector: name.to_owned(),
+                operation: method,
+                why: crate::catalog::chain(&error),
+            },
+        })
+    }
+}
+
+#[async_trait]
+impl AskConnectors for GrpcConnectors {
+    async fn follow(&self) {
+        if self.is_empty() {
+            self.refresh().await;
+            return;
+        }
+        loop {
+            self.refresh().await;
+            // Zero would ask without a pause.
+            let interval = self.config.poll_interval.max(Duration::from_secs(1));
+            tokio::time::sleep(interval).await;
+        }
+    }
+
+    async fn ask(&self, call: &Call) -> Result<Option<Answer>, ConnectorError> {
+        let (by, deployment) = self.of(&call.category).await?;
+        let connector = Named {
+            name: &by.name,
+            deployment,
+        };
+        match &call.request {
+            Request::Create(request) => {
+                self.writes.take().await;
+                let created = self.job(connector, "CreateTask", &**request).await?;
+                Ok(Some(Answer::Created(created)))
+            }
+            Request::Get(request) => {
+                self.reads.take().await;
+                // It is never closed.
+                let _worker = self.workers.acquire().await;
+                let response = Box::new(self.job(connector, "GetTask", &**request).await?);
+                Ok(Some(Answer::Told { response, by }))
+            }
+            Request::Delete(request) => {
+                self.writes.take().await;
+                // Not found means that there is no such connector: one whose job is gone has to say yes.
+                let _: DeleteTaskResponse = self.job(connector, "DeleteTask", &**request).await?;
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// All connectors that have an endpoint: the default one first, which is upstream's order.
+fn named(config: &ConnectorConfig) -> impl Iterator<Item = Named<'_>> {
+    let default = (DEFAULT, &config.default_connector);
+    let others = config.connectors.iter().chain(&config.apps);
+    let others = others.map(|(name, deployment)| (name.as_str(), deployment));
+    let all = std::iter::once(default).chain(others);
+    all.filter(|(_, deployment)| !deployment.endpoint.is_empty())
+        .map(|(name, deployment)| Named { name, deployment })
+}
+
+fn address(deployment: &Deployment) -> (String, Transport) {
+    let transport = if deployment.is_insecure {
+        Transport::Plain
+    } else {
+        Transport::Tls
+    };
+    (deployment.endpoint.clone(), transport)
+}
+
+#[cfg(test)]
+mod tests;

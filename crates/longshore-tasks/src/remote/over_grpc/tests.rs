@@ -1,0 +1,247 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use longshore_proto::{
+    flyteidl2::connector::{
+        CreateTaskRequest, CreateTaskResponse, DeleteTaskRequest, GetTaskRequest, GetTaskResponse,
+    },
+    from_json,
+};
+use serde_json::json;
+
+use super::*;
+use crate::remote::grpc::server::{self, Answered};
+
+/// A connector that takes `t` in version 1, and has one job.
+#[derive(Debug, Default)]
+struct Fake {
+    asked: Mutex<Vec<String>>,
+    /// The job, once it was begun.
+    job: Mutex<Option<Vec<u8>>>,
+}
+
+impl Fake {
+    fn answer(&self, path: &str, body: &Bytes) -> Answered {
+        let (service, method) = path.trim_start_matches('/').split_once('/').unwrap();
+        self.asked.lock().unwrap().push(method.to_owned());
+        let mut job = self.job.lock().unwrap();
+        match (service, method) {
+            (METADATA, "ListConnectors") => {
+                let category = json!({"name": "t", "version": 1});
+                let told = json!({"connectors": [{"name": "fake", "supportedTaskCategories": [category]}]});
+                server::ok(&from_json::<ListConnectorsResponse>(&told).unwrap())
+            }
+            (JOBS, "CreateTask") => {
+                let request: CreateTaskRequest = server::read(body);
+                *job = Some(request.output_prefix.into_bytes());
+                server::ok(&CreateTaskResponse {
+                    resource_meta: job.clone().unwrap(),
+                })
+            }
+            (JOBS, "GetTask") => {
+                let request: GetTaskRequest = server::read(body);
+                if *job != Some(request.resource_meta) {
+                    return Answered::Status(5, "no%20such%20job");
+                }
+                let told = json!({"resource": {"phase": "RUNNING", "message": "m"}});
+                server::ok(&from_json::<GetTaskResponse>(&told).unwrap())
+            }
+            (JOBS, "DeleteTask") => {
+                let request: DeleteTaskRequest = server::read(body);
+                job.take_if(|job| *job == request.resource_meta);
+                server::ok(&DeleteTaskResponse::default())
+            }
+            _ => Answered::Status(12, "unimplemented"),
+        }
+    }
+
+    fn n_asked(&self, method: &str) -> usize {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().filter(|asked| *asked == method).count()
+    }
+}
+
+async fn serve() -> (Arc<Fake>, String) {
+    let fake = Arc::new(Fake::default());
+    let served = Arc::clone(&fake);
+    let endpoint = server::serve(move |path, body| std::future::ready(served.answer(&path, &body)));
+    (fake, endpoint.await)
+}
+
+fn config(section: serde_json::Value) -> ConnectorConfig {
+    let document = json!({"plugins": {"connector-service": section}});
+    let reading = longshore_plugins::Config::read(&document, &|_| None).unwrap();
+    assert_eq!(reading.warnings, []);
+    *reading.config.connector
+}
+
+fn about(task_type: &str, request: Request) -> Call {
+    Call {
+        category: Category {
+            task_type: task_type.to_owned(),
+            version: 1,
+            ..Category::default()
+        },
+        request,
+    }
+}
+
+fn create(task_type: &str, prefix: &str) -> Call {
+    let request = CreateTaskRequest {
+        output_prefix: prefix.to_owned(),
+        ..CreateTaskRequest::default()
+    };
+    about(task_type, Request::Create(Box::new(request)))
+}
+
+fn get(meta: &str) -> Call {
+    let request = GetTaskRequest {
+        resource_meta: meta.into(),
+        ..GetTaskRequest::default()
+    };
+    about("t", Request::Get(Box::new(request)))
+}
+
+fn delete(meta: &str) -> Call {
+    let request = DeleteTaskRequest {
+        resource_meta: meta.into(),
+        ..DeleteTaskRequest::default()
+    };
+    about("t", Request::Delete(Box::new(request)))
+}
+
+/// Asks while somebody follows.
+async fn ask(connectors: &GrpcConnectors, call: &Call) -> Result<Option<Answer>, ConnectorError> {
+    tokio::select! {
+        answered = connectors.ask(call) => answered,
+        () = connectors.follow() => panic!("it stopped following"),
+    }
+}
+
+#[tokio::test]
+async fn a_job_is_begun_told_of_and_ended() {
+    let (fake, endpoint) = serve().await;
+    let section = json!({"connectors": {"c": {"endpoint": endpoint, "insecure": true}}});
+    let connectors = GrpcConnectors::new(&config(section)).unwrap();
+    let created = ask(&connectors, &create("t", "s3://b/o")).await.unwrap();
+    let Some(Answer::Created(created)) = created else {
+        panic!("expected that it was created, found {created:?}");
+    };
+    assert_eq!(created.resource_meta, b"s3://b/o");
+    let told = ask(&connectors, &get("s3://b/o")).await.unwrap();
+    let Some(Answer::Told { response, by }) = told else {
+        panic!("expected that it was told of, found {told:?}");
+    };
+    assert_eq!(response.resource.unwrap().message, "m");
+    assert_eq!((by.name.as_str(), by.endpoint), ("c", endpoint));
+    let refused = ask(&connectors, &get("other")).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "GetTask of connector c failed with gRPC status not_found: no such job"
+    );
+    for _ in 0..2 {
+        assert_eq!(ask(&connectors, &delete("s3://b/o")).await.unwrap(), None);
+    }
+    assert_eq!(fake.n_asked("DeleteTask"), 2);
+}
+
+#[tokio::test]
+async fn what_nobody_takes_goes_to_the_default_connector_if_there_is_one() {
+    let (named, endpoint) = serve().await;
+    let section = json!({"connectors": {"c": {"endpoint": endpoint, "insecure": true}}});
+    let connectors = GrpcConnectors::new(&config(section.clone())).unwrap();
+    let error = ask(&connectors, &create("other", "o")).await.unwrap_err();
+    assert!(matches!(error, ConnectorError::NoConnector(_)), "{error}");
+
+    let (default, endpoint) = serve().await;
+    let mut section = section;
+    section["defaultConnector"] = json!({"endpoint": endpoint});
+    section["connectorForTaskTypes"] = json!({"mine": "c"});
+    let connectors = GrpcConnectors::new(&config(section)).unwrap();
+    for task_type in ["other", "mine"] {
+        ask(&connectors, &create(task_type, "o")).await.unwrap();
+    }
+    let asked = (default.n_asked("CreateTask"), named.n_asked("CreateTask"));
+    assert_eq!(asked, (1, 1));
+}
+
+#[tokio::test]
+async fn a_connector_that_is_down_keeps_nobody_from_asking_others_and_is_not_forgotten() {
+    let (_, endpoint) = serve().await;
+    let nobody = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent = nobody.local_addr().unwrap().to_string();
+    let section = json!({"connectors": {
+        "c": {"endpoint": endpoint, "insecure": true},
+        "silent": {"endpoint": silent, "insecure": true, "timeouts": {"ListConnectors": "50ms"}},
+    }});
+    let connectors = GrpcConnectors::new(&config(section)).unwrap();
+    ask(&connectors, &create("t", "o")).await.unwrap();
+    // It told once.
+    let told = connectors.known().told.remove("c").unwrap();
+    connectors.known().told.insert("silent".to_owned(), told);
+    connectors.refresh().await;
+    let known = connectors.known();
+    assert_eq!(known.told.len(), 2);
+}
+
+#[tokio::test]
+async fn a_connector_that_is_slow_is_given_up() {
+    let endpoint = server::serve(async |path: String, _| {
+        if path.ends_with("ListConnectors") {
+            return Answered::Status(12, "unimplemented");
+        }
+        std::future::pending().await
+    });
+    let section = json!({"defaultConnector": {
+        "endpoint": endpoint.await, "timeouts": {"GetTask": "20ms"},
+    }});
+    let connectors = GrpcConnectors::new(&config(section)).unwrap();
+    let error = ask(&connectors, &get("o")).await.unwrap_err();
+    let error = error.to_string();
+    assert!(error.starts_with("GetTask of connector defaultConnector got no answer: http://"));
+    assert!(error.ends_with("did not answer within 20ms"), "{error}");
+}
+
+#[tokio::test]
+async fn few_questions_are_asked_at_the_same_time() {
+    let (asked, now) = (
+        Arc::new(Mutex::new((0, 0))),
+        std::time::Duration::from_millis(20),
+    );
+    let counted = Arc::clone(&asked);
+    let endpoint = server::serve(move |path: String, _| {
+        let counted = Arc::clone(&counted);
+        async move {
+            if path.ends_with("ListConnectors") {
+                return Answered::Status(12, "unimplemented");
+            }
+            {
+                let mut counted = counted.lock().unwrap();
+                counted.0 += 1;
+                counted.1 = counted.1.max(counted.0);
+            }
+            tokio::time::sleep(now).await;
+            counted.lock().unwrap().0 -= 1;
+            server::ok(&GetTaskResponse::default())
+        }
+    });
+    let section = json!({
+        "defaultConnector": {"endpoint": endpoint.await},
+        "webApi": {"caching": {"workers": 3}},
+    });
+    let connectors = GrpcConnectors::new(&config(section)).unwrap();
+    let calls: Vec<_> = (0..12).map(|_| get("o")).collect();
+    let answers = calls.iter().map(|call| connectors.ask(call));
+    tokio::select! {
+        answers = join_all(answers) => assert!(answers.iter().all(Result::is_ok)),
+        () = connectors.follow() => panic!("it stopped following"),
+    }
+    assert_eq!(*asked.lock().unwrap(), (0, 3));
+}
+
+#[test]
+fn an_endpoint_that_is_none_is_named() {
+    let config = config(json!({"connectors": {"c": {"endpoint": "https://c"}}}));
+    let error = GrpcConnectors::new(&config).unwrap_err();
+    assert!(error.to_string().contains("\"https://c\""), "{error}");
+}

@@ -1,0 +1,23 @@
+//! The events service: keeps whatever it is told.
+
+use longshore_proto::flyteidl2::workflow::{ActionEvent, RecordResponse};
+
+use super::{Known, Refused};
+
+impl Known {
+    /// All of them, or none.
+    pub(super) fn record(&mut self, events: Vec<ActionEvent>) -> Result<RecordResponse, Refused> {
+        if let Some(event) = events.iter().find(|event| flaw(event)) {
+            let refused = format!("expected an action and an attempt from 1: {event:?}");
+            return Err(Refused::invalid(refused));
+        }
+        self.events.extend(events);
+        Ok(RecordResponse {})
+    }
+}
+
+/// What the peer refuses.
+fn flaw(event: &ActionEvent) -> bool {
+    let run = event.id.as_ref().and_then(|id| id.run.as_ref());
+    run.is_none() || event.attempt == 0
+}

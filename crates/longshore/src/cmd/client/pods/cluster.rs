@@ -1,0 +1,131 @@
+//! Pods of a cluster that take part, and the rules that are about them.
+
+use std::error::Error;
+
+use kube::{Api, Client, api::ListParams};
+use longshore_api::podops::{CONTROLLED, LABEL_CONTROL};
+use longshore_core::Resource;
+use longshore_kit::{RawObject, api_resource};
+use longshore_podops::{
+    model::Pod,
+    rule::{RULE, Rule},
+};
+
+use super::view::PodView;
+use crate::{
+    cmd::client::actions::ClusterArgs,
+    error::{ActionsError, CliError, PodsError},
+};
+
+/// Where pods are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Where {
+    /// In the namespace that is meant.
+    Here,
+    /// In all.
+    Everywhere,
+}
+
+impl From<bool> for Where {
+    fn from(is_everywhere: bool) -> Self {
+        if is_everywhere {
+            Self::Everywhere
+        } else {
+            Self::Here
+        }
+    }
+}
+
+/// The pods of a cluster.
+pub(super) struct Pods {
+    client: Client,
+    namespace: String,
+}
+
+impl Pods {
+    /// Asks nobody yet.
+    pub(super) async fn connect(args: &ClusterArgs) -> Result<Self, CliError> {
+        let config = args.config().await?;
+        let namespace = config.default_namespace.clone();
+        let client = Client::try_from(config).map_err(|error| ActionsError::NoKubeconfig {
+            source: Box::new(error),
+        })?;
+        Ok(Self { client, namespace })
+    }
+
+    /// All that take part, by namespace and name.
+    pub(super) async fn list(&self, place: Where) -> Result<Vec<PodView>, CliError> {
+        let controlled = format!("{LABEL_CONTROL}={CONTROLLED}");
+        let wanted = ListParams::default().labels(&controlled);
+        let objects = self.api(Resource::POD, place).list(&wanted).await;
+        let objects = objects.map_err(|error| refused("list of pods failed", &error))?;
+        let rules = self.rules(place).await;
+        let views = objects
+            .items
+            .iter()
+            .filter_map(|object| PodView::of(object, &rules));
+        let mut views: Vec<PodView> = views.collect();
+        views.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        Ok(views)
+    }
+
+    /// One of them.
+    pub(super) async fn get(&self, name: &str) -> Result<PodView, CliError> {
+        let found = self.api(Resource::POD, Where::Here).get_opt(name).await;
+        let found = found.map_err(|error| refused("get of the pod failed", &error))?;
+        let controlled = found.filter(|object| {
+            let pod = object.read::<Pod>();
+            pod.is_ok_and(|pod| pod.is_controlled())
+        });
+        let rules = self.rules(Where::Here).await;
+        let view = controlled.and_then(|object| PodView::of(&object, &rules));
+        view.ok_or_else(|| {
+            let error = PodsError::NoPod {
+                namespace: self.namespace.clone(),
+                name: name.to_owned(),
+            };
+            error.into()
+        })
+    }
+
+    /// A cluster without the resource has none, and what nobody may read is left out: the pods are what was asked for.
+    async fn rules(&self, place: Where) -> Vec<Rule> {
+        match self.api(RULE, place).list(&ListParams::default()).await {
+            Ok(list) => {
+                let rules = list.items.iter();
+                rules.filter_map(|object| object.read().ok()).collect()
+            }
+            Err(error) => {
+                tracing::debug!(%error, "rules are not read");
+                Vec::new()
+            }
+        }
+    }
+
+    fn api(&self, resource: Resource, place: Where) -> Api<RawObject> {
+        let (client, kind) = (self.client.clone(), api_resource(resource));
+        match place {
+            Where::Here => Api::namespaced_with(client, &self.namespace, &kind),
+            Where::Everywhere => Api::all_with(client, &kind),
+        }
+    }
+}
+
+/// Only the last cause is news: kube's errors repeat their sources.
+fn refused(what: &str, error: &kube::Error) -> CliError {
+    let status = if let kube::Error::Api(status) = error {
+        Some(status.code)
+    } else {
+        None
+    };
+    let mut last: &dyn Error = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    PodsError::Request {
+        what: what.to_owned(),
+        status,
+        source: last.to_string().into(),
+    }
+    .into()
+}

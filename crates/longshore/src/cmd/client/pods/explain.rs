@@ -1,0 +1,153 @@
+//! Why a pod does not go on, in sentences, and what to do about it. Pure.
+
+use std::fmt::Write;
+
+use jiff::Timestamp;
+use longshore_api::podops::{ANNOTATION_PROTECTION_DEADLINE, OperationLabel};
+use longshore_podops::standing::{Blocker, BlockerKind, Phase};
+
+use super::{
+    super::{printable::printable, table::since},
+    view::PodView,
+};
+
+/// The sentences, and last what is next.
+pub(super) fn text(pod: &PodView, now: Timestamp) -> String {
+    let standing = &pod.standing;
+    let mut text = format!(
+        "{} is {}{}.\n",
+        pod.name,
+        says(standing.phase),
+        age(standing.since, now)
+    );
+    for operation in &standing.operations {
+        let (id, of) = (&operation.id, &operation.operation_type);
+        let phase = operation.phase.as_str();
+        let _ = writeln!(
+            text,
+            "Operation {id} of type {of} is in {phase}{}.",
+            age(operation.since, now)
+        );
+    }
+    for blocker in &standing.blockers {
+        let (kind, name) = (blocker.kind.as_str(), &blocker.name);
+        let _ = writeln!(
+            text,
+            "Held by {kind} {name}{}: {}.",
+            age(blocker.since, now),
+            blocker.message
+        );
+    }
+    if let Some(blocker) = standing.blockers.first() {
+        let _ = writeln!(text, "next: {}", next(pod, blocker));
+    }
+    let lines = text.lines().map(printable);
+    lines.map(|line| line + "\n").collect()
+}
+
+fn says(phase: Phase) -> &'static str {
+    match phase {
+        Phase::ServiceAvailable => "ServiceAvailable: it serves, and nobody operates on it",
+        Phase::Completing => "Completing: it is about to serve",
+        Phase::PostCheck => "in PostCheck: the work is done, and rules are asked about it",
+        Phase::PreCheck => "in PreCheck: rules are asked whether an operation may begin",
+        Phase::Preparing => "Preparing: its traffic is being drained",
+        Phase::Operating => "Operating: an operation may touch it",
+        Phase::Terminating => "Terminating: it was deleted, and is about to go",
+        Phase::Ended => "ended: it runs no more, and may be deleted at any time",
+    }
+}
+
+fn age(at: Option<Timestamp>, now: Timestamp) -> String {
+    at.map_or(String::new(), |at| {
+        format!(", since {}", since(Some(at), now))
+    })
+}
+
+/// What whoever reads this can do about it.
+fn next(pod: &PodView, blocker: &Blocker) -> String {
+    let (namespace, name) = (&pod.namespace, &pod.name);
+    let held = &blocker.name;
+    match blocker.kind {
+        BlockerKind::Rule => format!("kubectl get podtransitionrule {held} -n {namespace} -o yaml"),
+        BlockerKind::Protection => format!(
+            "look after the controller that adds {held}; where it is gone for good, \
+             kubectl annotate pod {name} -n {namespace} {ANNOTATION_PROTECTION_DEADLINE}=1m"
+        ),
+        BlockerKind::Finalizer => format!("look after the controller that adds {held}"),
+        BlockerKind::Operator => format!(
+            "look after the controller of the operation; to take it back, \
+             kubectl label pod {name} -n {namespace} {}={}",
+            OperationLabel::UndoOperationType.of(held),
+            pod.standing
+                .operations
+                .iter()
+                .find(|operation| operation.id == *held)
+                .map_or("", |operation| operation.operation_type.as_str())
+        ),
+        BlockerKind::Operation => format!("look after the controller of operation {held}"),
+        BlockerKind::Node => format!("kubectl describe pod {name} -n {namespace}"),
+        BlockerKind::Expected => {
+            format!("look after the controller that routes the traffic of {held}")
+        }
+        BlockerKind::Person => format!("kubectl label pod {name} -n {namespace} {held}-"),
+        BlockerKind::Controller => {
+            "if this lasts, see whether the controller runs, and what it says".to_owned()
+        }
+        BlockerKind::Invalid => format!("correct the {held} of the pod"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_api::podops::LABEL_CONTROL;
+    use longshore_kit::RawObject;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cmd::client::{pods::print, print::Detail};
+
+    fn view(change: impl FnOnce(&mut Value)) -> PodView {
+        let stamp = "1767225600000000000";
+        let mut pod = json!({
+            "metadata": {
+                "name": "web-0", "namespace": "shop", "creationTimestamp": "2025-12-31T23:00:00Z",
+                "labels": {
+                    LABEL_CONTROL: "true",
+                    OperationLabel::Operating.of("pod-delete"): stamp,
+                    OperationLabel::OperationType.of("pod-delete"): "delete",
+                    OperationLabel::PreChecked.of("pod-delete"): stamp,
+                    OperationLabel::Preparing.of("pod-delete"): stamp,
+                },
+                "finalizers": ["prot.podopslifecycle.kusionstack.io/slb"],
+            },
+            "spec": {
+                "nodeName": "n1",
+                "readinessGates": [{"conditionType": "pod.kusionstack.io/service-ready"}],
+            },
+            "status": {"conditions": [{"type": "pod.kusionstack.io/service-ready", "status": "False"}]},
+        });
+        change(&mut pod);
+        let object: RawObject = serde_json::from_value(pod).unwrap();
+        PodView::of(&object, &[]).unwrap()
+    }
+
+    const NOW: Timestamp = Timestamp::constant(1_767_225_905, 0);
+
+    #[test]
+    fn a_pod_that_waits_says_for_whom_since_when_and_what_to_do() {
+        insta::assert_snapshot!(text(&view(|_| {}), NOW));
+        insta::assert_snapshot!(print::text(&view(|_| {}), NOW));
+    }
+
+    #[test]
+    fn pods_are_a_table() {
+        let serving = view(|pod| {
+            pod["metadata"]["labels"] = json!({
+                LABEL_CONTROL: "true", "podopslifecycle.kusionstack.io/service-available": "1767225600000000000",
+            });
+        });
+        let pods = [serving, view(|_| {})];
+        insta::assert_snapshot!(print::table(&pods, NOW, Detail::Full).render());
+    }
+}

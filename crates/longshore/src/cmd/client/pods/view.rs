@@ -1,0 +1,47 @@
+//! A pod as its commands show it.
+
+use jiff::Timestamp;
+use longshore_kit::RawObject;
+use longshore_podops::{model::Pod, rule::Rule, standing::Standing};
+use serde::{Deserialize, Serialize};
+
+/// A pod that takes part. Field names are an interface.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PodView {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// The node that it is on.
+    pub(super) node: Option<String>,
+    pub(super) created_at: Option<Timestamp>,
+    /// Phase, operations, and who holds it.
+    #[serde(flatten)]
+    pub(super) standing: Standing,
+}
+
+impl PodView {
+    /// The view of an object; `None` where it is no pod.
+    pub(super) fn of(object: &RawObject, rules: &[Rule]) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Bound {
+            #[serde(default)]
+            spec: Spec,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Spec {
+            node_name: Option<String>,
+        }
+
+        let pod: Pod = object.read().ok()?;
+        let bound: Bound = object.read().ok()?;
+        let says: Vec<_> = rules.iter().filter_map(|rule| rule.says_of(&pod)).collect();
+        Some(Self {
+            standing: Standing::of(&pod, &says),
+            namespace: pod.target.namespace,
+            name: pod.target.name,
+            node: bound.spec.node_name,
+            created_at: pod.created_at,
+        })
+    }
+}

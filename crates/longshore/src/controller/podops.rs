@@ -1,0 +1,61 @@
+//! The role `podops`: the controllers of PodOpsLifecycle under a lease, and its webhooks in every replica, because API
+//! servers may ask any of them.
+
+use std::sync::Arc;
+
+use longshore_kit::Gate;
+use longshore_podops::rule::RULE;
+use tokio_util::sync::CancellationToken;
+
+use super::{Context, served::until_served};
+use crate::{
+    error::CliError,
+    output,
+    service::{listen, podops},
+};
+
+/// Its name among the roles.
+pub(super) const ROLE: &str = "podops";
+
+/// Runs the controllers, for the whole cluster, until `shutdown`.
+pub(super) async fn run(
+    context: Arc<Context>,
+    gate: Gate,
+    shutdown: CancellationToken,
+) -> Result<(), CliError> {
+    let client = context
+        .cluster
+        .gated_client(ROLE, &context.metrics, &gate)?;
+    let served = until_served(ROLE, RULE, &context, &client);
+    if shutdown.run_until_cancelled(served).await.is_none() {
+        return Ok(());
+    }
+    output::note("podops: runs here");
+    let settings = &context.config.podops;
+    let controllers = settings.controllers(&context.metrics, &context.pods);
+    controllers.run(client, shutdown).await;
+    Ok(())
+}
+
+/// Answers API servers until `shutdown`.
+///
+/// What it writes needs no lease: certificates are written upon what was read of them, and the label that begins a
+/// deletion is the same whoever writes it.
+pub(super) async fn answer(
+    context: Arc<Context>,
+    shutdown: CancellationToken,
+) -> Result<(), CliError> {
+    let settings = &context.config.podops;
+    // Not the client of the controllers: an answer must not wait behind their writes.
+    let client = context
+        .cluster
+        .client("podops.webhooks", &context.metrics)?;
+    let (listener, address) = listen(podops::PART, settings.address).await?;
+    let namespace = context.cluster.namespace();
+    let webhooks = settings.webhooks(client, namespace, address, &context.webhooks);
+    webhooks
+        .serve(listener, shutdown, |address| {
+            output::note(&format!("podops: webhooks at https://{address}"));
+        })
+        .await
+}

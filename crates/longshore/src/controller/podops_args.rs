@@ -1,0 +1,246 @@
+//! What Kuperator's manager takes on its command line, as flags of `longshore controller` (podops spec §14), and what is
+//! ours of the role `podops`.
+
+use std::{
+    collections::BTreeSet,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
+
+use clap::{ArgAction, Args};
+use longshore_podops::{AdmitConfig, rule::RuleKind};
+
+use super::Election;
+use crate::{
+    cmd::run::duration,
+    service::podops::{PodOpsSettings, ServiceName},
+};
+
+// All hidden: the help has to fit the first screen, and docs/podops.md has them.
+/// About the role `podops`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PodOpsArgs {
+    /// Upstream's feature gates, as GraceDeleteWebhook=true
+    #[arg(long, hide = true, value_name = "GATES", default_value = "", value_parser = gates)]
+    feature_gates: FeatureGates,
+    /// Where the webhooks listen; on loopback, API servers are told this address instead of a Service
+    #[arg(
+        long,
+        hide = true,
+        value_name = "IP:PORT",
+        default_value = "0.0.0.0:9443"
+    )]
+    webhook_address: SocketAddr,
+    /// The Service in front of the webhooks, as NAME.NAMESPACE.svc
+    #[arg(long, hide = true, value_name = "NAME", value_parser = service)]
+    dns_name: Option<ServiceName>,
+    /// Upstream's; not used, because certificates are kept in a Secret only
+    #[arg(long, hide = true, value_name = "DIR")]
+    cert_dir: Option<PathBuf>,
+    /// Upstream's --metrics-address
+    #[arg(long, hide = true, value_name = "ADDRESS", value_parser = bind)]
+    metrics_bind_address: Option<SocketAddr>,
+    /// Where health is as well
+    #[arg(long, hide = true, value_name = "ADDRESS", value_parser = bind)]
+    health_probe_bind_address: Option<SocketAddr>,
+    /// Upstream's; false is --lease-duration 0
+    #[arg(
+        long,
+        hide = true,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        action = ArgAction::Set
+    )]
+    leader_elect: Option<bool>,
+    /// How long operations wait for those who protect traffic [default: for ever]
+    #[arg(long, hide = true, value_name = "DURATION", value_parser = duration)]
+    protection_deadline: Option<Duration>,
+    /// Deletes with gracePeriodSeconds 0 pass
+    #[arg(long, hide = true)]
+    allow_force_delete: bool,
+    /// Kinds of rules that hold no pod
+    #[arg(
+        long,
+        hide = true,
+        value_name = "KINDS",
+        env = "SKIP_POD_TRANSITION_RULES",
+        hide_env = true,
+        default_value = "",
+        value_parser = kinds
+    )]
+    skip_pod_transition_rules: SkippedRules,
+}
+
+/// Upstream's feature gates, as far as they mean something here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct FeatureGates {
+    grace_delete: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct SkippedRules(BTreeSet<RuleKind>);
+
+impl PodOpsArgs {
+    /// What they say about the role.
+    pub(crate) fn settings(&self) -> PodOpsSettings {
+        PodOpsSettings {
+            admit: AdmitConfig {
+                grace_delete: self.feature_gates.grace_delete,
+                force_delete_passes: self.allow_force_delete,
+                ..AdmitConfig::default()
+            },
+            address: self.webhook_address,
+            service: self.dns_name.clone(),
+            skipped_rules: self.skip_pod_transition_rules.0.clone(),
+            protection_deadline: self.protection_deadline,
+        }
+    }
+
+    /// Whether there may be other replicas, where our own flag says this.
+    pub(crate) fn election(&self, election: Election) -> Election {
+        match self.leader_elect {
+            Some(false) => Election::None,
+            Some(true) | None => election,
+        }
+    }
+
+    /// Where health and metrics are, where our own flag says this.
+    pub(crate) fn metrics_address(&self, address: SocketAddr) -> SocketAddr {
+        self.metrics_bind_address.unwrap_or(address)
+    }
+
+    /// Where they are as well.
+    pub(crate) fn health_address(&self) -> Option<SocketAddr> {
+        self.health_probe_bind_address
+    }
+}
+
+/// `GraceDeleteWebhook=true,AlibabaCloudSlb=false`.
+fn gates(text: &str) -> Result<FeatureGates, String> {
+    /// Gates of what is not here: off is all that they can be.
+    const ABSENT: [&str; 2] = ["AlibabaCloudSlb", "ReclaimScaleStrategy"];
+    let mut gates = FeatureGates::default();
+    for pair in text
+        .split(',')
+        .map(str::trim)
+        .filter(|pair| !pair.is_empty())
+    {
+        let (gate, value) = pair.split_once('=').unwrap_or((pair, "true"));
+        let is_on = match value {
+            "true" | "True" | "TRUE" | "t" | "T" | "1" => true,
+            "false" | "False" | "FALSE" | "f" | "F" | "0" => false,
+            other => return Err(format!("{gate}: expected true or false, found {other:?}")),
+        };
+        match gate {
+            // The only alpha gate that means something here.
+            "GraceDeleteWebhook" | "AllAlpha" => gates.grace_delete = is_on,
+            "AllBeta" => {}
+            _ if ABSENT.contains(&gate) && !is_on => {}
+            _ if ABSENT.contains(&gate) => {
+                return Err(format!("{gate} is about something that is not here"));
+            }
+            _ => return Err(format!("expected GraceDeleteWebhook, found {gate:?}")),
+        }
+    }
+    Ok(gates)
+}
+
+/// `availablePolicy,labelCheck,webhook`.
+fn kinds(text: &str) -> Result<SkippedRules, String> {
+    let names = text
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty());
+    let kind = |name: &str| {
+        RuleKind::named(name).ok_or_else(|| {
+            let known = RuleKind::ALL.map(RuleKind::as_str);
+            format!("expected one of {}, found {name:?}", known.join(", "))
+        })
+    };
+    Ok(SkippedRules(names.map(kind).collect::<Result<_, _>>()?))
+}
+
+/// `NAME.NAMESPACE`, and what may follow in a cluster.
+fn service(text: &str) -> Result<ServiceName, String> {
+    let mut parts = text.split('.').map(str::to_owned);
+    match (parts.next(), parts.next()) {
+        (Some(name), Some(namespace)) if !name.is_empty() && !namespace.is_empty() => {
+            Ok(ServiceName { name, namespace })
+        }
+        _ => Err(format!("expected NAME.NAMESPACE.svc, found {text:?}")),
+    }
+}
+
+/// An address as Go has it: `:8080` is every address of this machine.
+fn bind(text: &str) -> Result<SocketAddr, String> {
+    let expected = || format!("expected IP:PORT or :PORT, found {text:?}");
+    match text.strip_prefix(':') {
+        Some(port) => {
+            let port: u16 = port.parse().map_err(|_| expected())?;
+            Ok((Ipv4Addr::UNSPECIFIED, port).into())
+        }
+        None => text
+            .replace("localhost:", "127.0.0.1:")
+            .parse()
+            .map_err(|_| expected()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gates_are_upstreams_and_one_of_them_means_something() {
+        let on = FeatureGates { grace_delete: true };
+        for (text, expected) in [
+            ("", Ok(FeatureGates::default())),
+            ("GraceDeleteWebhook=true", Ok(on)),
+            ("AlibabaCloudSlb=false,GraceDeleteWebhook=true", Ok(on)),
+            (
+                "AllAlpha=true,GraceDeleteWebhook=false",
+                Ok(FeatureGates::default()),
+            ),
+            (
+                "GraceDeleteWebhook=maybe",
+                Err("GraceDeleteWebhook: expected true or false"),
+            ),
+            (
+                "AlibabaCloudSlb=true",
+                Err("AlibabaCloudSlb is about something that is not here"),
+            ),
+            (
+                "Grace=true",
+                Err("expected GraceDeleteWebhook, found \"Grace\""),
+            ),
+        ] {
+            match (gates(text), expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{text}"),
+                (Err(found), Err(expected)) => assert!(found.starts_with(expected), "{found}"),
+                (found, _) => panic!("{text}: {found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn addresses_are_those_of_go_and_services_those_of_clusters() {
+        assert_eq!(bind(":8080").unwrap(), "0.0.0.0:8080".parse().unwrap());
+        assert_eq!(bind("localhost:1").unwrap(), "127.0.0.1:1".parse().unwrap());
+        assert!(bind("8080").is_err());
+        let manager = service("kusionstack-controller-manager.kusionstack-system.svc").unwrap();
+        assert_eq!(manager.name, "kusionstack-controller-manager");
+        assert_eq!(manager.namespace, "kusionstack-system");
+        assert!(service("manager").is_err());
+    }
+
+    #[test]
+    fn kinds_of_rules_are_skipped_by_their_names() {
+        let skipped = kinds("labelCheck, webhook").unwrap();
+        assert_eq!(skipped.0, [RuleKind::LabelCheck, RuleKind::Webhook].into());
+        assert_eq!(kinds("").unwrap(), SkippedRules::default());
+        assert!(kinds("labels").is_err());
+    }
+}

@@ -1,0 +1,63 @@
+//! Whether the API server knows the resource that a role works on.
+
+use std::time::Duration;
+
+use kube::{Api, Client, api::ListParams, core::DynamicObject};
+use longshore_core::Resource;
+use longshore_kit::api_resource;
+
+use super::Context;
+use crate::output;
+
+/// How often it is looked whether the resource is served by now.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// Waits until the API server knows the resource, and says meanwhile what is missing: watches would try again and again,
+/// and nobody would know why nothing happens.
+pub(super) async fn until_served(
+    role: &'static str,
+    resource: Resource,
+    context: &Context,
+    client: &Client,
+) {
+    let namespace = context.cluster.namespace();
+    let kind = api_resource(resource);
+    let objects: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind);
+    let one = ListParams::default().limit(1);
+    let mut has_told = false;
+    while is_unknown(objects.list_metadata(&one).await.map(drop)) {
+        if !has_told {
+            let crd = format!("{}.{}", resource.plural, resource.group);
+            tracing::warn!(
+                crd,
+                "the resource of the role is not served; waiting for it"
+            );
+            output::note(&format!(
+                "{role}: waits for the resource {crd}, which the API server does not serve: \
+                 longshore controller crd{} | kubectl apply -f -",
+                flags(role)
+            ));
+            context.standing.finds(role, false);
+            has_told = true;
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+    if has_told {
+        context.standing.finds(role, true);
+    }
+}
+
+/// Resources of roles that do not run by themselves have to be asked for.
+fn flags(role: &str) -> String {
+    let defaults = super::roles::defaults();
+    if defaults.iter().any(|default| default.name == role) {
+        String::new()
+    } else {
+        format!(" --enable {role}")
+    }
+}
+
+/// Every other error is the watches' to deal with.
+fn is_unknown(listed: kube::Result<()>) -> bool {
+    matches!(listed, Err(kube::Error::Api(status)) if status.code == 404)
+}

@@ -1,0 +1,92 @@
+//! HTTP/2 to an API server.
+//!
+//! kube-rs speaks HTTP/1.1, where every request under way has a connection of its own: a burst of writes begins with
+//! a TLS handshake for each, which costs more than the writes, and each connection keeps its buffers. Over HTTP/2,
+//! which client-go speaks, too, they share one. Everything else is as in kube-rs: who we are, how TLS is verified,
+//! what is retried.
+
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use kube::{
+    Config,
+    client::{Body, ClientBuilder, ConfigExt, DynBody, retry::RetryPolicy},
+};
+use tower::{BoxError, ServiceBuilder, ServiceExt, retry::RetryLayer, util::BoxService};
+
+use crate::error::KubernetesError;
+
+/// After so long without a sign of the server it is asked for one (as client-go does): a watch says nothing for
+/// minutes, and a connection that nobody answers any more looks the same.
+const PING_AFTER: Duration = Duration::from_secs(30);
+
+/// An answer to that later than this ends the connection (as client-go does).
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// What asks an API server.
+pub(crate) type Requests = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
+
+/// The beginning of a client for the API server of `config`.
+///
+/// It falls back to HTTP/1.1 where that is all that the server speaks. Through a proxy it is kube-rs's own.
+pub(crate) fn client_builder(config: &Config) -> Result<ClientBuilder<Requests>, KubernetesError> {
+    if config.proxy_url.is_some() {
+        return ClientBuilder::try_from(config.clone()).map_err(KubernetesError::unknown);
+    }
+    let requests = requests(config)?;
+    Ok(ClientBuilder::new(
+        requests,
+        config.default_namespace.clone(),
+    ))
+}
+
+fn requests(config: &Config) -> Result<Requests, KubernetesError> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    let tls = config.rustls_client_config();
+    let tls = tls.map_err(KubernetesError::unknown)?;
+    let mut https = HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_or_http();
+    if let Some(name) = &config.tls_server_name {
+        let name = name.clone().try_into().map_err(KubernetesError::unknown)?;
+        https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    let mut connector = TimeoutConnector::new(https.enable_all_versions().wrap_connector(tcp));
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_read_timeout(config.read_timeout);
+    connector.set_write_timeout(config.write_timeout);
+    connector.set_reset_reader_on_write(config.reset_reader_on_write);
+    let client = legacy::Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .http2_keep_alive_interval(PING_AFTER)
+        .http2_keep_alive_timeout(PING_TIMEOUT)
+        .build::<_, Body>(connector);
+
+    let retried = config.default_retry.then(RetryPolicy::server_retry);
+    let authenticated = config.auth_layer().map_err(KubernetesError::unknown)?;
+    let headers = config.extra_headers_layer();
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(retried.map(RetryLayer::new))
+        .option_layer(authenticated)
+        .layer(headers.map_err(KubernetesError::unknown)?)
+        .map_err(BoxError::from)
+        .service(client)
+        .map_response(|answer| {
+            answer.map(|body| Box::new(body.map_err(BoxError::from)) as Box<DynBody>)
+        });
+    Ok(service.boxed())
+}
+
+#[cfg(test)]
+mod tests;

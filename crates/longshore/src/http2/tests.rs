@@ -1,0 +1,68 @@
+//! Our client and a served API server, with a relay between them that counts connections.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, Client, api::PostParams};
+use longshore_cluster::{Cluster, ServeConfig};
+use tempfile::TempDir;
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+use crate::kubernetes::KubeconfigFile;
+
+/// Passes bytes on to `server`, and tells its own port.
+async fn relay(server: u16) -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&connections);
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let mut server = TcpStream::connect(("127.0.0.1", server)).await.unwrap();
+            tokio::spawn(async move {
+                let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+            });
+        }
+    });
+    (port, connections)
+}
+
+fn config_map(number: usize) -> ConfigMap {
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some(format!("number-{number}"));
+    map
+}
+
+#[tokio::test]
+async fn writes_that_are_under_way_together_share_one_connection() {
+    let folder = TempDir::new().unwrap();
+    let serving = Cluster::in_memory()
+        .serve(ServeConfig::new(folder.path()))
+        .unwrap();
+    let file = KubeconfigFile::At(serving.kubeconfig());
+    let mut config = file.read(None).await.unwrap();
+    let (port, connections) = relay(config.cluster_url.port_u16().unwrap()).await;
+    config.cluster_url = format!("https://127.0.0.1:{port}").parse().unwrap();
+    let client: Client = client_builder(&config).unwrap().build();
+    // Requests that meet no connection yet open one each, and keep the first that stands.
+    client.apiserver_version().await.unwrap();
+
+    let maps: Api<ConfigMap> = Api::default_namespaced(client);
+    let made = join_all((0..50).map(|number| {
+        let maps = maps.clone();
+        async move {
+            maps.create(&PostParams::default(), &config_map(number))
+                .await
+        }
+    }));
+    for made in made.await {
+        made.unwrap();
+    }
+    assert_eq!(connections.load(Ordering::SeqCst), 1);
+}

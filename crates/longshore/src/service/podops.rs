@@ -1,0 +1,119 @@
+//! PodOpsLifecycle as it is set up here: its controllers, and its webhooks for API servers.
+
+use std::{
+    collections::BTreeSet,
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use kube::Client;
+use longshore_kit::{Metrics, Requests, SystemClock};
+use longshore_podops::{
+    AdmitConfig, PodMeasures, PodOps, PodOpsConfig,
+    rule::RuleKind,
+    webhooks::{self, Reach},
+};
+use longshore_webhook::{Certificates, Identity, Measures};
+
+use super::webhooks::Webhooks;
+
+/// What listens.
+pub(crate) const PART: &str = "the webhooks of pods";
+/// The Service in front of us, unless another one is named.
+const SERVICE: &str = "longshore-podops";
+/// The port of that Service.
+const SERVICE_PORT: u16 = 443;
+
+/// What is said about PodOpsLifecycle.
+#[derive(Clone, Debug)]
+pub(crate) struct PodOpsSettings {
+    /// How pods are admitted.
+    pub(crate) admit: AdmitConfig,
+    /// Where the webhooks listen.
+    pub(crate) address: SocketAddr,
+    /// The Service through which API servers reach them; `None` for ours.
+    pub(crate) service: Option<ServiceName>,
+    /// Kinds of rules that hold no pod.
+    pub(crate) skipped_rules: BTreeSet<RuleKind>,
+    /// How long operations wait for those who protect traffic; `None`: for ever.
+    pub(crate) protection_deadline: Option<Duration>,
+}
+
+/// A Service in its namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServiceName {
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+}
+
+impl PodOpsSettings {
+    /// On this machine: webhooks on loopback at any free port. Deletes become operations: who labels pods wants that.
+    pub(crate) fn of_this_machine() -> Self {
+        Self {
+            admit: AdmitConfig {
+                grace_delete: true,
+                ..AdmitConfig::default()
+            },
+            address: (Ipv4Addr::LOCALHOST, 0).into(),
+            service: None,
+            skipped_rules: BTreeSet::new(),
+            protection_deadline: None,
+        }
+    }
+
+    /// The controllers of the whole cluster.
+    pub(crate) fn controllers(&self, metrics: &Metrics, measures: &PodMeasures) -> PodOps {
+        let config = PodOpsConfig {
+            grace_delete: self.admit.grace_delete,
+            skipped_rules: self.skipped_rules.clone(),
+            protection_deadline: self.protection_deadline,
+            metrics: metrics.clone(),
+            measures: measures.clone(),
+            ..PodOpsConfig::default()
+        };
+        PodOps::new(config, Arc::new(SystemClock))
+    }
+
+    /// The webhooks, which listen at `address`. Their certificates are kept in `namespace`.
+    ///
+    /// Who listens on loopback runs beside the API server, which is told that address; everybody else is a pod behind a
+    /// Service.
+    pub(crate) fn webhooks(
+        &self,
+        client: Client,
+        namespace: &str,
+        address: SocketAddr,
+        measures: &Measures,
+    ) -> Webhooks {
+        let requests = Requests::new(client);
+        let clock = Arc::new(SystemClock);
+        let service = self.service.clone().unwrap_or_else(|| ServiceName {
+            name: SERVICE.to_owned(),
+            namespace: namespace.to_owned(),
+        });
+        let mut identity =
+            Identity::of_service(&service.namespace, webhooks::SECRET, &service.name);
+        namespace.clone_into(&mut identity.namespace);
+        let reach = if address.ip().is_loopback() {
+            identity.names.push(address.ip().to_string());
+            Reach::Url(format!("https://{address}"))
+        } else {
+            Reach::Service {
+                namespace: service.namespace,
+                name: service.name,
+                port: SERVICE_PORT,
+            }
+        };
+        let mut certificates = Certificates::new(requests.clone(), clock.clone(), identity);
+        for registration in webhooks::registrations(&self.admit, &reach) {
+            certificates = certificates.publishing(registration);
+        }
+        Webhooks {
+            part: PART,
+            certificates,
+            webhooks: webhooks::webhooks(self.admit.clone(), requests, clock).into(),
+            measures: measures.clone(),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! `longshore controller --enable podops` as people run it, on the cluster of the test run.
+//!
+//! One controller serves all scenarios: its webhooks are known to the whole cluster under one name. On a real API server
+//! it has the rights that it declares and no others, and in the end it has used all of them.
+
+mod disturbed;
+mod http;
+mod kubelet;
+mod place;
+mod replay;
+mod scenarios;
+mod workloads;
+mod world;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use futures::join;
+use longshore_podops::RULES;
+
+use world::{Asking, World};
+
+/// Longer than all of it takes.
+const LIMIT: Duration = Duration::from_secs(540);
+
+/// Verb and resource of everything that the role grants.
+fn granted() -> BTreeSet<Asking> {
+    let mut granted = BTreeSet::new();
+    for rule in RULES {
+        for resource in rule.resources {
+            let pairs = rule
+                .verbs
+                .iter()
+                .map(|verb| ((*verb).to_owned(), (*resource).to_owned()));
+            granted.extend(pairs);
+        }
+    }
+    granted
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_acceptance_list_holds_and_the_declared_rights_suffice_and_are_all_used() {
+    let accepted = tokio::time::timeout(LIMIT, Box::pin(accept()));
+    accepted.await.unwrap();
+}
+
+async fn accept() {
+    let world = World::start().await;
+    Box::pin(at_once(&world)).await;
+    let many = world.namespace("many").await;
+    disturbed::many_pods_are_deleted_at_once(&many).await;
+    if world.has_workloads {
+        let going = world.namespace("going").await;
+        workloads::a_namespace_goes_with_all_its_pods(&going, disturbed::n_pods()).await;
+    } else {
+        println!("podops: nobody runs Deployments or deletes namespaces here");
+    }
+    let drained = world.namespace("drained").await;
+    disturbed::a_node_is_drained(&drained).await;
+    let busy = world.namespace("busy").await;
+    scenarios::a_rule_that_is_written_meanwhile_is_read_again(&busy).await;
+    is_counted(&world).await;
+    let killed = world.namespace("killed").await;
+    disturbed::a_deletion_survives_kills_at_every_label(&killed).await;
+    disturbed::an_operation_survives_kills_at_every_label(&killed).await;
+    world.note_asked().await;
+    let (used, forbidden) = world.asked();
+    // The embedded API server lets everybody do everything.
+    if world.cluster.is_real() {
+        assert!(forbidden.is_empty(), "{forbidden:?}");
+        assert_eq!(used, granted(), "used and declared");
+        println!("real server: the acceptance list of podops");
+    }
+    world.end().await;
+}
+
+/// Those that leave each other alone.
+async fn at_once(world: &World) {
+    let places = [
+        "deleted",
+        "protected",
+        "twice",
+        "labelled",
+        "half",
+        "here",
+        "there",
+        "dry",
+        "service",
+        "dead",
+        "deployment",
+        "stateful",
+    ];
+    let mut made = Vec::new();
+    for name in places {
+        made.push(world.namespace(name).await);
+    }
+    let [
+        deleted,
+        protected,
+        twice,
+        labelled,
+        half,
+        here,
+        there,
+        dry,
+        service,
+        dead,
+        deployment,
+        stateful,
+    ] = made.as_slice()
+    else {
+        panic!("as many as names");
+    };
+    let workloads = async {
+        if world.has_workloads {
+            join!(
+                workloads::a_deployment_serves_rolls_and_shrinks_by_itself(deployment),
+                workloads::a_stateful_set_rolls_by_itself(stateful),
+            );
+        }
+    };
+    join!(
+        scenarios::a_deleted_pod_goes_through_the_labels_in_their_order(deleted),
+        scenarios::a_protected_pod_waits_for_whoever_protects_it(protected),
+        scenarios::two_operations_on_a_pod_complete_together(twice),
+        scenarios::a_rule_about_labels_holds_a_pod_that_serves_until_it_has_them(labelled),
+        scenarios::half_of_the_pods_serve_whatever_is_operated_on(half),
+        scenarios::a_rule_of_another_namespace_holds_nobody(here, there),
+        scenarios::a_dry_run_of_a_deletion_leaves_the_pod_alone(dry),
+        scenarios::a_service_that_is_gone_holds_no_pod_back(service),
+        scenarios::a_dead_cooperation_controller_holds_a_pod_until_its_deadline(dead),
+        workloads,
+    );
+}
+
+/// What webhooks and controllers count can be read.
+async fn is_counted(world: &World) {
+    for line in [
+        r#"controller_runtime_webhook_requests_total{webhook="/mutating-generic",code="200"}"#,
+        r#"controller_runtime_webhook_requests_total{webhook="/validating-generic",code="200"}"#,
+        r#"controller_runtime_reconcile_total{controller="podops.pods",result="success"}"#,
+        r#"longshore_podops_pods{phase="ServiceAvailable"}"#,
+    ] {
+        let value = world.metric(line).await;
+        assert!(value.is_some_and(|value| value > 0.0), "{line}: {value:?}");
+    }
+}

@@ -1,0 +1,353 @@
+//! A cluster with nodes, and a controller of pods as a process, with the rights that it declares and no others.
+
+use std::{collections::BTreeSet, net::TcpListener, path::PathBuf, sync::Mutex, time::Duration};
+
+use kube::Client;
+use longshore_api::podops::{CONTROLLED, LABEL_CONTROL, POD_TRANSITION_RULE_CRD};
+use serde_json::{Value, json};
+
+use super::{
+    super::replica::{Plan, Replica, page, until},
+    http::{self, Asked},
+    kubelet::{Kubelet, PLAYED},
+    place::Place,
+};
+use crate::cluster::TestCluster;
+
+const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
+pub(super) const RULES: &str = "/apis/apps.kusionstack.io/v1alpha1/namespaces";
+
+/// Everything around the pods of these tests.
+pub(super) struct World {
+    pub(super) cluster: TestCluster,
+    pub(super) kubelet: Kubelet,
+    /// Whether there are controllers of workloads.
+    pub(super) has_workloads: bool,
+    controller: Mutex<Controller>,
+    id: String,
+}
+
+/// Verb and resource of a request.
+pub(super) type Asking = (String, String);
+
+/// The controller, which may be another process at any time.
+struct Controller {
+    plan: Plan,
+    running: Option<Replica>,
+    metrics: String,
+    n_started: usize,
+    /// What the processes before it asked for: verb and resource, and the status of the answer.
+    asked: BTreeSet<(String, String, String)>,
+}
+
+impl World {
+    /// The cluster with a controller that runs.
+    pub(super) async fn start() -> Self {
+        let cluster = TestCluster::start().await;
+        let id = cluster.namespace.trim_start_matches("test-").to_owned();
+        install(&cluster.admin).await;
+        forget_webhooks(&cluster.admin).await;
+        let kubelet = Kubelet::start(&cluster.admin, &id).await;
+        let has_workloads = has_controllers(&cluster).await;
+        let mut plan = Plan::of(&cluster, "podops");
+        if cluster.is_real() {
+            plan.kubeconfig = cluster.account("podops").await;
+        }
+        plan.lease = "0";
+        let world = Self {
+            cluster,
+            kubelet,
+            has_workloads,
+            controller: Mutex::new(Controller {
+                plan,
+                running: None,
+                metrics: String::new(),
+                n_started: 0,
+                asked: BTreeSet::new(),
+            }),
+            id,
+        };
+        // Its certificate is for another name: the next one makes its own, and tells API servers its own address.
+        world
+            .begin(&["--dns-name", "other.elsewhere.svc"], free_port())
+            .await;
+        world.stop().await;
+        world.begin(&[], free_port()).await;
+        world
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.cluster.admin
+    }
+
+    /// Starts the controller at this port, and waits until API servers ask it.
+    async fn begin(&self, more: &[&str], port: u16) {
+        let address = format!("127.0.0.1:{port}");
+        let arguments = [
+            "--webhook-address",
+            &address,
+            "--feature-gates",
+            "GraceDeleteWebhook=true",
+        ];
+        let mut replica = {
+            let mut controller = self.controller.lock().unwrap();
+            controller.plan.more = arguments
+                .iter()
+                .chain(more)
+                .map(|it| (*it).to_owned())
+                .collect();
+            controller.n_started += 1;
+            let name = format!("podops-{}", controller.n_started);
+            controller.plan.spawn(&name)
+        };
+        let ready = replica.ready();
+        until("it runs", || replica.leads()).await;
+        {
+            let mut controller = self.controller.lock().unwrap();
+            controller.metrics = ready["metrics"].as_str().unwrap().to_owned();
+            controller.running = Some(replica);
+        }
+        let told = |object: &Value| {
+            let url = object["webhooks"][0]["clientConfig"]["url"].as_str();
+            url.is_some_and(|url| url.contains(&address))
+        };
+        for (plural, name) in CONFIGURED {
+            let path = format!("{CONFIGURATIONS}/{plural}/{name}");
+            self.until_object(&path, told).await;
+        }
+        // API servers hear of it by a watch: a pod without its gate was not seen by the webhook.
+        let namespace = format!("probe-{}", self.id);
+        let _ = self.make_namespace(&namespace).await;
+        loop {
+            let name = uuid::Uuid::new_v4().to_string();
+            let path = format!("/api/v1/namespaces/{namespace}/pods");
+            let mut pod = self.pod(&name);
+            pod["metadata"]["labels"]
+                .as_object_mut()
+                .unwrap()
+                .remove(PLAYED);
+            if let Ok(made) = http::create(self.client(), &path, &pod).await {
+                let has_gate = made["spec"]["readinessGates"].is_array();
+                let mut free = json!({"metadata": {"labels": {LABEL_CONTROL: null}}});
+                free["metadata"]["finalizers"] = json!([]);
+                let pod = format!("{path}/{name}");
+                http::patch(self.client(), &pod, Asked::Merge, &free)
+                    .await
+                    .unwrap();
+                let _ = http::delete(self.client(), &pod, json!({"gracePeriodSeconds": 0})).await;
+                if has_gate {
+                    return;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Kills the controller where it is.
+    pub(super) fn kill(&self) {
+        let mut controller = self.controller.lock().unwrap();
+        if let Some(mut replica) = controller.running.take() {
+            replica.kill();
+        }
+    }
+
+    /// Starts it again, at the same address.
+    pub(super) fn revive(&self) {
+        let mut controller = self.controller.lock().unwrap();
+        controller.n_started += 1;
+        let name = format!("podops-{}", controller.n_started);
+        let mut replica = controller.plan.spawn(&name);
+        let ready = replica.ready();
+        controller.metrics = ready["metrics"].as_str().unwrap().to_owned();
+        controller.running = Some(replica);
+    }
+
+    /// Stops it in order.
+    pub(super) async fn stop(&self) {
+        self.note_asked().await;
+        let mut controller = self.controller.lock().unwrap();
+        if let Some(mut replica) = controller.running.take() {
+            assert_eq!(replica.stop(), Some(0), "{}", replica.log());
+        }
+    }
+
+    /// Notes what the controller that runs has asked for.
+    pub(super) async fn note_asked(&self) {
+        let address = self.controller.lock().unwrap().metrics.clone();
+        let text = page(&address, "/metrics").await;
+        let mut controller = self.controller.lock().unwrap();
+        for line in text.lines() {
+            let label = |name: &str| {
+                let (_, rest) = line.split_once(&format!("{name}=\""))?;
+                Some(rest.split('"').next()?.to_owned())
+            };
+            let is_ours = label("client").is_some_and(|client| client.starts_with("podops"));
+            if line.starts_with("longshore_api_requests_total{") && is_ours {
+                let labels = [label("verb"), label("resource"), label("code")];
+                let [verb, resource, code] = labels.map(Option::unwrap);
+                controller.asked.insert((verb, resource, code));
+            }
+        }
+    }
+
+    /// Whether the controllers of this test have asked for that.
+    pub(super) fn has_asked(&self, verb: &str, resource: &str) -> bool {
+        let controller = self.controller.lock().unwrap();
+        let mut asked = controller.asked.iter();
+        asked.any(|asked| (asked.0.as_str(), asked.1.as_str()) == (verb, resource))
+    }
+
+    /// All that they asked for, by verb and resource; and what they never got.
+    pub(super) fn asked(&self) -> (BTreeSet<Asking>, Vec<Asking>) {
+        let controller = self.controller.lock().unwrap();
+        let asked = controller.asked.iter();
+        let pair = |asked: &(String, String, String)| (asked.0.clone(), asked.1.clone());
+        let answered = asked.clone().filter(|(_, _, code)| code != "403");
+        let answered: BTreeSet<Asking> = answered.map(pair).collect();
+        // Not only for want of rights: no Event is created where a namespace goes.
+        let forbidden = asked
+            .map(pair)
+            .filter(|pair| !answered.contains(pair))
+            .collect();
+        (answered, forbidden)
+    }
+
+    /// A value of the metrics of the controller that runs.
+    pub(super) async fn metric(&self, line: &str) -> Option<f64> {
+        let address = self.controller.lock().unwrap().metrics.clone();
+        let text = page(&address, "/metrics").await;
+        let mut lines = text.lines();
+        lines.find_map(|found| found.strip_prefix(line)?.trim().parse().ok())
+    }
+
+    /// A namespace for one scenario.
+    pub(super) async fn namespace(&self, name: &str) -> Place<'_> {
+        let namespace = format!("{name}-{}", self.id);
+        self.make_namespace(&namespace).await.unwrap();
+        Place {
+            world: self,
+            namespace,
+        }
+    }
+
+    async fn make_namespace(&self, name: &str) -> kube::Result<Value> {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        http::create(self.client(), "/api/v1/namespaces", &object).await
+    }
+
+    /// A pod that takes part, and that the nodes play.
+    pub(super) fn pod(&self, name: &str) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "labels": self.labels()},
+            "spec": self.spec(),
+        })
+    }
+
+    pub(super) fn labels(&self) -> Value {
+        json!({LABEL_CONTROL: CONTROLLED, PLAYED: self.id, "app": "web"})
+    }
+
+    pub(super) fn spec(&self) -> Value {
+        json!({
+            "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false,
+            "containers": [{"name": "c", "image": "example.test/image:1"}],
+        })
+    }
+
+    /// Waits until an object is as it should be.
+    pub(super) async fn until_object(
+        &self,
+        path: &str,
+        is_right: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let mut last = Value::Null;
+        for _ in 0..1_200 {
+            match http::get(self.client(), path).await {
+                Ok(object) if is_right(&object) => return object,
+                Ok(object) => last = object,
+                Err(kube::Error::Api(status)) if status.code == 404 => last = Value::Null,
+                Err(error) => panic!("{path}: {error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("not in time: {path}: {last}");
+    }
+
+    /// Takes away what other tests would meet.
+    pub(super) async fn end(self) {
+        self.stop().await;
+        forget_webhooks(self.client()).await;
+        self.kubelet.leave(self.client()).await;
+    }
+
+    pub(super) fn kubeconfig(&self) -> PathBuf {
+        self.cluster.admin_kubeconfig()
+    }
+}
+
+/// Nothing of the webhooks may outlive a test: pods of others would wait for nobody.
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Ok(mut controller) = self.controller.lock()
+            && let Some(replica) = controller.running.take()
+        {
+            println!("{}", replica.log());
+        }
+    }
+}
+
+const CONFIGURED: [(&str, &str); 2] = [
+    (
+        "mutatingwebhookconfigurations",
+        longshore_podops::webhooks::MUTATING,
+    ),
+    (
+        "validatingwebhookconfigurations",
+        longshore_podops::webhooks::VALIDATING,
+    ),
+];
+
+async fn forget_webhooks(client: &Client) {
+    for (plural, name) in CONFIGURED {
+        let path = format!("{CONFIGURATIONS}/{plural}/{name}");
+        let _ = http::delete(client, &path, json!({})).await;
+    }
+}
+
+/// Makes PodTransitionRules known.
+pub(super) async fn install(client: &Client) {
+    let crd: Value = serde_saphyr::from_str(POD_TRANSITION_RULE_CRD).unwrap();
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    match http::create(client, path, &crd).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        made => drop(made.unwrap()),
+    }
+    while http::get(client, &format!("{RULES}/default/podtransitionrules"))
+        .await
+        .is_err()
+    {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Where somebody makes the default service account of a new namespace, there are controllers.
+async fn has_controllers(cluster: &TestCluster) -> bool {
+    let path = format!(
+        "/api/v1/namespaces/{}/serviceaccounts/default",
+        cluster.namespace
+    );
+    for _ in 0..50 {
+        if http::get(&cluster.admin, &path).await.is_ok() {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    false
+}
+
+pub(super) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}

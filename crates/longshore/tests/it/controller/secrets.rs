@@ -1,0 +1,335 @@
+//! The role `webhook` on a real API server, with the rights that it declares and no others. The embedded one asks it
+//! nothing that another test does not.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    net::TcpListener,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::{
+    admissionregistration::v1::MutatingWebhookConfiguration,
+    core::v1::{Pod, Secret, Service},
+};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use longshore_kit::{Clock, SystemClock};
+use longshore_plugins::secret_name;
+use serde_json::{Value, json};
+
+use super::{
+    replica::{Plan, Replica, until},
+    requests::counted,
+};
+use crate::{
+    cluster::{TestCluster, real},
+    rbac::granted,
+};
+
+/// The Secret of the certificates.
+const CERTIFICATES: &str = "webhook-certificates";
+/// Longer than the webhook takes to look at its certificates again.
+const LOOKS_AGAIN: Duration = Duration::from_secs(90);
+/// Between two pods.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A namespace with secrets, and the replica of the role that is to serve it.
+struct World {
+    cluster: TestCluster,
+    plan: Plan,
+    /// Of the Service, and of what API servers are told.
+    name: String,
+    used: BTreeSet<(String, String)>,
+}
+
+/// A port that nobody has at the moment.
+pub(super) fn free_port() -> u16 {
+    let listener = TcpListener::bind(("0.0.0.0", 0)).unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+impl World {
+    async fn start() -> Self {
+        let cluster = TestCluster::start().await;
+        let name = format!("secrets-{}", cluster.namespace);
+        let port = free_port();
+        let config = json!({"webhook": {
+            "secretName": CERTIFICATES, "serviceName": name, "servicePort": port, "listenPort": port,
+            "cacheInvalidationPort": 0,
+            "embeddedSecretManagerConfig": {"k8sConfig": {"namespace": cluster.namespace}},
+        }});
+        let file: PathBuf = cluster.folder.path().join("config.yaml");
+        fs::write(&file, config.to_string()).unwrap();
+        let mut plan = Plan::of(&cluster, "webhook");
+        plan.kubeconfig = cluster.account("webhook").await;
+        plan.config = Some(file);
+        let world = Self {
+            plan,
+            name,
+            used: BTreeSet::new(),
+            cluster,
+        };
+        // The API server runs on this machine, outside of the cluster's network.
+        let service = json!({
+            "metadata": {"name": world.name},
+            "spec": {"type": "ExternalName", "externalName": "localhost"},
+        });
+        let services: Api<Service> = world.api();
+        let service = serde_json::from_value(service).unwrap();
+        services
+            .create(&PostParams::default(), &service)
+            .await
+            .unwrap();
+        world.keep("as-variable", "value of the variable").await;
+        world.keep("as-file", "value of the file").await;
+        world
+    }
+
+    fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.cluster.admin.clone(), &self.cluster.namespace)
+    }
+
+    /// A secret of the project, as the peer's secret service keeps it.
+    async fn keep(&self, key: &str, value: &str) {
+        let name = secret_name("o", "d", "p", key);
+        let secret = json!({"metadata": {"name": name}, "stringData": {name.as_str(): value}});
+        let secret: Secret = serde_json::from_value(secret).unwrap();
+        let secrets: Api<Secret> = self.api();
+        secrets
+            .create(&PostParams::default(), &secret)
+            .await
+            .unwrap();
+    }
+
+    /// Starts the role, and waits until it serves and API servers have been told.
+    async fn serve(&mut self, name: &str) -> (Replica, String) {
+        let mut replica = self.plan.spawn(name);
+        let ready = replica.ready();
+        until("it serves", || replica.leads()).await;
+        let metrics = ready["metrics"].as_str().unwrap().to_owned();
+        (replica, metrics)
+    }
+
+    /// Stops it, and keeps in mind what it asked for.
+    async fn stop(&mut self, mut replica: Replica, metrics: &str) {
+        for (verb, resource, code, _) in counted(metrics, "webhook").await {
+            assert_ne!(code, "403", "{verb} {resource}");
+            self.used.insert((verb, resource));
+        }
+        assert_eq!(replica.stop(), Some(0), "{}", replica.log());
+    }
+
+    /// The authorities that API servers trust.
+    async fn bundle(&self) -> String {
+        let registered: Api<MutatingWebhookConfiguration> = Api::all(self.cluster.admin.clone());
+        let found = registered.get_opt(&self.name).await.unwrap();
+        let webhooks = found.and_then(|it| it.webhooks).unwrap_or_default();
+        let bundle = webhooks
+            .into_iter()
+            .find_map(|it| it.client_config.ca_bundle);
+        bundle.map_or_else(String::new, |bundle| String::from_utf8(bundle.0).unwrap())
+    }
+
+    /// What the Secret of the certificates says under a key.
+    async fn certificate(&self, key: &str) -> Option<String> {
+        let secrets: Api<Secret> = self.api();
+        let secret = secrets.get(CERTIFICATES).await.unwrap();
+        let value = secret.data.unwrap_or_default().remove(key)?;
+        Some(String::from_utf8(value.0).unwrap())
+    }
+
+    /// Changes what the Secret says of the ages of certificates.
+    async fn age(&self, change: impl FnOnce(&mut Value)) {
+        let state = self.certificate("state.json").await.unwrap();
+        let mut state: Value = serde_json::from_str(&state).unwrap();
+        change(&mut state);
+        let state = BASE64_STANDARD.encode(state.to_string());
+        let patch = Patch::Merge(json!({"data": {"state.json": state}}));
+        let secrets: Api<Secret> = self.api();
+        secrets
+            .patch(CERTIFICATES, &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+    }
+}
+
+/// Waits until it holds, for a little longer than the webhook takes to look.
+async fn until_so(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let held = async {
+        while !holds().await {
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    assert!(
+        tokio::time::timeout(LOOKS_AGAIN, held).await.is_ok(),
+        "not in time: {what}"
+    );
+}
+
+/// A pod of a task that asks for both secrets; made as the executor makes it.
+fn asking(name: &str) -> Pod {
+    let pod = json!({
+        "metadata": {
+            "name": name,
+            "labels": {"organization": "o", "project": "p", "domain": "d", "inject-flyte-secrets": "true"},
+            "annotations": {
+                "flyte.secrets/s0": annotation("key: \"as-variable\"\nmount_requirement: ENV_VAR\n"),
+                "flyte.secrets/s1": annotation("key: \"as-file\"\nmount_requirement: FILE\n"),
+            },
+        },
+        "spec": {"containers": [{"name": "main", "image": "example.test/image:1"}]},
+    });
+    serde_json::from_value(pod).unwrap()
+}
+
+/// As the executor encodes it.
+fn annotation(text: &str) -> String {
+    const DIGITS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz123456";
+    let bits: Vec<u8> = text
+        .bytes()
+        .flat_map(|byte| (0..8).rev().map(move |at| (byte >> at) & 1))
+        .collect();
+    let digit = |bits: &[u8]| {
+        let padded = bits.iter().chain([0; 4].iter()).take(5);
+        char::from(DIGITS[padded.fold(0, |number, bit| number * 2 + usize::from(*bit))])
+    };
+    bits.chunks(5).map(digit).collect()
+}
+
+/// Whether a pod has both of its secrets.
+fn has_secrets(pod: &Pod) -> bool {
+    let pod = serde_json::to_value(&pod.spec).unwrap();
+    let container = &pod["containers"][0];
+    let env = container["env"].as_array().into_iter().flatten();
+    let has_variable = env
+        .clone()
+        .any(|variable| variable["value"] == "value of the variable");
+    let mounts = container["volumeMounts"].as_array().into_iter().flatten();
+    let has_file = mounts
+        .clone()
+        .any(|mount| mount["mountPath"] == "/etc/flyte/secrets" && mount["readOnly"] == true);
+    has_variable && has_file && pod["initContainers"].is_array()
+}
+
+/// Creates pods until it is told to stop; how many.
+async fn create_pods(pods: Api<Pod>, stop: Arc<AtomicBool>, n_created: Arc<AtomicUsize>) {
+    while !stop.load(Ordering::Relaxed) {
+        let n = n_created.load(Ordering::Relaxed);
+        let pod = asking(&format!("under-load-{n}"));
+        let pod = pods.create(&PostParams::default(), &pod).await.unwrap();
+        assert!(has_secrets(&pod), "{pod:?}");
+        n_created.fetch_add(1, Ordering::Relaxed);
+        let now = DeleteParams::default().grace_period(0);
+        pods.delete(&pod.name_any(), &now).await.unwrap();
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_get_their_secrets_while_certificates_are_replaced_and_all_rights_are_used() {
+    if real().is_none() {
+        println!("skipped: LONGSHORE_TEST_KUBECONFIG names no real server, which alone has RBAC");
+        return;
+    }
+    let mut world = World::start().await;
+    let pods: Api<Pod> = world.api();
+    let (first, metrics) = world.serve("first").await;
+    let mut n = 0;
+    // The API server hears of a webhook a moment after that was written.
+    until_so("pods have secrets", async || {
+        n += 1;
+        let pod = asking(&format!("first-{n}"));
+        let created = pods.create(&PostParams::default(), &pod).await;
+        created.is_ok_and(|pod| has_secrets(&pod))
+    })
+    .await;
+    refuses_what_is_not_there(&pods).await;
+    let old = world.certificate("ca.crt").await.unwrap();
+    world.stop(first, &metrics).await;
+
+    world
+        .age(|state| state["notAfter"] = json!(in_hours(10 * 24)))
+        .await;
+    let (second, metrics) = world.serve("second").await;
+    let new = world.certificate("next-ca.crt").await.unwrap();
+    until_so("both authorities are trusted", async || {
+        let bundle = world.bundle().await;
+        bundle.contains(&old) && bundle.contains(&new)
+    })
+    .await;
+    world.stop(second, &metrics).await;
+
+    let (third, metrics) = world.serve("third").await;
+    let (stop, n_created) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+    let creating = create_pods(pods.clone(), stop.clone(), n_created.clone());
+    let creating = tokio::spawn(creating);
+    until_so("pods are created", async || {
+        creating.is_finished() || n_created.load(Ordering::Relaxed) > 5
+    })
+    .await;
+    // As if it had been known for long enough.
+    world
+        .age(|state| state["next"]["madeAt"] = json!(in_hours(-1)))
+        .await;
+    until_so("the new certificate is served", async || {
+        creating.is_finished() || world.certificate("ca.crt").await.as_ref() == Some(&new)
+    })
+    .await;
+    let n_before = n_created.load(Ordering::Relaxed);
+    until_so("pods are created after that", async || {
+        creating.is_finished() || n_created.load(Ordering::Relaxed) > n_before + 20
+    })
+    .await;
+    stop.store(true, Ordering::Relaxed);
+    creating.await.unwrap();
+    world.stop(third, &metrics).await;
+
+    // Whoever connects anew trusts it.
+    let (fourth, metrics) = world.serve("fourth").await;
+    let pod = pods.create(&PostParams::default(), &asking("last")).await;
+    assert!(has_secrets(&pod.unwrap()));
+    world.stop(fourth, &metrics).await;
+    assert_eq!(
+        world.used,
+        granted(longshore_tasks::secrets::RULES),
+        "used and declared"
+    );
+    println!(
+        "real server: {} pods got their secrets while the certificate was replaced",
+        n_created.load(Ordering::Relaxed)
+    );
+    let registered: Api<MutatingWebhookConfiguration> = Api::all(world.cluster.admin.clone());
+    let now = DeleteParams::default();
+    registered.delete(&world.name, &now).await.unwrap();
+}
+
+fn in_hours(hours: i64) -> Timestamp {
+    SystemClock.now() + SignedDuration::from_hours(hours)
+}
+
+async fn refuses_what_is_not_there(pods: &Api<Pod>) {
+    let mut pod = asking("refused");
+    let unknown = annotation("key: \"nobody-knows\"\nmount_requirement: ENV_VAR\n");
+    pod.annotations_mut()
+        .insert("flyte.secrets/s0".to_owned(), unknown);
+    let error = pods.create(&PostParams::default(), &pod).await.unwrap_err();
+    let kube::Error::Api(status) = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(status.code, 400, "{status:?}");
+    let expected = "none of the secret managers injected secret \"nobody-knows\"";
+    assert!(status.message.contains(expected), "{status:?}");
+}
