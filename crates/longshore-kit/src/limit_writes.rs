@@ -1,7 +1,7 @@
 //! A layer around a Kubernetes API that lets few writes be under way at the same time.
 //!
-//! HTTP/1.1 takes a connection for each: hundreds of rounds that all write at once would begin with hundreds of TLS
-//! handshakes, and keep as many connections open. An API server is busy with far fewer.
+//! An API server is busy with far fewer than the hundreds of rounds that may want to write at once. Where it speaks
+//! HTTP/1.1 only, each write takes a connection, too: they would begin with as many TLS handshakes.
 
 use std::{
     future::Future,
