@@ -6,7 +6,7 @@ use serde_json::json;
 use super::model::{ANNOTATION_DESIRED, Desired, Observed, Set, Sets, Strategy};
 use super::template;
 use super::{history, recreate, rolling, scaling};
-use crate::controllers::workloads::claim::{self, Claim};
+use crate::controllers::workloads::claim::Claimant;
 use crate::controllers::workloads::hands::{Note, Request, Target};
 
 /// What one round does, and what the status is made of.
@@ -104,23 +104,17 @@ pub(super) fn is_complete(desired: &Desired, new: &Set, sets: &Sets) -> bool {
 /// The deployment's ReplicaSets, and the requests that make them so.
 fn claim_sets(desired: &Desired, observed: &Observed) -> (Vec<Request>, Sets) {
     let (mut claims, mut mine) = (Vec::new(), Vec::new());
+    let claimant = Claimant {
+        owner: &desired.deployment,
+        reference: desired.reference(),
+        target: Target::ReplicaSet,
+    };
     for set in &observed.sets {
         let labels = set.meta.labels.clone().unwrap_or_default();
         let is_selected = desired.selector.matches(&labels);
-        match claim::judge(&desired.deployment, &set.meta, is_selected, true) {
-            Claim::Mine => {}
-            Claim::Adopt => {
-                let reference = desired.reference();
-                claims.push(claim::adopt(Target::ReplicaSet, &set.meta, &reference));
-            }
-            Claim::Release => {
-                let owner = &desired.deployment;
-                claims.push(claim::release(Target::ReplicaSet, &set.meta, owner));
-                continue;
-            }
-            Claim::Foreign => continue,
+        if claimant.takes(&set.meta, is_selected, true, &mut claims) {
+            mine.push(Set(set.clone()));
         }
-        mine.push(Set(set.clone()));
     }
     mine.sort_by(|a, b| a.age().cmp(&b.age()));
     let new = mine.iter().position(|set| template::is_same(desired, set));

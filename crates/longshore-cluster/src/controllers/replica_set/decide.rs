@@ -7,7 +7,7 @@ use kube::core::SelectorExt;
 
 use super::model::{Desired, Observed};
 use super::ranking::in_order_of_deletion;
-use crate::controllers::workloads::claim::{self, Claim};
+use crate::controllers::workloads::claim::Claimant;
 use crate::controllers::workloads::hands::{Request, Target};
 use crate::controllers::workloads::pods;
 
@@ -30,26 +30,17 @@ pub(super) struct Plan {
 
 pub(super) fn decide(desired: &Desired, observed: &Observed) -> Plan {
     let (mut claims, mut active) = (Vec::new(), Vec::new());
+    let claimant = Claimant {
+        owner: &desired.set,
+        reference: desired.reference(),
+        target: Target::Pod,
+    };
     for pod in &observed.pods {
         let labels = pod.metadata.labels.clone().unwrap_or_default();
         let is_active = pods::is_active(pod);
         let is_selected = desired.selector.matches(&labels);
-        match claim::judge(&desired.set, &pod.metadata, is_selected, is_active) {
-            Claim::Mine => {}
-            Claim::Adopt => {
-                claims.push(claim::adopt(
-                    Target::Pod,
-                    &pod.metadata,
-                    &desired.reference(),
-                ));
-            }
-            Claim::Release => {
-                claims.push(claim::release(Target::Pod, &pod.metadata, &desired.set));
-                continue;
-            }
-            Claim::Foreign => continue,
-        }
-        if is_active {
+        let is_mine = claimant.takes(&pod.metadata, is_selected, is_active, &mut claims);
+        if is_mine && is_active {
             active.push(pod.clone());
         }
     }

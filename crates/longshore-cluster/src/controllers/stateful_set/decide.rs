@@ -10,7 +10,7 @@ use kube::core::SelectorExt;
 use super::build;
 use super::model::{Desired, Observed, Update, revision_of};
 use super::revisions::{self, Revision, Revisions};
-use crate::controllers::workloads::claim::{self, Claim};
+use crate::controllers::workloads::claim::Claimant;
 use crate::controllers::workloads::hands::{Note, Request, Target};
 use crate::controllers::workloads::pods;
 
@@ -52,26 +52,18 @@ pub(super) fn decide(desired: &Desired, observed: &Observed) -> Plan {
 
 fn claim_pods(desired: &Desired, observed: &Observed) -> (Vec<Request>, Vec<Pod>) {
     let (mut claims, mut mine) = (Vec::new(), Vec::new());
+    let claimant = Claimant {
+        owner: &desired.set,
+        reference: desired.reference(),
+        target: Target::Pod,
+    };
     for pod in &observed.pods {
         let labels = pod.metadata.labels.clone().unwrap_or_default();
         let is_member = desired.ordinal_of(pods::name(pod)).is_some();
         let is_selected = desired.selector.matches(&labels) && is_member;
-        match claim::judge(&desired.set, &pod.metadata, is_selected, true) {
-            Claim::Mine => {}
-            Claim::Adopt => {
-                claims.push(claim::adopt(
-                    Target::Pod,
-                    &pod.metadata,
-                    &desired.reference(),
-                ));
-            }
-            Claim::Release => {
-                claims.push(claim::release(Target::Pod, &pod.metadata, &desired.set));
-                continue;
-            }
-            Claim::Foreign => continue,
+        if claimant.takes(&pod.metadata, is_selected, true, &mut claims) {
+            mine.push(pod.clone());
         }
-        mine.push(pod.clone());
     }
     (claims, mine)
 }

@@ -8,7 +8,7 @@ use super::hands::{Request, Target};
 
 /// What a controller and an object are to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Claim {
+enum Claim {
     /// Controlled, and staying so.
     Mine,
     /// Selected, and nobody's.
@@ -19,8 +19,41 @@ pub(crate) enum Claim {
     Foreign,
 }
 
-/// Judges one object; `is_active`: it is worth adopting.
-pub(crate) fn judge(owner: &Body, meta: &ObjectMeta, is_selected: bool, is_active: bool) -> Claim {
+/// Who claims objects of one kind.
+#[derive(Debug)]
+pub(crate) struct Claimant<'a> {
+    pub(crate) owner: &'a Body,
+    /// The owner as their controller.
+    pub(crate) reference: Value,
+    pub(crate) target: Target,
+}
+
+impl Claimant<'_> {
+    /// Whether an object is the owner's, or becomes so; what adopts it or lets it go is added to
+    /// `requests`. `is_active`: it is worth adopting.
+    pub(crate) fn takes(
+        &self,
+        meta: &ObjectMeta,
+        is_selected: bool,
+        is_active: bool,
+        requests: &mut Vec<Request>,
+    ) -> bool {
+        match judge(self.owner, meta, is_selected, is_active) {
+            Claim::Mine => true,
+            Claim::Adopt => {
+                requests.push(adopt(self.target, meta, &self.reference));
+                true
+            }
+            Claim::Release => {
+                requests.push(release(self.target, meta, self.owner));
+                false
+            }
+            Claim::Foreign => false,
+        }
+    }
+}
+
+fn judge(owner: &Body, meta: &ObjectMeta, is_selected: bool, is_active: bool) -> Claim {
     match controller_of(meta) {
         Some(reference) if reference.uid != owner.uid() => Claim::Foreign,
         Some(_) if is_selected => Claim::Mine,
@@ -34,14 +67,14 @@ pub(crate) fn judge(owner: &Body, meta: &ObjectMeta, is_selected: bool, is_activ
 }
 
 /// The request that makes an object the owner's.
-pub(crate) fn adopt(target: Target, meta: &ObjectMeta, reference: &Value) -> Request {
+fn adopt(target: Target, meta: &ObjectMeta, reference: &Value) -> Request {
     let mut owners = references(meta, "");
     owners.push(reference.clone());
     change_owners(target, meta, owners)
 }
 
 /// The request that lets an object go.
-pub(crate) fn release(target: Target, meta: &ObjectMeta, owner: &Body) -> Request {
+fn release(target: Target, meta: &ObjectMeta, owner: &Body) -> Request {
     change_owners(target, meta, references(meta, owner.uid()))
 }
 
