@@ -1,11 +1,11 @@
 //! Flyte's executor beside the scheduler under test: what runs TaskActions.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use kube::Client;
 use longshore_api::flyte::TASK_ACTION_CRD;
 use longshore_kit::Clock;
-use longshore_plugins::Registry;
+use longshore_plugins::{PodPlugin, Registry, Runner};
 use longshore_tasks::{Tasks, TasksConfig};
 use longshore_test::{Place, install_definition};
 use tokio_util::sync::CancellationToken;
@@ -14,8 +14,10 @@ use tokio_util::sync::CancellationToken;
 pub(crate) async fn start(place: &Place, clock: Arc<dyn Clock>) {
     install(&place.client()).await;
     let config = TasksConfig::default();
-    let plugins = Arc::new(Registry::new(&config.plugins).unwrap());
-    let executor = Tasks::new(config, plugins, clock);
+    // The stories have no other, and each would watch for its definition.
+    let pod = Runner::Resource(Arc::new(PodPlugin::new(Arc::new(config.plugins.clone()))));
+    let plugins = Registry::of(&[pod], &BTreeMap::new()).unwrap();
+    let executor = Tasks::new(config, Arc::new(plugins), clock);
     tokio::spawn(executor.run(place.client(), CancellationToken::new()));
 }
 

@@ -2,16 +2,19 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    pin::pin,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use async_trait::async_trait;
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, Resource as _, ResourceExt,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    api::{Patch, PatchParams, PostParams},
     core::{ApiResource, DynamicObject},
+    runtime::{WatchStreamExt, watcher},
 };
 use longshore_api::{
     flyte::{LABEL_ATTEMPT, LABEL_MANAGED, TRUE},
@@ -31,6 +34,7 @@ use longshore_proto::{
 use longshore_tasks::remote::{AskConnectors, ConnectorError};
 use longshore_test::{Place, faults::Process, pod};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::world::{is_cached, is_serialized, set_template};
@@ -150,7 +154,6 @@ impl Seen {
 ///
 /// What operators made is deleted in the foreground, which a garbage collector ends.
 pub(crate) async fn start(place: &Place, seen: &Seen) {
-    tokio::spawn(controllers::run(place.client(), CancellationToken::new()));
     for kind in kinds() {
         let (place, seen) = (place.clone(), seen.clone());
         if kind.kind != LATE.0 {
@@ -164,6 +167,8 @@ pub(crate) async fn start(place: &Place, seen: &Seen) {
             play(&place, kind, &seen).await;
         });
     }
+    // Last: it asks for everything that the API has, again at each definition.
+    tokio::spawn(controllers::run(place.client(), CancellationToken::new()));
 }
 
 async fn install(client: &Client, kind: Resource) {
@@ -193,33 +198,43 @@ async fn install(client: &Client, kind: Resource) {
     client.request::<Value>(request.unwrap()).await.unwrap();
 }
 
+/// Takes each new object of the kind through its statuses.
 async fn play(place: &Place, kind: Resource, seen: &Seen) {
     let kind = api_resource(kind);
     let objects: Api<DynamicObject> =
         Api::namespaced_with(place.client(), place.namespace(), &kind);
-    let mut ages: BTreeMap<String, usize> = BTreeMap::new();
-    loop {
+    let mut objects = pin!(watcher(objects, watcher::Config::default()).applied_objects());
+    let (mut known, mut played) = (BTreeSet::new(), JoinSet::new());
+    while let Some(object) = objects.next().await {
+        let Ok(object) = object else {
+            continue; // Asked again.
+        };
+        let (name, uid) = (object.name_any(), object.uid().unwrap());
+        // The peer's have none, and one of each name.
+        let launch = object.annotations().get(ANNOTATION_LAUNCH);
+        seen.note(launch.cloned().unwrap_or(name), &uid);
+        if known.insert(uid) {
+            played.spawn(operate(place.clone(), kind.clone(), object));
+        }
+    }
+}
+
+async fn operate(place: Place, kind: ApiResource, object: DynamicObject) {
+    let name = object.name_any();
+    let objects: Api<DynamicObject> =
+        Api::namespaced_with(place.client(), place.namespace(), &kind);
+    for age in 1..=3 {
         tokio::time::sleep(STEP).await;
-        let list = objects.list(&ListParams::default()).await.unwrap();
-        for object in list.items {
-            let (name, uid) = (object.name_any(), object.uid().unwrap());
-            // The peer's have none, and one of each name.
-            let launch = object.annotations().get(ANNOTATION_LAUNCH);
-            let launch = launch.cloned().unwrap_or_else(|| name.clone());
-            seen.note(launch, &uid);
-            let age = ages.entry(uid).or_default();
-            *age += 1;
-            if *age > 3 {
-                continue;
-            }
-            if *age == 2 && name.contains("head") && is_first(&object) {
-                make_head(place, &kind, &object).await;
-            }
-            let status = json!({"status": status(&kind.kind, &object, *age)});
-            let params = PatchParams::default();
-            let _ = objects
-                .patch_status(&name, &params, &Patch::Merge(status))
-                .await;
+        if age == 2 && name.contains("head") && is_first(&object) {
+            make_head(&place, &kind, &object).await;
+        }
+        let patch = Patch::Merge(json!({
+            "metadata": {"uid": object.uid()},
+            "status": status(&kind.kind, &object, age),
+        }));
+        let params = PatchParams::default();
+        if objects.patch_status(&name, &params, &patch).await.is_err() {
+            return; // It is gone.
         }
     }
 }
