@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use longshore_api::podops::FINALIZER_SERVICES;
 use longshore_test::{
     faults::{FaultPlan, Point, Process},
     laws::{Law, Owned, Scenario, Troubles, Violation, check_scenario, replay},
@@ -82,6 +83,11 @@ fn two_operations_survive_everything() {
 }
 
 #[test]
+fn a_deletion_behind_a_service_survives_everything() {
+    check(&stories::DELETED_BEHIND_A_SERVICE);
+}
+
+#[test]
 fn a_rule_survives_everything() {
     check(&stories::UNDER_RULE);
 }
@@ -96,17 +102,20 @@ fn check(story: &Story) {
 fn undisturbed_every_story_ends_well() {
     let serving = "ready true gate Some(True) labels [\"app\", \"kusionstack.io/control\", \
                    \"podopslifecycle.kusionstack.io/service-available\"] \
-                   finalizers [\"prot.podopslifecycle.kusionstack.io/traffic\"]";
+                   finalizers [\"prot.podopslifecycle.kusionstack.io/";
     let stories = [
         stories::DELETED,
         stories::TWICE,
         stories::IN_TURN,
         stories::UNDER_RULE,
         stories::FOUR_UNDER_RULE,
+        stories::DELETED_BEHIND_A_SERVICE,
+        stories::IN_TURN_BEHIND_A_SERVICE,
     ];
     for story in &stories {
         let run = replay(story, FaultPlan::none());
         let n_serving = run.digest.matches(serving).count();
+        let ours = format!("\"{FINALIZER_SERVICES}\"");
         let expected = match story.people {
             People::Delete => 0,
             People::OperateTwice | People::OperateInTurn | People::OperateUnderRule => story.n_pods,
@@ -117,5 +126,8 @@ fn undisturbed_every_story_ends_well() {
             story.name, run.digest, run.log
         );
         assert_eq!(run.digest.lines().count(), expected, "{}", run.digest);
+        let n_held = run.digest.matches(&ours).count();
+        let n_routed = if story.is_routed { expected } else { 0 };
+        assert_eq!(n_held, n_routed, "{}: {}", story.name, run.digest);
     }
 }

@@ -9,6 +9,7 @@ mod kubelet;
 mod place;
 mod replay;
 mod scenarios;
+mod services;
 mod workloads;
 mod world;
 
@@ -86,6 +87,7 @@ async fn at_once(world: &World) {
         "dry",
         "service",
         "dead",
+        "routed",
         "deployment",
         "stateful",
     ];
@@ -104,6 +106,7 @@ async fn at_once(world: &World) {
         dry,
         service,
         dead,
+        routed,
         deployment,
         stateful,
     ] = made.as_slice()
@@ -128,6 +131,7 @@ async fn at_once(world: &World) {
         scenarios::a_dry_run_of_a_deletion_leaves_the_pod_alone(dry),
         scenarios::a_service_that_is_gone_holds_no_pod_back(service),
         scenarios::a_dead_cooperation_controller_holds_a_pod_until_its_deadline(dead),
+        services::a_pod_is_held_while_a_slice_has_it_as_ready(routed),
         workloads,
     );
 }
