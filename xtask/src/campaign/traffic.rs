@@ -1,7 +1,7 @@
 //! A Deployment under load, with the label of PodOpsLifecycle and without it. The test itself lives with the binary, and
 //! asks less on every test run.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use super::{
@@ -26,6 +26,10 @@ pub(super) fn run(options: &Options) -> Result<Value> {
         server: Server::Embedded,
     };
     let mut result = test.run()?;
+    ensure!(
+        result["plain"]["failed"].as_u64() > Some(0),
+        "without the label no request failed either: {result}"
+    );
     result["rounds"] = json!(ROUNDS);
     result["deletes"] = json!(ROUNDS * DELETES);
     result["seed"] = json!(options.seed);

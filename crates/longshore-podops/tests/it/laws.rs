@@ -102,7 +102,7 @@ fn check(story: &Story) {
 fn undisturbed_every_story_ends_well() {
     let serving = "ready true gate Some(True) labels [\"app\", \"kusionstack.io/control\", \
                    \"podopslifecycle.kusionstack.io/service-available\"] \
-                   finalizers [\"prot.podopslifecycle.kusionstack.io/";
+                   finalizers {\"prot.podopslifecycle.kusionstack.io/";
     let stories = [
         stories::DELETED,
         stories::TWICE,

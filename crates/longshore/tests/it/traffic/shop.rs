@@ -12,8 +12,8 @@ use super::server;
 use crate::controller::kills::dice::Dice;
 
 const REPLICAS: u64 = 6;
-/// As short as the work of a request allows, and whoever follows slices needs.
-const DRAIN_DELAY: &str = "500ms";
+/// Many times what a request takes, and what whoever follows slices is behind on a busy machine.
+const DRAIN_DELAY: &str = "1s";
 /// Between looks at something.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
 /// Between attempts of what was refused, as those who drain do, in less time.
