@@ -27,6 +27,10 @@ pub(super) fn run(options: &Options) -> Result<Value> {
     };
     let mut result = test.run()?;
     ensure!(
+        result["labelled"]["late"] == 0,
+        "the machine was too busy: {result}"
+    );
+    ensure!(
         result["plain"]["failed"].as_u64() > Some(0),
         "without the label no request failed either: {result}"
     );

@@ -19,7 +19,7 @@ use tokio::{
     net::TcpStream,
     sync::watch,
     task::{AbortHandle, JoinSet},
-    time::timeout,
+    time::{Instant, timeout},
 };
 
 use super::server::PORT;
@@ -27,11 +27,19 @@ use super::server::PORT;
 /// Nobody waits longer for an answer. Long: a machine that is busy is no failure of what is tested.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Half of what the Service asks for: the other half is for whoever follows slices.
+const LATE: Duration = Duration::from_secs(1);
+
 /// What came of it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
     pub(super) n_answered: u64,
     pub(super) n_failed: u64,
+    /// Those that failed after they had been under way for so long that a drain cannot wait for them: the machine was too
+    /// busy. They count as nothing else.
+    pub(super) n_late: u64,
+    /// The longest of those that were answered.
+    longest: Duration,
     /// How often for which reason.
     reasons: BTreeMap<String, u64>,
 }
@@ -39,15 +47,41 @@ pub(super) struct Outcome {
 impl Outcome {
     pub(super) fn to_value(&self) -> Value {
         json!({
-            "answered": self.n_answered, "failed": self.n_failed, "reasons": self.reasons,
+            "answered": self.n_answered, "failed": self.n_failed, "late": self.n_late,
+            "longest_ms": u64::try_from(self.longest.as_millis()).unwrap(), "reasons": self.reasons,
         })
+    }
+}
+
+impl Outcome {
+    fn take(&mut self, answer: io::Result<()>, took: Duration) {
+        let Err(error) = answer else {
+            self.n_answered += 1;
+            self.longest = self.longest.max(took);
+            return;
+        };
+        let tenths = took.as_millis() / 100;
+        let reason = format!("{error} after {}.{} s", tenths / 10, tenths % 10);
+        *self.reasons.entry(reason).or_default() += 1;
+        if took < LATE {
+            self.n_failed += 1;
+        } else {
+            self.n_late += 1;
+        }
     }
 }
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (n_failed, n) = (self.n_failed, self.n_failed + self.n_answered);
-        write!(f, "{n_failed} of {n} requests failed {:?}", self.reasons)
+        let (n_failed, n_late) = (self.n_failed, self.n_late);
+        let n = n_failed + n_late + self.n_answered;
+        let longest = self.longest.as_millis();
+        write!(
+            f,
+            "{n_failed} of {n} requests failed and {n_late} were late {:?}, ",
+            self.reasons
+        )?;
+        write!(f, "the longest took {longest} ms")
     }
 }
 
@@ -128,18 +162,12 @@ async fn ask_on(
         };
         let outcome = Arc::clone(&outcome);
         asked.spawn(async move {
+            let asked_at = Instant::now();
             let answer = match pod {
                 Some(pod) => ask(pod).await,
                 None => Err(io::Error::other("no pod is ready")),
             };
-            let mut outcome = outcome.lock().unwrap();
-            match answer {
-                Ok(()) => outcome.n_answered += 1,
-                Err(error) => {
-                    outcome.n_failed += 1;
-                    *outcome.reasons.entry(error.to_string()).or_default() += 1;
-                }
-            }
+            outcome.lock().unwrap().take(answer, asked_at.elapsed());
         });
         while asked.try_join_next().is_some() {}
     }

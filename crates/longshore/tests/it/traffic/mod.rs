@@ -37,7 +37,7 @@ async fn with_the_label_no_request_fails_whatever_is_done_to_the_pods() {
     let plain = Shop::open(&client, "plain", Labelled::No);
     let (labelled, plain) = tokio::join!(labelled, plain);
     let (protected, exposed) = tokio::join!(treat(&labelled), treat(&plain));
-    println!("traffic: with the label {protected}, without {exposed}");
+    println!("traffic: with the label {protected}; without it {exposed}");
     // Also where somebody looks at the output of this test alone, and for the campaign.
     let result = json!({
         "rate": number(RATE, 100),

@@ -6,6 +6,7 @@ use futures::future::join_all;
 use http::Request;
 use kube::{Client, core::Status};
 use longshore_api::podops::{ANNOTATION_DRAIN_DELAY, CONTROLLED, LABEL_CONTROL};
+use longshore_podops::webhooks;
 use serde_json::{Value, json};
 
 use super::server;
@@ -13,7 +14,7 @@ use crate::controller::kills::dice::Dice;
 
 const REPLICAS: u64 = 6;
 /// Many times what a request takes, and what whoever follows slices is behind on a busy machine.
-const DRAIN_DELAY: &str = "1s";
+const DRAIN_DELAY: &str = "2s";
 /// Between looks at something.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
 /// Between attempts of what was refused, as those who drain do, in less time.
@@ -44,7 +45,24 @@ impl Shop {
             "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace},
         });
         shop.create("/api/v1/namespaces", of_namespace).await;
+        shop.until_asked("mutatingwebhookconfigurations", webhooks::MUTATING)
+            .await;
+        shop.until_asked("validatingwebhookconfigurations", webhooks::VALIDATING)
+            .await;
         shop
+    }
+
+    /// Waits until the API server asks the webhooks: a pod that is made before takes no part.
+    async fn until_asked(&self, plural: &str, name: &str) {
+        let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}/{name}");
+        for _ in 0..LOOKS {
+            let request = Request::get(&path).body(Vec::new()).unwrap();
+            match self.client.request::<Value>(request).await {
+                Ok(found) if found["webhooks"][0]["clientConfig"]["caBundle"].is_string() => return,
+                _ => tokio::time::sleep(LOOK).await,
+            }
+        }
+        panic!("{path} is not there in time");
     }
 
     /// Makes everything, and waits until all pods serve.
@@ -60,17 +78,17 @@ impl Shop {
             },
         });
         shop.create(&shop.core("services"), service).await;
-        // No more than two pods are away at the same time. Of those without the label, only evictions know that.
+        // No more than half of the pods are away at the same time. Of those without the label, only evictions know that.
         let budget = json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-            "metadata": {"name": "web"}, "spec": {"selector": selector, "maxUnavailable": 2},
+            "metadata": {"name": "web"}, "spec": {"selector": selector, "maxUnavailable": 3},
         });
         let path = format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets");
         shop.create(&path, budget).await;
         let mut labels = json!({"app": "web"});
         if labelled == Labelled::Yes {
             labels[LABEL_CONTROL] = json!(CONTROLLED);
-            let policy = json!({"name": "two", "availablePolicy": {"maxUnavailableValue": 2}});
+            let policy = json!({"name": "half", "availablePolicy": {"maxUnavailableValue": 3}});
             let rule = json!({
                 "apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "PodTransitionRule",
                 "metadata": {"name": "web"}, "spec": {"selector": selector, "rules": [policy]},
@@ -94,6 +112,10 @@ impl Shop {
         });
         shop.create(&shop.apps("deployments"), deployment).await;
         shop.until_all_serve(&BTreeSet::new()).await;
+        for pod in shop.pods().await {
+            let takes_part = pod["spec"]["readinessGates"].is_array();
+            assert_eq!(takes_part, labelled == Labelled::Yes, "{pod}");
+        }
         shop
     }
 
