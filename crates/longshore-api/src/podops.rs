@@ -3,8 +3,12 @@
 //! All state of an operation is in labels of its pod, so that operation and cooperation controllers of others, which
 //! know nothing but these keys, go on unchanged. Timestamps are decimal Unix nanoseconds.
 
+mod ask;
+mod consist;
 mod rule;
 
+pub use ask::*;
+pub use consist::*;
 pub use rule::*;
 
 /// Label: [`CONTROLLED`] on a pod that takes part; no other value does.

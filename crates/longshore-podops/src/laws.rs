@@ -19,7 +19,7 @@ use crate::{
     deletion, lifecycle,
     lifecycle::RuleSays,
     model::{Namespace, Pod},
-    rule::{self, Answers, Rule},
+    rule::{self, Answers, Heard, Question, Rule, Subject},
 };
 
 const NOW: jiff::Timestamp = jiff::Timestamp::constant(1_767_225_600, 0);
@@ -63,14 +63,15 @@ struct OfRules;
 impl Decider for OfRules {
     type Observed = rule::Observed;
     type Status = Never;
-    type Effect = Never;
+    type Effect = Question;
 
-    fn decide(&self, observed: &rule::Observed) -> Plan<Never, Never> {
+    fn decide(&self, observed: &rule::Observed) -> Plan<Never, Question> {
         rule::decide(observed)
     }
 
+    /// A few annotations, or the status, and a question for each webhook and stage.
     fn max_actions(&self) -> usize {
-        16
+        16 + 1
     }
 
     fn blinded(&self, observed: &rule::Observed) -> Vec<rule::Observed> {
@@ -162,11 +163,16 @@ fn observed_pods() -> impl Strategy<Value = lifecycle::Observed> {
 fn observed_rules() -> impl Strategy<Value = rule::Observed> {
     let policy = prop::sample::select(vec![json!("50%"), json!(1), json!("x"), Value::Null]);
     let pods = prop::collection::btree_map(0..30_u8, pods(), 0..20);
-    (policy, pods, any::<bool>(), any::<bool>()).prop_map(|(max, pods, is_held, is_deleting)| {
+    let heard = prop::sample::select(vec![None, Some(Ok(())), Some(Err("no".to_owned()))]);
+    let again_in = prop::sample::select(vec![None, Some(0), Some(5)]);
+    let heard = prop::collection::vec((heard, again_in), 0..3);
+    let generated = (policy, pods, any::<bool>(), any::<bool>(), heard);
+    generated.prop_map(|(max, pods, is_held, is_deleting, heard)| {
         let mut rule = json!({
             "metadata": {"namespace": "default", "name": "rule", "uid": "r", "generation": 1},
             "spec": {"selector": {"matchLabels": {"app": "web"}}, "rules": [
                 {"name": "max", "availablePolicy": {"maxUnavailableValue": max}},
+                {"name": "hook", "webhook": {"clientConfig": {"url": "http://x"}}},
             ]},
         });
         if is_held {
@@ -175,11 +181,15 @@ fn observed_rules() -> impl Strategy<Value = rule::Observed> {
         if is_deleting {
             rule["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         }
+        let heard = pods.values().zip(heard).map(|(pod, (outcome, again_in))| {
+            let again_at = again_in.map(|seconds| NOW + jiff::SignedDuration::from_secs(seconds));
+            (Subject::of(pod).occasion, Heard { outcome, again_at })
+        });
         rule::Observed {
             now: NOW,
             rule: Seen::Present(Rule::of(&rule).unwrap()),
+            answers: Answers::from([("hook".to_owned(), heard.collect())]),
             pods: Seen::Present(pods.into_values().collect()),
-            answers: Answers::new(),
             skipped: BTreeSet::new(),
         }
     })

@@ -7,7 +7,9 @@
 //! stands and who holds it there.
 
 pub mod admit;
+mod ask_webhooks;
 mod config;
+mod conversations;
 pub mod deletion;
 #[cfg(test)]
 mod interleavings;

@@ -12,7 +12,9 @@ use longshore_kit::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    ask_webhooks::AskWebhooks,
     config::PodOpsConfig,
+    conversations::Conversations,
     measures::{Counting, PodMeasures},
     model::{Pod, PodKey},
     pods::{self, Pods},
@@ -89,7 +91,10 @@ impl PodOps {
             requests: applier.requests().clone(),
             config: self.config.clone(),
         };
+        let (conversations, answered) =
+            Conversations::new(AskWebhooks::default(), Arc::clone(&self.clock));
         let of_rules = Rules {
+            conversations,
             pods: caches.pods,
             rules: caches.rules,
             skipped: self.config.skipped_rules.clone(),
@@ -109,7 +114,7 @@ impl PodOps {
             .run(woken_pods, shutdown.clone());
         let rule_rounds = Runner::new(Arc::new(of_rules), applier, Arc::clone(&self.clock))
             .concurrency(self.config.concurrency)
-            .run(woken_rules, shutdown.clone());
+            .run(stream::select(woken_rules, answered), shutdown.clone());
         tokio::join!(
             pod_rounds,
             rule_rounds,
