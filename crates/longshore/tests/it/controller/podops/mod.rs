@@ -3,7 +3,9 @@
 //! One controller serves all scenarios: its webhooks are known to the whole cluster under one name. On a real API server
 //! it has the rights that it declares and no others, and in the end it has used all of them.
 
+mod asked;
 mod disturbed;
+mod examples;
 mod http;
 mod kubelet;
 mod place;
@@ -46,6 +48,8 @@ async fn the_acceptance_list_holds_and_the_declared_rights_suffice_and_are_all_u
 async fn accept() {
     let world = World::start().await;
     Box::pin(at_once(&world)).await;
+    Box::pin(asked::all(&world)).await;
+    Box::pin(examples::all(&world)).await;
     let many = world.namespace("many").await;
     disturbed::many_pods_are_deleted_at_once(&many).await;
     if world.has_workloads {
