@@ -14,15 +14,18 @@
 //! When the Service goes, or loses the label, all of that is taken back.
 //!
 //! It needs `get`, `list`, `watch` and `patch` of services and pods, `create` and `patch` of Events (`events.k8s.io`), and
-//! `get` and `patch` of configmaps (a server-side apply that makes one needs `create` too).
+//! `get`, `create` and `patch` of configmaps.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::Result;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::{
+    api::core::v1::{ConfigMap, Pod},
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
 use kube::{
     Api, Client, Error,
-    api::{Patch, PatchParams},
+    api::{Patch, PatchParams, PostParams},
 };
 use longshore_kit::SystemClock;
 use longshore_podops_client::consist::{
@@ -30,9 +33,6 @@ use longshore_podops_client::consist::{
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-
-/// As whom we write.
-const MANAGER: &str = "traffic-table";
 
 /// Traffic tables in ConfigMaps.
 struct ConfigMaps {
@@ -56,7 +56,7 @@ impl Table for ConfigMaps {
     type Error = Error;
 
     fn name(&self) -> &'static str {
-        MANAGER
+        "traffic-table"
     }
 
     /// Pods are in the table by their names.
@@ -82,28 +82,37 @@ impl Table for ConfigMaps {
             .collect())
     }
 
-    /// Writes the whole table; an entry that is not there any more is removed, because nobody else owns it.
+    /// Writes what differs, and makes the table where there is none.
     async fn change(&self, service: &Value, _: Part, changes: &Changes) -> Result<(), Error> {
-        let mut entries: BTreeMap<String, Value> = self.current(service, Part::Employees).await?;
-        changes.apply(&mut entries);
-        let metadata = &service["metadata"];
-        let table = json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {
-                "name": name(service),
-                // It goes with its Service.
-                "ownerReferences": [{
-                    "apiVersion": "v1", "kind": "Service",
-                    "name": metadata["name"], "uid": metadata["uid"],
-                }],
-            },
-            "data": entries,
-        });
-        let (name, params) = (name(service), PatchParams::apply(MANAGER).force());
-        let tables = self.api(service);
-        tables.patch(&name, &params, &Patch::Apply(table)).await?;
+        let (tables, name) = (self.api(service), name(service));
+        if tables.get_opt(&name).await?.is_none() {
+            let table = new_table(service);
+            tables.create(&PostParams::default(), &table).await?;
+        }
+        let set = changes.create.iter().chain(&changes.update);
+        let set = set.map(|(pod, address)| (pod, address.clone()));
+        let gone = changes.delete.keys().map(|pod| (pod, Value::Null));
+        let data: BTreeMap<&String, Value> = set.chain(gone).collect();
+        let patch = Patch::Merge(json!({"data": data}));
+        tables.patch(&name, &PatchParams::default(), &patch).await?;
         Ok(())
     }
+}
+
+/// An empty table, which goes with its Service.
+fn new_table(service: &Value) -> ConfigMap {
+    let text = |field: &str| service["metadata"][field].as_str().unwrap_or_default();
+    let owner = OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "Service".to_owned(),
+        name: text("name").to_owned(),
+        uid: text("uid").to_owned(),
+        ..OwnerReference::default()
+    };
+    let mut table = ConfigMap::default();
+    table.metadata.name = Some(name(service));
+    table.metadata.owner_references = Some(vec![owner]);
+    table
 }
 
 /// Keeps the tables of all namespaces, until `shutdown`.

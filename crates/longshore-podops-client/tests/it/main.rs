@@ -1,4 +1,4 @@
-//! The framework of tables among pods and people, on the embedded cluster in simulated time.
+//! The framework of tables among pods and people, and the example controllers, on the embedded cluster in simulated time.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -6,5 +6,6 @@
     reason = "clippy sees as a test only what is in a test function"
 )]
 
+mod examples;
 mod laws;
 mod world;

@@ -120,7 +120,12 @@ impl World {
         .await;
     }
 
-    fn pods(&self) -> Api<Pod> {
+    /// Of the cluster, without faults.
+    pub(crate) fn client(&self) -> kube::Client {
+        self.place.client()
+    }
+
+    pub(crate) fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.place.client(), self.place.namespace())
     }
 
@@ -151,7 +156,9 @@ impl World {
     pub(crate) async fn set_gate(&self, name: &str, status: &str) {
         let condition = |kind: &str| json!({"type": kind, "status": status});
         let conditions = [condition("Ready"), condition(CONDITION_SERVICE_READY)];
-        let patch = json!({"status": {"phase": "Running", "conditions": conditions}});
+        let patch = json!({"status": {
+            "phase": "Running", "podIP": "10.9.8.7", "conditions": conditions,
+        }});
         let params = PatchParams::default();
         let patch = Patch::Strategic(&patch);
         self.pods()
@@ -163,8 +170,13 @@ impl World {
     /// Takes a pod out of the Service.
     pub(crate) async fn set_app(&self, name: &str, app: &str) {
         let patch = json!({"metadata": {"labels": {"app": app}}});
-        let patch = Patch::Merge(&patch);
+        self.patch_pod(name, &patch).await;
+    }
+
+    /// Somebody writes a pod.
+    pub(crate) async fn patch_pod(&self, name: &str, patch: &Value) {
         let params = PatchParams::default();
+        let patch = Patch::Merge(patch);
         self.pods().patch(name, &params, &patch).await.unwrap();
     }
 
