@@ -107,8 +107,7 @@ async fn until_served(world: &Arc<World>, name: &str, is_served: bool) {
     let finalizer = lifecycle_finalizer("web");
     for _ in 0..600 {
         let table = tables.get_opt("web-traffic").await.unwrap();
-        let data: BTreeMap<String, String> =
-            table.and_then(|table| table.data).unwrap_or_default();
+        let data: BTreeMap<String, String> = table.and_then(|table| table.data).unwrap_or_default();
         let pod = world.pods().get(name).await.unwrap();
         let is_protected = pod.finalizers().contains(&finalizer);
         if is_protected == is_served && data.contains_key(name) == is_served {
