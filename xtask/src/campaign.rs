@@ -117,15 +117,15 @@ pub(crate) fn run(name: &str, options: &Options) -> Result<ExitCode> {
 
 /// The program as users run it, for campaigns that need it.
 fn release_binary() -> Result<PathBuf> {
+    built("longshore", &[])
+}
+
+/// A program as users run it, with others beside it.
+pub(crate) fn built(program: &str, beside: &[&str]) -> Result<PathBuf> {
     let output = Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--release",
-            "-p",
-            "longshore",
-            "--message-format",
-            "json",
-        ])
+        .args(["build", "--release", "--message-format", "json"])
+        .args(["-p", program])
+        .args(beside.iter().flat_map(|program| ["-p", program]))
         .current_dir(repository::root())
         .output()
         .context("cargo build cannot be run")?;
@@ -138,7 +138,7 @@ fn release_binary() -> Result<PathBuf> {
     String::from_utf8(output.stdout)?
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .filter(|message| message["target"]["name"] == "longshore")
+        .filter(|message| message["target"]["name"] == program)
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
         .context("cargo build names no executable")
 }

@@ -6,6 +6,7 @@ mod cluster;
 mod dags;
 mod figures;
 mod pods;
+mod record;
 mod rig;
 mod seen;
 mod spent;
@@ -57,9 +58,12 @@ struct Common {
     /// Where it works [default: a fresh namespace]
     #[arg(long, value_name = "NAME", requires = "kubeconfig")]
     namespace: Option<String>,
-    /// How often, each time from the start; what is printed are the medians
+    /// How often, each time from the start; what is printed are the medians, the least and the most
     #[arg(long, value_name = "N", default_value = "1")]
     runs: NonZeroUsize,
+    /// Keep the figures here too, in a dated file for the server and the subsystem
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// The program under test [default: longshore, beside this program]
     #[arg(long, value_name = "FILE")]
     longshore: Option<PathBuf>,
@@ -116,7 +120,7 @@ impl What {
     async fn measure(&self) -> Result<Value> {
         let common = self.common();
         let rig = Rig::start(common.kubeconfig.as_deref(), common.namespace.as_deref()).await?;
-        let figures = match self {
+        let mut figures = match self {
             Self::Cluster(common) => cluster::measure(&rig, common.n).await,
             Self::Tasks(args) => tasks::measure(&rig, &args.common, args.with_services).await,
             Self::TasksMemory(args) => {
@@ -125,6 +129,11 @@ impl What {
             Self::Dags(args) => dags::measure(&rig, args).await,
         };
         rig.stop().await?;
+        if common.external
+            && let Ok(figures) = &mut figures
+        {
+            figures["external"] = true.into();
+        }
         figures
     }
 }
@@ -139,9 +148,13 @@ fn main() -> Result<()> {
         for _ in 0..cli.what.common().runs.get() {
             figures.push(cli.what.measure().await?);
         }
-        anyhow::Ok(figures::medians(&figures))
+        anyhow::Ok(figures::summary(&figures))
     })?;
     print(&figures);
+    if let Some(folder) = &cli.what.common().out {
+        let path = record::add(folder, &figures)?;
+        say(&format!("kept in {}", path.display()));
+    }
     Ok(())
 }
 
