@@ -4,9 +4,12 @@
 
 mod cluster;
 mod dags;
+mod definitions;
 mod figures;
+mod podops;
 mod pods;
 mod record;
+mod requests;
 mod rig;
 mod seen;
 mod spent;
@@ -42,6 +45,8 @@ enum What {
     TasksMemory(MemoryArgs),
     /// A DAG of tasks that wait for nothing, each with a pod that ends at once
     Dags(DagsArgs),
+    /// Pods that take part in PodOpsLifecycle, deleted: one by one, at once, with their namespace
+    Podops(Common),
 }
 
 #[derive(Args, Debug)]
@@ -52,9 +57,13 @@ struct Common {
     /// The API server [default: an embedded one in this process]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Start no controller: measure the one that serves that API server already
+    /// Start no controller: measure the one that serves that API server already. Its requests are those that the API
+    /// server counts, less ours: those of anybody else who works there meanwhile are among them
     #[arg(long, requires = "kubeconfig")]
     external: bool,
+    /// The process of that controller, for its memory and its CPU time
+    #[arg(long, value_name = "PID", requires = "external")]
+    pid: Option<u32>,
     /// Where it works [default: a fresh namespace]
     #[arg(long, value_name = "NAME", requires = "kubeconfig")]
     namespace: Option<String>,
@@ -109,7 +118,7 @@ impl MemoryArgs {
 impl What {
     fn common(&self) -> &Common {
         match self {
-            Self::Cluster(common) => common,
+            Self::Cluster(common) | Self::Podops(common) => common,
             Self::Tasks(args) => &args.common,
             Self::TasksMemory(args) => &args.common,
             Self::Dags(args) => &args.common,
@@ -127,6 +136,7 @@ impl What {
                 tasks::memory::measure(&rig, &args.common, args.kind()).await
             }
             Self::Dags(args) => dags::measure(&rig, args).await,
+            Self::Podops(common) => podops::measure(&rig, common).await,
         };
         rig.stop().await?;
         if common.external
