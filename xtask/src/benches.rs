@@ -12,12 +12,13 @@ use clap::Args;
 use crate::{campaign, repository};
 
 /// What is measured: a subsystem with so many objects.
-const MEASURED: [(&str, u32); 5] = [
+const MEASURED: [(&str, u32); 6] = [
     ("tasks", 10),
     ("tasks", 100),
     ("tasks", 500),
     ("tasks", 2_000),
     ("dags", 1_000),
+    ("podops", 300),
 ];
 
 /// What benches can be told.
@@ -26,7 +27,7 @@ pub(crate) struct Options {
     /// On this API server instead of an embedded one
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Of this subsystem only: tasks, dags
+    /// Of this subsystem only: tasks, dags, podops
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// How often each is measured; what is kept are the medians, the least and the most

@@ -155,21 +155,24 @@ impl<'a> Pods<'a> {
     /// controller is ready.
     async fn until_protected(&self) -> Result<()> {
         let probe = async {
-            loop {
-                let made = self.create("probe", CONTROLLED).await;
-                // Until it is trusted, the webhook refuses everything.
-                if let Ok(made) = made {
+            for i in 0.. {
+                let name = name("probe", i);
+                // As long as nobody trusts them, the webhooks refuse everything.
+                if let Ok(made) = self.create(&name, CONTROLLED).await {
                     let gates = made.spec.and_then(|spec| spec.readiness_gates);
                     if gates.is_some() {
-                        self.board.until_serving("probe", 1).await?;
-                        self.delete_serving("probe", 1, 1).await?;
-                        return Ok(());
+                        self.board.until_serving(&name, 1).await?;
+                        self.refused(name.clone()).await?;
+                        self.board.until_gone(&name, 1).await?;
+                        break;
                     }
+                    // It may stay where it is refused now.
                     let at_once = DeleteParams::default().grace_period(0);
-                    self.api.delete("probe", &at_once).await?;
+                    let _ = self.api.delete(&name, &at_once).await;
                 }
                 tokio::time::sleep(LOOK_AGAIN).await;
             }
+            anyhow::Ok(())
         };
         match tokio::time::timeout(PATIENCE, probe).await {
             Ok(probed) => probed,
@@ -213,13 +216,7 @@ impl<'a> Pods<'a> {
     async fn delete_serving(&self, series: &str, n: usize, clients: usize) -> Result<Deleted> {
         let began = Instant::now();
         let taken: Vec<Duration> = stream::iter(0..n)
-            .map(|i| {
-                self.refused(if n == 1 {
-                    series.to_owned()
-                } else {
-                    name(series, i)
-                })
-            })
+            .map(|i| self.refused(name(series, i)))
             .buffer_unordered(clients)
             .try_collect()
             .await?;
