@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use longshore_api::podops::{
-    ANNOTATION_DELETE_TIMESTAMP, ID_POD_DELETE, LABEL_TO_DELETE, OperationLabel, TYPE_DELETE,
+    ANNOTATION_DELETE_TIMESTAMP, ID_POD_DELETE, LABEL_PREPARING_TO_DELETE, LABEL_TO_DELETE,
+    OperationLabel, TYPE_DELETE,
 };
 use longshore_core::{Patch, PatchKind};
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use super::{Denial, GRACE_DELETE, Request, Verdict};
 use crate::{
     config::AdmitConfig,
-    model::{Operation, Pod, parse_stamp, stamp},
+    model::{Labels, Operation, Pod, parse_stamp, stamp},
 };
 
 /// Upstream's words.
@@ -74,8 +75,21 @@ pub(crate) fn is_begun(operation: &Operation) -> bool {
     operation.has(OperationLabel::Operating) && operation_type == Some(TYPE_DELETE)
 }
 
-/// What makes the controller begin the operation. It names no version: that somebody else writes the pod meanwhile
-/// changes nothing about the wish.
+/// These labels, with those of the operation that deletes a pod.
+pub(crate) fn begun(labels: &Labels, now: &str) -> Labels {
+    let mut labels = labels.clone();
+    let operating = OperationLabel::Operating.of(ID_POD_DELETE);
+    labels.entry(operating).or_insert_with(|| now.to_owned());
+    let operation_type = OperationLabel::OperationType.of(ID_POD_DELETE);
+    labels.insert(operation_type, TYPE_DELETE.to_owned());
+    let hint = LABEL_PREPARING_TO_DELETE.to_owned();
+    labels.entry(hint).or_insert_with(|| now.to_owned());
+    labels
+}
+
+/// What begins the operation, together with the label by which others wish for it: upstream leaves the rest to its
+/// controller, and writes once more. It names no version: that somebody else writes the pod meanwhile changes nothing
+/// about the wish.
 fn begin(pod: &Pod, request: &Request, now: Timestamp) -> Option<Patch> {
     let asked_at = pod.annotations.get(ANNOTATION_DELETE_TIMESTAMP);
     let asked_at = asked_at.and_then(|text| parse_stamp(text));
@@ -86,11 +100,15 @@ fn begin(pod: &Pod, request: &Request, now: Timestamp) -> Option<Patch> {
     if request.is_dry_run || (is_known && is_recent) {
         return None;
     }
-    let now = json!(stamp(now));
+    let now = stamp(now);
     let annotations = json!({ANNOTATION_DELETE_TIMESTAMP: now});
     let mut metadata = Map::from_iter([("annotations".to_owned(), annotations)]);
     if !is_known {
-        metadata.insert("labels".to_owned(), json!({LABEL_TO_DELETE: now}));
+        let mut labels = begun(&pod.labels, &now);
+        labels.insert(LABEL_TO_DELETE.to_owned(), now);
+        labels.retain(|key, value| pod.labels.get(key) != Some(value));
+        let labels = labels.into_iter().map(|(key, value)| (key, json!(value)));
+        metadata.insert("labels".to_owned(), Value::Object(labels.collect()));
     }
     Some(Patch {
         target: pod.target.clone(),

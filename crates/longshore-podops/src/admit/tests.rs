@@ -1,8 +1,8 @@
 //! Upstream's recorded verdicts, and what differs on purpose.
 
 use longshore_api::podops::{
-    ANNOTATION_DELETE_TIMESTAMP, CONDITION_SERVICE_READY, LABEL_CONTROL, LABEL_TO_DELETE,
-    OperationLabel,
+    ANNOTATION_DELETE_TIMESTAMP, CONDITION_SERVICE_READY, LABEL_CONTROL, LABEL_PREPARING_TO_DELETE,
+    LABEL_TO_DELETE, OperationLabel,
 };
 use serde::Deserialize;
 
@@ -190,9 +190,27 @@ fn a_delete_is_refused_in_upstreams_words_and_begins_the_operation() {
     assert_eq!(
         verdict.begin.unwrap().patch,
         json!({"metadata": {
-            "labels": {LABEL_TO_DELETE: now}, "annotations": {ANNOTATION_DELETE_TIMESTAMP: now},
+            "labels": {
+                LABEL_TO_DELETE: now,
+                LABEL_PREPARING_TO_DELETE: now,
+                OperationLabel::Operating.of("pod-delete"): now,
+                OperationLabel::OperationType.of("pod-delete"): "delete",
+            },
+            "annotations": {ANNOTATION_DELETE_TIMESTAMP: now},
         }})
     );
+}
+
+#[test]
+fn an_operation_that_has_begun_keeps_its_time() {
+    let operating = OperationLabel::Operating.of("pod-delete");
+    let request = deletion(pod(|pod| {
+        pod["metadata"]["labels"][&operating] = json!("1")
+    }));
+    let begin = validate(&graceful(), &request, NOW).begin.unwrap();
+    let labels = begin.patch["metadata"]["labels"].as_object().unwrap();
+    assert!(!labels.contains_key(&operating), "{labels:?}");
+    assert!(labels.contains_key(LABEL_TO_DELETE), "{labels:?}");
 }
 
 #[test]

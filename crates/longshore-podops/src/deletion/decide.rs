@@ -1,14 +1,11 @@
 //! What the controller does about a pod that shall go.
 
 use jiff::Timestamp;
-use longshore_api::podops::{
-    ID_POD_DELETE, LABEL_PREPARING_TO_DELETE, LABEL_TO_DELETE, OperationLabel, REASON_POD_DELETION,
-    TYPE_DELETE,
-};
+use longshore_api::podops::{ID_POD_DELETE, LABEL_TO_DELETE, REASON_POD_DELETION};
 use longshore_core::{Action, Announcement, Delete, EventType, Next, Plan};
 
 use crate::{
-    admit::grace::{is_begun, may_delete},
+    admit::grace::{begun, is_begun, may_delete},
     lifecycle::{Observed, PodPlan, relabel},
     model::{Namespace, Operation, Pod, stamp},
 };
@@ -33,15 +30,7 @@ pub fn decide(observed: &Observed) -> Option<PodPlan> {
 }
 
 fn begin(pod: &Pod, now: Timestamp) -> PodPlan {
-    let now = stamp(now);
-    let mut labels = pod.labels.clone();
-    let operating = OperationLabel::Operating.of(ID_POD_DELETE);
-    labels.entry(operating).or_insert_with(|| now.clone());
-    let operation_type = OperationLabel::OperationType.of(ID_POD_DELETE);
-    labels.insert(operation_type, TYPE_DELETE.to_owned());
-    let hint = LABEL_PREPARING_TO_DELETE.to_owned();
-    labels.entry(hint).or_insert(now);
-    relabel(pod, &labels)
+    relabel(pod, &begun(&pod.labels, &stamp(now)))
 }
 
 fn delete(pod: &Pod) -> PodPlan {

@@ -92,6 +92,18 @@ fn check(story: &Story) {
     report.assert_kept();
 }
 
+/// The webhook has begun the operation with its own write; the rules, the gate and the delete are what follows.
+#[test]
+fn a_deletion_costs_three_requests_of_the_controller() {
+    let run = replay(&stories::DELETED, FaultPlan::none());
+    let is_counted = |point: &&Point| !point.is_read() && !point.what.ends_with(" events");
+    let asked: Vec<_> = run.points.iter().filter(is_counted).collect();
+    let asked: Vec<&str> = asked.iter().map(|point| point.what.as_str()).collect();
+    let serves = ["patch pods/status", "patch pods"];
+    let goes = ["patch pods", "patch pods/status", "delete pods"];
+    assert_eq!(asked, [&serves[..], &goes[..]].concat(), "{}", run.log);
+}
+
 #[test]
 fn undisturbed_every_story_ends_well() {
     let serving = "ready true gate Some(True) labels [\"app\", \"kusionstack.io/control\", \
