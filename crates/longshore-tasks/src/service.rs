@@ -159,6 +159,10 @@ impl Tasks {
     ///
     /// *Cancellation*: after `shutdown` no round starts, and running ones have 30 s to finish. Dropping the future is
     /// like a crash: nothing is lost.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "all parts of the executor are put together here, and in order"
+    )]
     pub async fn run(self, client: Client, shutdown: CancellationToken) {
         let kinds = Arc::new(Kinds::of(self.plugins.makers()));
         let actions = Cache::new();
