@@ -31,6 +31,7 @@ mod postgres;
 mod standalone;
 mod standalone_kill;
 mod thousand;
+mod traffic;
 
 /// What a campaign can be told. Not every option means something to every campaign.
 #[derive(Args, Debug)]
@@ -62,7 +63,7 @@ struct Campaign {
     run: fn(&Options) -> Result<Value>,
 }
 
-const CAMPAIGNS: [Campaign; 6] = [
+const CAMPAIGNS: [Campaign; 7] = [
     Campaign {
         name: "cluster-kill",
         purpose: "100 times SIGKILL on an embedded cluster under write load: no acknowledged write lost, no revision reused",
@@ -87,6 +88,11 @@ const CAMPAIGNS: [Campaign; 6] = [
         name: "actions-thousand",
         purpose: "1,000 actions with cache, events and outputs on a real API server, undisturbed, with a late and a cut watch, and with 20 times SIGKILL: each attempt one pod, each change told, nothing left",
         run: thousand::run,
+    },
+    Campaign {
+        name: "traffic",
+        purpose: "500 requests per second to six servers that are updated, drained and deleted again and again: with the label none fails, and so many without it",
+        run: traffic::run,
     },
     Campaign {
         name: "node-kill",
@@ -117,15 +123,15 @@ pub(crate) fn run(name: &str, options: &Options) -> Result<ExitCode> {
 
 /// The program as users run it, for campaigns that need it.
 fn release_binary() -> Result<PathBuf> {
+    built("longshore", &[])
+}
+
+/// A program as users run it, with others beside it.
+pub(crate) fn built(program: &str, beside: &[&str]) -> Result<PathBuf> {
     let output = Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--release",
-            "-p",
-            "longshore",
-            "--message-format",
-            "json",
-        ])
+        .args(["build", "--release", "--message-format", "json"])
+        .args(["-p", program])
+        .args(beside.iter().flat_map(|program| ["-p", program]))
         .current_dir(repository::root())
         .output()
         .context("cargo build cannot be run")?;
@@ -138,7 +144,7 @@ fn release_binary() -> Result<PathBuf> {
     String::from_utf8(output.stdout)?
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .filter(|message| message["target"]["name"] == "longshore")
+        .filter(|message| message["target"]["name"] == program)
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
         .context("cargo build names no executable")
 }

@@ -13,6 +13,7 @@ use clap::{Parser, Subcommand};
 use kube_build::Program;
 use real_cluster::Components;
 
+mod benches;
 mod campaign;
 mod flyte_sdk;
 mod guarded;
@@ -40,6 +41,8 @@ enum Chore {
         #[command(flatten)]
         options: campaign::Options,
     },
+    /// Measure the subsystems against their floors; the dated figures go to conformance/benches/
+    Benches(benches::Options),
     /// Run a command against a real Kubernetes control plane on loopback, which its LONGSHORE_TEST_KUBECONFIG names;
     /// without a command print the kubeconfig's path and stay
     RealCluster {
@@ -75,6 +78,7 @@ fn main() -> Result<ExitCode> {
             campaign::list();
             Ok(ExitCode::SUCCESS)
         }
+        Chore::Benches(options) => benches::run(&options),
         Chore::RealCluster { kcm, command } => {
             let components = if kcm {
                 Components::All

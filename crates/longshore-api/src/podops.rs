@@ -3,8 +3,12 @@
 //! All state of an operation is in labels of its pod, so that operation and cooperation controllers of others, which
 //! know nothing but these keys, go on unchanged. Timestamps are decimal Unix nanoseconds.
 
+mod ask;
+mod consist;
 mod rule;
 
+pub use ask::*;
+pub use consist::*;
 pub use rule::*;
 
 /// Label: [`CONTROLLED`] on a pod that takes part; no other value does.
@@ -41,6 +45,15 @@ pub const ANNOTATION_DELETE_TIMESTAMP: &str = "gracedelete.kusionstack.io/delete
 /// hold it with is removed. Wins over what the controller was told; without either they wait for ever, as upstream.
 pub const ANNOTATION_PROTECTION_DEADLINE: &str = "longshore.dev/protection-deadline";
 
+/// Finalizer, ours: a Service may still route traffic to the pod. Begins with [`PROTECTION_FINALIZER_PREFIX`].
+pub const FINALIZER_SERVICES: &str = "prot.podopslifecycle.kusionstack.io/longshore-services";
+/// Annotation of a Service, ours: how long a pod is still held by [`FINALIZER_SERVICES`] after it has left the
+/// EndpointSlices of the Service, as `10s`. Wins over what the controller was told.
+pub const ANNOTATION_DRAIN_DELAY: &str = "longshore.dev/drain-delay";
+
+/// Annotation of a pod, ours: when somebody last asked for its eviction. Nobody asked for its deletion since.
+pub const ANNOTATION_EVICTED_AT: &str = "longshore.dev/evicted-at";
+
 /// The operation that deletes a pod.
 pub const ID_POD_DELETE: &str = "pod-delete";
 /// The type of [`ID_POD_DELETE`].
@@ -57,6 +70,8 @@ pub const REASON_INVALID_LIFECYCLE: &str = "InvalidLifecycle";
 pub const REASON_WAITS_FOR_PROTECTION: &str = "WaitsForProtection";
 /// Reason of an Event about a pod: those who protect its traffic did not let go in time, and no longer hold it.
 pub const REASON_PROTECTION_EXPIRED: &str = "ProtectionExpired";
+/// Reason of an Event about a pod: a Service says nothing that can be followed about how long its traffic drains.
+pub const REASON_INVALID_DRAIN_DELAY: &str = "InvalidDrainDelay";
 /// Reason of an Event about a PodTransitionRule: it says nothing that can be followed.
 pub const REASON_INVALID_RULE: &str = "InvalidRule";
 

@@ -41,30 +41,20 @@ pub(crate) async fn measure(rig: &Rig, args: &DagsArgs) -> Result<Value> {
     let n = args.common.n;
     let board = Board::follow(rig);
     let folder = folder(rig, args)?;
-    let subject = if args.common.external {
-        None
-    } else {
-        Some(start(rig, args).await?)
-    };
+    let subject = start(rig, args).await?;
     say("one after the other");
     ask(&folder, CHAIN, N_UNLOADED, Order::OneByOne)?;
     board.until_gone(CHAIN, N_UNLOADED).await?;
     let unloaded = board.latency(CHAIN, N_UNLOADED);
     say(&format!("{n} tasks"));
-    let before = Spent::of(subject.as_ref()).await?;
+    let before = Spent::of(&subject).await?;
     ask(&folder, MANY, n, Order::AllAtOnce)?;
     let took = board.until_gone(MANY, n).await?;
-    let after = Spent::of(subject.as_ref()).await?;
-    let spent = before
-        .zip(after)
-        .map(|(before, after)| after.each(&before, n));
-    let (requests, cpu_ms) = spent.unzip();
-    let peak = subject.as_ref().map(Subject::peak_mib).transpose()?;
+    let after = Spent::of(&subject).await?;
+    let peak = subject.peak_mib()?;
     let pod = board.pod_of(MANY, &task(0)).context("no pod was seen")?;
     let n_pods = board.n_pods(MANY);
-    if let Some(subject) = subject {
-        subject.stop().await?;
-    }
+    subject.stop().await?;
     say("the floor");
     let pods: Api<Pod> = Api::namespaced(rig.client.clone(), &rig.namespace);
     let database = rig.folder.path().join("floor.db");
@@ -85,24 +75,26 @@ pub(crate) async fn measure(rig: &Rig, args: &DagsArgs) -> Result<Value> {
             "unloaded": unloaded.milliseconds(),
             "floor_unloaded": floor_unloaded.milliseconds(),
         },
-        "requests_per_task": requests,
-        "cpu_ms_per_task": cpu_ms,
+        "requests_per_task": after.requests_each(&before, n),
+        "cpu_ms_per_task": after.cpu_ms_each(&before, n),
         "peak_rss_mib": peak.map(round),
     }))
 }
 
 /// The scheduler, with no limit that is not under test.
 async fn start(rig: &Rig, args: &DagsArgs) -> Result<Subject> {
-    let store = Store::open(subject::data_dir(rig).join("longshore.db")).await?;
-    let unlimited = Pool {
-        name: "default_pool".to_owned(),
-        slots: -1,
-    };
-    store.set_pool(&unlimited).await?;
-    store.close().await;
+    if !args.common.external {
+        let store = Store::open(subject::data_dir(rig).join("longshore.db")).await?;
+        let unlimited = Pool {
+            name: "default_pool".to_owned(),
+            slots: -1,
+        };
+        store.set_pool(&unlimited).await?;
+        store.close().await;
+    }
     let parallelism = args.common.n.max(N_UNLOADED).to_string();
     let more = ["--parallelism", parallelism.as_str()];
-    Subject::start(args.common.longshore.as_deref(), "dags", rig, &more).await
+    Subject::of(&args.common, "dags", rig, &more).await
 }
 
 /// The folder of DAG files.

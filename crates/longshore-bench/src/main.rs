@@ -4,8 +4,12 @@
 
 mod cluster;
 mod dags;
+mod definitions;
 mod figures;
+mod podops;
 mod pods;
+mod record;
+mod requests;
 mod rig;
 mod seen;
 mod spent;
@@ -41,6 +45,8 @@ enum What {
     TasksMemory(MemoryArgs),
     /// A DAG of tasks that wait for nothing, each with a pod that ends at once
     Dags(DagsArgs),
+    /// Pods that take part in PodOpsLifecycle, deleted: one by one, at once, with their namespace
+    Podops(Common),
 }
 
 #[derive(Args, Debug)]
@@ -51,15 +57,22 @@ struct Common {
     /// The API server [default: an embedded one in this process]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Start no controller: measure the one that serves that API server already
+    /// Start no controller: measure the one that serves that API server already. Its requests are those that the API
+    /// server counts, less ours: those of anybody else who works there meanwhile are among them
     #[arg(long, requires = "kubeconfig")]
     external: bool,
+    /// The process of that controller, for its memory and its CPU time
+    #[arg(long, value_name = "PID", requires = "external")]
+    pid: Option<u32>,
     /// Where it works [default: a fresh namespace]
     #[arg(long, value_name = "NAME", requires = "kubeconfig")]
     namespace: Option<String>,
-    /// How often, each time from the start; what is printed are the medians
+    /// How often, each time from the start; what is printed are the medians, the least and the most
     #[arg(long, value_name = "N", default_value = "1")]
     runs: NonZeroUsize,
+    /// Keep the figures here too, in a dated file for the server and the subsystem
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// The program under test [default: longshore, beside this program]
     #[arg(long, value_name = "FILE")]
     longshore: Option<PathBuf>,
@@ -105,7 +118,7 @@ impl MemoryArgs {
 impl What {
     fn common(&self) -> &Common {
         match self {
-            Self::Cluster(common) => common,
+            Self::Cluster(common) | Self::Podops(common) => common,
             Self::Tasks(args) => &args.common,
             Self::TasksMemory(args) => &args.common,
             Self::Dags(args) => &args.common,
@@ -116,15 +129,21 @@ impl What {
     async fn measure(&self) -> Result<Value> {
         let common = self.common();
         let rig = Rig::start(common.kubeconfig.as_deref(), common.namespace.as_deref()).await?;
-        let figures = match self {
+        let mut figures = match self {
             Self::Cluster(common) => cluster::measure(&rig, common.n).await,
             Self::Tasks(args) => tasks::measure(&rig, &args.common, args.with_services).await,
             Self::TasksMemory(args) => {
                 tasks::memory::measure(&rig, &args.common, args.kind()).await
             }
             Self::Dags(args) => dags::measure(&rig, args).await,
+            Self::Podops(common) => podops::measure(&rig, common).await,
         };
         rig.stop().await?;
+        if common.external
+            && let Ok(figures) = &mut figures
+        {
+            figures["external"] = true.into();
+        }
         figures
     }
 }
@@ -139,9 +158,13 @@ fn main() -> Result<()> {
         for _ in 0..cli.what.common().runs.get() {
             figures.push(cli.what.measure().await?);
         }
-        anyhow::Ok(figures::medians(&figures))
+        anyhow::Ok(figures::summary(&figures))
     })?;
     print(&figures);
+    if let Some(folder) = &cli.what.common().out {
+        let path = record::add(folder, &figures)?;
+        say(&format!("kept in {}", path.display()));
+    }
     Ok(())
 }
 

@@ -14,20 +14,24 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Config, ResourceExt,
     api::PostParams,
+    client::ClientBuilder,
     config::{KubeConfigOptions, Kubeconfig},
 };
 use longshore_cluster::{
     Cluster, LogError, LogOptions, LogStream as PodLogStream, PodLogs, ServeConfig, Serving,
 };
-use longshore_kit::SystemClock;
+use longshore_kit::{CountRequests, Metrics, SystemClock};
 use longshore_node::{ContainerLogs, log_server::LogStream};
 use longshore_test::{NodeConfig, RealNamespace, RealServer, ScriptedNode, flyte::outputs};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tower::layer::layer_fn;
 
 /// The rig. Dropping it ends what it started.
 pub(crate) struct Rig {
     pub(crate) client: Client,
+    /// The requests of everybody here, the node included.
+    pub(crate) requests: Metrics,
     pub(crate) kubeconfig: PathBuf,
     pub(crate) namespace: String,
     /// `embedded`, or the version of the real server.
@@ -61,7 +65,8 @@ impl Rig {
         })?;
         let kubeconfig = serving.kubeconfig().to_owned();
         // The driver goes over the wire too, as it does with a real server.
-        let client = client(&kubeconfig).await?;
+        let requests = Metrics::new();
+        let client = client(&kubeconfig, &requests).await?;
         let namespace = create_namespace(&client).await?;
         let node = NodeConfig {
             namespace: Some(namespace.clone()),
@@ -70,6 +75,7 @@ impl Rig {
         Ok(Self {
             _node: start_node(&client, node),
             client,
+            requests,
             kubeconfig,
             namespace,
             server: "embedded".to_owned(),
@@ -80,7 +86,8 @@ impl Rig {
     }
 
     async fn real(folder: TempDir, kubeconfig: &Path, namespace: Option<&str>) -> Result<Self> {
-        let client = client(kubeconfig).await?;
+        let requests = Metrics::new();
+        let client = client(kubeconfig, &requests).await?;
         let server = RealServer::of(kubeconfig);
         let fresh = RealNamespace::create(&server, "bench").await;
         let mut fresh = fresh.map_err(|error| anyhow!("no namespace can be made: {error}"))?;
@@ -96,6 +103,7 @@ impl Rig {
             _node: start_node(&client, node),
             server: client.apiserver_version().await?.git_version,
             client,
+            requests,
             kubeconfig: kubeconfig.to_owned(),
             namespace,
             folder,
@@ -122,11 +130,14 @@ fn start_node(client: &Client, config: NodeConfig) -> ScriptedNode {
     ScriptedNode::start(client.clone(), Arc::new(SystemClock), config)
 }
 
-async fn client(kubeconfig: &Path) -> Result<Client> {
+/// Its requests are counted.
+async fn client(kubeconfig: &Path, requests: &Metrics) -> Result<Client> {
     let file = Kubeconfig::read_from(kubeconfig)
         .with_context(|| format!("the kubeconfig {} cannot be read", kubeconfig.display()))?;
     let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
-    Ok(Client::try_from(config)?)
+    let counted = layer_fn(|service| CountRequests::new(service, "bench", requests.clone()));
+    let builder = ClientBuilder::try_from(config)?;
+    Ok(builder.with_layer(&counted).build())
 }
 
 async fn create_namespace(client: &Client) -> Result<String> {

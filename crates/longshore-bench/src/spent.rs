@@ -1,45 +1,55 @@
 //! What a controller took for its work.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::{figures::round, subject::Subject};
+use crate::{figures::round, requests::Counts, subject::Subject};
 
-/// What a controller has spent.
+/// What a controller has spent, as far as anybody knows.
 pub(crate) struct Spent {
-    requests: BTreeMap<String, u64>,
-    cpu: Duration,
+    requests: Option<Counts>,
+    cpu: Option<Duration>,
 }
 
 impl Spent {
-    /// `None` where the controller is not ours.
-    pub(crate) async fn of(subject: Option<&Subject>) -> Result<Option<Self>> {
-        let Some(subject) = subject else {
-            return Ok(None);
-        };
-        Ok(Some(Self {
+    pub(crate) async fn of(subject: &Subject) -> Result<Self> {
+        Ok(Self {
             requests: subject.requests().await?,
             cpu: subject.cpu()?,
-        }))
+        })
     }
 
-    /// Since `before`, for each of `n` actions: requests by verb and resource, and CPU time in ms.
-    pub(crate) fn each(&self, before: &Self, n: usize) -> (Value, f64) {
+    /// Since `before`, for each of `n` objects: requests by verb and resource, all of them, and those that are not about
+    /// Events.
+    pub(crate) fn requests_each(&self, before: &Self, n: usize) -> Value {
+        let (Some(after), Some(before)) = (&self.requests, &before.requests) else {
+            return Value::Null;
+        };
         let each_of = |spent: u64| json!(round(spent as f64 / n as f64));
         let mut each = serde_json::Map::new();
-        let mut total = 0;
-        for (what, after) in &self.requests {
-            let spent = after - before.requests.get(what).copied().unwrap_or(0);
+        let (mut total, mut of_events) = (0, 0);
+        for (what, after) in after {
+            let spent = after.saturating_sub(before.get(what).copied().unwrap_or(0));
             if spent > 0 {
                 total += spent;
+                if what.ends_with(" events") {
+                    of_events += spent;
+                }
                 each.insert(what.clone(), each_of(spent));
             }
         }
         each.insert("total".to_owned(), each_of(total));
-        let cpu = self.cpu.saturating_sub(before.cpu);
-        let cpu_ms = round(cpu.as_secs_f64() * 1e3 / n as f64);
-        (Value::Object(each), cpu_ms)
+        if of_events > 0 {
+            each.insert("without_events".to_owned(), each_of(total - of_events));
+        }
+        Value::Object(each)
+    }
+
+    /// Since `before`, for each of `n` objects: CPU time in ms.
+    pub(crate) fn cpu_ms_each(&self, before: &Self, n: usize) -> Option<f64> {
+        let cpu = self.cpu?.saturating_sub(before.cpu?);
+        Some(round(cpu.as_secs_f64() * 1e3 / n as f64))
     }
 }

@@ -1,7 +1,6 @@
 //! The controller under test: a process of its own, so that its memory and its CPU time are its own.
 
 use std::{
-    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::Stdio,
@@ -9,25 +8,55 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use kube::Client;
+use longshore_kit::Metrics;
 use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::{Child, Command},
 };
 
-use crate::rig::Rig;
+use crate::{
+    Common,
+    requests::{Counts, asked_by_us, asked_of_server},
+    rig::Rig,
+};
 
 /// `USER_HZ`: the unit of times in `/proc`.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// The running controller. Dropping it kills it.
+/// The running controller. Dropping it kills it, if it is ours.
 pub(crate) struct Subject {
-    child: Child,
-    id: u32,
-    metrics: String,
+    child: Option<Child>,
+    /// `None` where it is not known.
+    id: Option<u32>,
+    counted: Counted,
+}
+
+/// Where its requests are counted.
+enum Counted {
+    /// It does so, and says it here.
+    ByItself(String),
+    /// The API server counts everybody's, of which these are ours.
+    ByServer { client: Client, ours: Metrics },
 }
 
 impl Subject {
+    /// The controller that the command line means: one of ours with this role, or the one that is there.
+    pub(crate) async fn of(common: &Common, role: &str, rig: &Rig, more: &[&str]) -> Result<Self> {
+        if !common.external {
+            return Self::start(common.longshore.as_deref(), role, rig, more).await;
+        }
+        Ok(Self {
+            child: None,
+            id: common.pid,
+            counted: Counted::ByServer {
+                client: rig.client.clone(),
+                ours: rig.requests.clone(),
+            },
+        })
+    }
+
     /// Starts one role on the rig's API server, and waits until it is ready.
     pub(crate) async fn start(
         longshore: Option<&Path>,
@@ -61,53 +90,81 @@ impl Subject {
             .with_context(|| format!("expected a Ready object, found {line:?}"))?;
         let metrics = ready["metrics"].as_str().context("no address of metrics")?;
         Ok(Self {
-            id: child.id().context("it has ended")?,
-            metrics: format!("{metrics}/metrics"),
-            child,
+            id: Some(child.id().context("it has ended")?),
+            counted: Counted::ByItself(format!("{metrics}/metrics")),
+            child: Some(child),
         })
     }
 
-    /// Requests that it made so far, by verb and resource.
-    pub(crate) async fn requests(&self) -> Result<BTreeMap<String, u64>> {
-        let text = reqwest::get(&self.metrics).await?.text().await?;
-        Ok(requests_in(&text))
+    /// Requests that it made so far, by verb and resource; `None` where nobody counts them.
+    pub(crate) async fn requests(&self) -> Result<Option<Counts>> {
+        match &self.counted {
+            Counted::ByItself(url) => {
+                let text = reqwest::get(url).await?.text().await?;
+                Ok(Some(asked_by_us(&text)))
+            }
+            Counted::ByServer { client, ours } => {
+                let request = http::Request::get("/metrics").body(Vec::new())?;
+                let mut counts = match client.request_text(request).await {
+                    Ok(text) => asked_of_server(&text),
+                    // An embedded one of another process.
+                    Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
+                    Err(error) => return Err(error.into()),
+                };
+                for (what, n) in asked_by_us(&ours.text()) {
+                    if let Some(all) = counts.get_mut(&what) {
+                        *all = all.saturating_sub(n);
+                    }
+                }
+                Ok(Some(counts))
+            }
+        }
     }
 
-    /// CPU time that it took so far.
-    pub(crate) fn cpu(&self) -> Result<Duration> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.id))?;
+    /// CPU time that it took so far; `None` where its process is not known.
+    pub(crate) fn cpu(&self) -> Result<Option<Duration>> {
+        let Some(id) = self.id else {
+            return Ok(None);
+        };
+        let stat = fs::read_to_string(format!("/proc/{id}/stat"))?;
         // After the name, which may hold anything: state is field 3, utime 14, stime 15.
         let (_, fields) = stat.rsplit_once(')').context("no stat")?;
         let fields: Vec<&str> = fields.split_whitespace().collect();
         let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok());
         match (ticks(11), ticks(12)) {
             (Some(user), Some(system)) => {
-                Ok(Duration::from_secs_f64((user + system) / TICKS_PER_SECOND))
+                let seconds = (user + system) / TICKS_PER_SECOND;
+                Ok(Some(Duration::from_secs_f64(seconds)))
             }
-            _ => bail!("/proc/{}/stat has no times", self.id),
+            _ => bail!("/proc/{id}/stat has no times"),
         }
     }
 
-    /// The most memory that it had, in MiB.
-    pub(crate) fn peak_mib(&self) -> Result<f64> {
+    /// The most memory that it had, in MiB; `None` where its process is not known.
+    pub(crate) fn peak_mib(&self) -> Result<Option<f64>> {
         self.memory("VmHWM:")
     }
 
-    /// The memory that it has, in MiB.
-    pub(crate) fn rss_mib(&self) -> Result<f64> {
+    /// The memory that it has, in MiB; `None` where its process is not known.
+    pub(crate) fn rss_mib(&self) -> Result<Option<f64>> {
         self.memory("VmRSS:")
     }
 
-    fn memory(&self, which: &'static str) -> Result<f64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.id))?;
+    fn memory(&self, which: &'static str) -> Result<Option<f64>> {
+        let Some(id) = self.id else {
+            return Ok(None);
+        };
+        let status = fs::read_to_string(format!("/proc/{id}/status"))?;
         let line = status.lines().find(|line| line.starts_with(which));
         let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
-        Ok(kib.context(which)? / 1024.0)
+        Ok(Some(kib.context(which)? / 1024.0))
     }
 
-    /// Ends it.
-    pub(crate) async fn stop(mut self) -> Result<()> {
-        self.child.kill().await?;
+    /// Ends it, if it is ours.
+    pub(crate) async fn stop(self) -> Result<()> {
+        if let Some(mut child) = self.child {
+            child.kill().await?;
+        }
         Ok(())
     }
 }
@@ -127,44 +184,4 @@ fn beside_us() -> Result<PathBuf> {
         );
     }
     Ok(path)
-}
-
-/// `create pods` → 7, out of `longshore_api_requests_total{client="tasks",verb="create",resource="pods",code="201"} 7`.
-fn requests_in(text: &str) -> BTreeMap<String, u64> {
-    let mut requests = BTreeMap::new();
-    for line in text.lines() {
-        let Some(rest) = line.strip_prefix("longshore_api_requests_total{") else {
-            continue;
-        };
-        let label = |name: &str| {
-            let (_, value) = rest.split_once(&format!("{name}=\""))?;
-            value.split('"').next()
-        };
-        let n = rest.rsplit(' ').next().and_then(|n| n.parse::<u64>().ok());
-        if let (Some(verb), Some(resource), Some(n)) = (label("verb"), label("resource"), n) {
-            *requests.entry(format!("{verb} {resource}")).or_default() += n;
-        }
-    }
-    requests
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn requests_are_counted_by_verb_and_resource() {
-        let text = concat!(
-            "# TYPE longshore_api_requests counter\n",
-            "longshore_api_requests_total{client=\"tasks\",verb=\"create\",resource=\"pods\",code=\"201\"} 7\n",
-            "longshore_api_requests_total{client=\"tasks\",verb=\"create\",resource=\"pods\",code=\"409\"} 1\n",
-            "longshore_api_requests_total{client=\"tasks\",verb=\"watch\",resource=\"pods\",code=\"200\"} 1\n",
-            "other_total{verb=\"create\",resource=\"pods\"} 3\n# EOF\n",
-        );
-        let found: Vec<(String, u64)> = requests_in(text).into_iter().collect();
-        assert_eq!(
-            found,
-            [("create pods".to_owned(), 8), ("watch pods".to_owned(), 1)]
-        );
-    }
 }

@@ -15,11 +15,10 @@ use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    Api, Client, ResourceExt,
+    Api, ResourceExt,
     api::{
         ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
     },
-    runtime::wait::await_condition,
 };
 use longshore_api::flyte::{GROUP, KIND, LABEL_COMPLETED_TIME, TASK_ACTION_CRD, VERSION};
 use longshore_kit::{Cache, ListWatch, Update};
@@ -32,6 +31,7 @@ use template::{ENDS_AT_ONCE, Template};
 
 use crate::{
     Common,
+    definitions::install,
     figures::{Times, per_second, round},
     pods::bare,
     rig::Rig,
@@ -49,7 +49,7 @@ const N_UNLOADED: usize = 100;
 /// Measures the controller, then the floor. `with_services`: with a cache service, an events service and outputs, of
 /// which the floor knows nothing.
 pub(crate) async fn measure(rig: &Rig, common: &Common, with_services: bool) -> Result<Value> {
-    install(&rig.client).await?;
+    install(&rig.client, TASK_ACTION_CRD).await?;
     let board = Board::follow(rig);
     let services = if with_services {
         Some(FlyteServices::start().await?)
@@ -57,30 +57,21 @@ pub(crate) async fn measure(rig: &Rig, common: &Common, with_services: bool) -> 
         None
     };
     let (template, arguments) = prepare(rig, services.as_ref())?;
-    let subject = if common.external {
-        None
-    } else {
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        Some(Subject::start(common.longshore.as_deref(), "tasks", rig, &arguments).await?)
-    };
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let subject = Subject::of(common, "tasks", rig, &arguments).await?;
     // Until the first ones have come through, a controller still lists and connects; the floor's client does so while
     // it makes the actions of the subject.
     all_at_once(rig, &board, &template, "w", CREATORS).await?;
     say("one after the other");
     let unloaded = one_by_one(rig, &board, &template, "u", N_UNLOADED).await?;
     say(&format!("{} actions", common.n));
-    let before = Spent::of(subject.as_ref()).await?;
+    let before = Spent::of(&subject).await?;
     let loaded = all_at_once(rig, &board, &template, "s", common.n).await?;
-    let after = Spent::of(subject.as_ref()).await?;
-    let spent = before.zip(after);
-    let spent = spent.map(|(before, after)| after.each(&before, common.n));
-    let (requests, cpu_ms) = spent.unzip();
-    let peak = subject.as_ref().map(Subject::peak_mib).transpose()?;
+    let after = Spent::of(&subject).await?;
+    let peak = subject.peak_mib()?;
     let pod = board.pod_of(&name("s", 0)).context("no pod was seen")?;
     let n_pods = board.n_pods("s");
-    if let Some(subject) = subject {
-        subject.stop().await?;
-    }
+    subject.stop().await?;
     say("the floor");
     let floor = Floor {
         actions: actions(rig),
@@ -112,8 +103,8 @@ pub(crate) async fn measure(rig: &Rig, common: &Common, with_services: bool) -> 
             "loaded": loaded.latency.milliseconds(),
             "floor_loaded": floor_loaded.latency.milliseconds(),
         },
-        "requests_per_action": requests,
-        "cpu_ms_per_action": cpu_ms,
+        "requests_per_action": after.requests_each(&before, common.n),
+        "cpu_ms_per_action": after.cpu_ms_each(&before, common.n),
         "peak_rss_mib": peak.map(round),
     }))
 }
@@ -129,32 +120,6 @@ fn prepare(rig: &Rig, services: Option<&FlyteServices>) -> Result<(Template, Vec
     std::fs::write(&file, config.to_string())?;
     let arguments = vec!["--config".to_owned(), file.display().to_string()];
     Ok((Template::cached(&folder.join("store")), arguments))
-}
-
-/// Installs the resource, and waits until it is served.
-async fn install(client: &Client) -> Result<()> {
-    let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-    let definitions: Api<DynamicObject> =
-        Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
-    let definition: DynamicObject = serde_saphyr::from_str(TASK_ACTION_CRD)?;
-    let name = definition.name_any();
-    match definitions
-        .create(&PostParams::default(), &definition)
-        .await
-    {
-        Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {}
-        other => drop(other?),
-    }
-    let is_established = |object: Option<&DynamicObject>| {
-        let conditions = object.and_then(|object| object.data.pointer("/status/conditions"));
-        let conditions = conditions.and_then(Value::as_array).into_iter().flatten();
-        let mut conditions = conditions.filter(|condition| {
-            condition["type"] == "Established" && condition["status"] == "True"
-        });
-        conditions.next().is_some()
-    };
-    await_condition(definitions, &name, is_established).await?;
-    Ok(())
 }
 
 /// Lets the actions go, of which nothing is to be done any more: a server that stays could not remove them.

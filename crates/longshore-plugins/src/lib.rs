@@ -40,7 +40,7 @@ pub use config::{
     Section,
 };
 pub use connector::{
-    ConnectorConfig, Connectors, Deployment, Limit, MethodPolicy, ResourceMeta, Retries,
+    ConnectorConfig, Connectors, Deployment, Limit, MethodPolicy, Quota, ResourceMeta, Retries,
     ServiceConfig, WebApi, WebApiPhase, WebApiState,
 };
 pub use context::{ErrorFile, TaskContext, max_attempts, pod_template_name};
@@ -56,7 +56,9 @@ pub use plugin::{BAD_TASK_SPECIFICATION, BuildError, HeadPod, Plugin};
 pub use pod::PodPlugin;
 pub use ray::{RayConfig, RayNode, SubmissionMode};
 pub use registry::{Registry, RegistryError, Runner};
-pub use remote::{Answer, Call, Category, RemotePlugin, Request, Round, Step, StoredState, Teller};
+pub use remote::{
+    Answer, Call, Category, RemotePlugin, Request, Room, Round, Step, StoredState, Teller,
+};
 pub use secrets::{SecretError, SecretInjection, SecretScope, requested_secrets, secret_name};
 pub use spark::{Feature, SparkConfig, SparkLogs};
 pub use state::{K8sState, Launch, PluginState, STATE_VERSION, StateError};

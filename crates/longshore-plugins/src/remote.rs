@@ -23,6 +23,11 @@ pub trait RemotePlugin: Send + Sync + std::fmt::Debug {
     /// The task types that it takes unless the configuration says otherwise.
     fn task_types(&self) -> Vec<String>;
 
+    /// Whether a job in this state takes room, of which the configuration may say that there is only so much.
+    fn room(&self, _: StoredState<'_>) -> Room {
+        Room::Unneeded
+    }
+
     /// Whether the step from this state asks for [`TaskContext::inputs`].
     fn needs_inputs(&self, state: StoredState<'_>) -> bool;
 
@@ -52,6 +57,17 @@ pub struct StoredState<'a> {
     pub bytes: &'a [u8],
 }
 
+/// Whether a job takes room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// It does not, or not any more.
+    Unneeded,
+    /// It will, once there is some.
+    Wanted,
+    /// It does.
+    Taken,
+}
+
 /// What a step goes by.
 #[derive(Clone, Debug)]
 pub struct Round<'a> {
@@ -62,6 +78,8 @@ pub struct Round<'a> {
     pub is_state_ours: bool,
     /// The answer to the call of the last step, if one was made.
     pub answer: Option<Answer>,
+    /// Whether there is room for it, where it wants some.
+    pub has_room: bool,
     /// The time.
     pub now: Timestamp,
 }

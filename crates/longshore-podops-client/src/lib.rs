@@ -4,15 +4,25 @@
 //! finishes. One that *routes traffic* to pods holds a finalizer of its own while it does ([`cooperation`]), and no
 //! operation touches the pod before it has let go.
 //!
-//! Everything here is pure: a function changes the pod in memory and says whether there is anything to write. Whoever
-//! calls it updates the pod with the `resourceVersion` that was read, and reads again upon a conflict. The labels of one
-//! call have to be written in one request.
+//! Both are pure: a function changes the pod in memory and says whether there is anything to write. Whoever calls it
+//! patches the pod with [`changes_of`] it, upon the `resourceVersion` that was read, and reads again upon a conflict. The
+//! labels of one call have to be written in one request.
+//!
+//! [`consist`] is a whole controller of the second kind, for whoever says what a table is: a load balancer's backends,
+//! say. The examples `restart_pods` and `traffic_table` are complete controllers, one of each kind.
 
+mod changes;
+pub mod consist;
 pub mod cooperation;
 pub mod operation;
 
-pub use cooperation::{TrafficChange, lifecycle_finalizer, wanted_change};
+pub use changes::changes_of;
+pub use cooperation::{
+    MalformedConditions, TrafficChange, expect_finalizer, expects_finalizer, forget_finalizer,
+    holder, is_lifecycle_ready, lifecycle_finalizer, wanted_change,
+};
 pub use operation::{
-    Allowed, BeginError, FinishError, OperationAdapter, Written, allow_ops, begin,
-    begin_with_cleaning_old, cancel, finish, is_during_ops, undo,
+    Allowed, BeginError, FinishError, OperationAdapter, Written, allow_ops, begin, begin_alone,
+    begin_with_cleaning_old, cancel, finish, has_operations, is_during_ops, is_service_available,
+    undo,
 };

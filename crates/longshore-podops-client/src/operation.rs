@@ -1,10 +1,13 @@
 //! The operation side: begin, wait, work, finish.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use longshore_api::podops::OperationLabel;
+use longshore_api::podops::{LABEL_SERVICE_AVAILABLE, OperationLabel};
 
 /// An operation, as its controller describes it.
 pub trait OperationAdapter {
@@ -63,13 +66,25 @@ pub enum Allowed {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BeginError {
     /// One of its type is there. Upstream's words.
-    #[error("operationType {operation_type} exists: map[{label}:{{}}]")]
+    #[error("operationType {operation_type} exists: map[{}]", as_map(.labels))]
     TypeExists {
         /// The type.
         operation_type: String,
-        /// The label of the other one.
-        label: String,
+        /// The labels of the others.
+        labels: Vec<String>,
     },
+    /// Others are there, and this one is to be alone.
+    #[error("the pod has operations already, expected none: {}", .ids.join(", "))]
+    NotAlone {
+        /// Their ids.
+        ids: Vec<String>,
+    },
+}
+
+/// As Go writes a set.
+fn as_map(labels: &[String]) -> String {
+    let members: Vec<String> = labels.iter().map(|label| format!("{label}:{{}}")).collect();
+    members.join(" ")
 }
 
 /// Why an operation cannot end.
@@ -99,10 +114,11 @@ pub fn begin(
     if is_during_ops(adapter, pod) {
         return Ok(adapter.when_begin(pod));
     }
-    if let Some(label) = same_type(adapter, pod).filter(|_| !adapter.allow_multi_type()) {
+    let labels = same_type(adapter, pod);
+    if !labels.is_empty() && !adapter.allow_multi_type() {
         return Err(BeginError::TypeExists {
             operation_type: adapter.operation_type().to_owned(),
-            label,
+            labels,
         });
     }
     let operation_type = OperationLabel::OperationType.of(adapter.id());
@@ -111,6 +127,21 @@ pub fn begin(
     operating.or_insert_with(|| now.as_nanosecond().to_string());
     labels.insert(operation_type, adapter.operation_type().to_owned());
     Ok(adapter.when_begin(pod).or(Written::Changed))
+}
+
+/// Begins an operation on a pod that has no other one, as upstream's OperationJob does.
+///
+/// *Errors*: those of [`begin`], and where there are others.
+pub fn begin_alone(
+    adapter: &impl OperationAdapter,
+    pod: &mut Pod,
+    now: Timestamp,
+) -> Result<Written, BeginError> {
+    if !is_during_ops(adapter, pod) && has_operations(pod) {
+        let ids = ids(pod).into_iter().collect();
+        return Err(BeginError::NotAlone { ids });
+    }
+    begin(adapter, pod, now)
 }
 
 /// Takes back what is on the pod under this id, of whichever type, or begins where nothing is: two writes in two
@@ -188,20 +219,44 @@ pub fn cancel(adapter: &impl OperationAdapter, pod: &mut Pod) -> Written {
     }
 }
 
+/// Whether any operation is on the pod: wanted, at work, or done and not yet over.
+pub fn has_operations(pod: &Pod) -> bool {
+    !ids(pod).is_empty()
+}
+
+/// Whether the pod serves: after an operation, its end.
+pub fn is_service_available(pod: &Pod) -> bool {
+    let labels = pod.metadata.labels.as_ref();
+    labels.is_some_and(|labels| labels.contains_key(LABEL_SERVICE_AVAILABLE))
+}
+
 fn set_undo(id: &str, operation_type: String, pod: &mut Pod) -> Written {
     labels_mut(pod).insert(OperationLabel::UndoOperationType.of(id), operation_type);
     Written::Changed
 }
 
-/// The label of another operation of the same type.
-fn same_type(adapter: &impl OperationAdapter, pod: &Pod) -> Option<String> {
+/// The labels of other operations of the same type.
+fn same_type(adapter: &impl OperationAdapter, pod: &Pod) -> Vec<String> {
     let own = OperationLabel::OperationType.of(adapter.id());
     let prefix = OperationLabel::OperationType.prefix();
     let labels = pod.metadata.labels.iter().flatten();
     labels
         .filter(|(key, of)| key.starts_with(prefix) && *of == adapter.operation_type())
         .map(|(key, _)| key.clone())
-        .find(|key| *key != own)
+        .filter(|key| *key != own)
+        .collect()
+}
+
+/// The ids of the operations on a pod: wanted, at work, or done and not yet over.
+fn ids(pod: &Pod) -> BTreeSet<String> {
+    use OperationLabel::{Operate, Operated, Operating};
+    let labels = pod.metadata.labels.iter().flatten();
+    let ids = labels.filter_map(|(key, _)| {
+        let (prefix, id) = key.split_once('/')?;
+        let says_so = [Operating, Operate, Operated].map(OperationLabel::prefix);
+        says_so.contains(&prefix).then(|| id.to_owned())
+    });
+    ids.collect()
 }
 
 fn label<'a>(pod: &'a Pod, label: OperationLabel, id: &str) -> Option<&'a str> {
@@ -308,5 +363,37 @@ mod tests {
         };
         assert_eq!(granted(4), Allowed::After(Duration::from_secs(6)));
         assert_eq!(granted(10), Allowed::Now);
+    }
+
+    #[test]
+    fn all_others_of_the_type_are_named_as_upstream_names_them() {
+        let mut pod = Pod::default();
+        for id in ["a", "b"] {
+            labels_mut(&mut pod).insert(OperationLabel::OperationType.of(id), "update".to_owned());
+        }
+        let refused = begin(&Of("c", "update"), &mut pod, NOW).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "operationType update exists: map[operation-type.podopslifecycle.kusionstack.io/a:{} \
+             operation-type.podopslifecycle.kusionstack.io/b:{}]"
+        );
+    }
+
+    #[test]
+    fn one_that_is_to_be_alone_begins_on_a_pod_without_any_other() {
+        let (update, mut pod) = (Of("a", "update"), Pod::default());
+        assert!(!has_operations(&pod));
+        assert_eq!(begin_alone(&update, &mut pod, NOW), Ok(Written::Changed));
+        assert_eq!(begin_alone(&update, &mut pod, NOW), Ok(Written::Unchanged));
+        let refused = begin_alone(&Of("b", "restart"), &mut pod, NOW).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the pod has operations already, expected none: a"
+        );
+        // Its own end is one as well.
+        labels_mut(&mut pod).insert(OperationLabel::Operated.of("a"), "1".to_owned());
+        let _ = finish(&update, &mut pod);
+        assert!(has_operations(&pod) && !is_service_available(&pod));
+        assert!(begin_alone(&update, &mut pod, NOW).is_err());
     }
 }

@@ -6,6 +6,10 @@ use longshore_kit::Metrics;
 
 use crate::{measures::PodMeasures, rule::RuleKind};
 
+/// How long a pod is held after it has left all EndpointSlices, by default: proxies and ingresses learn of it within a
+/// second or two, and short requests end.
+pub const DRAIN_DELAY: Duration = Duration::from_secs(5);
+
 /// How pods are admitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdmitConfig {
@@ -42,6 +46,9 @@ pub struct PodOpsConfig {
     pub skipped_rules: BTreeSet<RuleKind>,
     /// How long operations wait for those who protect traffic, unless the pod says otherwise. Default: for ever.
     pub protection_deadline: Option<Duration>,
+    /// Pods that Services select are protected while EndpointSlices have them as ready, and that long after, unless a
+    /// Service says otherwise. `None`: Services protect no pods. Default: 5 s.
+    pub drain_delay: Option<Duration>,
     /// Where rounds are counted. Default: nobody reads it.
     pub metrics: Metrics,
     /// Where pods are counted. Default: nobody reads it.
@@ -56,6 +63,7 @@ impl Default for PodOpsConfig {
             grace_delete: false,
             skipped_rules: BTreeSet::new(),
             protection_deadline: None,
+            drain_delay: Some(DRAIN_DELAY),
             metrics: Metrics::default(),
             measures: PodMeasures::default(),
         }

@@ -1,7 +1,7 @@
 //! Everybody around one pod, in any order: operations that begin, end and are taken back, traffic that comes and goes, a
 //! node, and our controller, which acts upon what it saw some time ago and forgets everything now and then.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use longshore_api::podops::{
@@ -15,9 +15,10 @@ use serde_json::{Value, json};
 use crate::{
     AdmitConfig,
     admit::{Operation, Request, mutate, validate},
-    deletion,
-    lifecycle::{self, Observed, RuleSays},
-    model::{ConditionStatus, Namespace, Operations, Pod, has_prefix},
+    lifecycle::{Observed, RuleSays},
+    model::{ConditionStatus, Labels, Namespace, Operations, Pod, has_prefix},
+    pods,
+    traffic::{DrainDelay, Service, Traffic},
 };
 
 const PROTECTION: &str = "prot.podopslifecycle.kusionstack.io/traffic";
@@ -37,6 +38,8 @@ enum Step {
     Node,
     /// Traffic comes or goes.
     Traffic,
+    /// The EndpointSlice of a Service follows the pod.
+    Slices,
     /// The container is broken, or whole again.
     Break,
     /// The rules allow, or do not.
@@ -63,8 +66,10 @@ struct World {
     version: u64,
     is_broken: bool,
     do_rules_allow: bool,
-    /// What the controller saw.
-    seen: Option<Value>,
+    /// Whether an EndpointSlice has it as ready.
+    is_routed: bool,
+    /// What the controller saw: the pod, and whether it was routed to.
+    seen: Option<(Value, bool)>,
     n_writes: usize,
 }
 
@@ -86,6 +91,7 @@ impl World {
             version: 1,
             is_broken: false,
             do_rules_allow: true,
+            is_routed: false,
             seen: None,
             n_writes: 0,
         }
@@ -129,7 +135,7 @@ impl World {
         self.version += 1;
         self.n_writes += 1;
         request.object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        assert_granted_safely(&old, &request.object);
+        assert_granted_safely(&old, &request.object, self.is_routed);
         self.pod = Some(request.object);
         true
     }
@@ -182,12 +188,16 @@ impl World {
             }
             Step::Traffic => {
                 let wanted = pod.is_ready && pod.service_ready != Some(ConditionStatus::False);
-                let finalizers = if wanted {
-                    json!([PROTECTION])
-                } else {
-                    json!([])
-                };
-                self.write("", |pod| pod["metadata"]["finalizers"] = finalizers)
+                let mut finalizers = pod.finalizers.clone();
+                finalizers.retain(|finalizer| finalizer != PROTECTION);
+                if wanted {
+                    finalizers.push(PROTECTION.to_owned());
+                }
+                self.write("", |pod| pod["metadata"]["finalizers"] = json!(finalizers))
+            }
+            Step::Slices => {
+                self.is_routed = pod.is_ready;
+                true
             }
             Step::Break => {
                 self.is_broken = !self.is_broken;
@@ -198,7 +208,8 @@ impl World {
                 true
             }
             Step::Look => {
-                self.seen = self.pod.clone();
+                let is_routed = self.is_routed;
+                self.seen = self.pod.clone().map(|pod| (pod, is_routed));
                 true
             }
             Step::Act => self.act(),
@@ -209,7 +220,7 @@ impl World {
     }
 
     fn act(&mut self) -> bool {
-        let Some(seen) = self.seen.take() else {
+        let Some((seen, was_routed)) = self.seen.take() else {
             return true;
         };
         let pod = Pod::of(&seen).unwrap();
@@ -236,10 +247,10 @@ impl World {
             rules: Seen::Present(vec![says(stage)]),
             services: BTreeMap::new(),
             namespace: Namespace::Stays,
+            traffic: Seen::Present(traffic(was_routed)),
             deadline: None,
         };
-        let plan = deletion::decide(&observed);
-        let plan = plan.unwrap_or_else(|| lifecycle::decide(&observed));
+        let plan = pods::decide(&observed);
         plan.actions.iter().all(|action| match action {
             Action::Patch(patch) => self.patch(patch),
             Action::Delete(_) => {
@@ -284,7 +295,13 @@ impl World {
                     self.step(Step::Work(n));
                 }
             }
-            for step in [Step::Node, Step::Traffic, Step::Look, Step::Act] {
+            for step in [
+                Step::Node,
+                Step::Traffic,
+                Step::Slices,
+                Step::Look,
+                Step::Act,
+            ] {
                 self.step(step);
             }
             if self.version == before {
@@ -292,6 +309,21 @@ impl World {
             }
         }
         panic!("no rest: {:#}", self.pod.clone().unwrap_or_default());
+    }
+}
+
+/// A Service whose traffic is gone as soon as its slice says so.
+fn traffic(is_routed: bool) -> Traffic {
+    let web = || "web".to_owned();
+    Traffic {
+        services: vec![Service {
+            name: web(),
+            selector: Labels::from([(LABEL_CONTROL.to_owned(), "true".to_owned())]),
+            drain_delay: DrainDelay::Unsaid,
+        }],
+        routed_by: is_routed.then(web).into_iter().collect(),
+        out_since: Timestamp::UNIX_EPOCH,
+        drain_delay: Duration::ZERO,
     }
 }
 
@@ -303,7 +335,7 @@ fn condition(pod: &mut Value, kind: &str, is_true: bool) {
 }
 
 /// An operation may touch a pod only when traffic has let go of it.
-fn assert_granted_safely(old: &Value, new: &Value) {
+fn assert_granted_safely(old: &Value, new: &Value, is_routed: bool) {
     let (old, new) = (Pod::of(old).unwrap(), Pod::of(new).unwrap());
     let prefix = OperationLabel::Operate;
     for key in new.labels.keys().filter(|key| has_prefix(key, &[prefix])) {
@@ -317,6 +349,7 @@ fn assert_granted_safely(old: &Value, new: &Value) {
             "{key}: {new:#?}"
         );
         assert!(!new.is_available(), "{key}: {new:#?}");
+        assert!(!is_routed, "{key} is granted to a pod in a slice: {new:#?}");
     }
     // Traffic is let in again only when nobody works.
     let opens = old.service_ready == Some(ConditionStatus::False)
@@ -337,6 +370,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => n().prop_map(Step::Undo),
         3 => Just(Step::Node),
         3 => Just(Step::Traffic),
+        3 => Just(Step::Slices),
         1 => Just(Step::Break),
         1 => Just(Step::Rules),
         6 => Just(Step::Look),
@@ -365,7 +399,7 @@ proptest! {
         }).collect();
         prop_assert!(left.is_empty(), "left: {left:?}");
         prop_assert!(pod.is_available() && pod.is_ready, "{pod:#?}");
-        prop_assert_eq!(pod.protections().count(), 1);
+        prop_assert_eq!(pod.protections().count(), 2);
     }
 
     #[test]

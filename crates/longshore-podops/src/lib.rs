@@ -2,12 +2,14 @@
 //!
 //! All state is in labels of the pod. Read [`admit::advance`] first: it is the state machine, which runs within every
 //! request that writes a pod. [`lifecycle`] and [`deletion`] decide what the controller adds to that, and
-//! [`rule`] whether a pod may go on. [`model`] is what decisions see.
+//! [`rule`] whether a pod may go on; [`traffic`] holds a pod while Services route to it. [`model`] is what decisions see.
 //! [`PodOps`] runs the controllers, [`webhooks`] are what API servers ask, and [`standing`] says to people where a pod
 //! stands and who holds it there.
 
 pub mod admit;
+mod ask_webhooks;
 mod config;
+mod conversations;
 pub mod deletion;
 #[cfg(test)]
 mod interleavings;
@@ -22,6 +24,7 @@ mod rules;
 pub mod selector;
 mod service;
 pub mod standing;
+pub mod traffic;
 mod transition_rules;
 pub mod webhooks;
 
@@ -30,7 +33,7 @@ use std::time::Duration;
 /// When a pod is looked at again of which something could not be seen.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-pub use config::{AdmitConfig, PodOpsConfig};
+pub use config::{AdmitConfig, DRAIN_DELAY, PodOpsConfig};
 pub use measures::PodMeasures;
 pub use rules::RULES;
 pub use service::PodOps;

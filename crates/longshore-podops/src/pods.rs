@@ -1,7 +1,7 @@
-//! The controller of pods: their lifecycle and their deletion, in one loop.
+//! The controller of pods: their lifecycle, their deletion and their traffic, in one loop.
 //!
-//! Upstream has a controller for each. They write the same labels of the same pods, so one that decides about both is
-//! never in its own way, and needs fewer requests.
+//! Upstream has a controller for each. They write the same pods, so one that decides about all is never in its own way,
+//! and needs fewer requests.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,13 +14,14 @@ use serde_json::Value;
 use crate::{
     config::PodOpsConfig,
     deletion,
-    lifecycle::{self, Observed, RuleSays},
+    lifecycle::{self, Observed, PodPlan, RuleSays, look_again},
     model::{Labels, Namespace, Operations, Pod, PodKey, Undecodable},
     rule::Rule,
+    traffic::{self, Routes},
 };
 
 /// `v1` Service.
-const SERVICE: Resource = Resource {
+pub(crate) const SERVICE: Resource = Resource {
     group: "",
     version: "v1",
     kind: "Service",
@@ -34,6 +35,8 @@ pub(crate) struct Pods {
     pub(crate) config: PodOpsConfig,
     pub(crate) pods: Arc<Cache<RawObject>>,
     pub(crate) rules: Arc<Cache<RawObject>>,
+    /// `None` where Services protect no pods.
+    pub(crate) routes: Option<Routes>,
     /// Empty where deletes do not become operations.
     pub(crate) namespaces: Arc<Cache<RawObject>>,
     pub(crate) requests: Requests,
@@ -71,9 +74,13 @@ impl Controller for Pods {
             Seen::Unknown(why) => Seen::Unknown(why),
         };
         let (mut rules, mut services) = (Seen::Absent, BTreeMap::new());
+        let mut traffic = Seen::Absent;
         if let Seen::Present(pod) = &pod {
             rules = self.rules_of(pod);
             services = self.services_of(pod).await;
+            if let Some(routes) = &self.routes {
+                traffic = routes.of(pod, now);
+            }
         }
         Ok(Observed {
             now,
@@ -81,13 +88,13 @@ impl Controller for Pods {
             rules,
             services,
             namespace: self.namespace(&key.namespace),
+            traffic,
             deadline: self.config.protection_deadline,
         })
     }
 
     fn decide(&self, observed: &Observed) -> Plan<Never, Never> {
-        let deletion = deletion::decide(observed);
-        let mut plan = deletion.unwrap_or_else(|| lifecycle::decide(observed));
+        let mut plan = decide(observed);
         if observed.namespace == Namespace::Goes {
             // API servers take no new Events there.
             plan.actions
@@ -103,6 +110,20 @@ impl Controller for Pods {
     async fn call(&self, _: &PodKey, effect: &Never) -> Result<(), UnreadablePod> {
         match *effect {}
     }
+}
+
+/// Decides about one pod: first its traffic, because nothing else may close its gate while it is unprotected.
+pub(crate) fn decide(observed: &Observed) -> PodPlan {
+    let Some(traffic) = traffic::decide(observed) else {
+        return look_again();
+    };
+    if !traffic.actions.is_empty() {
+        return traffic;
+    }
+    let deletion = deletion::decide(observed);
+    let mut plan = deletion.unwrap_or_else(|| lifecycle::decide(observed));
+    plan.next = plan.next.min(traffic.next);
+    plan
 }
 
 impl Pods {

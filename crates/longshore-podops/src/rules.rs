@@ -11,8 +11,9 @@ use crate::webhooks;
 pub const RULES: &[Rule] = &[
     Rule::new("", &["pods"], &["delete", "get", "list", "patch", "watch"]).cluster_wide(),
     Rule::new("", &["pods/status"], &["patch"]).cluster_wide(),
-    // A Service that is gone is waited for by nobody.
-    Rule::new("", &["services"], &["get"]).cluster_wide(),
+    // One that is gone is waited for by nobody; those that are there protect the pods that they select.
+    Rule::new("", &["services"], &["get", "list", "watch"]).cluster_wide(),
+    Rule::new("discovery.k8s.io", &["endpointslices"], &["list", "watch"]).cluster_wide(),
     // Those that go, with all their pods.
     Rule::new("", &["namespaces"], &["list", "watch"]).cluster_wide(),
     Rule::new(

@@ -12,11 +12,14 @@ use longshore_kit::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    ask_webhooks::AskWebhooks,
     config::PodOpsConfig,
+    conversations::Conversations,
     measures::{Counting, PodMeasures},
     model::{Pod, PodKey},
     pods::{self, Pods},
     rule::{RULE, Rule, RuleKey, Subject},
+    traffic::{Concerned, ENDPOINT_SLICE, Routes},
     transition_rules::Rules,
 };
 
@@ -42,6 +45,8 @@ struct Caches {
     pods: Arc<Cache<RawObject>>,
     rules: Arc<Cache<RawObject>>,
     namespaces: Arc<Cache<RawObject>>,
+    /// `None` where Services protect no pods.
+    routes: Option<Routes>,
     measures: PodMeasures,
 }
 
@@ -72,6 +77,7 @@ impl PodOps {
             pods: Cache::new(),
             rules: Cache::new(),
             namespaces: Cache::new(),
+            routes: self.config.drain_delay.map(Routes::new),
             measures: self.config.measures.clone(),
         };
         let _counting = Counting(self.config.measures.clone());
@@ -86,10 +92,14 @@ impl PodOps {
             pods: caches.pods.clone(),
             rules: caches.rules.clone(),
             namespaces: caches.namespaces.clone(),
+            routes: caches.routes.clone(),
             requests: applier.requests().clone(),
             config: self.config.clone(),
         };
+        let (conversations, answered) =
+            Conversations::new(AskWebhooks::default(), Arc::clone(&self.clock));
         let of_rules = Rules {
+            conversations,
             pods: caches.pods,
             rules: caches.rules,
             skipped: self.config.skipped_rules.clone(),
@@ -109,7 +119,7 @@ impl PodOps {
             .run(woken_pods, shutdown.clone());
         let rule_rounds = Runner::new(Arc::new(of_rules), applier, Arc::clone(&self.clock))
             .concurrency(self.config.concurrency)
-            .run(woken_rules, shutdown.clone());
+            .run(stream::select(woken_rules, answered), shutdown.clone());
         tokio::join!(
             pod_rounds,
             rule_rounds,
@@ -142,11 +152,45 @@ impl PodOps {
         } else {
             stream::pending().boxed()
         };
-        caches.woken([pods, rules.boxed(), namespaces])
+        let services = ListWatch::new(api(pods::SERVICE)).into_cache(Cache::new());
+        let slices = ListWatch::new(api(ENDPOINT_SLICE)).into_cache(Cache::new());
+        let by_traffic = caches.woken_by_traffic(services.boxed(), slices.boxed());
+        let woken = caches.woken([pods, rules.boxed(), namespaces]);
+        stream::select(woken, by_traffic)
     }
 }
 
 impl Caches {
+    /// What routes traffic to pods wakes those that it concerns. Nothing is watched where Services protect no pods.
+    fn woken_by_traffic(&self, services: Updates, slices: Updates) -> BoxStream<'static, Woken> {
+        let Some(routes) = self.routes.clone() else {
+            return stream::pending().boxed();
+        };
+        let of_slices = routes.clone();
+        let by_services = services.map(move |update| routes.see_service(&update));
+        let by_slices = slices.map(move |update| of_slices.see_slice(&update));
+        let caches = self.clone();
+        let concerned = stream::select(by_services, by_slices);
+        let woken = concerned.map(move |concerned| stream::iter(caches.concerned(concerned)));
+        woken.flatten().boxed()
+    }
+
+    /// Those that take part.
+    fn concerned(&self, concerned: Concerned) -> Vec<Woken> {
+        let pods = match concerned {
+            Concerned::Nobody => Vec::new(),
+            Concerned::Pods(pods) => {
+                let pods = pods.into_iter();
+                let known =
+                    pods.filter(|pod| self.pods.get(&pod.namespace, &pod.name).present().is_some());
+                return known.map(Woken::Pod).collect();
+            }
+            Concerned::Namespace(namespace) => self.pods_in(&namespace),
+            Concerned::All => known(self.pods.all()),
+        };
+        pods.iter().map(|pod| Woken::Pod(key_of(pod))).collect()
+    }
+
     fn woken(&self, [pods, rules, namespaces]: [Updates; 3]) -> impl Stream<Item = Woken> + use<> {
         let caches = self.clone();
         let by_pods = pods.map(move |update| caches.by_pod(&update));
@@ -169,6 +213,9 @@ impl Caches {
         let mut woken = Vec::new();
         if is_gone {
             self.measures.forget(&key);
+            if let (Some(routes), Some(uid)) = (&self.routes, &object.meta().uid) {
+                routes.forget(uid);
+            }
         }
         if let Ok(pod) = pods::read(&key, object) {
             let rules = self.rules_in(&key.namespace);
@@ -238,7 +285,7 @@ fn known(objects: Seen<Vec<Arc<RawObject>>>) -> Vec<Arc<RawObject>> {
     }
 }
 
-fn key_of(object: &RawObject) -> PodKey {
+pub(crate) fn key_of(object: &RawObject) -> PodKey {
     let metadata = object.meta();
     PodKey {
         namespace: metadata.namespace.clone().unwrap_or_default(),

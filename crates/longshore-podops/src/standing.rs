@@ -5,7 +5,7 @@ mod blockers;
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use longshore_api::podops::{LABEL_SERVICE_AVAILABLE, OperationLabel};
+use longshore_api::podops::{FINALIZER_SERVICES, LABEL_SERVICE_AVAILABLE, OperationLabel};
 use serde::Serialize;
 
 use self::blockers::{Around, blocker, to_be_gone, to_serve};
@@ -178,6 +178,22 @@ impl Standing {
             standing.blockers = to_be_gone(pod);
         }
         standing
+    }
+
+    /// The same, with what is known of who routes traffic to it: the Services of the EndpointSlices that have it as ready.
+    #[must_use]
+    pub fn routed_by(mut self, services: &BTreeSet<&str>) -> Self {
+        let names: Vec<&str> = services.iter().copied().collect();
+        let ours = self.blockers.iter_mut();
+        if let Some(blocker) = ours.into_iter().find(|it| it.name == FINALIZER_SERVICES)
+            && !names.is_empty()
+        {
+            blocker.message = format!(
+                "an EndpointSlice of Service {} has the pod as ready: nobody has taken it out yet",
+                names.join(", ")
+            );
+        }
+        self
     }
 
     /// The kinds of things that hold it.

@@ -7,8 +7,9 @@ use longshore_core::{Class, Classify, Never, Plan, Seen};
 use longshore_kit::{Cache, Controller, RawObject};
 
 use crate::{
+    conversations::Conversations,
     model::Pod,
-    rule::{Answers, Observed, RuleKey, RuleKind, decide},
+    rule::{Answers, Observed, Question, Rule, RuleKey, RuleKind, Subject, decide},
 };
 
 /// Decides about rules.
@@ -17,6 +18,7 @@ pub(crate) struct Rules {
     pub(crate) pods: Arc<Cache<RawObject>>,
     pub(crate) rules: Arc<Cache<RawObject>>,
     pub(crate) skipped: BTreeSet<RuleKind>,
+    pub(crate) conversations: Arc<Conversations>,
 }
 
 /// A rule that cannot be read.
@@ -37,7 +39,7 @@ impl Controller for Rules {
     type Key = RuleKey;
     type Observed = Observed;
     type Status = Never;
-    type Effect = Never;
+    type Effect = Question;
     type Error = UnreadableRule;
 
     fn name(&self) -> &'static str {
@@ -45,7 +47,51 @@ impl Controller for Rules {
     }
 
     async fn observe(&self, key: &RuleKey, now: Timestamp) -> Result<Observed, UnreadableRule> {
-        let rule = match self.rules.get(&key.namespace, &key.name) {
+        let rule = self.read(key)?;
+        let pods = self.pods.beginning(&key.namespace, "").map(readable);
+        let answers = match (&rule, &pods) {
+            (Seen::Present(rule), Seen::Present(pods)) => self.answers(key, rule, pods),
+            _ => Answers::new(),
+        };
+        if matches!(rule, Seen::Absent) {
+            self.conversations.forget(key);
+        }
+        Ok(Observed {
+            now,
+            rule,
+            pods,
+            answers,
+            skipped: self.skipped.clone(),
+        })
+    }
+
+    fn decide(&self, observed: &Observed) -> Plan<Never, Question> {
+        decide(observed)
+    }
+
+    async fn persist(&self, _: &RuleKey, status: &Never) -> Result<(), UnreadableRule> {
+        match *status {}
+    }
+
+    async fn call(&self, key: &RuleKey, question: &Question) -> Result<(), UnreadableRule> {
+        // Of the version that was decided upon, or of the next one, which has a round of its own.
+        let Seen::Present(rule) = self.read(key)? else {
+            return Ok(());
+        };
+        let pod = |name: &str| {
+            let pod = self.pods.get(&key.namespace, name);
+            pod.present().and_then(|pod| pod.to_value().ok())
+        };
+        let body = |trace: &str| question.body(trace, pod);
+        let asked = &self.conversations;
+        asked.ask(key, rule.generation, question, body);
+        Ok(())
+    }
+}
+
+impl Rules {
+    fn read(&self, key: &RuleKey) -> Result<Seen<Rule>, UnreadableRule> {
+        Ok(match self.rules.get(&key.namespace, &key.name) {
             Seen::Present(object) => {
                 Seen::Present(object.read().map_err(|source| UnreadableRule {
                     key: key.clone(),
@@ -54,26 +100,15 @@ impl Controller for Rules {
             }
             Seen::Absent => Seen::Absent,
             Seen::Unknown(why) => Seen::Unknown(why),
-        };
-        Ok(Observed {
-            now,
-            rule,
-            pods: self.pods.beginning(&key.namespace, "").map(readable),
-            answers: Answers::new(),
-            skipped: self.skipped.clone(),
         })
     }
 
-    fn decide(&self, observed: &Observed) -> Plan<Never, Never> {
-        decide(observed)
-    }
-
-    async fn persist(&self, _: &RuleKey, status: &Never) -> Result<(), UnreadableRule> {
-        match *status {}
-    }
-
-    async fn call(&self, _: &RuleKey, effect: &Never) -> Result<(), UnreadableRule> {
-        match *effect {}
+    /// What was said about the pods that are in a stage.
+    fn answers(&self, key: &RuleKey, rule: &Rule, pods: &[Pod]) -> Answers {
+        let subjects = pods.iter().filter(|pod| rule.selects(pod)).map(Subject::of);
+        let occasions = subjects.filter(|subject| subject.stage.is_some());
+        let occasions = occasions.map(|subject| subject.occasion).collect();
+        self.conversations.known(key, rule.generation, &occasions)
     }
 }
 

@@ -32,7 +32,7 @@ use crate::{
     noticed::NoticedChanges,
     obstacles::Obstacles,
     pod_templates::PodTemplates,
-    remote::Exchanges,
+    remote::{Exchanges, Rooms},
     service::Plugins,
 };
 
@@ -44,6 +44,7 @@ pub(crate) struct Observer {
     pub(crate) heads: Arc<Heads>,
     pub(crate) pod_templates: PodTemplates,
     pub(crate) exchanges: Arc<Exchanges>,
+    pub(crate) rooms: Rooms,
     pub(crate) requests: Requests,
     pub(crate) plugins: Arc<dyn Plugins>,
     pub(crate) config: Config,
@@ -111,10 +112,14 @@ impl Observer {
         self.cache.forget(key);
         self.heads.forget(key);
         self.exchanges.forget(key);
+        self.rooms.leave(key);
     }
 
     async fn read(&self, key: &ActionKey, mut action: Action, now: Timestamp) -> Action {
         let is_let_go = action.is_deleting && !action.has_finalizer;
+        if is_let_go || action.status.is_terminal() {
+            self.rooms.leave(key);
+        }
         let may_have_left_overs =
             self.config.k8s.delete_resource_on_finalize || !has_succeeded(&action);
         let has_ended = action.status.is_terminal() && !action.is_deleting && !may_have_left_overs;
@@ -128,11 +133,13 @@ impl Observer {
             };
         }
         if matches!(action.work, Work::Remote(_)) {
+            // First, because whoever waits for its cache takes no room from others.
+            self.cache.see(key, &mut action).await;
             self.step(key, &mut action, now).await;
         } else {
             self.read_children(key, &mut action, now).await;
+            self.cache.see(key, &mut action).await;
         }
-        self.cache.see(key, &mut action).await;
         action
     }
 

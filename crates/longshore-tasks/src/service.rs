@@ -35,7 +35,7 @@ use crate::{
     observe::Observer,
     obstacles::Obstacles,
     pod_templates::PodTemplates,
-    remote::{AskConnectors, Exchanges, NoConnectors, Questions},
+    remote::{AskConnectors, Exchanges, NoConnectors, Questions, Rooms},
 };
 
 /// Who runs which task type.
@@ -159,6 +159,10 @@ impl Tasks {
     ///
     /// *Cancellation*: after `shutdown` no round starts, and running ones have 30 s to finish. Dropping the future is
     /// like a crash: nothing is lost.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "all parts of the executor are put together here, and in order"
+    )]
     pub async fn run(self, client: Client, shutdown: CancellationToken) {
         let kinds = Arc::new(Kinds::of(self.plugins.makers()));
         let actions = Cache::new();
@@ -181,7 +185,9 @@ impl Tasks {
         let exchanges = Arc::<Exchanges>::default();
         let connectors = self.connectors;
         let (questions, answered) = Questions::new(Arc::clone(&connectors), Arc::clone(&exchanges));
-        let triggers = stream::select(stream::select(triggers, freed), answered);
+        let (rooms, let_in) = Rooms::new(self.config.plugins.connector.quota);
+        let from_connectors = stream::select(answered, let_in);
+        let triggers = stream::select(stream::select(triggers, freed), from_connectors);
         let shared = self.config.shared_namespace.clone();
         let pod_templates = PodTemplates::new(shared.filter(|_| namespace.is_none()));
         let templates = pod_templates.follow(&client, namespace).for_each(ready);
@@ -197,6 +203,7 @@ impl Tasks {
             heads,
             pod_templates,
             exchanges,
+            rooms,
             requests: applier.requests().clone(),
             plugins: self.plugins,
             config: self.config.plugins,

@@ -10,7 +10,11 @@ use axum::{
     response::{IntoResponse, Response as HttpResponse},
     routing::post,
 };
-use axum_server::{Handle, tls_rustls::RustlsConfig};
+use axum_server::{
+    Handle,
+    accept::NoDelayAcceptor,
+    tls_rustls::{RustlsAcceptor, RustlsConfig},
+};
 use http::{StatusCode, header::CONTENT_TYPE};
 use tokio_util::sync::CancellationToken;
 
@@ -70,7 +74,11 @@ pub async fn serve(
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let handle = Handle::new();
-    let server = axum_server::from_tcp_rustls(listener, tls)?.handle(handle.clone());
+    // An answer is several small writes, which must not wait for each other's acknowledgement.
+    let acceptor = RustlsAcceptor::new(tls).acceptor(NoDelayAcceptor::new());
+    let server = axum_server::from_tcp(listener)?
+        .acceptor(acceptor)
+        .handle(handle.clone());
     let serving = server.serve(router.into_make_service());
     tokio::pin!(serving);
     tokio::select! {

@@ -62,7 +62,10 @@ const ALLOWED: [(&str, &[&str]); 18] = [
             "longshore-webhook",
         ],
     ),
-    ("longshore-podops-client", &["longshore-api"]),
+    (
+        "longshore-podops-client",
+        &["longshore-api", "longshore-core", "longshore-kit"],
+    ),
     (
         "longshore-cluster",
         &["longshore-api", "longshore-core", "longshore-kit"],

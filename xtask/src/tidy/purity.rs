@@ -8,11 +8,12 @@ const PURE: [&str; 5] = ["model", "decide", "build", "status", "admit"];
 /// Crates that are pure throughout.
 const PURE_CRATES: [&str; 3] = ["longshore-api", "longshore-core", "longshore-plugins"];
 /// Subsystems whose files keep that shape.
-const CONTROLLERS: [&str; 5] = [
+const CONTROLLERS: [&str; 6] = [
     "longshore-tasks",
     "longshore-dags",
     "longshore-flink",
     "longshore-podops",
+    "longshore-podops-client",
     "longshore-store",
 ];
 /// What a pure file cannot contain, and what to call it.

@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use futures::{TryStreamExt, stream};
+use longshore_api::flyte::TASK_ACTION_CRD;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    Board, CREATORS, ENDS_AT_ONCE, Seen, Template, actions, create_object, install, name,
-    one_by_one,
+    Board, CREATORS, ENDS_AT_ONCE, Seen, Template, actions, create_object, name, one_by_one,
 };
-use crate::{Common, figures::round, rig::Rig, say, seen::until, subject::Subject};
+use crate::{
+    Common, definitions::install, figures::round, rig::Rig, say, seen::until, subject::Subject,
+};
 
 /// Between two looks at the memory of the process, and how many there are: an allocator gives memory back some seconds
 /// after it was freed.
@@ -29,7 +31,7 @@ pub(crate) enum Kind {
 
 /// Measures a controller without any, with a tenth and with all of them, and once more after its restart.
 pub(crate) async fn measure(rig: &Rig, common: &Common, kind: Kind) -> Result<Value> {
-    install(&rig.client).await?;
+    install(&rig.client, TASK_ACTION_CRD).await?;
     let board = Board::follow(rig);
     let start = || Subject::start(common.longshore.as_deref(), "tasks", rig, &[]);
     let subject = start().await?;
@@ -45,7 +47,7 @@ pub(crate) async fn measure(rig: &Rig, common: &Common, kind: Kind) -> Result<Va
         grown.push(json!({
             "n": n,
             "rss_mib": round(now),
-            "peak_rss_mib": round(subject.peak_mib()?),
+            "peak_rss_mib": subject.peak_mib()?.map(round),
             "kib_per_action": round((now - empty) * 1024.0 / n as f64),
         }));
     }
@@ -66,7 +68,7 @@ pub(crate) async fn measure(rig: &Rig, common: &Common, kind: Kind) -> Result<Va
         "grown": grown,
         "started_again": {
             "rss_mib": round(again),
-            "peak_rss_mib": round(peak),
+            "peak_rss_mib": peak.map(round),
             "kib_per_action": round((again - empty) * 1024.0 / common.n as f64),
             "seconds_to_the_end_of_another_action": round(first_effect.as_secs_f64()),
         },
@@ -110,7 +112,7 @@ async fn create_all(
 async fn settled(subject: &Subject) -> Result<f64> {
     let mut least = f64::MAX;
     for _ in 0..LOOKS {
-        least = least.min(subject.rss_mib()?);
+        least = least.min(subject.rss_mib()?.context("its process is not known")?);
         tokio::time::sleep(LOOK_AGAIN).await;
     }
     Ok(least)

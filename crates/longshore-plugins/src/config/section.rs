@@ -218,6 +218,13 @@ impl<'a> Section<'a> {
         });
     }
 
+    /// A whole number, or nothing said.
+    pub fn option_number<T: TryFrom<i64>>(&mut self, key: &'static str, place: &mut Option<T>) {
+        self.set(key, place, "a whole number", |value| {
+            T::try_from(value.as_i64()?).ok().map(Some)
+        });
+    }
+
     /// An amount of Kubernetes, as `500m`.
     pub fn quantity(&mut self, key: &'static str, place: &mut String) {
         self.set(key, place, "an amount as \"500m\" or \"2Gi\"", |value| {

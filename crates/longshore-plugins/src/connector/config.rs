@@ -25,6 +25,8 @@ pub struct ConnectorConfig {
     pub poll_interval: Duration,
     /// `webApi`.
     pub web_api: WebApi,
+    /// `webApi.resourceQuotas` and `resourceConstraints`. Default: none.
+    pub quota: Quota,
     /// `logs`: links of tasks of `connectorApps`. Default: none.
     pub logs: LogConfig,
 }
@@ -42,6 +44,27 @@ pub struct WebApi {
     pub reads: Limit,
     /// `writeRateLimiter`. Default: 10 a second, 100 at once.
     pub writes: Limit,
+}
+
+/// How many jobs there may be at the same time; `None` for as many as there are actions.
+///
+/// The peer has limits by default, which its executor reads and does not keep to: it grants whatever is asked for. So
+/// here only those count that somebody has configured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quota {
+    /// `webApi.resourceQuotas.default`: of all.
+    pub total: Option<u32>,
+    /// `resourceConstraints.projectScopeResourceConstraint.value`: of a project.
+    pub of_project: Option<u32>,
+    /// `resourceConstraints.namespaceScopeResourceConstraint.value`: of a domain of a project.
+    pub of_domain: Option<u32>,
+}
+
+impl Quota {
+    /// Whether there is no limit at all.
+    pub fn is_unlimited(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// How many requests are made.
@@ -146,6 +169,7 @@ impl Default for ConnectorConfig {
                 reads: limit,
                 writes: limit,
             },
+            quota: Quota::default(),
             logs: LogConfig::NONE,
         }
     }
@@ -169,16 +193,24 @@ impl ConnectorConfig {
         }
         section.map("connectorForTaskTypes", &mut self.for_task_types);
         section.duration("pollInterval", &mut self.poll_interval);
-        section.section("webApi", |section| read_web_api(section, &mut self.web_api));
+        let (web_api, quota) = (&mut self.web_api, &mut self.quota);
+        section.section("webApi", |section| read_web_api(section, web_api, quota));
         section.section("logs", |section| read_logs(section, &mut self.logs));
-        section.unsupported(
-            "resourceConstraints",
-            "there is no limit to the jobs of a project",
-        );
+        section.section("resourceConstraints", |section| {
+            for (key, limit) in [
+                ("projectScopeResourceConstraint", &mut self.quota.of_project),
+                (
+                    "namespaceScopeResourceConstraint",
+                    &mut self.quota.of_domain,
+                ),
+            ] {
+                section.section(key, |section| section.option_number("value", limit));
+            }
+        });
     }
 }
 
-fn read_web_api(section: &mut Section<'_>, config: &mut WebApi) {
+fn read_web_api(section: &mut Section<'_>, config: &mut WebApi, quota: &mut Quota) {
     section.section("caching", |section| {
         section.duration("resyncInterval", &mut config.resync);
         section.number("workers", &mut config.workers);
@@ -194,10 +226,10 @@ fn read_web_api(section: &mut Section<'_>, config: &mut WebApi) {
             section.number("burst", &mut limit.burst);
         });
     }
-    section.unsupported(
-        "resourceQuotas",
-        "there is no limit to the jobs of a namespace",
-    );
+    // Connectors ask for room in this namespace of resources only.
+    section.section("resourceQuotas", |section| {
+        section.option_number("default", &mut quota.total);
+    });
     section.unsupported(
         "resourceMeta",
         "what connectors say of a job is kept as it is",

@@ -10,7 +10,7 @@ mod status;
 
 use std::sync::Arc;
 
-pub use config::{ConnectorConfig, Deployment, Limit, WebApi};
+pub use config::{ConnectorConfig, Deployment, Limit, Quota, WebApi};
 pub use registry::Connectors;
 pub use service_config::{MethodPolicy, Retries, ServiceConfig};
 pub use state::{ResourceMeta, WebApiPhase, WebApiState};
@@ -19,7 +19,7 @@ use crate::{
     config::Config,
     context::TaskContext,
     phase::{ErrorKind, Phase, PhaseInfo, TASK_FAILED_WITH_ERROR},
-    remote::{Answer, Call, RemotePlugin, Round, Step, StoredState},
+    remote::{Answer, Call, RemotePlugin, Room, Round, Step, StoredState},
     state::StateError,
 };
 
@@ -27,6 +27,8 @@ use crate::{
 const CANNOT_BE_ASKED: &str = "AutoRefreshCacheFailed";
 /// The code of a task of which nobody knows whether the connector began it.
 const CREATION_INTERRUPTED: &str = "CreationInterrupted";
+/// What is said of a job that waits for others to end: upstream's words.
+const QUOTA_EXCEEDED: &str = "Quota for task has exceeded. Waiting for the resource.";
 /// Upstream's version of the phase in which the job was accepted.
 const LAUNCHED: u32 = 2;
 
@@ -56,9 +58,20 @@ impl RemotePlugin for ConnectorPlugin {
         WebApiState::read(state).is_ok_and(|it| it.phase == WebApiPhase::AllocationTokenAcquired)
     }
 
+    fn room(&self, state: StoredState<'_>) -> Room {
+        match WebApiState::read(state).map(|state| state.phase) {
+            Ok(WebApiPhase::NotStarted) => Room::Wanted,
+            Ok(WebApiPhase::AllocationTokenAcquired | WebApiPhase::ResourcesCreated) => Room::Taken,
+            // Where it cannot be read, the attempt ends.
+            Ok(WebApiPhase::Succeeded | WebApiPhase::UserFailure | WebApiPhase::SystemFailure)
+            | Err(_) => Room::Unneeded,
+        }
+    }
+
     fn step(&self, context: &TaskContext, round: &Round<'_>) -> Result<Step, StateError> {
         let state = WebApiState::read(round.state)?;
         Ok(match state.phase {
+            WebApiPhase::NotStarted if !round.has_room => wait(state, round),
             WebApiPhase::NotStarted => announce(state, round),
             WebApiPhase::AllocationTokenAcquired => create(state, context, round),
             WebApiPhase::ResourcesCreated => self.monitor(state, context, round),
@@ -75,6 +88,13 @@ impl RemotePlugin for ConnectorPlugin {
         let meta = state.resource_meta.filter(|_| !state.phase.is_terminal());
         Ok(meta.map(|meta| request::delete(&meta)))
     }
+}
+
+/// Other jobs have to end first. Whoever has room for it steps again.
+fn wait(mut state: WebApiState, round: &Round<'_>) -> Step {
+    state.token_requested_at.get_or_insert(round.now);
+    let info = PhaseInfo::of(Phase::WaitingForResources, QUOTA_EXCEEDED);
+    Step::quiet(info, state.encode())
 }
 
 /// Remembers that the connector is about to be asked: a connector that is asked twice begins two jobs.

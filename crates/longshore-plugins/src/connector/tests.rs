@@ -134,10 +134,15 @@ impl World {
     }
 
     fn step(&mut self, is_state_ours: bool, answer: Option<Answer>) -> Step {
+        self.step_with(true, is_state_ours, answer)
+    }
+
+    fn step_with(&mut self, has_room: bool, is_state_ours: bool, answer: Option<Answer>) -> Step {
         let round = Round {
             state: stored(&self.state),
             is_state_ours,
             answer,
+            has_room,
             now: "2026-01-01T00:00:00Z".parse().unwrap(),
         };
         let step = self.plugin.step(&self.context, &round).unwrap();
@@ -204,6 +209,55 @@ fn the_connector_is_asked_to_begin_once_it_is_remembered_that_it_will_be() {
         })),
     );
     assert_eq!(digest(&third.info), "Queued v2: launched");
+}
+
+#[test]
+fn a_job_waits_for_room_and_takes_it_until_it_ends() {
+    let mut world = World::new();
+    let room = |world: &World| world.plugin.room(stored(&world.state));
+    assert_eq!(room(&world), Room::Wanted);
+    for _ in 0..2 {
+        let step = world.step_with(false, true, None);
+        assert_eq!(
+            digest(&step.info),
+            "WaitingForResources: Quota for task has exceeded. Waiting for the resource."
+        );
+        assert_eq!((step.call, step.again), (None, None));
+        assert_eq!(room(&world), Room::Wanted);
+    }
+    let step = world.step(true, None);
+    assert_eq!(digest(&step.info), "Queued: asking the connector");
+    assert_eq!(room(&world), Room::Taken);
+    let mut world = World::launched();
+    assert_eq!(room(&world), Room::Taken);
+    world.step(true, told(&json!({"phase": "SUCCEEDED"})));
+    assert_eq!(room(&world), Room::Unneeded);
+    world.state = vec![1];
+    assert_eq!(room(&world), Room::Unneeded);
+}
+
+#[test]
+fn limits_are_those_that_somebody_has_configured() {
+    let quota = |section: Value| {
+        let document = json!({"plugins": {"connector-service": section}});
+        let reading = Config::read(&document, &|_| None).unwrap();
+        assert_eq!(reading.warnings, []);
+        reading.config.connector.quota
+    };
+    assert!(quota(json!({})).is_unlimited());
+    let configured = json!({
+        "webApi": {"resourceQuotas": {"default": 1000}},
+        "resourceConstraints": {
+            "ProjectScopeResourceConstraint": {"Value": 100},
+            "NamespaceScopeResourceConstraint": {"Value": 50},
+        },
+    });
+    let expected = Quota {
+        total: Some(1000),
+        of_project: Some(100),
+        of_domain: Some(50),
+    };
+    assert_eq!(quota(configured), expected);
 }
 
 #[test]

@@ -12,7 +12,7 @@ mod tests;
 mod validate;
 
 use jiff::Timestamp;
-use longshore_api::podops::CONDITION_SERVICE_READY;
+use longshore_api::podops::{CONDITION_SERVICE_READY, FINALIZER_SERVICES};
 use longshore_core::{Patch, Seen};
 use serde_json::{Value, json};
 
@@ -140,7 +140,7 @@ pub fn mutate(request: &Request, now: Timestamp) -> Result<Option<Value>, Denial
     }
     let pod = Pod::of(&request.object).map_err(|error| Denial::undecodable(&error))?;
     if !pod.is_controlled() {
-        return unchanged;
+        return Ok(unprotected(&pod, &request.object));
     }
     let old = if request.old_object.is_null() {
         Labels::new()
@@ -156,6 +156,17 @@ pub fn mutate(request: &Request, now: Timestamp) -> Result<Option<Value>, Denial
         add_gate(&mut object);
     }
     Ok(Some(object).filter(|object| *object != request.object))
+}
+
+/// A pod that takes part no more, without what we held it with: our controllers do not see it any more.
+fn unprotected(pod: &Pod, object: &Value) -> Option<Value> {
+    let is_ours = |finalizer: &&String| *finalizer == FINALIZER_SERVICES;
+    let _ = pod.finalizers.iter().find(is_ours)?;
+    let mut kept = pod.finalizers.clone();
+    kept.retain(|finalizer| finalizer != FINALIZER_SERVICES);
+    let mut object = object.clone();
+    object["metadata"]["finalizers"] = json!(kept);
+    Some(object)
 }
 
 /// Its readiness waits for us. Gates of a pod cannot be changed later.

@@ -1,8 +1,8 @@
 //! Upstream's recorded verdicts, and what differs on purpose.
 
 use longshore_api::podops::{
-    ANNOTATION_DELETE_TIMESTAMP, CONDITION_SERVICE_READY, LABEL_CONTROL, LABEL_TO_DELETE,
-    OperationLabel,
+    ANNOTATION_DELETE_TIMESTAMP, ANNOTATION_EVICTED_AT, CONDITION_SERVICE_READY, LABEL_CONTROL,
+    LABEL_PREPARING_TO_DELETE, LABEL_TO_DELETE, OperationLabel,
 };
 use serde::Deserialize;
 
@@ -190,9 +190,27 @@ fn a_delete_is_refused_in_upstreams_words_and_begins_the_operation() {
     assert_eq!(
         verdict.begin.unwrap().patch,
         json!({"metadata": {
-            "labels": {LABEL_TO_DELETE: now}, "annotations": {ANNOTATION_DELETE_TIMESTAMP: now},
+            "labels": {
+                LABEL_TO_DELETE: now,
+                LABEL_PREPARING_TO_DELETE: now,
+                OperationLabel::Operating.of("pod-delete"): now,
+                OperationLabel::OperationType.of("pod-delete"): "delete",
+            },
+            "annotations": {ANNOTATION_DELETE_TIMESTAMP: now},
         }})
     );
+}
+
+#[test]
+fn an_operation_that_has_begun_keeps_its_time() {
+    let operating = OperationLabel::Operating.of("pod-delete");
+    let request = deletion(pod(|pod| {
+        pod["metadata"]["labels"][&operating] = json!("1")
+    }));
+    let begin = validate(&graceful(), &request, NOW).begin.unwrap();
+    let labels = begin.patch["metadata"]["labels"].as_object().unwrap();
+    assert!(!labels.contains_key(&operating), "{labels:?}");
+    assert!(labels.contains_key(LABEL_TO_DELETE), "{labels:?}");
 }
 
 #[test]
@@ -301,6 +319,66 @@ fn an_eviction_is_asked_to_come_back() {
     assert_eq!(gone, Verdict::default());
     let unknown = validate_eviction(&graceful(), &request, Seen::Unknown("down".to_owned()), NOW);
     assert_eq!(unknown.denial.unwrap().code, 500);
+}
+
+#[test]
+fn an_eviction_is_remembered_until_somebody_wants_the_pod_deleted() {
+    let asked_at = |seconds: i64| stamp(Timestamp::constant(1_767_225_600 - seconds, 0));
+    let known = |seconds: i64, evicted: bool| {
+        pod(|pod| {
+            pod["metadata"]["labels"][LABEL_TO_DELETE] = json!("1");
+            let mut annotations = json!({ANNOTATION_DELETE_TIMESTAMP: asked_at(seconds)});
+            if evicted {
+                annotations[ANNOTATION_EVICTED_AT] = json!(asked_at(seconds));
+            }
+            pod["metadata"]["annotations"] = annotations;
+        })
+    };
+    let now = || Some(json!(stamp(NOW)));
+    let unsaid = || Some(Value::Null);
+    for (what, pod, by_eviction, by_delete) in [
+        ("first", pod(|_| {}), now(), unsaid()),
+        ("evicted just now", known(1, true), None, unsaid()),
+        ("evicted a while ago", known(9, true), now(), unsaid()),
+        ("deleted just now", known(1, false), None, None),
+        ("deleted a while ago", known(9, false), unsaid(), unsaid()),
+    ] {
+        let said = |verdict: Verdict| {
+            let patch = verdict.begin?.patch;
+            Some(patch["metadata"]["annotations"][ANNOTATION_EVICTED_AT].clone())
+        };
+        let request = deletion(Value::Null);
+        let evicted = validate_eviction(&graceful(), &request, Seen::Present(&pod), NOW);
+        assert_eq!(said(evicted), by_eviction, "{what}");
+        let deleted = validate(&graceful(), &deletion(pod), NOW);
+        assert_eq!(said(deleted), by_delete, "{what}");
+    }
+}
+
+#[test]
+fn a_pod_that_takes_part_no_more_is_let_go_with_the_same_request() {
+    let with = |control: &str, finalizers: Value| {
+        pod(|pod| {
+            pod["metadata"]["labels"][LABEL_CONTROL] = json!(control);
+            pod["metadata"]["finalizers"] = finalizers;
+        })
+    };
+    let all = || json!(["other", FINALIZER_SERVICES]);
+    for (control, finalizers, expected) in [
+        ("false", all(), Some(json!(["other"]))),
+        ("false", json!(["other"]), None),
+        ("true", all(), None),
+    ] {
+        let request = Request {
+            operation: Operation::Update,
+            object: with(control, finalizers),
+            old_object: with("true", all()),
+            ..deletion(Value::Null)
+        };
+        let changed = mutate(&request, NOW).unwrap();
+        let finalizers = changed.map(|object| object["metadata"]["finalizers"].clone());
+        assert_eq!(finalizers, expected, "{control}");
+    }
 }
 
 #[test]

@@ -1,17 +1,21 @@
 //! What the controller does about a pod that shall go.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use longshore_api::podops::{
-    ID_POD_DELETE, LABEL_PREPARING_TO_DELETE, LABEL_TO_DELETE, OperationLabel, REASON_POD_DELETION,
-    TYPE_DELETE,
+    ANNOTATION_EVICTED_AT, ID_POD_DELETE, LABEL_TO_DELETE, OperationLabel, REASON_POD_DELETION,
 };
 use longshore_core::{Action, Announcement, Delete, EventType, Next, Plan};
 
 use crate::{
-    admit::grace::{is_begun, may_delete},
+    admit::grace::{begun, is_begun, may_delete},
     lifecycle::{Observed, PodPlan, relabel},
-    model::{Namespace, Operation, Pod, stamp},
+    model::{Namespace, Operation, Pod, parse_stamp, stamp},
 };
+
+/// Who evicts is asked to come again after 5 s. Who has not by then is gone, or has other habits.
+const EVICTION_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Begins the operation, or ends it; `None` where neither is due.
 ///
@@ -29,19 +33,32 @@ pub fn decide(observed: &Observed) -> Option<PodPlan> {
     if !is_begun(&Operation::of(&pod.labels, ID_POD_DELETE)) {
         return Some(begin(pod, observed.now));
     }
-    may_delete(pod).then(|| delete(pod))
+    if !may_delete(pod) {
+        return None;
+    }
+    Some(match evicted(pod, observed.now) {
+        Some(left) if observed.namespace == Namespace::Stays => Plan::after(left),
+        Some(_) | None => delete(pod),
+    })
+}
+
+/// How long whoever evicts a pod may still come and do it; `None` where nobody is waited for.
+///
+/// They come again by the name of the pod. Were it gone, they would meet the next one of that name, as pods of a
+/// StatefulSet have it, and evict that one as well.
+fn evicted(pod: &Pod, now: Timestamp) -> Option<Duration> {
+    let evicted_at = parse_stamp(pod.annotations.get(ANNOTATION_EVICTED_AT)?)?;
+    let operation = Operation::of(&pod.labels, ID_POD_DELETE);
+    let granted_at = operation
+        .get(OperationLabel::Operate)
+        .and_then(parse_stamp)?;
+    let since = now.duration_since(evicted_at.max(granted_at));
+    let left = EVICTION_PATIENCE.checked_sub(Duration::try_from(since).unwrap_or_default())?;
+    Some(left).filter(|left| !left.is_zero())
 }
 
 fn begin(pod: &Pod, now: Timestamp) -> PodPlan {
-    let now = stamp(now);
-    let mut labels = pod.labels.clone();
-    let operating = OperationLabel::Operating.of(ID_POD_DELETE);
-    labels.entry(operating).or_insert_with(|| now.clone());
-    let operation_type = OperationLabel::OperationType.of(ID_POD_DELETE);
-    labels.insert(operation_type, TYPE_DELETE.to_owned());
-    let hint = LABEL_PREPARING_TO_DELETE.to_owned();
-    labels.entry(hint).or_insert(now);
-    relabel(pod, &labels)
+    relabel(pod, &begun(&pod.labels, &stamp(now)))
 }
 
 fn delete(pod: &Pod) -> PodPlan {

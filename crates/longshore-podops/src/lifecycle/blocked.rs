@@ -138,6 +138,7 @@ mod tests {
             rules: Seen::Absent,
             services: BTreeMap::new(),
             namespace: Namespace::Stays,
+            traffic: Seen::Absent,
             deadline: None,
         }
     }

@@ -19,6 +19,7 @@ use super::{blocked, clean, idle};
 use crate::{
     admit::advance::advance,
     model::{ConditionStatus, Labels, Namespace, Operation, Operations, Pod, stamp},
+    traffic::Traffic,
 };
 
 /// What is done about a pod.
@@ -38,6 +39,8 @@ pub struct Observed {
     pub services: BTreeMap<String, Seen<Labels>>,
     /// What becomes of its namespace, where pods are deleted by operations.
     pub namespace: Namespace,
+    /// What routes traffic to it; `Absent` where Services protect no pods.
+    pub traffic: Seen<Traffic>,
     /// How long operations wait for those who protect traffic, unless the pod says otherwise; `None`: for ever.
     pub deadline: Option<Duration>,
 }
@@ -217,7 +220,7 @@ fn wanted_gate(operations: &Operations) -> Option<ConditionStatus> {
     }
 }
 
-pub(super) fn look_again() -> PodPlan {
+pub(crate) fn look_again() -> PodPlan {
     Plan::after(crate::LOOK_AGAIN)
 }
 
@@ -227,7 +230,7 @@ pub(super) fn complain(pod: &Pod, note: String) -> PodPlan {
 }
 
 /// Tells people about a pod.
-pub(super) fn warn(pod: &Pod, reason: &'static str, note: String) -> Action<Never, Never> {
+pub(crate) fn warn(pod: &Pod, reason: &'static str, note: String) -> Action<Never, Never> {
     Action::Announce(Announcement {
         regarding: pod.target.clone(),
         event_type: EventType::Warning,
@@ -288,7 +291,7 @@ pub(crate) fn relabel(pod: &Pod, labels: &Labels) -> PodPlan {
 }
 
 /// A change of the pod as it was seen.
-pub(super) fn upon(pod: &Pod, mut patch: Value) -> Patch {
+pub(crate) fn upon(pod: &Pod, mut patch: Value) -> Patch {
     if let Some(version) = &pod.resource_version {
         patch["metadata"]["resourceVersion"] = json!(version);
     }

@@ -8,4 +8,4 @@ mod idle;
 mod tests;
 
 pub use decide::{Observed, PodPlan, RuleSays, Verdict, decide};
-pub(crate) use decide::{held_by, relabel};
+pub(crate) use decide::{held_by, look_again, relabel, upon, warn};

@@ -57,6 +57,7 @@ fn observed(pod: Pod) -> Observed {
         rules: Seen::Present(Vec::new()),
         services: Default::default(),
         namespace: Namespace::Stays,
+        traffic: Seen::Absent,
         deadline: None,
     }
 }

@@ -3,24 +3,27 @@
 //! The status is what holds pods: it is written first, upon the version that was seen. What people see of it on the pods
 //! follows, a few in a round; a crash in between leaves annotations that the next round compares again.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use jiff::Timestamp;
 use longshore_api::podops::{
     Detail, FINALIZER_PROTECTED, PodTransitionRuleSpec, REASON_INVALID_RULE, detail_annotation,
 };
-use longshore_core::{Action, Announcement, EventType, Never, Patch, PatchKind, Plan, Seen};
+use longshore_core::{Action, Announcement, EventType, Never, Next, Patch, PatchKind, Plan, Seen};
 use serde_json::{Value, json};
 
 use super::{
-    evaluate::{Answers, Subject, evaluate},
+    evaluate::{Before, Subject, evaluate},
     kind::RuleKind,
     model::Rule,
+    webhook::{Answers, Question},
 };
 use crate::{LOOK_AGAIN, model::Pod, selector::parse};
 
 /// What is done about a rule.
-pub type RulePlan = Plan<Never, Never>;
+pub type RulePlan = Plan<Never, Question>;
+
+type RuleAction = Action<Never, Question>;
 
 /// Annotations that are written in one round.
 const ANNOTATIONS_A_ROUND: usize = 16;
@@ -34,7 +37,7 @@ pub struct Observed {
     pub rule: Seen<Rule>,
     /// The pods of its namespace.
     pub pods: Seen<Vec<Pod>>,
-    /// What webhooks have answered.
+    /// What webhooks have answered about pods that are in a stage still.
     pub answers: Answers,
     /// Kinds of rules that nobody is asked about.
     pub skipped: BTreeSet<RuleKind>,
@@ -73,13 +76,37 @@ pub fn decide(observed: &Observed) -> RulePlan {
     selected.sort_by(|a, b| a.name.cmp(&b.name));
     let before = &rule.status;
     let spec = asked(&rule.spec, &observed.skipped);
-    let details = evaluate(&spec, &selected, &before.details, &observed.answers);
+    let said = evaluate(
+        &spec,
+        &selected,
+        &Before {
+            details: &before.details,
+            answers: &observed.answers,
+            now: observed.now,
+        },
+    );
+    let details = said.details;
     let targets: Vec<String> = selected.into_iter().map(|subject| subject.name).collect();
     let is_current = before.observed_generation == rule.generation;
-    if !is_current || before.details != details || before.targets != targets {
-        return write_status(rule, &targets, &details, observed.now);
-    }
-    in_part(annotations(rule, pods, |pod| shown(&details, pod)))
+    let mut plan = if !is_current || before.details != details || before.targets != targets {
+        write_status(rule, &targets, &details, observed.now)
+    } else {
+        in_part(annotations(rule, pods, |pod| shown(&details, pod)))
+    };
+    // Asking is beside the rounds, and takes no time of this one.
+    let questions = said.questions.into_iter().map(Action::Call);
+    plan.actions = questions.chain(plan.actions).collect();
+    plan.next = plan.next.min(asked_again(&observed.answers, observed.now));
+    plan
+}
+
+/// When the next webhook is asked again: about a pod that it did not let pass.
+fn asked_again(answers: &Answers, now: Timestamp) -> Next {
+    let heard = answers.values().flat_map(|heard| heard.values());
+    let next = heard.filter_map(|heard| heard.again_at).min();
+    next.map_or(Next::AwaitChange, |at| {
+        Next::After(Duration::try_from(at.duration_since(now)).unwrap_or_default())
+    })
 }
 
 /// What is left of it without rules of the kinds that are skipped.
@@ -123,7 +150,7 @@ fn annotations(
     rule: &Rule,
     pods: &[Pod],
     wanted: impl Fn(&Pod) -> Option<String>,
-) -> Vec<Action<Never, Never>> {
+) -> Vec<RuleAction> {
     let key = detail_annotation(&rule.target.name);
     let mut patches = Vec::new();
     for pod in pods {
@@ -142,7 +169,7 @@ fn annotations(
 }
 
 /// A few now, and the others in later rounds: pods that change bring them about.
-fn in_part(mut actions: Vec<Action<Never, Never>>) -> RulePlan {
+fn in_part(mut actions: Vec<RuleAction>) -> RulePlan {
     actions.truncate(ANNOTATIONS_A_ROUND);
     Plan::of(actions)
 }

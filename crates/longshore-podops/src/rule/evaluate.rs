@@ -2,20 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use longshore_api::podops::{
     ANNOTATION_SKIP_RULES, Detail, OperationLabel, PodTransitionRuleSpec, RejectInfo, Stage,
     TransitionRule,
 };
 use serde::Deserialize;
 
-use super::{available, kind::RuleKind};
+use super::{
+    available,
+    kind::RuleKind,
+    webhook::{self, Answers, Question},
+};
 use crate::{
     model::{Labels, Pod, has_prefix},
     selector::{parse, selects},
 };
 
 /// Passed, or why not.
-pub(super) type Outcome = Result<(), String>;
+pub type Outcome = Result<(), String>;
 
 /// A pod, as far as rules look at it.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,12 +37,21 @@ pub struct Subject {
     pub is_available: bool,
     /// Where it is on its way; the first stage where it is in both.
     pub stage: Option<Stage>,
+    /// What brought it there: another operation, or a pod of the same name, is another one.
+    pub occasion: String,
 }
 
 impl Subject {
     /// What rules see of a pod.
     pub fn of(pod: &Pod) -> Self {
         let is_in = |label| pod.labels.keys().any(|key| has_prefix(key, &[label]));
+        let stage = if is_in(OperationLabel::PreCheck) {
+            Some(Stage::PreCheck)
+        } else if is_in(OperationLabel::PostCheck) {
+            Some(Stage::PostCheck)
+        } else {
+            None
+        };
         let skipped = pod.annotations.get(ANNOTATION_SKIP_RULES);
         let skipped = skipped.and_then(|text| serde_json::from_str::<Skipped>(text).ok());
         Self {
@@ -46,15 +60,24 @@ impl Subject {
             labels: pod.labels.clone(),
             skipped: skipped.unwrap_or_default().skip_rules,
             is_available: pod.is_available(),
-            stage: if is_in(OperationLabel::PreCheck) {
-                Some(Stage::PreCheck)
-            } else if is_in(OperationLabel::PostCheck) {
-                Some(Stage::PostCheck)
-            } else {
-                None
-            },
+            occasion: occasion(pod, stage),
+            stage,
         }
     }
+}
+
+/// The pod, and the labels that say that it is in this stage, with their times.
+fn occasion(pod: &Pod, stage: Option<Stage>) -> String {
+    let label = match stage {
+        None => return String::new(),
+        Some(Stage::PreCheck) => OperationLabel::PreCheck,
+        Some(Stage::PostCheck) => OperationLabel::PostCheck,
+    };
+    let labels = pod.labels.iter();
+    let labels = labels.filter(|(key, _)| has_prefix(key, &[label]));
+    let labels: Vec<String> = labels.map(|(key, at)| format!("{key}={at}")).collect();
+    let uid = pod.target.uid.as_deref().unwrap_or_default();
+    format!("{} {uid} {}", pod.target.name, labels.join(","))
 }
 
 /// The value of [`ANNOTATION_SKIP_RULES`].
@@ -64,27 +87,29 @@ struct Skipped {
     skip_rules: BTreeSet<String>,
 }
 
-/// What webhooks have answered, by rule: observed before.
-pub type Answers = BTreeMap<String, Asked>;
-
-/// What a webhook has answered.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
-    /// Pods that it lets pass.
-    pub passed: BTreeSet<String>,
-    /// Why it does not let the others pass.
-    pub why_not: String,
+/// What rules say of pods.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Said {
+    /// Of each pod that is in a stage, sorted by pod.
+    pub details: Vec<Detail>,
+    /// What webhooks are to be asked.
+    pub questions: Vec<Question>,
 }
 
-/// What the rules say of the pods that are in a stage, sorted by pod. `targets` are all selected pods, `before` is what
-/// was said the last time.
-pub fn evaluate(
-    spec: &PodTransitionRuleSpec,
-    targets: &[Subject],
-    before: &[Detail],
-    answers: &Answers,
-) -> Vec<Detail> {
-    let mut details = Vec::new();
+/// What was seen beside the pods.
+#[derive(Clone, Copy, Debug)]
+pub struct Before<'a> {
+    /// What rules said the last time.
+    pub details: &'a [Detail],
+    /// What webhooks have answered.
+    pub answers: &'a Answers,
+    /// The current instant.
+    pub now: Timestamp,
+}
+
+/// What the rules say of the pods that are in a stage. `targets` are all selected pods.
+pub fn evaluate(spec: &PodTransitionRuleSpec, targets: &[Subject], before: &Before<'_>) -> Said {
+    let mut all = Said::default();
     for stage in [Stage::PreCheck, Stage::PostCheck] {
         let mut said = in_stage(targets, stage);
         for rule in rules_of(spec, stage) {
@@ -95,17 +120,18 @@ pub fn evaluate(
                     detail.is_some_and(|detail| detail.passed) && is_about(rule, target)
                 })
                 .collect();
-            let outcomes = ask(rule, targets, &subjects, before, answers);
+            let (outcomes, question) = ask(rule, stage, targets, &subjects, before);
+            all.questions.extend(question);
             for (subject, outcome) in subjects.into_iter().zip(outcomes) {
                 if let Some(detail) = said.get_mut(subject.name.as_str()) {
                     note(detail, rule, outcome);
                 }
             }
         }
-        details.extend(said.into_values());
+        all.details.extend(said.into_values());
     }
-    details.sort_by(|a, b| a.name.cmp(&b.name));
-    details
+    all.details.sort_by(|a, b| a.name.cmp(&b.name));
+    all
 }
 
 fn in_stage(targets: &[Subject], stage: Stage) -> BTreeMap<&str, Detail> {
@@ -156,35 +182,47 @@ fn is_about(rule: &TransitionRule, target: &Subject) -> bool {
         && (selector.is_none() || selects(selector, &target.labels))
 }
 
-/// What a rule says of each subject, in their order.
+/// What a rule says of each subject, in their order, and what it has to ask for that.
 fn ask(
     rule: &TransitionRule,
+    stage: Stage,
     targets: &[Subject],
     subjects: &[&Subject],
-    before: &[Detail],
-    answers: &Answers,
-) -> Vec<Outcome> {
-    if let Some(policy) = &rule.available_policy {
-        let has_passed = |subject: &Subject| {
-            let stage = subject.stage.map(Stage::as_str);
-            before.iter().any(|detail| {
-                detail.name == subject.name
-                    && Some(detail.stage.as_str()) == stage
-                    && detail.passed_rules.contains(&rule.name)
-            })
-        };
-        return available::check(&rule.name, policy, targets, subjects, has_passed);
-    }
-    let check = |subject: &&Subject| {
-        if let Some(check) = &rule.label_check {
-            check_labels(check.requires.as_ref(), subject)
-        } else if rule.webhook.is_some() {
-            check_answer(rule, subject, answers)
-        } else {
-            Ok(())
-        }
+    before: &Before<'_>,
+) -> (Vec<Outcome>, Option<Question>) {
+    let has_passed = |subject: &Subject| {
+        let stage = subject.stage.map(Stage::as_str);
+        before.details.iter().any(|detail| {
+            detail.name == subject.name
+                && Some(detail.stage.as_str()) == stage
+                && detail.passed_rules.contains(&rule.name)
+        })
     };
-    subjects.iter().map(check).collect()
+    if let Some(policy) = &rule.available_policy {
+        let outcomes = available::check(&rule.name, policy, targets, subjects, has_passed);
+        return (outcomes, None);
+    }
+    if let Some(check) = &rule.label_check {
+        let check = |subject: &&Subject| check_labels(check.requires.as_ref(), subject);
+        return (subjects.iter().map(check).collect(), None);
+    }
+    let Some(asked) = &rule.webhook else {
+        return (subjects.iter().map(|_| Ok(())).collect(), None);
+    };
+    // Who has passed is not asked about again.
+    let open: Vec<&Subject> = subjects
+        .iter()
+        .copied()
+        .filter(|subject| !has_passed(subject))
+        .collect();
+    let (outcomes, question) =
+        webhook::check(&rule.name, asked, stage, &open, before.answers, before.now);
+    let mut outcomes = outcomes.into_iter();
+    let outcomes = subjects.iter().map(|subject| match has_passed(subject) {
+        true => Ok(()),
+        false => outcomes.next().unwrap_or(Ok(())),
+    });
+    (outcomes.collect(), question)
 }
 
 fn check_labels(requires: Option<&serde_json::Value>, subject: &Subject) -> Outcome {
@@ -199,12 +237,4 @@ fn check_labels(requires: Option<&serde_json::Value>, subject: &Subject) -> Outc
         "block by label check policy, pod {}/{} labels not match {selector}",
         subject.namespace, subject.name
     ))
-}
-
-fn check_answer(rule: &TransitionRule, subject: &Subject, answers: &Answers) -> Outcome {
-    match answers.get(&rule.name) {
-        Some(asked) if asked.passed.contains(&subject.name) => Ok(()),
-        Some(asked) => Err(asked.why_not.clone()),
-        None => Err(format!("the webhook of rule {} was not asked", rule.name)),
-    }
 }

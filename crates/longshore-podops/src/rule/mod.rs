@@ -1,8 +1,10 @@
 //! PodTransitionRules: what pods meet on their way into and out of operations.
 //!
 //! [`evaluate`] says what the rules of one object say of its pods, [`decide`] what is written about that: the status
-//! first, which holds pods or lets them go on, then what people see of it on the pods.
+//! first, which holds pods or lets them go on, then what people see of it on the pods. [`Question`] is what a rule asks
+//! of somebody else, and [`admit`] what API servers ask about rules.
 
+pub mod admit;
 mod available;
 mod decide;
 mod evaluate;
@@ -11,8 +13,10 @@ mod model;
 mod numbers;
 #[cfg(test)]
 mod tests;
+mod webhook;
 
 pub use decide::{Observed, RulePlan, decide};
-pub use evaluate::{Answers, Asked, Subject, evaluate};
+pub use evaluate::{Before, Outcome, Said, Subject, evaluate};
 pub use kind::RuleKind;
 pub use model::{RULE, Rule, RuleKey};
+pub use webhook::{Answers, Heard, Question};

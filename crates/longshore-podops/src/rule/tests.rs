@@ -55,7 +55,13 @@ fn observed(rule: Rule, pods: Vec<Pod>) -> Observed {
 /// Takes over what the plan writes to the status.
 fn told(rule: &mut Rule, pods: &[Pod]) -> String {
     let plan = decide(&observed(rule.clone(), pods.to_vec()));
-    let Some(Action::Patch(patch)) = plan.actions.first() else {
+    let mut patches = plan.actions.iter().filter_map(|action| {
+        let Action::Patch(patch) = action else {
+            return None;
+        };
+        Some(patch)
+    });
+    let Some(patch) = patches.next() else {
         return "nothing".to_owned();
     };
     assert_eq!(patch.subresource, Some("status"), "{patch:?}");
@@ -161,22 +167,106 @@ fn rules_that_are_not_about_a_pod_do_not_hold_it() {
     assert_eq!(told(&mut rule, &skipping), "web-0 passed");
 }
 
+fn hook() -> Value {
+    json!({"name": "hook", "webhook": {"clientConfig": {"url": "http://x"}}})
+}
+
+/// Who is asked about whom.
+fn asked(plan: &RulePlan) -> Vec<String> {
+    let questions = plan.actions.iter().filter_map(|action| {
+        let Action::Call(question) = action else {
+            return None;
+        };
+        Some(question)
+    });
+    questions
+        .map(|question| {
+            let pods: Vec<&str> = question.pods.values().map(String::as_str).collect();
+            format!("{} {}", question.rule, pods.join(" "))
+        })
+        .collect()
+}
+
+/// What a webhook said of a pod.
+fn heard(pod: &Pod, outcome: Option<Outcome>, again_in: Option<i64>) -> (String, Heard) {
+    let again_at = again_in.map(|seconds| NOW + jiff::SignedDuration::from_secs(seconds));
+    (Subject::of(pod).occasion, Heard { outcome, again_at })
+}
+
 #[test]
-fn a_webhook_that_was_not_asked_holds() {
-    let mut rule =
-        rule(json!([{"name": "hook", "webhook": {"clientConfig": {"url": "http://x"}}}]));
-    assert_eq!(
-        told(&mut rule, &pods("p")),
-        "web-0 the webhook of rule hook was not asked"
+fn a_webhook_is_asked_once_about_all_pods_that_wait_and_holds_them_until_it_answers() {
+    let never = json!({"requires": {"matchLabels": {"n": "1"}}});
+    let cheap = json!({"name": "labels", "labelCheck": never});
+    let mut rule = rule(json!([hook(), cheap]));
+    let pods = pods("pppu");
+    // The one that another rule holds already is not offered to it.
+    let mut seen = observed(rule.clone(), pods.clone());
+    assert_eq!(asked(&decide(&seen)), ["hook web-1"]);
+    assert!(
+        told(&mut rule, &pods).contains("web-1 waits for the answer of http://x"),
+        "{:?}",
+        rule.status
     );
-    let passed = Asked {
-        passed: ["web-0".to_owned()].into(),
-        why_not: "no".to_owned(),
+    seen = observed(rule, pods.clone());
+    let under_way = heard(&pods[1], None, None);
+    seen.answers = Answers::from([("hook".to_owned(), [under_way].into())]);
+    assert_eq!(asked(&decide(&seen)), [""; 0]);
+}
+
+#[test]
+fn who_was_refused_is_asked_about_again_in_time_and_who_has_passed_never() {
+    let pods = pods("pp");
+    let mut rule = rule(json!([hook()]));
+    let mut seen = observed(rule.clone(), pods.clone());
+    let refused = Some(Err("no".to_owned()));
+    let answers = [
+        heard(&pods[0], Some(Ok(())), None),
+        heard(&pods[1], refused.clone(), Some(5)),
+    ];
+    seen.answers = Answers::from([("hook".to_owned(), answers.into())]);
+    let plan = decide(&seen);
+    assert_eq!(asked(&plan), [""; 0]);
+    assert_eq!(plan.next, Next::After(std::time::Duration::from_secs(5)));
+    let Some(Action::Patch(patch)) = plan.actions.first() else {
+        panic!("{plan:?}");
     };
-    let subjects: Vec<Subject> = pods("pp").iter().map(Subject::of).collect();
-    let answers = Answers::from([("hook".to_owned(), passed)]);
-    let details = evaluate(&rule.spec, &subjects, &[], &answers);
-    assert!(details[0].passed && !details[1].passed);
+    rule.status = serde_json::from_value(patch.patch["status"].clone()).unwrap();
+    assert_eq!(rule.status.details[0].passed_rules, ["hook"]);
+    assert_eq!(rule.status.details[1].reject_info[0].reason, "no");
+    // The next process knows nothing of the answers, but what was written.
+    let mut next = observed(rule, pods.clone());
+    assert_eq!(asked(&decide(&next)), ["hook web-1"]);
+    let due = heard(&pods[1], refused, Some(0));
+    next.answers = Answers::from([("hook".to_owned(), [due].into())]);
+    assert_eq!(asked(&decide(&next)), ["hook web-1"]);
+    assert_eq!(
+        decide(&next).actions.len(),
+        3,
+        "the question, and what both pods show"
+    );
+}
+
+#[test]
+fn what_was_said_of_a_pod_is_not_said_of_its_next_operation() {
+    let now = pods("p");
+    let mut later = now.clone();
+    let label = OperationLabel::PreCheck.of("a");
+    later[0].labels.insert(label, "2".to_owned());
+    let mut seen = observed(rule(json!([hook()])), later);
+    let passed = heard(&now[0], Some(Ok(())), None);
+    seen.answers = Answers::from([("hook".to_owned(), [passed].into())]);
+    assert_eq!(asked(&decide(&seen)), ["hook web-0"]);
+}
+
+#[test]
+fn a_webhook_that_is_none_holds_and_is_not_asked() {
+    let mut rule = rule(json!([{"name": "hook", "webhook": {"clientConfig": "x"}}]));
+    let pods = pods("p");
+    assert_eq!(
+        asked(&decide(&observed(rule.clone(), pods.clone()))),
+        [""; 0]
+    );
+    assert!(told(&mut rule, &pods).starts_with("web-0 the webhook of rule hook is not one: "));
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use longshore_api::podops::{
-    CONDITION_SERVICE_READY, ID_POD_DELETE, LABEL_STAY_OFFLINE, OperationLabel, Stage,
+    ANNOTATION_EVICTED_AT, CONDITION_SERVICE_READY, FINALIZER_SERVICES, ID_POD_DELETE,
+    LABEL_STAY_OFFLINE, OperationLabel, Stage,
 };
 
 use super::{Blocker, BlockerKind, Phase};
@@ -35,7 +36,13 @@ impl Around<'_> {
             Phase::Preparing => self.traffic(since),
             Phase::Operating if !operation.has(OperationLabel::Operating) => self.others(since),
             Phase::Operating if id == ID_POD_DELETE => {
-                vec![controller("has to delete the pod", since)]
+                let is_evicted = self.pod.annotations.contains_key(ANNOTATION_EVICTED_AT);
+                let what = if is_evicted {
+                    "gives whoever evicts the pod some time to do it, and then deletes it"
+                } else {
+                    "has to delete the pod"
+                };
+                vec![controller(what, since)]
             }
             Phase::Operating => {
                 let message = format!(
@@ -77,13 +84,13 @@ impl Around<'_> {
             return vec![controller(&what, since)];
         }
         let protections = self.pod.protections().map(|finalizer| {
-            let message = "whoever routes traffic to the pod has to remove this finalizer";
-            blocker(
-                BlockerKind::Protection,
-                finalizer,
-                message.to_owned(),
-                since,
-            )
+            let message = if finalizer == FINALIZER_SERVICES {
+                "the pod has left the EndpointSlices of its Services or is about to, and its traffic drains"
+            } else {
+                "whoever routes traffic to the pod has to remove this finalizer"
+            };
+            let message = message.to_owned();
+            blocker(BlockerKind::Protection, finalizer, message, since)
         });
         let held: Vec<Blocker> = protections.collect();
         if held.is_empty() {

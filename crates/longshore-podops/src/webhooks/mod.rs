@@ -1,9 +1,11 @@
-//! What API servers ask about pods before they write them, at upstream's paths and under upstream's names.
+//! What API servers ask about pods and PodTransitionRules before they write them, at upstream's paths and under
+//! upstream's names.
 //!
 //! [`admit`](crate::admit) decides. Here its verdicts meet AdmissionReviews: pods to be evicted are looked up, and what
 //! begins an operation is written before the answer.
 
 mod registration;
+mod rules;
 
 use std::sync::Arc;
 
@@ -15,6 +17,7 @@ use longshore_webhook::{Admission, Denial, Response, Review, Verdict};
 use crate::{
     admit::{self, Operation, Request},
     config::AdmitConfig,
+    rule::RULE,
 };
 
 pub use registration::{Reach, registrations};
@@ -67,6 +70,9 @@ pub fn webhooks(
 #[async_trait]
 impl Admission for Mutating {
     async fn admit(&self, review: &Review) -> Response {
+        if review.resource == RULE.plural && review.subresource.is_empty() {
+            return rules::mutate(review);
+        }
         if review.resource != Resource::POD.plural {
             return Verdict::Allowed.into();
         }
@@ -81,6 +87,9 @@ impl Admission for Mutating {
 #[async_trait]
 impl Admission for Validating {
     async fn admit(&self, review: &Review) -> Response {
+        if review.resource == RULE.plural && review.subresource.is_empty() {
+            return rules::validate(review).await;
+        }
         if review.resource != Resource::POD.plural {
             return Verdict::Allowed.into();
         }

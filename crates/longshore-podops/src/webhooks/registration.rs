@@ -6,12 +6,12 @@
 //! become operations at all. Neither the namespaces of the cluster itself nor the one in which we run ever wait: our own
 //! replicas, and whatever they need to come up, can always be created, evicted and deleted.
 
-use longshore_api::podops::{CONTROLLED, LABEL_CONTROL};
+use longshore_api::podops::{CONTROLLED, GROUP, LABEL_CONTROL, VERSION};
 use longshore_webhook::Registration;
 use serde_json::{Value, json};
 
 use super::{MUTATING, MUTATING_PATH, VALIDATING, VALIDATING_PATH};
-use crate::config::AdmitConfig;
+use crate::{config::AdmitConfig, rule::RULE};
 
 /// So long API servers wait, in seconds.
 const TIMEOUT: u32 = 10;
@@ -104,7 +104,17 @@ pub fn registrations(config: &AdmitConfig, reach: &Reach) -> [Registration; 2] {
     );
     // A delete that is refused begins an operation, but not in a dry run.
     pods["sideEffects"] = "NoneOnDryRun".into();
-    let mut validating = vec![pods];
+    let rules = |name: &str, path: &str| {
+        let rule = json!({
+            "apiGroups": [GROUP], "apiVersions": [VERSION], "scope": "Namespaced",
+            "operations": ["CREATE", "UPDATE"], "resources": [RULE.plural],
+        });
+        reach.webhook(name, path, &rule, &json!({}))
+    };
+    let mut defaulting = rules("mutating-generic.apps.kusionstack.io", MUTATING_PATH);
+    defaulting["reinvocationPolicy"] = "Never".into();
+    let checking = rules("validating-generic.apps.kusionstack.io", VALIDATING_PATH);
+    let mut validating = vec![pods, checking];
     if config.grace_delete {
         let mut evictions = reach.webhook(
             "validating-eviction.apps.kusionstack.io",
@@ -116,7 +126,7 @@ pub fn registrations(config: &AdmitConfig, reach: &Reach) -> [Registration; 2] {
         validating.push(evictions);
     }
     [
-        Registration::mutating(MUTATING, vec![mutating]),
+        Registration::mutating(MUTATING, vec![mutating, defaulting]),
         Registration::validating(VALIDATING, validating),
     ]
 }
@@ -155,11 +165,15 @@ mod tests {
                         "values": ["kube-node-lease", "kube-public", "kube-system", "longshore"],
                     }])
                 );
-                let is_about_evictions =
-                    webhook["rules"][0]["resources"] == json!(["pods/eviction"]);
+                let resources = &webhook["rules"][0]["resources"];
+                let is_about_evictions = *resources == json!(["pods/eviction"]);
+                let is_about_rules = *resources == json!(["podtransitionrules"]);
                 let is_chosen =
                     webhook["objectSelector"]["matchExpressions"][0]["key"] == LABEL_CONTROL;
-                assert!(is_chosen || is_about_evictions, "{webhook}");
+                assert!(
+                    is_chosen || is_about_evictions || is_about_rules,
+                    "{webhook}"
+                );
             }
         }
     }
@@ -170,7 +184,7 @@ mod tests {
             let told = told(grace_delete, &service());
             told[1]["webhooks"].as_array().unwrap().len()
         };
-        assert_eq!((asked(false), asked(true)), (1, 2));
+        assert_eq!((asked(false), asked(true)), (2, 3));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use longshore_api::podops::FINALIZER_SERVICES;
 use longshore_test::{
     faults::{FaultPlan, Point, Process},
     laws::{Law, Owned, Scenario, Troubles, Violation, check_scenario, replay},
@@ -82,6 +83,11 @@ fn two_operations_survive_everything() {
 }
 
 #[test]
+fn a_deletion_behind_a_service_survives_everything() {
+    check(&stories::DELETED_BEHIND_A_SERVICE);
+}
+
+#[test]
 fn a_rule_survives_everything() {
     check(&stories::UNDER_RULE);
 }
@@ -92,21 +98,36 @@ fn check(story: &Story) {
     report.assert_kept();
 }
 
+/// The webhook has begun the operation with its own write; the rules, the gate and the delete are what follows.
+#[test]
+fn a_deletion_costs_three_requests_of_the_controller() {
+    let run = replay(&stories::DELETED, FaultPlan::none());
+    let is_counted = |point: &&Point| !point.is_read() && !point.what.ends_with(" events");
+    let asked: Vec<_> = run.points.iter().filter(is_counted).collect();
+    let asked: Vec<&str> = asked.iter().map(|point| point.what.as_str()).collect();
+    let serves = ["patch pods/status", "patch pods"];
+    let goes = ["patch pods", "patch pods/status", "delete pods"];
+    assert_eq!(asked, [&serves[..], &goes[..]].concat(), "{}", run.log);
+}
+
 #[test]
 fn undisturbed_every_story_ends_well() {
     let serving = "ready true gate Some(True) labels [\"app\", \"kusionstack.io/control\", \
                    \"podopslifecycle.kusionstack.io/service-available\"] \
-                   finalizers [\"prot.podopslifecycle.kusionstack.io/traffic\"]";
+                   finalizers {\"prot.podopslifecycle.kusionstack.io/";
     let stories = [
         stories::DELETED,
         stories::TWICE,
         stories::IN_TURN,
         stories::UNDER_RULE,
         stories::FOUR_UNDER_RULE,
+        stories::DELETED_BEHIND_A_SERVICE,
+        stories::IN_TURN_BEHIND_A_SERVICE,
     ];
     for story in &stories {
         let run = replay(story, FaultPlan::none());
         let n_serving = run.digest.matches(serving).count();
+        let ours = format!("\"{FINALIZER_SERVICES}\"");
         let expected = match story.people {
             People::Delete => 0,
             People::OperateTwice | People::OperateInTurn | People::OperateUnderRule => story.n_pods,
@@ -117,5 +138,8 @@ fn undisturbed_every_story_ends_well() {
             story.name, run.digest, run.log
         );
         assert_eq!(run.digest.lines().count(), expected, "{}", run.digest);
+        let n_held = run.digest.matches(&ours).count();
+        let n_routed = if story.is_routed { expected } else { 0 };
+        assert_eq!(n_held, n_routed, "{}: {}", story.name, run.digest);
     }
 }

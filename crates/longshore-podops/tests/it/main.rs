@@ -6,6 +6,7 @@
     reason = "clippy sees as a test only what is in a test function"
 )]
 
+mod front;
 mod laws;
 mod stories;
 mod webhooks;

@@ -24,6 +24,8 @@ pub(crate) struct Story {
     pub(crate) n_pods: usize,
     /// No more pods are out of service at once.
     pub(crate) max_out: usize,
+    /// Whether a Service routes to them.
+    pub(crate) is_routed: bool,
 }
 
 /// What people do.
@@ -44,35 +46,53 @@ pub(crate) const DELETED: Story = Story {
     people: People::Delete,
     n_pods: 1,
     max_out: 1,
+    is_routed: false,
+};
+pub(crate) const DELETED_BEHIND_A_SERVICE: Story = Story {
+    name: "a pod behind a Service is deleted",
+    is_routed: true,
+    ..DELETED
+};
+pub(crate) const IN_TURN_BEHIND_A_SERVICE: Story = Story {
+    name: "an operation behind a Service begins when another one is done",
+    is_routed: true,
+    ..IN_TURN
 };
 pub(crate) const TWICE: Story = Story {
     name: "two operations on a pod, one of them taken back",
     people: People::OperateTwice,
     n_pods: 1,
     max_out: 1,
+    is_routed: false,
 };
 pub(crate) const IN_TURN: Story = Story {
     name: "an operation begins when another one is done",
     people: People::OperateInTurn,
     n_pods: 1,
     max_out: 1,
+    is_routed: false,
 };
 pub(crate) const UNDER_RULE: Story = Story {
     name: "two pods operated on under a rule",
     people: People::OperateUnderRule,
     n_pods: 2,
     max_out: 1,
+    is_routed: false,
 };
 pub(crate) const FOUR_UNDER_RULE: Story = Story {
     name: "four pods operated on under a rule",
     people: People::OperateUnderRule,
     n_pods: 4,
     max_out: 2,
+    is_routed: false,
 };
 
 impl Story {
     pub(crate) async fn begin(&self) -> (Arc<World>, MostOut) {
         let world = World::new().await;
+        if self.is_routed {
+            world.open_front().await;
+        }
         let most_out = MostOut::default();
         if self.people == People::OperateUnderRule {
             let policy = json!({"maxUnavailableValue": "50%"});

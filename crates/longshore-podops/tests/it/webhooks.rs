@@ -19,6 +19,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tower::{BoxError, Service, ServiceExt};
 
+use crate::front::Routed;
+
 /// What was granted although somebody held the pod.
 pub(crate) type Broken = Arc<Mutex<Vec<String>>>;
 
@@ -28,6 +30,8 @@ pub(crate) struct Webhooks {
     pub(crate) place: Place,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) broken: Broken,
+    /// To whom a Service routes.
+    pub(crate) routed: Routed,
     /// Changes with every write.
     pub(crate) writes: Arc<watch::Sender<u64>>,
 }
@@ -203,6 +207,14 @@ impl Webhooks {
         Ok((parts, body.collect().await?.to_bytes()))
     }
 
+    fn is_routed(&self, pod: &Pod) -> bool {
+        let routed = self.routed.lock().unwrap();
+        pod.target
+            .uid
+            .as_ref()
+            .is_some_and(|uid| routed.contains(uid))
+    }
+
     /// An operation may touch a pod only when traffic has let go of it.
     fn look(&self, old: &Value, new: &Value) {
         let (old, new) = (Pod::of(old).unwrap(), Pod::of(new).unwrap());
@@ -211,7 +223,8 @@ impl Webhooks {
         };
         let is_free = new.service_ready == Some(ConditionStatus::False)
             && new.protections().next().is_none()
-            && !new.is_available();
+            && !new.is_available()
+            && !self.is_routed(&new);
         for key in new.labels.keys().filter(is_granted) {
             if !is_free {
                 let broken = format!("{key} was granted to {new:?}");

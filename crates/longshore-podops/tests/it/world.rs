@@ -1,6 +1,11 @@
 //! A cluster with everybody who stands around pods: a node, traffic, people who delete and operate.
 
-use std::{collections::BTreeMap, fmt::Write, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    sync::Arc,
+    time::Duration,
+};
 
 use k8s_openapi::api::core::v1::Pod as WirePod;
 use kube::{
@@ -20,10 +25,13 @@ use longshore_podops::{
 };
 use longshore_test::{Place, clock::SimClock, faults::Process, install_definition};
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::webhooks::{Broken, Webhooks};
+use crate::{
+    front::{Front, Routed},
+    webhooks::{Broken, Webhooks},
+};
 
 const PROTECTION: &str = "prot.podopslifecycle.kusionstack.io/traffic";
 /// How long everybody around takes to see a change.
@@ -34,6 +42,7 @@ pub(crate) struct World {
     pub(crate) place: Place,
     pub(crate) webhooks: Webhooks,
     clock: Arc<dyn Clock>,
+    front: OnceCell<Front>,
 }
 
 impl World {
@@ -51,12 +60,14 @@ impl World {
             place: place.clone(),
             clock: clock.clone(),
             broken: Broken::default(),
+            routed: Routed::default(),
             writes: Arc::default(),
         };
         let world = Arc::new(Self {
             place,
             webhooks,
             clock,
+            front: OnceCell::new(),
         });
         let around = world.clone();
         tokio::spawn(async move {
@@ -75,6 +86,12 @@ impl World {
         PodOps::new(PodOpsConfig::default(), self.clock.clone())
             .run(client, CancellationToken::new())
             .await;
+    }
+
+    /// Puts a Service in front of the pods.
+    pub(crate) async fn open_front(&self) {
+        let front = Front::open(&self.place, self.webhooks.routed.clone());
+        self.front.get_or_init(|| front).await;
     }
 
     /// Tells of every write from now on.
@@ -183,7 +200,11 @@ impl World {
     }
 
     async fn node_and_traffic(&self) {
-        for pod in self.pods().await {
+        let pods = self.pods().await;
+        if let Some(front) = self.front.get() {
+            front.route(&pods).await;
+        }
+        for pod in pods {
             let is_open = pod.service_ready == Some(ConditionStatus::True);
             if pod.is_ready != is_open {
                 let status = if is_open { "True" } else { "False" };
@@ -198,11 +219,11 @@ impl World {
                 .iter()
                 .any(|finalizer| finalizer == PROTECTION);
             if is_routed != pod.is_ready {
-                let finalizers = if pod.is_ready {
-                    json!([PROTECTION])
-                } else {
-                    json!([])
-                };
+                let mut finalizers = pod.finalizers.clone();
+                finalizers.retain(|finalizer| finalizer != PROTECTION);
+                if pod.is_ready {
+                    finalizers.push(PROTECTION.to_owned());
+                }
                 let metadata = json!({
                     "finalizers": finalizers, "resourceVersion": pod.resource_version,
                 });
@@ -217,6 +238,7 @@ impl World {
         let mut text = String::new();
         for pod in self.pods().await {
             let labels: Vec<&String> = pod.labels.keys().collect();
+            let finalizers: BTreeSet<&String> = pod.finalizers.iter().collect();
             let details: BTreeMap<_, _> = pod
                 .annotations
                 .iter()
@@ -224,8 +246,8 @@ impl World {
                 .collect();
             let _ = writeln!(
                 text,
-                "pod {}: ready {} gate {:?} labels {labels:?} finalizers {:?} details {details:?}",
-                pod.target.name, pod.is_ready, pod.service_ready, pod.finalizers,
+                "pod {}: ready {} gate {:?} labels {labels:?} finalizers {finalizers:?} details {details:?}",
+                pod.target.name, pod.is_ready, pod.service_ready,
             );
         }
         text

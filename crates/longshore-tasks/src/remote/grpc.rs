@@ -44,7 +44,8 @@ pub(crate) struct GrpcClient {
 pub(crate) enum Transport {
     /// HTTP/2 without TLS.
     Plain,
-    /// TLS with the certificates that the machine trusts.
+    /// TLS with the certificates that the machine trusts, which `SSL_CERT_FILE` and `SSL_CERT_DIR` can say: as with the
+    /// peer, which has no setting of its own for that.
     Tls,
 }
 
@@ -112,15 +113,18 @@ impl GrpcClient {
             .ok_or_else(|| GrpcError::BadEndpoint(endpoint.to_owned()))?;
         let (interval, timeout) = KEEP_ALIVE;
         // A redirect or a proxy that nobody configured would send tasks' data to somebody else.
-        let http = Client::builder()
+        let mut http = Client::builder()
             .http2_prior_knowledge()
             .http2_keep_alive_interval(interval)
             .http2_keep_alive_timeout(timeout)
             .redirect(Policy::none())
             .no_proxy()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .build()
-            .map_err(GrpcError::NoClient)?;
+            .connect_timeout(CONNECT_TIMEOUT);
+        if transport == Transport::Plain {
+            // A machine that trusts nobody can do without as well.
+            http = http.tls_certs_only([]);
+        }
+        let http = http.build().map_err(GrpcError::NoClient)?;
         Ok(Self { http, base })
     }
 
@@ -157,6 +161,8 @@ impl GrpcClient {
         policy: &MethodPolicy,
     ) -> Result<Bytes, GrpcError> {
         let began = tokio::time::Instant::now();
+        // The last try ends before the limit does: its error says why nobody is there.
+        let patience = policy.timeout.map_or(PATIENCE, |limit| limit.min(PATIENCE));
         let mut n_calls = 1;
         loop {
             let error = match self.exchange(url, body.clone(), policy.timeout).await {
@@ -164,7 +170,9 @@ impl GrpcClient {
                 Err(error) => error,
             };
             let wait = match &error {
-                GrpcError::NotConnected { .. } if began.elapsed() < PATIENCE => CONNECT_AGAIN,
+                GrpcError::NotConnected { .. } if began.elapsed() + CONNECT_AGAIN < patience => {
+                    CONNECT_AGAIN
+                }
                 GrpcError::Refused { code, .. } => {
                     match policy.wait_after(n_calls, code.number()) {
                         Some(wait) => wait,

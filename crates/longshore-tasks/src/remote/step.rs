@@ -3,10 +3,12 @@
 use jiff::Timestamp;
 use longshore_api::flyte::{CONDITION_PROGRESSING, TaskActionStatus};
 use longshore_core::Seen;
-use longshore_plugins::{Answer, K8sState, Phase, Round, StoredState};
+use longshore_kit::RawObject;
+use longshore_plugins::{Answer, K8sState, Phase, Room, Round, Runner, StoredState};
 
-use super::exchange::Remembered;
+use super::{exchange::Remembered, rooms::Scope};
 use crate::{
+    catalog::decide::{Before, Facts, before},
     model::{Action, ActionKey, RemoteTask, Work},
     observe::{Observer, owed},
 };
@@ -37,10 +39,7 @@ impl Observer {
         is_deleting: bool,
         now: Timestamp,
     ) -> Result<(), String> {
-        let state = StoredState {
-            version: status.plugin_state_version,
-            bytes: &status.plugin_state,
-        };
+        let state = stored(status);
         task.context.last = last(status);
         let (is_state_ours, answer) = match self.exchanges.recall(key, uid, state.bytes) {
             Remembered::Foreign => (false, None),
@@ -61,6 +60,7 @@ impl Observer {
             state,
             is_state_ours,
             answer,
+            has_room: self.has_room(key, task, state)?,
             now,
         };
         task.step = task.plugin.step(&task.context, &round);
@@ -81,6 +81,82 @@ impl Observer {
             task.outcome = Seen::Present(outcome.map_err(|error| error.to_string())?);
         }
         Ok(())
+    }
+}
+
+impl Observer {
+    /// Whether there is room for the job of an action, where it needs some.
+    fn has_room(
+        &self,
+        key: &ActionKey,
+        task: &RemoteTask,
+        state: StoredState<'_>,
+    ) -> Result<bool, String> {
+        let scope = Scope {
+            project: task.context.project.clone(),
+            domain: task.context.domain.clone(),
+        };
+        match task.plugin.room(state) {
+            Room::Unneeded => self.rooms.leave(key),
+            // Its cache is decided upon first.
+            Room::Wanted if state.bytes.is_empty() && !is_free_of_cache(task) => {
+                self.rooms.leave(key);
+            }
+            Room::Taken => self.rooms.take(key, &scope),
+            Room::Wanted => return self.rooms.ask(key, &scope, || self.with_room()),
+        }
+        Ok(true)
+    }
+
+    /// The actions whose jobs take room.
+    fn with_room(&self) -> Seen<Vec<(ActionKey, Scope)>> {
+        let with_room = |object: &RawObject| {
+            let action = Action::of(object.to_value().ok()?).ok()?;
+            let (spec, status) = (&action.spec, &action.status);
+            let Runner::Remote(plugin) = self.plugins.resolve(&spec.task_type)? else {
+                return None;
+            };
+            let key = ActionKey {
+                namespace: action.target.namespace.clone(),
+                name: action.target.name.clone(),
+            };
+            let scope = Scope {
+                project: spec.project.clone(),
+                domain: spec.domain.clone(),
+            };
+            let is_taken = !status.is_terminal() && plugin.room(stored(status)) == Room::Taken;
+            is_taken.then_some((key, scope))
+        };
+        let actions = self.actions.all();
+        actions.map(|actions| {
+            let actions = actions.iter();
+            actions.filter_map(|object| with_room(object)).collect()
+        })
+    }
+}
+
+/// Whether nothing that is known of its cache keeps an attempt from beginning.
+fn is_free_of_cache(task: &RemoteTask) -> bool {
+    match &task.cached {
+        Seen::Absent => true,
+        Seen::Unknown(_) => false,
+        Seen::Present(cached) => {
+            let facts = Facts {
+                is_launched: false,
+                is_serializable: cached.entry.is_serializable,
+                owner: &cached.entry.owner,
+                outputs: &cached.outputs,
+                claim: cached.held.as_ref().map(|held| &held.claim),
+            };
+            before(&facts) == Before::Run
+        }
+    }
+}
+
+fn stored(status: &TaskActionStatus) -> StoredState<'_> {
+    StoredState {
+        version: status.plugin_state_version,
+        bytes: &status.plugin_state,
     }
 }
 

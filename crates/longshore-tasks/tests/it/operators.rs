@@ -336,6 +336,8 @@ pub(crate) struct Begun {
     pub(crate) times: u32,
     pub(crate) questions: u32,
     pub(crate) is_ended: bool,
+    /// How many others went on when it was begun.
+    pub(crate) n_beside: usize,
 }
 
 impl Connector {
@@ -361,7 +363,13 @@ impl Connector {
         let mut jobs = self.0.lock().unwrap();
         match &call.request {
             Request::Create(request) => {
-                jobs.entry(request.output_prefix.clone()).or_default().times += 1;
+                let others = jobs.values();
+                let n_beside = others
+                    .filter(|job| job.questions < 3 && !job.is_ended)
+                    .count();
+                let job = jobs.entry(request.output_prefix.clone()).or_default();
+                job.times += 1;
+                job.n_beside = n_beside;
                 Some(Answer::Created(CreateTaskResponse {
                     resource_meta: request.output_prefix.clone().into_bytes(),
                 }))

@@ -23,12 +23,13 @@ use crate::{
 const N_SCENARIOS: usize = 29;
 /// The stories that are not played here: a collection takes minutes, by labels that have no seconds; operators bring
 /// kinds that all namespaces share.
-const LEFT_OUT: [&str; 7] = [
+const LEFT_OUT: [&str; 8] = [
     stories::COLLECTED.name,
     stories::OPERATORS.name,
     stories::MORE_OPERATORS.name,
     stories::HEADS_FAIL.name,
     stories::REMOTE.name,
+    stories::REMOTE_WAITING.name,
     stories::REMOTE_CACHED.name,
     stories::OPERATORS_ABORTED.name,
 ];

@@ -412,6 +412,11 @@ pub(crate) const HEADS_FAIL: Story = Story::of(
 /// Nothing of them is a resource.
 pub(crate) const REMOTE: Story =
     Story::of("remote", &[("sleep", 0, ""), ("job", 3, "")]).with_operators();
+/// There is room for one of them at a time.
+pub(crate) const REMOTE_WAITING: Story =
+    Story::of("remote waiting", &[("job-a", 3, ""), ("job-b", 3, "")])
+        .configured(|config| config.plugins.connector.quota.total = Some(1))
+        .with_operators();
 /// The second one comes while the job of the first one runs, and needs none.
 pub(crate) const REMOTE_CACHED: Story = Story::of("remote cached", &[("job-serial-a", 3, "")])
     .with_operators()

@@ -187,6 +187,20 @@ async fn a_job_of_a_connector_is_begun_once_for_all_that_share_its_cache_key() {
     assert_eq!(world.cache.owners(), [""; 0]);
 }
 
+/// Whoever waits for room is let in when another job ends, and nobody before.
+#[tokio::test(start_paused = true)]
+async fn no_more_jobs_go_on_than_their_quota_has_room_for() {
+    let world = stories::REMOTE_WAITING.world().await;
+    let process = Faults::none().start();
+    let _ = tokio::time::timeout(Duration::from_secs(600), world.run(&process)).await;
+    let ends: Vec<_> = world.actions().await.iter().filter_map(ending).collect();
+    assert_eq!(ends, ["Completed: TaskAction completed successfully"; 2]);
+    let jobs = world.connector.jobs();
+    let beside: Vec<_> = jobs.values().map(|job| job.n_beside).collect();
+    assert_eq!(beside, [0, 0]);
+    assert_eq!(world.connector.repeated(), [""; 0]);
+}
+
 /// The job of an action that is deleted does not go on.
 #[tokio::test(start_paused = true)]
 async fn a_job_of_a_connector_is_begun_once_and_ended_with_its_action() {

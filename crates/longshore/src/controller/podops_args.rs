@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::{ArgAction, Args};
-use longshore_podops::{AdmitConfig, rule::RuleKind};
+use longshore_podops::{AdmitConfig, DRAIN_DELAY, rule::RuleKind};
 
 use super::Election;
 use crate::{
@@ -58,6 +58,21 @@ pub(crate) struct PodOpsArgs {
     /// How long operations wait for those who protect traffic [default: for ever]
     #[arg(long, hide = true, value_name = "DURATION", value_parser = duration)]
     protection_deadline: Option<Duration>,
+    /// Pods that Services select are protected while EndpointSlices have them as ready
+    #[arg(
+        long,
+        hide = true,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "true",
+        default_missing_value = "true",
+        action = ArgAction::Set
+    )]
+    protect_services: bool,
+    /// How long they are protected after they have left those, unless a Service says otherwise [default: 5s]
+    #[arg(long, hide = true, value_name = "DURATION", value_parser = duration)]
+    drain_delay: Option<Duration>,
     /// Deletes with gracePeriodSeconds 0 pass
     #[arg(long, hide = true)]
     allow_force_delete: bool,
@@ -96,6 +111,9 @@ impl PodOpsArgs {
             service: self.dns_name.clone(),
             skipped_rules: self.skip_pod_transition_rules.0.clone(),
             protection_deadline: self.protection_deadline,
+            drain_delay: self
+                .protect_services
+                .then(|| self.drain_delay.unwrap_or(DRAIN_DELAY)),
         }
     }
 

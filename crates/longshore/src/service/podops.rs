@@ -10,7 +10,7 @@ use std::{
 use kube::Client;
 use longshore_kit::{Metrics, Requests, SystemClock};
 use longshore_podops::{
-    AdmitConfig, PodMeasures, PodOps, PodOpsConfig,
+    AdmitConfig, DRAIN_DELAY, PodMeasures, PodOps, PodOpsConfig,
     rule::RuleKind,
     webhooks::{self, Reach},
 };
@@ -38,6 +38,8 @@ pub(crate) struct PodOpsSettings {
     pub(crate) skipped_rules: BTreeSet<RuleKind>,
     /// How long operations wait for those who protect traffic; `None`: for ever.
     pub(crate) protection_deadline: Option<Duration>,
+    /// How long pods are held after they have left the EndpointSlices of Services; `None`: Services protect no pods.
+    pub(crate) drain_delay: Option<Duration>,
 }
 
 /// A Service in its namespace.
@@ -59,6 +61,7 @@ impl PodOpsSettings {
             service: None,
             skipped_rules: BTreeSet::new(),
             protection_deadline: None,
+            drain_delay: Some(DRAIN_DELAY),
         }
     }
 
@@ -68,6 +71,7 @@ impl PodOpsSettings {
             grace_delete: self.admit.grace_delete,
             skipped_rules: self.skipped_rules.clone(),
             protection_deadline: self.protection_deadline,
+            drain_delay: self.drain_delay,
             metrics: metrics.clone(),
             measures: measures.clone(),
             ..PodOpsConfig::default()

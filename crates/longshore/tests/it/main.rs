@@ -29,6 +29,7 @@ mod service_process;
 mod standalone;
 mod stopping;
 mod task_actions;
+mod traffic;
 
 use assert_cmd::Command;
 

@@ -13,7 +13,11 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
-use tokio::net::TcpListener;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+};
+use tokio_rustls::TlsAcceptor;
 
 use super::{GRPC, MESSAGE, STATUS, frame};
 
@@ -44,28 +48,62 @@ pub(in crate::remote) async fn serve<W>(
 where
     W: Future<Output = Answered> + Send + 'static,
 {
+    serve_behind(None, answer).await
+}
+
+/// The same, behind TLS.
+pub(in crate::remote) async fn serve_behind<W>(
+    tls: Option<TlsAcceptor>,
+    answer: impl Fn(String, Bytes) -> W + Send + Sync + 'static,
+) -> String
+where
+    W: Future<Output = Answered> + Send + 'static,
+{
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = listener.local_addr().unwrap().to_string();
     let answer = Arc::new(answer);
     tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            let answer = Arc::clone(&answer);
-            let service = service_fn(move |request: Request<Incoming>| {
-                let answer = Arc::clone(&answer);
-                async move {
-                    assert_eq!(request.headers()["te"], "trailers");
-                    assert_eq!(request.headers()["content-type"], GRPC);
-                    let path = request.uri().path().to_owned();
-                    let body = request.into_body().collect().await.unwrap().to_bytes();
-                    Ok::<_, Infallible>(response(answer(path, body).await))
+            let (answer, tls) = (Arc::clone(&answer), tls.clone());
+            tokio::spawn(async move {
+                match tls {
+                    None => talk(stream, answer).await,
+                    Some(tls) => {
+                        // Who does not trust us hangs up.
+                        if let Ok(stream) = tls.accept(stream).await {
+                            talk(stream, answer).await;
+                        }
+                    }
                 }
             });
-            let connection = http2::Builder::new(TokioExecutor::new());
-            tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
         }
     });
     endpoint
+}
+
+/// Answers what comes over a connection.
+async fn talk<W>(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    answer: Arc<impl Fn(String, Bytes) -> W + Send + Sync + 'static>,
+) where
+    W: Future<Output = Answered> + Send + 'static,
+{
+    let service = service_fn(move |request: Request<Incoming>| {
+        let answer = Arc::clone(&answer);
+        async move {
+            assert_eq!(request.headers()["te"], "trailers");
+            assert_eq!(request.headers()["content-type"], GRPC);
+            let path = request.uri().path().to_owned();
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            Ok::<_, Infallible>(response(answer(path, body).await))
+        }
+    });
+    let connection = http2::Builder::new(TokioExecutor::new());
+    // A connection that breaks is the client's to tell of.
+    let _ = connection
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
 }
 
 type Frames = StreamBody<stream::Iter<std::vec::IntoIter<Result<Frame<Bytes>, Infallible>>>>;

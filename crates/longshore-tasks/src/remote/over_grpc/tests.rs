@@ -12,6 +12,8 @@ use serde_json::json;
 use super::*;
 use crate::remote::grpc::server::{self, Answered};
 
+mod tls;
+
 /// A connector that takes `t` in version 1, and has one job.
 #[derive(Debug, Default)]
 struct Fake {

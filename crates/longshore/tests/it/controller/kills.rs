@@ -1,7 +1,7 @@
 //! A controller that is killed again and again: `cargo xtask campaign controller-kill` runs this with other numbers.
 
 #[path = "../../../../../xtask/src/campaign/dice.rs"]
-pub(super) mod dice;
+pub(crate) mod dice;
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -22,7 +22,7 @@ pub(super) const KILLS: &str = "LONGSHORE_TEST_KILLS";
 pub(super) const ACTIONS: &str = "LONGSHORE_TEST_ACTIONS";
 const TASKS: &str = "LONGSHORE_TEST_TASKS";
 /// The seed of the moments.
-pub(super) const SEED: &str = "LONGSHORE_TEST_SEED";
+pub(crate) const SEED: &str = "LONGSHORE_TEST_SEED";
 /// The program, instead of the one that was built with this test.
 pub(super) const BINARY: &str = "LONGSHORE_TEST_BINARY";
 
@@ -36,7 +36,7 @@ pub(super) fn told(variable: &str) -> Option<String> {
     std::env::var(variable).ok()
 }
 
-pub(super) fn number(variable: &str, default: u64) -> u64 {
+pub(crate) fn number(variable: &str, default: u64) -> u64 {
     told(variable).map_or(default, |text| text.parse().unwrap())
 }
 

@@ -3,7 +3,7 @@
 mod actions;
 mod context;
 mod disturbed;
-mod kills;
+pub(crate) mod kills;
 mod kubectl;
 mod podops;
 mod probes;

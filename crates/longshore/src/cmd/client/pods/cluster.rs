@@ -9,7 +9,9 @@ use longshore_kit::{RawObject, api_resource};
 use longshore_podops::{
     model::Pod,
     rule::{RULE, Rule},
+    traffic::{ENDPOINT_SLICE, Slice},
 };
+use serde::de::DeserializeOwned;
 
 use super::view::PodView;
 use crate::{
@@ -63,7 +65,7 @@ impl Pods {
         let views = objects
             .items
             .iter()
-            .filter_map(|object| PodView::of(object, &rules));
+            .filter_map(|object| PodView::of(object, &rules, &[]));
         let mut views: Vec<PodView> = views.collect();
         views.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
         Ok(views)
@@ -78,7 +80,8 @@ impl Pods {
             pod.is_ok_and(|pod| pod.is_controlled())
         });
         let rules = self.rules(Where::Here).await;
-        let view = controlled.and_then(|object| PodView::of(&object, &rules));
+        let slices = self.slices().await;
+        let view = controlled.and_then(|object| PodView::of(&object, &rules, &slices));
         view.ok_or_else(|| {
             let error = PodsError::NoPod {
                 namespace: self.namespace.clone(),
@@ -88,15 +91,24 @@ impl Pods {
         })
     }
 
-    /// A cluster without the resource has none, and what nobody may read is left out: the pods are what was asked for.
     async fn rules(&self, place: Where) -> Vec<Rule> {
-        match self.api(RULE, place).list(&ListParams::default()).await {
+        self.around(RULE, place).await
+    }
+
+    async fn slices(&self) -> Vec<Slice> {
+        self.around(ENDPOINT_SLICE, Where::Here).await
+    }
+
+    /// A cluster without the resource has none, and what nobody may read is left out: the pods are what was asked for.
+    async fn around<T: DeserializeOwned>(&self, resource: Resource, place: Where) -> Vec<T> {
+        match self.api(resource, place).list(&ListParams::default()).await {
             Ok(list) => {
-                let rules = list.items.iter();
-                rules.filter_map(|object| object.read().ok()).collect()
+                let objects = list.items.iter();
+                objects.filter_map(|object| object.read().ok()).collect()
             }
             Err(error) => {
-                tracing::debug!(%error, "rules are not read");
+                let what = resource.plural;
+                tracing::debug!(what, %error, "not read");
                 Vec::new()
             }
         }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use jiff::Timestamp;
-use longshore_api::podops::{ANNOTATION_PROTECTION_DEADLINE, OperationLabel};
+use longshore_api::podops::{ANNOTATION_PROTECTION_DEADLINE, FINALIZER_SERVICES, OperationLabel};
 use longshore_podops::standing::{Blocker, BlockerKind, Phase};
 
 use super::{
@@ -70,6 +70,9 @@ fn next(pod: &PodView, blocker: &Blocker) -> String {
     let held = &blocker.name;
     match blocker.kind {
         BlockerKind::Rule => format!("kubectl get podtransitionrule {held} -n {namespace} -o yaml"),
+        BlockerKind::Protection if held == FINALIZER_SERVICES => {
+            format!("kubectl get endpointslices -n {namespace} -o yaml")
+        }
         BlockerKind::Protection => format!(
             "look after the controller that adds {held}; where it is gone for good, \
              kubectl annotate pod {name} -n {namespace} {ANNOTATION_PROTECTION_DEADLINE}=1m"
@@ -108,6 +111,10 @@ mod tests {
     use crate::cmd::client::{pods::print, print::Detail};
 
     fn view(change: impl FnOnce(&mut Value)) -> PodView {
+        PodView::of(&pod_of(change), &[], &[]).unwrap()
+    }
+
+    fn pod_of(change: impl FnOnce(&mut Value)) -> RawObject {
         let stamp = "1767225600000000000";
         let mut pod = json!({
             "metadata": {
@@ -128,8 +135,7 @@ mod tests {
             "status": {"conditions": [{"type": "pod.kusionstack.io/service-ready", "status": "False"}]},
         });
         change(&mut pod);
-        let object: RawObject = serde_json::from_value(pod).unwrap();
-        PodView::of(&object, &[]).unwrap()
+        serde_json::from_value(pod).unwrap()
     }
 
     const NOW: Timestamp = Timestamp::constant(1_767_225_905, 0);
@@ -138,6 +144,21 @@ mod tests {
     fn a_pod_that_waits_says_for_whom_since_when_and_what_to_do() {
         insta::assert_snapshot!(text(&view(|_| {}), NOW));
         insta::assert_snapshot!(print::text(&view(|_| {}), NOW));
+    }
+
+    #[test]
+    fn a_pod_that_a_service_routes_to_says_which_one() {
+        let held = |pod: &mut Value| pod["metadata"]["finalizers"] = json!([FINALIZER_SERVICES]);
+        assert!(text(&view(held), NOW).contains("its traffic drains"));
+        let ready = json!({"kind": "Pod", "name": "web-0", "uid": ""});
+        let slice = json!({
+            "metadata": {"name": "web-x", "labels": {"kubernetes.io/service-name": "web"}},
+            "endpoints": [{"conditions": {"ready": true}, "targetRef": ready}],
+        });
+        let slice: RawObject = serde_json::from_value(slice).unwrap();
+        let view = PodView::of(&pod_of(held), &[], &[slice.read().unwrap()]).unwrap();
+        assert!(text(&view, NOW).contains("EndpointSlice of Service web has the pod as ready"));
+        assert!(text(&view, NOW).ends_with("next: kubectl get endpointslices -n shop -o yaml\n"));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! A pod as its commands show it.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use longshore_kit::RawObject;
-use longshore_podops::{model::Pod, rule::Rule, standing::Standing};
+use longshore_podops::{model::Pod, rule::Rule, standing::Standing, traffic::Slice};
 use serde::{Deserialize, Serialize};
 
 /// A pod that takes part. Field names are an interface.
@@ -20,8 +22,8 @@ pub(super) struct PodView {
 }
 
 impl PodView {
-    /// The view of an object; `None` where it is no pod.
-    pub(super) fn of(object: &RawObject, rules: &[Rule]) -> Option<Self> {
+    /// The view of an object, with the rules and the EndpointSlices of its namespace; `None` where it is no pod.
+    pub(super) fn of(object: &RawObject, rules: &[Rule], slices: &[Slice]) -> Option<Self> {
         #[derive(Deserialize)]
         struct Bound {
             #[serde(default)]
@@ -36,8 +38,10 @@ impl PodView {
         let pod: Pod = object.read().ok()?;
         let bound: Bound = object.read().ok()?;
         let says: Vec<_> = rules.iter().filter_map(|rule| rule.says_of(&pod)).collect();
+        let routing = slices.iter().filter(|slice| slice.routes_to(&pod));
+        let routing: BTreeSet<&str> = routing.map(|slice| slice.service.as_str()).collect();
         Some(Self {
-            standing: Standing::of(&pod, &says),
+            standing: Standing::of(&pod, &says).routed_by(&routing),
             namespace: pod.target.namespace,
             name: pod.target.name,
             node: bound.spec.node_name,

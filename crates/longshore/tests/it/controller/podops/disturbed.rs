@@ -10,7 +10,10 @@ use futures::future::join_all;
 use longshore_api::podops::{LABEL_SERVICE_AVAILABLE, LABEL_TO_DELETE, OperationLabel};
 use serde_json::json;
 
-use super::place::{Place, Trail};
+use super::{
+    place::{Place, Trail},
+    workloads,
+};
 
 use OperationLabel::{
     Completing, Operate, Operated, Operating, OperationType, PreCheck, PreChecked, Preparing,
@@ -58,10 +61,13 @@ pub(super) async fn a_node_is_drained(place: &Place<'_>) {
         println!("skipped: no kubectl (set LONGSHORE_TEST_KUBECTL)");
         return;
     };
-    // Others are on this node as well. Not those of a StatefulSet: who comes back to evict one meets the next of its name.
+    // Others are on this node as well.
     for name in ["web-0", "web-1", "web-2"] {
         place.serving(&[name]).await;
         place.label(name, json!({"drained": "yes"})).await;
+    }
+    if place.world.has_workloads {
+        workloads::a_stateful_set_beside(place, 3, "drained").await;
     }
     let node = place.world.kubelet.switch().to_owned();
     let kubeconfig = place.world.kubeconfig();
@@ -86,6 +92,15 @@ pub(super) async fn a_node_is_drained(place: &Place<'_>) {
         place.until_gone(name).await;
         let got = trail.got(name);
         assert!(got.contains(&Operate.of("pod-delete")), "{name}: {got:?}");
+    }
+    if place.world.has_workloads {
+        // The next pods of these names are on the other node, and nobody touched them.
+        for name in ["set-0", "set-1"] {
+            place.until_serving(name).await;
+            let got = trail.got(name).into_iter();
+            let n_granted = got.filter(|got| *got == Operate.of("pod-delete")).count();
+            assert_eq!(n_granted, 1, "{name}");
+        }
     }
 }
 

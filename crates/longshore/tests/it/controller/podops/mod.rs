@@ -3,12 +3,15 @@
 //! One controller serves all scenarios: its webhooks are known to the whole cluster under one name. On a real API server
 //! it has the rights that it declares and no others, and in the end it has used all of them.
 
+mod asked;
 mod disturbed;
+mod examples;
 mod http;
 mod kubelet;
 mod place;
 mod replay;
 mod scenarios;
+mod services;
 mod workloads;
 mod world;
 
@@ -46,6 +49,8 @@ async fn the_acceptance_list_holds_and_the_declared_rights_suffice_and_are_all_u
 async fn accept() {
     let world = World::start().await;
     Box::pin(at_once(&world)).await;
+    Box::pin(asked::all(&world)).await;
+    Box::pin(examples::all(&world)).await;
     let many = world.namespace("many").await;
     disturbed::many_pods_are_deleted_at_once(&many).await;
     if world.has_workloads {
@@ -86,6 +91,7 @@ async fn at_once(world: &World) {
         "dry",
         "service",
         "dead",
+        "routed",
         "deployment",
         "stateful",
     ];
@@ -104,6 +110,7 @@ async fn at_once(world: &World) {
         dry,
         service,
         dead,
+        routed,
         deployment,
         stateful,
     ] = made.as_slice()
@@ -128,6 +135,7 @@ async fn at_once(world: &World) {
         scenarios::a_dry_run_of_a_deletion_leaves_the_pod_alone(dry),
         scenarios::a_service_that_is_gone_holds_no_pod_back(service),
         scenarios::a_dead_cooperation_controller_holds_a_pod_until_its_deadline(dead),
+        services::a_pod_is_held_while_a_slice_has_it_as_ready(routed),
         workloads,
     );
 }

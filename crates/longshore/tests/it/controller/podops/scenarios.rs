@@ -21,7 +21,7 @@ const HOLDER: &str = "prot.podopslifecycle.kusionstack.io/abc";
 const UNDER_WAY: &str = "failed to validate GraceDeleteWebhook, pod deletion process is underway and being managed by \
                          PodOpsLifecycle";
 /// How long nothing may happen where nothing is to happen.
-const QUIET: Duration = Duration::from_millis(700);
+pub(super) const QUIET: Duration = Duration::from_millis(700);
 
 use OperationLabel::{
     Operate, Operating, OperationType, PreCheck, PreChecked, Preparing, UndoOperationType,
@@ -106,16 +106,19 @@ pub(super) async fn a_protected_pod_waits_for_whoever_protects_it(place: &Place<
     place.until_gone("web-0").await;
 }
 
+/// What `longshore pods …` prints.
+pub(super) fn ask(place: &Place<'_>, arguments: &[&str]) -> String {
+    let mut command = longshore();
+    command.arg("pods").args(arguments);
+    command.arg("--kubeconfig").arg(place.world.kubeconfig());
+    let (code, stdout, stderr) = outcome(command.args(["-n", &place.namespace]));
+    assert_eq!(code, 0, "{stderr}");
+    stdout
+}
+
 /// What the command line says about it.
 fn says_so(place: &Place<'_>) {
-    let ask = |arguments: &[&str]| {
-        let mut command = longshore();
-        command.arg("pods").args(arguments);
-        command.arg("--kubeconfig").arg(place.world.kubeconfig());
-        let (code, stdout, stderr) = outcome(command.args(["-n", &place.namespace]));
-        assert_eq!(code, 0, "{stderr}");
-        stdout
-    };
+    let ask = |arguments: &[&str]| ask(place, arguments);
     let list = ask(&["list", "--held"]);
     assert!(
         list.contains("Preparing") && list.contains(&format!("Protection {HOLDER}")),

@@ -94,6 +94,24 @@ pub(super) async fn a_stateful_set_rolls_by_itself(place: &Place<'_>) {
     until_all_serve(place, 2, Some("2")).await;
 }
 
+/// A StatefulSet `set` of two pods with this label, beside so many other pods.
+pub(super) async fn a_stateful_set_beside(place: &Place<'_>, others: usize, label: &str) {
+    let mut object = workload(place, "StatefulSet", 2);
+    object["metadata"]["name"] = json!("set");
+    for labels in [
+        "/spec/selector/matchLabels",
+        "/spec/template/metadata/labels",
+    ] {
+        let labels = object.pointer_mut(labels).unwrap();
+        labels["app"] = json!("set");
+        labels[label] = json!("yes");
+    }
+    http::create(place.client(), &place.apps("statefulsets"), &object)
+        .await
+        .unwrap();
+    until_all_serve(place, others + 2, None).await;
+}
+
 async fn failed_deletes(place: &Place<'_>) -> bool {
     let list = http::get(place.client(), &place.core("events"))
         .await

@@ -1,0 +1,116 @@
+//! What a `webhook` rule of a PodTransitionRule says, asks and hears.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// A `webhook` rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RuleWebhook {
+    /// Who is asked.
+    pub client_config: RuleClientConfig,
+    /// `Ignore` or `Fail`. Upstream never looks at it: an error always rejects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure_policy: Option<String>,
+    /// What is said of each pod.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<RuleParameter>,
+}
+
+/// Who is asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RuleClientConfig {
+    /// Where.
+    pub url: String,
+    /// Whom to trust there: base64 of PEM; whom the machine trusts where it is empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub ca_bundle: String,
+}
+
+/// What is said of each pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RuleParameter {
+    /// Under this key.
+    pub key: String,
+    /// This text.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub value: String,
+    /// Or a field of the pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value_from: Option<RuleParameterSource>,
+}
+
+/// Where the value of a parameter is found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RuleParameterSource {
+    /// In a field of the pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field_ref: Option<RuleFieldRef>,
+}
+
+/// A field of the pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RuleFieldRef {
+    /// As `metadata.name`, or `metadata.labels['app']`.
+    pub field_path: String,
+}
+
+/// The question: may these pods go on?
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RuleQuestion {
+    /// Tells this question from others in logs.
+    pub trace_id: String,
+    /// The rule that asks.
+    pub rule_name: String,
+    /// The stage that the pods are in.
+    pub stage: String,
+    /// The pods.
+    pub resources: Vec<RuleSubject>,
+}
+
+/// A pod of a question.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RuleSubject {
+    /// `core/v1`: upstream's spelling.
+    pub api_version: String,
+    /// `Pod`.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// What the rule says of it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, String>,
+}
+
+/// The answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RuleAnswer {
+    /// All pods may go on, unless it wants to be asked again; else only those of `finishedNames`.
+    pub success: bool,
+    /// Pods that may go on in any case. Null where Go has nothing to say.
+    #[serde(deserialize_with = "or_nothing")]
+    pub finished_names: Vec<String>,
+    /// Why, for people.
+    pub message: String,
+    /// It wants to be asked again, about a task.
+    pub poll: bool,
+    /// The same, deprecated.
+    #[serde(rename = "async")]
+    pub is_async: bool,
+    /// Whose question this answers.
+    pub trace_id: String,
+    /// About which task it wants to be asked.
+    pub task_id: String,
+}
+
+fn or_nothing<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}

@@ -1,0 +1,175 @@
+//! What API servers ask about PodTransitionRules.
+
+use std::time::Duration;
+
+use longshore_webhook::{Denial, Response, Review, Verdict};
+use reqwest::Url;
+use tokio::net::TcpStream;
+
+use crate::{
+    ask_webhooks,
+    rule::admit::{self, Refused, Target},
+};
+
+/// How long a webhook may take to be reached: our own answer has to be there within 5 s.
+const REACH_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Fills in what upstream fills in.
+pub(super) fn mutate(review: &Review) -> Response {
+    let is_write = matches!(review.operation.as_str(), "CREATE" | "UPDATE");
+    if !is_write || review.is_dry_run {
+        return Verdict::Allowed.into();
+    }
+    let defaulted = admit::with_defaults(&review.object);
+    defaulted.map_or(Verdict::Allowed, Verdict::Changed).into()
+}
+
+/// Refuses what cannot be followed.
+///
+/// A spec that stays as it is passes: a webhook that is down must not keep a rule from being deleted.
+pub(super) async fn validate(review: &Review) -> Response {
+    let is_write = matches!(review.operation.as_str(), "CREATE" | "UPDATE");
+    let is_unchanged = review.object["spec"] == review.old_object["spec"];
+    if !is_write || review.operation == "UPDATE" && is_unchanged {
+        return Verdict::Allowed.into();
+    }
+    let (mut faults, targets) = match admit::validate(&review.object) {
+        Ok(validated) => validated,
+        Err(shape @ Refused::Shape(_)) => {
+            return Denial::because(400, shape.to_string()).into();
+        }
+        Err(refused) => return denied(refused.to_string()),
+    };
+    let looks = targets.iter().map(look);
+    for fault in futures::future::join_all(looks).await.into_iter().flatten() {
+        faults.add(fault);
+    }
+    faults
+        .text()
+        .map_or_else(|| Verdict::Allowed.into(), denied)
+}
+
+/// On purpose: upstream's text is in the reason.
+fn denied(reason: String) -> Response {
+    let denial = Denial {
+        code: 403,
+        reason,
+        ..Denial::default()
+    };
+    denial.into()
+}
+
+/// What is wrong with a webhook.
+async fn look(target: &Target) -> Option<String> {
+    let config = &target.webhook.client_config;
+    if let Err(why) = reach(&config.url).await {
+        return Some(target.is_not_reached(&format!(
+            "podtransitionrule validate webhook failed, check server reachable, {why}"
+        )));
+    }
+    let trusted = ask_webhooks::client(&config.ca_bundle);
+    trusted.err().map(|why| target.is_not_trusted(&why))
+}
+
+/// Whether somebody listens there.
+async fn reach(url: &str) -> Result<(), String> {
+    let parsed = Url::parse(url).map_err(|error| format!("while parse url error: {error}"))?;
+    let address = parsed.host_str().zip(parsed.port_or_known_default());
+    let (host, port) = address.ok_or("while parse url error: it names no host")?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let connected = tokio::time::timeout(REACH_TIMEOUT, TcpStream::connect((host, port))).await;
+    let why = match connected {
+        Ok(Ok(_)) => return Ok(()),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("nobody answers within {} s", REACH_TIMEOUT.as_secs()),
+    };
+    Err(format!("while server unreachable, error: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_test::HttpAnswers;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn review(operation: &str, rules: Value) -> Review {
+        Review {
+            uid: "u".to_owned(),
+            operation: operation.to_owned(),
+            namespace: "default".to_owned(),
+            name: "ptr".to_owned(),
+            resource: "podtransitionrules".to_owned(),
+            subresource: String::new(),
+            is_dry_run: false,
+            user: String::new(),
+            object: json!({"spec": {"selector": {}, "rules": rules}}),
+            old_object: Value::Null,
+            options: Value::Null,
+        }
+    }
+
+    fn hook(url: &str, ca_bundle: &str) -> Value {
+        let config = json!({"url": url, "caBundle": ca_bundle});
+        json!([{"name": "hook", "webhook": {"clientConfig": config}}])
+    }
+
+    async fn reason(review: &Review) -> Option<String> {
+        match validate(review).await.verdict {
+            Verdict::Denied(denial) => {
+                assert_eq!((denial.code, denial.message.as_str()), (403, ""));
+                Some(denial.reason)
+            }
+            Verdict::Allowed => None,
+            Verdict::Changed(object) => panic!("{object}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_webhook_has_to_be_reached_and_trusted_when_a_rule_is_written() {
+        let answers = HttpAnswers::start(|_| (200, json!({}))).await.unwrap();
+        let url = answers.url();
+        assert_eq!(reason(&review("CREATE", hook(&url, ""))).await, None);
+        let distrusted = reason(&review("CREATE", hook(&url, "?"))).await.unwrap();
+        let place = "spec.rule.hook.clientConfig.caBundle: Invalid value: \"?\": ";
+        assert!(distrusted.starts_with(place), "{distrusted}");
+        answers.stop().await;
+        let down = reason(&review("CREATE", hook(&url, ""))).await.unwrap();
+        let place = format!(
+            "spec.rule.hook.clientConfig.url: Invalid value: {url:?}: podtransitionrule validate webhook failed, check \
+             server reachable, while server unreachable, error: "
+        );
+        assert!(down.starts_with(&place), "{down}");
+        let nowhere = reason(&review("CREATE", hook("x", ""))).await.unwrap();
+        assert!(nowhere.contains("while parse url error: "), "{nowhere}");
+        // Its deletion, and everything else that leaves the spec as it is.
+        let mut unchanged = review("UPDATE", hook(&url, ""));
+        unchanged.old_object = unchanged.object.clone();
+        assert_eq!(reason(&unchanged).await, None);
+        assert_eq!(reason(&review("DELETE", hook(&url, ""))).await, None);
+    }
+
+    #[tokio::test]
+    async fn what_has_no_shape_is_answered_with_400() {
+        let shapeless = validate(&review("CREATE", json!(1))).await;
+        let Verdict::Denied(denial) = &shapeless.verdict else {
+            panic!("{shapeless:?}");
+        };
+        assert_eq!(denial.code, 400);
+    }
+
+    #[test]
+    fn defaults_are_filled_in_but_not_in_a_dry_run() {
+        let create = review("CREATE", hook("http://x", ""));
+        let Verdict::Changed(object) = mutate(&create).verdict else {
+            panic!("{create:?}");
+        };
+        let policy = &object["spec"]["rules"][0]["webhook"]["failurePolicy"];
+        assert_eq!(*policy, "Ignore");
+        let dry = Review {
+            is_dry_run: true,
+            ..create
+        };
+        assert_eq!(mutate(&dry).verdict, Verdict::Allowed);
+    }
+}
