@@ -1,4 +1,4 @@
-//! Protected pods that are deleted: each delete becomes an operation, against a bare client that makes the same five
+//! Protected pods that are deleted: each delete becomes an operation, against a bare client that makes the same four
 //! writes of a pod.
 
 mod board;

@@ -1,4 +1,4 @@
-//! A bare client that makes the five writes of a pod that is deleted, in the order of the webhook and the controller, and
+//! A bare client that makes the four writes of a pod that is deleted, in the order of the webhook and the controller, and
 //! reads nothing. Nobody is asked about its pods.
 
 use std::time::Duration;
@@ -37,21 +37,21 @@ impl Floor<'_> {
         Ok(last.duration_since(began))
     }
 
-    /// The five writes of one pod.
+    /// The four writes of one pod.
     async fn run(&self, name: &str) -> Result<()> {
         let of_delete = |label: OperationLabel| label.of(ID_POD_DELETE);
-        self.patch(name, json!({
-            "labels": {LABEL_TO_DELETE: STAMP}, "annotations": {ANNOTATION_DELETE_TIMESTAMP: STAMP},
-        }))
-        .await?;
         self.patch(
             name,
-            json!({"labels": {
-                of_delete(OperationLabel::Operating): STAMP,
-                of_delete(OperationLabel::OperationType): TYPE_DELETE,
-                of_delete(OperationLabel::PreCheck): STAMP,
-                LABEL_PREPARING_TO_DELETE: STAMP,
-            }}),
+            json!({
+                "annotations": {ANNOTATION_DELETE_TIMESTAMP: STAMP},
+                "labels": {
+                    LABEL_TO_DELETE: STAMP,
+                    of_delete(OperationLabel::Operating): STAMP,
+                    of_delete(OperationLabel::OperationType): TYPE_DELETE,
+                    of_delete(OperationLabel::PreCheck): STAMP,
+                    LABEL_PREPARING_TO_DELETE: STAMP,
+                },
+            }),
         )
         .await?;
         self.patch(
