@@ -21,6 +21,7 @@
 //! # }
 //! ```
 
+mod chain;
 mod cluster;
 pub mod controllers;
 mod server;

@@ -1,5 +1,7 @@
 //! What an error means for the round that met it.
 
+use std::error::Error;
+
 use serde::Serialize;
 
 /// What follows from an error. The kit's single error policy maps it to back-off and to a metric label.
@@ -19,4 +21,47 @@ pub enum Class {
 pub trait Classify {
     /// What follows from this error.
     fn class(&self) -> Class;
+}
+
+/// An error with everything that caused it, on one line: the last cause is what helps. What says the same as the error
+/// that it caused is said once.
+pub fn chain(error: &dyn Error) -> String {
+    let mut texts = vec![error.to_string()];
+    let mut source = error.source();
+    while let Some(cause) = source {
+        texts.push(cause.to_string());
+        source = cause.source();
+    }
+    texts.dedup();
+    texts.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Link(&'static str, Option<Box<Link>>);
+
+    impl std::fmt::Display for Link {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl Error for Link {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            let source: &Link = self.1.as_deref()?;
+            Some(source)
+        }
+    }
+
+    #[test]
+    fn causes_follow_their_error_and_repetitions_are_left_out() {
+        let link = |text, source| Link(text, Some(Box::new(source)));
+        let last = Link("connection refused", None);
+        let error = link("no answer", link("no answer", last));
+        assert_eq!(chain(&error), "no answer: connection refused");
+        assert_eq!(chain(&Link("alone", None)), "alone");
+    }
 }

@@ -2,13 +2,13 @@
 
 use std::{
     collections::BTreeMap,
-    error::Error,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use longshore_api::podops::{RuleAnswer, RuleClientConfig, RuleQuestion};
+use longshore_core::error::chain;
 use reqwest::{Certificate, Client, header::CONTENT_TYPE, redirect};
 
 /// How long an answer may take, upstream's.
@@ -87,17 +87,6 @@ pub(crate) fn client(ca_bundle: &str) -> Result<Client, String> {
     builder
         .build()
         .map_err(|error| format!("failed to parse CABundle certificate, {}", chain(&error)))
-}
-
-fn chain(error: &dyn Error) -> String {
-    let mut texts = vec![error.to_string()];
-    let mut source = error.source();
-    while let Some(cause) = source {
-        texts.push(cause.to_string());
-        source = cause.source();
-    }
-    texts.dedup();
-    texts.join(": ")
 }
 
 #[cfg(test)]

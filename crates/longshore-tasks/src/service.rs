@@ -159,10 +159,6 @@ impl Tasks {
     ///
     /// *Cancellation*: after `shutdown` no round starts, and running ones have 30 s to finish. Dropping the future is
     /// like a crash: nothing is lost.
-    #[expect(
-        clippy::too_many_lines,
-        reason = "all parts of the executor are put together here, and in order"
-    )]
     pub async fn run(self, client: Client, shutdown: CancellationToken) {
         let kinds = Arc::new(Kinds::of(self.plugins.makers()));
         let actions = Cache::new();
@@ -191,12 +187,10 @@ impl Tasks {
         let shared = self.config.shared_namespace.clone();
         let pod_templates = PodTemplates::new(shared.filter(|_| namespace.is_none()));
         let templates = pod_templates.follow(&client, namespace).for_each(ready);
-        let collection = collect::run(
-            api(&client, Resource::TASK_ACTION, namespace),
-            self.config.collection,
-            self.config.measures.clone(),
-            Arc::clone(&self.clock),
-        );
+        let actions_api = api(&client, Resource::TASK_ACTION, namespace);
+        let clock = Arc::clone(&self.clock);
+        let measures = self.config.measures.clone();
+        let collection = collect::run(actions_api, self.config.collection, measures, clock);
         let observer = Observer {
             actions,
             kinds,

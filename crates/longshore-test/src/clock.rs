@@ -3,6 +3,7 @@
 use std::{sync::Arc, sync::mpsc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
+use longshore_cluster::Cluster;
 use longshore_kit::Clock;
 use tokio::time::Instant;
 
@@ -37,6 +38,14 @@ impl Clock for SimClock {
         let elapsed = SignedDuration::try_from(self.started.elapsed()).unwrap_or_default();
         EPOCH.saturating_add(elapsed).unwrap_or(EPOCH)
     }
+}
+
+/// An embedded cluster that goes by this clock, and draws the same names and uids for the same seed.
+pub fn cluster(clock: Arc<dyn Clock>, seed: u64) -> Cluster {
+    Cluster::builder()
+        .clock(Arc::new(move || clock.now()))
+        .seed(seed)
+        .build()
 }
 
 /// Keeps paused time from moving on by itself, until the guard is dropped.

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum_server::tls_rustls::RustlsConfig;
 use jiff::Timestamp;
-use longshore_core::{ObjectRef, PatchKind, Resource, Scope};
+use longshore_core::{ObjectRef, PatchKind, Resource, Scope, error::chain};
 use longshore_kit::{ApiError, Clock, Requests};
 use rustls::{
     ServerConfig,
@@ -130,7 +130,7 @@ impl Certificates {
                     return Ok(RustlsConfig::from_config(tls));
                 }
                 Err(CertificateError::Api(error)) => {
-                    tracing::warn!(error = %causes(&error), "the webhook waits for its certificate");
+                    tracing::warn!(error = %chain(&error), "the webhook waits for its certificate");
                 }
                 Err(error) => return Err(error),
             }
@@ -145,7 +145,7 @@ impl Certificates {
         loop {
             let mut wait = LOOK_AGAIN;
             if let Err(error) = self.publish().await {
-                tracing::warn!(error = %causes(&error), "API servers cannot be told of the webhook");
+                tracing::warn!(error = %chain(&error), "API servers cannot be told of the webhook");
                 wait = SOON * 10;
             }
             match self.renew(&tls).await {
@@ -153,7 +153,7 @@ impl Certificates {
                 Ok(true) => {}
                 Ok(false) => tokio::time::sleep(wait).await,
                 Err(error) => {
-                    tracing::warn!(error = %causes(&error), "the certificate of the webhook is not looked after");
+                    tracing::warn!(error = %chain(&error), "the certificate of the webhook is not looked after");
                     tokio::time::sleep(wait).await;
                 }
             }
@@ -300,15 +300,4 @@ impl Certificates {
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Arc::new(config))
     }
-}
-
-/// The whole chain: the last cause is what helps.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }

@@ -65,7 +65,7 @@ impl Scenario for Story {
             "archive log" => n_undisturbed * n_starts + n_faults,
             "commit" => 2 * n_undisturbed + 4 * (n_starts + n_faults),
             "watch pods" | "watch taskactions" => 400,
-            _ => 3 * n_undisturbed + 10 * (n_starts + n_faults),
+            _ => troubles.allowance(),
         })
     }
 

@@ -11,10 +11,13 @@ use std::{
 
 use async_trait::async_trait;
 use futures::StreamExt;
-use longshore_cluster::{Cluster, LogError, LogOptions, LogStream as PodLogStream, PodLogs};
+use longshore_cluster::{LogError, LogOptions, LogStream as PodLogStream, PodLogs};
 use longshore_kit::{Clock, SystemClock};
 use longshore_node::{ContainerLogs, log_server::LogStream};
-use longshore_test::{NodeConfig, Place, RealNamespace, RealServer, ScriptedNode, clock::SimClock};
+use longshore_test::{
+    NodeConfig, Place, RealNamespace, RealServer, ScriptedNode,
+    clock::{self, SimClock},
+};
 use serde_json::Value;
 
 /// A cluster with a scripted node, and a clock.
@@ -29,19 +32,16 @@ pub(crate) struct Surroundings {
 impl Surroundings {
     /// An embedded cluster in simulated time, which begins now.
     pub(crate) fn embedded() -> Self {
-        Self::embedded_at(SimClock::start(), Logs::default())
+        Self::embedded_at(SimClock::start(), Logs::default(), 1)
     }
 
     /// Another embedded cluster at the same time.
     pub(crate) fn elsewhere(&self) -> Self {
-        Self::embedded_at(self.clock.clone(), self.logs.clone())
+        Self::embedded_at(self.clock.clone(), self.logs.clone(), 2)
     }
 
-    fn embedded_at(clock: Arc<dyn Clock>, logs: Logs) -> Self {
-        let now = clock.clone();
-        let cluster = Cluster::builder()
-            .clock(Arc::new(move || now.now()))
-            .build();
+    fn embedded_at(clock: Arc<dyn Clock>, logs: Logs, seed: u64) -> Self {
+        let cluster = clock::cluster(clock.clone(), seed);
         cluster.set_pod_logs(Arc::new(ScriptedLogs(logs.clone())));
         let place = Place::embedded(&cluster);
         Self::with_node(place, clock, logs, NodeConfig::default())

@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
 
+use longshore_core::error::chain;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::libc;
@@ -183,11 +184,4 @@ fn tell(pipes: &ChildPipes, report: &InitReport) {
 
 fn no_process(errno: Errno) -> Failure {
     Failure::before_exec(format!("cannot start a process: {errno}"))
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {}", chain(source)),
-        None => error.to_string(),
-    }
 }

@@ -14,13 +14,16 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use longshore_api::podops::{CONDITION_SERVICE_READY, CONTROLLED, LABEL_CONTROL};
-use longshore_cluster::Cluster;
 use longshore_kit::{Cache, Clock, ListWatch, Update};
 use longshore_podops_client::{
     consist::{self, Changes, ConsistConfig, Entries, Part, Readiness, Table},
     lifecycle_finalizer,
 };
-use longshore_test::{Place, clock::SimClock, faults::Process};
+use longshore_test::{
+    Place,
+    clock::{self, SimClock},
+    faults::Process,
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -89,11 +92,7 @@ impl Table for Faulty {
 impl World {
     pub(crate) async fn new() -> Arc<Self> {
         let clock = SimClock::start();
-        let now = Arc::clone(&clock);
-        let cluster = Cluster::builder()
-            .clock(Arc::new(move || now.now()))
-            .seed(1)
-            .build();
+        let cluster = clock::cluster(clock.clone(), 1);
         let world = Arc::new(Self {
             place: Place::embedded(&cluster),
             clock,

@@ -49,15 +49,10 @@ impl Scenario for Story {
     }
 
     fn bound(&self, what: &str, troubles: &Troubles) -> Option<u32> {
-        let Troubles {
-            n_undisturbed,
-            n_starts,
-            n_faults,
-        } = *troubles;
         let is_read = ["get", "list", "watch"]
             .iter()
             .any(|verb| what.starts_with(verb));
-        (!is_read).then_some(3 * n_undisturbed + 10 * (n_starts + n_faults))
+        (!is_read).then(|| troubles.allowance())
     }
 
     async fn broken(&self, world: &Self::World) -> Vec<Violation> {

@@ -17,13 +17,17 @@ use longshore_api::podops::{
     ANNOTATION_AVAILABLE_CONDITIONS, CONDITION_SERVICE_READY, CONTROLLED, KIND_POD_TRANSITION_RULE,
     LABEL_CONTROL, OperationLabel, POD_TRANSITION_RULE_CRD,
 };
-use longshore_cluster::Cluster;
 use longshore_kit::Clock;
 use longshore_podops::{
     PodOps, PodOpsConfig,
     model::{ConditionStatus, Pod},
 };
-use longshore_test::{Place, clock::SimClock, faults::Process, install_definition};
+use longshore_test::{
+    Place,
+    clock::{self, SimClock},
+    faults::Process,
+    install_definition,
+};
 use serde_json::{Value, json};
 use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
@@ -48,11 +52,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) async fn new() -> Arc<Self> {
         let clock = SimClock::start();
-        let now = Arc::clone(&clock);
-        let cluster = Cluster::builder()
-            .clock(Arc::new(move || now.now()))
-            .seed(1)
-            .build();
+        let cluster = clock::cluster(clock.clone(), 1);
         install_definition(&cluster.client(), POD_TRANSITION_RULE_CRD).await;
         let place = Place::embedded(&cluster);
         let clock: Arc<dyn Clock> = clock;

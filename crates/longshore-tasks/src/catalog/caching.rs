@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use jiff::Timestamp;
 use longshore_api::flyte::FILE_OUTPUTS;
-use longshore_core::{Class, Classify, Seen};
+use longshore_core::{Class, Classify, Seen, error::chain};
 use longshore_kit::Clock;
 use longshore_plugins::{CacheKey, CacheKeyError, TaskContext};
 use longshore_proto::flyteidl2::core::LiteralMap;
@@ -298,15 +298,4 @@ where
         }
         answer => answer,
     }
-}
-
-/// An error with everything that caused it.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }

@@ -27,7 +27,6 @@ pub use longshore_proto::flyteidl2::{
 
 use crate::connect::ConnectError;
 
-pub(crate) use caching::chain;
 pub use caching::{Caching, Entry, NoKey};
 pub use embedded::{EmbeddedCatalog, OpenError};
 pub use metadata::metadata;

@@ -10,11 +10,11 @@ use std::{
 use bytes::Bytes;
 use futures::{Stream, stream};
 use jiff::Timestamp;
-use longshore_core::Seen;
+use longshore_core::{Seen, error::chain};
 use longshore_plugins::{CacheKey, TaskContext};
 use tokio::sync::mpsc;
 
-use super::{Caching, CatalogCacheStatus, Entry, Metadata, caching::chain, decide::Claim};
+use super::{Caching, CatalogCacheStatus, Entry, Metadata, decide::Claim};
 use crate::{
     data::DataError,
     model::{Action, ActionKey, Work},

@@ -199,7 +199,7 @@ impl GrpcConnectors {
             | GrpcError::Garbage { .. }) => ConnectorError::NoAnswer {
                 connector: name.to_owned(),
                 operation: method,
-                why: crate::catalog::chain(&error),
+                why: longshore_core::error::chain(&error),
             },
         })
     }

@@ -67,15 +67,8 @@ impl Scenario for Story {
     }
 
     fn bound(&self, what: &str, troubles: &Troubles) -> Option<u32> {
-        let Troubles {
-            n_undisturbed,
-            n_starts,
-            n_faults,
-        } = *troubles;
-        Some(match what {
-            _ if what.starts_with("watch ") => 400,
-            _ => 3 * n_undisturbed + 10 * (n_starts + n_faults),
-        })
+        let is_watch = what.starts_with("watch ");
+        Some(if is_watch { 400 } else { troubles.allowance() })
     }
 
     async fn broken(&self, world: &Arc<World>) -> Vec<Violation> {

@@ -14,7 +14,6 @@ use kube::{
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use longshore_api::{flyte, tasks::ANNOTATION_LAUNCH};
-use longshore_cluster::Cluster;
 use longshore_kit::{Clock, SystemClock};
 use longshore_proto::flyteidl2::core::{
     Container, Identifier, LiteralMap, RetryStrategy, TaskMetadata, TaskTemplate, TypedInterface,
@@ -27,7 +26,7 @@ use longshore_tasks::{
 };
 use longshore_test::{
     Place,
-    clock::SimClock,
+    clock::{self, SimClock},
     faults::{Admission, Process, Rule},
     install_definition,
     scripted_node::{ANNOTATION_SCRIPT, NodeConfig, PodRun, ScriptedNode},
@@ -149,11 +148,7 @@ impl TaskData for ScriptedData {
 impl World {
     pub(crate) async fn new(rules: &[Rule]) -> Self {
         let clock = SimClock::start();
-        let now = Arc::clone(&clock);
-        let cluster = Cluster::builder()
-            .clock(Arc::new(move || now.now()))
-            .seed(1)
-            .build();
+        let cluster = clock::cluster(clock.clone(), 1);
         install(&cluster.client()).await;
         let place = Place::embedded(&cluster);
         Self::standing_on(place, clock, NodeConfig::default(), rules)

@@ -111,6 +111,13 @@ pub struct Troubles {
     pub n_faults: u32,
 }
 
+impl Troubles {
+    /// Room for timing, and none for a loop.
+    pub fn allowance(&self) -> u32 {
+        3 * self.n_undisturbed + 10 * (self.n_starts + self.n_faults)
+    }
+}
+
 /// What came of one world.
 #[derive(Clone, Debug)]
 pub struct Run {

@@ -8,7 +8,6 @@ use kube::{
     api::{ListParams, PostParams},
 };
 use longshore_cluster::Cluster;
-use longshore_kit::Clock;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -17,7 +16,7 @@ use super::{
     decide::{ANNOTATION_IDENTITY, LABEL_ORDER},
 };
 use crate::{
-    Process, SimClock,
+    Process, SimClock, clock,
     fixtures::{Fixture, config_map, pod},
     laws::{Law, Scenario, Violation},
     scripted_node::{NodeConfig, PodRun, ScriptedNode},
@@ -54,11 +53,7 @@ impl Scenario for OrderScenario {
 
     async fn build(&self) -> OrderWorld {
         let clock = SimClock::start();
-        let now = Arc::clone(&clock);
-        let cluster = Cluster::builder()
-            .clock(Arc::new(move || now.now()))
-            .seed(1)
-            .build();
+        let cluster = clock::cluster(clock.clone(), 1);
         let client = cluster.client();
         create::<Pod>(&client, pod("taken-1").scripted("hang")).await;
         for (name, attempts, script, _) in ORDERS {

@@ -5,11 +5,10 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, api::PostParams};
 use longshore_kit::{Cache, ListWatch, Update};
 use longshore_test::{
-    Fault, FaultPlan, Faults, Point, SimClock, WatchFault, config_map, faults::Refusal, quiet_logs,
+    Fault, FaultPlan, Faults, Point, SimClock, WatchFault, clock::cluster, config_map,
+    faults::Refusal, quiet_logs,
 };
 use tokio::time::timeout;
-
-use crate::world::cluster;
 
 async fn create(client: Client, name: &str) -> kube::Result<ConfigMap> {
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
@@ -35,7 +34,7 @@ async fn each_fault_does_what_it_says() {
         (Fault::Delay(Duration::from_secs(5)), true, "ok"),
     ];
     for (fault, happens, expected) in table {
-        let cluster = cluster(&clock);
+        let cluster = cluster(clock.clone(), 1);
         let faults = first_create(fault);
         let process = faults.start();
         let created = create(process.client(cluster.service()), "a");
@@ -55,7 +54,7 @@ async fn each_fault_does_what_it_says() {
 #[tokio::test(start_paused = true)]
 async fn a_killed_process_hangs_and_its_successor_works() {
     let _logs = quiet_logs();
-    let cluster = cluster(&SimClock::start());
+    let cluster = cluster(SimClock::start(), 1);
     let faults = first_create(Fault::KillBefore);
     let first = faults.start();
     let client = first.client(cluster.service());
@@ -76,7 +75,7 @@ async fn a_killed_process_hangs_and_its_successor_works() {
 /// Runs a cache under watch faults while three ConfigMaps are made, and hands out what it saw: names, or `~` for a
 /// bookmark or list.
 async fn watched(watches: &[WatchFault], time: Duration) -> (Vec<String>, Faults) {
-    let cluster = cluster(&SimClock::start());
+    let cluster = cluster(SimClock::start(), 1);
     let faults = Faults::new(FaultPlan {
         watches: watches.to_vec(),
         ..FaultPlan::none()

@@ -13,11 +13,10 @@ use longshore_core::{
 };
 use longshore_kit::{Applier, ApplyError, Cache, Clock, ListWatch, cache::reference};
 use longshore_test::{
-    Fault, FaultPlan, Faults, Point, SimClock, WatchFault, faults::Refusal, pod, quiet_logs,
+    Fault, FaultPlan, Faults, Point, SimClock, WatchFault, clock::cluster, faults::Refusal, pod,
+    quiet_logs,
 };
 use serde_json::{Value, json};
-
-use crate::world::cluster;
 
 const IDENTITY: &str = "test.longshore.dev/identity";
 
@@ -73,7 +72,7 @@ fn label(target: ObjectRef, value: &str) -> Patch {
 #[tokio::test(start_paused = true)]
 async fn a_repeated_create_meets_its_own_object_and_no_other() {
     let _logs = quiet_logs();
-    let cluster = cluster(&SimClock::start());
+    let cluster = cluster(SimClock::start(), 1);
     let applier = applier(&cluster);
     applier.create(&"k", &create("a", "1")).await.unwrap();
     applier.create(&"k", &create("a", "1")).await.unwrap();
@@ -101,7 +100,7 @@ async fn a_repeated_create_meets_its_own_object_and_no_other() {
 
 #[tokio::test(start_paused = true)]
 async fn a_create_without_its_identity_is_a_bug() {
-    let cluster = cluster(&SimClock::start());
+    let cluster = cluster(SimClock::start(), 1);
     let mut create = create("a", "1");
     create.object = pod("a").build();
     let error = applier(&cluster).create(&"k", &create).await.unwrap_err();
@@ -111,7 +110,7 @@ async fn a_create_without_its_identity_is_a_bug() {
 #[tokio::test(start_paused = true)]
 async fn an_overloaded_server_says_when_to_come_back() {
     let _logs = quiet_logs();
-    let cluster = cluster(&SimClock::start());
+    let cluster = cluster(SimClock::start(), 1);
     let busy = Fault::Refuse(Refusal::TooManyRequests(7));
     let error = faulty(&cluster, "create pods", busy)
         .create(&"k", &create("a", "1"))
@@ -124,7 +123,7 @@ async fn an_overloaded_server_says_when_to_come_back() {
 #[tokio::test(start_paused = true)]
 async fn patches_are_for_one_incarnation() {
     let _logs = quiet_logs();
-    let cluster = cluster(&SimClock::start());
+    let cluster = cluster(SimClock::start(), 1);
     let applier = applier(&cluster);
     let target = stored(&cluster, "a").await;
     applier
@@ -152,7 +151,7 @@ async fn patches_are_for_one_incarnation() {
 #[tokio::test(start_paused = true)]
 async fn deletes_are_for_one_incarnation_and_conflicts_are_not_taken_for_success() {
     let _logs = quiet_logs();
-    let cluster = cluster(&SimClock::start());
+    let cluster = cluster(SimClock::start(), 1);
     let target = stored(&cluster, "a").await;
     let delete = |target: &ObjectRef| Delete {
         target: target.clone(),
@@ -185,7 +184,7 @@ async fn deletes_are_for_one_incarnation_and_conflicts_are_not_taken_for_success
 #[tokio::test(start_paused = true)]
 async fn finalizers_are_added_once_and_removed_from_what_is_there() {
     let _logs = quiet_logs();
-    let cluster = cluster(&SimClock::start());
+    let cluster = cluster(SimClock::start(), 1);
     let faults = Faults::none();
     let applier = Applier::new(faults.start().client(cluster.service()), "test", []);
     let target = stored(&cluster, "a").await;
@@ -221,7 +220,7 @@ async fn finalizers_are_added_once_and_removed_from_what_is_there() {
 #[tokio::test(start_paused = true)]
 async fn a_status_is_written_upon_what_was_seen_only() {
     let _logs = quiet_logs();
-    let cluster = cluster(&SimClock::start());
+    let cluster = cluster(SimClock::start(), 1);
     let target = stored(&cluster, "a").await;
     let applier = applier(&cluster);
     let live = async || -> Value { applier.requests().get(&target).await.unwrap().unwrap() };
@@ -273,7 +272,7 @@ async fn a_status_is_written_upon_what_was_seen_only() {
 async fn equal_announcements_become_one_event_with_a_count() {
     let _logs = quiet_logs();
     let clock = SimClock::start();
-    let cluster = cluster(&clock);
+    let cluster = cluster(clock.clone(), 1);
     let announcement = Announcement {
         regarding: stored(&cluster, "a").await,
         event_type: EventType::Warning,
@@ -314,7 +313,7 @@ async fn a_round_waits_for_its_own_writes_or_reads_live() {
     let _logs = quiet_logs();
     let millis = Duration::from_millis;
     for (late, n_live_reads) in [(millis(300), 0), (millis(2000), 1)] {
-        let cluster = cluster(&SimClock::start());
+        let cluster = cluster(SimClock::start(), 1);
         let (cache, applier) = cached(&cluster, Some(WatchFault::late(late)));
         assert!(cache.get("default", "a").is_unknown());
         tokio::time::sleep(millis(100)).await;
@@ -352,7 +351,7 @@ async fn a_round_waits_for_its_own_writes_or_reads_live() {
 #[tokio::test(start_paused = true)]
 async fn after_a_conflict_the_next_round_sees_what_is_there() {
     let _logs = quiet_logs();
-    let cluster = cluster(&SimClock::start());
+    let cluster = cluster(SimClock::start(), 1);
     let target = stored(&cluster, "a").await;
     let (cache, applier) = cached(&cluster, Some(WatchFault::late(Duration::from_secs(20))));
     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -18,11 +18,9 @@ use longshore_kit::{
     Clock, Elector, Gate, GateWrites, Requests,
     lease::{LEASE, LeaseError, LeaseName, Lost, Terms},
 };
-use longshore_test::SimClock;
+use longshore_test::{SimClock, clock::cluster};
 use serde_json::{Value, json};
 use tower::{BoxError, Service, ServiceExt};
-
-use crate::world::cluster;
 
 /// A clock that is wrong.
 #[derive(Debug)]
@@ -89,7 +87,7 @@ impl Pause {
 #[tokio::test(start_paused = true)]
 async fn one_holds_the_lease_and_the_other_waits_and_takes_over_when_it_expires() {
     let clock = SimClock::start();
-    let cluster = cluster(&clock);
+    let cluster = cluster(clock.clone(), 1);
     let mut first = elector(cluster.client(), "first", &clock, -90);
     let mut second = elector(cluster.client(), "second", &clock, 600);
     let first_gate = first.acquire(|_| {}).await.unwrap();
@@ -121,7 +119,7 @@ async fn one_holds_the_lease_and_the_other_waits_and_takes_over_when_it_expires(
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_released_is_taken_without_waiting_for_its_end() {
     let clock = SimClock::start();
-    let cluster = cluster(&clock);
+    let cluster = cluster(clock.clone(), 1);
     let mut first = elector(cluster.client(), "first", &clock, 0);
     let mut second = elector(cluster.client(), "second", &clock, 0);
     let gate = first.acquire(|_| {}).await.unwrap();
@@ -137,7 +135,7 @@ async fn a_lease_that_was_released_is_taken_without_waiting_for_its_end() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_deleted_or_taken_away_is_lost() {
     let clock = SimClock::start();
-    let cluster = cluster(&clock);
+    let cluster = cluster(clock.clone(), 1);
     let mut first = elector(cluster.client(), "first", &clock, 0);
     let requests = Requests::new(cluster.client());
     let target = ObjectRef {
@@ -162,7 +160,7 @@ async fn a_lease_that_is_deleted_or_taken_away_is_lost() {
 #[tokio::test(start_paused = true)]
 async fn a_namespace_that_does_not_exist_is_said_at_once() {
     let clock = SimClock::start();
-    let cluster = cluster(&clock);
+    let cluster = cluster(clock.clone(), 1);
     let name = LeaseName {
         namespace: "nowhere".to_owned(),
         ..lease()
@@ -201,7 +199,7 @@ async fn write_until_refused(cluster: &Cluster, me: &str, gate: &Gate) -> longsh
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_was_paused_writes_nothing_when_it_goes_on() {
     let clock = SimClock::start();
-    let cluster = cluster(&clock);
+    let cluster = cluster(clock.clone(), 1);
     let pause = Pause::default();
     let first = {
         let (cluster, clock) = (cluster.clone(), clock.clone());
@@ -308,7 +306,7 @@ struct Hour {
 /// Three candidates with these terms in a bad network, where one of them is paused most of the time.
 async fn an_hour(seed: u64, terms: Terms) -> Hour {
     let clock = SimClock::start();
-    let cluster = cluster(&clock);
+    let cluster = cluster(clock.clone(), 1);
     let gates: Arc<Mutex<Vec<(usize, Gate)>>> = Arc::default();
     let mut pauses = Vec::new();
     let mut processes = tokio::task::JoinSet::new();

@@ -12,5 +12,3 @@ mod node;
 mod planted;
 #[cfg(test)]
 mod proxy;
-#[cfg(test)]
-mod world;

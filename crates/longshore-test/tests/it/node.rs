@@ -5,9 +5,7 @@ use kube::{
     Api,
     api::{DeleteParams, PostParams},
 };
-use longshore_test::{NodeConfig, ScriptedNode, SimClock, pod, quiet_logs};
-
-use crate::world::cluster;
+use longshore_test::{NodeConfig, ScriptedNode, SimClock, clock::cluster, pod, quiet_logs};
 
 fn phase_and_code(pod: &Pod) -> (String, Option<i32>) {
     let status = pod.status.clone().unwrap_or_default();
@@ -22,7 +20,7 @@ fn phase_and_code(pod: &Pod) -> (String, Option<i32>) {
 async fn pods_run_their_scripts() {
     let _logs = quiet_logs();
     let clock = SimClock::start();
-    let cluster = cluster(&clock);
+    let cluster = cluster(clock.clone(), 1);
     let node = ScriptedNode::start(cluster.client(), clock.clone(), NodeConfig::default());
     let pods: Api<Pod> = Api::default_namespaced(cluster.client());
     let table = [
@@ -54,7 +52,7 @@ async fn pods_run_their_scripts() {
 async fn a_deleted_pod_gets_its_grace_and_goes() {
     let _logs = quiet_logs();
     let clock = SimClock::start();
-    let cluster = cluster(&clock);
+    let cluster = cluster(clock.clone(), 1);
     let node = ScriptedNode::start(cluster.client(), clock.clone(), NodeConfig::default());
     let pods: Api<Pod> = Api::default_namespaced(cluster.client());
     for (name, script) in [

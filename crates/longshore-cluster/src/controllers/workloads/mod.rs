@@ -39,6 +39,7 @@ use triggers::{Note, Source, Triggers};
 
 use super::queue::Queue;
 use super::{deployment, endpoint_slices, replica_set, stateful_set};
+use crate::chain::chain;
 
 /// Rounds at the same time.
 const MAX_ROUNDS: usize = 32;
@@ -134,17 +135,6 @@ async fn round(hands: &Hands, key: &Key, strays: Vec<String>) -> Result<Again, R
         Kind::StatefulSet => stateful_set::round(hands, key, strays, now).await,
         Kind::Service => endpoint_slices::round(hands, key).await,
     }
-}
-
-/// An error with everything behind it.
-fn chain(error: &RoundError) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 /// What all watches have to say.

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::services::Services;
 use super::webhook::{Target, Webhook};
+use crate::chain::chain;
 use crate::server::hub::lock;
 
 /// Authorities that clients are kept for; more than that is not at work, but left behind.
@@ -156,15 +157,4 @@ fn reason(error: &reqwest::Error) -> String {
         source = cause.source();
     }
     error.source().map_or_else(|| error.to_string(), chain)
-}
-
-fn chain(error: &dyn Error) -> String {
-    let mut texts = vec![error.to_string()];
-    let mut source = error.source();
-    while let Some(cause) = source {
-        texts.push(cause.to_string());
-        source = cause.source();
-    }
-    texts.dedup();
-    texts.join(": ")
 }

@@ -216,9 +216,16 @@ async fn tasks(n_replicas: usize, n_kills: u64, n_tasks: u64) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_lost_or_runs_twice_when_the_controller_is_killed_again_and_again() {
     let (n_kills, n_actions, n_tasks) = (number(KILLS, 2), number(ACTIONS, 8), number(TASKS, 40));
+    // Mostly they wait: for kills, and for leases to end.
+    let (actions_of_one, actions_of_two, tasks_of_one, tasks_of_two) = tokio::join!(
+        actions(1, n_kills, n_actions),
+        actions(2, n_kills, n_actions),
+        tasks(1, n_kills, n_tasks),
+        tasks(2, n_kills, n_tasks),
+    );
     let result = json!({
-        "actions": [actions(1, n_kills, n_actions).await, actions(2, n_kills, n_actions).await],
-        "dag": [tasks(1, n_kills, n_tasks).await, tasks(2, n_kills, n_tasks).await],
+        "actions": [actions_of_one, actions_of_two],
+        "dag": [tasks_of_one, tasks_of_two],
         "seed": number(SEED, 1),
         "each_attempt_had": "exactly one pod",
     });
