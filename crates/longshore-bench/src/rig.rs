@@ -14,9 +14,9 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Config, ResourceExt,
     api::PostParams,
-    client::ClientBuilder,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use longshore_client::client_builder;
 use longshore_cluster::{
     Cluster, LogError, LogOptions, LogStream as PodLogStream, PodLogs, ServeConfig, Serving,
 };
@@ -130,13 +130,13 @@ fn start_node(client: &Client, config: NodeConfig) -> ScriptedNode {
     ScriptedNode::start(client.clone(), Arc::new(SystemClock), config)
 }
 
-/// Its requests are counted.
+/// Its requests are counted. It is as good as that of the programs under test: over HTTP/1.1 the floor would be lower.
 async fn client(kubeconfig: &Path, requests: &Metrics) -> Result<Client> {
     let file = Kubeconfig::read_from(kubeconfig)
         .with_context(|| format!("the kubeconfig {} cannot be read", kubeconfig.display()))?;
     let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
     let counted = layer_fn(|service| CountRequests::new(service, "bench", requests.clone()));
-    let builder = ClientBuilder::try_from(config)?;
+    let builder = client_builder(&config)?;
     Ok(builder.with_layer(&counted).build())
 }
 

@@ -186,9 +186,9 @@ impl Applier {
             .await
     }
 
-    /// Publishes an Event. Best effort.
-    pub async fn announce(&self, announcement: &Announcement, now: Timestamp) {
-        self.events.publish(announcement, now).await;
+    /// Has an Event published, beside everything else. Best effort.
+    pub fn announce(&self, announcement: &Announcement, now: Timestamp) {
+        self.events.publish(announcement, now);
     }
 
     /// An object of that name exists: ours from an earlier attempt, or somebody else's.

@@ -1,7 +1,7 @@
 //! Publishes Kubernetes Events: best effort, aggregated, never in the way of a plan.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -24,12 +24,15 @@ const EVENT: Resource = Resource {
 };
 /// The longest note that API servers take.
 const NOTE_BYTES: usize = 1024;
-/// A plan waits no longer than this for an Event.
+/// Longer than this nobody tries to publish one, while others wait.
 const PUBLISH_TIMEOUT: Duration = Duration::from_secs(2);
+/// How many may wait; those beyond are dropped.
+const MAX_WAITING: usize = 1024;
 /// How many different Events are counted in memory; beyond that the counts start anew.
 const MAX_COUNTED: usize = 4096;
 
-/// Publishes Events in the name of `longshore.dev/<role>`.
+/// Publishes Events in the name of `longshore.dev/<role>`, one after the other beside the rounds: no plan waits for
+/// one, and no write that matters waits for an API server that is busy with them.
 ///
 /// The same text about the same object becomes one Event with a count. Its name is a hash of both, so that a restarted
 /// process meets its own Event and counts on instead of adding another.
@@ -38,6 +41,15 @@ pub(crate) struct Events {
     requests: Requests,
     controller: String,
     counts: Arc<Mutex<BTreeMap<String, u32>>>,
+    waiting: Arc<Mutex<Waiting>>,
+}
+
+/// What is to be published.
+#[derive(Debug, Default)]
+struct Waiting {
+    announcements: VecDeque<(Announcement, Timestamp)>,
+    /// Somebody publishes them, until there are none.
+    is_published: bool,
 }
 
 impl Events {
@@ -46,11 +58,38 @@ impl Events {
             requests,
             controller: format!("{REPORTING_CONTROLLER_PREFIX}{role}"),
             counts: Arc::default(),
+            waiting: Arc::default(),
         }
     }
 
-    /// Publishes; a failure is logged at debug and forgotten.
-    pub(crate) async fn publish(&self, announcement: &Announcement, now: Timestamp) {
+    /// Has it published as soon as those before it are.
+    pub(crate) fn publish(&self, announcement: &Announcement, now: Timestamp) {
+        let mut waiting = self.waiting();
+        if waiting.announcements.len() >= MAX_WAITING {
+            tracing::debug!(reason = announcement.reason, "too many Events wait");
+            return;
+        }
+        waiting.announcements.push_back((announcement.clone(), now));
+        if !std::mem::replace(&mut waiting.is_published, true) {
+            tokio::spawn(self.clone().publish_all());
+        }
+    }
+
+    async fn publish_all(self) {
+        while let Some((announcement, now)) = self.next() {
+            self.publish_one(&announcement, now).await;
+        }
+    }
+
+    fn next(&self) -> Option<(Announcement, Timestamp)> {
+        let mut waiting = self.waiting();
+        let next = waiting.announcements.pop_front();
+        waiting.is_published = next.is_some();
+        next
+    }
+
+    /// A failure is logged at debug and forgotten.
+    async fn publish_one(&self, announcement: &Announcement, now: Timestamp) {
         let target = address(announcement);
         let count = self.count(&target.name);
         let published = async {
@@ -122,6 +161,10 @@ impl Events {
         let count = counts.entry(name.to_owned()).or_insert(0);
         *count = count.saturating_add(1);
         *count
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn counts(&self) -> MutexGuard<'_, BTreeMap<String, u32>> {

@@ -2,7 +2,7 @@
 
 use std::{error::Error, sync::Arc, time::Duration};
 
-use longshore_core::{Action, Class, Classify, Next};
+use longshore_core::{Action, Class, Classify, Next, error::chain};
 use tokio::time::Instant;
 
 use crate::{
@@ -76,6 +76,8 @@ impl<C: Controller> Round<C> {
         let observed = self.controller.observe(key, now).await;
         let observed = observed.map_err(|error| Failure::of_controller(&error))?;
         let plan = self.controller.decide(&observed);
+        // What was observed is shared: as long as it is held, whoever changes it has to copy it.
+        drop(observed);
         let outcome = match (plan.actions.as_slice(), plan.next) {
             ([], Next::AwaitChange) => Outcome::Skipped,
             ([], Next::After(_)) => Outcome::Waiting,
@@ -109,7 +111,7 @@ impl<C: Controller> Round<C> {
                 return called.map_err(|error| Failure::of_controller(&error));
             }
             Action::Announce(announcement) => {
-                applier.announce(announcement, self.clock.now()).await;
+                applier.announce(announcement, self.clock.now());
                 return Ok(());
             }
             Action::Create(create) => applier.create(key, create).await,
@@ -152,7 +154,7 @@ impl Failure {
         Self {
             class: error.class(),
             retry_after: None,
-            report: report(error),
+            report: chain(error),
         }
     }
 
@@ -160,7 +162,7 @@ impl Failure {
         Self {
             class: error.class(),
             retry_after: error.retry_after(),
-            report: report(error),
+            report: chain(error),
         }
     }
 
@@ -172,18 +174,6 @@ impl Failure {
             report,
         }
     }
-}
-
-/// The whole chain in one line.
-pub(crate) fn report(error: &dyn Error) -> String {
-    let mut report = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        report.push_str(": ");
-        report.push_str(&error.to_string());
-        source = error.source();
-    }
-    report
 }
 
 /// Counts the round when it goes, however it goes.

@@ -112,8 +112,7 @@ impl Actions {
     async fn report(&self, key: &ActionKey, event: &ActionEvent) -> Result<(), NotPublished> {
         let published = self.events.publish(event).await;
         if let Err(error) = &published {
-            self.warn(key, "ActionEventPublishFailed", error.to_string())
-                .await;
+            self.warn(key, "ActionEventPublishFailed", error.to_string());
         }
         published
     }
@@ -123,7 +122,7 @@ impl Actions {
         let Err(source) = told else {
             return Ok(());
         };
-        self.warn(key, "CachedOutputsNotCopied", source.why()).await;
+        self.warn(key, "CachedOutputsNotCopied", source.why());
         Err(ActionError::NotCopied {
             key: key.clone(),
             source,
@@ -135,7 +134,7 @@ impl Actions {
         let Err(source) = made else {
             return Ok(());
         };
-        self.warn(key, "NoOutputDirectory", source.why()).await;
+        self.warn(key, "NoOutputDirectory", source.why());
         Err(ActionError::NoDirectory {
             key: key.clone(),
             source,
@@ -143,7 +142,7 @@ impl Actions {
     }
 
     /// Says on the action why it waits.
-    async fn warn(&self, key: &ActionKey, reason: &'static str, note: String) {
+    fn warn(&self, key: &ActionKey, reason: &'static str, note: String) {
         let announcement = Announcement {
             regarding: ObjectRef {
                 resource: Resource::TASK_ACTION,
@@ -155,7 +154,7 @@ impl Actions {
             reason,
             note,
         };
-        self.applier.announce(&announcement, self.clock.now()).await;
+        self.applier.announce(&announcement, self.clock.now());
     }
 
     /// This kept a resource from being created.

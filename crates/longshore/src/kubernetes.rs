@@ -7,13 +7,11 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
+use longshore_client::client_builder;
 use longshore_kit::{CountRequests, Gate, GateWrites, LimitWrites, Metrics};
 use tower::layer::layer_fn;
 
-use crate::{
-    error::{CliError, KubernetesError},
-    http2::client_builder,
-};
+use crate::error::{CliError, KubernetesError};
 
 /// Writes of one role under way at the same time: more make no API server faster.
 const WRITES: usize = 32;
@@ -110,7 +108,7 @@ impl RealCluster {
         metrics: &Metrics,
         gate: &Gate,
     ) -> Result<Client, CliError> {
-        let builder = client_builder(&self.config)?;
+        let builder = client_builder(&self.config).map_err(KubernetesError::unknown)?;
         let counted = layer_fn(|service| CountRequests::new(service, name, metrics.clone()));
         let limited = layer_fn(|service| LimitWrites::new(service, WRITES));
         // The gate is asked first: what it refuses is no request.

@@ -16,7 +16,6 @@ mod data_dir;
 mod engine;
 mod error;
 mod exit;
-mod http2;
 mod kubernetes;
 mod local_cluster;
 mod logging;

@@ -16,7 +16,7 @@ const DELETES: u64 = 6;
 /// Runs the test and takes over its result.
 pub(super) fn run(options: &Options) -> Result<Value> {
     let test = KillTest {
-        name: "traffic::with_the_label_no_request_fails_whatever_is_done_to_the_pods",
+        name: "availability::with_the_label_no_request_fails_whatever_is_done_to_the_pods",
         settings: vec![
             ("LONGSHORE_TEST_RATE", RATE.to_string()),
             ("LONGSHORE_TEST_ROUNDS", ROUNDS.to_string()),

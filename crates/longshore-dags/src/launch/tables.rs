@@ -1,7 +1,6 @@
 //! The tables of both launchers as one.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use longshore_core::{ObjectRef, Resource, Seen};
 use longshore_kit::CacheFeed;
 use longshore_store::RunKey;
@@ -12,12 +11,12 @@ use super::{
     decide::{LaunchedPhase, LaunchedView},
     table::{LaunchTable, Stage},
 };
-use crate::{actions::TaskAction, model::Launcher};
+use crate::{actions::TaskAction, model::Launcher, pods::launched::LaunchedPod};
 
 /// Everything that tries were launched as.
 #[derive(Debug)]
 pub(crate) struct Tables {
-    pub(crate) pods: LaunchTable<Pod>,
+    pub(crate) pods: LaunchTable<LaunchedPod>,
     /// Followed from the first task with a plugin on.
     pub(crate) actions: LaunchTable<TaskAction>,
 }

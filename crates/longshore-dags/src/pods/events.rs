@@ -7,7 +7,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
-    api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodStatus},
+    api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, PodStatus},
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use longshore_api::{
@@ -27,6 +27,7 @@ use crate::{
         tables::Tables,
     },
     model::Launcher,
+    pods::launched::LaunchedPod,
     scheduler::facts::LaunchChange,
 };
 
@@ -43,7 +44,7 @@ const FATAL_WAITING_REASONS: [&str; 5] = [
 /// Reasons of a container that has ended without its process having run.
 const NEVER_RAN_REASONS: [&str; 2] = ["StartError", "ContainerCannotRun"];
 
-impl Launched for Pod {
+impl Launched for LaunchedPod {
     const LAUNCHER: Launcher = Launcher::Pod;
 
     fn selector(scheduler_id: &str) -> String {
@@ -57,8 +58,7 @@ impl Launched for Pod {
     }
 
     fn phase(&self) -> LaunchedPhase {
-        let status = self.status.as_ref();
-        match status.and_then(|status| status.phase.as_deref()) {
+        match self.status.phase.as_deref() {
             Some("Succeeded") => LaunchedPhase::Succeeded,
             Some("Failed") => LaunchedPhase::Failed,
             _ => LaunchedPhase::Live,
@@ -71,14 +71,13 @@ impl Launched for Pod {
 }
 
 /// The event table.
-fn change(event: WatchedEvent, pod: &Pod) -> LaunchChange {
-    let empty = PodStatus::default();
-    let status = pod.status.as_ref().unwrap_or(&empty);
+fn change(event: WatchedEvent, pod: &LaunchedPod) -> LaunchChange {
+    let status = &pod.status;
     if status.reason.as_deref() == Some("ProviderFailed") {
         return failed(status);
     }
     match (status.phase.as_deref(), event) {
-        (Some("Succeeded"), _) => succeeded(pod, status),
+        (Some("Succeeded"), _) => succeeded(pod),
         (Some("Failed"), _) => failed(status),
         (_, WatchedEvent::Deleted) => LaunchChange::Gone,
         (Some("Running"), WatchedEvent::Applied) => LaunchChange::Running {
@@ -89,8 +88,8 @@ fn change(event: WatchedEvent, pod: &Pod) -> LaunchChange {
     }
 }
 
-fn succeeded(pod: &Pod, status: &PodStatus) -> LaunchChange {
-    let main = main_container(status);
+fn succeeded(pod: &LaunchedPod) -> LaunchChange {
+    let main = main_container(&pod.status);
     let terminated = main.and_then(terminated);
     let ended_at = terminated.and_then(|it| instant(it.finished_at.as_ref()));
     let (result, note) = match terminated.and_then(|it| it.message.as_deref()).map(result) {
@@ -108,11 +107,12 @@ fn succeeded(pod: &Pod, status: &PodStatus) -> LaunchChange {
 }
 
 /// Whether the deletion of a pod began before it ended. Times have whole seconds: in doubt it did.
-fn was_stopped(pod: &Pod, ended_at: Option<Timestamp>) -> bool {
-    let Some(deadline) = instant(pod.metadata.deletion_timestamp.as_ref()) else {
+fn was_stopped(pod: &LaunchedPod, ended_at: Option<Timestamp>) -> bool {
+    let meta = &pod.metadata;
+    let Some(deadline) = instant(meta.deletion_timestamp.as_ref()) else {
         return false;
     };
-    let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
+    let grace = meta.deletion_grace_period_seconds.unwrap_or(0);
     let began_at = deadline.checked_sub(SignedDuration::from_secs(grace));
     let by_itself = ended_at.zip(began_at.ok());
     by_itself.is_none_or(|(ended_at, began_at)| ended_at >= began_at)

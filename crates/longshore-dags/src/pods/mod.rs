@@ -2,4 +2,5 @@
 
 pub mod build;
 pub mod events;
+pub(crate) mod launched;
 pub mod template;

@@ -96,8 +96,12 @@ impl Scheduler {
         let mut facts = self.shared.inbox.peek().facts;
         facts.truncate(round.n_facts);
         facts.extend(round.scheduled.iter().cloned());
-        let before = with_cleared(self.shared.board(), &facts);
-        self.shared.board_mut().apply(&round.changes, &facts);
+        let before = {
+            let mut board = self.shared.board_mut();
+            let before = Before::of(&round.changes, &board, &facts);
+            board.apply(&round.changes, &facts);
+            before
+        };
         self.shared.catalog_mut().apply(&round.dags, round.told);
         let position = round.changes.watch_position.as_deref();
         let position = position.map(|text| Reached::stored(Some(text), &self.shared.cluster));
@@ -106,28 +110,20 @@ impl Scheduler {
         let at = self.shared.clock.now();
         // A run begins before its tasks do, and ends after them.
         let runs = |is_over: bool| {
-            let runs = round
-                .changes
-                .runs
-                .iter()
-                .filter(move |run| run.state.is_finished() == is_over);
-            runs.filter_map(|run| {
-                let before = before.runs.get(&run.key).map(|active| &*active.run);
-                StateChange::of_run(at, before, run)
-            })
+            let runs = round.changes.runs.iter().zip(&before.runs);
+            let runs = runs.filter(move |(run, _)| run.state.is_finished() == is_over);
+            runs.filter_map(|(run, before)| StateChange::of_run(at, before.as_deref(), run))
         };
         let rows = &round.changes.task_instances;
-        let tasks = rows.iter().filter_map(|row| {
-            StateChange::of_task(at, before.task_instance(&row.key).map(|row| &**row), row)
-        });
+        let tasks = rows.iter().zip(&before.rows);
+        let tasks =
+            tasks.filter_map(|(row, before)| StateChange::of_task(at, before.as_deref(), row));
         self.publish(runs(false).chain(tasks).chain(runs(true)));
         // The ids before as well: the pod of an ended try is to go.
-        let before = rows.iter().filter_map(|row| before.task_instance(&row.key));
-        self.shared.launch_keys.add(
-            before
-                .map(|row| row.id)
-                .chain(rows.iter().map(|row| row.id)),
-        );
+        let before = before.rows.iter().flatten().map(|row| row.id);
+        self.shared
+            .launch_keys
+            .add(before.chain(rows.iter().map(|row| row.id)));
         self.shared
             .launch_keys
             .add(facts.iter().filter_map(Fact::ti_id));
@@ -227,6 +223,32 @@ impl Scheduler {
     }
 }
 
+/// What a commit changes, as it was: in the order of the changes, and nothing where they create a row.
+///
+/// Only these, because the board is copied where it is changed while somebody holds all of it.
+struct Before {
+    runs: Vec<Option<Arc<Run>>>,
+    rows: Vec<Option<Arc<TaskInstance>>>,
+}
+
+impl Before {
+    /// Runs that were over are not on the board: those that somebody clears are among the facts.
+    fn of(changes: &Changes, board: &Board, facts: &[Fact]) -> Self {
+        let cleared: Vec<&Arc<ActiveRun>> = cleared(facts).collect();
+        let active = |key: &RunKey| {
+            let is_it = |active: &&Arc<ActiveRun>| active.run.key == *key;
+            let on_board = board.runs.get(key);
+            on_board.or_else(|| cleared.iter().copied().find(is_it))
+        };
+        let run = |run: &Run| Some(Arc::clone(&active(&run.key)?.run));
+        let row = |row: &TaskInstance| active(&row.key.run)?.tasks.get(&row.key.task_id).cloned();
+        Self {
+            runs: changes.runs.iter().map(run).collect(),
+            rows: changes.task_instances.iter().map(row).collect(),
+        }
+    }
+}
+
 /// Decides upon further facts as well.
 fn decide_with(work: &Observed, further: &[Fact]) -> Plan<Changes> {
     if further.is_empty() {
@@ -237,10 +259,15 @@ fn decide_with(work: &Observed, further: &[Fact]) -> Plan<Changes> {
     decide::decide(&work)
 }
 
+/// The runs that were over and that somebody clears.
+fn cleared(facts: &[Fact]) -> impl Iterator<Item = &Arc<ActiveRun>> {
+    let cleared = facts.iter().filter_map(Fact::clearing);
+    cleared.filter_map(|clearing| clearing.stored.as_ref())
+}
+
 /// The board with the runs that were over and that somebody clears: what they change from.
 fn with_cleared(mut board: Board, facts: &[Fact]) -> Board {
-    let cleared = facts.iter().filter_map(Fact::clearing);
-    for stored in cleared.filter_map(|clearing| clearing.stored.as_ref()) {
+    for stored in cleared(facts) {
         let key = stored.run.key.clone();
         board.runs.entry(key).or_insert_with(|| stored.clone());
     }

@@ -10,7 +10,7 @@ pub(crate) mod triggers;
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use futures::Stream;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt};
 use longshore_core::Resource;
 use longshore_kit::{Applier, CacheFeed, Clock, Controller, Key, Metrics, Runner, Tasks};
@@ -31,7 +31,7 @@ use crate::{
     },
     logs::LogArchive,
     model::{CanonicalError, Dag},
-    pods::build::PodConfig,
+    pods::{build::PodConfig, launched::LaunchedPod},
     runs::controller::{self, Runs},
     scheduler::{
         board::{Board, LoadError},
@@ -166,7 +166,7 @@ impl Dags {
         let left_behind = left_behind.map_err(|error| StartError::Api(Box::new(error)))?;
 
         let watch = LaunchWatch::new(
-            Api::<Pod>::namespaced(client.clone(), namespace),
+            Api::<LaunchedPod>::namespaced(client.clone(), namespace),
             shared.clone(),
         );
         self.tasks

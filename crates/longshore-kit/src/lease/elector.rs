@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kube::Client;
-use longshore_core::{ObjectRef, PatchKind};
+use longshore_core::{ObjectRef, PatchKind, error::chain};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -16,7 +16,6 @@ use super::{
 use crate::{
     clock::Clock,
     requests::{ApiError, Requests},
-    round::report,
 };
 
 /// Which lease.
@@ -166,7 +165,7 @@ impl Elector {
                 Step::Wait(time) => sleep(time).await,
                 step @ Step::Renew => {
                     if let Err(error) = self.write(step).await {
-                        tracing::warn!(lease = %self.target, error = report(&error), "the lease is not renewed");
+                        tracing::warn!(lease = %self.target, error = chain(&error), "the lease is not renewed");
                         let is_other = matches!(error.code(), Some(404 | 409));
                         // Another's, or ours by a renewal whose answer was lost: then it is renewed at once.
                         if is_other && self.look().await.is_ok() {
@@ -196,7 +195,7 @@ impl Elector {
             released = self.patch(spec).await;
         }
         if let Err(error) = released {
-            tracing::warn!(lease = %self.target, error = report(&error), "the lease is not released, and expires");
+            tracing::warn!(lease = %self.target, error = chain(&error), "the lease is not released, and expires");
         }
     }
 
@@ -292,7 +291,7 @@ impl Elector {
                 source,
             });
         }
-        tracing::warn!(lease = %self.target, error = report(&source), "the lease cannot be taken yet");
+        tracing::warn!(lease = %self.target, error = chain(&source), "the lease cannot be taken yet");
         Ok(())
     }
 

@@ -280,12 +280,13 @@ async fn equal_announcements_become_one_event_with_a_count() {
         note: "é".repeat(2000),
     };
     let first = applier(&cluster);
-    first.announce(&announcement, clock.now()).await;
-    first.announce(&announcement, clock.now()).await;
-    first.announce(&announcement, clock.now()).await;
-    applier(&cluster).announce(&announcement, clock.now()).await;
-    let events: Api<Event> = Api::default_namespaced(cluster.client());
-    let events = events.list(&ListParams::default()).await.unwrap().items;
+    for _ in 0..3 {
+        first.announce(&announcement, clock.now());
+    }
+    published().await;
+    applier(&cluster).announce(&announcement, clock.now());
+    published().await;
+    let events = events(&cluster).await;
     let [event] = events.as_slice() else {
         panic!("expected one event, found {events:#?}");
     };
@@ -295,6 +296,63 @@ async fn equal_announcements_become_one_event_with_a_count() {
     );
     assert_eq!(event.note.as_ref().unwrap().len(), 1024);
     assert!(event.series.is_some());
+}
+
+/// Events are published beside everything else.
+async fn published() {
+    tokio::time::sleep(Duration::from_secs(60)).await;
+}
+
+async fn events(cluster: &Cluster) -> Vec<Event> {
+    let events: Api<Event> = Api::default_namespaced(cluster.client());
+    events.list(&ListParams::default()).await.unwrap().items
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_hangs_is_given_up_and_the_next_ones_are_published() {
+    let _logs = quiet_logs();
+    let clock = SimClock::start();
+    let cluster = cluster(clock.clone(), 1);
+    let hangs = Fault::Delay(Duration::from_secs(600));
+    let applier = faulty(&cluster, "create events", hangs);
+    let regarding = stored(&cluster, "a").await;
+    for reason in ["First", "Second", "Third"] {
+        let announcement = Announcement {
+            regarding: regarding.clone(),
+            event_type: EventType::Normal,
+            reason,
+            note: String::new(),
+        };
+        applier.announce(&announcement, clock.now());
+    }
+    published().await;
+    let events = events(&cluster).await;
+    let mut reasons: Vec<_> = events
+        .iter()
+        .filter_map(|it| it.reason.as_deref())
+        .collect();
+    reasons.sort_unstable();
+    assert_eq!(reasons, ["Second", "Third"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_too_many_events_wait_the_last_ones_are_dropped() {
+    let _logs = quiet_logs();
+    let clock = SimClock::start();
+    let cluster = cluster(clock.clone(), 1);
+    let applier = applier(&cluster);
+    let regarding = stored(&cluster, "a").await;
+    for n in 0..2_000 {
+        let announcement = Announcement {
+            regarding: regarding.clone(),
+            event_type: EventType::Normal,
+            reason: "Many",
+            note: n.to_string(),
+        };
+        applier.announce(&announcement, clock.now());
+    }
+    published().await;
+    assert_eq!(events(&cluster).await.len(), 1_024);
 }
 
 /// A cache of pods behind watch faults, and the applier that knows it.

@@ -9,6 +9,7 @@
 )]
 
 mod actions;
+mod availability;
 mod bad_input;
 mod cli;
 mod cluster;
@@ -29,7 +30,6 @@ mod service_process;
 mod standalone;
 mod stopping;
 mod task_actions;
-mod traffic;
 
 use assert_cmd::Command;
 

@@ -1,10 +1,9 @@
 //! Which pods are made and removed.
 
-use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
 use super::*;
-use crate::launch::launched::view_of;
+use crate::{launch::launched::view_of, pods::launched::LaunchedPod};
 
 fn observed(state: TaskState, launch: u32, pods: Vec<LaunchedView>) -> LaunchObserved {
     LaunchObserved {
@@ -243,7 +242,7 @@ fn a_row_older_than_the_pod_has_no_say() {
 
 #[test]
 fn a_pod_is_viewed_by_its_launch_phase_and_deletion() {
-    let object = |phase: &str, deletion: Option<&str>| -> Pod {
+    let object = |phase: &str, deletion: Option<&str>| -> LaunchedPod {
         serde_json::from_value(json!({
             "metadata": {
                 "name": "pod-2", "namespace": "default", "uid": "uid-2",
@@ -267,7 +266,7 @@ fn a_pod_is_viewed_by_its_launch_phase_and_deletion() {
     }
     let under_way = object("Running", Some("2026-11-21T10:00:00Z"));
     assert_eq!(view_of(&under_way), Some(deleting(pod(2, Live))));
-    assert_eq!(view_of(&Pod::default()), None);
+    assert_eq!(view_of(&LaunchedPod::default()), None);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::launch::launched::fact_of;
 
 const TI_ID: &str = "01939f2e-0000-7000-8000-000000000001";
 
-fn pod(status: Value) -> Pod {
+fn pod(status: Value) -> LaunchedPod {
     serde_json::from_value(json!({
         "metadata": {
             "name": "d-t-abcdefgh",

@@ -18,7 +18,7 @@ pub(super) const PORT: u16 = 8080;
 /// How long a request takes: with this load some are under way at any time.
 const WORK: Duration = Duration::from_millis(30);
 /// The test below.
-const NAME: &str = "traffic::server::the_server_answers_until_it_is_killed";
+const NAME: &str = "availability::server::the_server_answers_until_it_is_killed";
 
 /// The container that runs it.
 pub(super) fn container() -> Value {

@@ -7,13 +7,16 @@ use std::sync::{
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Client, api::PostParams};
+use kube::{
+    Api, Client,
+    api::PostParams,
+    config::{KubeConfigOptions, Kubeconfig},
+};
 use longshore_cluster::{Cluster, ServeConfig};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::kubernetes::KubeconfigFile;
 
 /// Passes bytes on to `server`, and tells its own port.
 async fn relay(server: u16) -> (u16, Arc<AtomicUsize>) {
@@ -41,12 +44,15 @@ fn config_map(number: usize) -> ConfigMap {
 
 #[tokio::test]
 async fn writes_that_are_under_way_together_share_one_connection() {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let folder = TempDir::new().unwrap();
     let serving = Cluster::in_memory()
         .serve(ServeConfig::new(folder.path()))
         .unwrap();
-    let file = KubeconfigFile::At(serving.kubeconfig());
-    let mut config = file.read(None).await.unwrap();
+    let file = Kubeconfig::read_from(serving.kubeconfig()).unwrap();
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(file, &options).await;
+    let mut config = config.unwrap();
     let (port, connections) = relay(config.cluster_url.port_u16().unwrap()).await;
     config.cluster_url = format!("https://127.0.0.1:{port}").parse().unwrap();
     let client: Client = client_builder(&config).unwrap().build();

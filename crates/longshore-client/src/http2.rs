@@ -5,7 +5,7 @@
 //! which client-go speaks, too, they share one. Everything else is as in kube-rs: who we are, how TLS is verified,
 //! what is retried.
 
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 
 use http::{Request, Response};
 use http_body_util::BodyExt;
@@ -21,8 +21,6 @@ use kube::{
 };
 use tower::{BoxError, ServiceBuilder, ServiceExt, retry::RetryLayer, util::BoxService};
 
-use crate::error::KubernetesError;
-
 /// After so long without a sign of the server it is asked for one (as client-go does): a watch says nothing for
 /// minutes, and a connection that nobody answers any more looks the same.
 const PING_AFTER: Duration = Duration::from_secs(30);
@@ -31,14 +29,34 @@ const PING_AFTER: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What asks an API server.
-pub(crate) type Requests = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
+pub type Requests = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
+
+/// What in a kubeconfig keeps a client from being made: a certificate that is none, a name that cannot be one.
+#[derive(Debug, thiserror::Error)]
+#[error("the configuration of the API server {url} cannot be used")]
+pub struct UnusableConfig {
+    /// Its address.
+    pub url: String,
+    /// What is wrong.
+    pub source: Box<dyn Error + Send + Sync>,
+}
 
 /// The beginning of a client for the API server of `config`.
 ///
 /// It falls back to HTTP/1.1 where that is all that the server speaks. Through a proxy it is kube-rs's own.
-pub(crate) fn client_builder(config: &Config) -> Result<ClientBuilder<Requests>, KubernetesError> {
+///
+/// # Errors
+/// The configuration cannot be used. Nobody is asked yet.
+pub fn client_builder(config: &Config) -> Result<ClientBuilder<Requests>, UnusableConfig> {
+    builder(config).map_err(|source| UnusableConfig {
+        url: config.cluster_url.to_string(),
+        source,
+    })
+}
+
+fn builder(config: &Config) -> Result<ClientBuilder<Requests>, BoxError> {
     if config.proxy_url.is_some() {
-        return ClientBuilder::try_from(config.clone()).map_err(KubernetesError::unknown);
+        return Ok(ClientBuilder::try_from(config.clone())?);
     }
     let requests = requests(config)?;
     Ok(ClientBuilder::new(
@@ -47,17 +65,15 @@ pub(crate) fn client_builder(config: &Config) -> Result<ClientBuilder<Requests>,
     ))
 }
 
-fn requests(config: &Config) -> Result<Requests, KubernetesError> {
+fn requests(config: &Config) -> Result<Requests, BoxError> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
-    let tls = config.rustls_client_config();
-    let tls = tls.map_err(KubernetesError::unknown)?;
     let mut https = HttpsConnectorBuilder::new()
-        .with_tls_config(tls)
+        .with_tls_config(config.rustls_client_config()?)
         .https_or_http();
     if let Some(name) = &config.tls_server_name {
-        let name = name.clone().try_into().map_err(KubernetesError::unknown)?;
+        let name = name.clone().try_into()?;
         https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
     let mut connector = TimeoutConnector::new(https.enable_all_versions().wrap_connector(tcp));
@@ -73,13 +89,12 @@ fn requests(config: &Config) -> Result<Requests, KubernetesError> {
         .build::<_, Body>(connector);
 
     let retried = config.default_retry.then(RetryPolicy::server_retry);
-    let authenticated = config.auth_layer().map_err(KubernetesError::unknown)?;
-    let headers = config.extra_headers_layer();
+    let authenticated = config.auth_layer()?;
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(retried.map(RetryLayer::new))
         .option_layer(authenticated)
-        .layer(headers.map_err(KubernetesError::unknown)?)
+        .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
         .service(client)
         .map_response(|answer| {
