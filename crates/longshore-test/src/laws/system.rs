@@ -6,7 +6,7 @@ use std::{
     future::Future,
     ops::Range,
     sync::{
-        Mutex, PoisonError,
+        Condvar, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -20,6 +20,37 @@ use crate::faults::{FaultPlan, Faults, Point, Process, WatchFault};
 
 /// Worlds that run at the same time, each on a thread of its own.
 const THREADS: usize = 2;
+
+/// Places for the worlds of all scenarios of this process: more at the same time only take each other's caches.
+static PLACES: Places = Places {
+    n_free: Mutex::new(THREADS),
+    freed: Condvar::new(),
+};
+
+struct Places {
+    n_free: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// A place. Dropping it gives it back.
+struct Place;
+
+impl Places {
+    fn take(&self) -> Place {
+        let n_free = self.n_free.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.freed.wait_while(n_free, |n_free| *n_free == 0);
+        *waited.unwrap_or_else(PoisonError::into_inner) -= 1;
+        Place
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut n_free = PLACES.n_free.lock().unwrap_or_else(PoisonError::into_inner);
+        *n_free += 1;
+        PLACES.freed.notify_one();
+    }
+}
 
 /// A world with a controller in it, and what is to come of it.
 ///
@@ -312,6 +343,7 @@ fn run_all<S: Scenario>(
         for _ in 0..THREADS {
             threads.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let _place = PLACES.take();
                     let run = replay(scenario, case.plan.clone());
                     let found = judge(scenario, case, &run, reference);
                     if found.iter().any(&is_enough) {
