@@ -66,10 +66,7 @@ const ALLOWED: [(&str, &[&str]); 19] = [
         "longshore-podops-client",
         &["longshore-api", "longshore-core", "longshore-kit"],
     ),
-    (
-        "longshore-cluster",
-        &["longshore-api", "longshore-core", "longshore-kit"],
-    ),
+    ("longshore-cluster", &[]),
     (
         "longshore-node",
         &["longshore-api", "longshore-core", "longshore-kit"],
@@ -181,7 +178,7 @@ mod tests {
             ("longshore-core", "tokio", false, false),
             ("longshore-core", "serde", false, true),
             ("longshore-kit", "longshore-cluster", false, false),
-            ("longshore-cluster", "longshore-dags", false, false),
+            ("longshore-cluster", "longshore-core", false, false),
             ("longshore-new", "longshore-core", false, false),
             ("longshore", "longshore-node", false, true),
             ("longshore", "longshore-test", false, false),

@@ -49,10 +49,7 @@ impl Scenario for Story {
     }
 
     fn bound(&self, what: &str, troubles: &Troubles) -> Option<u32> {
-        let is_read = ["get", "list", "watch"]
-            .iter()
-            .any(|verb| what.starts_with(verb));
-        (!is_read).then(|| troubles.allowance())
+        troubles.allowance_of_writes(what)
     }
 
     async fn broken(&self, world: &Self::World) -> Vec<Violation> {

@@ -39,6 +39,7 @@ use tokio::{sync::watch as channel, time::Instant};
 
 pub use admission::{Admission, Admitting, Rule};
 pub use layer::{FaultBody, FaultLayer, FaultService};
+pub(crate) use plan::is_read;
 pub use plan::{Fault, FaultPlan, Lot, Point, Refusal, WatchFault, faults_for};
 
 /// A run with more effects and watch events than this is stopped: it would never end, because a loop without waiting

@@ -23,10 +23,15 @@ impl Point {
 
     /// Whether it changes nothing: a lost answer is then the same as a refused request.
     pub fn is_read(&self) -> bool {
-        ["get ", "list ", "watch "]
-            .iter()
-            .any(|verb| self.what.starts_with(verb))
+        is_read(&self.what)
     }
+}
+
+/// Whether an effect of this name changes nothing.
+pub(crate) fn is_read(what: &str) -> bool {
+    ["get ", "list ", "watch "]
+        .iter()
+        .any(|verb| what.starts_with(verb))
 }
 
 impl fmt::Display for Point {

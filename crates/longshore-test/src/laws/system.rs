@@ -16,39 +16,39 @@ use super::{
     Law, Violation,
     cases::{Case, cases},
 };
-use crate::faults::{FaultPlan, Faults, Point, Process, WatchFault};
+use crate::faults::{FaultPlan, Faults, Point, Process, WatchFault, is_read};
 
 /// Worlds that run at the same time, each on a thread of its own.
 const THREADS: usize = 2;
 
-/// Places for the worlds of all scenarios of this process: more at the same time only take each other's caches.
-static PLACES: Places = Places {
+/// Slots for the worlds of all scenarios of this process: more at the same time only take each other's caches.
+static SLOTS: Slots = Slots {
     n_free: Mutex::new(THREADS),
     freed: Condvar::new(),
 };
 
-struct Places {
+struct Slots {
     n_free: Mutex<usize>,
     freed: Condvar,
 }
 
-/// A place. Dropping it gives it back.
-struct Place;
+/// Room for one world. Dropping it gives it back.
+struct Slot;
 
-impl Places {
-    fn take(&self) -> Place {
+impl Slots {
+    fn take(&self) -> Slot {
         let n_free = self.n_free.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.freed.wait_while(n_free, |n_free| *n_free == 0);
         *waited.unwrap_or_else(PoisonError::into_inner) -= 1;
-        Place
+        Slot
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
-        let mut n_free = PLACES.n_free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut n_free = SLOTS.n_free.lock().unwrap_or_else(PoisonError::into_inner);
         *n_free += 1;
-        PLACES.freed.notify_one();
+        SLOTS.freed.notify_one();
     }
 }
 
@@ -146,6 +146,11 @@ impl Troubles {
     /// Room for timing, and none for a loop.
     pub fn allowance(&self) -> u32 {
         3 * self.n_undisturbed + 10 * (self.n_starts + self.n_faults)
+    }
+
+    /// That allowance for every effect but reads, which have no bound.
+    pub fn allowance_of_writes(&self, what: &str) -> Option<u32> {
+        (!is_read(what)).then(|| self.allowance())
     }
 }
 
@@ -343,7 +348,7 @@ fn run_all<S: Scenario>(
         for _ in 0..THREADS {
             threads.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let _place = PLACES.take();
+                    let _place = SLOTS.take();
                     let run = replay(scenario, case.plan.clone());
                     let found = judge(scenario, case, &run, reference);
                     if found.iter().any(&is_enough) {

@@ -4,10 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use super::{
-    replica::{Plan, page},
-    secrets::free_port,
-};
+use super::replica::{Plan, free_port, page};
 use crate::cluster::TestCluster;
 
 #[tokio::test(flavor = "multi_thread")]

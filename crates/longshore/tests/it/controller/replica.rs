@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
+    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command as Process, Stdio},
     time::Duration,
@@ -25,6 +26,12 @@ pub(super) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
         tokio::time::sleep(STEP).await;
     }
     panic!("not in time: {what}");
+}
+
+/// A port that nobody has at the moment, on any address.
+pub(super) fn free_port() -> u16 {
+    let listener = TcpListener::bind(("0.0.0.0", 0)).unwrap();
+    listener.local_addr().unwrap().port()
 }
 
 /// What a replica is to be.

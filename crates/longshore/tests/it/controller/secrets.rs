@@ -4,7 +4,6 @@
 use std::{
     collections::BTreeSet,
     fs,
-    net::TcpListener,
     path::PathBuf,
     sync::{
         Arc,
@@ -28,7 +27,7 @@ use longshore_plugins::secret_name;
 use serde_json::{Value, json};
 
 use super::{
-    replica::{Plan, Replica, until},
+    replica::{Plan, Replica, free_port, until},
     requests::counted,
 };
 use crate::{
@@ -50,12 +49,6 @@ struct World {
     /// Of the Service, and of what API servers are told.
     name: String,
     used: BTreeSet<(String, String)>,
-}
-
-/// A port that nobody has at the moment.
-pub(super) fn free_port() -> u16 {
-    let listener = TcpListener::bind(("0.0.0.0", 0)).unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 impl World {

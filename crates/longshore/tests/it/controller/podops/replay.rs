@@ -9,9 +9,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    super::replica::{Plan, until},
+    super::replica::{Plan, free_port, until},
     http,
-    world::{free_port, install},
+    world::install,
 };
 use crate::{cluster::TestCluster, repository};
 

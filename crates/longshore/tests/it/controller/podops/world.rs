@@ -1,13 +1,13 @@
 //! A cluster with nodes, and a controller of pods as a process, with the rights that it declares and no others.
 
-use std::{collections::BTreeSet, net::TcpListener, path::PathBuf, sync::Mutex, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, sync::Mutex, time::Duration};
 
 use kube::Client;
 use longshore_api::podops::{CONTROLLED, LABEL_CONTROL, POD_TRANSITION_RULE_CRD};
 use serde_json::{Value, json};
 
 use super::{
-    super::replica::{Plan, Replica, page, until},
+    super::replica::{Plan, Replica, free_port, page, until},
     http::{self, Asked},
     kubelet::{Kubelet, PLAYED},
     place::Place,
@@ -345,9 +345,4 @@ async fn has_controllers(cluster: &TestCluster) -> bool {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     false
-}
-
-pub(super) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
