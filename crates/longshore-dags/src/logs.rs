@@ -1,15 +1,20 @@
 //! Where the logs of ended pods are kept: Airflow's log path under one root, written before the pod is deleted.
 
 use std::{
-    io,
-    path::{Path, PathBuf},
+    fs::{self, File},
+    io::{self, Write},
+    path::PathBuf,
     pin::Pin,
 };
 
 use async_trait::async_trait;
 use futures::AsyncBufRead;
 use longshore_store::{TaskInstance, TaskKey};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::compat::FuturesAsyncReadCompatExt;
+
+/// A log shorter than this, in bytes, is stored at one go: each step on its own would have to wait for a thread.
+const HEAD: usize = 64 * 1024;
 
 /// The log of one pod, as the API server streams it.
 pub type LogStream = Pin<Box<dyn AsyncBufRead + Send>>;
@@ -87,16 +92,61 @@ impl LogDirectory {
 #[async_trait]
 impl LogArchive for LogDirectory {
     async fn store(&self, path: &LogPath, log: LogStream) -> io::Result<()> {
-        let file = self.file(path);
-        let parent = file.parent().unwrap_or(Path::new("/")).to_owned();
-        tokio::fs::create_dir_all(&parent).await?;
-        // Whole or not at all: a crash leaves the part file, which the repeat replaces.
-        let part = file.with_extension("log.part");
-        let mut to = tokio::fs::File::create(&part).await?;
-        tokio::io::copy(&mut log.compat(), &mut to).await?;
-        to.sync_data().await?;
-        tokio::fs::rename(&part, &file).await
+        let part = Part::of(self.file(path));
+        let mut log = log.compat();
+        let mut head = Vec::new();
+        (&mut log).take(HEAD as u64).read_to_end(&mut head).await?;
+        if head.len() < HEAD {
+            return blocking(move || part.finish(part.begin(&head)?)).await;
+        }
+        let (part, begun) = blocking(move || {
+            let begun = part.begin(&head)?;
+            Ok((part, begun))
+        })
+        .await?;
+        let mut begun = tokio::fs::File::from_std(begun);
+        tokio::io::copy(&mut log, &mut begun).await?;
+        begun.flush().await?;
+        let whole = begun.into_std().await;
+        blocking(move || part.finish(whole)).await
     }
+}
+
+/// A log that is being written. Whole or not at all: a crash leaves the part file, which the repeat replaces.
+struct Part {
+    file: PathBuf,
+    part: PathBuf,
+}
+
+impl Part {
+    fn of(file: PathBuf) -> Self {
+        Self {
+            part: file.with_extension("log.part"),
+            file,
+        }
+    }
+
+    fn begin(&self, head: &[u8]) -> io::Result<File> {
+        if let Some(folder) = self.file.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let mut begun = File::create(&self.part)?;
+        begun.write_all(head)?;
+        Ok(begun)
+    }
+
+    fn finish(&self, whole: File) -> io::Result<()> {
+        whole.sync_data()?;
+        fs::rename(&self.part, &self.file)
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(io::Error::other)?
 }
 
 /// Keeps no logs.
@@ -107,5 +157,41 @@ pub struct NoLogArchive;
 impl LogArchive for NoLogArchive {
     async fn store(&self, _path: &LogPath, _log: LogStream) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{TryStreamExt, stream};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_log_of_any_length_is_stored_whole_and_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let logs = LogDirectory::new(folder.path());
+        let path = LogPath("dag_id=d/run_id=r/task_id=t/attempt=1.log".to_owned());
+        for length in [0, 1, HEAD - 1, HEAD, HEAD + 1, 3 * HEAD, 7] {
+            let log: Vec<u8> = (0..length).map(|i| i as u8).collect();
+            let chunks: Vec<_> = log.chunks(1_000).map(|chunk| Ok(chunk.to_vec())).collect();
+            let stream: LogStream = Box::pin(stream::iter(chunks).into_async_read());
+            logs.store(&path, stream).await.unwrap();
+            assert!(fs::read(logs.file(&path)).unwrap() == log, "{length}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_log_that_breaks_leaves_the_one_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let logs = LogDirectory::new(folder.path());
+        let path = LogPath("attempt=1.log".to_owned());
+        for (end, is_stored) in [(None, true), (Some(io::Error::other("gone")), false)] {
+            let chunks = [Ok("line\n".repeat(HEAD))].into_iter();
+            let chunks = chunks.chain(end.map(Err));
+            let stream: LogStream = Box::pin(stream::iter(chunks).into_async_read());
+            assert_eq!(logs.store(&path, stream).await.is_ok(), is_stored);
+        }
+        let stored = fs::read_to_string(logs.file(&path)).unwrap();
+        assert_eq!(stored.len(), 5 * HEAD);
     }
 }

@@ -4,6 +4,7 @@ use std::{
     fmt::{Debug, Display},
     future::Future,
     hash::Hash,
+    time::Duration,
 };
 
 use jiff::Timestamp;
@@ -40,6 +41,13 @@ pub trait Controller: Send + Sync + 'static {
 
     /// Its name in logs and metrics, as `dags.pods`.
     fn name(&self) -> &'static str;
+
+    /// By how much a key that is triggered now goes before those that wait: where a first step matters more than the
+    /// next one of others. Those that have waited for longer than this still come first, so that nobody starves.
+    fn head_start(&self, key: &Self::Key) -> Duration {
+        let _ = key;
+        Duration::ZERO
+    }
 
     /// Reads, and nothing else.
     fn observe(

@@ -64,7 +64,7 @@ impl<K: Key> Queue<K> {
         }
     }
 
-    /// Something about `key` changed.
+    /// Something about `key` changed. Where `now` is earlier, it goes before those that have waited since then.
     pub(crate) fn trigger(&mut self, key: K, now: Instant) {
         match self.entries.get_mut(&key) {
             None => self.wait(key, now, 0, None),
@@ -202,6 +202,18 @@ mod tests {
         assert_eq!(queue.next_due(), Some(now + secs(60)));
         queue.trigger("a", now + secs(1));
         assert_eq!(queue.next_due(), Some(now + secs(1)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_start_goes_before_those_who_wait_but_not_for_long() {
+        let mut queue = Queue::new();
+        let (begin, now) = (Instant::now(), Instant::now() + secs(10));
+        queue.trigger("waited long", begin);
+        queue.trigger("waited", now - secs(1));
+        queue.trigger("new", now - secs(5));
+        for key in ["waited long", "new", "waited"] {
+            assert_eq!(queue.pop(now), Some(key));
+        }
     }
 
     #[tokio::test(start_paused = true)]

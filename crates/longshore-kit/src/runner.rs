@@ -100,7 +100,11 @@ impl<C: Controller> Runner<C> {
                     let now = Instant::now();
                     self.finish(&mut queue, key, result, now);
                 }
-                Some(key) = triggers.next() => queue.trigger(key, Instant::now()),
+                Some(key) = triggers.next() => {
+                    let now = Instant::now();
+                    let head_start = self.round.controller.head_start(&key);
+                    queue.trigger(key, now.checked_sub(head_start).unwrap_or(now));
+                }
                 () = sleep_until(due), if due.is_some() => {}
                 () = tokio::time::sleep(BEAT) => {}
             }

@@ -1,12 +1,13 @@
 //! The executor on the kit.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use kube::ResourceExt;
 use longshore_core::{
     Announcement, Class, Classify, Create, EventType, ObjectRef, Plan, Resource, Seen,
 };
-use longshore_kit::{Applier, ApplyError, Clock, Controller, Postponed, Refusal};
+use longshore_kit::{Applier, ApplyError, Clock, Controller, Postponed, RawObject, Refusal};
 use tokio::time::Instant;
 
 use crate::{
@@ -21,6 +22,9 @@ use crate::{
     remote::{AskConnectors, ConnectorError, Questions},
     status,
 };
+
+/// By how much a new action goes before those that run.
+const HEAD_START: Duration = Duration::from_secs(5);
 
 /// Runs TaskActions.
 #[derive(Debug)]
@@ -174,6 +178,17 @@ impl Controller for Actions {
 
     fn name(&self) -> &'static str {
         "tasks.actions"
+    }
+
+    /// What has not begun begins before what runs is followed: a resource works while we write.
+    fn head_start(&self, key: &ActionKey) -> Duration {
+        let action = self.observer.actions.get(&key.namespace, &key.name);
+        let is_new = |action: &Arc<RawObject>| action.finalizers().is_empty();
+        if action.present().is_some_and(is_new) {
+            HEAD_START
+        } else {
+            Duration::ZERO
+        }
     }
 
     async fn observe(&self, key: &ActionKey, now: Timestamp) -> Result<Observed, ActionError> {

@@ -66,8 +66,8 @@ impl Launches {
             // Over, and nothing left of it: not worth a look into the store.
             return Ok(Seen::Absent);
         }
-        let ended = self.shared.store.try_by_id(*ti_id).await?;
-        Ok(ended.as_ref().map(view).into())
+        let ended = self.shared.ended_try(ti_id).await?;
+        Ok(ended.as_deref().map(view).into())
     }
 
     /// What a try is launched as. One that is over is not launched any more.

@@ -97,12 +97,12 @@ impl KeepLogs {
         }
     }
 
-    /// The row of a try: on the board, or in the store if the try or its run is over.
+    /// The row of a try.
     async fn row(&self, ti_id: &Uuid) -> Result<Option<Arc<TaskInstance>>, StoreError> {
         if let Some((_, row)) = self.shared.board().task_instance_by_id(ti_id) {
             return Ok(Some(row.clone()));
         }
-        Ok(self.shared.store.try_by_id(*ti_id).await?.map(Arc::new))
+        self.shared.ended_try(ti_id).await
     }
 
     /// Stores the log of what ran. One that cannot be read for long is given up, with a line in the archive that says

@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use longshore_api::airflow::{ANNOTATION_DAG_ID, ANNOTATION_RUN_ID};
 use longshore_core::{ObjectRef, Seen};
 use longshore_kit::Cache;
-use longshore_store::RunKey;
+use longshore_store::{RunKey, TaskInstance};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -47,13 +47,21 @@ pub(crate) struct LaunchTable<K> {
 
 #[derive(Debug)]
 struct Known {
-    /// Namespaces and names of objects by task-instance id.
-    objects: BTreeMap<Uuid, BTreeSet<(String, String)>>,
+    objects: BTreeMap<Uuid, Objects>,
     /// Uids of objects whose log is stored.
     archived: BTreeSet<String>,
     /// Since when the log of an object cannot be read, by uid.
     unreadable: BTreeMap<String, Timestamp>,
     stage: Stage,
+}
+
+/// The objects of one try.
+#[derive(Debug, Default)]
+struct Objects {
+    /// Their namespaces and names.
+    names: BTreeSet<(String, String)>,
+    /// The row of the try, once its run is over and has left the board.
+    ended: Option<Arc<TaskInstance>>,
 }
 
 impl<K: Launched> LaunchTable<K> {
@@ -82,11 +90,8 @@ impl<K: Launched> LaunchTable<K> {
     /// An object is there.
     pub(crate) fn insert(&self, ti_id: Uuid, object: &K) {
         self.change(|known| {
-            known
-                .objects
-                .entry(ti_id)
-                .or_default()
-                .insert(name_of(object));
+            let objects = known.objects.entry(ti_id).or_default();
+            objects.names.insert(name_of(object));
         });
     }
 
@@ -96,14 +101,37 @@ impl<K: Launched> LaunchTable<K> {
             let uid = object.meta().uid.as_deref().unwrap_or_default();
             known.archived.remove(uid);
             known.unreadable.remove(uid);
-            let Some(names) = known.objects.get_mut(&ti_id) else {
+            let Some(objects) = known.objects.get_mut(&ti_id) else {
                 return;
             };
-            names.remove(&name_of(object));
-            if names.is_empty() {
+            objects.names.remove(&name_of(object));
+            if objects.names.is_empty() {
                 known.objects.remove(&ti_id);
             }
         });
+    }
+
+    /// A run is over: those of its rows that have objects are kept for as long as they have, so that what becomes of the
+    /// objects needs no look into the store.
+    pub(crate) fn run_ended<'a>(&self, rows: impl Iterator<Item = &'a Arc<TaskInstance>>) {
+        let mut known = self.known();
+        for row in rows {
+            if let Some(objects) = known.objects.get_mut(&row.id) {
+                objects.ended = Some(Arc::clone(row));
+            }
+        }
+    }
+
+    /// The row of a try whose run is over, where it is at hand.
+    pub(crate) fn ended(&self, ti_id: &Uuid) -> Option<Arc<TaskInstance>> {
+        self.known().objects.get(ti_id)?.ended.clone()
+    }
+
+    /// The rows of runs that were over may have changed.
+    pub(crate) fn forget_ended(&self, is_changed: impl Fn(&RunKey) -> bool) {
+        for objects in self.known().objects.values_mut() {
+            objects.ended.take_if(|row| is_changed(&row.key.run));
+        }
     }
 
     /// The log of this object is stored.
@@ -201,7 +229,8 @@ impl<K: Launched> LaunchTable<K> {
                 }
                 Stage::Listed | Stage::Replayed => {}
             }
-            known.objects.get(ti_id).cloned().unwrap_or_default()
+            let objects = known.objects.get(ti_id);
+            objects.map(|known| known.names.clone()).unwrap_or_default()
         };
         let mut views = Vec::new();
         for (namespace, name) in &names {
@@ -238,4 +267,76 @@ impl<K: Launched> LaunchTable<K> {
 
 fn name_of<K: Launched>(object: &K) -> (String, String) {
     (object.namespace().unwrap_or_default(), object.name_any())
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_store::TaskKey;
+    use serde_json::json;
+
+    use super::*;
+    use crate::pods::launched::LaunchedPod;
+
+    fn pod(name: &str) -> LaunchedPod {
+        serde_json::from_value(json!({"metadata": {"name": name, "namespace": "d", "uid": name}}))
+            .unwrap()
+    }
+
+    fn row(id: Uuid) -> Arc<TaskInstance> {
+        let run = RunKey {
+            dag_id: "dag".to_owned(),
+            run_id: "run".to_owned(),
+        };
+        Arc::new(TaskInstance {
+            id,
+            key: TaskKey {
+                run,
+                task_id: "task".to_owned(),
+                map_index: -1,
+            },
+            state: None,
+            try_number: 1,
+            max_tries: 0,
+            launch: 1,
+            launch_failures: 0,
+            pool: String::new(),
+            pool_slots: 1,
+            priority_weight: 1,
+            scheduled_at: None,
+            queued_at: None,
+            start_date: None,
+            end_date: None,
+            pod_name: None,
+            pod_uid: None,
+            failure: None,
+            result: None,
+            version: 1,
+        })
+    }
+
+    #[test]
+    fn rows_of_ended_runs_are_at_hand_until_their_last_object_is_gone() {
+        let table = LaunchTable::new(Stage::Listed);
+        let [with, without] = [Uuid::new_v4(), Uuid::new_v4()];
+        table.insert(with, &pod("a"));
+        table.insert(with, &pod("b"));
+        table.run_ended([row(with), row(without)].iter());
+        assert!(table.ended(&without).is_none(), "nobody would ever ask");
+        table.remove(with, &pod("a"));
+        assert!(table.ended(&with).is_some());
+        table.remove(with, &pod("b"));
+        assert!(table.ended(&with).is_none());
+    }
+
+    #[test]
+    fn rows_of_a_run_that_goes_on_are_not_those_at_hand() {
+        let table = LaunchTable::new(Stage::Listed);
+        let id = Uuid::new_v4();
+        table.insert(id, &pod("a"));
+        table.run_ended([row(id)].iter());
+        table.forget_ended(|run| run.run_id == "another");
+        assert!(table.ended(&id).is_some());
+        table.forget_ended(|run| run.run_id == "run");
+        assert!(table.ended(&id).is_none());
+    }
 }

@@ -1,9 +1,11 @@
 //! The tables of both launchers as one.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use longshore_core::{ObjectRef, Resource, Seen};
 use longshore_kit::CacheFeed;
-use longshore_store::RunKey;
+use longshore_store::{RunKey, TaskInstance};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -11,7 +13,9 @@ use super::{
     decide::{LaunchedPhase, LaunchedView},
     table::{LaunchTable, Stage},
 };
-use crate::{actions::TaskAction, model::Launcher, pods::launched::LaunchedPod};
+use crate::{
+    actions::TaskAction, model::Launcher, pods::launched::LaunchedPod, scheduler::board::ActiveRun,
+};
 
 /// Everything that tries were launched as.
 #[derive(Debug)]
@@ -127,6 +131,23 @@ impl Tables {
         } else {
             self.pods.set_unreadable(uid, now);
         }
+    }
+
+    /// This run is over.
+    pub(crate) fn run_ended(&self, active: &ActiveRun) {
+        self.pods.run_ended(active.tasks.values());
+        self.actions.run_ended(active.tasks.values());
+    }
+
+    /// The row of a try whose run is over, where it is at hand.
+    pub(crate) fn ended(&self, ti_id: &Uuid) -> Option<Arc<TaskInstance>> {
+        self.pods.ended(ti_id).or_else(|| self.actions.ended(ti_id))
+    }
+
+    /// The rows of runs that were over may have changed.
+    pub(crate) fn forget_ended(&self, is_changed: impl Fn(&RunKey) -> bool) {
+        self.pods.forget_ended(&is_changed);
+        self.actions.forget_ended(&is_changed);
     }
 
     /// Whether a run has objects that are still to be dealt with.

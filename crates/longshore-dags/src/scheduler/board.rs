@@ -138,9 +138,11 @@ impl Board {
     /// up, finished runs leave. `facts` are those that the changes were decided upon; a new run's DAG comes from them, and all of
     /// a run that was over.
     ///
+    /// Answers the runs that are over now, as they are committed.
+    ///
     /// Costs as much as there are changed rows, if no clone of the board is alive; else the runs among them and the
     /// index of ids are copied first.
-    pub fn apply(&mut self, changes: &Changes, facts: &[Fact]) {
+    pub fn apply(&mut self, changes: &Changes, facts: &[Fact]) -> Vec<Arc<ActiveRun>> {
         let mut created: BTreeMap<RunKey, &Arc<Dag>> = BTreeMap::new();
         if changes.runs.iter().any(|run| run.version == 0) {
             for fact in facts {
@@ -168,9 +170,8 @@ impl Board {
                 ..row.clone()
             });
         }
-        for run in changes.runs.iter().filter(|run| run.state.is_finished()) {
-            self.remove(&run.key);
-        }
+        let finished = changes.runs.iter().filter(|run| run.state.is_finished());
+        finished.filter_map(|run| self.remove(&run.key)).collect()
     }
 
     /// Puts those of the changed runs on the board again that were over when somebody cleared tasks of them.
@@ -231,14 +232,13 @@ impl Board {
         );
     }
 
-    fn remove(&mut self, run: &RunKey) {
-        let Some(active) = self.runs.remove(run) else {
-            return;
-        };
+    fn remove(&mut self, run: &RunKey) -> Option<Arc<ActiveRun>> {
+        let active = self.runs.remove(run)?;
         let by_id = Arc::make_mut(&mut self.by_id);
         for row in active.tasks.values() {
             by_id.remove(&row.id);
         }
+        Some(active)
     }
 
     /// The task instance whose current try has this id.

@@ -96,12 +96,17 @@ impl Scheduler {
         let mut facts = self.shared.inbox.peek().facts;
         facts.truncate(round.n_facts);
         facts.extend(round.scheduled.iter().cloned());
-        let before = {
+        let launched = &self.shared.launched;
+        for taken_back in cleared(&facts) {
+            launched.forget_ended(|run| *run == taken_back.run.key);
+        }
+        let (before, ended) = {
             let mut board = self.shared.board_mut();
             let before = Before::of(&round.changes, &board, &facts);
-            board.apply(&round.changes, &facts);
-            before
+            let ended = board.apply(&round.changes, &facts);
+            (before, ended)
         };
+        ended.iter().for_each(|run| launched.run_ended(run));
         self.shared.catalog_mut().apply(&round.dags, round.told);
         let position = round.changes.watch_position.as_deref();
         let position = position.map(|text| Reached::stored(Some(text), &self.shared.cluster));
@@ -156,6 +161,7 @@ impl Scheduler {
         let reloaded = Board::load(snapshot, read_dag)?;
         let before = std::mem::replace(&mut *self.shared.board_mut(), reloaded.clone());
         self.shared.catalog_mut().reload(dags);
+        self.shared.launched.forget_ended(|_| true);
         let before = with_cleared(before, &self.shared.inbox.peek().facts);
         for active in before.runs.values() {
             self.publish_since(active, &reloaded).await?;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_kit::Clock;
-use longshore_store::{RunKey, RunStore};
+use longshore_store::{RunKey, RunStore, StoreError, TaskInstance};
 use tokio::sync::{Notify, broadcast};
 use uuid::Uuid;
 
@@ -73,6 +73,18 @@ impl Shared {
         let actions = &self.launched.actions;
         if actions.stage() == Stage::Idle && self.board_mut().has_plugin_tasks() {
             actions.reach(Stage::Wanted);
+        }
+    }
+
+    /// The row of a try that is over, or whose run is: at hand where the run has ended a short time ago, else in the
+    /// store.
+    pub(crate) async fn ended_try(
+        &self,
+        ti_id: &Uuid,
+    ) -> Result<Option<Arc<TaskInstance>>, StoreError> {
+        match self.launched.ended(ti_id) {
+            Some(row) => Ok(Some(row)),
+            None => Ok(self.store.try_by_id(*ti_id).await?.map(Arc::new)),
         }
     }
 
