@@ -26,6 +26,8 @@ const EVENT: Resource = Resource {
 const NOTE_BYTES: usize = 1024;
 /// Longer than this nobody tries to publish one, while others wait.
 const PUBLISH_TIMEOUT: Duration = Duration::from_secs(2);
+/// From one to the next: in a burst, the API server has better things to do.
+const PAUSE: Duration = Duration::from_millis(50);
 /// How many may wait; those beyond are dropped.
 const MAX_WAITING: usize = 1024;
 /// How many different Events are counted in memory; beyond that the counts start anew.
@@ -78,6 +80,7 @@ impl Events {
     async fn publish_all(self) {
         while let Some((announcement, now)) = self.next() {
             self.publish_one(&announcement, now).await;
+            tokio::time::sleep(PAUSE).await;
         }
     }
 
