@@ -16,7 +16,10 @@ mod spent;
 mod subject;
 mod tasks;
 
-use std::{num::NonZeroUsize, path::PathBuf};
+use std::{
+    num::{NonZeroU32, NonZeroUsize},
+    path::PathBuf,
+};
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
@@ -94,6 +97,9 @@ struct TasksArgs {
     /// With a cache service, an events service and outputs
     #[arg(long, conflicts_with = "external")]
     with_services: bool,
+    /// Create so many in a second, instead of as many as the API server takes [default: no limit]
+    #[arg(long, value_name = "N")]
+    create_per_second: Option<NonZeroU32>,
 }
 
 #[derive(Args, Debug)]
@@ -131,7 +137,7 @@ impl What {
         let rig = Rig::start(common.kubeconfig.as_deref(), common.namespace.as_deref()).await?;
         let mut figures = match self {
             Self::Cluster(common) => cluster::measure(&rig, common.n).await,
-            Self::Tasks(args) => tasks::measure(&rig, &args.common, args.with_services).await,
+            Self::Tasks(args) => tasks::measure(&rig, args).await,
             Self::TasksMemory(args) => {
                 tasks::memory::measure(&rig, &args.common, args.kind()).await
             }

@@ -6,13 +6,14 @@ mod template;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    num::NonZeroU32,
     pin::pin,
     sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context, Result};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, ResourceExt,
@@ -24,13 +25,16 @@ use longshore_api::flyte::{GROUP, KIND, LABEL_COMPLETED_TIME, TASK_ACTION_CRD, V
 use longshore_kit::{Cache, ListWatch, Update};
 use longshore_test::FlyteServices;
 use serde_json::{Value, json};
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
 
 use floor::Floor;
 use template::{ENDS_AT_ONCE, Template};
 
 use crate::{
-    Common,
+    TasksArgs,
     definitions::install,
     figures::{Times, per_second, round},
     pods::bare,
@@ -48,7 +52,13 @@ const N_UNLOADED: usize = 100;
 
 /// Measures the controller, then the floor. `with_services`: with a cache service, an events service and outputs, of
 /// which the floor knows nothing.
-pub(crate) async fn measure(rig: &Rig, common: &Common, with_services: bool) -> Result<Value> {
+pub(crate) async fn measure(rig: &Rig, args: &TasksArgs) -> Result<Value> {
+    let (common, with_services) = (&args.common, args.with_services);
+    let load = |series, per_second| Load {
+        series,
+        n: common.n,
+        per_second,
+    };
     install(&rig.client, TASK_ACTION_CRD).await?;
     let board = Board::follow(rig);
     let services = if with_services {
@@ -61,12 +71,16 @@ pub(crate) async fn measure(rig: &Rig, common: &Common, with_services: bool) -> 
     let subject = Subject::of(common, "tasks", rig, &arguments).await?;
     // Until the first ones have come through, a controller still lists and connects; the floor's client does so while
     // it makes the actions of the subject.
-    all_at_once(rig, &board, &template, "w", CREATORS).await?;
+    let warm_up = Load {
+        n: CREATORS,
+        ..load("w", None)
+    };
+    all_at_once(rig, &board, &template, warm_up).await?;
     say("one after the other");
     let unloaded = one_by_one(rig, &board, &template, "u", N_UNLOADED).await?;
     say(&format!("{} actions", common.n));
     let before = Spent::of(&subject).await?;
-    let loaded = all_at_once(rig, &board, &template, "s", common.n).await?;
+    let loaded = all_at_once(rig, &board, &template, load("s", args.create_per_second)).await?;
     let after = Spent::of(&subject).await?;
     let peak = subject.peak_mib()?;
     let pod = board.pod_of(&name("s", 0)).context("no pod was seen")?;
@@ -82,7 +96,7 @@ pub(crate) async fn measure(rig: &Rig, common: &Common, with_services: bool) -> 
     };
     floor.one_by_one("fw", 1).await?;
     let floor_unloaded = floor.one_by_one("fu", N_UNLOADED).await?;
-    let floor_loaded = floor.all_at_once(common.n).await?;
+    let floor_loaded = floor.all_at_once(load("f", args.create_per_second)).await?;
     release(rig, common.n).await?;
     let (rate, floor_rate) = (
         per_second(common.n, loaded.took),
@@ -91,6 +105,7 @@ pub(crate) async fn measure(rig: &Rig, common: &Common, with_services: bool) -> 
     Ok(json!({
         "subsystem": "tasks",
         "with_services": with_services,
+        "create_per_second": args.create_per_second,
         "server": rig.server,
         "n": common.n,
         "per_second": rate,
@@ -251,6 +266,39 @@ impl Seen {
     }
 }
 
+/// Actions that are created.
+#[derive(Clone, Copy)]
+struct Load<'a> {
+    /// How their names begin.
+    series: &'a str,
+    n: usize,
+    /// As many as the API server takes where it is `None`.
+    per_second: Option<NonZeroU32>,
+}
+
+impl Load<'_> {
+    /// Creates them: their names, and when they were asked for.
+    fn create<'a>(
+        self,
+        api: &'a Api<DynamicObject>,
+        template: &'a Template,
+    ) -> impl Stream<Item = Result<(String, Instant)>> + use<'a> {
+        let begin = Instant::now();
+        let at = move |i: usize| {
+            let after = self.per_second.map(|n| Duration::from_secs(1) / n.get());
+            begin + after.unwrap_or_default() * i as u32
+        };
+        let names = (0..self.n).map(|i| (at(i), name(self.series, i)));
+        let names: Vec<_> = names.collect();
+        stream::iter(names)
+            .map(move |(at, name)| async move {
+                sleep_until(at).await;
+                create(api, template, name).await
+            })
+            .buffer_unordered(CREATORS)
+    }
+}
+
 /// What came of many actions.
 struct Loaded {
     /// From the first create to the end of the last.
@@ -301,17 +349,12 @@ async fn all_at_once(
     rig: &Rig,
     board: &Board,
     template: &Template,
-    series: &str,
-    n: usize,
+    load: Load<'_>,
 ) -> Result<Loaded> {
     let api = actions(rig);
     let began = Instant::now();
-    let created: Vec<(String, Instant)> = stream::iter(0..n)
-        .map(|i| create(&api, template, name(series, i)))
-        .buffer_unordered(CREATORS)
-        .try_collect()
-        .await?;
-    loaded(board, series, began, &created).await
+    let created: Vec<(String, Instant)> = load.create(&api, template).try_collect().await?;
+    loaded(board, load.series, began, &created).await
 }
 
 /// Waits for the end of all.

@@ -1,8 +1,10 @@
 //! A bare client that makes the six writes of an action, in the controller's order, and reads nothing.
 
+use std::pin::pin;
+
 use anyhow::Result;
 use base64::{Engine, prelude::BASE64_STANDARD};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api,
@@ -14,7 +16,7 @@ use longshore_api::flyte::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Board, CREATORS, Loaded, Seen, Template, create, loaded, name};
+use super::{Board, Load, Loaded, Seen, Template, create, loaded, name};
 use crate::{figures::Times, seen::until};
 
 /// A bare client in place of the controller.
@@ -43,12 +45,10 @@ impl Floor {
         Ok(times)
     }
 
-    pub(super) async fn all_at_once(&self, n: usize) -> Result<Loaded> {
+    pub(super) async fn all_at_once(&self, load: Load<'_>) -> Result<Loaded> {
         let began = Instant::now();
         let (mut created, mut running) = (Vec::new(), Vec::new());
-        let mut creating = stream::iter(0..n)
-            .map(|i| create(&self.actions, &self.template, name("f", i)))
-            .buffer_unordered(CREATORS);
+        let mut creating = pin!(load.create(&self.actions, &self.template));
         while let Some((name, asked_at)) = creating.try_next().await? {
             let floor = self.clone();
             created.push((name.clone(), asked_at));
@@ -57,7 +57,7 @@ impl Floor {
         for run in running {
             run.await??;
         }
-        loaded(&self.board, "f", began, &created).await
+        loaded(&self.board, load.series, began, &created).await
     }
 
     /// The six writes of one action, in the controller's order.

@@ -260,7 +260,7 @@ async fn pods_get_their_secrets_while_certificates_are_replaced_and_all_rights_a
     let new = world.certificate("next-ca.crt").await.unwrap();
     until_so("both authorities are trusted", async || {
         let bundle = world.bundle().await;
-        bundle.contains(&old) && bundle.contains(&new)
+        bundle.contains(&old) && bundle.contains(&new) && has_told_patch(&metrics).await
     })
     .await;
     world.stop(second, &metrics).await;
@@ -307,6 +307,17 @@ async fn pods_get_their_secrets_while_certificates_are_replaced_and_all_rights_a
     let registered: Api<MutatingWebhookConfiguration> = Api::all(world.cluster.admin.clone());
     let now = DeleteParams::default();
     registered.delete(&world.name, &now).await.unwrap();
+}
+
+/// Whether it has counted that it patched the registration: it does when it has the answer, which may be after others
+/// see what came of it.
+async fn has_told_patch(metrics: &str) -> bool {
+    let counted = counted(metrics, "webhook").await;
+    let is_it =
+        |verb: &str, resource: &str| verb == "patch" && resource == "mutatingwebhookconfigurations";
+    counted
+        .iter()
+        .any(|(verb, resource, _, _)| is_it(verb, resource))
 }
 
 fn in_hours(hours: i64) -> Timestamp {
