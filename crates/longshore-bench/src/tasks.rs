@@ -50,8 +50,7 @@ const CREATORS: usize = 32;
 /// Actions one after the other, to see what one takes when nothing else goes on: enough for a 99th percentile.
 const N_UNLOADED: usize = 100;
 
-/// Measures the controller, then the floor. `with_services`: with a cache service, an events service and outputs, of
-/// which the floor knows nothing.
+/// Measures the controller, then the floor, which knows nothing of a cache service, an events service and outputs.
 pub(crate) async fn measure(rig: &Rig, args: &TasksArgs) -> Result<Value> {
     let (common, with_services) = (&args.common, args.with_services);
     let load = |series, per_second| Load {

@@ -18,6 +18,8 @@ mod rules;
 mod runs;
 pub mod scheduler;
 pub mod service;
+#[cfg(test)]
+mod test_rows;
 pub mod timetable;
 
 pub use catalog::KnownDag;

@@ -271,11 +271,10 @@ fn name_of<K: Launched>(object: &K) -> (String, String) {
 
 #[cfg(test)]
 mod tests {
-    use longshore_store::TaskKey;
     use serde_json::json;
 
     use super::*;
-    use crate::pods::launched::LaunchedPod;
+    use crate::{pods::launched::LaunchedPod, test_rows::queued};
 
     fn pod(name: &str) -> LaunchedPod {
         serde_json::from_value(json!({"metadata": {"name": name, "namespace": "d", "uid": name}}))
@@ -287,31 +286,7 @@ mod tests {
             dag_id: "dag".to_owned(),
             run_id: "run".to_owned(),
         };
-        Arc::new(TaskInstance {
-            id,
-            key: TaskKey {
-                run,
-                task_id: "task".to_owned(),
-                map_index: -1,
-            },
-            state: None,
-            try_number: 1,
-            max_tries: 0,
-            launch: 1,
-            launch_failures: 0,
-            pool: String::new(),
-            pool_slots: 1,
-            priority_weight: 1,
-            scheduled_at: None,
-            queued_at: None,
-            start_date: None,
-            end_date: None,
-            pod_name: None,
-            pod_uid: None,
-            failure: None,
-            result: None,
-            version: 1,
-        })
+        Arc::new(queued(id, &run, "task"))
     }
 
     #[test]

@@ -348,7 +348,7 @@ fn run_all<S: Scenario>(
         for _ in 0..THREADS {
             threads.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let _place = SLOTS.take();
+                    let _slot = SLOTS.take();
                     let run = replay(scenario, case.plan.clone());
                     let found = judge(scenario, case, &run, reference);
                     if found.iter().any(&is_enough) {

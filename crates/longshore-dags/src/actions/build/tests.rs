@@ -1,7 +1,7 @@
 //! The TaskAction of a task.
 
 use longshore_api::flyte::TaskActionSpec;
-use longshore_store::model::{Run, RunKey, RunState, RunType, TaskInstance, TaskKey, TaskState};
+use longshore_store::model::{Run, RunKey, RunState, RunType, TaskInstance};
 use uuid::Uuid;
 
 use super::*;
@@ -10,6 +10,7 @@ use crate::{
     model::{Dag, Launcher},
     pods::build::PodConfig,
     scheduler::identity::object_name,
+    test_rows::queued,
 };
 
 const DAG: &str = "
@@ -58,29 +59,9 @@ fn built(task_id: &str) -> (Value, TaskInstance) {
         version: 1,
     };
     let task_instance = TaskInstance {
-        id: Uuid::from_u128(7),
-        key: TaskKey {
-            run: run.key.clone(),
-            task_id: task_id.to_owned(),
-            map_index: -1,
-        },
-        state: Some(TaskState::Queued),
         try_number: 3,
-        max_tries: 0,
         launch: 2,
-        launch_failures: 0,
-        pool: "default_pool".to_owned(),
-        pool_slots: 1,
-        priority_weight: 1,
-        scheduled_at: None,
-        queued_at: None,
-        start_date: None,
-        end_date: None,
-        pod_name: None,
-        pod_uid: None,
-        failure: None,
-        result: None,
-        version: 1,
+        ..queued(Uuid::from_u128(7), &run.key, task_id)
     };
     let task = &dag.tasks[task_id];
     let input = BuildInput {

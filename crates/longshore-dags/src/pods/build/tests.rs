@@ -1,8 +1,8 @@
-use longshore_store::model::{RunKey, RunState, RunType, TaskKey, TaskState};
+use longshore_store::model::{RunKey, RunState, RunType};
 use uuid::Uuid;
 
 use super::*;
-use crate::document;
+use crate::{document, test_rows::queued};
 
 const TI_ID: &str = "01a1fb91-1df8-7778-b405-15c59206e630";
 
@@ -43,31 +43,7 @@ fn run(dag: &Dag) -> Run {
 }
 
 fn task_instance(run: &Run, task: &Task) -> TaskInstance {
-    TaskInstance {
-        id: Uuid::parse_str(TI_ID).unwrap(),
-        key: TaskKey {
-            run: run.key.clone(),
-            task_id: task.task_id.clone(),
-            map_index: -1,
-        },
-        state: Some(TaskState::Queued),
-        try_number: 1,
-        max_tries: 0,
-        launch: 1,
-        launch_failures: 0,
-        pool: "default_pool".to_owned(),
-        pool_slots: 1,
-        priority_weight: 1,
-        scheduled_at: None,
-        queued_at: None,
-        start_date: None,
-        end_date: None,
-        pod_name: None,
-        pod_uid: None,
-        failure: None,
-        result: None,
-        version: 1,
-    }
+    queued(Uuid::parse_str(TI_ID).unwrap(), &run.key, &task.task_id)
 }
 
 fn results() -> BTreeMap<String, Value> {
