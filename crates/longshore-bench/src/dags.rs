@@ -12,7 +12,7 @@ use std::{fmt::Write, fs, path::PathBuf, time::Duration};
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use longshore_store::{Pool, RunStore, Store};
+use longshore_store::{DEFAULT_POOL, Pool, RunStore, Store};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -86,7 +86,7 @@ async fn start(rig: &Rig, args: &DagsArgs) -> Result<Subject> {
     if !args.common.external {
         let store = Store::open(subject::data_dir(rig).join("longshore.db")).await?;
         let unlimited = Pool {
-            name: "default_pool".to_owned(),
+            name: DEFAULT_POOL.to_owned(),
             slots: -1,
         };
         store.set_pool(&unlimited).await?;

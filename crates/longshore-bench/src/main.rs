@@ -100,6 +100,9 @@ struct TasksArgs {
     /// Create so many in a second, instead of as many as the API server takes [default: no limit]
     #[arg(long, value_name = "N")]
     create_per_second: Option<NonZeroU32>,
+    /// So many clients create, each one action after the other [default: 32]
+    #[arg(long, value_name = "N")]
+    creators: Option<NonZeroUsize>,
 }
 
 #[derive(Args, Debug)]

@@ -12,7 +12,14 @@ use serde_json::{Value, json};
 use crate::figures::round;
 
 /// What tells measurements of a subsystem apart.
-const IDENTITY: [&str; 4] = ["n", "kind", "with_services", "external"];
+const IDENTITY: [&str; 6] = [
+    "n",
+    "kind",
+    "with_services",
+    "external",
+    "create_per_second",
+    "creators",
+];
 
 /// Adds figures to the file of today in this folder. Those of an earlier measurement of the same are replaced.
 pub(crate) fn add(folder: &Path, figures: &Value) -> Result<PathBuf> {
@@ -78,14 +85,27 @@ mod tests {
     fn a_file_has_the_last_figures_of_each_measurement_of_a_day() {
         let folder = tempfile::tempdir().unwrap();
         let date = Date::constant(2026, 11, 22);
-        let figures = |n: usize, value: usize| json!({"subsystem": "tasks", "server": "embedded", "n": n, "value": value});
+        let figures = |n: usize, creators: Option<usize>, value: usize| json!({"subsystem": "tasks", "server": "embedded", "n": n, "creators": creators, "value": value});
         let mut path = PathBuf::new();
-        for (n, value) in [(10, 1), (100, 2), (10, 3)] {
-            path = add_on(date, json!({}), folder.path(), &figures(n, value)).unwrap();
+        for (n, creators, value) in [
+            (10, None, 1),
+            (100, None, 2),
+            (10, Some(1), 3),
+            (10, None, 4),
+        ] {
+            let figures = figures(n, creators, value);
+            path = add_on(date, json!({}), folder.path(), &figures).unwrap();
         }
         assert_eq!(path.file_name().unwrap(), "2026-11-22-embedded-tasks.json");
         let kept: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-        assert_eq!(kept["figures"], json!([figures(100, 2), figures(10, 3)]));
+        assert_eq!(
+            kept["figures"],
+            json!([
+                figures(100, None, 2),
+                figures(10, Some(1), 3),
+                figures(10, None, 4)
+            ])
+        );
         assert_eq!(kept["date"], "2026-11-22");
     }
 }

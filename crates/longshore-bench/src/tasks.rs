@@ -6,7 +6,7 @@ mod template;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    num::NonZeroU32,
+    num::{NonZeroU32, NonZeroUsize},
     pin::pin,
     sync::Arc,
     time::Duration,
@@ -45,18 +45,27 @@ use crate::{
     subject::Subject,
 };
 
-/// Creators at the same time.
+/// Clients that create at the same time, unless told otherwise.
 const CREATORS: usize = 32;
+/// Actions before all others.
+const WARM_UP: Load<'_> = Load {
+    series: "w",
+    n: CREATORS,
+    creators: CREATORS,
+    per_second: None,
+};
 /// Actions one after the other, to see what one takes when nothing else goes on: enough for a 99th percentile.
 const N_UNLOADED: usize = 100;
 
 /// Measures the controller, then the floor, which knows nothing of a cache service, an events service and outputs.
 pub(crate) async fn measure(rig: &Rig, args: &TasksArgs) -> Result<Value> {
     let (common, with_services) = (&args.common, args.with_services);
-    let load = |series, per_second| Load {
+    let creators = args.creators.map_or(CREATORS, NonZeroUsize::get);
+    let load = |series| Load {
         series,
         n: common.n,
-        per_second,
+        creators,
+        per_second: args.create_per_second,
     };
     install(&rig.client, TASK_ACTION_CRD).await?;
     let board = Board::follow(rig);
@@ -70,16 +79,12 @@ pub(crate) async fn measure(rig: &Rig, args: &TasksArgs) -> Result<Value> {
     let subject = Subject::of(common, "tasks", rig, &arguments).await?;
     // Until the first ones have come through, a controller still lists and connects; the floor's client does so while
     // it makes the actions of the subject.
-    let warm_up = Load {
-        n: CREATORS,
-        ..load("w", None)
-    };
-    all_at_once(rig, &board, &template, warm_up).await?;
+    all_at_once(rig, &board, &template, WARM_UP).await?;
     say("one after the other");
     let unloaded = one_by_one(rig, &board, &template, "u", N_UNLOADED).await?;
     say(&format!("{} actions", common.n));
     let before = Spent::of(&subject).await?;
-    let loaded = all_at_once(rig, &board, &template, load("s", args.create_per_second)).await?;
+    let loaded = all_at_once(rig, &board, &template, load("s")).await?;
     let after = Spent::of(&subject).await?;
     let peak = subject.peak_mib()?;
     let pod = board.pod_of(&name("s", 0)).context("no pod was seen")?;
@@ -95,7 +100,7 @@ pub(crate) async fn measure(rig: &Rig, args: &TasksArgs) -> Result<Value> {
     };
     floor.one_by_one("fw", 1).await?;
     let floor_unloaded = floor.one_by_one("fu", N_UNLOADED).await?;
-    let floor_loaded = floor.all_at_once(load("f", args.create_per_second)).await?;
+    let floor_loaded = floor.all_at_once(load("f")).await?;
     release(rig, common.n).await?;
     let (rate, floor_rate) = (
         per_second(common.n, loaded.took),
@@ -105,6 +110,7 @@ pub(crate) async fn measure(rig: &Rig, args: &TasksArgs) -> Result<Value> {
         "subsystem": "tasks",
         "with_services": with_services,
         "create_per_second": args.create_per_second,
+        "creators": args.creators,
         "server": rig.server,
         "n": common.n,
         "per_second": rate,
@@ -271,6 +277,8 @@ struct Load<'a> {
     /// How their names begin.
     series: &'a str,
     n: usize,
+    /// How many are created at the same time.
+    creators: usize,
     /// As many as the API server takes where it is `None`.
     per_second: Option<NonZeroU32>,
 }
@@ -294,7 +302,7 @@ impl Load<'_> {
                 sleep_until(at).await;
                 create(api, template, name).await
             })
-            .buffer_unordered(CREATORS)
+            .buffer_unordered(self.creators)
     }
 }
 

@@ -27,8 +27,6 @@ pub const DEFAULT_MAX_ACTIVE_RUNS: u32 = 16;
 pub const DEFAULT_MAX_ACTIVE_TASKS: u32 = 16;
 /// Wait between tries, where the file says nothing.
 pub const DEFAULT_RETRY_DELAY: Duration = Duration::from_secs(300);
-/// The pool, where the file names none.
-pub const DEFAULT_POOL: &str = "default_pool";
 /// Size of a workspace, where the file names none.
 pub const DEFAULT_WORKSPACE_SIZE: &str = "1Gi";
 /// Where a workspace is mounted, where the file does not say.

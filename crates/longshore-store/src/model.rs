@@ -209,6 +209,33 @@ pub struct TaskInstance {
     pub version: i64,
 }
 
+impl TaskInstance {
+    /// One that has not begun: in the default pool, without retries, and not stored yet.
+    pub fn new(id: Uuid, key: TaskKey) -> Self {
+        Self {
+            id,
+            key,
+            state: None,
+            try_number: 0,
+            max_tries: 0,
+            launch: 0,
+            launch_failures: 0,
+            pool: DEFAULT_POOL.to_owned(),
+            pool_slots: 1,
+            priority_weight: 1,
+            scheduled_at: None,
+            queued_at: None,
+            start_date: None,
+            end_date: None,
+            pod_name: None,
+            pod_uid: None,
+            failure: None,
+            result: None,
+            version: 0,
+        }
+    }
+}
+
 /// A try that is over and has been followed by another: Airflow's task instance history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArchivedTry {
@@ -216,10 +243,13 @@ pub struct ArchivedTry {
     pub task_instance: TaskInstance,
 }
 
+/// The pool of whatever names none. It always exists.
+pub const DEFAULT_POOL: &str = "default_pool";
+
 /// A pool of slots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pool {
-    /// Its name; `default_pool` always exists.
+    /// Its name.
     pub name: String,
     /// How many slots; -1 is unlimited.
     pub slots: i64,

@@ -127,30 +127,16 @@ fn run(dag_id: &str) -> Run {
 }
 
 fn row(run: &RunKey, i: usize) -> TaskInstance {
+    let key = TaskKey {
+        run: run.clone(),
+        task_id: task(i),
+        map_index: -1,
+    };
     TaskInstance {
-        id: Uuid::new_v4(),
-        key: TaskKey {
-            run: run.clone(),
-            task_id: task(i),
-            map_index: -1,
-        },
         state: Some(TaskState::Scheduled),
         try_number: 1,
-        max_tries: 0,
-        launch: 0,
-        launch_failures: 0,
-        pool: "default_pool".to_owned(),
-        pool_slots: 1,
-        priority_weight: 1,
         scheduled_at: Some(now()),
-        queued_at: None,
-        start_date: None,
-        end_date: None,
-        pod_name: None,
-        pod_uid: None,
-        failure: None,
-        result: None,
-        version: 0,
+        ..TaskInstance::new(Uuid::new_v4(), key)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use longshore_store::DEFAULT_POOL;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -12,7 +13,7 @@ use super::{
     reader::{Located, Object, Reader},
     suggest::quoted,
 };
-use crate::model::{DEFAULT_POOL, DEFAULT_RETRY_DELAY, Task, TriggerRule, WeightRule};
+use crate::model::{DEFAULT_RETRY_DELAY, Task, TriggerRule, WeightRule};
 
 const FIELDS: [&str; 18] = [
     "image",

@@ -56,31 +56,12 @@ pub(crate) fn full_run(run_id: &str) -> Run {
 
 /// A task instance that was not stored yet, with most fields empty.
 pub(crate) fn task(run_id: &str, task_id: &str) -> TaskInstance {
-    TaskInstance {
-        id: Uuid::now_v7(),
-        key: TaskKey {
-            run: run_key(run_id),
-            task_id: task_id.to_owned(),
-            map_index: -1,
-        },
-        state: None,
-        try_number: 0,
-        max_tries: 0,
-        launch: 0,
-        launch_failures: 0,
-        pool: "default_pool".to_owned(),
-        pool_slots: 1,
-        priority_weight: 1,
-        scheduled_at: None,
-        queued_at: None,
-        start_date: None,
-        end_date: None,
-        pod_name: None,
-        pod_uid: None,
-        failure: None,
-        result: None,
-        version: 0,
-    }
+    let key = TaskKey {
+        run: run_key(run_id),
+        task_id: task_id.to_owned(),
+        map_index: -1,
+    };
+    TaskInstance::new(Uuid::now_v7(), key)
 }
 
 /// A task instance with every field in use.

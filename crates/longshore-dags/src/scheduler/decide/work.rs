@@ -215,24 +215,10 @@ fn new_row(run: &Run, task: &Task, priority_weight: i64, now: Timestamp) -> Task
         map_index: -1,
     };
     TaskInstance {
-        id: try_id(now, &key, 1),
-        key,
-        state: None,
-        try_number: 0,
         max_tries: task.retries,
-        launch: 0,
-        launch_failures: 0,
         pool: task.pool.clone(),
         pool_slots: task.pool_slots,
         priority_weight,
-        scheduled_at: None,
-        queued_at: None,
-        start_date: None,
-        end_date: None,
-        pod_name: None,
-        pod_uid: None,
-        failure: None,
-        result: None,
-        version: 0,
+        ..TaskInstance::new(try_id(now, &key, 1), key)
     }
 }

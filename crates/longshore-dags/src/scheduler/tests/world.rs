@@ -10,7 +10,8 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use longshore_core::{Action, Next};
 use longshore_store::{
-    Changes, Failure, Pool, Run, RunKey, RunState, RunType, Snapshot, TaskInstance, TaskState,
+    Changes, DEFAULT_POOL, Failure, Pool, Run, RunKey, RunState, RunType, Snapshot, TaskInstance,
+    TaskState,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -40,7 +41,7 @@ pub(super) fn task(id: &str, upstream: &[&str]) -> Task {
         max_retry_delay: None,
         execution_timeout: None,
         trigger_rule: TriggerRule::AllSuccess,
-        pool: "default_pool".to_owned(),
+        pool: DEFAULT_POOL.to_owned(),
         pool_slots: 1,
         priority_weight: 1,
         weight_rule: WeightRule::Downstream,

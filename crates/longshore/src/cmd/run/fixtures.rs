@@ -35,34 +35,27 @@ fn run(state: RunState) -> Run {
 /// A task instance that took 1.5 s; `None` has not started.
 pub(crate) fn task(task_id: &str, state: Option<TaskState>) -> TaskEnd {
     let started: Option<Timestamp> = state.map(|_| at(1_000));
+    let key = TaskKey {
+        run: RunKey {
+            dag_id: "etl".to_owned(),
+            run_id: "manual__1".to_owned(),
+        },
+        task_id: task_id.to_owned(),
+        map_index: -1,
+    };
     TaskEnd {
         task_instance: TaskInstance {
-            id: Uuid::nil(),
-            key: TaskKey {
-                run: RunKey {
-                    dag_id: "etl".to_owned(),
-                    run_id: "manual__1".to_owned(),
-                },
-                task_id: task_id.to_owned(),
-                map_index: -1,
-            },
             state,
             try_number: u32::from(state.is_some()),
-            max_tries: 0,
             launch: 1,
-            launch_failures: 0,
-            pool: "default_pool".to_owned(),
-            pool_slots: 1,
-            priority_weight: 1,
             scheduled_at: started,
             queued_at: started,
             start_date: started,
             end_date: started.map(|at| at + SignedDuration::from_millis(1_500)),
             pod_name: state.map(|_| format!("etl-{task_id}-x1")),
-            pod_uid: None,
             failure: (state == Some(TaskState::Failed)).then(exit_code_1),
-            result: None,
             version: 1,
+            ..TaskInstance::new(Uuid::nil(), key)
         },
         log: None,
     }
