@@ -14,7 +14,7 @@ use crate::{
     metrics::Metrics,
     own_writes::{CacheFeed, OwnWrites, Until, Written},
     pause::Pause,
-    requests::{ApiError, Requests},
+    requests::{Answer, ApiError, Requests},
 };
 
 /// Applies Kubernetes actions and remembers what it wrote.
@@ -92,9 +92,9 @@ impl Applier {
                 left,
             });
         }
-        let object = match self.requests.create(&target, &create.object).await {
-            Ok(object) => object,
-            Err(error) if error.is_already_exists() => self.adopt(&target, create).await?,
+        let answer = match self.requests.create(&target, &create.object).await {
+            Ok(answer) => answer,
+            Err(error) if error.is_already_exists() => self.adopt(&target, create).await?.into(),
             Err(error) => {
                 if let Some(time) = error.retry_after() {
                     self.pause.begin(time);
@@ -102,7 +102,7 @@ impl Applier {
                 return Err(error.into());
             }
         };
-        self.wrote(key, &target, object);
+        self.wrote(key, &target, &answer);
         Ok(())
     }
 
@@ -114,8 +114,8 @@ impl Applier {
             .requests
             .patch(target, patch.subresource, patch.kind, body);
         match answer.await {
-            Ok(object) => {
-                self.wrote(key, target, object);
+            Ok(answer) => {
+                self.wrote(key, target, &answer);
                 Ok(())
             }
             Err(error) => Err(self.look_again(key, target, error)),
@@ -248,8 +248,8 @@ impl Applier {
         }});
         let answer = self.requests.patch(target, None, PatchKind::Merge, body);
         match answer.await {
-            Ok(object) => {
-                self.wrote(key, target, object);
+            Ok(answer) => {
+                self.wrote(key, target, &answer);
                 Ok(())
             }
             Err(error) => Err(self.look_again(key, target, error)),
@@ -266,11 +266,11 @@ impl Applier {
     }
 
     /// A write was answered with the object as it is now.
-    pub(crate) fn wrote(&self, key: &impl Display, target: &ObjectRef, object: Value) {
-        let written = Written::answered(target, &object);
+    pub(crate) fn wrote(&self, key: &impl Display, target: &ObjectRef, answer: &Answer) {
+        let written = Written::answered(target, answer);
         if self.learns
             && let Some(cache) = self.writes.cache(target.resource)
-            && let Err(error) = cache.learn(object)
+            && let Err(error) = cache.learn(answer)
         {
             tracing::debug!(%target, %error, "an answer that does not have the shape of its kind");
         }

@@ -12,7 +12,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::own_writes::{CacheFeed, Until, Written, parse_version};
+use crate::{
+    own_writes::{CacheFeed, Until, Written, parse_version},
+    requests::Answer,
+};
 
 /// What a cache can hold: any kind of kube's, typed or [`RawObject`](crate::RawObject).
 pub trait Cached:
@@ -387,8 +390,8 @@ impl<K: Cached> CacheFeed for Cache<K> {
         Ok(())
     }
 
-    fn learn(&self, answer: Value) -> Result<(), serde_json::Error> {
-        let object: K = serde_json::from_value(answer)?;
+    fn learn(&self, answer: &Answer) -> Result<(), serde_json::Error> {
+        let object: K = serde_json::from_str(answer.text())?;
         let version = version_of(&object);
         let mut state = self.write();
         if is_gone(object.meta()) {

@@ -42,6 +42,6 @@ pub use outcome::{Counters, Outcome};
 pub use own_writes::{CacheFeed, OwnWrites};
 pub use raw::RawObject;
 pub use rbac::{Reach, Rule};
-pub use requests::{ApiError, Requests};
+pub use requests::{Answer, ApiError, Requests};
 pub use runner::Runner;
 pub use spawn::Tasks;

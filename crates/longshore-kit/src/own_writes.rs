@@ -16,7 +16,7 @@ use longshore_core::{ObjectRef, Resource};
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 
-use crate::requests::{ApiError, Requests};
+use crate::requests::{Answer, ApiError, Requests};
 
 /// How long a round waits for the caches before it reads live.
 const WAIT_FOR_CACHES: Duration = Duration::from_secs(1);
@@ -46,12 +46,9 @@ pub enum Until {
 }
 
 impl Written {
-    /// The write whose answer was `object`. An answer without a version has to be read back.
-    pub fn answered(target: &ObjectRef, object: &Value) -> Self {
-        let version = object
-            .pointer("/metadata/resourceVersion")
-            .and_then(Value::as_str)
-            .and_then(parse_version);
+    /// The write that was answered so. An answer without a version has to be read back.
+    pub fn answered(target: &ObjectRef, answer: &Answer) -> Self {
+        let version = answer.version();
         Self {
             target: target.clone(),
             until: version.map_or(Until::LiveRead, Until::Version),
@@ -77,7 +74,7 @@ pub trait CacheFeed: Debug + Send + Sync {
 
     /// Takes the answer to a write of ours. One that the watch has come past changes nothing: the object may be gone.
     /// What the watch delivers of it later is not told as an update.
-    fn learn(&self, answer: Value) -> Result<(), serde_json::Error>;
+    fn learn(&self, answer: &Answer) -> Result<(), serde_json::Error>;
 
     /// The metadata of the cached object.
     fn metadata(&self, target: &ObjectRef) -> Option<ObjectMeta>;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::{
     Resource,
     core::{ApiResource, DynamicResourceScope, ObjectMeta},
@@ -20,7 +21,7 @@ use serde_json::{Value, value::RawValue};
 #[derive(Clone, Debug)]
 pub struct RawObject {
     metadata: ObjectMeta,
-    json: Box<RawValue>,
+    json: Box<str>,
 }
 
 impl RawObject {
@@ -29,12 +30,12 @@ impl RawObject {
     /// # Errors
     /// It is nested deeper than a JSON value may be.
     pub fn to_value(&self) -> serde_json::Result<Value> {
-        serde_json::from_str(self.json.get())
+        serde_json::from_str(&self.json)
     }
 
     /// How long its text is, in bytes.
     pub fn size(&self) -> usize {
-        self.json.get().len()
+        self.json.len()
     }
 
     /// A part of it, as a type that passes over the rest.
@@ -42,49 +43,83 @@ impl RawObject {
     /// # Errors
     /// It does not have the shape of that type.
     pub fn read<'de, T: Deserialize<'de>>(&'de self) -> serde_json::Result<T> {
-        serde_json::from_str(self.json.get())
+        serde_json::from_str(&self.json)
     }
 }
 
 impl<'de> Deserialize<'de> for RawObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = Box::<RawValue>::deserialize(deserializer)?;
+        Self::of(json).map_err(D::Error::custom)
+    }
+}
+
+impl RawObject {
+    fn of(json: Box<RawValue>) -> serde_json::Result<Self> {
         #[derive(Deserialize)]
-        struct Head {
-            #[serde(default)]
-            metadata: ObjectMeta,
+        struct Object<'a> {
+            #[serde(borrow)]
+            metadata: Option<&'a RawValue>,
         }
 
-        let json = Box::<RawValue>::deserialize(deserializer)?;
-        let json = without_managed_fields(json).map_err(D::Error::custom)?;
-        let Head { mut metadata } = serde_json::from_str(json.get()).map_err(D::Error::custom)?;
-        (metadata.labels, metadata.annotations) = (None, None);
+        let text = json.get();
+        let Object { metadata } = serde_json::from_str(text)?;
+        let head: Head<'_> = match metadata {
+            Some(metadata) => serde_json::from_str(metadata.get())?,
+            None => Head::default(),
+        };
+        let shorter = head.managed_fields.map(|fields| with_null(text, fields));
+        let metadata = head.into();
+        let json = shorter.map_or_else(|| json.into(), String::into_boxed_str);
         Ok(Self { metadata, json })
     }
 }
 
-/// The same text with null in place of `metadata.managedFields`.
-fn without_managed_fields(json: Box<RawValue>) -> serde_json::Result<Box<RawValue>> {
-    #[derive(Deserialize)]
-    struct Object<'a> {
-        #[serde(borrow, default)]
-        metadata: Metadata<'a>,
-    }
-    #[derive(Default, Deserialize)]
-    struct Metadata<'a> {
-        #[serde(borrow, default, rename = "managedFields")]
-        managed_fields: Option<&'a RawValue>,
-    }
+/// The metadata, as far as it is held or left out.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Head<'a> {
+    #[serde(borrow)]
+    managed_fields: Option<&'a RawValue>,
+    creation_timestamp: Option<Time>,
+    deletion_grace_period_seconds: Option<i64>,
+    deletion_timestamp: Option<Time>,
+    finalizers: Option<Vec<String>>,
+    generate_name: Option<String>,
+    generation: Option<i64>,
+    name: Option<String>,
+    namespace: Option<String>,
+    owner_references: Option<Vec<OwnerReference>>,
+    resource_version: Option<String>,
+    uid: Option<String>,
+}
 
-    let text = json.get();
-    let Object { metadata } = serde_json::from_str(text)?;
-    let Some(fields) = metadata.managed_fields.map(RawValue::get) else {
-        return Ok(json);
-    };
+impl From<Head<'_>> for ObjectMeta {
+    fn from(head: Head<'_>) -> Self {
+        Self {
+            creation_timestamp: head.creation_timestamp,
+            deletion_grace_period_seconds: head.deletion_grace_period_seconds,
+            deletion_timestamp: head.deletion_timestamp,
+            finalizers: head.finalizers,
+            generate_name: head.generate_name,
+            generation: head.generation,
+            name: head.name,
+            namespace: head.namespace,
+            owner_references: head.owner_references,
+            resource_version: head.resource_version,
+            uid: head.uid,
+            ..Self::default()
+        }
+    }
+}
+
+/// The same text with null in place of a part of it.
+fn with_null(text: &str, part: &RawValue) -> String {
+    let part = part.get();
     // Borrowed from the text, it is a part of it.
-    let start = fields.as_ptr().addr() - text.as_ptr().addr();
+    let start = part.as_ptr().addr() - text.as_ptr().addr();
     let (before, rest) = text.split_at(start);
-    let shorter = [before, "null", &rest[fields.len()..]].concat();
-    RawValue::from_string(shorter)
+    [before, "null", &rest[part.len()..]].concat()
 }
 
 impl Resource for RawObject {

@@ -1,6 +1,6 @@
 //! JSON requests to the API server, and the one place that says what an answer means.
 
-use std::{fmt, time::Duration};
+use std::{borrow::Cow, fmt, time::Duration};
 
 use kube::{
     Client,
@@ -10,9 +10,10 @@ use kube::{
     core::Status,
 };
 use longshore_core::{Class, Classify, Delete, ObjectRef, PatchKind, Resource, Scope};
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::lease::Deposed;
+use crate::{lease::Deposed, own_writes::parse_version};
 
 /// A request that is not answered within this time counts as lost: a hung connection must not hold a key for ever.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -45,14 +46,14 @@ impl Requests {
         let path = path(&target.resource, &target.namespace);
         let request = Request::new(path).get(&target.name, &Default::default());
         match self.send("get", target, request).await {
-            Ok(object) => Ok(Some(object)),
+            Ok(answer) => answer.object_of(target).map(Some),
             Err(error) if error.code() == Some(404) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     /// Creates `object`, which carries the name and the namespace of `target`.
-    pub async fn create(&self, target: &ObjectRef, object: &Value) -> Result<Value, ApiError> {
+    pub async fn create(&self, target: &ObjectRef, object: &Value) -> Result<Answer, ApiError> {
         let path = path(&target.resource, &target.namespace);
         let body = object.to_string().into_bytes();
         let request = Request::new(path).create(&PostParams::default(), body);
@@ -66,7 +67,7 @@ impl Requests {
         subresource: Option<&str>,
         kind: PatchKind,
         body: Value,
-    ) -> Result<Value, ApiError> {
+    ) -> Result<Answer, ApiError> {
         let patch = match kind {
             PatchKind::Merge => Patch::Merge(body),
             PatchKind::Strategic => Patch::Strategic(body),
@@ -89,7 +90,7 @@ impl Requests {
         &self,
         target: &ObjectRef,
         grace_period_seconds: Option<u32>,
-    ) -> Result<Value, ApiError> {
+    ) -> Result<Answer, ApiError> {
         let delete = Delete {
             target: target.clone(),
             grace_period_seconds,
@@ -99,7 +100,7 @@ impl Requests {
     }
 
     /// The same, as a plan has it.
-    pub async fn delete_as(&self, delete: &Delete) -> Result<Value, ApiError> {
+    pub async fn delete_as(&self, delete: &Delete) -> Result<Answer, ApiError> {
         let target = &delete.target;
         let params = DeleteParams {
             grace_period_seconds: delete.grace_period_seconds,
@@ -122,14 +123,59 @@ impl Requests {
         verb: &'static str,
         target: &ObjectRef,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
-    ) -> Result<Value, ApiError> {
+    ) -> Result<Answer, ApiError> {
         let fail = |cause| ApiError::new(verb, target, cause);
         let request = request.map_err(|source| fail(Cause::NotARequest(source)))?;
-        match tokio::time::timeout(REQUEST_TIMEOUT, self.client.request(request)).await {
-            Ok(Ok(answer)) => Ok(answer),
+        match tokio::time::timeout(REQUEST_TIMEOUT, self.client.request_text(request)).await {
+            Ok(Ok(text)) => Ok(Answer(text)),
             Ok(Err(error)) => Err(fail(Cause::from(error))),
             Err(_elapsed) => Err(fail(Cause::Timeout(REQUEST_TIMEOUT))),
         }
+    }
+}
+
+/// An object or a `Status`, as the text that the API server sent: most answers only go into a cache, which holds what
+/// it needs of them.
+#[derive(Clone, Debug)]
+pub struct Answer(String);
+
+impl Answer {
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// All of it, as the object that was asked about.
+    ///
+    /// # Errors
+    /// It is not JSON.
+    pub fn object_of(&self, target: &ObjectRef) -> Result<Value, ApiError> {
+        serde_json::from_str(&self.0).map_err(|source| ApiError::unreadable(target, source))
+    }
+
+    /// The `resourceVersion` of the object; `None` where it says none.
+    pub(crate) fn version(&self) -> Option<u64> {
+        #[derive(Deserialize)]
+        struct Object<'a> {
+            #[serde(borrow)]
+            metadata: Metadata<'a>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Metadata<'a> {
+            #[serde(borrow)]
+            resource_version: Cow<'a, str>,
+        }
+
+        let object: Object<'_> = serde_json::from_str(&self.0).ok()?;
+        parse_version(&object.metadata.resource_version)
+    }
+}
+
+/// From a live read, where that shows what a write would have been answered with.
+impl From<Value> for Answer {
+    fn from(object: Value) -> Self {
+        Self(object.to_string())
     }
 }
 

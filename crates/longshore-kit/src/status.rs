@@ -38,7 +38,7 @@ impl Applier {
             return Err(self.gone(key, target));
         };
         if live["status"] == *status {
-            self.wrote(key, target, live);
+            self.wrote(key, target, &live.into());
             return Ok(());
         }
         if live["status"] != seen["status"] {
@@ -62,8 +62,7 @@ impl Applier {
         let answer = self
             .requests()
             .patch(target, Some("status"), PatchKind::Merge, body);
-        let object = answer.await?;
-        self.wrote(key, target, object);
+        self.wrote(key, target, &answer.await?);
         Ok(())
     }
 }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    requests::{ApiError, Requests},
+    requests::{Answer, ApiError, Requests},
 };
 
 /// Which lease.
@@ -251,7 +251,7 @@ impl Elector {
         };
         let sent_at = sent - self.started;
         self.view.lease = Some(Sighting {
-            record: Record::of(&answer),
+            record: Record::of(&answer.object_of(&self.target)?),
             seen_at: self.now(),
         });
         if self.view.renewed_at.is_none() {
@@ -263,7 +263,7 @@ impl Elector {
     }
 
     /// Changes the version of the lease that was seen, and no other.
-    async fn patch(&self, spec: Value) -> Result<Value, ApiError> {
+    async fn patch(&self, spec: Value) -> Result<Answer, ApiError> {
         let lease = self.view.lease.as_ref();
         let version = lease.map(|lease| lease.record.resource_version.as_str());
         let body = json!({"metadata": {"resourceVersion": version}, "spec": spec});

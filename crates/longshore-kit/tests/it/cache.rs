@@ -107,11 +107,11 @@ fn a_live_read_ahead_of_the_watch_survives_the_end_of_the_old_incarnation() {
 fn an_answer_is_learned_unless_the_watch_has_come_past_it() {
     let cache = Cache::<Pod>::new();
     cache.replace(Vec::new(), 3);
-    cache.learn(object("u", 4)).unwrap();
+    cache.learn(&object("u", 4).into()).unwrap();
     assert_eq!(state(&cache), "4");
     cache.apply_event(WatchEvent::Added(pod("u", 4)));
     cache.apply_event(WatchEvent::Deleted(pod("u", 5)));
-    cache.learn(object("u", 4)).unwrap();
+    cache.learn(&object("u", 4).into()).unwrap();
     assert_eq!(
         state(&cache),
         "absent",
@@ -128,7 +128,7 @@ fn an_object_whose_last_finalizer_we_removed_does_not_come_back() {
     held["metadata"]["finalizers"] = json!(["example.test/a"]);
     let held: Pod = serde_json::from_value(held).unwrap();
     cache.replace(vec![pod("u", 3)], 3);
-    cache.learn(deleting).unwrap();
+    cache.learn(&deleting.into()).unwrap();
     assert_eq!(state(&cache), "absent");
     cache.apply_event(WatchEvent::Modified(held));
     assert_eq!(state(&cache), "absent", "the watch is behind");
@@ -141,7 +141,7 @@ fn told(ours: &[u64], delivered: &[u64]) -> Vec<String> {
     let cache = Cache::<Pod>::new();
     cache.replace(vec![pod("u", 4)], 4);
     for version in ours {
-        cache.learn(object("u", *version)).unwrap();
+        cache.learn(&object("u", *version).into()).unwrap();
     }
     let updates = delivered
         .iter()

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use longshore_core::{ObjectRef, PatchKind, Resource};
-use longshore_kit::{ApiError, Requests, cache::reference};
+use longshore_kit::{Answer, ApiError, Requests, cache::reference};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -174,7 +174,7 @@ impl Node {
     /// Repeats a request until it is answered for good.
     async fn insist<F>(&self, mut request: impl FnMut() -> F)
     where
-        F: Future<Output = Result<Value, ApiError>>,
+        F: Future<Output = Result<Answer, ApiError>>,
     {
         loop {
             match request().await {

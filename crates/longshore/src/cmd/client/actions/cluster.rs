@@ -173,8 +173,11 @@ impl Actions {
 
     pub(super) async fn create(&self, object: &Value) -> Result<Value, CliError> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let created = self.requests.create(&self.target(name), object).await;
-        created.map_err(refused)
+        let target = self.target(name);
+        let created = self.requests.create(&target, object).await;
+        created
+            .and_then(|answer| answer.object_of(&target))
+            .map_err(refused)
     }
 
     /// What the cluster says beside an action. What nobody may read is left out: the action itself is what was asked for.
