@@ -92,7 +92,9 @@ async fn measure_subject(rig: &Rig, n: usize, pods: &Pods<'_>, subject: &Subject
     pods.until_protected().await?;
     // Until the first ones have gone, a controller still lists and connects.
     pods.delete("w", CLIENTS, CLIENTS).await?;
-    say("deletes of one client, one after the other");
+    say("deletes of one client, each when the pod before has gone");
+    let unloaded = pods.one_by_one("u", N_ONE_CLIENT).await?;
+    say("deletes of one client, each when the one before was answered");
     let one = pods.delete("o", N_ONE_CLIENT, 1).await?;
     say(&format!("deletes of {MANY_CLIENTS} clients"));
     let many = pods.delete("m", n, MANY_CLIENTS).await?;
@@ -111,6 +113,7 @@ async fn measure_subject(rig: &Rig, n: usize, pods: &Pods<'_>, subject: &Subject
         "n": n,
         "seconds": seconds(at_once.took),
         "delete_ms": {
+            "unloaded": unloaded.milliseconds(),
             "one_client": one.answers.milliseconds(),
             "eight_clients": many.answers.milliseconds(),
             "at_once": at_once.answers.milliseconds(),
@@ -205,6 +208,17 @@ impl<'a> Pods<'a> {
             },
         }))?;
         Ok(self.api.create(&PostParams::default(), &pod).await?)
+    }
+
+    /// Deletes pods while nothing else goes on.
+    async fn one_by_one(&self, series: &str, n: usize) -> Result<Times> {
+        self.serve(series, n).await?;
+        let mut answers = Times::default();
+        for i in 0..n {
+            answers.push(self.answered(name(series, i)).await?);
+            self.board.until_gone(series, i + 1).await?;
+        }
+        Ok(answers)
     }
 
     async fn delete(&self, series: &str, n: usize, clients: usize) -> Result<Deleted> {
