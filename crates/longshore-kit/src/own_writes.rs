@@ -48,10 +48,9 @@ pub enum Until {
 impl Written {
     /// The write that was answered so. An answer without a version has to be read back.
     pub fn answered(target: &ObjectRef, answer: &Answer) -> Self {
-        let version = answer.version();
         Self {
             target: target.clone(),
-            until: version.map_or(Until::LiveRead, Until::Version),
+            until: answer.version().map_or(Until::LiveRead, Until::Version),
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::{
     Resource,
     core::{ApiResource, DynamicResourceScope, ObjectMeta},
@@ -50,66 +49,35 @@ impl RawObject {
 impl<'de> Deserialize<'de> for RawObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let json = Box::<RawValue>::deserialize(deserializer)?;
-        Self::of(json).map_err(D::Error::custom)
+        Self::of(json.get()).map_err(D::Error::custom)
     }
 }
 
 impl RawObject {
-    fn of(json: Box<RawValue>) -> serde_json::Result<Self> {
+    fn of(text: &str) -> serde_json::Result<Self> {
         #[derive(Deserialize)]
         struct Object<'a> {
             #[serde(borrow)]
             metadata: Option<&'a RawValue>,
         }
-
-        let text = json.get();
-        let Object { metadata } = serde_json::from_str(text)?;
-        let head: Head<'_> = match metadata {
-            Some(metadata) => serde_json::from_str(metadata.get())?,
-            None => Head::default(),
-        };
-        let shorter = head.managed_fields.map(|fields| with_null(text, fields));
-        let metadata = head.into();
-        let json = shorter.map_or_else(|| json.into(), String::into_boxed_str);
-        Ok(Self { metadata, json })
-    }
-}
-
-/// The metadata, as far as it is held or left out.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Head<'a> {
-    #[serde(borrow)]
-    managed_fields: Option<&'a RawValue>,
-    creation_timestamp: Option<Time>,
-    deletion_grace_period_seconds: Option<i64>,
-    deletion_timestamp: Option<Time>,
-    finalizers: Option<Vec<String>>,
-    generate_name: Option<String>,
-    generation: Option<i64>,
-    name: Option<String>,
-    namespace: Option<String>,
-    owner_references: Option<Vec<OwnerReference>>,
-    resource_version: Option<String>,
-    uid: Option<String>,
-}
-
-impl From<Head<'_>> for ObjectMeta {
-    fn from(head: Head<'_>) -> Self {
-        Self {
-            creation_timestamp: head.creation_timestamp,
-            deletion_grace_period_seconds: head.deletion_grace_period_seconds,
-            deletion_timestamp: head.deletion_timestamp,
-            finalizers: head.finalizers,
-            generate_name: head.generate_name,
-            generation: head.generation,
-            name: head.name,
-            namespace: head.namespace,
-            owner_references: head.owner_references,
-            resource_version: head.resource_version,
-            uid: head.uid,
-            ..Self::default()
+        #[derive(Deserialize)]
+        struct Metadata<'a> {
+            #[serde(borrow, rename = "managedFields")]
+            managed_fields: Option<&'a RawValue>,
         }
+
+        let Object { metadata } = serde_json::from_str(text)?;
+        let part = metadata.map_or("{}", RawValue::get);
+        let Metadata { managed_fields } = serde_json::from_str(part)?;
+        // Read without them: they would become the larger part of it.
+        let (part, text) = match managed_fields {
+            Some(fields) => (with_null(part, fields).into(), with_null(text, fields)),
+            None => (Cow::Borrowed(part), text.to_owned()),
+        };
+        let mut metadata: ObjectMeta = serde_json::from_str(&part)?;
+        (metadata.labels, metadata.annotations) = (None, None);
+        let json = text.into_boxed_str();
+        Ok(Self { metadata, json })
     }
 }
 

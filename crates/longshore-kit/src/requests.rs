@@ -1,6 +1,6 @@
 //! JSON requests to the API server, and the one place that says what an answer means.
 
-use std::{borrow::Cow, fmt, time::Duration};
+use std::{fmt, time::Duration};
 
 use kube::{
     Client,
@@ -156,18 +156,16 @@ impl Answer {
     /// The `resourceVersion` of the object; `None` where it says none.
     pub(crate) fn version(&self) -> Option<u64> {
         #[derive(Deserialize)]
-        struct Object<'a> {
-            #[serde(borrow)]
-            metadata: Metadata<'a>,
+        struct Object {
+            metadata: Metadata,
         }
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Metadata<'a> {
-            #[serde(borrow)]
-            resource_version: Cow<'a, str>,
+        struct Metadata {
+            resource_version: String,
         }
 
-        let object: Object<'_> = serde_json::from_str(&self.0).ok()?;
+        let object: Object = serde_json::from_str(&self.0).ok()?;
         parse_version(&object.metadata.resource_version)
     }
 }

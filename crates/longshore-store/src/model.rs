@@ -14,6 +14,17 @@ pub struct RunKey {
     pub run_id: String,
 }
 
+impl RunKey {
+    /// A task of this run that is not mapped.
+    pub fn task(&self, task_id: impl Into<String>) -> TaskKey {
+        TaskKey {
+            run: self.clone(),
+            task_id: task_id.into(),
+            map_index: -1,
+        }
+    }
+}
+
 impl std::fmt::Display for RunKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.dag_id, self.run_id)

@@ -315,11 +315,6 @@ fn task_end(task_instance: TaskInstance, logs: &LogDirectory) -> TaskEnd {
 
 /// The directory above the logs of a run.
 fn run_logs(logs: &LogDirectory, run: &RunKey) -> PathBuf {
-    let any = longshore_store::TaskKey {
-        run: run.clone(),
-        task_id: "-".to_owned(),
-        map_index: -1,
-    };
-    let file = logs.file(&LogPath::of_try(&any, 1));
+    let file = logs.file(&LogPath::of_try(&run.task("-"), 1));
     file.ancestors().nth(2).unwrap_or(Path::new(".")).to_owned()
 }

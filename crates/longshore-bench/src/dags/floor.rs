@@ -13,7 +13,7 @@ use kube::{
 };
 use longshore_kit::{Clock, SystemClock};
 use longshore_store::{
-    Changes, Run, RunKey, RunState, RunStore, RunType, Store, TaskInstance, TaskKey, TaskState,
+    Changes, Run, RunKey, RunState, RunStore, RunType, Store, TaskInstance, TaskState,
 };
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -127,16 +127,11 @@ fn run(dag_id: &str) -> Run {
 }
 
 fn row(run: &RunKey, i: usize) -> TaskInstance {
-    let key = TaskKey {
-        run: run.clone(),
-        task_id: task(i),
-        map_index: -1,
-    };
     TaskInstance {
         state: Some(TaskState::Scheduled),
         try_number: 1,
         scheduled_at: Some(now()),
-        ..TaskInstance::new(Uuid::new_v4(), key)
+        ..TaskInstance::new(Uuid::new_v4(), run.task(task(i)))
     }
 }
 

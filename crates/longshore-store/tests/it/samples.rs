@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use longshore_store::{
-    ArchivedTry, Changes, Failure, Run, RunKey, RunState, RunType, TaskInstance, TaskKey, TaskState,
+    ArchivedTry, Changes, Failure, Run, RunKey, RunState, RunType, TaskInstance, TaskState,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -56,12 +56,7 @@ pub(crate) fn full_run(run_id: &str) -> Run {
 
 /// A task instance that was not stored yet, with most fields empty.
 pub(crate) fn task(run_id: &str, task_id: &str) -> TaskInstance {
-    let key = TaskKey {
-        run: run_key(run_id),
-        task_id: task_id.to_owned(),
-        map_index: -1,
-    };
-    TaskInstance::new(Uuid::now_v7(), key)
+    TaskInstance::new(Uuid::now_v7(), run_key(run_id).task(task_id))
 }
 
 /// A task instance with every field in use.

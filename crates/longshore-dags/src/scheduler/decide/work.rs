@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use longshore_core::Next;
-use longshore_store::{
-    ArchivedTry, Changes, Failure, Run, RunState, TaskInstance, TaskKey, TaskState,
-};
+use longshore_store::{ArchivedTry, Changes, Failure, Run, RunState, TaskInstance, TaskState};
 
 use crate::{
     model::{Dag, Task},
@@ -209,11 +207,7 @@ impl<'a> RunWork<'a> {
 
 /// The task instance of a task in a new run.
 fn new_row(run: &Run, task: &Task, priority_weight: i64, now: Timestamp) -> TaskInstance {
-    let key = TaskKey {
-        run: run.key.clone(),
-        task_id: task.task_id.clone(),
-        map_index: -1,
-    };
+    let key = run.key.task(&task.task_id);
     TaskInstance {
         max_tries: task.retries,
         pool: task.pool.clone(),

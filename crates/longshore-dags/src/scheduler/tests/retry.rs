@@ -22,11 +22,7 @@ struct Vector {
 const DAY: Duration = Duration::from_secs(86_400);
 
 fn task_key() -> TaskKey {
-    TaskKey {
-        run: key("r"),
-        task_id: "t".to_owned(),
-        map_index: -1,
-    }
+    key("r").task("t")
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use jiff::{SignedDuration, Timestamp};
-use longshore_store::{Run, RunKey, RunState, RunType, TaskInstance, TaskKey, TaskState};
+use longshore_store::{Run, RunKey, RunState, RunType, TaskInstance, TaskState};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -35,13 +35,9 @@ fn run(state: RunState) -> Run {
 /// A task instance that took 1.5 s; `None` has not started.
 pub(crate) fn task(task_id: &str, state: Option<TaskState>) -> TaskEnd {
     let started: Option<Timestamp> = state.map(|_| at(1_000));
-    let key = TaskKey {
-        run: RunKey {
-            dag_id: "etl".to_owned(),
-            run_id: "manual__1".to_owned(),
-        },
-        task_id: task_id.to_owned(),
-        map_index: -1,
+    let run = RunKey {
+        dag_id: "etl".to_owned(),
+        run_id: "manual__1".to_owned(),
     };
     TaskEnd {
         task_instance: TaskInstance {
@@ -55,7 +51,7 @@ pub(crate) fn task(task_id: &str, state: Option<TaskState>) -> TaskEnd {
             pod_name: state.map(|_| format!("etl-{task_id}-x1")),
             failure: (state == Some(TaskState::Failed)).then(exit_code_1),
             version: 1,
-            ..TaskInstance::new(Uuid::nil(), key)
+            ..TaskInstance::new(Uuid::nil(), run.task(task_id))
         },
         log: None,
     }
