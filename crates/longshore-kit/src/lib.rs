@@ -41,7 +41,7 @@ pub use metrics::Metrics;
 pub use outcome::{Counters, Outcome};
 pub use own_writes::{CacheFeed, OwnWrites};
 pub use raw::RawObject;
-pub use rbac::{Reach, Rule};
+pub use rbac::{Grant, Reach, Rule};
 pub use requests::{Answer, ApiError, Requests};
 pub use runner::Runner;
 pub use spawn::Tasks;

@@ -54,4 +54,41 @@ impl Rule {
     pub const fn named(self, names: &'static [&'static str]) -> Self {
         Self { names, ..self }
     }
+
+    /// The same rule for one installation.
+    pub fn granted(self) -> Grant {
+        Grant {
+            names: self.names.iter().map(|name| (*name).to_owned()).collect(),
+            rule: self,
+            elsewhere: None,
+        }
+    }
+
+    /// The same rule for one installation whose configuration names the objects.
+    pub fn granted_on(self, names: &[&str]) -> Grant {
+        Grant {
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..self.granted()
+        }
+    }
+
+    /// The same rule for one installation whose configuration names another namespace than the controller's own.
+    pub fn granted_in(self, namespace: &str) -> Grant {
+        Grant {
+            elsewhere: Some(namespace.to_owned()),
+            ..self.granted()
+        }
+    }
+}
+
+/// A rule as one installation needs it: names of objects and namespaces may come from its configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Verbs and resources. Its names are not used: [`Grant::names`] are.
+    pub rule: Rule,
+    /// Only with objects of these names; all where it is empty.
+    pub names: Vec<String>,
+    /// The namespace where it holds, if the configuration names one. It may be the controller's own, and stays a grant
+    /// of its own then: an administrator gives it on purpose.
+    pub elsewhere: Option<String>,
 }

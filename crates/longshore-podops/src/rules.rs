@@ -24,18 +24,10 @@ pub const RULES: &[Rule] = &[
     .cluster_wide(),
     Rule::new(podops::GROUP, &["podtransitionrules/status"], &["patch"]).cluster_wide(),
     Rule::new("events.k8s.io", &["events"], &["create", "patch"]).cluster_wide(),
-    // The certificates of the webhooks. Kubernetes cannot restrict `create` to a name.
-    Rule::new("", &["secrets"], &["create"]),
+    // The certificates of the webhooks. Kubernetes cannot restrict `create` to a name: whoever may create Secrets can have
+    // the token of any service account of the namespace written into one. The manifest with the roles has this Secret,
+    // and both configurations, without content.
     Rule::new("", &["secrets"], &["get", "patch"]).named(&[webhooks::SECRET]),
-    Rule::new(
-        "admissionregistration.k8s.io",
-        &[
-            "mutatingwebhookconfigurations",
-            "validatingwebhookconfigurations",
-        ],
-        &["create"],
-    )
-    .cluster_wide(),
     Rule::new(
         "admissionregistration.k8s.io",
         &["mutatingwebhookconfigurations"],

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use longshore_api::flyte::{LABEL_INJECT_SECRETS, TRUE};
 use longshore_core::{ObjectRef, Resource, Scope};
-use longshore_kit::{ApiError, Requests, Rule};
+use longshore_kit::{ApiError, Grant, Requests, Rule};
 use longshore_plugins::{SecretError, SecretScope, requested_secrets};
 use longshore_webhook::{Admission, Denial, Registration, Response, Review, Verdict};
 use serde_json::{Value, json};
@@ -30,17 +30,27 @@ const SECRET: Resource = Resource {
     scope: Scope::Namespaced,
 };
 
-/// Everything that the webhook asks of the Kubernetes API: its certificates and the values of secrets, and that API
-/// servers are told of it. Values in another namespace than the controller's need a role there.
-pub const RULES: &[Rule] = &[
-    Rule::new("", &["secrets"], &["create", "get", "patch"]),
-    Rule::new(
-        "admissionregistration.k8s.io",
-        &["mutatingwebhookconfigurations"],
-        &["create", "get", "patch"],
-    )
-    .cluster_wide(),
-];
+/// Everything that the webhook asks of the Kubernetes API: its own certificates, its registration with API servers, and
+/// the Secrets of tasks.
+///
+/// The first two have names. Those of tasks' Secrets are made from what tasks ask for, and RBAC knows no prefixes: the
+/// right to read them is one on a whole namespace, which is why it is a grant of its own.
+pub fn grants(settings: &WebhookSettings) -> Vec<Grant> {
+    let mut grants =
+        vec![Rule::new("", &["secrets"], &["get", "patch"]).granted_on(&[&settings.secret_name])];
+    if settings.is_registered {
+        let registration = Rule::new(
+            "admissionregistration.k8s.io",
+            &["mutatingwebhookconfigurations"],
+            &["get", "patch"],
+        );
+        let registration = registration.cluster_wide();
+        grants.push(registration.granted_on(&[&settings.service_name]));
+    }
+    let of_tasks = Rule::new("", &["secrets"], &["get"]);
+    grants.push(of_tasks.granted_in(&settings.secrets_namespace));
+    grants
+}
 
 /// Puts secrets into pods.
 #[derive(Debug)]

@@ -63,6 +63,16 @@ pub enum CertificateError {
     /// The API server did not do what it was asked for.
     #[error(transparent)]
     Api(#[from] ApiError),
+    /// What the roles do not let us create is to be there before.
+    #[error(
+        "expected {object}, found none, and it may not be created here: apply what `longshore controller rbac` prints for the role, which has it"
+    )]
+    Missing {
+        /// Its kind and name.
+        object: String,
+        /// The API server's answer.
+        source: ApiError,
+    },
     /// No certificate can be made.
     #[error("no certificate for a webhook can be made")]
     NotMade(#[from] rcgen::Error),
@@ -129,7 +139,7 @@ impl Certificates {
                     self.served = Some(pair);
                     return Ok(RustlsConfig::from_config(tls));
                 }
-                Err(CertificateError::Api(error)) => {
+                Err(error @ (CertificateError::Api(_) | CertificateError::Missing { .. })) => {
                     tracing::warn!(error = %chain(&error), "the webhook waits for its certificate");
                 }
                 Err(error) => return Err(error),
@@ -190,7 +200,10 @@ impl Certificates {
                 has_written: false,
             });
         };
-        if found.is_some() && kept.is_none() {
+        // The manifest with the roles has it without content.
+        let holds_other =
+            |secret: &Value| secret["data"].as_object().is_some_and(|it| !it.is_empty());
+        if kept.is_none() && found.as_ref().is_some_and(holds_other) {
             return Err(self.unusable("it is not ours"));
         }
         self.write(&target, found.as_ref(), &after, step, now)
@@ -224,7 +237,7 @@ impl Certificates {
                     "type": "kubernetes.io/tls",
                     "data": data,
                 });
-                self.requests.create(target, &secret).await?;
+                self.create(target, &secret).await?;
             }
             Some(found) => {
                 // Whoever reads an older one is refused, and looks again.
@@ -236,6 +249,18 @@ impl Certificates {
             }
         }
         Ok(())
+    }
+
+    /// Creates what is not there, where that is allowed: Kubernetes cannot restrict it to a name, and so no role grants it.
+    async fn create(&self, target: &ObjectRef, object: &Value) -> Result<(), CertificateError> {
+        match self.requests.create(target, object).await {
+            Ok(_) => Ok(()),
+            Err(source) if source.code() == Some(403) => Err(CertificateError::Missing {
+                object: target.to_string(),
+                source,
+            }),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Sees to it that API servers trust whatever is served.
@@ -254,7 +279,7 @@ impl Certificates {
             let target = registration.target();
             let object = registration.object(&bundle);
             match self.requests.get(&target).await? {
-                None => drop(self.requests.create(&target, &object).await?),
+                None => self.create(&target, &object).await?,
                 Some(found) if registration.is_as(&found, &bundle) => {}
                 Some(_) => {
                     let patch = json!({"webhooks": object["webhooks"]});

@@ -1,4 +1,5 @@
-//! What is kept of certificates, in a Secret of type `kubernetes.io/tls`: each replica serves what stands there. Pure.
+//! What is kept of certificates, in a Secret with the keys of type `kubernetes.io/tls`: each replica serves what stands
+//! there. Pure.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use jiff::Timestamp;

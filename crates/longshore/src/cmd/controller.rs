@@ -16,6 +16,7 @@ use crate::{
         podops_args::PodOpsArgs,
         rbac,
         roles::{Role, defaults, role},
+        webhook,
     },
     data_dir,
     engine::database::{Database, DatabaseUrl},
@@ -137,6 +138,18 @@ struct RbacArgs {
     /// Namespace of the controller and its pods
     #[arg(short, long, value_name = "NAMESPACE", default_value = "longshore")]
     namespace: String,
+    /// Let the role webhook read all Secrets of this namespace, where those of tasks are
+    #[arg(long, value_name = "NAMESPACE")]
+    secrets_namespace: Option<String>,
+    /// Leave out the admission policies, which API servers know since 1.30
+    #[arg(long)]
+    without_policies: bool,
+    /// Configuration of a Flyte executor, which names the webhook's objects; may be repeated
+    #[arg(long, value_name = "FILE")]
+    config: Vec<PathBuf>,
+    // Hidden: what the peer's flags `--section.key=value` become.
+    #[arg(long, hide = true, value_name = "KEY=VALUE", value_parser = pair)]
+    set: Vec<(String, String)>,
 }
 
 /// Print the definitions of the resources that roles work on, for clusters without them
@@ -151,7 +164,7 @@ struct CrdArgs {
 pub(crate) fn controller(args: &ControllerArgs, globals: &Globals) -> Result<Exit, CliError> {
     match &args.command {
         Some(ControllerCommand::Rbac(rbac)) => {
-            print_rbac(rbac, globals);
+            print_rbac(rbac, globals)?;
             Ok(Exit::Success)
         }
         Some(ControllerCommand::Crd(crd)) => {
@@ -164,8 +177,31 @@ pub(crate) fn controller(args: &ControllerArgs, globals: &Globals) -> Result<Exi
     }
 }
 
-fn print_rbac(args: &RbacArgs, globals: &Globals) {
-    let objects = rbac::objects(&args.roles.roles(), &args.namespace);
+fn print_rbac(args: &RbacArgs, globals: &Globals) -> Result<(), CliError> {
+    let (settings, _) = config_file::read(&args.config, &args.set)?;
+    let mut webhook = settings.webhook;
+    let reads_secrets = args.secrets_namespace.is_some();
+    if let Some(namespace) = &args.secrets_namespace {
+        namespace.clone_into(&mut webhook.secrets_namespace);
+    }
+    let roles = args.roles.roles();
+    if roles.iter().any(|role| role.name == webhook::ROLE) {
+        let found = &webhook.secrets_namespace;
+        if !reads_secrets {
+            output::note(&format!(
+                "the right to read the Secrets of tasks is not in it, because it is one to read all Secrets of their namespace: add --secrets-namespace {found}"
+            ));
+        } else if *found == args.namespace {
+            output::note(&webhook::reads_its_own(found));
+        }
+    }
+    let installation = rbac::Installation {
+        namespace: args.namespace.clone(),
+        webhook,
+        reads_secrets,
+        has_policies: !args.without_policies,
+    };
+    let objects = rbac::objects(&roles, &installation);
     match globals.output {
         Format::Json => {
             output::json(&json!({"apiVersion": "v1", "kind": "List", "items": objects}))
@@ -184,6 +220,7 @@ fn print_rbac(args: &RbacArgs, globals: &Globals) {
         }
         Format::Table | Format::Wide | Format::Yaml => output::text(&rbac::yaml(&objects)),
     }
+    Ok(())
 }
 
 fn serve(args: &ControllerArgs, globals: &Globals) -> Result<Exit, CliError> {

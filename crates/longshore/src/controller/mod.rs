@@ -29,11 +29,12 @@ mod leadership;
 mod permissions;
 mod podops;
 pub(crate) mod podops_args;
+mod policies;
 pub(crate) mod rbac;
 pub(crate) mod roles;
 mod served;
 mod tasks;
-mod webhook;
+pub(crate) mod webhook;
 
 pub(crate) use leadership::Election;
 use leadership::Standing;

@@ -6,9 +6,9 @@ use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use kube::{Api, Client, api::PostParams};
-use longshore_kit::{Reach, Rule};
+use longshore_kit::{Grant, Reach, Rule};
 
-use super::{Context, leadership::Election, rbac::lease_rules};
+use super::{Context, leadership::Election, rbac::lease_rules, roles::Role};
 use crate::error::{CliError, KubernetesError};
 
 /// Fails with all rules that are missing for the roles that are enabled.
@@ -16,14 +16,16 @@ pub(super) async fn check(context: &Context) -> Result<(), CliError> {
     let client = context.cluster.client("start", &context.metrics)?;
     let mut missing = Vec::new();
     for &role in &context.config.roles {
-        let mut rules = role.rules.to_vec();
+        let mut grants = (role.grants)(&context.config.settings.webhook);
         if let Election::ByLease(_) = context.config.election {
-            rules.extend(lease_rules(role.lease.as_slice()));
+            let of_lease = lease_rules(role.lease.as_slice());
+            grants.extend(of_lease.into_iter().map(Rule::granted));
         }
-        let questions = rules
+        let questions = grants
             .iter()
-            .flat_map(|rule| questions(rule, context.cluster.namespace()));
-        let asked = questions.map(|question| ask(&client, question));
+            .flat_map(|grant| questions(grant, context.cluster.namespace()));
+        let own = context.cluster.namespace();
+        let asked = questions.map(|question| ask(&client, own, question));
         let answers = try_join_all(asked)
             .await
             .map_err(|error| KubernetesError::of_server(context.cluster.url(), error))?;
@@ -33,27 +35,37 @@ pub(super) async fn check(context: &Context) -> Result<(), CliError> {
         return Ok(());
     }
     missing.dedup();
+    let roles = &context.config.roles;
     Err(KubernetesError::MissingRules {
         namespace: context.cluster.namespace().to_owned(),
         missing,
+        roles: roles.iter().map(|role| role.name).collect(),
+        elsewhere: roles.iter().find_map(|role| elsewhere(role, context)),
     }
     .into())
 }
 
-/// Every verb on every resource of a rule.
-fn questions(rule: &Rule, namespace: &str) -> Vec<ResourceAttributes> {
+/// The namespace beside our own in which a role needs rights.
+fn elsewhere(role: &Role, context: &Context) -> Option<String> {
+    let grants = (role.grants)(&context.config.settings.webhook);
+    grants.into_iter().find_map(|grant| grant.elsewhere)
+}
+
+/// Every verb on every resource of a grant.
+fn questions(grant: &Grant, namespace: &str) -> Vec<ResourceAttributes> {
     let mut questions = Vec::new();
-    let names = if rule.names.is_empty() {
-        &[""]
-    } else {
-        rule.names
-    };
+    let rule = grant.rule;
+    let mut names: Vec<&str> = grant.names.iter().map(String::as_str).collect();
+    if names.is_empty() {
+        names.push("");
+    }
+    let namespace = grant.elsewhere.as_deref().unwrap_or(namespace);
     for resource in rule.resources {
         let (plural, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         for (verb, name) in rule
             .verbs
             .iter()
-            .flat_map(|verb| names.iter().map(move |name| (verb, name)))
+            .flat_map(|verb| names.iter().map(move |name| (*verb, *name)))
         {
             let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
             questions.push(ResourceAttributes {
@@ -74,8 +86,12 @@ fn questions(rule: &Rule, namespace: &str) -> Vec<ResourceAttributes> {
 }
 
 /// The rule in words, if it is missing.
-async fn ask(client: &Client, question: ResourceAttributes) -> kube::Result<Option<String>> {
-    let words = words(&question);
+async fn ask(
+    client: &Client,
+    own: &str,
+    question: ResourceAttributes,
+) -> kube::Result<Option<String>> {
+    let words = words(&question, own);
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
             resource_attributes: Some(question),
@@ -95,8 +111,8 @@ async fn ask(client: &Client, question: ResourceAttributes) -> kube::Result<Opti
     }
 }
 
-/// `get pods/log`, `get namespaces kube-system`.
-fn words(question: &ResourceAttributes) -> String {
+/// `get pods/log`, `get namespaces kube-system`, `get secrets in namespace flyte`.
+fn words(question: &ResourceAttributes, own: &str) -> String {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let mut words = format!("{} {}", text(&question.verb), text(&question.resource));
     if let Some(subresource) = &question.subresource {
@@ -110,6 +126,11 @@ fn words(question: &ResourceAttributes) -> String {
     if let Some(name) = &question.name {
         words.push(' ');
         words.push_str(name);
+    }
+    let elsewhere = question.namespace.as_deref();
+    if let Some(namespace) = elsewhere.filter(|namespace| *namespace != own) {
+        words.push_str(" in namespace ");
+        words.push_str(namespace);
     }
     words
 }

@@ -1,12 +1,31 @@
-//! The role that the controller needs, made from what its code declares: what is not declared is not granted.
+//! The rights that the controller needs, made from what its code declares: what is not declared is not granted.
+//!
+//! Each role of the controller has objects of its own, so that any manifests can be applied one after another, and none
+//! takes away what another one gave. What RBAC cannot restrict to a name (`create`) is not granted where it would be a
+//! way to more rights: the manifest has the object instead, without content, and the role may only change it.
 
-use longshore_kit::{Reach, Rule};
+use longshore_kit::{Grant, Reach, Rule};
+use longshore_tasks::WebhookSettings;
 use serde_json::{Value, json};
 
-use super::roles::Role;
+use super::{policies::policies, roles::Role};
 
-/// The name of the objects, and of the service account.
+/// The service account, and how the names of all other objects begin.
 const NAME: &str = "longshore";
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// For which installation rights are made.
+#[derive(Clone, Debug)]
+pub(crate) struct Installation {
+    /// The namespace of the controller.
+    pub(crate) namespace: String,
+    /// Names that the configuration gives.
+    pub(crate) webhook: WebhookSettings,
+    /// Whether the Secrets of tasks may be read, all of their namespace.
+    pub(crate) reads_secrets: bool,
+    /// Whether the API server knows policies: since 1.30.
+    pub(crate) has_policies: bool,
+}
 
 /// What a role does with its lease, if it has one. `create` cannot be restricted to a name.
 pub(super) fn lease_rules(leases: &'static [&'static str]) -> Vec<Rule> {
@@ -20,22 +39,27 @@ pub(super) fn lease_rules(leases: &'static [&'static str]) -> Vec<Rule> {
     ]
 }
 
-/// A ServiceAccount, and the roles that let it do what `roles` do, in this namespace.
-pub(crate) fn objects(roles: &[&'static Role], namespace: &str) -> Vec<Value> {
-    let mut rules: Vec<Rule> = Vec::new();
-    for role in roles {
-        let of_lease = lease_rules(role.lease.as_slice());
-        rules.extend(role.rules.iter().copied().chain(of_lease));
-    }
+/// A ServiceAccount, what the roles find and only change, and the roles that let it do what `roles` do.
+pub(crate) fn objects(roles: &[&'static Role], installation: &Installation) -> Vec<Value> {
+    let namespace = installation.namespace.as_str();
     let mut objects = vec![json!({
         "apiVersion": "v1",
         "kind": "ServiceAccount",
         "metadata": {"name": NAME, "namespace": namespace},
     })];
-    for reach in [Reach::Namespace, Reach::Cluster] {
-        let rules = in_reach(&rules, reach);
-        if !rules.is_empty() {
-            objects.extend(role_and_binding(reach, namespace, rules));
+    for role in roles {
+        let mut grants = (role.grants)(&installation.webhook);
+        if !installation.reads_secrets {
+            grants.retain(|grant| grant.elsewhere.is_none());
+        }
+        objects.extend(grants.iter().flat_map(|grant| prepared(grant, namespace)));
+        let of_lease = lease_rules(role.lease.as_slice());
+        grants.extend(of_lease.into_iter().map(Rule::granted));
+        for place in [Place::Own, Place::Cluster, Place::Elsewhere] {
+            objects.extend(role_and_binding(role.name, place, namespace, &grants));
+        }
+        if installation.has_policies {
+            objects.extend(policies(role.name, NAME, namespace, &grants));
         }
     }
     objects
@@ -50,42 +74,101 @@ pub(crate) fn yaml(objects: &[Value]) -> String {
     documents.collect::<Vec<_>>().join("---\n")
 }
 
-fn in_reach(rules: &[Rule], reach: Reach) -> Vec<Value> {
-    let mut in_reach = Vec::new();
-    for rule in rules.iter().filter(|rule| rule.reach == reach) {
-        let mut object = json!({
-            "apiGroups": [rule.group], "resources": rule.resources, "verbs": rule.verbs,
-        });
-        if !rule.names.is_empty() {
-            object["resourceNames"] = json!(rule.names);
-        }
-        // Two roles may declare the same.
-        if !in_reach.contains(&object) {
-            in_reach.push(object);
-        }
+/// What a grant allows to change and not to create, without content: whoever applies this again changes nothing.
+fn prepared(grant: &Grant, namespace: &str) -> Vec<Value> {
+    if !grant.rule.verbs.contains(&"patch") || grant.elsewhere.is_some() {
+        return Vec::new();
     }
-    in_reach
+    let kind = match grant.rule.resources {
+        // Without a type, which cannot be changed: one of before may be of another.
+        ["secrets"] => ("v1", "Secret"),
+        ["mutatingwebhookconfigurations"] => (
+            "admissionregistration.k8s.io/v1",
+            "MutatingWebhookConfiguration",
+        ),
+        ["validatingwebhookconfigurations"] => (
+            "admissionregistration.k8s.io/v1",
+            "ValidatingWebhookConfiguration",
+        ),
+        _ => return Vec::new(),
+    };
+    let object = |name: &String| {
+        let (api_version, kind) = kind;
+        let mut metadata = json!({"name": name});
+        if grant.rule.reach == Reach::Namespace {
+            metadata["namespace"] = namespace.into();
+        }
+        json!({"apiVersion": api_version, "kind": kind, "metadata": metadata})
+    };
+    grant.names.iter().map(object).collect()
 }
 
-fn role_and_binding(reach: Reach, namespace: &str, rules: Vec<Value>) -> [Value; 2] {
-    let kind = match reach {
-        Reach::Namespace => "Role",
-        Reach::Cluster => "ClusterRole",
+/// Where grants hold together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// In the namespace of the controller.
+    Own,
+    /// In the whole cluster.
+    Cluster,
+    /// In a namespace that the configuration names.
+    Elsewhere,
+}
+
+impl Place {
+    fn of(grant: &Grant) -> Self {
+        match (grant.rule.reach, &grant.elsewhere) {
+            (Reach::Cluster, _) => Self::Cluster,
+            (Reach::Namespace, None) => Self::Own,
+            (Reach::Namespace, Some(_)) => Self::Elsewhere,
+        }
+    }
+}
+
+fn rules<'a>(grants: impl Iterator<Item = &'a Grant>) -> Vec<Value> {
+    let rule = |grant: &Grant| {
+        let Rule {
+            group,
+            resources,
+            verbs,
+            ..
+        } = grant.rule;
+        let mut object = json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+        if !grant.names.is_empty() {
+            object["resourceNames"] = json!(grant.names);
+        }
+        object
     };
-    // Objects outside of namespaces share their names: there may be a controller in each namespace.
-    let metadata = match reach {
-        Reach::Namespace => json!({"name": NAME, "namespace": namespace}),
-        Reach::Cluster => json!({"name": format!("{NAME}:{namespace}")}),
+    grants.map(rule).collect()
+}
+
+/// The role of Kubernetes for what a role of ours does at a place, and who has it.
+fn role_and_binding(role: &str, place: Place, namespace: &str, grants: &[Grant]) -> Vec<Value> {
+    let here = || grants.iter().filter(|grant| Place::of(grant) == place);
+    let Some(first) = here().next() else {
+        return Vec::new();
     };
-    let api_version = "rbac.authorization.k8s.io/v1";
+    let kind = match place {
+        Place::Own | Place::Elsewhere => "Role",
+        Place::Cluster => "ClusterRole",
+    };
+    // Outside of its namespace a controller shares names with those of other namespaces.
+    let metadata = match place {
+        Place::Own => json!({"name": format!("{NAME}-{role}"), "namespace": namespace}),
+        Place::Cluster => json!({"name": format!("{NAME}-{role}:{namespace}")}),
+        Place::Elsewhere => json!({
+            "name": format!("{NAME}-{role}:{namespace}"),
+            "namespace": first.elsewhere,
+        }),
+    };
+    let api_version = format!("{RBAC}/v1");
     let name = metadata["name"].clone();
-    [
-        json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "rules": rules}),
+    vec![
+        json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "rules": rules(here())}),
         json!({
             "apiVersion": api_version,
             "kind": format!("{kind}Binding"),
             "metadata": metadata,
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+            "roleRef": {"apiGroup": RBAC, "kind": kind, "name": name},
             "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}],
         }),
     ]
@@ -93,14 +176,24 @@ fn role_and_binding(reach: Reach, namespace: &str, rules: Vec<Value>) -> [Value;
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::{collections::BTreeSet, fs, path::Path};
 
     use super::*;
     use crate::controller::roles::{ROLES, defaults};
 
+    fn installation(reads_secrets: bool) -> Installation {
+        Installation {
+            namespace: "longshore".to_owned(),
+            webhook: WebhookSettings::default(),
+            reads_secrets,
+            has_policies: true,
+        }
+    }
+
     #[test]
     fn the_manifest_in_the_repository_is_what_the_code_declares() {
-        let made = format!("{HEAD}{}", yaml(&objects(&defaults(), "longshore")));
+        let objects = objects(&defaults(), &installation(false));
+        let made = format!("{HEAD}{}", yaml(&objects));
         is_in_the_repository("deploy/rbac.yaml", &made);
     }
 
@@ -108,7 +201,7 @@ mod tests {
     fn the_manifest_of_podops_is_what_the_code_declares_with_its_resource_and_service() {
         let podops: Vec<_> = ROLES.iter().filter(|role| role.name == "podops").collect();
         let resource = podops[0].definition.unwrap();
-        let roles = yaml(&objects(&podops, "longshore"));
+        let roles = yaml(&objects(&podops, &installation(false)));
         let made = format!("{PODOPS_HEAD}{resource}---\n{roles}---\n{PODOPS_SERVICE}");
         is_in_the_repository("deploy/podops.yaml", &made);
     }
@@ -132,8 +225,9 @@ mod tests {
 ";
 
     const PODOPS_HEAD: &str = "\
-# What `longshore controller --enable podops` needs in a cluster, for the namespace `longshore`: its resource, its roles, and
-# the Service through which API servers reach its webhooks; made from what the code declares. Do not edit.
+# What `longshore controller --enable podops` needs in a cluster, for the namespace `longshore`: its resource, its roles, what
+# it changes and may not create, and the Service through which API servers reach its webhooks; made from what the code
+# declares. Do not edit.
 ";
 
     const PODOPS_SERVICE: &str = "\
@@ -150,10 +244,87 @@ spec:
     targetPort: 9443
 ";
 
+    /// What each manifest has, by kind, namespace and name.
+    fn identities(objects: &[Value]) -> BTreeSet<String> {
+        let identity = |object: &Value| {
+            let metadata = &object["metadata"];
+            format!(
+                "{} {} {}",
+                object["kind"], metadata["namespace"], metadata["name"]
+            )
+        };
+        objects.iter().map(identity).collect()
+    }
+
     #[test]
-    fn nothing_is_granted_on_everything() {
+    fn no_manifest_has_an_object_of_another_one_but_the_service_account() {
+        let of = |role| identities(&objects(&[role], &installation(true)));
+        for (at, role) in ROLES.iter().enumerate() {
+            for other in &ROLES[at + 1..] {
+                let both: Vec<String> = of(role).intersection(&of(other)).cloned().collect();
+                assert_eq!(
+                    both,
+                    [r#""ServiceAccount" "longshore" "longshore""#],
+                    "{} and {}",
+                    role.name,
+                    other.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn no_role_may_create_what_gives_it_more_rights_or_change_what_is_not_named() {
         let roles: Vec<_> = ROLES.iter().collect();
-        let text = yaml(&objects(&roles, "longshore"));
+        let text = yaml(&objects(&roles, &installation(true)));
         assert!(!text.contains('*'), "{text}");
+        let of_others = [
+            "secrets",
+            "serviceaccounts",
+            "mutatingwebhookconfigurations",
+            "validatingwebhookconfigurations",
+        ];
+        for role in &roles {
+            for grant in (role.grants)(&WebhookSettings::default()) {
+                let Rule {
+                    group,
+                    resources,
+                    verbs,
+                    ..
+                } = grant.rule;
+                assert_ne!(group, RBAC, "{grant:?}");
+                if !resources.iter().any(|it| of_others.contains(it)) {
+                    continue;
+                }
+                assert!(
+                    verbs.iter().all(|verb| ["get", "patch"].contains(verb)),
+                    "{grant:?}"
+                );
+                // The Secrets of tasks, which are given on purpose.
+                let is_elsewhere = grant.elsewhere.is_some() && verbs == ["get"];
+                assert!(!grant.names.is_empty() || is_elsewhere, "{grant:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn reading_the_secrets_of_tasks_is_granted_on_purpose_and_where_they_are() {
+        let webhook: Vec<_> = ROLES.iter().filter(|role| role.name == "webhook").collect();
+        let readers = |reads_secrets| {
+            let objects = objects(&webhook, &installation(reads_secrets));
+            let unnamed = objects.into_iter().filter(|object| {
+                let rules = object["rules"].as_array();
+                rules.is_some_and(|rules| {
+                    rules.iter().any(|rule| {
+                        rule["resources"][0] == "secrets" && rule["resourceNames"].is_null()
+                    })
+                })
+            });
+            let metadata = unnamed.map(|role| role["metadata"].clone());
+            metadata.collect::<Vec<_>>()
+        };
+        assert_eq!(readers(false), [] as [Value; 0]);
+        let in_flyte = json!({"name": "longshore-webhook:longshore", "namespace": "flyte"});
+        assert_eq!(readers(true), [in_flyte]);
     }
 }

@@ -3,7 +3,8 @@
 use std::{pin::Pin, sync::Arc};
 
 use longshore_api::{flyte::TASK_ACTION_CRD, podops::POD_TRANSITION_RULE_CRD};
-use longshore_kit::{Gate, Rule};
+use longshore_kit::{Gate, Grant, Rule};
+use longshore_tasks::WebhookSettings;
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, dags, podops, tasks, webhook};
@@ -31,7 +32,7 @@ pub(crate) struct Role {
     /// The name of its lease; a role without one works in every replica.
     pub(crate) lease: Option<&'static str>,
     /// What it does with which resources, beside its lease.
-    pub(crate) rules: &'static [Rule],
+    pub(crate) grants: fn(&WebhookSettings) -> Vec<Grant>,
     /// The definition of the resource that it works on, where it is none of Kubernetes itself.
     pub(crate) definition: Option<&'static str>,
     /// What it does.
@@ -46,7 +47,7 @@ pub(crate) const ROLES: &[Role] = &[
         name: "dags",
         is_default: true,
         lease: Some("longshore-dags"),
-        rules: longshore_dags::RULES,
+        grants: |_| granted(longshore_dags::RULES),
         definition: None,
         work: |context, gate, shutdown| Box::pin(dags::run(context, gate, shutdown)),
         everywhere: None,
@@ -55,17 +56,17 @@ pub(crate) const ROLES: &[Role] = &[
         name: tasks::ROLE,
         is_default: true,
         lease: Some("longshore-tasks"),
-        rules: longshore_tasks::RULES,
+        grants: |_| granted(longshore_tasks::RULES),
         definition: Some(TASK_ACTION_CRD),
         work: |context, gate, shutdown| Box::pin(tasks::run(context, gate, shutdown)),
         everywhere: None,
     },
     // Reads secrets, and needs a Service through which API servers reach it.
     Role {
-        name: "webhook",
+        name: webhook::ROLE,
         is_default: false,
         lease: None,
-        rules: longshore_tasks::secrets::RULES,
+        grants: longshore_tasks::secrets::grants,
         definition: None,
         work: |context, gate, shutdown| Box::pin(webhook::run(context, gate, shutdown)),
         everywhere: None,
@@ -75,12 +76,17 @@ pub(crate) const ROLES: &[Role] = &[
         name: podops::ROLE,
         is_default: false,
         lease: Some("longshore-podops"),
-        rules: longshore_podops::RULES,
+        grants: |_| granted(longshore_podops::RULES),
         definition: Some(POD_TRANSITION_RULE_CRD),
         work: |context, gate, shutdown| Box::pin(podops::run(context, gate, shutdown)),
         everywhere: Some(|context, shutdown| Box::pin(podops::answer(context, shutdown))),
     },
 ];
+
+/// Rules that are the same in every installation.
+fn granted(rules: &[Rule]) -> Vec<Grant> {
+    rules.iter().copied().map(Rule::granted).collect()
+}
 
 /// The roles that run unless others are named.
 pub(crate) fn defaults() -> Vec<&'static Role> {

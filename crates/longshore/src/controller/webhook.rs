@@ -22,6 +22,8 @@ use crate::{
     service::{listen, webhooks::Webhooks},
 };
 
+/// Its name among the roles.
+pub(crate) const ROLE: &str = "webhook";
 const PART: &str = "the webhook of secrets";
 /// How long those who tell of changed secrets have to hear that it is known.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
@@ -37,7 +39,10 @@ pub(super) async fn run(
 ) -> Result<(), CliError> {
     let settings = context.config.settings.webhook.clone();
     let namespace = context.cluster.namespace();
-    let requests = Requests::new(context.cluster.client("webhook", &context.metrics)?);
+    if settings.secrets_namespace == namespace {
+        output::note(&reads_its_own(namespace));
+    }
+    let requests = Requests::new(context.cluster.client(ROLE, &context.metrics)?);
     let cache = Arc::new(SecretCache::default());
     let webhook: Arc<dyn Admission> = Arc::new(SecretsWebhook::new(
         settings.clone(),
@@ -73,6 +78,13 @@ pub(super) async fn run(
     let ended = ended.await;
     tasks.stop(DRAIN_LIMIT).await;
     ended
+}
+
+/// What is said where the Secrets of tasks are in the namespace of the controller, as the peer has it.
+pub(crate) fn reads_its_own(namespace: &str) -> String {
+    format!(
+        "the Secrets of tasks are in {namespace}, the controller's own namespace: with its token all Secrets there can be read, the keys of its webhooks too; run the role webhook in another namespace to keep them apart"
+    )
 }
 
 /// API servers are on other machines.

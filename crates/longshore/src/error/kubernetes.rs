@@ -23,6 +23,10 @@ pub(crate) enum KubernetesError {
     MissingRules {
         namespace: String,
         missing: Vec<String>,
+        /// The roles that need it.
+        roles: Vec<&'static str>,
+        /// Another namespace in which they need rights.
+        elsewhere: Option<String>,
     },
     #[error("there is no namespace {namespace}")]
     NoNamespace { namespace: String },
@@ -70,9 +74,20 @@ impl KubernetesError {
             Self::Forbidden { .. } => {
                 "let an administrator apply what `longshore controller rbac` prints".to_owned()
             }
-            Self::MissingRules { namespace, .. } => format!(
-                "let an administrator grant it: longshore controller rbac --namespace {namespace} | kubectl apply -f -"
-            ),
+            Self::MissingRules {
+                namespace,
+                roles,
+                elsewhere,
+                ..
+            } => {
+                let secrets = elsewhere.as_ref().map_or_else(String::new, |elsewhere| {
+                    format!(" --secrets-namespace {elsewhere}")
+                });
+                format!(
+                    "let an administrator grant it: longshore controller rbac --enable {} --namespace {namespace}{secrets} | kubectl apply -f -",
+                    roles.join(",")
+                )
+            }
             Self::NoNamespace { namespace } => format!(
                 "make it with `kubectl create namespace {namespace}`, or name another one with --namespace"
             ),

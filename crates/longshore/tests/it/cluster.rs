@@ -99,14 +99,25 @@ impl TestCluster {
 
     /// Applies what `longshore controller rbac` prints for this role; the kubeconfig of its service account.
     pub(crate) async fn account(&self, role: &str) -> PathBuf {
+        self.grant(&["--enable", role]).await;
+        self.token().await
+    }
+
+    /// Applies what `longshore controller rbac` prints with these arguments; the objects.
+    pub(crate) async fn grant(&self, arguments: &[&str]) -> Vec<Value> {
         let mut command = longshore();
         command.args(["controller", "rbac", "-o", "json", "-n", &self.namespace]);
-        command.args(["--enable", role]);
-        let output = command.output().unwrap();
+        let output = command.args(arguments).output().unwrap();
         let list: Value = serde_json::from_slice(&output.stdout).unwrap();
-        for object in list["items"].as_array().unwrap() {
-            create(&self.admin, &path(object, &self.namespace), object).await;
+        let objects = list["items"].as_array().unwrap().clone();
+        for object in &objects {
+            apply(&self.admin, object).await;
         }
+        objects
+    }
+
+    /// The kubeconfig of the service account.
+    pub(crate) async fn token(&self) -> PathBuf {
         let path = format!(
             "/api/v1/namespaces/{}/serviceaccounts/longshore/token",
             self.namespace
@@ -150,15 +161,30 @@ async fn create(admin: &Client, path: &str, object: &Value) -> Value {
     admin.request(request.unwrap()).await.unwrap()
 }
 
-/// Where the objects of RBAC are created.
-fn path(object: &Value, namespace: &str) -> String {
-    let rbac = "/apis/rbac.authorization.k8s.io/v1";
-    match object["kind"].as_str().unwrap() {
-        "ServiceAccount" => format!("/api/v1/namespaces/{namespace}/serviceaccounts"),
-        "Role" => format!("{rbac}/namespaces/{namespace}/roles"),
-        "RoleBinding" => format!("{rbac}/namespaces/{namespace}/rolebindings"),
-        "ClusterRole" => format!("{rbac}/clusterroles"),
-        "ClusterRoleBinding" => format!("{rbac}/clusterrolebindings"),
-        other => panic!("{other}"),
+/// As `kubectl apply --server-side` does it.
+async fn apply(admin: &Client, object: &Value) {
+    let path = format!(
+        "{}/{}?fieldManager=test&force=true",
+        path(object),
+        object["metadata"]["name"].as_str().unwrap()
+    );
+    let request = http::Request::patch(path)
+        .header("content-type", "application/apply-patch+yaml")
+        .body(object.to_string().into_bytes());
+    let _: Value = admin.request(request.unwrap()).await.unwrap();
+}
+
+/// Where the objects of a manifest are.
+fn path(object: &Value) -> String {
+    let version = object["apiVersion"].as_str().unwrap();
+    let root = if version == "v1" { "/api" } else { "/apis" };
+    let kind = object["kind"].as_str().unwrap().to_ascii_lowercase();
+    let plural = match kind.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None => format!("{kind}s"),
+    };
+    match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => format!("{root}/{version}/namespaces/{namespace}/{plural}"),
+        None => format!("{root}/{version}/{plural}"),
     }
 }

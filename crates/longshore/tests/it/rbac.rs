@@ -1,6 +1,7 @@
 //! The generated roles against a real API server with RBAC: each suffices, and none of it is unused.
 
 mod tasks;
+mod tokens;
 
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
@@ -91,7 +92,7 @@ fn requested(metrics: &Metrics) -> (BTreeSet<(String, String)>, Vec<String>) {
     (requested, forbidden)
 }
 
-pub(crate) fn granted(rules: &[Rule]) -> BTreeSet<(String, String)> {
+pub(crate) fn granted<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> BTreeSet<(String, String)> {
     let mut granted = BTreeSet::new();
     for rule in rules {
         for resource in rule.resources {

@@ -24,6 +24,7 @@ use kube::{
 };
 use longshore_kit::{Clock, SystemClock};
 use longshore_plugins::secret_name;
+use longshore_tasks::WebhookSettings;
 use serde_json::{Value, json};
 
 use super::{
@@ -64,7 +65,14 @@ impl World {
         let file: PathBuf = cluster.folder.path().join("config.yaml");
         fs::write(&file, config.to_string()).unwrap();
         let mut plan = Plan::of(&cluster, "webhook");
-        plan.kubeconfig = cluster.account("webhook").await;
+        let config = file.to_str().unwrap();
+        let namespace = cluster.namespace.as_str();
+        let granted = ["--enable", "webhook", "--config", config];
+        let with_secrets = ["--secrets-namespace", namespace];
+        cluster
+            .grant(&[granted.as_slice(), &with_secrets].concat())
+            .await;
+        plan.kubeconfig = cluster.token().await;
         plan.config = Some(file);
         let world = Self {
             plan,
@@ -295,11 +303,9 @@ async fn pods_get_their_secrets_while_certificates_are_replaced_and_all_rights_a
     let pod = pods.create(&PostParams::default(), &asking("last")).await;
     assert!(has_secrets(&pod.unwrap()));
     world.stop(fourth, &metrics).await;
-    assert_eq!(
-        world.used,
-        granted(longshore_tasks::secrets::RULES),
-        "used and declared"
-    );
+    let grants = longshore_tasks::secrets::grants(&WebhookSettings::default());
+    let rules: Vec<_> = grants.into_iter().map(|grant| grant.rule).collect();
+    assert_eq!(world.used, granted(&rules), "used and declared");
     println!(
         "real server: {} pods got their secrets while the certificate was replaced",
         n_created.load(Ordering::Relaxed)
