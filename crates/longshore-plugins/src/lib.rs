@@ -59,7 +59,10 @@ pub use registry::{Registry, RegistryError, Runner};
 pub use remote::{
     Answer, Call, Category, RemotePlugin, Request, Room, Round, Step, StoredState, Teller,
 };
-pub use secrets::{SecretError, SecretInjection, SecretScope, requested_secrets, secret_name};
+pub use secrets::{
+    NamespaceTemplate, Pattern, ScopeBinding, ScopeBindings, SecretError, SecretInjection,
+    SecretReference, SecretScope, SecretValue, requested_secrets, secret_name,
+};
 pub use spark::{Feature, SparkConfig, SparkLogs};
 pub use state::{K8sState, Launch, PluginState, STATE_VERSION, StateError};
 

@@ -1,5 +1,6 @@
 //! How a template's secrets are described to the webhook that injects them (task action spec §13), and what that does.
 
+mod binding;
 mod decode;
 mod inject;
 mod names;
@@ -11,8 +12,9 @@ use longshore_proto::flyteidl2::core::{Secret, TaskTemplate, secret::MountType};
 
 use crate::{names::base32, plugin::BuildError};
 
+pub use binding::{NamespaceTemplate, Pattern, ScopeBinding, ScopeBindings};
 pub use decode::requested_secrets;
-pub use inject::SecretInjection;
+pub use inject::{SecretInjection, SecretReference, SecretValue};
 pub use names::{SecretScope, secret_name};
 
 /// A secret that does not come into a pod.
@@ -29,6 +31,21 @@ pub enum SecretError {
     /// The pod does not say whose it is.
     #[error("the pod has no label {0}, by which its secrets are found")]
     NoLabel(&'static str),
+    /// The labels name a scope whose parts cannot be told apart.
+    #[error("expected label {0} without \"__\", which is between the parts of a secret's name")]
+    Ambiguous(&'static str),
+    /// The pod is in a namespace of others.
+    #[error(
+        "the labels of the pod claim the secrets of {scope}, but the pod is in namespace {namespace:?}, {bound}; correct the labels, or bind the namespace with namespace_mapping.template or webhook.namespaces"
+    )]
+    NotBound {
+        /// The pod's.
+        namespace: String,
+        /// What its labels claim.
+        scope: String,
+        /// Whose the namespace is, or which one would be right.
+        bound: String,
+    },
     /// The secret is not named.
     #[error("a secret has no key")]
     NoKey,

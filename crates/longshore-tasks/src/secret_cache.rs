@@ -13,10 +13,25 @@ use serde::Deserialize;
 /// So many values are kept; one more, and all are looked up again.
 const MAX_VALUES: usize = 10_000;
 
+/// A secret that was looked up.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeptSecret {
+    /// Under which key the Kubernetes Secret has it.
+    pub key: Arc<str>,
+    /// Its value.
+    pub value: Arc<[u8]>,
+}
+
+impl std::fmt::Debug for KeptSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KeptSecret").finish_non_exhaustive()
+    }
+}
+
 /// Values of secrets by the names of the Kubernetes Secrets that hold them.
 #[derive(Default)]
 pub struct SecretCache {
-    values: Mutex<BTreeMap<String, Arc<[u8]>>>,
+    values: Mutex<BTreeMap<String, KeptSecret>>,
 }
 
 impl std::fmt::Debug for SecretCache {
@@ -37,17 +52,17 @@ struct Changed {
 
 impl SecretCache {
     /// The value in a Kubernetes Secret, where it was looked up.
-    pub fn get(&self, name: &str) -> Option<Arc<[u8]>> {
+    pub fn get(&self, name: &str) -> Option<KeptSecret> {
         self.values().get(name).cloned()
     }
 
     /// Keeps the value in a Kubernetes Secret.
-    pub fn keep(&self, name: &str, value: Arc<[u8]>) {
+    pub fn keep(&self, name: &str, secret: KeptSecret) {
         let mut values = self.values();
         if values.len() >= MAX_VALUES {
             values.clear();
         }
-        values.insert(name.to_owned(), value);
+        values.insert(name.to_owned(), secret);
     }
 
     /// Looks a value up again when it is asked for next.
@@ -55,7 +70,7 @@ impl SecretCache {
         self.values().remove(name);
     }
 
-    fn values(&self) -> MutexGuard<'_, BTreeMap<String, Arc<[u8]>>> {
+    fn values(&self) -> MutexGuard<'_, BTreeMap<String, KeptSecret>> {
         self.values.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -102,7 +117,11 @@ mod tests {
             secret_name("o", "d", "", "k"),
         ];
         for name in &names {
-            cache.keep(name, Arc::from(&b"v"[..]));
+            let secret = KeptSecret {
+                key: Arc::from("k"),
+                value: Arc::from(&b"v"[..]),
+            };
+            cache.keep(name, secret);
         }
         let url = serve(router(Arc::clone(&cache))).await + "/invalidate-secret";
         let http = reqwest::Client::new();

@@ -1,5 +1,8 @@
-//! The webhook that puts secrets into pods that ask for them (task action spec §13): each value is looked up where the
-//! peer's secret service keeps it, in a Kubernetes Secret of one namespace.
+//! The webhook that puts secrets into pods that ask for them (task action spec §13): each is looked up where the peer's
+//! secret service keeps it, in a Kubernetes Secret of one namespace.
+//!
+//! Whose secrets a pod gets, its labels say, and its namespace has to agree: an author writes labels, an API server
+//! vouches for the namespace.
 
 use std::sync::Arc;
 
@@ -8,11 +11,16 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use longshore_api::flyte::{LABEL_INJECT_SECRETS, TRUE};
 use longshore_core::{ObjectRef, Resource, Scope};
 use longshore_kit::{ApiError, Grant, Requests, Rule};
-use longshore_plugins::{SecretError, SecretScope, requested_secrets};
+use longshore_plugins::{
+    SecretError, SecretReference, SecretScope, SecretValue, requested_secrets,
+};
 use longshore_webhook::{Admission, Denial, Registration, Response, Review, Verdict};
 use serde_json::{Value, json};
 
-use crate::{WebhookSettings, secret_cache::SecretCache};
+use crate::{
+    WebhookSettings,
+    secret_cache::{KeptSecret, SecretCache},
+};
 
 /// Where API servers ask.
 pub const PATH: &str = "/mutate--v1-pod";
@@ -69,8 +77,10 @@ enum NotInjected {
         "none of the secret managers injected secret {key:?}: there is none of its project, its domain or its organization in the namespace {namespace}"
     )]
     Unknown { key: String, namespace: String },
-    #[error("expected one value in the Secret {0}, which holds a secret of Flyte")]
-    NotOneValue(String),
+    #[error(
+        "expected one value in the Secret {0}, of type Opaque, as the secret service writes it"
+    )]
+    NotASecretOfTasks(String),
     #[error("secret {key:?} cannot be looked up: {source}")]
     Unreadable { key: String, source: ApiError },
 }
@@ -79,7 +89,7 @@ impl NotInjected {
     /// Ours or the API server's mistake is worth another try, the pod's is not.
     fn code(&self) -> u16 {
         match self {
-            Self::Secret(_) | Self::Unknown { .. } | Self::NotOneValue(_) => 400,
+            Self::Secret(_) | Self::Unknown { .. } | Self::NotASecretOfTasks(_) => 400,
             Self::Unreadable { .. } => 503,
         }
     }
@@ -129,27 +139,45 @@ impl SecretsWebhook {
         Registration::mutating(&settings.service_name, vec![webhook])
     }
 
-    async fn inject(&self, pod: &Value) -> Result<Option<Value>, NotInjected> {
+    /// The pod with its secrets, in the namespace that the API server names: what the pod says of its namespace counts
+    /// for nothing.
+    async fn inject(&self, namespace: &str, pod: &Value) -> Result<Option<Value>, NotInjected> {
         let secrets = requested_secrets(pod)?;
         if secrets.is_empty() {
             return Ok(None);
         }
         let scope = SecretScope::of(pod)?;
+        let of_secrets = &self.settings.secrets_namespace;
+        self.settings
+            .bindings
+            .check(namespace, of_secrets, &scope)?;
         let mut changed = pod.clone();
         for secret in &secrets {
-            let value = self.value(&scope, &secret.key).await?;
+            let (name, found) = self.find(&scope, &secret.key).await?;
+            let reference = (namespace == of_secrets).then_some(SecretReference {
+                secret: &name,
+                key: &found.key,
+            });
+            let value = SecretValue {
+                bytes: &found.value,
+                reference,
+            };
             self.settings
                 .injection
-                .inject(&mut changed, secret, &value)?;
+                .inject(&mut changed, secret, value)?;
         }
         Ok(Some(changed))
     }
 
-    /// The value of the narrowest scope that has the key.
-    async fn value(&self, scope: &SecretScope, key: &str) -> Result<Arc<[u8]>, NotInjected> {
+    /// The secret of the narrowest scope that has the key, and the name of its Kubernetes Secret.
+    async fn find(
+        &self,
+        scope: &SecretScope,
+        key: &str,
+    ) -> Result<(String, KeptSecret), NotInjected> {
         for name in scope.names(key) {
-            if let Some(value) = self.cache.get(&name) {
-                return Ok(value);
+            if let Some(secret) = self.cache.get(&name) {
+                return Ok((name, secret));
             }
             let target = ObjectRef {
                 resource: SECRET,
@@ -162,13 +190,13 @@ impl SecretsWebhook {
                 key: key.to_owned(),
                 source,
             })?;
-            let Some(secret) = found else {
+            let Some(found) = found else {
                 continue;
             };
-            let value =
-                only_value(&secret).ok_or_else(|| NotInjected::NotOneValue(name.clone()))?;
-            self.cache.keep(&name, Arc::clone(&value));
-            return Ok(value);
+            let secret =
+                secret_of(&found).ok_or_else(|| NotInjected::NotASecretOfTasks(name.clone()))?;
+            self.cache.keep(&name, secret.clone());
+            return Ok((name, secret));
         }
         Err(NotInjected::Unknown {
             key: key.to_owned(),
@@ -177,13 +205,20 @@ impl SecretsWebhook {
     }
 }
 
-/// The secret service puts one value into each Secret, under its whole name.
-fn only_value(secret: &Value) -> Option<Arc<[u8]>> {
-    let mut values = secret["data"].as_object()?.values();
-    let (value, None) = (values.next()?, values.next()) else {
+/// The secret service puts one value into each Secret, under its whole name. Secrets of other types are keys and tokens
+/// of somebody.
+fn secret_of(secret: &Value) -> Option<KeptSecret> {
+    if !matches!(secret["type"].as_str(), None | Some("Opaque")) {
+        return None;
+    }
+    let mut values = secret["data"].as_object()?.iter();
+    let ((key, value), None) = (values.next()?, values.next()) else {
         return None;
     };
-    Some(BASE64_STANDARD.decode(value.as_str()?).ok()?.into())
+    Some(KeptSecret {
+        key: key.as_str().into(),
+        value: BASE64_STANDARD.decode(value.as_str()?).ok()?.into(),
+    })
 }
 
 #[async_trait]
@@ -193,7 +228,7 @@ impl Admission for SecretsWebhook {
         if !is_new_pod || !review.subresource.is_empty() {
             return Verdict::Allowed.into();
         }
-        match self.inject(&review.object).await {
+        match self.inject(&review.namespace, &review.object).await {
             Ok(None) => Verdict::Allowed.into(),
             Ok(Some(pod)) => Verdict::Changed(pod).into(),
             Err(error) => Denial::because(error.code(), error.to_string()).into(),

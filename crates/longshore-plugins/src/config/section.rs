@@ -319,6 +319,21 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// One of several names, which has to be there.
+    pub fn required<T>(
+        &mut self,
+        key: &'static str,
+        place: &mut T,
+        expected: &'static str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) {
+        if self.find(key).is_some() {
+            self.choice(key, place, expected, read);
+        } else {
+            self.wrong(format!("{}.{key}", self.path), expected, &Value::Null);
+        }
+    }
+
     /// A key of upstream's that changes nothing here.
     pub fn unsupported(&mut self, key: &'static str, instead: &str) {
         if self.find(key).is_some() {

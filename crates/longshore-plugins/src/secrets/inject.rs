@@ -1,4 +1,7 @@
 //! Puts a secret into a pod, as a variable or as a file (task action spec §13).
+//!
+//! Where the Kubernetes Secret is in the pod's own namespace, the pod refers to it, and its value stands nowhere else.
+//! A pod cannot refer to a Secret of another namespace: there, its value is written into the pod.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use longshore_proto::flyteidl2::core::{Secret, secret::MountType};
@@ -36,6 +39,24 @@ pub struct SecretInjection {
     pub resources: Option<Value>,
 }
 
+/// A secret that was found.
+#[derive(Clone, Copy, Debug)]
+pub struct SecretValue<'a> {
+    /// Its value.
+    pub bytes: &'a [u8],
+    /// Where a pod can refer to it; `None` where it cannot.
+    pub reference: Option<SecretReference<'a>>,
+}
+
+/// A value in a Kubernetes Secret of the pod's own namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SecretReference<'a> {
+    /// The name of the Secret.
+    pub secret: &'a str,
+    /// The key of the value in it.
+    pub key: &'a str,
+}
+
 impl Default for SecretInjection {
     fn default() -> Self {
         Self {
@@ -48,7 +69,7 @@ impl Default for SecretInjection {
 }
 
 impl SecretInjection {
-    /// Puts a secret with this value into a pod. What the pod says itself of a variable that a secret brings is replaced.
+    /// Puts a secret into a pod. What the pod says itself of a variable that a secret brings is replaced.
     ///
     /// # Errors
     /// Where the secret cannot be what it is asked to be; the pod is unchanged then.
@@ -56,7 +77,7 @@ impl SecretInjection {
         &self,
         pod: &mut Value,
         secret: &Secret,
-        value: &[u8],
+        value: SecretValue<'_>,
     ) -> Result<(), SecretError> {
         if secret.key.is_empty() {
             return Err(SecretError::NoKey);
@@ -75,23 +96,51 @@ impl SecretInjection {
         &self,
         pod: &mut Value,
         secret: &Secret,
-        value: &[u8],
+        value: SecretValue<'_>,
     ) -> Result<(), SecretError> {
-        let value = str::from_utf8(value).map_err(|_| SecretError::NoText(secret.key.clone()))?;
+        // Containers with another value do not start, whichever way they get it.
+        let text =
+            str::from_utf8(value.bytes).map_err(|_| SecretError::NoText(secret.key.clone()))?;
         let name = match secret.env_var.as_str() {
             "" => format!("{}{}", self.env_prefix, secret.key.to_uppercase()),
             name => name.to_owned(),
         };
-        let variables = [(ENV_PREFIX, self.env_prefix.as_str()), (&name, value)];
+        let variable = match value.reference {
+            Some(SecretReference { secret, key }) => {
+                json!({"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}})
+            }
+            None => plain(&name, text),
+        };
+        let variables = [plain(ENV_PREFIX, &self.env_prefix), variable];
         each_container(pod, |container| set_variables(container, &variables));
         Ok(())
     }
 
-    fn as_file(&self, pod: &mut Value, secret: &Secret, value: &[u8]) -> Result<(), SecretError> {
+    fn as_file(
+        &self,
+        pod: &mut Value,
+        secret: &Secret,
+        value: SecretValue<'_>,
+    ) -> Result<(), SecretError> {
         let key = &secret.key;
-        if key.contains(['/', '=', '\n']) || key == "." || key == ".." {
+        // Volumes refuse what begins with two dots.
+        if key.contains(['/', '=', '\n']) || key == "." || key.starts_with("..") {
             return Err(SecretError::NoFileName(key.clone()));
         }
+        match value.reference {
+            Some(reference) => mount(pod, key, reference),
+            None => self.write(pod, key, value.bytes),
+        }
+        if !secret.env_var.is_empty() {
+            let path = format!("{DIRECTORY}/{key}");
+            let variables = [plain(&secret.env_var, &path)];
+            each_container(pod, |container| set_variables(container, &variables));
+        }
+        Ok(())
+    }
+
+    /// A file that is written before all containers run.
+    fn write(&self, pod: &mut Value, key: &str, value: &[u8]) {
         let line = format!("{key}={}\n", BASE64_STANDARD.encode(value));
         let writers = list(&mut pod["spec"], "initContainers");
         let writer = writers.iter_mut().find(|it| it["name"] == self.container);
@@ -104,24 +153,11 @@ impl SecretInjection {
             Some(lines) => *lines = (lines.as_str().unwrap_or_default().to_owned() + &line).into(),
             None => self.add_writer(pod, line),
         }
-        if !secret.env_var.is_empty() {
-            let path = format!("{DIRECTORY}/{key}");
-            let variables = [(secret.env_var.as_str(), path.as_str())];
-            each_container(pod, |container| set_variables(container, &variables));
-        }
-        Ok(())
     }
 
     /// Adds the container that writes the files, before all others, and what the others need to find them.
     fn add_writer(&self, pod: &mut Value, lines: String) {
-        let variables = [(ENV_DIRECTORY, DIRECTORY), (ENV_FILE_PREFIX, "")];
-        each_container(pod, |container| {
-            let mounts = list(container, "volumeMounts");
-            if !mounts.iter().any(|it| it["name"] == VOLUME) {
-                mounts.push(json!({"name": VOLUME, "mountPath": DIRECTORY, "readOnly": true}));
-            }
-            set_variables(container, &variables);
-        });
+        show_files(pod);
         let mut writer = json!({
             "name": self.container,
             "image": self.image,
@@ -141,6 +177,39 @@ impl SecretInjection {
     }
 }
 
+/// A file that its node takes from the Secret.
+fn mount(pod: &mut Value, path: &str, SecretReference { secret, key }: SecretReference<'_>) {
+    let volumes = list(&mut pod["spec"], "volumes");
+    // Ours has this name, whatever the pod says of it.
+    volumes.retain(|it| it["name"] != VOLUME || it["projected"].is_object());
+    if !volumes.iter().any(|it| it["name"] == VOLUME) {
+        volumes.push(json!({"name": VOLUME, "projected": {"sources": []}}));
+    }
+    for volume in volumes.iter_mut().filter(|it| it["name"] == VOLUME) {
+        let sources = list(&mut volume["projected"], "sources");
+        sources.retain(|source| source["secret"]["items"][0]["path"] != path);
+        sources.push(json!({"secret": {"name": secret, "items": [{"key": key, "path": path}]}}));
+    }
+    show_files(pod);
+}
+
+/// Where the files are, in each container, and what tasks need to find them.
+fn show_files(pod: &mut Value) {
+    let variables = [plain(ENV_DIRECTORY, DIRECTORY), plain(ENV_FILE_PREFIX, "")];
+    each_container(pod, |container| {
+        let mounts = list(container, "volumeMounts");
+        if !mounts.iter().any(|it| it["name"] == VOLUME) {
+            mounts.push(json!({"name": VOLUME, "mountPath": DIRECTORY, "readOnly": true}));
+        }
+        set_variables(container, &variables);
+    });
+}
+
+/// A variable with this value.
+fn plain(name: &str, value: &str) -> Value {
+    json!({"name": name, "value": value})
+}
+
 /// All containers of a pod, also those that run first.
 fn each_container(pod: &mut Value, mut change: impl FnMut(&mut Value)) {
     for kind in ["initContainers", "containers"] {
@@ -150,11 +219,11 @@ fn each_container(pod: &mut Value, mut change: impl FnMut(&mut Value)) {
 }
 
 /// Sets variables at the beginning, the last one first: later ones may refer to them.
-fn set_variables(container: &mut Value, variables: &[(&str, &str)]) {
+fn set_variables(container: &mut Value, variables: &[Value]) {
     let env = list(container, "env");
-    for (name, value) in variables {
-        env.retain(|it| it["name"] != *name);
-        env.insert(0, json!({"name": name, "value": value}));
+    for variable in variables {
+        env.retain(|it| it["name"] != variable["name"]);
+        env.insert(0, variable.clone());
     }
 }
 
@@ -194,10 +263,65 @@ mod tests {
         }})
     }
 
+    fn of_elsewhere(bytes: &[u8]) -> SecretValue<'_> {
+        SecretValue {
+            bytes,
+            reference: None,
+        }
+    }
+
     fn inject(pod: &mut Value, secret: &Secret, value: &[u8]) {
         SecretInjection::default()
-            .inject(pod, secret, value)
+            .inject(pod, secret, of_elsewhere(value))
             .unwrap();
+    }
+
+    #[test]
+    fn a_pod_beside_its_secrets_refers_to_them_and_holds_no_value() {
+        let value = |secret| SecretValue {
+            bytes: b"canary",
+            reference: Some(SecretReference { secret, key: "at" }),
+        };
+        let mut pod = pod();
+        let injection = SecretInjection::default();
+        let asked = [
+            (secret("k", MountType::EnvVar, ""), "s0"),
+            (secret("File", MountType::File, "WHERE"), "s1"),
+            (secret("other", MountType::File, ""), "s2"),
+            // Asked for twice.
+            (secret("other", MountType::File, ""), "s2"),
+        ];
+        for (secret, name) in &asked {
+            injection.inject(&mut pod, secret, value(name)).unwrap();
+        }
+        let text = pod.to_string();
+        let encoded = BASE64_STANDARD.encode("canary");
+        assert!(
+            !text.contains("canary") && !text.contains(&encoded),
+            "{text}"
+        );
+        let spec = &pod["spec"];
+        // Nobody has to write files.
+        assert_eq!(spec["initContainers"].as_array().unwrap().len(), 1);
+        let source = |name: &str, path: &str| json!({"secret": {"name": name, "items": [{"key": "at", "path": path}]}});
+        assert_eq!(
+            spec["volumes"],
+            json!([{"name": VOLUME, "projected": {"sources": [source("s1", "File"), source("s2", "other")]}}])
+        );
+        for container in [&spec["initContainers"][0], &spec["containers"][1]] {
+            let mount = json!([{"name": VOLUME, "mountPath": DIRECTORY, "readOnly": true}]);
+            assert_eq!(container["volumeMounts"], mount);
+            let env = container["env"].as_array().unwrap();
+            for variable in [
+                json!({"name": "_UNION_K", "valueFrom": {"secretKeyRef": {"name": "s0", "key": "at"}}}),
+                plain("WHERE", "/etc/flyte/secrets/File"),
+                plain(ENV_DIRECTORY, DIRECTORY),
+                plain(ENV_PREFIX, "_UNION_"),
+            ] {
+                let n = env.iter().filter(|it| **it == variable).count();
+                assert_eq!(n, 1, "{variable}: {env:?}");
+            }
+        }
     }
 
     #[test]
@@ -281,6 +405,11 @@ mod tests {
                 "no name of a file",
             ),
             (
+                secret("..k", MountType::File, ""),
+                b"v",
+                "no name of a file",
+            ),
+            (
                 secret("a=b", MountType::File, ""),
                 b"v",
                 "no name of a file",
@@ -296,7 +425,8 @@ mod tests {
         ];
         for (secret, value, expected) in table {
             let mut changed = pod();
-            let refused = SecretInjection::default().inject(&mut changed, &secret, value);
+            let refused =
+                SecretInjection::default().inject(&mut changed, &secret, of_elsewhere(value));
             let error = refused.unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
             assert_eq!(changed, pod());

@@ -1,10 +1,15 @@
 //! Under which names the peer's secret service keeps secrets.
 
+use std::fmt;
+
 use longshore_api::flyte::{LABEL_DOMAIN, LABEL_ORGANIZATION, LABEL_PROJECT};
 use md5::{Digest, Md5};
 use serde_json::Value;
 
 use super::SecretError;
+
+/// Between the parts of a secret's name.
+const SEPARATOR: &str = "__";
 
 /// Whose secrets are looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,12 +26,16 @@ impl SecretScope {
     /// The scope of a pod.
     ///
     /// # Errors
-    /// Where the pod lacks a label: a secret of another scope must not be taken for its own.
+    /// Where the pod lacks a label, or one could be read as another scope: a secret of another scope must not be taken for
+    /// its own.
     pub fn of(pod: &Value) -> Result<Self, SecretError> {
         let label = |label: &'static str| {
             let value = pod["metadata"]["labels"][label].as_str();
             let value = value.filter(|value| !value.is_empty());
             let value = value.ok_or(SecretError::NoLabel(label))?;
+            if value.contains(SEPARATOR) {
+                return Err(SecretError::Ambiguous(label));
+            }
             Ok(value.to_owned())
         };
         Ok(Self {
@@ -44,6 +53,20 @@ impl SecretScope {
             secret_name(&self.org, &self.domain, "", key),
             secret_name(&self.org, "", "", key),
         ]
+    }
+}
+
+impl fmt::Display for SecretScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            org,
+            project,
+            domain,
+        } = self;
+        write!(
+            f,
+            "project {project:?} in domain {domain:?} of organization {org:?}"
+        )
     }
 }
 
@@ -70,6 +93,13 @@ mod tests {
         assert_eq!(org, secret_name("o", "", "", "k"));
         // MD5 of u__org__o__domain__d__project__p__key__k
         assert_eq!(project, "3a3fe298b048d52fde27310e90dac569");
+    }
+
+    #[test]
+    fn a_label_that_could_be_read_as_another_scope_is_refused() {
+        let labels = json!({"organization": "o", "project": "p", "domain": "d__project__q"});
+        let error = SecretScope::of(&json!({"metadata": {"labels": labels}})).unwrap_err();
+        assert_eq!(error, SecretError::Ambiguous("domain"));
     }
 
     #[test]

@@ -57,6 +57,9 @@ impl Settings {
         report.section(document, "webhook", |section| {
             settings.webhook.read(section)
         });
+        report.section(document, "namespace_mapping", |section| {
+            settings.webhook.read_mapping(section)
+        });
         settings.read_storage(document, &mut report);
         settings.tasks.shared_namespace = own_namespace(document, env);
         match Config::read(document, env) {

@@ -1,6 +1,8 @@
 //! The section `webhook`: how secrets get into pods (task action spec §13).
 
-use longshore_plugins::{SecretInjection, Section};
+use longshore_plugins::{
+    NamespaceTemplate, Pattern, ScopeBinding, ScopeBindings, SecretInjection, Section,
+};
 use serde_json::Value;
 
 /// The webhook that puts secrets into pods, with upstream's defaults.
@@ -21,6 +23,8 @@ pub struct WebhookSettings {
     pub is_registered: bool,
     /// `embeddedSecretManagerConfig.k8sConfig.namespace`: where secrets are looked up. Default: `flyte`.
     pub secrets_namespace: String,
+    /// `namespaces` and `organization`, with the section `namespace_mapping`: whose secrets the pods of a namespace get.
+    pub bindings: ScopeBindings,
     /// What it does to pods.
     pub injection: SecretInjection,
 }
@@ -36,6 +40,7 @@ impl Default for WebhookSettings {
             invalidation_port: 9444,
             is_registered: true,
             secrets_namespace: "flyte".to_owned(),
+            bindings: ScopeBindings::default(),
             injection: SecretInjection::default(),
         }
     }
@@ -72,6 +77,7 @@ impl WebhookSettings {
         section.section("embeddedSecretManagerConfig", |section| {
             self.read_embedded(section)
         });
+        self.read_bindings(section);
         for key in [
             "globalSecretManagerConfig",
             "awsSecretManager",
@@ -101,6 +107,35 @@ impl WebhookSettings {
             "namespaceSelector",
             "pods of all namespaces but kube-system that ask for secrets get them",
         );
+    }
+
+    /// Keys of our own: the peer believes the labels of every pod.
+    fn read_bindings(&mut self, section: &mut Section<'_>) {
+        section.text("organization", &mut self.bindings.organization);
+        let table = &mut self.bindings.table;
+        section.list("namespaces", |section| {
+            let pattern = |text: &str| (!text.is_empty()).then(|| Pattern(text.to_owned()));
+            let expected = "a name, in which * stands for any characters";
+            let mut binding = ScopeBinding::default();
+            section.required("namespace", &mut binding.namespace, expected, pattern);
+            section.choice("organization", &mut binding.organization, expected, pattern);
+            section.choice("project", &mut binding.project, expected, pattern);
+            section.choice("domain", &mut binding.domain, expected, pattern);
+            table.push(binding);
+        });
+    }
+
+    /// The section `namespace_mapping`, which the peer's other components read too.
+    pub(super) fn read_mapping(&mut self, section: &mut Section<'_>) {
+        section.choice(
+            "template",
+            &mut self.bindings.template,
+            "a text with {{ project }}, {{ domain }} or {{ org }}",
+            NamespaceTemplate::parse,
+        );
+        for key in ["mapping", "templateData"] {
+            section.unsupported(key, "namespaces follow from namespace_mapping.template");
+        }
     }
 
     fn read_embedded(&mut self, section: &mut Section<'_>) {

@@ -4,7 +4,7 @@ use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{Api, Client, api::PostParams};
 use longshore_cluster::Cluster;
 use longshore_kit::SystemClock;
-use longshore_plugins::secret_name;
+use longshore_plugins::{ScopeBindings, secret_name};
 use longshore_webhook::{Certificates, Identity, Measures};
 use tokio_util::sync::CancellationToken;
 
@@ -50,6 +50,10 @@ async fn world() -> World {
     let requests = Requests::new(client.clone());
     let settings = WebhookSettings {
         secrets_namespace: NAMESPACE.to_owned(),
+        bindings: ScopeBindings {
+            organization: "o".to_owned(),
+            ..ScopeBindings::default()
+        },
         ..WebhookSettings::default()
     };
     let cache = Arc::new(SecretCache::default());
@@ -111,11 +115,16 @@ async fn world() -> World {
 
 impl World {
     async fn keep(&self, name: &str, data: &[(&str, &str)]) {
+        self.keep_as(name, data, "Opaque").await;
+    }
+
+    async fn keep_as(&self, name: &str, data: &[(&str, &str)], kind: &str) {
         let data = data
             .iter()
             .map(|(key, value)| ((*key).to_owned(), ByteString(value.as_bytes().to_vec())));
         let mut secret = Secret {
             data: Some(data.collect()),
+            type_: Some(kind.to_owned()),
             ..Secret::default()
         };
         secret.metadata.name = Some(name.to_owned());
@@ -144,7 +153,13 @@ impl World {
 
     /// The response to the creation of a pod.
     async fn admit(&self, pod: &Value) -> Value {
-        let (status, answer) = self.ask(review(pod).to_string()).await;
+        self.admit_in(NAMESPACE, pod).await
+    }
+
+    async fn admit_in(&self, namespace: &str, pod: &Value) -> Value {
+        let mut review = review(pod);
+        review["request"]["namespace"] = namespace.into();
+        let (status, answer) = self.ask(review.to_string()).await;
         assert_eq!(status, 200, "{answer}");
         assert_eq!(
             answer["response"]["uid"],
@@ -203,23 +218,17 @@ fn patch_of(response: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_pod_gets_its_secrets_over_tls() {
+async fn a_pod_beside_the_secrets_gets_references_over_tls_and_no_value() {
     let world = world().await;
-    world
-        .keep(
-            &secret_name("o", "d", "p", "my-key"),
-            &[("id", "value-of-project")],
-        )
-        .await;
-    world
-        .keep(
-            &secret_name("o", "", "", "my-key"),
-            &[("id", "value-of-org")],
-        )
-        .await;
-    world
-        .keep(&secret_name("o", "", "", "k2"), &[("id", "file-of-org")])
-        .await;
+    let of_project = secret_name("o", "d", "p", "my-key");
+    let of_file = secret_name("o", "", "", "k2");
+    for (name, value) in [
+        (&of_project, "value-of-project"),
+        (&secret_name("o", "", "", "my-key"), "value-of-org"),
+        (&of_file, "file-of-org"),
+    ] {
+        world.keep(name, &[("id", value)]).await;
+    }
     let response = world.admit(&pod()).await;
     assert_eq!(response["allowed"], true);
     let patch = patch_of(&response);
@@ -232,14 +241,44 @@ async fn a_pod_gets_its_secrets_over_tls() {
         "{patch}"
     );
     let text = patch.to_string();
-    assert!(
-        text.contains(r#"{"name":"MYVAR","value":"value-of-project"}"#),
-        "{text}"
-    );
-    assert!(!text.contains("value-of-org"), "{text}");
-    let line = format!("k2={}", BASE64_STANDARD.encode("file-of-org"));
-    assert!(text.contains(&line), "{text}");
+    for value in ["value-of-project", "value-of-org", "file-of-org"] {
+        let encoded = BASE64_STANDARD.encode(value);
+        assert!(!text.contains(value) && !text.contains(&encoded), "{text}");
+    }
+    let reference =
+        json!({"name": "MYVAR", "valueFrom": {"secretKeyRef": {"name": of_project, "key": "id"}}});
+    assert!(text.contains(&reference.to_string()), "{text}");
+    let source = json!({"secret": {"name": of_file, "items": [{"key": "id", "path": "k2"}]}});
+    assert!(text.contains(&source.to_string()), "{text}");
     assert_eq!(world.admit(&pod()).await, response);
+}
+
+#[tokio::test]
+async fn a_pod_in_the_namespace_of_its_project_gets_values_and_in_one_of_others_none() {
+    let world = world().await;
+    for (key, value) in [("my-key", "value-of-project"), ("k2", "file-of-project")] {
+        let name = secret_name("o", "d", "p", key);
+        world.keep(&name, &[("id", value)]).await;
+    }
+    let response = world.admit_in("p-d", &pod()).await;
+    let text = patch_of(&response).to_string();
+    let variable = r#"{"name":"MYVAR","value":"value-of-project"}"#;
+    assert!(text.contains(variable), "{text}");
+    let line = format!("k2={}", BASE64_STANDARD.encode("file-of-project"));
+    assert!(text.contains(&line), "{text}");
+    // What the object says of its namespace counts for nothing.
+    let mut pod = pod();
+    pod["metadata"]["namespace"] = "p-d".into();
+    for namespace in ["q-d", "p-e", "kube-public", ""] {
+        let response = world.admit_in(namespace, &pod).await;
+        assert_eq!(response["allowed"], false, "{namespace}");
+        assert_eq!(response["patch"], Value::Null);
+        let message = response["status"]["message"].as_str().unwrap();
+        let names_both = message.contains(r#"project "p" in domain "d" of organization "o""#)
+            && message.contains(&format!("in namespace {namespace:?}"));
+        assert!(names_both, "{message}");
+        assert!(!message.contains("value-of-project"), "{message}");
+    }
 }
 
 #[tokio::test]
@@ -253,7 +292,8 @@ async fn a_secret_that_changes_is_known_once_that_is_told() {
         .unwrap()
         .remove("flyte.secrets/s0");
     let value = async || {
-        let patch = patch_of(&world.admit(&asking).await).to_string();
+        // A pod elsewhere: one beside the Secret refers to it.
+        let patch = patch_of(&world.admit_in("p-d", &asking).await).to_string();
         [("old", "k2=b2xk"), ("new", "k2=bmV3")]
             .into_iter()
             .find(|(_, line)| patch.contains(line))
@@ -282,9 +322,10 @@ async fn a_pod_without_its_secrets_is_refused_with_the_reason() {
         pod["metadata"]["annotations"]["flyte.secrets/s0"] = "!".into();
         pod
     };
-    world
-        .keep(&secret_name("o", "d", "p", "k2"), &[("a", "1"), ("b", "2")])
-        .await;
+    let of_file = secret_name("o", "d", "p", "k2");
+    world.keep(&of_file, &[("a", "1"), ("b", "2")]).await;
+    let of_variable = secret_name("o", "d", "p", "my-key");
+    let tls = [("tls.key", "key-of-somebody")];
     let only_file = {
         let mut pod = pod();
         pod["metadata"]["annotations"]
@@ -301,7 +342,13 @@ async fn a_pod_without_its_secrets_is_refused_with_the_reason() {
         (unlabelled, "no label organization"),
         (undecodable, "flyte.secrets/s0"),
         (only_file, "expected one value"),
+        (pod(), "of type Opaque"),
     ] {
+        if expected == "of type Opaque" {
+            world
+                .keep_as(&of_variable, &tls, "kubernetes.io/service-account-token")
+                .await;
+        }
         let response = world.admit(&pod).await;
         assert_eq!(response["allowed"], false);
         assert_eq!(response["status"]["code"], 400);

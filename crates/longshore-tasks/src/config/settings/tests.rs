@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use longshore_plugins::SecretScope;
 use serde_json::json;
 
 use super::*;
@@ -94,6 +95,44 @@ fn every_key_of_the_executor_means_what_it_means_upstream() {
     );
     assert_eq!(injection.env_prefix, "P_");
     assert_eq!(injection.resources, Some(json!({"limits": {"cpu": "1"}})));
+}
+
+#[test]
+fn namespaces_are_bound_to_projects_by_the_peers_template_and_a_table_of_ours() {
+    let document = json!({
+        "namespace_mapping": {"template": "x-{{ project }}", "templateData": {}},
+        "webhook": {"organization": "o", "namespaces": [
+            {"namespace": "team-*", "project": "a", "domain": "production"},
+        ]},
+    });
+    let (settings, warnings) = read(&document).unwrap();
+    let paths: Vec<&str> = warnings.iter().map(|it| it.path.as_str()).collect();
+    assert_eq!(paths, ["namespace_mapping.templateData"]);
+    let bindings = &settings.webhook.bindings;
+    let may = |namespace: &str, org: &str, project: &str, domain: &str| {
+        let scope = SecretScope {
+            org: org.to_owned(),
+            project: project.to_owned(),
+            domain: domain.to_owned(),
+        };
+        bindings.check(namespace, "flyte", &scope).is_ok()
+    };
+    assert!(may("x-p", "o", "p", "d"));
+    assert!(!may("x-p", "flyte", "p", "d"));
+    assert!(may("team-1", "any", "a", "production"));
+    assert!(!may("team-1", "any", "a", "development"));
+    let document = json!({
+        "namespace_mapping": {"template": "{{ projcet }}"},
+        "webhook": {"namespaces": [{"project": "a"}, {"namespace": "n", "projects": "a"}]},
+    });
+    let problems = read(&document).unwrap_err().to_string();
+    for expected in [
+        "namespace_mapping.template: expected a text with {{ project }}",
+        "webhook.namespaces[0].namespace: expected a name",
+        "webhook.namespaces[1].projects is unknown; did you mean \"project\"?",
+    ] {
+        assert!(problems.contains(expected), "{expected}: {problems}");
+    }
 }
 
 #[test]

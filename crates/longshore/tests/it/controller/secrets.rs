@@ -16,7 +16,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
     admissionregistration::v1::MutatingWebhookConfiguration,
-    core::v1::{Pod, Secret, Service},
+    core::v1::{Namespace, Pod, Secret, Service, ServiceAccount},
 };
 use kube::{
     Api, ResourceExt,
@@ -36,6 +36,8 @@ use crate::{
     rbac::granted,
 };
 
+/// What the executor writes to each pod.
+const ORGANIZATION: &str = "flyte";
 /// The Secret of the certificates.
 const CERTIFICATES: &str = "webhook-certificates";
 /// Longer than the webhook takes to look at its certificates again.
@@ -105,8 +107,12 @@ impl World {
 
     /// A secret of the project, as the peer's secret service keeps it.
     async fn keep(&self, key: &str, value: &str) {
-        let name = secret_name("o", "d", "p", key);
-        let secret = json!({"metadata": {"name": name}, "stringData": {name.as_str(): value}});
+        let name = secret_name(ORGANIZATION, "d", "p", key);
+        self.keep_as(&name, value).await;
+    }
+
+    async fn keep_as(&self, name: &str, value: &str) {
+        let secret = json!({"metadata": {"name": name}, "stringData": {name: value}});
         let secret: Secret = serde_json::from_value(secret).unwrap();
         let secrets: Api<Secret> = self.api();
         secrets
@@ -185,7 +191,7 @@ fn asking(name: &str) -> Pod {
     let pod = json!({
         "metadata": {
             "name": name,
-            "labels": {"organization": "o", "project": "p", "domain": "d", "inject-flyte-secrets": "true"},
+            "labels": {"organization": ORGANIZATION, "project": "p", "domain": "d", "inject-flyte-secrets": "true"},
             "annotations": {
                 "flyte.secrets/s0": annotation("key: \"as-variable\"\nmount_requirement: ENV_VAR\n"),
                 "flyte.secrets/s1": annotation("key: \"as-file\"\nmount_requirement: FILE\n"),
@@ -210,19 +216,34 @@ fn annotation(text: &str) -> String {
     bits.chunks(5).map(digit).collect()
 }
 
-/// Whether a pod has both of its secrets.
+/// Whether a pod has both of its secrets, as references: it is beside them.
 fn has_secrets(pod: &Pod) -> bool {
     let pod = serde_json::to_value(&pod.spec).unwrap();
+    let refers = |list: &Value, at: &str, key: &str| {
+        let name = secret_name(ORGANIZATION, "d", "p", key);
+        let mut list = list.as_array().into_iter().flatten();
+        list.any(|it| it.pointer(at) == Some(&json!(name)))
+    };
     let container = &pod["containers"][0];
-    let env = container["env"].as_array().into_iter().flatten();
-    let has_variable = env
-        .clone()
-        .any(|variable| variable["value"] == "value of the variable");
-    let mounts = container["volumeMounts"].as_array().into_iter().flatten();
-    let has_file = mounts
-        .clone()
-        .any(|mount| mount["mountPath"] == "/etc/flyte/secrets" && mount["readOnly"] == true);
-    has_variable && has_file && pod["initContainers"].is_array()
+    let has_variable = refers(
+        &container["env"],
+        "/valueFrom/secretKeyRef/name",
+        "as-variable",
+    );
+    let has_source = refers(
+        &pod["volumes"],
+        "/projected/sources/0/secret/name",
+        "as-file",
+    );
+    let mut mounts = container["volumeMounts"].as_array().into_iter().flatten();
+    let has_file =
+        mounts.any(|mount| mount["mountPath"] == "/etc/flyte/secrets" && mount["readOnly"] == true);
+    let text = pod.to_string();
+    for value in ["value of the variable", "value of the file"] {
+        let encoded = BASE64_STANDARD.encode(value);
+        assert!(!text.contains(value) && !text.contains(&encoded), "{text}");
+    }
+    has_variable && has_source && has_file
 }
 
 /// Creates pods until it is told to stop; how many.
@@ -258,6 +279,7 @@ async fn pods_get_their_secrets_while_certificates_are_replaced_and_all_rights_a
     })
     .await;
     refuses_what_is_not_there(&pods).await;
+    binds_projects_to_namespaces(&world).await;
     let old = world.certificate("ca.crt").await.unwrap();
     world.stop(first, &metrics).await;
 
@@ -328,6 +350,50 @@ async fn has_told_patch(metrics: &str) -> bool {
 
 fn in_hours(hours: i64) -> Timestamp {
     SystemClock.now() + SignedDuration::from_hours(hours)
+}
+
+/// By default the namespace of project `p` in domain `d` is `p-d`; the namespace here has another name, and one of its
+/// own. What the pod itself says of its namespace does not count.
+async fn binds_projects_to_namespaces(world: &World) {
+    let admin = world.cluster.admin.clone();
+    let project = format!("p{}", world.cluster.namespace.trim_start_matches("test-"));
+    let (its, of_others) = (format!("{project}-d"), format!("{project}-other"));
+    for namespace in [&its, &of_others] {
+        let namespaces: Api<Namespace> = Api::all(admin.clone());
+        let object = json!({"metadata": {"name": namespace}});
+        let object = serde_json::from_value(object).unwrap();
+        namespaces
+            .create(&PostParams::default(), &object)
+            .await
+            .unwrap();
+        // Admission of pods waits for it.
+        let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), namespace);
+        let account = serde_json::from_value(json!({"metadata": {"name": "default"}})).unwrap();
+        let _ = accounts.create(&PostParams::default(), &account).await;
+    }
+    for key in ["as-variable", "as-file"] {
+        let name = secret_name(ORGANIZATION, "d", &project, key);
+        world.keep_as(&name, &format!("canary of {key}")).await;
+    }
+    let mut pod = asking("claims");
+    pod.labels_mut()
+        .insert("project".to_owned(), project.clone());
+    let at_home: Api<Pod> = Api::namespaced(admin.clone(), &its);
+    let made = at_home.create(&PostParams::default(), &pod).await.unwrap();
+    let text = serde_json::to_string(&made.spec).unwrap();
+    assert!(text.contains("canary of as-variable"), "{text}");
+    let elsewhere: Api<Pod> = Api::namespaced(admin, &of_others);
+    let error = elsewhere
+        .create(&PostParams::default(), &pod)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains(&format!("project {project:?}")), "{error}");
+    assert!(
+        error.contains(&format!("namespace {of_others:?}")),
+        "{error}"
+    );
+    assert!(!error.contains("canary"), "{error}");
 }
 
 async fn refuses_what_is_not_there(pods: &Api<Pod>) {
