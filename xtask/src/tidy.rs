@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use crate::repository::{self, Source};
 
+mod clients;
 mod edges;
 mod literals;
 mod orphans;
@@ -60,6 +61,7 @@ fn check(sources: &[Source]) -> Result<Vec<Finding>> {
     findings.extend(literals::check(sources));
     findings.extend(purity::check(sources));
     findings.extend(orphans::check(sources));
+    findings.extend(clients::check(sources));
     findings.extend(size::check(sources));
     findings.extend(words::check(sources));
     findings.extend(edges::check(&edges::of_workspace()?));

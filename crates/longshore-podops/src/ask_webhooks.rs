@@ -2,61 +2,70 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use longshore_api::podops::{RuleAnswer, RuleClientConfig, RuleQuestion};
-use longshore_core::error::chain;
-use reqwest::{Certificate, Client, header::CONTENT_TYPE, redirect};
+use longshore_outbound::{Boundaries, Limits, OutboundError, TenantClient, Trust, shown};
 
-/// How long an answer may take, upstream's.
-const TIMEOUT: Duration = Duration::from_secs(30);
 /// Authorities that clients are kept for; more than that is not at work, but left behind.
 const KEPT_CLIENTS: usize = 16;
 /// base64 of a line break, which some tools write for nothing.
 const NOTHING: &str = "Cg==";
+/// The most of a message that is shown, in bytes: it goes into annotations of pods.
+const MAX_MESSAGE: usize = 1024;
 
-/// Asks webhooks, over connections that are kept.
+/// Asks webhooks within these boundaries, over connections that are kept.
 #[derive(Debug, Default)]
 pub(crate) struct AskWebhooks {
+    boundaries: Arc<Boundaries>,
     /// By the authorities that they trust.
-    clients: Mutex<BTreeMap<String, Client>>,
+    clients: Mutex<BTreeMap<String, TenantClient>>,
 }
 
 impl AskWebhooks {
+    /// Asks nobody outside of these boundaries.
+    pub(crate) fn within(boundaries: Arc<Boundaries>) -> Self {
+        Self {
+            boundaries,
+            clients: Mutex::default(),
+        }
+    }
+
     /// Sends a question.
     ///
-    /// *Errors*: why there is no answer, as text for people.
+    /// *Errors*: why there is no answer, as text for whoever wrote the rule. It quotes nothing of an answer that is not a
+    /// webhook's: a URL may lead to somebody whose answers are not for the author of the rule.
     pub(crate) async fn ask(
         &self,
         whom: &RuleClientConfig,
         question: &RuleQuestion,
     ) -> Result<RuleAnswer, String> {
-        let client = self.client(&whom.ca_bundle)?;
+        let url = shown(&whom.url);
+        let fail = |error: OutboundError| {
+            tracing::debug!(%url, ?error, "a webhook of a rule has no answer");
+            format!("{url}: {error}")
+        };
+        let client = self.client(&whom.ca_bundle).map_err(fail)?;
         let body = serde_json::to_vec(question).map_err(|error| error.to_string())?;
-        let request = client
-            .post(&whom.url)
-            .header(CONTENT_TYPE, "application/json")
-            .timeout(TIMEOUT)
-            .body(body);
-        let answer = request.send().await.map_err(|error| chain(&error))?;
-        let status = answer.status();
-        let body = answer.bytes().await.map_err(|error| chain(&error))?;
-        if !status.is_success() {
-            return Err(format!("{} answered {status}", whom.url));
+        let answer = client.post(&whom.url, body).await.map_err(fail)?;
+        if !answer.status.is_success() {
+            return Err(format!("{url} answered {}", answer.status));
         }
-        serde_json::from_slice(&body)
-            .map_err(|error| format!("{} answered no webhook response: {error}", whom.url))
+        let mut read: RuleAnswer = serde_json::from_slice(&answer.body)
+            .map_err(|_| format!("{url} answered no webhook response"))?;
+        let end = read.message.floor_char_boundary(MAX_MESSAGE);
+        read.message.truncate(end);
+        Ok(read)
     }
 
-    fn client(&self, ca_bundle: &str) -> Result<Client, String> {
+    fn client(&self, ca_bundle: &str) -> Result<TenantClient, OutboundError> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = clients.get(ca_bundle) {
             return Ok(client.clone());
         }
-        let client = client(ca_bundle)?;
+        let client = client(&self.boundaries, ca_bundle)?;
         if clients.len() >= KEPT_CLIENTS {
             clients.clear();
         }
@@ -68,35 +77,42 @@ impl AskWebhooks {
 /// A client that trusts these authorities and no others; those of the machine where there are none.
 ///
 /// *Errors*: what the bundle is instead.
-pub(crate) fn client(ca_bundle: &str) -> Result<Client, String> {
-    let builder = Client::builder().redirect(redirect::Policy::none());
-    let builder = match ca_bundle {
-        "" | NOTHING => builder,
-        bundle => {
-            let pem = BASE64_STANDARD.decode(bundle);
-            let pem = pem.map_err(|error| format!("caBundle is no base64: {error}"))?;
-            let certificates = Certificate::from_pem_bundle(&pem);
-            let certificates = certificates
-                .map_err(|error| format!("failed to parse CABundle PEM, {}", chain(&error)))?;
-            if certificates.is_empty() {
-                return Err("failed to parse CABundle PEM, it has no certificate".to_owned());
-            }
-            builder.tls_certs_only(certificates)
-        }
-    };
-    builder
-        .build()
-        .map_err(|error| format!("failed to parse CABundle certificate, {}", chain(&error)))
+pub(crate) fn client(
+    boundaries: &Arc<Boundaries>,
+    ca_bundle: &str,
+) -> Result<TenantClient, OutboundError> {
+    let pem =
+        match ca_bundle {
+            "" | NOTHING => None,
+            bundle => Some(BASE64_STANDARD.decode(bundle).map_err(|error| {
+                OutboundError::BadTrust(format!("caBundle is no base64: {error}"))
+            })?),
+        };
+    let trust = pem.as_deref().map_or(Trust::Machine, Trust::Pem);
+    TenantClient::new(Arc::clone(boundaries), trust, Limits::default())
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use longshore_test::HttpAnswers;
     use serde_json::json;
 
     use super::*;
 
+    /// The boundaries of a laptop, where webhooks are on loopback.
+    pub(crate) fn of_a_laptop() -> Arc<Boundaries> {
+        Arc::new(Boundaries::allowing(vec!["127.0.0.0/8".parse().unwrap()]))
+    }
+
     async fn asked(url: String, ca_bundle: &str) -> Result<RuleAnswer, String> {
+        asked_within(of_a_laptop(), url, ca_bundle).await
+    }
+
+    async fn asked_within(
+        boundaries: Arc<Boundaries>,
+        url: String,
+        ca_bundle: &str,
+    ) -> Result<RuleAnswer, String> {
         let whom = RuleClientConfig {
             url,
             ca_bundle: ca_bundle.to_owned(),
@@ -105,7 +121,8 @@ mod tests {
             trace_id: "t".to_owned(),
             ..RuleQuestion::default()
         };
-        AskWebhooks::default().ask(&whom, &question).await
+        let webhooks = AskWebhooks::within(boundaries);
+        webhooks.ask(&whom, &question).await
     }
 
     #[tokio::test]
@@ -123,18 +140,42 @@ mod tests {
         let url = answers.url();
         answers.stop().await;
         let down = asked(url.clone(), "").await.unwrap_err();
-        assert!(down.contains(&url) && down.contains("refused"), "{down}");
+        assert_eq!(down, format!("{url}: it is not reached"));
         let refuses = HttpAnswers::start(|_| (503, json!({}))).await.unwrap();
         let refused = asked(refuses.url(), "").await.unwrap_err();
         assert_eq!(
             refused,
             format!("{} answered 503 Service Unavailable", refuses.url())
         );
-        let nonsense = HttpAnswers::start(|_| (200, json!("x"))).await.unwrap();
-        let nonsense = asked(nonsense.url(), "").await.unwrap_err();
+        let nonsense = HttpAnswers::start(|_| (200, json!("s3cret")))
+            .await
+            .unwrap();
+        let url = nonsense.url();
+        let nonsense = asked(url.clone(), "").await.unwrap_err();
+        assert_eq!(nonsense, format!("{url} answered no webhook response"));
+    }
+
+    #[tokio::test]
+    async fn nobody_outside_of_the_boundaries_is_asked_and_no_answer_is_read_beyond_its_limit() {
+        let answers = HttpAnswers::start(|_| (200, json!({"success": true})));
+        let answers = answers.await.unwrap();
+        let outside = asked_within(Arc::default(), answers.url(), "").await;
+        let expected = format!("{}: its address is not allowed", answers.url());
+        assert_eq!(outside.unwrap_err(), expected);
+        assert!(answers.asked().is_empty());
+        let large = |n: usize| json!({"success": false, "message": "x".repeat(n)});
+        let bounded = HttpAnswers::start(move |_| (200, large(4096)))
+            .await
+            .unwrap();
+        let cut = asked(bounded.url(), "").await.unwrap();
+        assert_eq!(cut.message.len(), MAX_MESSAGE);
+        let endless = HttpAnswers::start(move |_| (200, large(64 << 20)))
+            .await
+            .unwrap();
+        let refused = asked(endless.url(), "").await.unwrap_err();
         assert!(
-            nonsense.contains("answered no webhook response"),
-            "{nonsense}"
+            refused.ends_with("its answer has more than 1048576 bytes"),
+            "{refused}"
         );
     }
 
@@ -144,9 +185,10 @@ mod tests {
             ("?", "caBundle is no base64: "),
             ("eA==", "failed to parse CABundle PEM, "),
         ] {
-            let refused = client(bundle).unwrap_err();
+            let refused = client(&Arc::default(), bundle).unwrap_err().to_string();
             assert!(refused.starts_with(why), "{refused}");
         }
-        assert!(client(NOTHING).is_ok() && client("").is_ok());
+        let is_client = |bundle| client(&Arc::default(), bundle).is_ok();
+        assert!(is_client(NOTHING) && is_client(""));
     }
 }

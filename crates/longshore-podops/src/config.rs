@@ -1,8 +1,9 @@
 //! What can be chosen.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use longshore_kit::Metrics;
+use longshore_outbound::Boundaries;
 
 use crate::{measures::PodMeasures, rule::RuleKind};
 
@@ -50,6 +51,8 @@ pub struct PodOpsConfig {
     /// Pods that Services select are protected while EndpointSlices have them as ready, and that long after, unless a
     /// Service says otherwise. `None`: Services protect no pods. Default: 5 s.
     pub drain_delay: Option<Duration>,
+    /// Where the URLs of rules' webhooks may lead. Default: to no address of this machine, its link or a metadata service.
+    pub boundaries: Arc<Boundaries>,
     /// Where rounds are counted. Default: nobody reads it.
     pub metrics: Metrics,
     /// Where pods are counted. Default: nobody reads it.
@@ -65,6 +68,7 @@ impl Default for PodOpsConfig {
             skipped_rules: BTreeSet::new(),
             protection_deadline: None,
             drain_delay: Some(DRAIN_DELAY),
+            boundaries: Arc::default(),
             metrics: Metrics::default(),
             measures: PodMeasures::default(),
         }

@@ -9,6 +9,7 @@ use std::{
 use futures::{Stream, StreamExt, channel::mpsc};
 use longshore_api::podops::RuleQuestion;
 use longshore_kit::Clock;
+use tokio::sync::Semaphore;
 
 use crate::{
     ask_webhooks::AskWebhooks,
@@ -17,6 +18,10 @@ use crate::{
 
 /// Questions under way.
 const UNDER_WAY: usize = 64;
+/// Questions of one namespace under way: webhooks that take their whole time keep only the rules beside them waiting.
+const UNDER_WAY_OF_NAMESPACE: usize = 8;
+/// Questions that are under way, or wait to be.
+const NOTED: usize = 16 * 1024;
 
 /// Who is asked, and what was heard.
 #[derive(Debug)]
@@ -33,6 +38,34 @@ struct Talk {
     /// Tells the questions of a rule from those of others: the same for all of them, so that what a webhook says again
     /// reads the same.
     traces: BTreeMap<String, String>,
+}
+
+/// Who may be asked at the same time.
+#[derive(Debug)]
+struct Rooms {
+    all: Semaphore,
+    by_namespace: Mutex<BTreeMap<String, Arc<Semaphore>>>,
+}
+
+impl Default for Rooms {
+    fn default() -> Self {
+        Self {
+            all: Semaphore::new(UNDER_WAY),
+            by_namespace: Mutex::default(),
+        }
+    }
+}
+
+impl Rooms {
+    /// The room of a namespace. Those that nobody uses any more are forgotten.
+    fn of(&self, namespace: &str) -> Arc<Semaphore> {
+        let rooms = self.by_namespace.lock();
+        let mut rooms = rooms.unwrap_or_else(PoisonError::into_inner);
+        rooms.retain(|_, room| Arc::strong_count(room) > 1);
+        let room = rooms.entry(namespace.to_owned());
+        let room = room.or_insert_with(|| Arc::new(Semaphore::new(UNDER_WAY_OF_NAMESPACE)));
+        Arc::clone(room)
+    }
 }
 
 #[derive(Debug)]
@@ -56,10 +89,15 @@ impl Conversations {
         });
         let heard = Arc::clone(&conversations);
         let webhooks = Arc::new(webhooks);
+        let room = Arc::new(Rooms::default());
         let answered = questions.map(move |asking: Asking| {
             let (heard, webhooks) = (Arc::clone(&heard), Arc::clone(&webhooks));
-            let clock = Arc::clone(&clock);
+            let (clock, room) = (Arc::clone(&clock), Arc::clone(&room));
             async move {
+                let room_of_namespace = room.of(&asking.key.namespace);
+                // Semaphores that nobody closes always give room.
+                let _of_namespace = room_of_namespace.acquire().await;
+                let _of_all = room.all.acquire().await;
                 let client_config = &asking.question.webhook.client_config;
                 let answer = webhooks.ask(client_config, &asking.body).await;
                 let Asking { key, question, .. } = &asking;
@@ -69,7 +107,7 @@ impl Conversations {
                 asking.key
             }
         });
-        (conversations, answered.buffer_unordered(UNDER_WAY))
+        (conversations, answered.buffer_unordered(NOTED))
     }
 
     /// What is known for this version of a rule. What was said about pods that are not in a stage any more is forgotten.
@@ -159,12 +197,48 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::ask_webhooks::tests::of_a_laptop;
+
+    /// Webhooks that say nothing hold up to their namespace's share, and no other namespace.
+    #[tokio::test]
+    async fn webhooks_of_one_namespace_that_never_answer_keep_no_other_namespace_waiting() {
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let silent = format!("http://{}", silent.local_addr().unwrap());
+        let answers = HttpAnswers::start(|_| (200, json!({"success": true})));
+        let answers = answers.await.unwrap();
+        let webhooks = AskWebhooks::within(of_a_laptop());
+        let (talk, woken) = Conversations::new(webhooks, Arc::new(SystemClock));
+        let mut woken = std::pin::pin!(woken);
+        let ask = |namespace: &str, name: String, url: &str| {
+            let webhook = json!({"clientConfig": {"url": url}});
+            let question = Question {
+                rule: "hook".to_owned(),
+                stage: Stage::PreCheck,
+                webhook: serde_json::from_value(webhook).unwrap(),
+                pods: [("o".to_owned(), "a".to_owned())].into(),
+            };
+            let key = RuleKey {
+                namespace: namespace.to_owned(),
+                name,
+            };
+            talk.ask(&key, 1, &question, |trace| question.body(trace, |_| None));
+            key
+        };
+        for n in 0..2 * UNDER_WAY {
+            ask("theirs", format!("ptr-{n}"), &silent);
+        }
+        let ours = ask("ours", "ptr".to_owned(), &answers.url());
+        let limit = std::time::Duration::from_secs(10);
+        let first = tokio::time::timeout(limit, woken.next()).await;
+        assert_eq!(first.unwrap(), Some(ours));
+    }
 
     #[tokio::test]
     async fn an_answer_wakes_its_rule_and_is_known_while_its_pods_wait_for_that_version() {
         let some = || (200, json!({"success": false, "finishedNames": ["a"]}));
         let answers = HttpAnswers::start(move |_| some()).await.unwrap();
-        let (talk, woken) = Conversations::new(AskWebhooks::default(), Arc::new(SystemClock));
+        let webhooks = AskWebhooks::within(of_a_laptop());
+        let (talk, woken) = Conversations::new(webhooks, Arc::new(SystemClock));
         let mut woken = std::pin::pin!(woken);
         let key = RuleKey {
             namespace: "default".to_owned(),

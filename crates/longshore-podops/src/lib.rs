@@ -7,6 +7,7 @@
 //! stands and who holds it there.
 
 pub mod admit;
+mod api_servers;
 mod ask_webhooks;
 mod config;
 mod conversations;
@@ -33,6 +34,7 @@ use std::time::Duration;
 /// When a pod is looked at again of which something could not be seen.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+pub use api_servers::follow_api_servers;
 pub use config::{AdmitConfig, DRAIN_DELAY, PodOpsConfig};
 pub use measures::PodMeasures;
 pub use rules::RULES;

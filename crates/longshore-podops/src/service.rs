@@ -96,8 +96,8 @@ impl PodOps {
             requests: applier.requests().clone(),
             config: self.config.clone(),
         };
-        let (conversations, answered) =
-            Conversations::new(AskWebhooks::default(), Arc::clone(&self.clock));
+        let webhooks = AskWebhooks::within(Arc::clone(&self.config.boundaries));
+        let (conversations, answered) = Conversations::new(webhooks, Arc::clone(&self.clock));
         let of_rules = Rules {
             conversations,
             pods: caches.pods,

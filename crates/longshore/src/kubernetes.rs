@@ -96,6 +96,14 @@ impl RealCluster {
         self.config.cluster_url.to_string()
     }
 
+    /// The host and the port of its API server.
+    pub(crate) fn api_server(&self) -> Option<(String, u16)> {
+        let url = &self.config.cluster_url;
+        let is_http = url.scheme_str() == Some("http");
+        let port = url.port_u16().unwrap_or(if is_http { 80 } else { 443 });
+        Some((url.host()?.to_owned(), port))
+    }
+
     /// A client, whose requests are counted under this name.
     pub(crate) fn client(&self, name: &'static str, metrics: &Metrics) -> Result<Client, CliError> {
         self.gated_client(name, metrics, &Gate::always_open())

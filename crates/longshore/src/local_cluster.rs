@@ -72,6 +72,7 @@ pub(crate) struct LocalCluster {
     metrics: Metrics,
     claims: PathBuf,
     storage: Arc<Storage>,
+    podops: PodOpsSettings,
     tasks: Tasks,
 }
 
@@ -117,13 +118,18 @@ impl LocalCluster {
             metrics: metrics.clone(),
             claims: root.join("volumes"),
             storage,
+            podops: PodOpsSettings::of_this_machine(),
             tasks,
         })
     }
 
     /// Serves its API to other processes.
     pub(crate) fn serve(&self, config: ServeConfig) -> Result<Serving, CliError> {
-        self.cluster.serve(config).map_err(CliError::in_serving)
+        let serving = self.cluster.serve(config).map_err(CliError::in_serving)?;
+        let address = serving.address();
+        let boundaries = &self.podops.boundaries;
+        boundaries.set_api_server(&address.ip().to_string(), address.port());
+        Ok(serving)
     }
 
     /// Waits until it cannot go on, and says why.
@@ -160,7 +166,7 @@ impl LocalCluster {
 
     /// Runs PodOpsLifecycle in it, until it stops: its webhooks listen on loopback, where the API server asks them.
     pub(crate) async fn run_podops(&self) -> Result<(), CliError> {
-        let settings = PodOpsSettings::of_this_machine();
+        let settings = &self.podops;
         let (listener, address) = listen(podops::PART, settings.address).await?;
         let definition = POD_TRANSITION_RULE_CRD;
         let client = self.client("podops");

@@ -24,7 +24,6 @@ pub use changes::{Changes, Followed};
 pub use file::{ClientFile, FileError};
 
 /// To be connected at all.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// From a request to the end of its answer, where that is no stream. Longer than the service's own limit.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(40);
 /// No answer that is no stream is larger.
@@ -83,10 +82,7 @@ impl Client {
     ///
     /// No proxy is used and no redirect followed: the token goes to this address and nowhere else.
     pub fn new(server: &str, token: Option<Token>) -> Result<Self, ClientError> {
-        let http = reqwest::Client::builder()
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(CONNECT_TIMEOUT)
+        let http = longshore_outbound::operator_named()
             .user_agent(concat!("longshore/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|source| unreachable(server, source))?;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use longshore_core::{ObjectRef, Patch, Resource, Seen};
 use longshore_kit::{Clock, Requests};
+use longshore_outbound::Boundaries;
 use longshore_webhook::{Admission, Denial, Response, Review, Verdict};
 
 use crate::{
@@ -45,13 +46,16 @@ pub struct Validating {
     config: AdmitConfig,
     requests: Requests,
     clock: Arc<dyn Clock>,
+    boundaries: Arc<Boundaries>,
 }
 
-/// Both webhooks by their paths. Their own writes go through `requests`.
+/// Both webhooks by their paths. Their own writes go through `requests`; whether the webhooks of rules are reached is
+/// looked within `boundaries`.
 pub fn webhooks(
     config: AdmitConfig,
     requests: Requests,
     clock: Arc<dyn Clock>,
+    boundaries: Arc<Boundaries>,
 ) -> [(&'static str, Arc<dyn Admission>); 2] {
     let mutating = Mutating {
         clock: Arc::clone(&clock),
@@ -60,6 +64,7 @@ pub fn webhooks(
         config,
         requests,
         clock,
+        boundaries,
     };
     [
         (MUTATING_PATH, Arc::new(mutating)),
@@ -88,7 +93,7 @@ impl Admission for Mutating {
 impl Admission for Validating {
     async fn admit(&self, review: &Review) -> Response {
         if review.resource == RULE.plural && review.subresource.is_empty() {
-            return rules::validate(review).await;
+            return rules::validate(review, &self.boundaries).await;
         }
         if review.resource != Resource::POD.plural {
             return Verdict::Allowed.into();

@@ -1,10 +1,9 @@
 //! What API servers ask about PodTransitionRules.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
+use longshore_outbound::{Boundaries, OutboundError, TenantClient};
 use longshore_webhook::{Denial, Response, Review, Verdict};
-use reqwest::Url;
-use tokio::net::TcpStream;
 
 use crate::{
     ask_webhooks,
@@ -27,7 +26,7 @@ pub(super) fn mutate(review: &Review) -> Response {
 /// Refuses what cannot be followed.
 ///
 /// A spec that stays as it is passes: a webhook that is down must not keep a rule from being deleted.
-pub(super) async fn validate(review: &Review) -> Response {
+pub(super) async fn validate(review: &Review, boundaries: &Arc<Boundaries>) -> Response {
     let is_write = matches!(review.operation.as_str(), "CREATE" | "UPDATE");
     let is_unchanged = review.object["spec"] == review.old_object["spec"];
     if !is_write || review.operation == "UPDATE" && is_unchanged {
@@ -40,7 +39,7 @@ pub(super) async fn validate(review: &Review) -> Response {
         }
         Err(refused) => return denied(refused.to_string()),
     };
-    let looks = targets.iter().map(look);
+    let looks = targets.iter().map(|target| look(target, boundaries));
     for fault in futures::future::join_all(looks).await.into_iter().flatten() {
         faults.add(fault);
     }
@@ -60,30 +59,23 @@ fn denied(reason: String) -> Response {
 }
 
 /// What is wrong with a webhook.
-async fn look(target: &Target) -> Option<String> {
+async fn look(target: &Target, boundaries: &Arc<Boundaries>) -> Option<String> {
     let config = &target.webhook.client_config;
-    if let Err(why) = reach(&config.url).await {
+    let reached = TenantClient::reach(Arc::clone(boundaries), &config.url, REACH_TIMEOUT).await;
+    if let Err(why) = reached {
+        let is_url = !matches!(why, OutboundError::BadUrl);
+        let when = if is_url {
+            "while server unreachable, error"
+        } else {
+            "while parse url error"
+        };
         return Some(target.is_not_reached(&format!(
-            "podtransitionrule validate webhook failed, check server reachable, {why}"
+            "podtransitionrule validate webhook failed, check server reachable, {when}: {why}"
         )));
     }
-    let trusted = ask_webhooks::client(&config.ca_bundle);
-    trusted.err().map(|why| target.is_not_trusted(&why))
-}
-
-/// Whether somebody listens there.
-async fn reach(url: &str) -> Result<(), String> {
-    let parsed = Url::parse(url).map_err(|error| format!("while parse url error: {error}"))?;
-    let address = parsed.host_str().zip(parsed.port_or_known_default());
-    let (host, port) = address.ok_or("while parse url error: it names no host")?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let connected = tokio::time::timeout(REACH_TIMEOUT, TcpStream::connect((host, port))).await;
-    let why = match connected {
-        Ok(Ok(_)) => return Ok(()),
-        Ok(Err(error)) => error.to_string(),
-        Err(_) => format!("nobody answers within {} s", REACH_TIMEOUT.as_secs()),
-    };
-    Err(format!("while server unreachable, error: {why}"))
+    let trusted = ask_webhooks::client(boundaries, &config.ca_bundle);
+    let untrusted = trusted.err();
+    untrusted.map(|why| target.is_not_trusted(&why.to_string()))
 }
 
 #[cfg(test)]
@@ -92,6 +84,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::ask_webhooks::tests::of_a_laptop;
 
     fn review(operation: &str, rules: Value) -> Review {
         Review {
@@ -115,7 +108,7 @@ mod tests {
     }
 
     async fn reason(review: &Review) -> Option<String> {
-        match validate(review).await.verdict {
+        match validate(review, &of_a_laptop()).await.verdict {
             Verdict::Denied(denial) => {
                 assert_eq!((denial.code, denial.message.as_str()), (403, ""));
                 Some(denial.reason)
@@ -142,6 +135,11 @@ mod tests {
         assert!(down.starts_with(&place), "{down}");
         let nowhere = reason(&review("CREATE", hook("x", ""))).await.unwrap();
         assert!(nowhere.contains("while parse url error: "), "{nowhere}");
+        // Who may not be asked is not connected to either, so that a rule tells nobody which ports are open.
+        let outside = review("CREATE", hook("http://169.254.169.254/latest", ""));
+        let outside = reason(&outside).await.unwrap();
+        let expected = "while server unreachable, error: its address is not allowed";
+        assert!(outside.ends_with(expected), "{outside}");
         // Its deletion, and everything else that leaves the spec as it is.
         let mut unchanged = review("UPDATE", hook(&url, ""));
         unchanged.old_object = unchanged.object.clone();
@@ -151,7 +149,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_has_no_shape_is_answered_with_400() {
-        let shapeless = validate(&review("CREATE", json!(1))).await;
+        let shapeless = validate(&review("CREATE", json!(1)), &of_a_laptop()).await;
         let Verdict::Denied(denial) = &shapeless.verdict else {
             panic!("{shapeless:?}");
         };

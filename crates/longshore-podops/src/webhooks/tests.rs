@@ -28,7 +28,8 @@ impl World {
             ..AdmitConfig::default()
         };
         let requests = Requests::new(client.clone());
-        let [(_, mutating), (_, validating)] = webhooks(config, requests, Arc::new(SystemClock));
+        let [(_, mutating), (_, validating)] =
+            webhooks(config, requests, Arc::new(SystemClock), Arc::default());
         Self {
             client,
             mutating,

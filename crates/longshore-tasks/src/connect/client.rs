@@ -5,13 +5,12 @@ use std::{future::Future, time::Duration};
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
 use longshore_core::{Class, Classify};
+use longshore_outbound::operator_named;
 use prost::Message;
-use reqwest::{Client, Response, Url, redirect::Policy};
+use reqwest::{Client, Response, Url};
 
 use super::{Code, PROTO, TIMEOUT_HEADER, VERSION_HEADER, WireError};
 
-/// How long a connection may take to come about.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a call may take, unless told otherwise.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// No answer is read beyond this, in bytes: outputs that a cache has inline are the largest.
@@ -108,13 +107,7 @@ impl ConnectClient {
         if !Url::parse(base).is_ok_and(|url| is_http(&url)) {
             return Err(ConnectError::BadUrl(base.to_owned()));
         }
-        // A redirect or a proxy that nobody configured would send tasks' data to somebody else.
-        let http = Client::builder()
-            .redirect(Policy::none())
-            .no_proxy()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .build()
-            .map_err(ConnectError::NoClient)?;
+        let http = operator_named().build().map_err(ConnectError::NoClient)?;
         Ok(Self {
             http,
             base: base.trim_end_matches('/').to_owned(),

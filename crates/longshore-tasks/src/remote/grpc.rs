@@ -8,14 +8,13 @@ use std::time::Duration;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE};
 use http_body_util::BodyExt;
+use longshore_outbound::operator_named;
 use longshore_plugins::MethodPolicy;
 use prost::Message;
-use reqwest::{Body, Client, Url, redirect::Policy};
+use reqwest::{Body, Client, Url};
 
 use crate::connect::Code;
 
-/// How long a connection may take to come about.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long nobody being there is put up with.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two attempts to connect.
@@ -112,14 +111,10 @@ impl GrpcClient {
         let base = base_url(endpoint, transport)
             .ok_or_else(|| GrpcError::BadEndpoint(endpoint.to_owned()))?;
         let (interval, timeout) = KEEP_ALIVE;
-        // A redirect or a proxy that nobody configured would send tasks' data to somebody else.
-        let mut http = Client::builder()
+        let mut http = operator_named()
             .http2_prior_knowledge()
             .http2_keep_alive_interval(interval)
-            .http2_keep_alive_timeout(timeout)
-            .redirect(Policy::none())
-            .no_proxy()
-            .connect_timeout(CONNECT_TIMEOUT);
+            .http2_keep_alive_timeout(timeout);
         if transport == Transport::Plain {
             // A machine that trusts nobody can do without as well.
             http = http.tls_certs_only([]);

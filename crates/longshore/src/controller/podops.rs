@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use longshore_kit::Gate;
-use longshore_podops::rule::RULE;
+use longshore_podops::{follow_api_servers, rule::RULE};
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, served::until_served};
@@ -52,10 +52,22 @@ pub(super) async fn answer(
         .client("podops.webhooks", &context.metrics)?;
     let (listener, address) = listen(podops::PART, settings.address).await?;
     let namespace = context.cluster.namespace();
+    let boundaries = Arc::clone(&settings.boundaries);
+    if let Some((host, port)) = context.cluster.api_server() {
+        boundaries.set_api_server(&host, port);
+    }
+    let following = follow_api_servers(client.clone(), boundaries, shutdown.clone());
+    // Its end is not the end of the webhooks, which let requests under way end.
+    let following = async {
+        Box::pin(following).await;
+        std::future::pending::<()>().await;
+    };
     let webhooks = settings.webhooks(client, namespace, address, &context.webhooks);
-    webhooks
-        .serve(listener, shutdown, |address| {
-            output::note(&format!("podops: webhooks at https://{address}"));
-        })
-        .await
+    let serving = webhooks.serve(listener, shutdown, |address| {
+        output::note(&format!("podops: webhooks at https://{address}"));
+    });
+    tokio::select! {
+        ended = serving => ended,
+        () = following => Ok(()),
+    }
 }

@@ -5,10 +5,12 @@ use std::{
     collections::BTreeSet,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
+    sync::Arc,
     time::Duration,
 };
 
 use clap::{ArgAction, Args};
+use longshore_outbound::{Boundaries, Network};
 use longshore_podops::{AdmitConfig, DRAIN_DELAY, rule::RuleKind};
 
 use super::Election;
@@ -73,6 +75,9 @@ pub(crate) struct PodOpsArgs {
     /// How long they are protected after they have left those, unless a Service says otherwise [default: 5s]
     #[arg(long, hide = true, value_name = "DURATION", value_parser = duration)]
     drain_delay: Option<Duration>,
+    /// Ranges of addresses that the webhooks of rules may have although they are refused otherwise, as 127.0.0.0/8
+    #[arg(long, hide = true, value_name = "CIDRS", value_delimiter = ',')]
+    allow_webhook_cidr: Vec<Network>,
     /// Deletes with gracePeriodSeconds 0 pass
     #[arg(long, hide = true)]
     allow_force_delete: bool,
@@ -102,6 +107,7 @@ impl PodOpsArgs {
     /// What they say about the role.
     pub(crate) fn settings(&self) -> PodOpsSettings {
         PodOpsSettings {
+            boundaries: Arc::new(Boundaries::allowing(self.allow_webhook_cidr.clone())),
             admit: AdmitConfig {
                 grace_delete: self.feature_gates.grace_delete,
                 force_delete_passes: self.allow_force_delete,

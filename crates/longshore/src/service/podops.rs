@@ -9,6 +9,7 @@ use std::{
 
 use kube::Client;
 use longshore_kit::{Metrics, Requests, SystemClock};
+use longshore_outbound::Boundaries;
 use longshore_podops::{
     AdmitConfig, DRAIN_DELAY, PodMeasures, PodOps, PodOpsConfig,
     rule::RuleKind,
@@ -28,6 +29,8 @@ const SERVICE_PORT: u16 = 443;
 /// What is said about PodOpsLifecycle.
 #[derive(Clone, Debug)]
 pub(crate) struct PodOpsSettings {
+    /// Where the URLs of rules' webhooks may lead: one value for the controllers and the webhooks.
+    pub(crate) boundaries: Arc<Boundaries>,
     /// How pods are admitted.
     pub(crate) admit: AdmitConfig,
     /// Where the webhooks listen.
@@ -51,8 +54,13 @@ pub(crate) struct ServiceName {
 
 impl PodOpsSettings {
     /// On this machine: webhooks on loopback at any free port. Deletes become operations: who labels pods wants that.
+    ///
+    /// Who writes rules here is who runs this program, and their webhooks are on loopback.
     pub(crate) fn of_this_machine() -> Self {
+        let loopback = ["127.0.0.0/8", "::1"].iter();
+        let loopback = loopback.filter_map(|network| network.parse().ok());
         Self {
+            boundaries: Arc::new(Boundaries::allowing(loopback.collect())),
             admit: AdmitConfig {
                 grace_delete: true,
                 ..AdmitConfig::default()
@@ -72,6 +80,7 @@ impl PodOpsSettings {
             skipped_rules: self.skipped_rules.clone(),
             protection_deadline: self.protection_deadline,
             drain_delay: self.drain_delay,
+            boundaries: Arc::clone(&self.boundaries),
             metrics: metrics.clone(),
             measures: measures.clone(),
             ..PodOpsConfig::default()
@@ -116,7 +125,13 @@ impl PodOpsSettings {
         Webhooks {
             part: PART,
             certificates,
-            webhooks: webhooks::webhooks(self.admit.clone(), requests, clock).into(),
+            webhooks: webhooks::webhooks(
+                self.admit.clone(),
+                requests,
+                clock,
+                Arc::clone(&self.boundaries),
+            )
+            .into(),
             measures: measures.clone(),
         }
     }

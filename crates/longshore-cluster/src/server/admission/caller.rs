@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Certificate, Client, StatusCode, redirect};
 use serde_json::Value;
@@ -18,6 +18,8 @@ use crate::server::hub::lock;
 
 /// Authorities that clients are kept for; more than that is not at work, but left behind.
 const KEPT_CLIENTS: usize = 16;
+/// No answer is read beyond this, in bytes: a patch of the largest object is smaller.
+const MAX_ANSWER: usize = 8 * 1024 * 1024;
 /// Longest part of a webhook's own words that is passed on.
 const QUOTED: usize = 1024;
 
@@ -55,15 +57,27 @@ impl Caller {
             .header(ACCEPT, "application/json, */*")
             .body(review.to_string());
         let asked = async {
-            let response = request.send().await?;
+            let mut response = request.send().await?;
             let content_type = response.headers().get(CONTENT_TYPE);
             let content_type = content_type.and_then(|it| it.to_str().ok());
             let is_text = content_type.is_some_and(|it| it.starts_with("text/"));
-            Ok((response.status(), is_text, response.bytes().await?))
+            let mut body = Some(BytesMut::new());
+            while let Some(read) = &mut body
+                && let Some(chunk) = response.chunk().await?
+            {
+                read.extend_from_slice(&chunk);
+                if read.len() > MAX_ANSWER {
+                    body = None;
+                }
+            }
+            Ok((response.status(), is_text, body.map(BytesMut::freeze)))
         };
         match tokio::time::timeout(webhook.timeout, asked).await {
-            Ok(Ok((status, _, body))) if status.is_success() => Ok(body),
-            Ok(Ok((status, is_text, body))) => {
+            Ok(Ok((_, _, None))) => Err(failed(&format!(
+                "Post {shown:?}: its answer has more than {MAX_ANSWER} bytes"
+            ))),
+            Ok(Ok((status, _, Some(body)))) if status.is_success() => Ok(body),
+            Ok(Ok((status, is_text, Some(body)))) => {
                 let said = if is_text { &*body } else { b"unknown" };
                 Err(failed(&refusal(status, said)))
             }

@@ -4,6 +4,7 @@
 //! it has the rights that it declares and no others, and in the end it has used all of them.
 
 mod asked;
+mod boundaries;
 mod disturbed;
 mod examples;
 mod http;
@@ -50,6 +51,7 @@ async fn accept() {
     let world = World::start().await;
     Box::pin(at_once(&world)).await;
     Box::pin(asked::all(&world)).await;
+    Box::pin(boundaries::all(&world)).await;
     Box::pin(examples::all(&world)).await;
     let many = world.namespace("many").await;
     disturbed::many_pods_are_deleted_at_once(&many).await;

@@ -88,6 +88,9 @@ impl World {
             &address,
             "--feature-gates",
             "GraceDeleteWebhook=true",
+            // Where the webhooks of the rules of these tests are.
+            "--allow-webhook-cidr",
+            "127.0.0.1/32",
         ];
         let mut replica = {
             let mut controller = self.controller.lock().unwrap();
@@ -141,6 +144,12 @@ impl World {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+    }
+
+    /// The most memory that the controller that runs had so far, in MiB.
+    pub(super) fn peak_mib(&self) -> f64 {
+        let controller = self.controller.lock().unwrap();
+        controller.running.as_ref().unwrap().peak_mib()
     }
 
     /// Kills the controller where it is.

@@ -1,0 +1,104 @@
+//! Connects to addresses that [`Boundaries`] allow.
+
+use std::{
+    future::Future,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use http::Uri;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpStream, lookup_host};
+use tower::Service;
+
+use crate::boundaries::{Boundaries, NotAllowed};
+
+/// Looks a host up, and connects to the first of its addresses that is allowed and answers.
+///
+/// What is checked is the socket address that is connected to, and nothing looks the host up again in between.
+#[derive(Clone, Debug)]
+pub(crate) struct GuardedConnector {
+    pub(crate) boundaries: Arc<Boundaries>,
+    /// For the look-up and each connection together.
+    pub(crate) timeout: Duration,
+}
+
+/// Why nobody is connected to.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
+    #[error(transparent)]
+    NotAllowed(#[from] NotAllowed),
+    #[error("it is not reached")]
+    NotReached(#[source] io::Error),
+    #[error("no connection came about within {0:?}")]
+    TimedOut(Duration),
+}
+
+impl GuardedConnector {
+    /// Connects to a host, which is a name or an address.
+    pub(crate) async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, ConnectError> {
+        let connected = tokio::time::timeout(self.timeout, self.connect_to_any(host, port)).await;
+        connected.unwrap_or(Err(ConnectError::TimedOut(self.timeout)))
+    }
+
+    async fn connect_to_any(&self, host: &str, port: u16) -> Result<TcpStream, ConnectError> {
+        let api_servers = match self.boundaries.configured_api_server() {
+            // Unless it is known where the API server is, nobody is connected to.
+            Some((host, port)) => look_up(&host, port).await?,
+            None => Vec::new(),
+        };
+        let mut failed: Option<ConnectError> = None;
+        for address in look_up(host, port).await? {
+            if let Err(refused) = self.boundaries.check(address, &api_servers) {
+                failed.get_or_insert(refused.into());
+                continue;
+            }
+            match TcpStream::connect(address).await {
+                Ok(stream) => {
+                    // Without it, answers of small messages may wait for 40 ms; a failure costs only that.
+                    let _ = stream.set_nodelay(true);
+                    return Ok(stream);
+                }
+                Err(error) => {
+                    failed.get_or_insert(ConnectError::NotReached(error));
+                }
+            }
+        }
+        let nowhere = || ConnectError::NotReached(io::ErrorKind::AddrNotAvailable.into());
+        Err(failed.unwrap_or_else(nowhere))
+    }
+}
+
+async fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, ConnectError> {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let found = lookup_host((host, port)).await;
+    Ok(found.map_err(ConnectError::NotReached)?.collect())
+}
+
+impl Service<Uri> for GuardedConnector {
+    type Response = TokioIo<TcpStream>;
+    type Error = ConnectError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let connector = self.clone();
+        Box::pin(async move {
+            let host = uri.host().unwrap_or_default();
+            let default = if uri.scheme_str() == Some("https") {
+                443
+            } else {
+                80
+            };
+            let port = uri.port_u16().unwrap_or(default);
+            connector.connect(host, port).await.map(TokioIo::new)
+        })
+    }
+}

@@ -1,0 +1,24 @@
+//! Every HTTP request to an address that somebody has written down.
+//!
+//! There are two classes of such addresses, and whoever makes a client says which one it is for:
+//!
+//! * **tenant-named**: the URL is in an object that users of a namespace write, as the webhook of a PodTransitionRule.
+//!   [`TenantClient`] connects to no address of this machine, of its network segment, of a cloud's metadata service or
+//!   of an API server ([`Boundaries`]). Each socket address is checked when it is connected to, after DNS, so that a
+//!   name which changes between two look-ups gains nothing. Redirects are not followed, an answer has a largest size,
+//!   and the whole exchange a longest time.
+//! * **operator-named**: the URL is in the configuration of the process, as a catalog, a connector or an object store.
+//!   It may be private or loopback. [`operator_named`] is the beginning of such a client.
+//!
+//! Neither uses a proxy of the environment. `cargo xtask tidy` refuses clients that are made elsewhere.
+
+mod boundaries;
+mod connector;
+mod network;
+mod operator;
+mod tenant;
+
+pub use boundaries::{Boundaries, NotAllowed};
+pub use network::{BadNetwork, Network};
+pub use operator::{CONNECT_TIMEOUT, operator_named};
+pub use tenant::{Answer, Limits, OutboundError, TenantClient, Trust, shown};

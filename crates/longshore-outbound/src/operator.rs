@@ -1,0 +1,20 @@
+//! Clients for addresses that the configuration of the process names.
+
+use std::time::Duration;
+
+use reqwest::{Client, ClientBuilder, redirect::Policy};
+
+/// How long a connection may take to come about.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The beginning of a client for addresses that the operator names.
+///
+/// It may reach private addresses and loopback, follows no redirect, and uses no proxy of the environment: either would
+/// send the data of tasks, and credentials, to somebody whom nobody configured. What it asks has limits of its own.
+pub fn operator_named() -> ClientBuilder {
+    let builder = Client::builder();
+    builder
+        .redirect(Policy::none())
+        .no_proxy()
+        .connect_timeout(CONNECT_TIMEOUT)
+}

@@ -1,0 +1,312 @@
+//! Requests to addresses that tenants name.
+
+use std::{error::Error, fmt, sync::Arc, time::Duration};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use http::{
+    HeaderValue, Method, Request, StatusCode,
+    header::{AUTHORIZATION, CONTENT_TYPE},
+};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::Client,
+    rt::{TokioExecutor, TokioTimer},
+};
+use percent_encoding::percent_decode_str;
+use reqwest::Url;
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, pem::PemObject},
+};
+
+use rustls_platform_verifier::BuilderVerifierExt;
+
+use crate::{
+    boundaries::{Boundaries, NotAllowed},
+    connector::{ConnectError, GuardedConnector},
+};
+
+/// How long a connection that nobody uses is kept.
+const IDLE: Duration = Duration::from_secs(30);
+/// Connections to one host that nobody uses.
+const MAX_IDLE: usize = 2;
+
+/// How long an exchange may take, and how large its answer may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// For a connection: look-up, TCP.
+    pub connect: Duration,
+    /// For all of it, the last byte of the answer included.
+    pub total: Duration,
+    /// The largest body of an answer, in bytes. No more of it is read.
+    pub answer: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(5),
+            total: Duration::from_secs(30),
+            answer: 1024 * 1024,
+        }
+    }
+}
+
+/// Whom a client trusts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust<'a> {
+    /// Whom this machine trusts.
+    Machine,
+    /// The authorities in this PEM, and nobody else.
+    Pem(&'a [u8]),
+}
+
+/// Asks addresses that tenants name. Its clones share their connections.
+#[derive(Clone)]
+pub struct TenantClient {
+    http: Client<HttpsConnector<GuardedConnector>, Full<Bytes>>,
+    limits: Limits,
+}
+
+/// What was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Its status. A redirect is an answer like any other, and is not followed.
+    pub status: StatusCode,
+    /// Its body, which is not larger than the limit.
+    pub body: Bytes,
+}
+
+/// Why there is no answer. The texts are for tenants: they say nothing of the network that was looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum OutboundError {
+    /// The URL cannot be used.
+    #[error("expected an http:// or https:// URL with a host")]
+    BadUrl,
+    /// The URL leads to an address that tenants may not name.
+    #[error(transparent)]
+    NotAllowed(#[from] NotAllowed),
+    /// Nobody is there, or they do not speak HTTP, or are not trusted. For tenants all of this is one.
+    #[error("it is not reached")]
+    NotReached(#[source] Box<dyn Error + Send + Sync>),
+    /// The answer did not come in time.
+    #[error("it does not answer within {0:?}")]
+    TimedOut(Duration),
+    /// The answer is larger than allowed.
+    #[error("its answer has more than {0} bytes")]
+    TooLarge(usize),
+    /// The authorities to be trusted are none.
+    #[error("{0}")]
+    BadTrust(String),
+}
+
+impl fmt::Debug for TenantClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TenantClient")
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TenantClient {
+    /// A client within these boundaries.
+    ///
+    /// # Errors
+    /// [`OutboundError::BadTrust`].
+    pub fn new(
+        boundaries: Arc<Boundaries>,
+        trust: Trust<'_>,
+        limits: Limits,
+    ) -> Result<Self, OutboundError> {
+        let tcp = GuardedConnector {
+            boundaries,
+            timeout: limits.connect,
+        };
+        let https = HttpsConnectorBuilder::new()
+            .with_tls_config(tls(trust)?)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        let http = Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(MAX_IDLE)
+            .build(https);
+        Ok(Self { http, limits })
+    }
+
+    /// Posts JSON, and reads the whole answer.
+    ///
+    /// # Errors
+    /// There is no answer that could be used: see [`OutboundError`].
+    pub async fn post(&self, url: &str, json: Vec<u8>) -> Result<Answer, OutboundError> {
+        self.send(Method::POST, url, json).await
+    }
+
+    /// Gets what is at a URL, and reads the whole answer.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub async fn get(&self, url: &str) -> Result<Answer, OutboundError> {
+        self.send(Method::GET, url, Vec::new()).await
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        url: &str,
+        body: Vec<u8>,
+    ) -> Result<Answer, OutboundError> {
+        let request = request(method, url, body)?;
+        let exchanged = tokio::time::timeout(self.limits.total, self.exchange(request)).await;
+        exchanged.unwrap_or(Err(OutboundError::TimedOut(self.limits.total)))
+    }
+
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Answer, OutboundError> {
+        let answer = self.http.request(request).await;
+        let answer = answer.map_err(|error| unanswered(error.into()))?;
+        let (parts, body) = answer.into_parts();
+        let limit = self.limits.answer;
+        let body = Limited::new(body, limit).collect().await;
+        let body = body.map_err(|error| match error.downcast_ref::<LengthLimitError>() {
+            Some(_) => OutboundError::TooLarge(limit),
+            None => unanswered(error),
+        })?;
+        Ok(Answer {
+            status: parts.status,
+            body: body.to_bytes(),
+        })
+    }
+
+    /// Whether somebody listens at the address of a URL. Nothing is sent.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub async fn reach(
+        boundaries: Arc<Boundaries>,
+        url: &str,
+        timeout: Duration,
+    ) -> Result<(), OutboundError> {
+        let url = parse(url)?;
+        let address = url.host_str().zip(url.port_or_known_default());
+        let (host, port) = address.ok_or(OutboundError::BadUrl)?;
+        let connector = GuardedConnector {
+            boundaries,
+            timeout,
+        };
+        let connected = connector.connect(host, port).await;
+        connected
+            .map(drop)
+            .map_err(|error| unanswered(error.into()))
+    }
+}
+
+/// A URL as it may be shown: without the password and the user that may be in it.
+pub fn shown(url: &str) -> String {
+    let Ok(mut parsed) = Url::parse(url) else {
+        return url.to_owned();
+    };
+    if parsed.username().is_empty() && parsed.password().is_none() {
+        return url.to_owned();
+    }
+    // Only URLs without a host refuse: those have no user either.
+    let _ = parsed.set_username("");
+    let _ = parsed.set_password(None);
+    parsed.into()
+}
+
+fn parse(url: &str) -> Result<Url, OutboundError> {
+    let url = Url::parse(url).map_err(|_| OutboundError::BadUrl)?;
+    let is_http = ["http", "https"].contains(&url.scheme()) && url.has_host();
+    if is_http {
+        Ok(url)
+    } else {
+        Err(OutboundError::BadUrl)
+    }
+}
+
+fn request(
+    method: Method,
+    url: &str,
+    body: Vec<u8>,
+) -> Result<Request<Full<Bytes>>, OutboundError> {
+    let mut url = parse(url)?;
+    let credentials = credentials(&url);
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.set_fragment(None);
+    let mut request = Request::builder().method(method).uri(url.as_str());
+    if !body.is_empty() {
+        request = request.header(CONTENT_TYPE, "application/json");
+    }
+    if let Some(credentials) = credentials {
+        request = request.header(AUTHORIZATION, credentials);
+    }
+    request
+        .body(Full::new(body.into()))
+        .map_err(|_| OutboundError::BadUrl)
+}
+
+/// What `https://user:password@host` says, as `Basic`.
+fn credentials(url: &Url) -> Option<HeaderValue> {
+    if url.username().is_empty() && url.password().is_none() {
+        return None;
+    }
+    let decoded = |part: &str| percent_decode_str(part).collect::<Vec<u8>>();
+    let mut pair = decoded(url.username());
+    pair.push(b':');
+    pair.extend(decoded(url.password().unwrap_or_default()));
+    let header = format!("Basic {}", BASE64_STANDARD.encode(pair));
+    let mut header = HeaderValue::from_str(&header).ok()?;
+    header.set_sensitive(true);
+    Some(header)
+}
+
+/// Why there is no answer, as far as tenants may know. Where nobody was connected to, the connector says why.
+fn unanswered(error: Box<dyn Error + Send + Sync>) -> OutboundError {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(&*error);
+    while let Some(found) = cause {
+        match found.downcast_ref::<ConnectError>() {
+            Some(ConnectError::NotAllowed(refused)) => return OutboundError::NotAllowed(*refused),
+            Some(ConnectError::TimedOut(limit)) => return OutboundError::TimedOut(*limit),
+            Some(ConnectError::NotReached(_)) | None => {}
+        }
+        cause = found.source();
+    }
+    OutboundError::NotReached(error)
+}
+
+fn tls(trust: Trust<'_>) -> Result<ClientConfig, OutboundError> {
+    let bad = |why: String| OutboundError::BadTrust(why);
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| bad(error.to_string()))?;
+    let builder = match trust {
+        Trust::Machine => builder
+            .with_platform_verifier()
+            .map_err(|error| bad(format!("this machine trusts nobody: {error}")))?,
+        Trust::Pem(pem) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in CertificateDer::pem_slice_iter(pem) {
+                let added = certificate
+                    .map_err(|error| error.to_string())
+                    .and_then(|it| roots.add(it).map_err(|error| error.to_string()));
+                added.map_err(|why| bad(format!("failed to parse CABundle PEM, {why}")))?;
+            }
+            if roots.is_empty() {
+                return Err(bad(
+                    "failed to parse CABundle PEM, it has no certificate".to_owned()
+                ));
+            }
+            builder.with_root_certificates(roots)
+        }
+    };
+    Ok(builder.with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests;
