@@ -135,7 +135,8 @@ fn prepare(rig: &Rig, services: Option<&FlyteServices>) -> Result<(Template, Vec
         return Ok((Template::plain(), Vec::new()));
     };
     let (folder, url) = (rig.folder.path(), services.url());
-    let config = json!({"executor": {"EventsServiceURL": url, "cacheServiceURL": url}});
+    let services = json!({"EventsServiceURL": url, "cacheServiceURL": url});
+    let config = json!({"executor": services, "storage": {"files-root": "/"}});
     let file = folder.join("config.yaml");
     std::fs::write(&file, config.to_string())?;
     let arguments = vec!["--config".to_owned(), file.display().to_string()];

@@ -1,6 +1,7 @@
 //! What attempts are given and what they leave behind: inputs, outputs, or why one failed after all (task action spec
 //! §9.2). [`Storage`] is where that is.
 
+mod beneath;
 mod config;
 mod error;
 mod location;
@@ -65,6 +66,14 @@ pub trait TaskData: std::fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// Where the store did not answer.
     async fn inputs(&self, url: &str) -> Result<Option<LiteralMap>, DataError>;
+
+    /// Whether actions of a namespace may name this URL.
+    ///
+    /// # Errors
+    /// [`DataError::NotAllowed`].
+    fn admits(&self, _namespace: &str, _url: &str) -> Result<(), DataError> {
+        Ok(())
+    }
 
     /// Whether an attempt could not write there yet, because nobody has made the directory, which is ours to make.
     async fn lacks_directory(&self, _output_prefix: &str) -> bool {
@@ -164,23 +173,16 @@ impl TaskData for StoredData {
         })
     }
 
+    fn admits(&self, namespace: &str, url: &str) -> Result<(), DataError> {
+        self.storage.admits(namespace, url)
+    }
+
     async fn lacks_directory(&self, output_prefix: &str) -> bool {
-        match self.storage.directory(output_prefix) {
-            // One that cannot be looked at is made, and that says what is wrong.
-            Some(path) => !tokio::fs::try_exists(path).await.unwrap_or(false),
-            None => false,
-        }
+        self.storage.lacks_directory(output_prefix).await
     }
 
     async fn make_directory(&self, output_prefix: &str) -> Result<(), DataError> {
-        let Some(path) = self.storage.directory(output_prefix) else {
-            return Ok(());
-        };
-        let made = tokio::fs::create_dir_all(&path).await;
-        made.map_err(|source| DataError::NoDirectory {
-            url: output_prefix.to_owned(),
-            source,
-        })
+        self.storage.make_directory(output_prefix).await
     }
 
     async fn write_outputs(

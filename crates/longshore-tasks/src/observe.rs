@@ -158,6 +158,7 @@ impl Observer {
         let attempt = action.attempt();
         let context = TaskContext::of(&action.object, spec, template, attempt, &self.config);
         let mut context = context.map_err(|error| Invalid::spec(error.message))?;
+        self.admit(&key.namespace, &context)?;
         let plugin = match runner {
             Runner::Resource(plugin) => plugin,
             Runner::Remote(plugin) => {
@@ -187,6 +188,16 @@ impl Observer {
             obstacle: missing.or_else(|| self.obstacles.of(key, &launch)),
             cached: Seen::Absent,
         })))
+    }
+
+    /// Whether actions of this namespace may name what this one does.
+    fn admit(&self, namespace: &str, context: &TaskContext) -> Result<(), Invalid> {
+        let paths = [&context.paths.input, &context.paths.output_prefix];
+        for url in paths.into_iter().filter(|url| !url.is_empty()) {
+            let admitted = self.data.admits(namespace, url);
+            admitted.map_err(|error| Invalid::spec(error.to_string()))?;
+        }
+        Ok(())
     }
 
     async fn read_children(&self, key: &ActionKey, action: &mut Action, now: Timestamp) {

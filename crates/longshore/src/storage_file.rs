@@ -24,9 +24,9 @@ pub(crate) enum StorageFileError {
     },
 }
 
-/// The stores of a configuration.
+/// The stores of a configuration, for the actions of a cluster.
 pub(crate) fn open(config: &StorageConfig) -> Result<Arc<Storage>, CliError> {
-    let storage = Storage::new(config, environment());
+    let storage = Storage::of_cluster(config, environment());
     let storage = storage.map_err(|source| CliError::engine("the storage of tasks", source))?;
     Ok(Arc::new(storage))
 }

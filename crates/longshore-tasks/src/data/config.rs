@@ -21,6 +21,12 @@ pub struct StorageConfig {
     pub connection: Connection,
     /// How the store is reached, where the type is `stow`.
     pub stow: Stow,
+    /// Ours: the directory below which `file://` URLs and paths are. A cluster's executor takes none without it, or
+    /// without `stow: {kind: local, config: {path: …}}`.
+    pub files_root: Option<PathBuf>,
+    /// Ours: what the actions of a namespace may name, as beginnings of URLs. Without this table they may name whatever
+    /// is configured; with it, a namespace that is not in it may name what `*` may.
+    pub namespaces: Option<BTreeMap<String, Vec<String>>>,
     /// How much is read.
     pub limits: StorageLimits,
     /// The peer's; nothing is kept in memory here.
@@ -131,8 +137,8 @@ pub enum StorageConfigError {
 /// What stores there are besides this machine's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stores {
-    /// Below which `file://` URLs are.
-    pub(super) root: PathBuf,
+    /// Below which `file://` URLs are; `None` where nobody has named a directory.
+    pub(super) root: Option<PathBuf>,
     /// `s3://`.
     pub(super) s3: Option<S3>,
     /// `gs://`.
@@ -175,7 +181,7 @@ impl std::fmt::Debug for Gcs {
 impl StorageConfig {
     pub(super) fn stores(&self) -> Result<Stores, StorageConfigError> {
         let local = Stores {
-            root: PathBuf::from("/"),
+            root: self.files_root.clone(),
             ..Stores::default()
         };
         // Upstream looks there first, whatever the type.
@@ -219,7 +225,10 @@ impl Stow {
                 ..local
             }),
             "local" => Ok(Stores {
-                root: PathBuf::from("/").join(self.text("path")),
+                root: match self.text("path").as_str() {
+                    "" => local.root,
+                    path => Some(PathBuf::from("/").join(path)),
+                },
                 ..local
             }),
             found => Err(StorageConfigError::Unknown {
@@ -335,8 +344,14 @@ connection: {auth-type: accesskey, access-key: id, secret-key: secret, region: u
             })
         );
         let local = "{type: stow, stow: {kind: local, config: {path: /tmp/data}}}";
-        assert_eq!(stores(local).unwrap().root, PathBuf::from("/tmp/data"));
-        assert_eq!(stores("{}").unwrap().root, PathBuf::from("/"));
+        assert_eq!(stores(local).unwrap().root, Some("/tmp/data".into()));
+        let beside = "{type: s3, files-root: /tmp/data, connection: {auth-type: iam}}";
+        let beside = stores(beside).unwrap();
+        assert_eq!(
+            (beside.root, beside.s3.is_some()),
+            (Some("/tmp/data".into()), true)
+        );
+        assert_eq!(stores("{}").unwrap().root, None);
     }
 
     #[test]

@@ -15,7 +15,19 @@ pub enum DataError {
         /// The URL.
         url: String,
         /// Schemes of URLs that can be used.
-        configured: &'static str,
+        configured: String,
+    },
+    /// The configuration names what actions of this namespace may use, and the URL is not among it.
+    #[error(
+        "expected a URL that actions of namespace {namespace} may name ({allowed}), found {url}"
+    )]
+    NotAllowed {
+        /// The URL.
+        url: String,
+        /// The namespace.
+        namespace: String,
+        /// What they may name.
+        allowed: String,
     },
     /// The store knows us, or does not, and does not let us.
     #[error("{url} cannot be {action}: its store refuses with {why}")]
@@ -76,7 +88,7 @@ impl std::fmt::Display for Action {
 impl Classify for DataError {
     fn class(&self) -> Class {
         match self {
-            Self::Unsupported { .. } => Class::Invalid,
+            Self::Unsupported { .. } | Self::NotAllowed { .. } => Class::Invalid,
             Self::Refused { .. }
             | Self::NoBucket { .. }
             | Self::NoDirectory { .. }

@@ -22,7 +22,7 @@ pub(super) struct Location<'a> {
 }
 
 impl<'a> Location<'a> {
-    /// `None` for a kind of store that nobody here knows.
+    /// `None` for a kind of store that nobody here knows, and for a bucket that cannot be one.
     pub(super) fn parse(url: &'a str) -> Option<Self> {
         let (scheme, rest) = url.split_once("://").unwrap_or(("file", url));
         let kind = match scheme {
@@ -35,6 +35,11 @@ impl<'a> Location<'a> {
             Kind::File => ("", rest),
             Kind::S3 | Kind::Gcs => rest.split_once('/').unwrap_or((rest, "")),
         };
+        // It becomes a part of the URL that is asked.
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        if !bucket.chars().all(is_plain) || bucket.starts_with('.') {
+            return None;
+        }
         let key = key.trim_start_matches('/');
         Some(Self { kind, bucket, key })
     }
@@ -54,6 +59,9 @@ mod tests {
             ("s3://b", Some((Kind::S3, "b", ""))),
             ("gs://b//k", Some((Kind::Gcs, "b", "k"))),
             ("abfs://b/k", None),
+            ("s3://b?x=/k", None),
+            ("s3://a@b/k", None),
+            ("gs://../k", None),
         ] {
             let found = Location::parse(url).map(|it| (it.kind, it.bucket, it.key));
             assert_eq!(found, expected, "{url}");

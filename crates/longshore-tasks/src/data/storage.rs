@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    io,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -9,16 +10,21 @@ use std::{
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use longshore_outbound::operator_named;
 use object_store::{
     BackoffConfig, ClientOptions, Error, ObjectStore, ObjectStoreExt, RetryConfig,
     aws::{AmazonS3Builder, AmazonS3ConfigKey},
+    client::{HttpClient, HttpConnector},
     gcp::{GoogleCloudStorageBuilder, GoogleConfigKey},
     local::LocalFileSystem,
     memory::InMemory,
     path::Path,
 };
 
+use reqwest::redirect::Policy;
+
 use super::{
+    beneath::{Beneath, Content},
     config::{Gcs, S3, StorageConfig, StorageConfigError, StorageLimits, Stores},
     error::{Action, DataError},
     location::{Kind, Location},
@@ -26,21 +32,35 @@ use super::{
 
 /// How long one request to a store may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a connection to a store may take to come about.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often a store may send us elsewhere.
+const MAX_REDIRECTS: usize = 3;
 /// How long a request is repeated. The round that asked comes again with back-off of its own.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_RETRIES: usize = 3;
 
-/// Files in stores, by URL: `file://` and paths on this machine; `s3://` and `gs://` where they are configured.
+/// Files in stores, by URL: `file://` and paths on this machine, as far as there are any; `s3://` and `gs://` where they
+/// are configured.
 #[derive(Debug)]
 pub struct Storage {
     stores: Stores,
     /// What the stores' libraries would take from the environment.
     environment: Vec<(String, String)>,
     max_download: u64,
-    files: Arc<dyn ObjectStore>,
+    files: Files,
     buckets: Mutex<BTreeMap<String, Arc<dyn ObjectStore>>>,
+    /// What the actions of a namespace may name.
+    namespaces: Option<BTreeMap<String, Vec<String>>>,
+}
+
+/// What `file://` URLs and paths mean.
+#[derive(Clone, Debug)]
+enum Files {
+    /// Nothing.
+    Refused,
+    /// Files below a directory.
+    Beneath(Beneath),
+    /// Any file of this machine, by its path; or what ends with the process.
+    Anywhere(Arc<dyn ObjectStore>),
 }
 
 /// A file, if there is one.
@@ -54,6 +74,12 @@ pub enum File {
     Read(Bytes),
 }
 
+/// Where a URL leads.
+enum Place<'a> {
+    Store(Arc<dyn ObjectStore>, Path),
+    Beneath(&'a Beneath, &'a str),
+}
+
 impl Default for Storage {
     /// Files of this machine, by their paths.
     fn default() -> Self {
@@ -62,7 +88,8 @@ impl Default for Storage {
 }
 
 impl Storage {
-    /// The stores of a configuration. Credentials that it leaves to the machine are looked for in `environment`, as
+    /// The stores of a configuration, for the actions of whoever runs this process: where it names no directory for files,
+    /// any file of this machine is one. Credentials that it leaves to the machine are looked for in `environment`, as
     /// `AWS_…` and `GOOGLE_…`, then asked of the machine itself.
     ///
     /// # Errors
@@ -71,16 +98,40 @@ impl Storage {
         config: &StorageConfig,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, StorageConfigError> {
-        let max_download = config.limits.max_download();
+        let mut stores = config.stores()?;
+        stores.root.get_or_insert_with(|| PathBuf::from("/"));
+        Ok(Self::configured(config, stores, environment))
+    }
+
+    /// The same for the actions of others, as in a cluster: where the configuration names no directory for files, there
+    /// are none, because any file of this machine would be one.
+    ///
+    /// # Errors
+    /// Where the configuration asks for what is not there.
+    pub fn of_cluster(
+        config: &StorageConfig,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, StorageConfigError> {
         let stores = config.stores()?;
+        Ok(Self::configured(config, stores, environment))
+    }
+
+    fn configured(
+        config: &StorageConfig,
+        stores: Stores,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Self {
         let environment = environment.into_iter().collect();
-        Ok(Self::of(stores, environment, max_download))
+        Self {
+            namespaces: config.namespaces.clone(),
+            ..Self::of(stores, environment, config.limits.max_download())
+        }
     }
 
     /// Files below `root` on this machine; none is read beyond `max_download` bytes.
     pub fn local(root: PathBuf, max_download: u64) -> Self {
         let stores = Stores {
-            root,
+            root: Some(root),
             ..Stores::default()
         };
         Self::of(stores, Vec::new(), max_download)
@@ -88,23 +139,27 @@ impl Storage {
 
     /// Files that end with the process, below `/`; none is read beyond `max_download` bytes.
     pub fn in_memory(max_download: u64) -> Self {
-        let stores = Stores {
-            root: PathBuf::from("/"),
-            ..Stores::default()
-        };
         Self {
-            files: Arc::new(InMemory::new()),
-            ..Self::of(stores, Vec::new(), max_download)
+            files: Files::Anywhere(Arc::new(InMemory::new())),
+            ..Self::of(Stores::default(), Vec::new(), max_download)
         }
     }
 
     fn of(stores: Stores, environment: Vec<(String, String)>, max_download: u64) -> Self {
+        let files = match &stores.root {
+            None => Files::Refused,
+            Some(root) if root.as_os_str() == "/" => {
+                Files::Anywhere(Arc::new(LocalFileSystem::new().with_fsync(true)))
+            }
+            Some(root) => Files::Beneath(Beneath::new(root.clone())),
+        };
         Self {
             stores,
             environment,
             max_download,
-            files: Arc::new(LocalFileSystem::new().with_fsync(true)),
+            files,
             buckets: Mutex::default(),
+            namespaces: None,
         }
     }
 
@@ -121,13 +176,49 @@ impl Storage {
         self.locate(url).map(|_| ())
     }
 
+    /// Whether actions of a namespace may name a URL: without a table, any.
+    ///
+    /// # Errors
+    /// [`DataError::NotAllowed`].
+    pub fn admits(&self, namespace: &str, url: &str) -> Result<(), DataError> {
+        let Some(namespaces) = &self.namespaces else {
+            return Ok(());
+        };
+        let allowed = namespaces.get(namespace).or_else(|| namespaces.get("*"));
+        let allowed = allowed.map_or(&[][..], Vec::as_slice);
+        if allowed.iter().any(|beginning| begins_with(url, beginning)) {
+            return Ok(());
+        }
+        Err(DataError::NotAllowed {
+            url: url.to_owned(),
+            namespace: namespace.to_owned(),
+            allowed: if allowed.is_empty() {
+                "none".to_owned()
+            } else {
+                allowed.join(", ")
+            },
+        })
+    }
+
     /// What is in a file.
     ///
     /// # Errors
     /// Where its store does not answer, or refuses: nothing is known of the file.
     pub async fn read(&self, url: &str) -> Result<File, DataError> {
         let fail = |error| DataError::of(url, Action::Read, error);
-        let (store, path) = self.open(url, Action::Read)?;
+        let (store, path) = match self.open(url, Action::Read)? {
+            Place::Store(store, path) => (store, path),
+            Place::Beneath(files, key) => {
+                let max = self.max_download;
+                let read = beneath(files, key, move |files, key| files.read(key, max)).await;
+                return match read {
+                    Ok(Content::Read(bytes)) => Ok(File::Read(bytes.into())),
+                    Ok(Content::TooLarge(size)) => Ok(File::TooLarge(size)),
+                    Err(error) if is_missing(&error) => Ok(File::Missing),
+                    Err(error) => Err(fail(of_files(error))),
+                };
+            }
+        };
         let found = match store.get(&path).await {
             Ok(found) => found,
             Err(error) => {
@@ -160,23 +251,54 @@ impl Storage {
     /// # Errors
     /// Where its store does not answer, or refuses.
     pub async fn written_at(&self, url: &str) -> Result<Option<Timestamp>, DataError> {
-        let (store, path) = self.open(url, Action::Read)?;
+        let fail = |error| DataError::of(url, Action::Read, error);
+        let (store, path) = match self.open(url, Action::Read)? {
+            Place::Store(store, path) => (store, path),
+            Place::Beneath(files, key) => {
+                let modified = |files: &Beneath, key: &str| files.metadata(key)?.modified();
+                return match beneath(files, key, modified).await {
+                    Ok(at) => Ok(Some(at.try_into().unwrap_or(Timestamp::UNIX_EPOCH))),
+                    Err(error) if is_missing(&error) => Ok(None),
+                    Err(error) => Err(fail(of_files(error))),
+                };
+            }
+        };
         match store.head(&path).await {
             Ok(meta) => {
                 let at = Timestamp::from_millisecond(meta.last_modified.timestamp_millis());
                 Ok(Some(at.unwrap_or(Timestamp::UNIX_EPOCH)))
             }
             Err(Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(DataError::of(url, Action::Read, error)),
+            Err(error) => Err(fail(error)),
         }
     }
 
-    /// The directory of a URL that is ours to make: one below the root that is configured for files. Other stores have
-    /// no directories, and without such a root a path may be anywhere on this machine.
-    pub fn directory(&self, url: &str) -> Option<PathBuf> {
-        let location = Location::parse(url)?;
-        let is_ours = location.kind == Kind::File && self.stores.root != std::path::Path::new("/");
-        is_ours.then(|| self.stores.root.join(location.key))
+    /// Whether the directory of a URL is ours to make, and is not there: one below the root that is configured for files.
+    /// Other stores have no directories, and without such a root a path may be anywhere on this machine.
+    pub async fn lacks_directory(&self, url: &str) -> bool {
+        match self.open(url, Action::Written) {
+            // One that cannot be looked at is made, and that says what is wrong.
+            Ok(Place::Beneath(files, key)) => {
+                let has = |files: &Beneath, key: &str| Ok(files.has_directory(key));
+                !beneath(files, key, has).await.unwrap_or(false)
+            }
+            Ok(Place::Store(..)) | Err(_) => false,
+        }
+    }
+
+    /// Makes the directory of a URL, where that is ours to do, and those above it.
+    ///
+    /// # Errors
+    /// Where the file system refuses.
+    pub async fn make_directory(&self, url: &str) -> Result<(), DataError> {
+        let Ok(Place::Beneath(files, key)) = self.open(url, Action::Written) else {
+            return Ok(());
+        };
+        let made = beneath(files, key, |files, key| files.make_directory(key)).await;
+        made.map_err(|source| DataError::NoDirectory {
+            url: url.to_owned(),
+            source,
+        })
     }
 
     /// Writes a file, whatever was there: all of it or nothing.
@@ -184,43 +306,66 @@ impl Storage {
     /// # Errors
     /// Where its store does not answer, or refuses. It may be written.
     pub async fn write(&self, url: &str, bytes: Bytes) -> Result<(), DataError> {
-        let (store, path) = self.open(url, Action::Written)?;
-        let written = store.put(&path, bytes.into()).await;
-        let written = written.map_err(|error| DataError::of(url, Action::Written, error));
-        written.map(|_| ())
+        let fail = |error| DataError::of(url, Action::Written, error);
+        match self.open(url, Action::Written)? {
+            Place::Store(store, path) => {
+                let written = store.put(&path, bytes.into()).await;
+                written.map(drop).map_err(fail)
+            }
+            Place::Beneath(files, key) => {
+                let write = move |files: &Beneath, key: &str| files.write(key, &bytes);
+                let written = beneath(files, key, write).await;
+                written.map_err(|error| fail(of_files(error)))
+            }
+        }
     }
 
     fn locate<'a>(&self, url: &'a str) -> Result<Location<'a>, DataError> {
+        let has_files = !matches!(self.files, Files::Refused);
         let known = Location::parse(url).filter(|location| match location.kind {
-            Kind::File => true,
+            Kind::File => has_files,
             Kind::S3 => self.stores.s3.is_some(),
             Kind::Gcs => self.stores.gcs.is_some(),
         });
-        known.ok_or_else(|| DataError::Unsupported {
-            url: url.to_owned(),
-            configured: match (&self.stores.s3, &self.stores.gcs) {
-                (None, None) => "file://",
-                (Some(_), None) => "file://, s3://",
-                (None, Some(_)) => "file://, gs://",
-                (Some(_), Some(_)) => "file://, s3://, gs://",
-            },
+        known.ok_or_else(|| {
+            let kinds = [
+                (has_files, "file://"),
+                (self.stores.s3.is_some(), "s3://"),
+                (self.stores.gcs.is_some(), "gs://"),
+            ];
+            let configured = kinds.iter().filter(|(is_there, _)| *is_there);
+            let configured: Vec<&str> = configured.map(|(_, scheme)| *scheme).collect();
+            DataError::Unsupported {
+                url: url.to_owned(),
+                configured: if configured.is_empty() {
+                    "none; storage.files-root allows file://".to_owned()
+                } else {
+                    configured.join(", ")
+                },
+            }
         })
     }
 
     /// The store of a URL, and its path there.
-    fn open(&self, url: &str, action: Action) -> Result<(Arc<dyn ObjectStore>, Path), DataError> {
+    fn open<'a>(&'a self, url: &'a str, action: Action) -> Result<Place<'a>, DataError> {
         let fail = |error| DataError::of(url, action, error);
         let Location { kind, bucket, key } = self.locate(url)?;
         let unusual = |error: object_store::path::Error| fail(error.into());
-        match kind {
-            Kind::File => {
-                let file = self.stores.root.join(key);
+        match (kind, &self.files) {
+            (Kind::File, Files::Beneath(files)) => Ok(Place::Beneath(files, key)),
+            (Kind::File, Files::Anywhere(files)) => {
+                let file = std::path::Path::new("/").join(key);
                 let path = Path::from_absolute_path(file).map_err(unusual)?;
-                Ok((Arc::clone(&self.files), path))
+                Ok(Place::Store(Arc::clone(files), path))
             }
-            Kind::S3 | Kind::Gcs => {
+            // Such a URL is not located.
+            (Kind::File, Files::Refused) => Err(fail(Error::NotSupported {
+                source: "no directory is configured for files".into(),
+            })),
+            (Kind::S3 | Kind::Gcs, _) => {
                 let path = Path::parse(key).map_err(unusual)?;
-                Ok((self.bucket(kind, bucket).map_err(fail)?, path))
+                let store = self.bucket(kind, bucket).map_err(fail)?;
+                Ok(Place::Store(store, path))
             }
         }
     }
@@ -266,7 +411,7 @@ impl Storage {
         builder
             .with_bucket_name(bucket)
             .with_retry(retries())
-            .with_client_options(client(&s3.endpoint))
+            .with_http_connector(OperatorNamed)
             .build()
     }
 
@@ -281,7 +426,7 @@ impl Storage {
         builder
             .with_bucket_name(bucket)
             .with_retry(retries())
-            .with_client_options(client(""))
+            .with_http_connector(OperatorNamed)
             .build()
     }
 
@@ -304,9 +449,63 @@ fn retries() -> RetryConfig {
     }
 }
 
-fn client(endpoint: &str) -> ClientOptions {
-    ClientOptions::new()
-        .with_timeout(REQUEST_TIMEOUT)
-        .with_connect_timeout(CONNECT_TIMEOUT)
-        .with_allow_http(endpoint.starts_with("http://"))
+/// Makes the clients of stores: their addresses are those of the configuration, or of the machine's own credentials.
+#[derive(Debug)]
+struct OperatorNamed;
+
+impl HttpConnector for OperatorNamed {
+    fn connect(&self, _: &ClientOptions) -> Result<HttpClient, Error> {
+        // A bucket that has moved answers with where it is now.
+        let client = operator_named()
+            .redirect(Policy::limited(MAX_REDIRECTS))
+            .timeout(REQUEST_TIMEOUT)
+            .build();
+        let client = client.map_err(|error| Error::Generic {
+            store: "http",
+            source: Box::new(error),
+        })?;
+        Ok(HttpClient::new(client))
+    }
+}
+
+/// Does this with a file, beside the rounds: the disk may take its time.
+async fn beneath<T: Send + 'static>(
+    files: &Beneath,
+    key: &str,
+    work: impl FnOnce(&Beneath, &str) -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let (files, key) = (files.clone(), key.to_owned());
+    let done = tokio::task::spawn_blocking(move || work(&files, &key)).await;
+    done.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+fn of_files(error: io::Error) -> Error {
+    Error::Generic {
+        store: "files",
+        source: Box::new(error),
+    }
+}
+
+/// Whether a URL is at or below another one. Whole parts are compared: `s3://a` is no beginning of `s3://ab`. What leads
+/// up is below nothing.
+fn begins_with(url: &str, beginning: &str) -> bool {
+    let (Some(url), Some(beginning)) = (Location::parse(url), Location::parse(beginning)) else {
+        return false;
+    };
+    if url.kind != beginning.kind || url.bucket != beginning.bucket {
+        return false;
+    }
+    if names(url.key).any(|part| part == "..") {
+        return false;
+    }
+    let mut own = names(url.key);
+    names(beginning.key).all(|part| own.next() == Some(part))
+}
+
+fn names(key: &str) -> impl Iterator<Item = &str> {
+    key.split('/').filter(|part| !matches!(*part, "" | "."))
 }

@@ -9,6 +9,7 @@ mod read;
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read, Seek, SeekFrom, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -125,7 +126,11 @@ impl EventSink for EventLog {
 
 impl Newest {
     fn open(directory: &Path, limits: LogLimits) -> io::Result<Self> {
-        fs::create_dir_all(directory)?;
+        // What it holds, inputs of tasks among it, is for this user alone.
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)?;
         let number = files(directory)?.last().map_or(1, |(number, _)| *number);
         let mut file = begin(directory, number)?;
         let length = whole_lines(&mut file)?;
@@ -193,6 +198,7 @@ fn begin(directory: &Path, number: u64) -> io::Result<File> {
     let path = directory.join(format!("{PREFIX}{number:010}{SUFFIX}"));
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
+    options.mode(0o600);
     let file = options.open(path)?;
     File::open(directory)?.sync_all()?;
     Ok(file)

@@ -88,7 +88,8 @@ impl World {
     /// The controller that is to be started.
     fn plan(&self) -> Plan {
         let url = self.services.url();
-        let config = json!({"executor": {"EventsServiceURL": url, "cacheServiceURL": url}});
+        let services = json!({"EventsServiceURL": url, "cacheServiceURL": url});
+        let config = json!({"executor": services, "storage": {"files-root": "/"}});
         let file = self.folder().join("config.yaml");
         fs::write(&file, config.to_string()).unwrap();
         let mut plan = Plan::of(&self.cluster, "tasks");

@@ -1,0 +1,223 @@
+//! Files below one directory, whatever their paths say.
+//!
+//! A path is walked part by part, each opened beneath the one before and never through a symbolic link: whoever may write
+//! below the directory, as the pods of a tenant, can lead nobody out of it, neither before nor while a path is walked.
+
+use std::{
+    fs::{File, Metadata},
+    io::{self, Read, Write},
+    os::fd::OwnedFd,
+    path::PathBuf,
+};
+
+use nix::{
+    errno::Errno,
+    fcntl::{OFlag, open, openat, renameat},
+    sys::stat::{Mode, mkdirat},
+    unistd::{UnlinkatFlags, unlinkat},
+};
+
+/// Files below a directory.
+#[derive(Clone, Debug)]
+pub(super) struct Beneath {
+    root: PathBuf,
+}
+
+/// What is in a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// It has so many bytes.
+    TooLarge(u64),
+    Read(Vec<u8>),
+}
+
+/// What makes a directory, whose users a umask chooses: pods under other users read and write there.
+const DIRECTORY: Mode = Mode::from_bits_truncate(0o777);
+const FILE: Mode = Mode::from_bits_truncate(0o666);
+
+impl Beneath {
+    pub(super) fn new(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    /// What is in a file.
+    ///
+    /// *Errors*: `NotFound` where there is none; anything else says nothing about it.
+    pub(super) fn read(&self, key: &str, max: u64) -> io::Result<Content> {
+        let file = self.file(key)?;
+        let size = file.metadata()?.len();
+        if size > max {
+            return Ok(Content::TooLarge(size));
+        }
+        let mut bytes = Vec::new();
+        // It may grow meanwhile.
+        file.take(max.saturating_add(1)).read_to_end(&mut bytes)?;
+        match u64::try_from(bytes.len()) {
+            Ok(size) if size > max => Ok(Content::TooLarge(size)),
+            _ => Ok(Content::Read(bytes)),
+        }
+    }
+
+    /// What is known of a file.
+    ///
+    /// *Errors*: as of [`read`](Self::read).
+    pub(super) fn metadata(&self, key: &str) -> io::Result<Metadata> {
+        self.file(key)?.metadata()
+    }
+
+    /// Writes a file, whatever was there: all of it or nothing.
+    pub(super) fn write(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
+        let (directories, name) = split(key)?;
+        let directory = self.walk(&directories, true)?;
+        let draft = format!(".{name}.{}", uuid::Uuid::new_v4());
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL;
+        let file = openat(&directory, draft.as_str(), flags | COMMON, FILE)?;
+        let mut file = File::from(file);
+        let written = file
+            .write_all(bytes)
+            .and_then(|()| file.sync_all())
+            .and_then(|()| Ok(renameat(&directory, draft.as_str(), &directory, name)?));
+        if written.is_err() {
+            // What is left of it has a name that nobody asks for.
+            let _ = unlinkat(&directory, draft.as_str(), UnlinkatFlags::NoRemoveDir);
+        }
+        written?;
+        File::from(directory).sync_all()
+    }
+
+    /// Whether there is a directory.
+    pub(super) fn has_directory(&self, key: &str) -> bool {
+        parts(key).is_ok_and(|parts| self.walk(&parts, false).is_ok())
+    }
+
+    /// Makes a directory, and those above it.
+    pub(super) fn make_directory(&self, key: &str) -> io::Result<()> {
+        self.walk(&parts(key)?, true).map(drop)
+    }
+
+    fn file(&self, key: &str) -> io::Result<File> {
+        let (directories, name) = split(key)?;
+        let directory = self.walk(&directories, false)?;
+        // Nobody waits at the end of a pipe.
+        let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | COMMON;
+        let file = File::from(openat(&directory, name, flags, Mode::empty())?);
+        if file.metadata()?.is_file() {
+            Ok(file)
+        } else {
+            Err(io::Error::other("expected a regular file"))
+        }
+    }
+
+    /// The directory at the end of these parts.
+    fn walk(&self, parts: &[&str], makes: bool) -> io::Result<OwnedFd> {
+        if makes {
+            std::fs::create_dir_all(&self.root)?;
+        }
+        // The root is the operator's: it may be a symbolic link.
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let mut directory = open(&self.root, flags, Mode::empty())?;
+        for part in parts {
+            if makes {
+                match mkdirat(&directory, *part, DIRECTORY) {
+                    Ok(()) | Err(Errno::EEXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | COMMON;
+            directory = openat(&directory, *part, flags, Mode::empty())?;
+        }
+        Ok(directory)
+    }
+}
+
+const COMMON: OFlag = OFlag::O_NOFOLLOW.union(OFlag::O_CLOEXEC);
+
+/// The names in a path.
+///
+/// *Errors*: one of them leads up.
+fn parts(key: &str) -> io::Result<Vec<&str>> {
+    let parts = key.split('/').filter(|part| !matches!(*part, "" | "."));
+    let parts: Vec<&str> = parts.collect();
+    if parts.contains(&"..") || key.contains('\0') {
+        let why = "expected a path without `..`";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    Ok(parts)
+}
+
+fn split(key: &str) -> io::Result<(Vec<&str>, &str)> {
+    let mut parts = parts(key)?;
+    let name = parts.pop();
+    let name = name.ok_or_else(|| io::Error::other("expected the path of a file"))?;
+    Ok((parts, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn read(files: &Beneath, key: &str) -> Result<Vec<u8>, io::ErrorKind> {
+        match files.read(key, 100) {
+            Ok(Content::Read(bytes)) => Ok(bytes),
+            Ok(Content::TooLarge(_)) => Err(io::ErrorKind::FileTooLarge),
+            Err(error) => Err(error.kind()),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_is_too_large() {
+        let root = tempfile::tempdir().unwrap();
+        let files = Beneath::new(root.path().join("later"));
+        assert_eq!(read(&files, "a/b/c"), Err(io::ErrorKind::NotFound));
+        for content in ["1", "22"] {
+            files.write("a/b/c", content.as_bytes()).unwrap();
+            assert_eq!(read(&files, "/a//./b/c").unwrap(), content.as_bytes());
+        }
+        assert_eq!(files.read("a/b/c", 1).unwrap(), Content::TooLarge(2));
+        assert_eq!(files.metadata("a/b/c").unwrap().len(), 2);
+        assert!(files.has_directory("a/b") && !files.has_directory("a/b/c"));
+        let left = std::fs::read_dir(root.path().join("later/a/b")).unwrap();
+        assert_eq!(left.count(), 1, "no drafts");
+    }
+
+    #[test]
+    fn no_path_and_no_link_leads_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, outside) = (folder.path().join("root"), folder.path().join("outside"));
+        std::fs::create_dir_all(root.join("in")).unwrap();
+        std::fs::create_dir(&outside).unwrap();
+        std::fs::write(outside.join("secret"), "s").unwrap();
+        symlink(&outside, root.join("in/absolute")).unwrap();
+        symlink("../../outside", root.join("in/relative")).unwrap();
+        symlink(outside.join("secret"), root.join("in/file")).unwrap();
+        let files = Beneath::new(root);
+        for key in [
+            "../outside/secret",
+            "in/../../outside/secret",
+            "in/absolute/secret",
+            "in/relative/secret",
+            "in/file",
+        ] {
+            assert!(read(&files, key).is_err(), "{key}");
+            assert!(files.metadata(key).is_err(), "{key}");
+        }
+        for key in ["../outside/x", "in/absolute/x", "in/relative/x/y"] {
+            assert!(files.write(key, b"x").is_err(), "{key}");
+            assert!(files.make_directory(key).is_err(), "{key}");
+        }
+        // A link at the end is replaced, and not followed.
+        files.write("in/file", b"x").unwrap();
+        assert_eq!(std::fs::read(outside.join("secret")).unwrap(), b"s");
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn nobody_waits_at_a_pipe() {
+        let root = tempfile::tempdir().unwrap();
+        nix::unistd::mkfifo(&root.path().join("pipe"), Mode::S_IRWXU).unwrap();
+        let files = Beneath::new(root.path().to_owned());
+        assert_eq!(read(&files, "pipe"), Err(io::ErrorKind::Other));
+    }
+}
