@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File},
     io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::PathBuf,
     pin::Pin,
 };
@@ -128,9 +129,17 @@ impl Part {
 
     fn begin(&self, head: &[u8]) -> io::Result<File> {
         if let Some(folder) = self.file.parent() {
-            fs::create_dir_all(folder)?;
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(folder)?;
         }
-        let mut begun = File::create(&self.part)?;
+        let mut begun = File::options()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&self.part)?;
         begun.write_all(head)?;
         Ok(begun)
     }

@@ -3,21 +3,57 @@
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
     io::{self, Read, Seek, Write},
-    os::unix::fs::DirBuilderExt,
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     thread,
     time::Duration,
 };
 
 use clap::Args;
+use nix::{
+    sys::stat::{Mode, umask},
+    unistd::geteuid,
+};
 use tempfile::TempDir;
 
-use crate::error::CliError;
+use crate::{error::CliError, output};
 
 /// How often it is tried to get the lock, and the pause between two tries. A holder that was killed keeps it until the
 /// kernel has cleaned up, and a restart comes at once.
 const LOCK_TRIES: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// What is in a data directory. One with anything else in it was not made for us alone, and keeps its mode.
+const OURS: [&str; 22] = [
+    "actions",
+    "ca.crt",
+    "ca.key",
+    "client.yaml",
+    "cluster",
+    "contexts",
+    "controller",
+    "dags",
+    "images.yaml",
+    "kubeconfig",
+    "lock",
+    "logs",
+    "longshore.db",
+    "longshore.db-journal",
+    "longshore.db-shm",
+    "longshore.db-wal",
+    "longshore.db.lock",
+    "longshore.log",
+    "longshore.log.1",
+    "node",
+    "storage.yaml",
+    "token",
+];
+
+/// From now on files of this process are for its user alone, whatever the umask of the shell was: parameters of runs are
+/// in the database and in its log, and what tasks print is in logs. Pods have a umask of their own.
+pub(crate) fn keep_files_private() {
+    umask(Mode::from_bits_truncate(0o077));
+}
 
 /// Where data go.
 #[derive(Args, Clone, Debug)]
@@ -53,9 +89,9 @@ impl DataDir {
             Some(path) => path.clone(),
             None => default_path()?,
         };
-        make(&path)
-            .map_err(|source| CliError::in_data_dir(path, source))
-            .and_then(|path| Self::locked(path, None))
+        let path = make(&path).map_err(|source| CliError::in_data_dir(path, source))?;
+        close_to_others(&path, ForeignRoot::Refused)?;
+        Self::locked(path, None)
     }
 
     /// Its absolute path.
@@ -115,7 +151,59 @@ pub(crate) fn shared(named: Option<&PathBuf>) -> Result<PathBuf, CliError> {
         Some(path) => path.clone(),
         None => default_path()?,
     };
-    make(&path).map_err(|source| CliError::in_data_dir(path, source))
+    let path = make(&path).map_err(|source| CliError::in_data_dir(path, source))?;
+    close_to_others(&path, ForeignRoot::IsAVolume)?;
+    Ok(path)
+}
+
+/// What a directory of root means to somebody else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ForeignRoot {
+    /// It is somebody else's, as any.
+    Refused,
+    /// It may be the volume of a pod, which nobody but the pod sees.
+    IsAVolume,
+}
+
+/// Sees to it that nobody else reads a data directory that was there before.
+fn close_to_others(path: &Path, foreign_root: ForeignRoot) -> Result<(), CliError> {
+    const OTHERS: u32 = 0o077;
+    const STICKY: u32 = 0o1000;
+    let failed = |source| CliError::in_data_dir(path.to_owned(), source);
+    let directory = fs::metadata(path).map_err(failed)?;
+    let (owner, own) = (directory.uid(), geteuid().as_raw());
+    if owner != own {
+        if owner == 0 && foreign_root == ForeignRoot::IsAVolume {
+            return Ok(());
+        }
+        let path = path.to_owned();
+        return Err(CliError::DataDirOfOthers { path, owner });
+    }
+    let mut is_ours = directory.mode() & STICKY == 0;
+    let mut n_closed = 0;
+    for entry in fs::read_dir(path).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let is_known = OURS.iter().any(|name| entry.file_name() == *name);
+        is_ours &= is_known;
+        let known = entry.metadata().map_err(failed)?;
+        // A link is not followed, and its own mode means nothing.
+        if is_known && !known.is_symlink() && known.mode() & OTHERS != 0 {
+            let mode = fs::Permissions::from_mode(known.mode() & !OTHERS & 0o7777);
+            fs::set_permissions(entry.path(), mode).map_err(failed)?;
+            n_closed += 1;
+        }
+    }
+    if is_ours && directory.mode() & OTHERS != 0 {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(failed)?;
+        n_closed += 1;
+    }
+    if n_closed > 0 {
+        output::note(&format!(
+            "the data directory {} was open to other users of this machine; now only you read it",
+            path.display()
+        ));
+    }
+    Ok(())
 }
 
 /// Makes a directory for us only, and gives its absolute path.
@@ -183,6 +271,57 @@ mod tests {
         assert_eq!(holder, format!("the process {}", std::process::id()));
         drop(first);
         DataDir::open(&at(&path)).unwrap();
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o7777
+    }
+
+    #[test]
+    fn a_data_directory_that_was_open_to_others_is_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data");
+        fs::create_dir_all(path.join("logs")).unwrap();
+        fs::write(path.join("longshore.db-wal"), "").unwrap();
+        let open = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+        open(&path, 0o755).unwrap();
+        open(&path.join("logs"), 0o755).unwrap();
+        open(&path.join("longshore.db-wal"), 0o644).unwrap();
+        drop(DataDir::open(&at(&path)).unwrap());
+        assert_eq!((mode(&path), mode(&path.join("logs"))), (0o700, 0o700));
+        assert_eq!(mode(&path.join("longshore.db-wal")), 0o600);
+    }
+
+    /// As `--data-dir /var`.
+    #[test]
+    fn a_directory_that_others_use_too_keeps_its_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("shared");
+        fs::create_dir_all(path.join("somebody")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        drop(DataDir::open(&at(&path)).unwrap());
+        assert_eq!(mode(&path), 0o755);
+        let sticky = folder.path().join("tmp");
+        fs::create_dir(&sticky).unwrap();
+        fs::set_permissions(&sticky, fs::Permissions::from_mode(0o1777)).unwrap();
+        drop(DataDir::open(&at(&sticky)).unwrap());
+        assert_eq!(mode(&sticky), 0o1777);
+    }
+
+    #[test]
+    fn a_directory_of_another_user_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = if geteuid().is_root() {
+            let path = folder.path().join("theirs");
+            fs::create_dir(&path).unwrap();
+            std::os::unix::fs::chown(&path, Some(4711), None).unwrap();
+            path
+        } else {
+            PathBuf::from("/etc")
+        };
+        let error = DataDir::open(&at(&path)).unwrap_err();
+        assert_eq!(error.code(), "LS1707");
+        assert!(!path.join("lock").exists(), "nothing is written there");
     }
 
     #[test]

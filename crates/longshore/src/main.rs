@@ -36,6 +36,7 @@ fn main() -> ExitCode {
     if let Some(ended) = cmd::shim::run(std::env::args_os()) {
         return ended;
     }
+    data_dir::keep_files_private();
     panics::report_as_internal_errors();
     cli::main(std::env::args_os())
 }

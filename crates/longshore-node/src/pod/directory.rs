@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde::{Deserialize, Serialize};
 
 use super::model::{AttemptState, BegunStop, Local};
+use crate::private_dir;
 use crate::shim::record::{Record, SOCKET, live_start_ticks};
 use crate::volumes;
 
@@ -24,13 +25,13 @@ struct Memory {
 
 /// Remembers a pod before anything of it runs. What must survive a crash of the machine is in the records.
 pub(crate) fn remember(dir: &Path, pod: &Pod, acknowledged_at: Timestamp) -> io::Result<()> {
-    fs::create_dir_all(dir)?;
+    private_dir::make(dir)?;
     let memory = Memory {
         acknowledged_at,
         pod: pod.clone(),
     };
     let temporary = dir.join("pod.tmp");
-    fs::write(&temporary, serde_json::to_vec(&memory)?)?;
+    private_dir::write(&temporary, &serde_json::to_vec(&memory)?)?;
     fs::rename(temporary, dir.join("pod.json"))
 }
 
@@ -38,7 +39,7 @@ pub(crate) fn remember(dir: &Path, pod: &Pod, acknowledged_at: Timestamp) -> io:
 /// where this one was.
 pub(crate) fn remember_stop(dir: &Path, stop: &BegunStop) -> io::Result<()> {
     let temporary = dir.join("stop.tmp");
-    fs::write(&temporary, serde_json::to_vec(stop)?)?;
+    private_dir::write(&temporary, &serde_json::to_vec(stop)?)?;
     fs::rename(temporary, dir.join("stop.json"))
 }
 

@@ -3,6 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{UnixListener, UnixStream as StdStream};
 use std::path::Path;
 use std::process::Stdio;
@@ -41,6 +42,7 @@ impl ShimLink {
         let log = OpenOptions::new()
             .create(true)
             .append(true)
+            .mode(0o600)
             .open(dir.join("shim.log"))?;
         let on_loss = match config.lifetime {
             PodsLifetime::DieWithNode => ARG_DIE,

@@ -16,6 +16,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::stat::{Mode, umask};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getegid, geteuid, getpid};
 
@@ -42,6 +43,9 @@ const RETRY_RECORD: Duration = Duration::from_secs(1);
 /// Arguments: `POD_DIR die|stay GRACE_SECONDS` with the listening socket as standard input, or
 /// `probe full|user SCRATCH_DIR`, or `enter INIT_PID COMMAND…`. Must be called before the process has a second thread.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    // Containers have this umask everywhere, whatever that of whoever started the node is. What is the shim's own has its
+    // mode from its creation.
+    umask(Mode::from_bits_truncate(0o022));
     let args: Vec<OsString> = args.into_iter().collect();
     let words: Vec<&str> = args.iter().filter_map(|a| a.to_str()).collect();
     if let [first, init, command @ ..] = args.as_slice()

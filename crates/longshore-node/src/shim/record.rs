@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -55,7 +56,13 @@ impl Record {
     pub(crate) fn begin(&self, pod_dir: &Path) -> io::Result<()> {
         let dir = attempt_dir(pod_dir, &self.id);
         let temporary = dir.join("record.tmp");
-        let written = fs::File::create(&temporary).and_then(|mut file| {
+        let created = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temporary);
+        let written = created.and_then(|mut file| {
             file.write_all(&self.to_bytes()?)?;
             file.sync_all()
         });

@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use nix::sys::signal::{Signal, kill};
@@ -268,6 +269,7 @@ fn prepare(scratch: &Path, spec: &ContainerSpec) -> io::Result<(ContainerSpec, F
     let log = OpenOptions::new()
         .create(true)
         .append(true)
+        .mode(0o600)
         .open(&spec.log)?;
     let mut spec = spec.clone();
     if let Sandbox::Full(root) | Sandbox::User(root) = &mut spec.sandbox {

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{DownwardAPIVolumeFile, KeyToPath, Volume, Volum
 
 use super::Store;
 use crate::env::{field_of, resource_of};
+use crate::private_dir;
 use crate::refusal::Refusal;
 use crate::sources::Kind;
 
@@ -181,11 +182,11 @@ pub(super) fn write(dir: &Path, files: &[Entry]) -> io::Result<()> {
         return Ok(());
     }
     let hidden = dir.join("..1");
-    fs::create_dir_all(&hidden)?;
+    private_dir::make_readable(dir, &hidden)?;
     for file in files {
         let path = hidden.join(&file.path);
         if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent)?;
+            private_dir::make_readable(&hidden, parent)?;
         }
         fs::write(&path, &file.content)?;
         fs::set_permissions(&path, Permissions::from_mode(file.mode))?;

@@ -2,11 +2,12 @@
 
 use std::fs::{self, FileType};
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::HostPathVolumeSource;
 
+use crate::private_dir;
 use crate::refusal::Refusal;
 
 /// Checks the path, and makes it where the type says so.
@@ -20,7 +21,7 @@ pub(super) fn prepare(volume: &str, source: &HostPathVolumeSource) -> Result<Pat
         ))
     };
     let made = match wanted {
-        "DirectoryOrCreate" if !path.exists() => fs::create_dir_all(&path),
+        "DirectoryOrCreate" if !path.exists() => private_dir::make_readable(&path, &path),
         "FileOrCreate" if !path.exists() => make_file(&path),
         _ => Ok(()),
     };
@@ -49,5 +50,6 @@ pub(super) fn prepare(volume: &str, source: &HostPathVolumeSource) -> Result<Pat
 }
 
 fn make_file(path: &Path) -> io::Result<()> {
-    fs::File::create(path).map(drop)
+    let file = fs::File::create(path)?;
+    file.set_permissions(fs::Permissions::from_mode(0o644))
 }

@@ -19,7 +19,7 @@ use crate::{
         webhook,
     },
     data_dir,
-    engine::database::{Database, DatabaseUrl},
+    engine::database::DatabaseArgs,
     error::CliError,
     exit::Exit,
     kubernetes::{ClusterArgs, RealCluster},
@@ -41,15 +41,8 @@ pub(crate) struct ControllerArgs {
     roles: RolesArgs,
     #[command(flatten)]
     cluster: ClusterArgs,
-    /// Keep runs in Postgres: postgres://USER:PASSWORD@HOST/NAME
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "LONGSHORE_DATABASE_URL",
-        hide_env = true,
-        hide_env_values = true
-    )]
-    database_url: Option<DatabaseUrl>,
+    #[command(flatten)]
+    database: DatabaseArgs,
     /// Folder of DAG files [default: dags in the data directory]
     #[arg(
         long,
@@ -229,16 +222,19 @@ fn serve(args: &ControllerArgs, globals: &Globals) -> Result<Exit, CliError> {
     for ConfigWarning { path, instead } in warnings {
         output::note(&format!("{path} is not supported: {instead}"));
     }
+    let roles = args.roles.roles();
+    let serves_api = roles.iter().any(|role| role.name == "dags");
+    if serves_api && !args.address.ip().is_loopback() {
+        let address = args.address;
+        return Err(CliError::PlainApi { address });
+    }
     let data_dir = data_dir::shared(args.data_dir.as_ref())?;
     let in_data_dir = |source| CliError::in_data_dir(data_dir.clone(), source);
     let config = ControllerConfig {
-        roles: args.roles.roles(),
+        roles,
         election: args.podops.election(args.lease_duration),
         data_dir: data_dir.clone(),
-        database: args
-            .database_url
-            .clone()
-            .map_or(Database::InDataDir, Database::Server),
+        database: args.database.database()?,
         parallelism: args.parallelism,
         dags_folder: args.dags_folder.clone(),
         settings,

@@ -1,10 +1,17 @@
 //! Where runs are kept, and how patiently that is opened.
 
-use std::{fmt, path::Path, str::FromStr, time::Duration};
+use std::{
+    ffi::OsStr,
+    fmt, fs,
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
 
+use clap::Args;
 use longshore_store::{OpenError, Store};
 
-use crate::{error::CliError, progress::phases::Phases};
+use crate::{error::CliError, output, progress::phases::Phases};
 
 /// How often it is tried to open a database that is in use or does not answer, and the pause between two tries. The
 /// session of a process that was killed ends a moment after it, and a server may be on its way up.
@@ -38,6 +45,72 @@ impl FromStr for DatabaseUrl {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Ok(Self(text.to_owned()))
     }
+}
+
+impl DatabaseUrl {
+    /// Whether a password is in it.
+    fn has_password(&self) -> bool {
+        let Some((_, rest)) = self.0.split_once("://") else {
+            return false;
+        };
+        let (authority, _) = rest.split_once('/').unwrap_or((rest, ""));
+        let user = authority.rsplit_once('@').map(|(user, _)| user);
+        user.is_some_and(|user| user.contains(':')) || rest.contains("password=")
+    }
+}
+
+/// Where runs are to be kept.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DatabaseArgs {
+    /// Keep runs in the Postgres whose URL is in this file
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "LONGSHORE_DATABASE_URL_FILE",
+        hide_env = true
+    )]
+    database_url_file: Option<PathBuf>,
+    // Hidden: other users of the machine see the command line, hence passwords belong into the file, or into the
+    // environment, as LONGSHORE_DATABASE_URL.
+    /// Keep runs in Postgres: postgres://USER@HOST:PORT/DATABASE
+    #[arg(
+        long,
+        hide = true,
+        value_name = "URL",
+        env = "LONGSHORE_DATABASE_URL",
+        hide_env = true,
+        hide_env_values = true
+    )]
+    database_url: Option<DatabaseUrl>,
+}
+
+impl DatabaseArgs {
+    /// The database that they name, or the one in the data directory. The file comes before the URL.
+    pub(crate) fn database(&self) -> Result<Database, CliError> {
+        if let Some(file) = &self.database_url_file {
+            let text = fs::read_to_string(file);
+            let text = text.map_err(|source| CliError::in_file(file.clone(), source))?;
+            return Ok(Database::Server(DatabaseUrl(text.trim().to_owned())));
+        }
+        let Some(url) = &self.database_url else {
+            return Ok(Database::InDataDir);
+        };
+        if url.has_password() && is_on_command_line(std::env::args_os()) {
+            output::note(
+                "the password of the database is on the command line, where every user of this machine can read it: \
+                 write the URL into a file of yours and name that with --database-url-file, or set LONGSHORE_DATABASE_URL",
+            );
+        }
+        Ok(Database::Server(url.clone()))
+    }
+}
+
+/// Whether the URL is an argument, and not a variable of the environment.
+fn is_on_command_line(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> bool {
+    args.into_iter().any(|arg| {
+        let arg = arg.as_ref().to_string_lossy();
+        arg == "--database-url" || arg.starts_with("--database-url=")
+    })
 }
 
 /// What lets us write to it.
@@ -99,6 +172,24 @@ impl Database {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_password_in_an_address_is_seen_wherever_it_is() {
+        for (url, expected) in [
+            ("postgres://ann:s3cret@db/runs", true),
+            ("postgres://ann@db:5432/runs", false),
+            ("postgres://db/runs?user=ann&password=s3cret", true),
+            ("postgres://db:5432/runs", false),
+            ("postgres://ann:a@b@db/runs", true),
+            ("runs", false),
+        ] {
+            let parsed: DatabaseUrl = url.parse().unwrap();
+            assert_eq!(parsed.has_password(), expected, "{url}");
+        }
+        assert!(is_on_command_line(["a", "--database-url=x"]));
+        assert!(is_on_command_line(["a", "--database-url", "x"]));
+        assert!(!is_on_command_line(["a", "--database-url-file", "x"]));
+    }
 
     #[test]
     fn an_address_is_never_printed() {

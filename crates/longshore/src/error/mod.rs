@@ -36,6 +36,10 @@ pub(crate) use kubernetes::KubernetesError;
 pub(crate) use pods::PodsError;
 
 const DAGS_FOLDER_HELP: &str = "make it, or name another with --dags-folder DIR";
+const DATA_DIR_LOCKED_HELP: &str =
+    "wait for it to end, or choose another with --data-dir DIR or --ephemeral";
+const DATA_DIR_OF_OTHERS_HELP: &str = "run it as that user, or choose a directory of your own with --data-dir DIR: whoever owns one reads all that is in it";
+const PLAIN_API_HELP: &str = "leave it on loopback (--address 127.0.0.1:7080) and reach it with `kubectl port-forward`, `ssh -L` or a proxy beside it that speaks TLS";
 
 /// What ends a command early. The message names the object; [`help`](Self::help) names a command or a key.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +73,8 @@ pub(crate) enum CliError {
     DataDirUnusable { path: PathBuf, source: io::Error },
     #[error("the data directory {} is in use by {holder}", path.display())]
     DataDirLocked { path: PathBuf, holder: String },
+    #[error("the data directory {} belongs to another user (uid {owner})", path.display())]
+    DataDirOfOthers { path: PathBuf, owner: u32 },
     #[error("there is no space left for the data directory {}", path.display())]
     DiskFull { path: PathBuf, source: io::Error },
     #[error("the database cannot be used")]
@@ -106,6 +112,10 @@ pub(crate) enum CliError {
         address: SocketAddr,
         source: io::Error,
     },
+    #[error(
+        "the HTTP API is not served at {address}: everybody on the network could read its token"
+    )]
+    PlainApi { address: SocketAddr },
     #[error("the DAG folder {} cannot be used", path.display())]
     DagsFolder { path: PathBuf, source: io::Error },
     #[error("the service cannot go on: {why}")]
@@ -135,6 +145,7 @@ impl CliError {
             Self::OtherVersion { .. } => "LS1384",
             Self::DataDirUnusable { .. } => "LS1701",
             Self::DataDirLocked { .. } => "LS1702",
+            Self::DataDirOfOthers { .. } => "LS1707",
             Self::DiskFull { .. } => "LS1703",
             Self::Database { .. } => "LS1704",
             Self::NoServer { .. } => "LS1020",
@@ -146,6 +157,7 @@ impl CliError {
             Self::NotConfirmed { .. } => "LS1026",
             Self::PortTaken { .. } => "LS1030",
             Self::DagsFolder { .. } => "LS1031",
+            Self::PlainApi { .. } => "LS1032",
             Self::Cluster(error) => cluster::code(error),
             Self::Kubernetes(error) => error.code(),
             Self::ServiceBroken { .. } => "LS1904",
@@ -188,9 +200,8 @@ impl CliError {
                 "make it writable, choose another with --data-dir DIR, or leave nothing behind with --ephemeral"
                     .to_owned()
             }
-            Self::DataDirLocked { .. } => {
-                "wait for it to end, or choose another with --data-dir DIR or --ephemeral".to_owned()
-            }
+            Self::DataDirLocked { .. } => DATA_DIR_LOCKED_HELP.to_owned(),
+            Self::DataDirOfOthers { .. } => DATA_DIR_OF_OTHERS_HELP.to_owned(),
             Self::DiskFull { .. } => {
                 "free some space or choose another disk with --data-dir DIR; nothing that was recorded is lost"
                     .to_owned()
@@ -214,6 +225,7 @@ impl CliError {
                 "stop what listens there, or choose another port; 0 takes any free one: --port 0 --kube-port 0 --metrics-port 0"
                     .to_owned()
             }
+            Self::PlainApi { .. } => PLAIN_API_HELP.to_owned(),
             Self::DagsFolder { .. } => DAGS_FOLDER_HELP.to_owned(),
             Self::ServiceBroken { .. } => {
                 "start it again: it goes on where it was; longshore.log in the data directory has more"
@@ -231,6 +243,7 @@ impl CliError {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Config(_)
+            | Self::PlainApi { .. }
             | Self::NoHome
             | Self::UnknownParam { .. }
             | Self::NotConfirmed { .. } => Exit::Usage,
@@ -248,6 +261,7 @@ impl CliError {
             | Self::OtherVersion { .. }
             | Self::DataDirUnusable { .. }
             | Self::DataDirLocked { .. }
+            | Self::DataDirOfOthers { .. }
             | Self::DiskFull { .. }
             | Self::Database { .. }
             | Self::Engine { .. }

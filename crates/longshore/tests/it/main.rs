@@ -11,6 +11,7 @@
 mod actions;
 mod availability;
 mod bad_input;
+mod canary;
 mod cli;
 mod cluster;
 mod controller;

@@ -176,9 +176,13 @@ fn signal(name: &str, id: u32) {
 }
 
 fn launch(arguments: &[String]) -> (Child, Value) {
-    let mut process = Process::new(env!("CARGO_BIN_EXE_longshore"));
+    // From the least careful of shells.
+    let mut process = Process::new("sh");
+    process.args(["-c", r#"umask 000; exec "$0" "$@""#]);
+    process.arg(env!("CARGO_BIN_EXE_longshore"));
     for name in [
         "LONGSHORE_DATABASE_URL",
+        "LONGSHORE_DATABASE_URL_FILE",
         "LONGSHORE_DATA_DIR",
         "LONGSHORE_LOG",
     ] {

@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 use crate::{
     cli::{Globals, help_end},
     data_dir::{DataDir, DataDirArgs},
-    engine::database::{Database, DatabaseUrl},
+    engine::database::DatabaseArgs,
     error::{CliError, counted},
     exit::Exit,
     local_cluster::Lifetime,
@@ -50,15 +50,8 @@ pub(crate) struct StandaloneArgs {
     /// Pods at the same time [default: 32]
     #[arg(long, value_name = "N")]
     parallelism: Option<NonZeroU32>,
-    /// Keep runs in Postgres: postgres://USER:PASSWORD@HOST:PORT/DATABASE
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "LONGSHORE_DATABASE_URL",
-        hide_env = true,
-        hide_env_values = true
-    )]
-    database_url: Option<DatabaseUrl>,
+    #[command(flatten)]
+    database: DatabaseArgs,
 }
 
 /// Runs the service until it is told to stop.
@@ -67,7 +60,7 @@ pub(crate) fn standalone(args: &StandaloneArgs, globals: &Globals) -> Result<Exi
     phases.wait_for("the data directory");
     let data_dir = DataDir::open(&args.data_dir)?;
     logging::to_file(data_dir.path(), globals.verbose)?;
-    let config = config(args, &data_dir);
+    let config = config(args, &data_dir)?;
     let in_data_dir = |source| CliError::in_data_dir(data_dir.path().to_owned(), source);
     let runtime = Runtime::new().map_err(in_data_dir)?;
     let exit = runtime.block_on(async {
@@ -78,13 +71,10 @@ pub(crate) fn standalone(args: &StandaloneArgs, globals: &Globals) -> Result<Exi
     Ok(exit)
 }
 
-fn config(args: &StandaloneArgs, data_dir: &DataDir) -> ServiceConfig {
-    ServiceConfig {
+fn config(args: &StandaloneArgs, data_dir: &DataDir) -> Result<ServiceConfig, CliError> {
+    Ok(ServiceConfig {
         data_dir: data_dir.path().to_owned(),
-        database: args
-            .database_url
-            .clone()
-            .map_or(Database::InDataDir, Database::Server),
+        database: args.database.database()?,
         lifetime: if args.data_dir.ephemeral {
             Lifetime::OfProcess
         } else {
@@ -95,7 +85,7 @@ fn config(args: &StandaloneArgs, data_dir: &DataDir) -> ServiceConfig {
         port: args.port,
         kube_port: args.kube_port,
         metrics_port: args.metrics_port,
-    }
+    })
 }
 
 async fn serve(
