@@ -21,7 +21,9 @@ const ATTEMPTS: usize = 20;
 /// Evicts the pod on the URL. Webhooks are asked about the eviction, not about the deletion.
 pub(crate) async fn evict(call: &Call, eviction: Value) -> Result<Response<ApiBody>> {
     check_kind(&eviction)?;
-    let is_dry = DeleteOptions::read(given_options(&eviction), &call.query)?.is_dry_run()?;
+    DeleteOptions::read(given_options(&eviction), &call.query)?.is_dry_run()?;
+    // As upstream: a dry run that only the Eviction asks for is followed, and webhooks find it there alone.
+    let is_dry = call.query.is_dry_run()?;
     let question = Question::new(call, Operation::Create, is_dry);
     let question = question.of_kind("policy", "v1", "Eviction");
     let eviction = question.mutate(eviction, None).await?;

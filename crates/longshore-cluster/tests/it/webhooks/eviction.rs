@@ -65,6 +65,34 @@ async fn evictions_are_asked_about_and_their_deletions_are_not() {
 }
 
 #[tokio::test]
+async fn a_dry_run_that_an_eviction_asks_for_is_followed_and_webhooks_find_it_there() {
+    let court = Court::open();
+    let api = &court.api;
+    court
+        .validate(
+            "/allow",
+            json!({"rules": [rule(&["CREATE"], "pods/eviction")]}),
+        )
+        .await;
+    running(api, "p").await;
+    let mut dry = eviction("p");
+    dry["deleteOptions"] = json!({"dryRun": ["All"]});
+    let path = format!("{PODS}/p/eviction");
+    assert_eq!(api.post(&path, dry).await.0, 201);
+    let query = format!("{path}?dryRun=All");
+    assert_eq!(api.post(&query, eviction("p")).await.0, 201);
+    let asked = court.judge.asked("/allow");
+    let told = [&asked[0]["dryRun"], &asked[1]["dryRun"]];
+    assert_eq!(json!(told), json!([false, true]));
+    assert_eq!(
+        asked[0]["object"]["deleteOptions"]["dryRun"],
+        json!(["All"])
+    );
+    let (_, pod) = api.get(&format!("{PODS}/p")).await;
+    assert!(pod["metadata"].get("deletionTimestamp").is_none(), "{pod}");
+}
+
+#[tokio::test]
 async fn a_webhook_can_answer_that_a_drain_must_wait() {
     let court = Court::open();
     court
