@@ -128,7 +128,29 @@ impl Applier {
         if target.uid.is_none() {
             return Err(ApplyError::NoUid(target.to_string()));
         }
-        match self.requests.delete_as(delete).await {
+        let answer = self.requests.delete_as(delete).await;
+        self.removed(key, target, answer).await
+    }
+
+    /// Evicts the incarnation of a pod that was decided upon; gone already, or another one by now, is success.
+    ///
+    /// *Errors*: of the request; 429 where a disruption budget refuses.
+    pub async fn evict(&self, key: &impl Display, target: &ObjectRef) -> Result<(), ApplyError> {
+        if target.uid.is_none() {
+            return Err(ApplyError::NoUid(target.to_string()));
+        }
+        let answer = self.requests.evict(target).await;
+        self.removed(key, target, answer).await
+    }
+
+    /// A delete or an eviction was answered.
+    async fn removed(
+        &self,
+        key: &impl Display,
+        target: &ObjectRef,
+        answer: Result<Answer, ApiError>,
+    ) -> Result<(), ApplyError> {
+        match answer {
             Ok(_) => {}
             Err(error) if error.code() == Some(404) => {}
             // Another incarnation, or the API server was busy with this one: only a look can tell.

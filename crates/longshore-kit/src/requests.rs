@@ -11,7 +11,7 @@ use kube::{
 };
 use longshore_core::{Class, Classify, Delete, ObjectRef, PatchKind, Resource, Scope};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{lease::Deposed, own_writes::parse_version};
 
@@ -116,6 +116,19 @@ impl Requests {
         let path = path(&target.resource, &target.namespace);
         let request = Request::new(path).delete(&target.name, &params);
         self.send("delete", target, request).await
+    }
+
+    /// Evicts the incarnation of the pod that `target` names: a delete that its disruption budget may refuse.
+    pub async fn evict(&self, target: &ObjectRef) -> Result<Answer, ApiError> {
+        let eviction = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"name": target.name, "namespace": target.namespace},
+            "deleteOptions": {"preconditions": {"uid": target.uid}},
+        });
+        let path = Request::new(path(&target.resource, &target.namespace));
+        let (params, body) = (PostParams::default(), eviction.to_string().into_bytes());
+        let request = path.create_subresource("eviction", &target.name, &params, body);
+        self.send("evict", target, request).await
     }
 
     async fn send(
