@@ -246,6 +246,7 @@ impl World {
             pod: Seen::Present(pod.clone()),
             rules: Seen::Present(vec![says(stage)]),
             services: BTreeMap::new(),
+            budgets: Seen::Absent,
             namespace: Namespace::Stays,
             traffic: Seen::Present(traffic(was_routed)),
             deadline: None,

@@ -6,8 +6,8 @@ use std::{
 };
 
 use longshore_api::podops::{
-    CONDITION_SERVICE_READY, Detail, FINALIZER_PROTECTED, FINALIZER_SERVICES, LABEL_CONTROL,
-    LABEL_TO_DELETE, OperationLabel, operation_permission,
+    ANNOTATION_EVICTED_AT, CONDITION_SERVICE_READY, Detail, FINALIZER_PROTECTED,
+    FINALIZER_SERVICES, LABEL_CONTROL, LABEL_TO_DELETE, OperationLabel, operation_permission,
 };
 use longshore_core::{Action, Never, Plan, Seen};
 use longshore_test::laws::{Decider, check_decider};
@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 
 use crate::{
     admit::grace::may_delete,
-    lifecycle,
-    lifecycle::RuleSays,
-    model::{Labels, Namespace, Pod},
+    eviction::{self, Begin, Budget, EvictionPlan},
+    lifecycle::{self, PodEffect, PodPlan, RuleSays},
+    model::{Labels, Namespace, Pod, stamp},
     pods,
     rule::{self, Answers, Heard, Question, Rule, Subject},
     traffic::{DrainDelay, Service, Traffic},
@@ -32,9 +32,9 @@ struct OfPods;
 impl Decider for OfPods {
     type Observed = lifecycle::Observed;
     type Status = Never;
-    type Effect = Never;
+    type Effect = PodEffect;
 
-    fn decide(&self, observed: &lifecycle::Observed) -> Plan<Never, Never> {
+    fn decide(&self, observed: &lifecycle::Observed) -> PodPlan {
         pods::decide(observed)
     }
 
@@ -54,20 +54,56 @@ impl Decider for OfPods {
         let pod = observed.pod.present();
         // What Services do about a pod that goes anyway, or that nobody looks after, is of no interest.
         let is_held = pod.is_some_and(|pod| pod.has_gate && !pod.is_deleting);
+        let mut blinded = vec![no_pod];
         if is_held && observed.namespace == Namespace::Stays {
-            vec![no_pod, no_slices]
-        } else {
-            vec![no_pod]
+            blinded.push(no_slices);
         }
+        let removes = |action: &Action<_, _>| matches!(action, Action::Call(_));
+        if pods::decide(observed).actions.iter().any(removes) {
+            blinded.push(lifecycle::Observed {
+                budgets: Seen::Unknown("the watch is down".to_owned()),
+                ..observed.clone()
+            });
+        }
+        blinded
     }
 
-    fn intent_of(&self, action: &Action<Never, Never>) -> Option<String> {
-        matches!(action, Action::Delete(_)).then(|| "granted".to_owned())
+    fn intent_of(&self, action: &Action<Never, PodEffect>) -> Option<String> {
+        let removes = matches!(action, Action::Delete(_) | Action::Call(_));
+        removes.then(|| "granted".to_owned())
     }
 
     /// The label that grants it is on record before.
     fn is_intended(&self, observed: &lifecycle::Observed, _: &str) -> bool {
         observed.pod.present().is_some_and(may_delete)
+    }
+}
+
+#[derive(Debug)]
+struct OfEvictions;
+
+impl Decider for OfEvictions {
+    type Observed = eviction::Observed;
+    type Status = Never;
+    type Effect = Begin;
+
+    fn decide(&self, observed: &eviction::Observed) -> EvictionPlan {
+        eviction::decide(observed)
+    }
+
+    fn max_actions(&self) -> usize {
+        16
+    }
+
+    fn blinded(&self, observed: &eviction::Observed) -> Vec<eviction::Observed> {
+        let unknown = || "the watch is down".to_owned();
+        let (mut no_pods, mut no_budgets) = (observed.clone(), observed.clone());
+        let (mut no_rules, mut no_others) = (observed.clone(), observed.clone());
+        no_pods.pods = Seen::Unknown(unknown());
+        no_budgets.budgets = Seen::Unknown(unknown());
+        no_rules.rules = Seen::Unknown(unknown());
+        no_others.others = Seen::Unknown(unknown());
+        vec![no_pods, no_budgets, no_rules, no_others]
     }
 }
 
@@ -98,7 +134,16 @@ impl Decider for OfRules {
             pods: Seen::Unknown(unknown()),
             ..observed.clone()
         };
-        vec![no_rule, no_pods]
+        let no_workloads = rule::Observed {
+            workloads: Seen::Unknown(unknown()),
+            ..observed.clone()
+        };
+        let is_deleting = |rule: &Rule| rule.is_deleting;
+        if observed.rule.present().is_some_and(is_deleting) {
+            // Nobody is counted any more.
+            return vec![no_rule, no_pods];
+        }
+        vec![no_rule, no_pods, no_workloads]
     }
 }
 
@@ -112,8 +157,11 @@ fn pods() -> impl Strategy<Value = Pod> {
         any::<bool>(),
         any::<bool>(),
     );
-    let conditions = (prop::option::of(any::<bool>()), any::<bool>());
-    (0..20_u8, labels, extra, conditions).prop_map(|(n, labels, extra, (gate, is_ready))| {
+    // When its eviction was asked for, in seconds before now.
+    let evicted = prop::option::of(0..150_i64);
+    let conditions = (prop::option::of(any::<bool>()), any::<bool>(), evicted);
+    (0..20_u8, labels, extra, conditions).prop_map(|(n, labels, extra, conditions)| {
+        let (gate, is_ready, evicted) = conditions;
         let (is_permitted, is_to_go, is_deleting, is_held, is_protected) = extra;
         let mut all = json!({LABEL_CONTROL: "true", "app": "web"});
         for (index, id) in labels {
@@ -147,6 +195,10 @@ fn pods() -> impl Strategy<Value = Pod> {
             "spec": {"readinessGates": [{"conditionType": CONDITION_SERVICE_READY}]},
             "status": {"phase": "Running", "conditions": conditions},
         });
+        if let Some(seconds) = evicted {
+            let at = NOW - jiff::SignedDuration::from_secs(seconds);
+            pod["metadata"]["annotations"] = json!({ANNOTATION_EVICTED_AT: stamp(at)});
+        }
         if is_deleting {
             pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         }
@@ -160,11 +212,12 @@ fn observed_pods() -> impl Strategy<Value = lifecycle::Observed> {
     let namespace = prop::sample::select(vec![Namespace::Stays, Namespace::Goes]);
     // The labels of the pods are as old as can be: each deadline has passed.
     let deadline = prop::option::of(Just(Duration::from_secs(60)));
-    let around = (namespace, deadline, traffic());
-    (pods(), rules, around).prop_map(|(pod, says, (namespace, deadline, traffic))| {
+    let around = (namespace, deadline, traffic(), budgets());
+    (pods(), rules, around).prop_map(|(pod, says, (namespace, deadline, traffic, budgets))| {
         lifecycle::Observed {
             now: NOW,
             namespace,
+            budgets: Seen::Present(budgets),
             deadline,
             pod: Seen::Present(pod),
             rules: Seen::Present(
@@ -182,6 +235,51 @@ fn observed_pods() -> impl Strategy<Value = lifecycle::Observed> {
             services: BTreeMap::new(),
             traffic,
         }
+    })
+}
+
+/// Budgets with any numbers, over all of them.
+fn budgets() -> impl Strategy<Value = Vec<Budget>> {
+    let numbers = (0..4_u8, 0..4_u8, 0..4_u8, any::<bool>(), 0..2_u8);
+    let budget = numbers.prop_map(|(expected, desired, healthy, spares, seen)| {
+        let policy = if spares {
+            "AlwaysAllow"
+        } else {
+            "IfHealthyBudget"
+        };
+        let budget = json!({
+            "metadata": {"namespace": "default", "name": format!("b{expected}"), "generation": 1},
+            "spec": {
+                "selector": {"matchLabels": {"app": "web"}}, "unhealthyPodEvictionPolicy": policy,
+            },
+            "status": {
+                "expectedPods": expected, "desiredHealthy": desired, "currentHealthy": healthy,
+                "observedGeneration": seen,
+            },
+        });
+        serde_json::from_value(budget).unwrap()
+    });
+    prop::collection::vec(budget, 0..3)
+}
+
+fn observed_evictions() -> impl Strategy<Value = eviction::Observed> {
+    let pods = prop::collection::btree_map(0..30_u8, pods(), 0..12);
+    let others = prop::option::of(prop::collection::vec(pods_without_label(), 0..3));
+    (pods, budgets(), others).prop_map(|(pods, budgets, others)| eviction::Observed {
+        now: NOW,
+        pods: Seen::Present(pods.into_values().collect()),
+        budgets: Seen::Present(budgets),
+        rules: Seen::Present(Vec::new()),
+        others: others.map_or(Seen::Absent, Seen::Present),
+        failed: BTreeSet::new(),
+    })
+}
+
+fn pods_without_label() -> impl Strategy<Value = Pod> {
+    pods().prop_map(|mut pod| {
+        pod.labels.remove(LABEL_CONTROL);
+        pod.target.name.push_str("-other");
+        pod
     })
 }
 
@@ -242,6 +340,7 @@ fn observed_rules() -> impl Strategy<Value = rule::Observed> {
             now: NOW,
             rule: Seen::Present(Rule::of(&rule).unwrap()),
             answers: Answers::from([("hook".to_owned(), heard.collect())]),
+            workloads: Seen::Present(Vec::new()),
             pods: Seen::Present(pods.into_values().collect()),
             skipped: BTreeSet::new(),
         }
@@ -251,6 +350,12 @@ fn observed_rules() -> impl Strategy<Value = rule::Observed> {
 #[test]
 fn decisions_about_pods_keep_the_laws() {
     let broken = check_decider(&OfPods, &observed_pods(), 256);
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn decisions_about_evictions_keep_the_laws() {
+    let broken = check_decider(&OfEvictions, &observed_evictions(), 256);
     assert!(broken.is_empty(), "{broken:#?}");
 }
 

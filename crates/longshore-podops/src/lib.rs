@@ -2,7 +2,8 @@
 //!
 //! All state is in labels of the pod. Read [`admit::advance`] first: it is the state machine, which runs within every
 //! request that writes a pod. [`lifecycle`] and [`deletion`] decide what the controller adds to that, and
-//! [`rule`] whether a pod may go on; [`traffic`] holds a pod while Services route to it. [`model`] is what decisions see.
+//! [`rule`] whether a pod may go on; [`eviction`] decides which evictions become operations, within disruption budgets;
+//! [`traffic`] holds a pod while Services route to it. [`model`] is what decisions see.
 //! [`PodOps`] runs the controllers, [`webhooks`] are what API servers ask, and [`standing`] says to people where a pod
 //! stands and who holds it there.
 
@@ -12,6 +13,8 @@ mod ask_webhooks;
 mod config;
 mod conversations;
 pub mod deletion;
+pub mod eviction;
+mod evictions;
 #[cfg(test)]
 mod interleavings;
 #[cfg(test)]
@@ -20,6 +23,7 @@ pub mod lifecycle;
 mod measures;
 pub mod model;
 mod pods;
+pub mod replicas;
 pub mod rule;
 mod rules;
 pub mod selector;

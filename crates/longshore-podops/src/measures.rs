@@ -14,6 +14,7 @@ use prometheus_client::{
 };
 
 use crate::{
+    eviction::Held,
     lifecycle::RuleSays,
     model::{Pod, PodKey},
     standing::{BlockerKind, Phase, Standing},
@@ -66,9 +67,9 @@ impl PodMeasures {
         measures
     }
 
-    /// A pod is as this, and these rules are about it.
-    pub(crate) fn see(&self, key: &PodKey, pod: &Pod, rules: &[RuleSays]) {
-        let standing = Standing::of(pod, rules);
+    /// A pod is as this, these rules are about it, and these budgets hold its eviction.
+    pub(crate) fn see(&self, key: &PodKey, pod: &Pod, rules: &[RuleSays], held: &[Held]) {
+        let standing = Standing::of(pod, rules).held_by(held);
         let counted = Counted {
             phase: standing.phase,
             held_by: standing.kinds(),
@@ -145,16 +146,16 @@ mod tests {
             Pod::of(&pod).unwrap()
         };
         let has = |line: &str| metrics.text().lines().any(|found| found == line);
-        measures.see(&key, &pod("new"), &[]);
+        measures.see(&key, &pod("new"), &[], &[]);
         assert!(has(r#"longshore_podops_pods{phase="Completing"} 1"#));
         assert!(has(r#"longshore_podops_held_pods{blocker="Node"} 1"#));
-        measures.see(&key, &pod(LABEL_SERVICE_AVAILABLE), &[]);
+        measures.see(&key, &pod(LABEL_SERVICE_AVAILABLE), &[], &[]);
         assert!(has(r#"longshore_podops_pods{phase="Completing"} 0"#));
         assert!(has(r#"longshore_podops_held_pods{blocker="Node"} 0"#));
         assert!(has(r#"longshore_podops_pods{phase="ServiceAvailable"} 1"#));
         drop(Counting(measures.clone()));
         assert!(has(r#"longshore_podops_pods{phase="ServiceAvailable"} 0"#));
-        measures.see(&key, &pod(LABEL_SERVICE_AVAILABLE), &[]);
+        measures.see(&key, &pod(LABEL_SERVICE_AVAILABLE), &[], &[]);
         measures.forget(&key);
         assert!(has(r#"longshore_podops_pods{phase="ServiceAvailable"} 0"#));
     }

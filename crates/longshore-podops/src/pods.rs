@@ -7,14 +7,18 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use kube::Resource as _;
-use longshore_core::{Action, Class, Classify, Never, ObjectRef, Plan, Resource, Scope, Seen};
-use longshore_kit::{Cache, Controller, RawObject, Requests};
+use longshore_api::podops::ANNOTATION_EVICTED_AT;
+use longshore_core::{Action, Class, Classify, Never, ObjectRef, Resource, Scope, Seen};
+use longshore_kit::{Applier, ApplyError, Cache, Controller, RawObject};
 use serde_json::Value;
 
 use crate::{
+    admit::grace::may_delete,
     config::PodOpsConfig,
     deletion,
-    lifecycle::{self, Observed, PodPlan, RuleSays, look_again},
+    eviction::Budget,
+    evictions::read_all,
+    lifecycle::{self, Observed, PodEffect, PodPlan, RuleSays, look_again},
     model::{Labels, Namespace, Operations, Pod, PodKey, Undecodable},
     rule::Rule,
     traffic::{self, Routes},
@@ -37,9 +41,11 @@ pub(crate) struct Pods {
     pub(crate) rules: Arc<Cache<RawObject>>,
     /// `None` where Services protect no pods.
     pub(crate) routes: Option<Routes>,
+    /// `None` where deletes and evictions do not become operations.
+    pub(crate) budgets: Option<Arc<Cache<RawObject>>>,
     /// Empty where deletes do not become operations.
     pub(crate) namespaces: Arc<Cache<RawObject>>,
-    pub(crate) requests: Requests,
+    pub(crate) applier: Applier,
 }
 
 /// A pod that cannot be read.
@@ -50,9 +56,23 @@ pub(crate) struct UnreadablePod {
     source: Undecodable,
 }
 
-impl Classify for UnreadablePod {
+/// Why a round about a pod failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PodError {
+    /// The pod cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] UnreadablePod),
+    /// Its eviction was refused, or was not answered.
+    #[error(transparent)]
+    Evict(#[from] ApplyError),
+}
+
+impl Classify for PodError {
     fn class(&self) -> Class {
-        Class::Invalid
+        match self {
+            Self::Unreadable(_) => Class::Invalid,
+            Self::Evict(error) => error.class(),
+        }
     }
 }
 
@@ -60,24 +80,25 @@ impl Controller for Pods {
     type Key = PodKey;
     type Observed = Observed;
     type Status = Never;
-    type Effect = Never;
-    type Error = UnreadablePod;
+    type Effect = PodEffect;
+    type Error = PodError;
 
     fn name(&self) -> &'static str {
         "podops.pods"
     }
 
-    async fn observe(&self, key: &PodKey, now: Timestamp) -> Result<Observed, UnreadablePod> {
+    async fn observe(&self, key: &PodKey, now: Timestamp) -> Result<Observed, PodError> {
         let pod = match self.pods.get(&key.namespace, &key.name) {
             Seen::Present(object) => Seen::Present(read(key, &object)?),
             Seen::Absent => Seen::Absent,
             Seen::Unknown(why) => Seen::Unknown(why),
         };
         let (mut rules, mut services) = (Seen::Absent, BTreeMap::new());
-        let mut traffic = Seen::Absent;
+        let (mut traffic, mut budgets) = (Seen::Absent, Seen::Absent);
         if let Seen::Present(pod) = &pod {
             rules = self.rules_of(pod);
             services = self.services_of(pod).await;
+            budgets = self.budgets_of(pod);
             if let Some(routes) = &self.routes {
                 traffic = routes.of(pod, now);
             }
@@ -87,13 +108,14 @@ impl Controller for Pods {
             pod,
             rules,
             services,
+            budgets,
             namespace: self.namespace(&key.namespace),
             traffic,
             deadline: self.config.protection_deadline,
         })
     }
 
-    fn decide(&self, observed: &Observed) -> Plan<Never, Never> {
+    fn decide(&self, observed: &Observed) -> PodPlan {
         let mut plan = decide(observed);
         if observed.namespace == Namespace::Goes {
             // API servers take no new Events there.
@@ -103,12 +125,13 @@ impl Controller for Pods {
         plan
     }
 
-    async fn persist(&self, _: &PodKey, status: &Never) -> Result<(), UnreadablePod> {
+    async fn persist(&self, _: &PodKey, status: &Never) -> Result<(), PodError> {
         match *status {}
     }
 
-    async fn call(&self, _: &PodKey, effect: &Never) -> Result<(), UnreadablePod> {
-        match *effect {}
+    async fn call(&self, key: &PodKey, effect: &PodEffect) -> Result<(), PodError> {
+        let PodEffect::Evict(target) = effect;
+        Ok(self.applier.evict(key, target).await?)
     }
 }
 
@@ -132,6 +155,15 @@ impl Pods {
         rules.map(|rules| say(&rules, pod))
     }
 
+    /// The budgets of its namespace, where it may go and somebody has asked for its eviction.
+    fn budgets_of(&self, pod: &Pod) -> Seen<Vec<Budget>> {
+        let is_to_go = pod.annotations.contains_key(ANNOTATION_EVICTED_AT) && may_delete(pod);
+        match self.budgets.as_ref().filter(|_| is_to_go) {
+            Some(budgets) => read_all(budgets.beginning(&pod.target.namespace, "")),
+            None => Seen::Absent,
+        }
+    }
+
     /// One that was not seen yet stays: its watch will tell.
     fn namespace(&self, name: &str) -> Namespace {
         match self.namespaces.get("", name) {
@@ -151,7 +183,7 @@ impl Pods {
         for (holder, finalizer) in pod.expected_finalizers().unwrap_or_default() {
             if let Some(service) = service(&holder).filter(|_| !pod.finalizers.contains(&finalizer))
             {
-                let selector = match self.requests.get(&service).await {
+                let selector = match self.applier.requests().get(&service).await {
                     Ok(Some(object)) => Seen::Present(selector_of(&object)),
                     Ok(None) => Seen::Absent,
                     Err(error) => Seen::Unknown(error.to_string()),

@@ -1,4 +1,4 @@
-//! The controllers, running: their watches and two loops.
+//! The controllers, running: their watches and three loops.
 
 use std::sync::Arc;
 
@@ -12,12 +12,16 @@ use longshore_kit::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    admit::grace::may_delete,
     ask_webhooks::AskWebhooks,
     config::PodOpsConfig,
     conversations::Conversations,
+    eviction::{self, BUDGET, Budget},
+    evictions::{Evictions, EvictionsOf, Failed, Waiting, read_all},
     measures::{Counting, PodMeasures},
     model::{Pod, PodKey},
     pods::{self, Pods},
+    replicas::{Changed, REPLICA_SET, STATEFUL_SET, Workloads},
     rule::{RULE, Rule, RuleKey, Subject},
     traffic::{Concerned, ENDPOINT_SLICE, Routes},
     transition_rules::Rules,
@@ -39,12 +43,16 @@ pub struct PodOps {
     clock: Arc<dyn Clock>,
 }
 
-/// What both loops see. Objects are kept as the text that came: a round reads few of them, and little of each.
+/// What the loops see. Objects are kept as the text that came: a round reads few of them, and little of each.
 #[derive(Clone, Debug)]
 struct Caches {
     pods: Arc<Cache<RawObject>>,
     rules: Arc<Cache<RawObject>>,
+    budgets: Arc<Cache<RawObject>>,
     namespaces: Arc<Cache<RawObject>>,
+    workloads: Workloads,
+    waiting: Waiting,
+    clock: Arc<dyn Clock>,
     /// `None` where Services protect no pods.
     routes: Option<Routes>,
     measures: PodMeasures,
@@ -55,6 +63,7 @@ struct Caches {
 enum Woken {
     Pod(PodKey),
     Rule(RuleKey),
+    Evictions(EvictionsOf),
 }
 
 type Updates = BoxStream<'static, Update<RawObject>>;
@@ -73,13 +82,7 @@ impl PodOps {
     /// *Cancellation*: after `shutdown` no round starts, and running ones have 30 s to finish. Dropping the future is
     /// like a crash: nothing is lost.
     pub async fn run(self, client: Client, shutdown: CancellationToken) {
-        let caches = Caches {
-            pods: Cache::new(),
-            rules: Cache::new(),
-            namespaces: Cache::new(),
-            routes: self.config.drain_delay.map(Routes::new),
-            measures: self.config.measures.clone(),
-        };
+        let caches = Caches::new(&self.config, Arc::clone(&self.clock));
         let _counting = Counting(self.config.measures.clone());
         let woken = self.watch(&client, &caches);
         let feeds: [(Resource, Arc<dyn CacheFeed>); 2] = [
@@ -91,10 +94,19 @@ impl PodOps {
         let of_pods = Pods {
             pods: caches.pods.clone(),
             rules: caches.rules.clone(),
+            budgets: self.config.grace_delete.then(|| caches.budgets.clone()),
             namespaces: caches.namespaces.clone(),
             routes: caches.routes.clone(),
-            requests: applier.requests().clone(),
+            applier: applier.clone(),
             config: self.config.clone(),
+        };
+        let of_evictions = Evictions {
+            pods: caches.pods.clone(),
+            rules: caches.rules.clone(),
+            budgets: caches.budgets,
+            applier: applier.clone(),
+            clock: Arc::clone(&self.clock),
+            failed: Failed::default(),
         };
         let webhooks = AskWebhooks::within(Arc::clone(&self.config.boundaries));
         let (conversations, answered) = Conversations::new(webhooks, Arc::clone(&self.clock));
@@ -102,27 +114,35 @@ impl PodOps {
             conversations,
             pods: caches.pods,
             rules: caches.rules,
+            workloads: caches.workloads,
             skipped: self.config.skipped_rules.clone(),
         };
         let (wake_pod, woken_pods) = mpsc::unbounded();
         let (wake_rule, woken_rules) = mpsc::unbounded();
+        let (wake_evictions, woken_evictions) = mpsc::unbounded();
         let waking = woken.for_each(|woken| {
             // Who does not listen any more has ended.
             let _ = match woken {
                 Woken::Pod(key) => wake_pod.unbounded_send(key).is_ok(),
                 Woken::Rule(key) => wake_rule.unbounded_send(key).is_ok(),
+                Woken::Evictions(key) => wake_evictions.unbounded_send(key).is_ok(),
             };
             std::future::ready(())
         });
         let pod_rounds = Runner::new(Arc::new(of_pods), applier.clone(), Arc::clone(&self.clock))
             .concurrency(self.config.concurrency)
             .run(woken_pods, shutdown.clone());
+        let of_evictions = Arc::new(of_evictions);
+        let eviction_rounds = Runner::new(of_evictions, applier.clone(), Arc::clone(&self.clock))
+            .concurrency(self.config.concurrency)
+            .run(woken_evictions, shutdown.clone());
         let rule_rounds = Runner::new(Arc::new(of_rules), applier, Arc::clone(&self.clock))
             .concurrency(self.config.concurrency)
             .run(stream::select(woken_rules, answered), shutdown.clone());
         tokio::join!(
             pod_rounds,
             rule_rounds,
+            eviction_rounds,
             shutdown.run_until_cancelled(waking)
         );
     }
@@ -155,12 +175,41 @@ impl PodOps {
         let services = ListWatch::new(api(pods::SERVICE)).into_cache(Cache::new());
         let slices = ListWatch::new(api(ENDPOINT_SLICE)).into_cache(Cache::new());
         let by_traffic = caches.woken_by_traffic(services.boxed(), slices.boxed());
+        let of_kind = |resource: Resource| {
+            let updates = ListWatch::new(api(resource)).into_cache(Cache::passing_on());
+            let caches = caches.clone();
+            updates.map(move |update| caches.by_workload(resource.kind, &update))
+        };
+        let by_workloads = stream::select(of_kind(STATEFUL_SET), of_kind(REPLICA_SET));
+        let by_budgets = if self.config.grace_delete {
+            let updates = ListWatch::new(api(BUDGET)).into_cache(caches.budgets.clone());
+            let caches = caches.clone();
+            updates.map(move |update| caches.by_budget(update)).boxed()
+        } else {
+            stream::pending().boxed()
+        };
+        let counted = stream::select(by_workloads, by_budgets).flat_map(stream::iter);
         let woken = caches.woken([pods, rules.boxed(), namespaces]);
-        stream::select(woken, by_traffic)
+        stream::select_all([woken.boxed(), by_traffic, counted.boxed()])
     }
 }
 
 impl Caches {
+    /// Nothing was seen yet.
+    fn new(config: &PodOpsConfig, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            pods: Cache::new(),
+            rules: Cache::new(),
+            budgets: Cache::new(),
+            namespaces: Cache::new(),
+            workloads: Workloads::default(),
+            waiting: Waiting::default(),
+            clock,
+            routes: config.drain_delay.map(Routes::new),
+            measures: config.measures.clone(),
+        }
+    }
+
     /// What routes traffic to pods wakes those that it concerns. Nothing is watched where Services protect no pods.
     fn woken_by_traffic(&self, services: Updates, slices: Updates) -> BoxStream<'static, Woken> {
         let Some(routes) = self.routes.clone() else {
@@ -217,10 +266,12 @@ impl Caches {
                 routes.forget(uid);
             }
         }
-        if let Ok(pod) = pods::read(&key, object) {
+        let pod = pods::read(&key, object).ok();
+        self.waiting.see(&key, pod.as_ref().filter(|_| !is_gone));
+        if let Some(pod) = pod {
             let rules = self.rules_in(&key.namespace);
             if !is_gone {
-                self.measures.see(&key, &pod, &pods::say(&rules, &pod));
+                self.measure(&key, &pod, &rules);
             }
             let rules = rules.iter().filter_map(|object| object.read::<Rule>().ok());
             let is_concerned =
@@ -232,8 +283,54 @@ impl Caches {
                 })
             }));
         }
+        woken.extend(self.evictions_of(&key.namespace));
         woken.push(Woken::Pod(key));
         woken
+    }
+
+    /// The evictions of a namespace, where a pod of it waits for one.
+    fn evictions_of(&self, namespace: &str) -> Option<Woken> {
+        let is_any = self.waiting.is_any_in(namespace, self.clock.now());
+        is_any.then(|| Woken::Evictions(EvictionsOf(namespace.to_owned())))
+    }
+
+    /// Counts a pod where it stands.
+    fn measure(&self, key: &PodKey, pod: &Pod, rules: &[Arc<RawObject>]) {
+        let mut held = Vec::new();
+        if eviction::is_waiting(pod, self.clock.now()) {
+            let budgets = self.budgets.beginning(&key.namespace, "");
+            let budgets = read_all::<Budget>(budgets);
+            let selecting = budgets.present().into_iter().flatten();
+            let selecting = selecting.filter(|budget| budget.selects(pod));
+            held.extend(selecting.map(Budget::holds));
+        }
+        self.measures.see(key, pod, &pods::say(rules, pod), &held);
+    }
+
+    /// The evictions that may wait for a budget, and the pods that are to be evicted.
+    fn by_budget(&self, update: Update<RawObject>) -> Vec<Woken> {
+        let Some(object) = update.into_object() else {
+            return Vec::new();
+        };
+        let namespace = key_of(&object).namespace;
+        let pods = self.pods_in(&namespace);
+        let is_to_go = |object: &&Arc<RawObject>| {
+            let pod = object.read::<Pod>();
+            pod.is_ok_and(|pod| eviction::evicted_at(&pod).is_some() && may_delete(&pod))
+        };
+        let pods = pods.iter().filter(is_to_go);
+        let pods = pods.map(|pod| Woken::Pod(key_of(pod)));
+        pods.chain(self.evictions_of(&namespace)).collect()
+    }
+
+    /// The rules that count its pods.
+    fn by_workload(&self, kind: &'static str, update: &Update<RawObject>) -> Vec<Woken> {
+        let rules = match self.workloads.see(kind, update) {
+            Changed::Nothing => Vec::new(),
+            Changed::Namespace(namespace) => self.rules_in(&namespace),
+            Changed::All => known(self.rules.all()),
+        };
+        rules.iter().map(|it| Woken::Rule(key_of(it))).collect()
     }
 
     /// The rule itself, and the pods of its namespace that wait for rules: those that it has let go as well.
@@ -250,10 +347,11 @@ impl Caches {
             };
             if Subject::of(&pod).stage.is_some() {
                 let key = key_of(&object);
-                self.measures.see(&key, &pod, &pods::say(&rules, &pod));
+                self.measure(&key, &pod, &rules);
                 woken.push(Woken::Pod(key));
             }
         }
+        woken.extend(self.evictions_of(&key.namespace));
         woken.push(Woken::Rule(key));
         woken
     }

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use self::blockers::{Around, blocker, to_be_gone, to_serve};
 use crate::{
+    eviction::{self, Held},
     lifecycle::RuleSays,
     model::{Operation, Operations, Pod, parse_stamp},
 };
@@ -67,6 +68,8 @@ impl Phase {
 /// What kind of thing holds a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum BlockerKind {
+    /// A PodDisruptionBudget: the eviction of the pod waits for room in it.
+    Budget,
     /// A PodTransitionRule.
     Rule,
     /// A finalizer: traffic is still routed to the pod.
@@ -93,6 +96,7 @@ impl BlockerKind {
     /// As people read it.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Budget => "Budget",
             Self::Rule => "Rule",
             Self::Protection => "Protection",
             Self::Finalizer => "Finalizer",
@@ -151,6 +155,9 @@ pub struct Standing {
     pub operations: Vec<OperationStanding>,
     /// Who holds it there. Empty where it serves, or goes on by itself.
     pub blockers: Vec<Blocker>,
+    /// When somebody last asked for its eviction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evicted_at: Option<Timestamp>,
 }
 
 impl Standing {
@@ -196,6 +203,21 @@ impl Standing {
         self
     }
 
+    /// The same, with the disruption budgets that hold its eviction.
+    #[must_use]
+    pub fn held_by(mut self, budgets: &[Held]) -> Self {
+        let Some(since) = self.evicted_at.filter(|_| !budgets.is_empty()) else {
+            return self;
+        };
+        let ours = |it: &Blocker| it.kind == BlockerKind::Controller;
+        self.blockers.retain(|blocker| !ours(blocker));
+        self.blockers.extend(budgets.iter().map(|held| {
+            let message = held.message.clone();
+            blocker(BlockerKind::Budget, &held.budget, message, Some(since))
+        }));
+        self
+    }
+
     /// The kinds of things that hold it.
     pub fn kinds(&self) -> BTreeSet<BlockerKind> {
         self.blockers.iter().map(|blocker| blocker.kind).collect()
@@ -212,6 +234,7 @@ impl Standing {
             since,
             operations: Vec::new(),
             blockers,
+            evicted_at: eviction::evicted_at(pod),
         }
     }
 
@@ -221,6 +244,7 @@ impl Standing {
             since: None,
             operations: Vec::new(),
             blockers: Vec::new(),
+            evicted_at: eviction::evicted_at(pod),
         };
         for (id, operation) in operations.iter() {
             let (phase, since) = phase_of(operation);

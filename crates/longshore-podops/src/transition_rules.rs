@@ -9,6 +9,7 @@ use longshore_kit::{Cache, Controller, RawObject};
 use crate::{
     conversations::Conversations,
     model::Pod,
+    replicas::Workloads,
     rule::{Answers, Observed, Question, Rule, RuleKey, RuleKind, Subject, decide},
 };
 
@@ -17,6 +18,7 @@ use crate::{
 pub(crate) struct Rules {
     pub(crate) pods: Arc<Cache<RawObject>>,
     pub(crate) rules: Arc<Cache<RawObject>>,
+    pub(crate) workloads: Workloads,
     pub(crate) skipped: BTreeSet<RuleKind>,
     pub(crate) conversations: Arc<Conversations>,
 }
@@ -60,6 +62,7 @@ impl Controller for Rules {
             now,
             rule,
             pods,
+            workloads: self.workloads.of(&key.namespace),
             answers,
             skipped: self.skipped.clone(),
         })

@@ -1,4 +1,5 @@
-//! GraceDelete: the delete of a pod becomes an operation, and is refused until that operation may touch the pod.
+//! GraceDelete: the delete of a pod becomes an operation, and is refused until that operation may touch the pod. An
+//! eviction is only noted: the controller begins the operation when the disruption budgets of the pod have room for it.
 
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use serde_json::{Map, Value, json};
 use super::{Denial, GRACE_DELETE, Request, Verdict};
 use crate::{
     config::AdmitConfig,
+    eviction::{Budget, evicted_at, is_waiting},
     model::{Labels, Operation, Pod, parse_stamp, stamp},
 };
 
@@ -20,6 +22,8 @@ use crate::{
 const UNDER_WAY: &str = "pod deletion process is underway and being managed by PodOpsLifecycle";
 /// Deletes that are repeated sooner write nothing.
 const REMEMBERED: Duration = Duration::from_secs(5);
+/// An eviction that is still asked for after this time is noted again, so that it is not forgotten.
+const NOTED_AGAIN: Duration = Duration::from_secs(30);
 
 /// A delete. It is refused with 403, as upstream does: controllers of workloads take it for one that failed and try
 /// again.
@@ -35,34 +39,85 @@ pub(super) fn delete(
     }
     Verdict {
         denial: Some(Denial::by(GRACE_DELETE, under_way(pod))),
-        begin: begin(pod, Asked::Delete, request, now),
+        begin: begin(pod, request, now),
     }
 }
 
 /// An eviction. It is refused with 429 and a time to stay away, which is what whoever drains a node waits for.
-pub(super) fn evict(config: &AdmitConfig, pod: &Pod, request: &Request, now: Timestamp) -> Verdict {
-    if passes(config, pod) {
+///
+/// A dry run is answered as the real one ends: by the API server, which holds the budget of the pod against it. Were it
+/// refused like the first real one, whoever drains would come again for ever, because nothing follows from it.
+///
+/// `budgets` are those of the pod, where they were looked up.
+pub(super) fn evict(
+    config: &AdmitConfig,
+    pod: &Pod,
+    budgets: &[Budget],
+    request: &Request,
+    now: Timestamp,
+) -> Verdict {
+    if passes(config, pod) || is_of_another(pod, &request.object) || request.is_dry() {
         return Verdict::default();
     }
+    let is_under_way = is_begun(&Operation::of(&pod.labels, ID_POD_DELETE));
+    let why = if is_under_way {
+        under_way(pod)
+    } else {
+        waits_for(pod, budgets)
+    };
     let denial = Denial {
         code: 429,
         reason: "TooManyRequests".to_owned(),
-        message: format!("failed to validate {GRACE_DELETE}, {}", under_way(pod)),
+        message: format!("failed to validate {GRACE_DELETE}, {why}"),
         retry_after_seconds: Some(config.eviction_retry_after_seconds),
     };
+    let is_noted = is_under_way || is_noted(pod, now);
     Verdict {
         denial: Some(denial),
-        begin: begin(pod, Asked::Evict, request, now),
+        begin: (!is_noted).then(|| note(pod, now)),
     }
 }
 
-/// What was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
-    /// The controller shall delete the pod as soon as it may.
-    Delete,
-    /// Whoever asks comes again, and does it: by name, so that the next pod of that name must not be there yet.
-    Evict,
+/// Whether the eviction of a pod waits for its budgets, which are worth looking up.
+pub(super) fn is_held(config: &AdmitConfig, pod: &Pod, now: Timestamp) -> bool {
+    !passes(config, pod) && is_waiting(pod, now)
+}
+
+/// The eviction names an incarnation, and this is another one: API servers say so, and nothing of this pod is noted.
+fn is_of_another(pod: &Pod, eviction: &Value) -> bool {
+    let meant = eviction.pointer("/deleteOptions/preconditions/uid");
+    let meant = meant.and_then(Value::as_str);
+    meant.is_some_and(|meant| pod.target.uid.as_deref() != Some(meant))
+}
+
+/// Whether it is on record that the eviction is wanted, for long enough from now on.
+fn is_noted(pod: &Pod, now: Timestamp) -> bool {
+    let since = evicted_at(pod).map(|at| Duration::try_from(now.duration_since(at)));
+    since.is_some_and(|since| since.unwrap_or_default() < NOTED_AGAIN)
+}
+
+/// Notes that the eviction of this incarnation is wanted. It names no version: several replicas may do it at once, and
+/// what else is written meanwhile changes nothing about the wish.
+fn note(pod: &Pod, now: Timestamp) -> Patch {
+    let annotations = json!({ANNOTATION_EVICTED_AT: stamp(now)});
+    Patch {
+        target: pod.target.clone(),
+        subresource: None,
+        kind: PatchKind::Merge,
+        patch: json!({"metadata": {"uid": pod.target.uid, "annotations": annotations}}),
+    }
+}
+
+/// What an eviction waits for that has not begun.
+fn waits_for(pod: &Pod, budgets: &[Budget]) -> String {
+    const NOTED: &str = "the eviction is noted, and begins as soon as the disruption budgets of the pod have room for it";
+    let says = budgets.iter().filter(|budget| budget.selects(pod));
+    let says: Vec<String> = says.map(Budget::says_of_status).collect();
+    if says.is_empty() {
+        NOTED.to_owned()
+    } else {
+        format!("{NOTED}: {}", says.join("; "))
+    }
 }
 
 /// Whether a pod may go now. One that is terminating already must be let go: its node has to remove it. One that runs
@@ -99,25 +154,22 @@ pub(crate) fn begun(labels: &Labels, now: &str) -> Labels {
 /// What begins the operation, together with the label by which others wish for it: upstream leaves the rest to its
 /// controller, and writes once more. It names no version: that somebody else writes the pod meanwhile changes nothing
 /// about the wish.
-fn begin(pod: &Pod, asked: Asked, request: &Request, now: Timestamp) -> Option<Patch> {
-    let is_evicted = pod.annotations.contains_key(ANNOTATION_EVICTED_AT);
+fn begin(pod: &Pod, request: &Request, now: Timestamp) -> Option<Patch> {
     let asked_at = pod.annotations.get(ANNOTATION_DELETE_TIMESTAMP);
     let asked_at = asked_at.and_then(|text| parse_stamp(text));
     let is_recent = asked_at
         .and_then(|at| Duration::try_from(now.duration_since(at)).ok())
         .is_some_and(|since| since < REMEMBERED);
     let is_known = pod.labels.contains_key(LABEL_TO_DELETE);
-    // Whoever wants it deleted does not wait for those who evict it.
-    let is_other = is_evicted && asked == Asked::Delete;
-    if request.is_dry_run || (is_known && is_recent && !is_other) {
+    // Whoever wants it deleted does not wait for those who evict it, nor for its budgets.
+    let is_evicted = pod.annotations.contains_key(ANNOTATION_EVICTED_AT);
+    if request.is_dry() || (is_known && is_recent && !is_evicted) {
         return None;
     }
     let now = stamp(now);
     let mut annotations = json!({ANNOTATION_DELETE_TIMESTAMP: now});
-    if is_other {
+    if is_evicted {
         annotations[ANNOTATION_EVICTED_AT] = Value::Null;
-    } else if asked == Asked::Evict && (is_evicted || !is_known) {
-        annotations[ANNOTATION_EVICTED_AT] = json!(now);
     }
     let mut metadata = Map::from_iter([("annotations".to_owned(), annotations)]);
     if !is_known {

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::{
     config::AdmitConfig,
+    eviction::Budget,
     model::{Labels, Pod, Undecodable},
 };
 
@@ -80,6 +81,18 @@ pub struct Denial {
     pub retry_after_seconds: Option<u32>,
 }
 
+impl Request {
+    /// Whether nothing is to change, wherever that is said: the dry run of an eviction is in its `deleteOptions`, which
+    /// API servers follow and do not tell of, and that of a delete in its options.
+    pub fn is_dry(&self) -> bool {
+        let asks = |options: &Value| {
+            let values = options["dryRun"].as_array();
+            values.is_some_and(|values| !values.is_empty())
+        };
+        self.is_dry_run || asks(&self.options) || asks(&self.object["deleteOptions"])
+    }
+}
+
 impl Verdict {
     fn denied(denial: Denial) -> Self {
         Self {
@@ -131,12 +144,13 @@ impl Denial {
 
 /// The mutating webhook on pods and pods/status: what the object becomes; `None` where nothing changes.
 ///
+/// A dry run becomes what the real one would: nothing but the object is written here.
+///
 /// *Errors*: the request has to be refused.
 pub fn mutate(request: &Request, now: Timestamp) -> Result<Option<Value>, Denial> {
-    let unchanged = Ok(None);
     let is_write = matches!(request.operation, Operation::Create | Operation::Update);
-    if !is_write || request.is_dry_run {
-        return unchanged;
+    if !is_write {
+        return Ok(None);
     }
     let pod = Pod::of(&request.object).map_err(|error| Denial::undecodable(&error))?;
     if !pod.is_controlled() {
@@ -201,11 +215,18 @@ pub fn validate(config: &AdmitConfig, request: &Request, now: Timestamp) -> Verd
     }
 }
 
-/// The validating webhook on pods/eviction: the request holds an Eviction, so the pod has to be looked up.
+/// Whether the eviction of a pod waits for its disruption budgets: then [`validate_eviction`] tells of them.
+pub fn is_held(config: &AdmitConfig, pod: &Value, now: Timestamp) -> bool {
+    Pod::of(pod).is_ok_and(|pod| grace::is_held(config, &pod, now))
+}
+
+/// The validating webhook on pods/eviction: the request holds an Eviction, so the pod has to be looked up. `budgets` are
+/// those of its namespace, where it [is held](is_held).
 pub fn validate_eviction(
     config: &AdmitConfig,
     request: &Request,
     pod: Seen<&Value>,
+    budgets: &[Budget],
     now: Timestamp,
 ) -> Verdict {
     match pod {
@@ -217,7 +238,7 @@ pub fn validate_eviction(
         }
         Seen::Present(pod) => match Pod::of(pod) {
             Err(error) => Verdict::denied(Denial::undecodable(&error)),
-            Ok(pod) => grace::evict(config, &pod, request, now),
+            Ok(pod) => grace::evict(config, &pod, budgets, request, now),
         },
     }
 }

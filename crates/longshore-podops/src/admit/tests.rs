@@ -110,8 +110,12 @@ fn differs(vector: &Vector) -> Option<String> {
 
 #[test]
 fn every_recorded_verdict_holds() {
-    // Ours names the annotation; upstream's is a message of Go's JSON decoder.
-    let different_words = ["1id/begin/gate=False/fin=None/avail=malformed"];
+    // Ours names the annotation; upstream's is a message of Go's JSON decoder. A dry run is answered as the real request
+    // would be, and not with what was sent.
+    let different_words = [
+        "1id/begin/gate=False/fin=None/avail=malformed",
+        "create/dry",
+    ];
     let vectors = vectors();
     assert_eq!(vectors.len(), 65);
     let differing: Vec<String> = vectors
@@ -262,6 +266,7 @@ fn who_may_go_goes() {
             &graceful(),
             &deletion(Value::Null),
             Seen::Present(&pod),
+            &[],
             NOW,
         );
         assert_eq!(eviction, Verdict::default(), "{name}");
@@ -291,68 +296,134 @@ fn a_forced_delete_passes_only_where_it_is_allowed_to() {
     );
 }
 
-#[test]
-fn a_dry_run_gives_the_same_verdict_and_writes_nothing() {
-    let request = deletion(pod(|_| {}));
-    let dry = Request {
+/// Every way in which a request says that it is a dry run.
+fn dry_runs(request: &Request) -> [Request; 3] {
+    let of_review = Request {
         is_dry_run: true,
         ..request.clone()
     };
-    let (real, dry) = (
-        validate(&graceful(), &request, NOW),
-        validate(&graceful(), &dry, NOW),
-    );
-    assert_eq!(real.denial, dry.denial);
-    assert!(real.begin.is_some());
-    assert_eq!(dry.begin, None);
+    let of_options = Request {
+        options: json!({"dryRun": ["All"]}),
+        ..request.clone()
+    };
+    // API servers follow it, and say nothing of it in the review.
+    let of_eviction = Request {
+        object: json!({"deleteOptions": {"dryRun": ["All"]}}),
+        ..request.clone()
+    };
+    [of_review, of_options, of_eviction]
 }
 
 #[test]
-fn an_eviction_is_asked_to_come_back() {
+fn a_dry_run_of_whatever_kind_gives_the_real_answer_and_writes_nothing() {
+    let request = deletion(pod(|_| {}));
+    let real = validate(&graceful(), &request, NOW);
+    assert!(real.begin.is_some());
+    for dry in dry_runs(&request) {
+        let dry = validate(&graceful(), &dry, NOW);
+        assert_eq!(real.denial, dry.denial);
+        assert_eq!(dry.begin, None);
+    }
+    let (pod, request) = (pod(|_| {}), deletion(Value::Null));
+    let evict =
+        |request: &Request| validate_eviction(&graceful(), request, Seen::Present(&pod), &[], NOW);
+    assert!(evict(&request).begin.is_some());
+    // The real one is asked to come again, and is let through in the end.
+    for dry in dry_runs(&request) {
+        assert_eq!(evict(&dry), Verdict::default());
+    }
+}
+
+#[test]
+fn an_eviction_is_noted_and_begins_nothing() {
     let pod = pod(|_| {});
     let request = deletion(Value::Null);
-    let verdict = validate_eviction(&graceful(), &request, Seen::Present(&pod), NOW);
+    let verdict = validate_eviction(&graceful(), &request, Seen::Present(&pod), &[], NOW);
     let denial = verdict.denial.unwrap();
     assert_eq!((denial.code, denial.retry_after_seconds), (429, Some(5)));
-    assert!(verdict.begin.is_some());
-    let gone = validate_eviction(&graceful(), &request, Seen::Absent, NOW);
+    assert_eq!(
+        verdict.begin.unwrap().patch,
+        json!({"metadata": {"uid": "u", "annotations": {ANNOTATION_EVICTED_AT: stamp(NOW)}}})
+    );
+    let gone = validate_eviction(&graceful(), &request, Seen::Absent, &[], NOW);
     assert_eq!(gone, Verdict::default());
-    let unknown = validate_eviction(&graceful(), &request, Seen::Unknown("down".to_owned()), NOW);
+    let unknown = Seen::Unknown("down".to_owned());
+    let unknown = validate_eviction(&graceful(), &request, unknown, &[], NOW);
     assert_eq!(unknown.denial.unwrap().code, 500);
+    let another = Request {
+        object: json!({"deleteOptions": {"preconditions": {"uid": "another"}}}),
+        ..request
+    };
+    let another = validate_eviction(&graceful(), &another, Seen::Present(&pod), &[], NOW);
+    assert_eq!(another, Verdict::default(), "API servers answer that");
 }
 
 #[test]
-fn an_eviction_is_remembered_until_somebody_wants_the_pod_deleted() {
+fn an_eviction_is_noted_again_while_it_waits_and_until_somebody_wants_the_pod_deleted() {
     let asked_at = |seconds: i64| stamp(Timestamp::constant(1_767_225_600 - seconds, 0));
-    let known = |seconds: i64, evicted: bool| {
+    let known = |seconds: i64, is_begun: bool, is_evicted: bool| {
         pod(|pod| {
-            pod["metadata"]["labels"][LABEL_TO_DELETE] = json!("1");
-            let mut annotations = json!({ANNOTATION_DELETE_TIMESTAMP: asked_at(seconds)});
-            if evicted {
-                annotations[ANNOTATION_EVICTED_AT] = json!(asked_at(seconds));
+            let metadata = &mut pod["metadata"];
+            metadata["annotations"] = json!({});
+            if is_begun {
+                let labels = &mut metadata["labels"];
+                labels[LABEL_TO_DELETE] = json!("1");
+                labels[OperationLabel::Operating.of("pod-delete")] = json!("1");
+                labels[OperationLabel::OperationType.of("pod-delete")] = json!("delete");
+                metadata["annotations"][ANNOTATION_DELETE_TIMESTAMP] = json!(asked_at(seconds));
             }
-            pod["metadata"]["annotations"] = annotations;
+            if is_evicted {
+                metadata["annotations"][ANNOTATION_EVICTED_AT] = json!(asked_at(seconds));
+            }
         })
     };
     let now = || Some(json!(stamp(NOW)));
     let unsaid = || Some(Value::Null);
     for (what, pod, by_eviction, by_delete) in [
         ("first", pod(|_| {}), now(), unsaid()),
-        ("evicted just now", known(1, true), None, unsaid()),
-        ("evicted a while ago", known(9, true), now(), unsaid()),
-        ("deleted just now", known(1, false), None, None),
-        ("deleted a while ago", known(9, false), unsaid(), unsaid()),
+        ("noted just now", known(1, false, true), None, unsaid()),
+        ("noted a while ago", known(31, false, true), now(), unsaid()),
+        ("begun", known(31, true, true), None, unsaid()),
+        ("deleted just now", known(1, true, false), None, None),
+        ("deleted a while ago", known(9, true, false), None, unsaid()),
     ] {
         let said = |verdict: Verdict| {
             let patch = verdict.begin?.patch;
             Some(patch["metadata"]["annotations"][ANNOTATION_EVICTED_AT].clone())
         };
         let request = deletion(Value::Null);
-        let evicted = validate_eviction(&graceful(), &request, Seen::Present(&pod), NOW);
+        let evicted = validate_eviction(&graceful(), &request, Seen::Present(&pod), &[], NOW);
         assert_eq!(said(evicted), by_eviction, "{what}");
         let deleted = validate(&graceful(), &deletion(pod), NOW);
         assert_eq!(said(deleted), by_delete, "{what}");
     }
+}
+
+#[test]
+fn an_eviction_that_waits_is_answered_with_the_budgets_of_its_pod() {
+    let budget = |name: &str, app: &str| {
+        let budget = json!({
+            "metadata": {"namespace": "default", "name": name, "generation": 1},
+            "spec": {"selector": {"matchLabels": {"app": app}}},
+            "status": {
+                "expectedPods": 3, "desiredHealthy": 2, "currentHealthy": 2, "observedGeneration": 1,
+            },
+        });
+        serde_json::from_value::<Budget>(budget).unwrap()
+    };
+    let pod = pod(|pod| {
+        pod["metadata"]["labels"]["app"] = json!("web");
+        pod["metadata"]["annotations"] = json!({ANNOTATION_EVICTED_AT: stamp(NOW)});
+    });
+    assert!(is_held(&graceful(), &pod, NOW));
+    let budgets = [budget("web", "web"), budget("db", "db")];
+    let request = deletion(Value::Null);
+    let verdict = validate_eviction(&graceful(), &request, Seen::Present(&pod), &budgets, NOW);
+    let message = verdict.denial.unwrap().message;
+    assert!(
+        message.ends_with(": PodDisruptionBudget default/web: 2 of 3 must stay available, 2 are"),
+        "{message}"
+    );
 }
 
 #[test]

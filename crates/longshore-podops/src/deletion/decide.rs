@@ -6,11 +6,12 @@ use jiff::Timestamp;
 use longshore_api::podops::{
     ANNOTATION_EVICTED_AT, ID_POD_DELETE, LABEL_TO_DELETE, OperationLabel, REASON_POD_DELETION,
 };
-use longshore_core::{Action, Announcement, Delete, EventType, Next, Plan};
+use longshore_core::{Action, Announcement, Delete, EventType, Never, Next, Plan, Seen};
 
 use crate::{
     admit::grace::{begun, is_begun, may_delete},
-    lifecycle::{Observed, PodPlan, relabel},
+    eviction::{Budget, Removal, removal},
+    lifecycle::{Observed, PodEffect, PodPlan, look_again, relabel},
     model::{Namespace, Operation, Pod, parse_stamp, stamp},
 };
 
@@ -22,7 +23,8 @@ const EVICTION_PATIENCE: Duration = Duration::from_secs(15);
 /// A pod is to go where somebody wants it to, and where its namespace goes: whoever empties a namespace stops at the first
 /// refusal, so that one pod at a time would go. A pod that may go at once is theirs.
 ///
-/// The delete names the incarnation. Its record is the label that grants it, which stays with the pod to its end.
+/// The delete names the incarnation. Its record is the label that grants it, which stays with the pod to its end. A pod
+/// whose eviction was asked for is evicted and not deleted, so that the API server holds its budgets against it once more.
 pub fn decide(observed: &Observed) -> Option<PodPlan> {
     let pod = observed.pod.present()?;
     let is_wanted = pod.labels.contains_key(LABEL_TO_DELETE);
@@ -36,13 +38,34 @@ pub fn decide(observed: &Observed) -> Option<PodPlan> {
     if !may_delete(pod) {
         return None;
     }
+    if observed.namespace == Namespace::Goes {
+        return Some(delete(pod));
+    }
     Some(match evicted(pod, observed.now) {
-        Some(left) if observed.namespace == Namespace::Stays => Plan::after(left),
-        Some(_) | None => delete(pod),
+        None => delete(pod),
+        Some(left) if !left.is_zero() => Plan::after(left),
+        Some(_) => evict(pod, &observed.budgets),
     })
 }
 
-/// How long whoever evicts a pod may still come and do it; `None` where nobody is waited for.
+/// Nobody has come back who evicts the pod. A change of its budgets leads to another round.
+fn evict(pod: &Pod, budgets: &Seen<Vec<Budget>>) -> PodPlan {
+    let budgets = match budgets {
+        Seen::Present(budgets) => budgets.as_slice(),
+        Seen::Absent => &[],
+        Seen::Unknown(_) => return look_again(),
+    };
+    match removal(pod, budgets) {
+        Removal::Wait => Plan::await_change(),
+        Removal::Delete => delete(pod),
+        Removal::Evict => Plan::of(vec![
+            Action::Call(PodEffect::Evict(pod.target.clone())),
+            removed(pod, "Evicted pod"),
+        ]),
+    }
+}
+
+/// How long whoever evicts a pod may still come and do it; `None` where nobody evicts it.
 ///
 /// They come again by the name of the pod. Were it gone, they would meet the next one of that name, as pods of a
 /// StatefulSet have it, and evict that one as well.
@@ -53,8 +76,7 @@ fn evicted(pod: &Pod, now: Timestamp) -> Option<Duration> {
         .get(OperationLabel::Operate)
         .and_then(parse_stamp)?;
     let since = now.duration_since(evicted_at.max(granted_at));
-    let left = EVICTION_PATIENCE.checked_sub(Duration::try_from(since).unwrap_or_default())?;
-    Some(left).filter(|left| !left.is_zero())
+    Some(EVICTION_PATIENCE.saturating_sub(Duration::try_from(since).unwrap_or_default()))
 }
 
 fn begin(pod: &Pod, now: Timestamp) -> PodPlan {
@@ -69,13 +91,17 @@ fn delete(pod: &Pod) -> PodPlan {
                 grace_period_seconds: None,
                 waits_for_dependents: false,
             }),
-            Action::Announce(Announcement {
-                regarding: pod.target.clone(),
-                event_type: EventType::Normal,
-                reason: REASON_POD_DELETION,
-                note: "Deleted pod".to_owned(),
-            }),
+            removed(pod, "Deleted pod"),
         ],
         next: Next::AwaitChange,
     }
+}
+
+fn removed(pod: &Pod, note: &str) -> Action<Never, PodEffect> {
+    Action::Announce(Announcement {
+        regarding: pod.target.clone(),
+        event_type: EventType::Normal,
+        reason: REASON_POD_DELETION,
+        note: note.to_owned(),
+    })
 }

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::decide;
 use crate::{
-    lifecycle::Observed,
+    eviction::Budget,
+    lifecycle::{Observed, PodEffect},
     model::{Namespace, Pod, stamp},
 };
 
@@ -25,6 +26,7 @@ fn granted(granted: i64, evicted: Option<i64>) -> Pod {
         "metadata": {
             "name": "web-0", "namespace": "default", "uid": "u", "annotations": {},
             "labels": {
+                "app": "web",
                 LABEL_CONTROL: "true",
                 LABEL_TO_DELETE: "1",
                 OperationLabel::Operating.of("pod-delete"): "1",
@@ -64,20 +66,96 @@ fn whoever_evicts_a_pod_has_some_time_to_do_it() {
             pod: Seen::Present(pod),
             rules: Seen::Absent,
             services: Default::default(),
+            budgets: Seen::Absent,
             namespace,
             traffic: Seen::Absent,
             deadline: None,
         };
         let plan = decide(&observed).unwrap();
-        let deletes = plan
+        let removes = plan
             .actions
             .iter()
-            .any(|it| matches!(it, Action::Delete(_)));
-        assert_eq!(deletes, left.is_none(), "{what}");
+            .any(|it| matches!(it, Action::Delete(_) | Action::Call(_)));
+        assert_eq!(removes, left.is_none(), "{what}");
         let next = match plan.next {
             Next::AwaitChange => None,
             Next::After(wait) => Some(wait.as_secs()),
         };
         assert_eq!(next, left, "{what}");
+    }
+}
+
+/// A budget over the pod, with these numbers.
+fn budget(name: &str, desired: i64, healthy: i64) -> Budget {
+    let budget = json!({
+        "metadata": {"namespace": "default", "name": name, "generation": 1},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}},
+        "status": {
+            "expectedPods": 3, "desiredHealthy": desired, "currentHealthy": healthy,
+            "observedGeneration": 1,
+        },
+    });
+    serde_json::from_value(budget).unwrap()
+}
+
+#[test]
+fn what_was_to_be_evicted_is_evicted_and_what_was_to_be_deleted_is_deleted() {
+    let evicted = || granted(15, Some(18));
+    let of = |budgets: Vec<Budget>| Seen::Present(budgets);
+    let spent = || budget("spent", 2, 1);
+    for (what, pod, budgets, expected) in [
+        ("deleted", granted(0, None), of(vec![spent()]), "delete"),
+        ("no budgets", evicted(), of(Vec::new()), "evict"),
+        ("nobody looks at budgets", evicted(), Seen::Absent, "evict"),
+        ("room", evicted(), of(vec![budget("b", 2, 2)]), "evict"),
+        ("no room", evicted(), of(vec![spent()]), "nothing"),
+        // API servers evict no pod that is not Ready where none has to stay, and none of two budgets.
+        (
+            "none has to stay",
+            evicted(),
+            of(vec![budget("b", 0, 0)]),
+            "delete",
+        ),
+        (
+            "two",
+            evicted(),
+            of(vec![budget("a", 2, 2), budget("b", 1, 2)]),
+            "delete",
+        ),
+        (
+            "two, one spent",
+            evicted(),
+            of(vec![budget("a", 2, 2), spent()]),
+            "nothing",
+        ),
+        (
+            "not seen",
+            evicted(),
+            Seen::Unknown("down".to_owned()),
+            "look again",
+        ),
+    ] {
+        let observed = Observed {
+            now: NOW,
+            pod: Seen::Present(pod.clone()),
+            rules: Seen::Absent,
+            services: Default::default(),
+            budgets,
+            namespace: Namespace::Stays,
+            traffic: Seen::Absent,
+            deadline: None,
+        };
+        let plan = decide(&observed).unwrap();
+        let done = match (plan.actions.first(), plan.next) {
+            (Some(Action::Call(PodEffect::Evict(target))), _) => {
+                assert_eq!(*target, pod.target, "{what}");
+                "evict"
+            }
+            (Some(Action::Delete(_)), _) => "delete",
+            (None, Next::AwaitChange) => "nothing",
+            (None, Next::After(_)) => "look again",
+            (Some(other), _) => panic!("{what}: {other:?}"),
+        };
+        assert_eq!(done, expected, "{what}");
     }
 }

@@ -137,6 +137,7 @@ mod tests {
             pod: Seen::Present(Pod::of(&pod).unwrap()),
             rules: Seen::Absent,
             services: BTreeMap::new(),
+            budgets: Seen::Absent,
             namespace: Namespace::Stays,
             traffic: Seen::Absent,
             deadline: None,

@@ -12,18 +12,29 @@ use longshore_api::podops::{
     REASON_INVALID_LIFECYCLE, REASON_SERVICE_READY, SERVICE_READY_MESSAGE, Stage,
     operation_permission,
 };
-use longshore_core::{Action, Announcement, EventType, Never, Next, Patch, PatchKind, Plan, Seen};
+use longshore_core::{
+    Action, Announcement, EventType, Never, Next, ObjectRef, Patch, PatchKind, Plan, Seen,
+};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{blocked, clean, idle};
 use crate::{
     admit::advance::advance,
+    eviction::Budget,
     model::{ConditionStatus, Labels, Namespace, Operation, Operations, Pod, stamp},
     traffic::Traffic,
 };
 
 /// What is done about a pod.
-pub type PodPlan = Plan<Never, Never>;
+pub type PodPlan = Plan<Never, PodEffect>;
+
+/// What is done about a pod beside writing it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum PodEffect {
+    /// It is evicted: this incarnation.
+    Evict(ObjectRef),
+}
 
 /// A snapshot of all that a round about a pod reads.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +48,8 @@ pub struct Observed {
     /// The selectors of the Services that hold finalizers which it lacks and is expected to have, by who holds them,
     /// as the annotation writes it.
     pub services: BTreeMap<String, Seen<Labels>>,
+    /// The disruption budgets of its namespace, where it is to be evicted; `Absent` where nobody looks at them.
+    pub budgets: Seen<Vec<Budget>>,
     /// What becomes of its namespace, where pods are deleted by operations.
     pub namespace: Namespace,
     /// What routes traffic to it; `Absent` where Services protect no pods.
@@ -230,7 +243,7 @@ pub(super) fn complain(pod: &Pod, note: String) -> PodPlan {
 }
 
 /// Tells people about a pod.
-pub(crate) fn warn(pod: &Pod, reason: &'static str, note: String) -> Action<Never, Never> {
+pub(crate) fn warn(pod: &Pod, reason: &'static str, note: String) -> Action<Never, PodEffect> {
     Action::Announce(Announcement {
         regarding: pod.target.clone(),
         event_type: EventType::Warning,

@@ -7,5 +7,5 @@ mod idle;
 #[cfg(test)]
 mod tests;
 
-pub use decide::{Observed, PodPlan, RuleSays, Verdict, decide};
+pub use decide::{Observed, PodEffect, PodPlan, RuleSays, Verdict, decide};
 pub(crate) use decide::{held_by, look_again, relabel, upon, warn};

@@ -56,6 +56,7 @@ fn observed(pod: Pod) -> Observed {
         pod: Seen::Present(pod),
         rules: Seen::Present(Vec::new()),
         services: Default::default(),
+        budgets: Seen::Absent,
         namespace: Namespace::Stays,
         traffic: Seen::Absent,
         deadline: None,

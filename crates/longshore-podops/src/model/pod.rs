@@ -48,6 +48,10 @@ pub struct Pod {
     pub ready_changed_at: Option<Timestamp>,
     /// Whether it runs no more (`Succeeded`, `Failed`).
     pub has_ended: bool,
+    /// Whether it has yet to run (`Pending`): disruption budgets do not protect it.
+    pub is_pending: bool,
+    /// The uid of the workload that controls it; `None` where nobody does.
+    pub owner: Option<String>,
     /// Whether it was deleted and is about to go.
     pub is_deleting: bool,
     /// By when it is to be gone.
@@ -151,6 +155,8 @@ impl From<WirePod> for Pod {
             is_ready: condition("Ready") == Some(ConditionStatus::True),
             ready_changed_at: instant(ready),
             has_ended: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
+            is_pending: status.phase.as_deref() == Some("Pending"),
+            owner: metadata.owner_references.and_then(controller),
             is_deleting: metadata.deletion_timestamp.is_some(),
             deleted_at: instant(metadata.deletion_timestamp.as_ref()),
             created_at: instant(metadata.creation_timestamp.as_ref()),
@@ -187,6 +193,18 @@ struct WireMetadata {
     finalizers: Option<Vec<String>>,
     creation_timestamp: Option<String>,
     deletion_timestamp: Option<String>,
+    owner_references: Option<Vec<WireOwner>>,
+}
+
+#[derive(Deserialize)]
+struct WireOwner {
+    uid: String,
+    controller: Option<bool>,
+}
+
+fn controller(owners: Vec<WireOwner>) -> Option<String> {
+    let controller = owners.into_iter().find(|it| it.controller == Some(true));
+    controller.map(|owner| owner.uid)
 }
 
 #[derive(Deserialize)]

@@ -16,18 +16,20 @@ struct Budget {
     n: usize,
 }
 
-/// What the policy says of each subject, in their order. `targets` are all selected pods, `has_passed` says which of
-/// them have passed this rule already.
+/// What the policy says of each subject, in their order. `targets` are all selected pods, `n_missing` says how many more
+/// there should be, and `has_passed` which have passed this rule already.
 ///
-/// A pod that has passed counts as gone before it is, so that no crash and no late watch gives its place away twice.
+/// A pod that has passed counts as gone before it is, so that no crash and no late watch gives its place away twice; and
+/// as gone until the next one is there, because its workload may take some time to make it.
 pub(super) fn check(
     rule: &str,
     policy: &AvailablePolicy,
     targets: &[Subject],
+    n_missing: usize,
     subjects: &[&Subject],
     has_passed: impl Fn(&Subject) -> bool,
 ) -> Vec<Outcome> {
-    let mut budget = match budget(policy, targets, &has_passed) {
+    let mut budget = match budget(policy, targets, n_missing, &has_passed) {
         Ok(budget) => budget,
         Err(why) => return subjects.iter().map(|_| Err(why.clone())).collect(),
     };
@@ -46,9 +48,10 @@ pub(super) fn check(
 fn budget(
     policy: &AvailablePolicy,
     targets: &[Subject],
+    n_missing: usize,
     has_passed: impl Fn(&Subject) -> bool,
 ) -> Result<Budget, String> {
-    let n = targets.len();
+    let n = targets.len() + n_missing;
     let max_unavailable = policy.max_unavailable_value.as_ref();
     let max_unavailable = max_unavailable.map(|value| scaled(value, n, Round::Up));
     let all = i64::try_from(n).unwrap_or(i64::MAX);
@@ -59,7 +62,7 @@ fn budget(
         available: 0,
         min_available: min_available.unwrap_or(Ok(0))?,
         max_unavailable,
-        allowed: max_unavailable.max(0),
+        allowed: max_unavailable.max(0) - i64::try_from(n_missing).unwrap_or(i64::MAX),
         n,
     };
     for target in targets {

@@ -18,7 +18,12 @@ use super::{
     model::Rule,
     webhook::{Answers, Question},
 };
-use crate::{LOOK_AGAIN, model::Pod, selector::parse};
+use crate::{
+    LOOK_AGAIN,
+    model::Pod,
+    replicas::{Workload, missing},
+    selector::parse,
+};
 
 /// What is done about a rule.
 pub type RulePlan = Plan<Never, Question>;
@@ -37,6 +42,8 @@ pub struct Observed {
     pub rule: Seen<Rule>,
     /// The pods of its namespace.
     pub pods: Seen<Vec<Pod>>,
+    /// The workloads of its namespace whose pods take part.
+    pub workloads: Seen<Vec<Workload>>,
     /// What webhooks have answered about pods that are in a stage still.
     pub answers: Answers,
     /// Kinds of rules that nobody is asked about.
@@ -62,6 +69,11 @@ pub fn decide(observed: &Observed) -> RulePlan {
             true => Plan::await_change(),
         };
     }
+    let workloads = match &observed.workloads {
+        Seen::Present(workloads) => workloads.as_slice(),
+        Seen::Absent => &[],
+        Seen::Unknown(_) => return Plan::after(LOOK_AGAIN),
+    };
     if !is_held {
         return Plan::of(vec![Action::EnsureFinalizer { target, finalizer }]);
     }
@@ -82,6 +94,7 @@ pub fn decide(observed: &Observed) -> RulePlan {
         &Before {
             details: &before.details,
             answers: &observed.answers,
+            n_missing: missing(workloads.iter().filter(|it| rule.is_of(it)), pods),
             now: observed.now,
         },
     );

@@ -103,6 +103,8 @@ pub struct Before<'a> {
     pub details: &'a [Detail],
     /// What webhooks have answered.
     pub answers: &'a Answers,
+    /// How many more pods there should be.
+    pub n_missing: usize,
     /// The current instant.
     pub now: Timestamp,
 }
@@ -199,7 +201,14 @@ fn ask(
         })
     };
     if let Some(policy) = &rule.available_policy {
-        let outcomes = available::check(&rule.name, policy, targets, subjects, has_passed);
+        let outcomes = available::check(
+            &rule.name,
+            policy,
+            targets,
+            before.n_missing,
+            subjects,
+            has_passed,
+        );
         return (outcomes, None);
     }
     if let Some(check) = &rule.label_check {

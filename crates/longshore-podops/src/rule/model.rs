@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::{
     lifecycle::RuleSays,
     model::{Pod, PodKey},
+    replicas::Workload,
     selector::selects,
 };
 
@@ -75,6 +76,11 @@ impl Rule {
     /// Whether it is about pods with the labels of this one.
     pub fn selects(&self, pod: &Pod) -> bool {
         pod.is_controlled() && selects(self.spec.selector.as_ref(), &pod.labels)
+    }
+
+    /// Whether it is about the pods of a workload.
+    pub fn is_of(&self, workload: &Workload) -> bool {
+        selects(self.spec.selector.as_ref(), &workload.labels)
     }
 
     /// What it says of a pod; `None` where it is not about it.

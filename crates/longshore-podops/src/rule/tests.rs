@@ -47,6 +47,7 @@ fn observed(rule: Rule, pods: Vec<Pod>) -> Observed {
         now: NOW,
         rule: Seen::Present(rule),
         pods: Seen::Present(pods),
+        workloads: Seen::Absent,
         answers: Answers::new(),
         skipped: Default::default(),
     }
@@ -116,6 +117,63 @@ fn who_has_passed_keeps_its_place() {
     assert!(told(&mut rule, &pods("ups")).starts_with("web-1 [max] blocked"));
     // It serves again.
     assert_eq!(told(&mut rule, &pods("sps")), "web-1 passed");
+}
+
+#[test]
+fn a_replica_that_does_not_exist_yet_is_out_of_service() {
+    let policy = || json!([{"name": "max", "availablePolicy": {"maxUnavailableValue": 1}}]);
+    let set = |replicas: usize| {
+        let set = json!({
+            "metadata": {"uid": "set"},
+            "spec": {
+                "replicas": replicas,
+                "template": {"metadata": {"labels": {LABEL_CONTROL: CONTROLLED, "app": "web"}}},
+            },
+        });
+        Seen::Present(vec![serde_json::from_value(set).unwrap()])
+    };
+    let owned = |kinds: &str| {
+        let mut pods = pods(kinds);
+        pods.iter_mut()
+            .for_each(|pod| pod.owner = Some("set".to_owned()));
+        pods
+    };
+    // The last of six was deleted, and the next one of its name is not there yet.
+    let mut seen = observed(rule(policy()), owned("pssss"));
+    seen.workloads = set(6);
+    assert_eq!(
+        details(&decide(&seen)),
+        [
+            "web-0 [max] blocked by max unavailable policy: [max unavailable]=1/6, [current unavailable]=1/6"
+        ]
+    );
+    // It is there, and does not serve yet.
+    seen.pods = Seen::Present(owned("pssssu"));
+    assert!(details(&decide(&seen))[0].contains("[current unavailable]=1/6"));
+    seen.pods = Seen::Present(owned("psssss"));
+    assert_eq!(details(&decide(&seen)), ["web-0 passed"]);
+    // Of another workload, whose pods the rule is not about.
+    seen.pods = Seen::Present(owned("pssss"));
+    if let Seen::Present(workloads) = &mut seen.workloads {
+        workloads[0].labels.remove("app");
+    }
+    assert_eq!(details(&decide(&seen)), ["web-0 passed"]);
+    seen.workloads = Seen::Unknown("down".to_owned());
+    assert!(decide(&seen).actions.is_empty());
+}
+
+/// What a plan writes to the status.
+fn details(plan: &RulePlan) -> Vec<String> {
+    let Some(Action::Patch(patch)) = plan.actions.first() else {
+        panic!("{plan:?}");
+    };
+    let details = patch.patch["status"]["details"].as_array().unwrap().iter();
+    let says = |detail: &Value| {
+        let name = detail["name"].as_str().unwrap();
+        let reason = detail["rejectInfo"][0]["reason"].as_str();
+        format!("{name} {}", reason.unwrap_or("passed"))
+    };
+    details.map(says).collect()
 }
 
 #[test]

@@ -38,7 +38,7 @@ impl Around<'_> {
             Phase::Operating if id == ID_POD_DELETE => {
                 let is_evicted = self.pod.annotations.contains_key(ANNOTATION_EVICTED_AT);
                 let what = if is_evicted {
-                    "gives whoever evicts the pod some time to do it, and then deletes it"
+                    "gives whoever evicts the pod some time to do it, and then evicts it"
                 } else {
                     "has to delete the pod"
                 };

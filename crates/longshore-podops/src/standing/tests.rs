@@ -1,8 +1,8 @@
 //! Where pods stand, case by case.
 
 use longshore_api::podops::{
-    ANNOTATION_AVAILABLE_CONDITIONS, CONDITION_SERVICE_READY, Detail, LABEL_CONTROL,
-    LABEL_STAY_OFFLINE, RejectInfo, Stage, operation_permission,
+    ANNOTATION_AVAILABLE_CONDITIONS, ANNOTATION_EVICTED_AT, CONDITION_SERVICE_READY, Detail,
+    LABEL_CONTROL, LABEL_STAY_OFFLINE, RejectInfo, Stage, operation_permission,
 };
 use serde_json::{Value, json};
 
@@ -185,5 +185,38 @@ fn a_rule_is_named_with_what_it_says_and_since_when() {
     assert_eq!(
         (standing.phase, standing.since),
         (Phase::PreCheck, Some(SINCE))
+    );
+}
+
+#[test]
+fn an_eviction_that_waits_is_held_by_its_budgets() {
+    let evicted = |pod: &mut Value| {
+        pod["metadata"]["annotations"] = json!({ANNOTATION_EVICTED_AT: stamp(SINCE)});
+        pod["metadata"]["labels"][LABEL_SERVICE_AVAILABLE] = json!(stamp(SINCE));
+    };
+    let held = Held {
+        budget: "web".to_owned(),
+        message: "PodDisruptionBudget default/web: 2 of 3 must stay available, 2 are".to_owned(),
+    };
+    let standing = |pod: &Pod| Standing::of(pod, &[]).held_by(std::slice::from_ref(&held));
+    let waiting = standing(&pod("True", &[], evicted));
+    assert_eq!(waiting.phase, Phase::ServiceAvailable);
+    let [blocker] = waiting.blockers.as_slice() else {
+        panic!("{waiting:?}");
+    };
+    assert_eq!(
+        (blocker.kind, blocker.since),
+        (BlockerKind::Budget, Some(SINCE))
+    );
+    assert_eq!(
+        (&blocker.name, &blocker.message),
+        (&held.budget, &held.message)
+    );
+    let nobody_asked = standing(&pod("True", &[], nothing));
+    assert!(
+        nobody_asked
+            .kinds()
+            .iter()
+            .all(|kind| *kind != BlockerKind::Budget)
     );
 }

@@ -115,6 +115,7 @@ fn done(pod: Pod, traffic: Seen<Traffic>) -> String {
         pod: Seen::Present(pod),
         rules: Seen::Absent,
         services: Default::default(),
+        budgets: Seen::Absent,
         namespace: Namespace::Stays,
         traffic,
         deadline: None,

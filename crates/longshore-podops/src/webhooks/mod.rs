@@ -10,14 +10,16 @@ mod rules;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use kube::{Api, api::ListParams};
 use longshore_core::{ObjectRef, Patch, Resource, Seen};
-use longshore_kit::{Clock, Requests};
+use longshore_kit::{Clock, RawObject, Requests, api_resource};
 use longshore_outbound::Boundaries;
 use longshore_webhook::{Admission, Denial, Response, Review, Verdict};
 
 use crate::{
     admit::{self, Operation, Request},
     config::AdmitConfig,
+    eviction::{BUDGET, Budget},
     rule::RULE,
 };
 
@@ -132,8 +134,31 @@ impl Validating {
             Ok(None) => Seen::Absent,
             Err(error) => Seen::Unknown(error.to_string()),
         };
-        let pod = pod.as_ref();
-        admit::validate_eviction(&self.config, request, pod, self.clock.now())
+        let now = self.clock.now();
+        let is_held = matches!(&pod, Seen::Present(pod) if admit::is_held(&self.config, pod, now));
+        let budgets = if is_held {
+            self.budgets(&review.namespace).await
+        } else {
+            Vec::new()
+        };
+        admit::validate_eviction(&self.config, request, pod.as_ref(), &budgets, now)
+    }
+
+    /// The disruption budgets of a namespace; none where they cannot be read. They are only told of: the controller
+    /// decides.
+    async fn budgets(&self, namespace: &str) -> Vec<Budget> {
+        let client = self.requests.client().clone();
+        let api: Api<RawObject> = Api::namespaced_with(client, namespace, &api_resource(BUDGET));
+        match api.list(&ListParams::default()).await {
+            Ok(list) => {
+                let budgets = list.items.iter();
+                budgets.filter_map(|it| it.read().ok()).collect()
+            }
+            Err(error) => {
+                tracing::debug!(namespace, %error, "budgets not read");
+                Vec::new()
+            }
+        }
     }
 
     /// Writes what begins the operation.

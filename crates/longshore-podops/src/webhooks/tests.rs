@@ -1,12 +1,13 @@
 //! The webhooks with an API server behind them.
 
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::{
     Api, Client,
     api::{ListParams, PostParams},
 };
 use longshore_api::podops::{
-    ANNOTATION_DELETE_TIMESTAMP, CONDITION_SERVICE_READY, LABEL_CONTROL, LABEL_TO_DELETE,
-    OperationLabel,
+    ANNOTATION_DELETE_TIMESTAMP, ANNOTATION_EVICTED_AT, CONDITION_SERVICE_READY, LABEL_CONTROL,
+    LABEL_TO_DELETE, OperationLabel,
 };
 use longshore_cluster::Cluster;
 use longshore_kit::SystemClock;
@@ -65,6 +66,27 @@ impl World {
     }
 }
 
+impl World {
+    /// When the eviction of the pod was noted.
+    async fn evicted_at(&self) -> Option<String> {
+        let pod = self.pods().get("p").await.unwrap();
+        let annotations = pod.metadata.annotations?;
+        annotations.get(ANNOTATION_EVICTED_AT).cloned()
+    }
+
+    /// A budget over all pods, which nobody counts.
+    async fn budget(&self) {
+        let budgets: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), "default");
+        let budget =
+            json!({"metadata": {"name": "b"}, "spec": {"selector": {}, "minAvailable": 1}});
+        let budget = serde_json::from_value(budget).unwrap();
+        budgets
+            .create(&PostParams::default(), &budget)
+            .await
+            .unwrap();
+    }
+}
+
 fn pod() -> Value {
     json!({
         "metadata": {"name": "p", "namespace": "default", "labels": {LABEL_CONTROL: "true"}},
@@ -113,21 +135,37 @@ fn denial(response: Response) -> Denial {
 }
 
 #[tokio::test]
-async fn an_eviction_looks_its_pod_up_begins_its_deletion_and_is_asked_to_come_back() {
+async fn an_eviction_looks_its_pod_up_notes_itself_and_is_asked_to_come_back() {
     let world = World::new();
     let of_nobody = world.validating.admit(&eviction()).await;
     assert_eq!(of_nobody.verdict, Verdict::Allowed);
     world.make().await;
-    let dry = Review {
+    let of_review = Review {
         is_dry_run: true,
         ..eviction()
     };
-    assert_eq!(denial(world.validating.admit(&dry).await).code, 429);
-    assert!(!world.is_to_go().await);
-    let denial = denial(world.validating.admit(&eviction()).await);
-    assert_eq!((denial.code, denial.retry_after_seconds), (429, Some(5)));
-    assert_eq!(denial.reason, "TooManyRequests");
-    assert!(world.is_to_go().await);
+    let mut of_eviction = eviction();
+    of_eviction.object["deleteOptions"] = json!({"dryRun": ["All"]});
+    for dry in [of_review, of_eviction] {
+        let answer = world.validating.admit(&dry).await;
+        assert_eq!(answer.verdict, Verdict::Allowed, "as the real one ends");
+        assert_eq!(world.evicted_at().await, None);
+    }
+    let first = denial(world.validating.admit(&eviction()).await);
+    assert_eq!((first.code, first.retry_after_seconds), (429, Some(5)));
+    assert_eq!(first.reason, "TooManyRequests");
+    let noted = world.evicted_at().await;
+    assert!(noted.is_some());
+    assert!(!world.is_to_go().await, "the controller begins it");
+    let again = denial(world.validating.admit(&eviction()).await);
+    assert_eq!(again.message, first.message, "no budget is about the pod");
+    world.budget().await;
+    let held = denial(world.validating.admit(&eviction()).await);
+    assert!(
+        held.message.contains("PodDisruptionBudget default/b: "),
+        "{held:?}"
+    );
+    assert_eq!(world.evicted_at().await, noted);
 }
 
 #[tokio::test]

@@ -70,6 +70,16 @@ fn a_deletion_survives_everything() {
 }
 
 #[test]
+fn evictions_under_a_budget_survive_everything() {
+    check(&stories::EVICTED);
+}
+
+#[test]
+fn an_eviction_that_is_not_repeated_survives_everything() {
+    check(&stories::EVICTED_ONCE);
+}
+
+#[test]
 fn two_operations_survive_everything() {
     check(&stories::TWICE);
 }
@@ -102,6 +112,24 @@ fn a_deletion_costs_three_requests_of_the_controller() {
     assert_eq!(asked, [&serves[..], &goes[..]].concat(), "{}", run.log);
 }
 
+/// The webhook has noted that it is wanted: the operation begins with a write of the controller. Whoever evicts removes
+/// the pod, or where they do not come again, the controller evicts it.
+#[test]
+fn an_eviction_costs_one_request_more() {
+    let run = replay(&stories::EVICTED_ONCE, FaultPlan::none());
+    let is_counted = |point: &&Point| !point.is_read() && !point.what.ends_with(" events");
+    let asked: Vec<_> = run.points.iter().filter(is_counted).collect();
+    let asked: Vec<&str> = asked.iter().map(|point| point.what.as_str()).collect();
+    let goes = [
+        "patch pods",
+        "patch pods",
+        "patch pods/status",
+        "create pods/eviction",
+    ];
+    assert!(asked.ends_with(&goes), "{asked:?}\n{}", run.log);
+    assert_eq!(asked.len(), 2 * 2 + goes.len(), "{asked:?}");
+}
+
 #[test]
 fn undisturbed_every_story_ends_well() {
     let serving = "ready true gate Some(True) labels [\"app\", \"kusionstack.io/control\", \
@@ -115,6 +143,8 @@ fn undisturbed_every_story_ends_well() {
         stories::FOUR_UNDER_RULE,
         stories::DELETED_BEHIND_A_SERVICE,
         stories::IN_TURN_BEHIND_A_SERVICE,
+        stories::EVICTED,
+        stories::EVICTED_ONCE,
     ];
     for story in &stories {
         let run = replay(story, FaultPlan::none());
@@ -122,7 +152,11 @@ fn undisturbed_every_story_ends_well() {
         let ours = format!("\"{FINALIZER_SERVICES}\"");
         let expected = match story.people {
             People::Delete => 0,
-            People::OperateTwice | People::OperateInTurn | People::OperateUnderRule => story.n_pods,
+            People::EvictOnce => 1,
+            People::OperateTwice
+            | People::OperateInTurn
+            | People::OperateUnderRule
+            | People::Evict => story.n_pods,
         };
         assert_eq!(
             n_serving, expected,

@@ -9,6 +9,7 @@ use std::{
 };
 
 use longshore_api::podops::OperationLabel;
+use longshore_podops::model::Pod;
 use serde_json::json;
 
 use crate::world::World;
@@ -39,6 +40,10 @@ pub(crate) enum People {
     OperateInTurn,
     /// All pods are operated on at once; at most half of them may be out of service.
     OperateUnderRule,
+    /// All pods are evicted at once, by people who come again; a budget lets one go at a time, and each is replaced.
+    Evict,
+    /// A pod is evicted by somebody who does not come again.
+    EvictOnce,
 }
 
 pub(crate) const DELETED: Story = Story {
@@ -87,6 +92,21 @@ pub(crate) const FOUR_UNDER_RULE: Story = Story {
     is_routed: false,
 };
 
+pub(crate) const EVICTED: Story = Story {
+    name: "two pods evicted under a budget",
+    people: People::Evict,
+    n_pods: 2,
+    max_out: 1,
+    is_routed: false,
+};
+pub(crate) const EVICTED_ONCE: Story = Story {
+    name: "a pod evicted under a budget by somebody who does not come again",
+    people: People::EvictOnce,
+    n_pods: 2,
+    max_out: 1,
+    is_routed: false,
+};
+
 impl Story {
     pub(crate) async fn begin(&self) -> (Arc<World>, MostOut) {
         let world = World::new().await;
@@ -100,6 +120,9 @@ impl Story {
                 .rule(json!([{"name": "half", "availablePolicy": policy}]))
                 .await;
         }
+        if matches!(self.people, People::Evict | People::EvictOnce) {
+            world.budget(1).await;
+        }
         let names: Vec<String> = (0..self.n_pods).map(|n| format!("web-{n}")).collect();
         for name in &names {
             world.make(name).await;
@@ -111,13 +134,13 @@ impl Story {
 
 async fn people(world: Arc<World>, people: People, names: Vec<String>, most_out: MostOut) {
     let mut writes = world.writes();
-    while out(&world).await > 0 {
+    while out(&world, people).await > 0 {
         writes.next().await;
     }
     let watched = world.clone();
     tokio::spawn(async move {
         loop {
-            most_out.fetch_max(out(&watched).await, Ordering::Relaxed);
+            most_out.fetch_max(out(&watched, people).await, Ordering::Relaxed);
             writes.next().await;
         }
     });
@@ -142,6 +165,20 @@ async fn people(world: Arc<World>, people: People, names: Vec<String>, most_out:
             world.begin(&pod, "b").await;
             world.work(&pod, "b").await;
         }
+        People::Evict => {
+            let world = &world;
+            let evicted = names.iter().map(|name| async move {
+                while !world.evict(name).await {
+                    tokio::time::sleep(Duration::from_secs(5)).await;
+                }
+                while world.pod(name).await.is_some() {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+                world.make(&format!("{name}-next")).await;
+            });
+            futures::future::join_all(evicted).await;
+        }
+        People::EvictOnce => drop(world.evict(&pod).await),
         People::OperateUnderRule => {
             for name in &names {
                 world.begin(name, "a").await;
@@ -152,8 +189,15 @@ async fn people(world: Arc<World>, people: People, names: Vec<String>, most_out:
     }
 }
 
-/// How many pods do not serve.
-async fn out(world: &World) -> usize {
+/// How many pods do not serve: for budgets, those that are not Ready.
+async fn out(world: &World, people: People) -> usize {
     let pods = world.pods().await;
-    pods.iter().filter(|pod| !pod.is_available()).count()
+    let serves = |pod: &&Pod| match people {
+        People::Evict | People::EvictOnce => pod.is_ready && !pod.is_deleting,
+        People::Delete
+        | People::OperateTwice
+        | People::OperateInTurn
+        | People::OperateUnderRule => pod.is_available(),
+    };
+    pods.len() - pods.iter().filter(serves).count()
 }

@@ -8,6 +8,7 @@ use http::{Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
 use kube::client::Body;
 use longshore_api::podops::OperationLabel;
+use longshore_core::Seen;
 use longshore_kit::Clock;
 use longshore_podops::{
     AdmitConfig,
@@ -94,13 +95,18 @@ impl Webhooks {
 
     async fn serve(&self, request: Request<Body>) -> Result<Response<FaultBody>, BoxError> {
         let about = About::of(request.uri());
-        let is_write = matches!(*request.method(), Method::PATCH | Method::DELETE);
+        let is_eviction = about
+            .as_ref()
+            .is_some_and(|it| it.sub_resource == "eviction");
+        let is_write = is_eviction || matches!(*request.method(), Method::PATCH | Method::DELETE);
         match about.filter(|_| is_write) {
             Some(about) => {
                 let (parts, body) = request.into_parts();
                 let body = body.collect().await?.to_bytes();
                 let (parts, body) = if parts.method == Method::PATCH {
                     self.patch(&about, &parts, &body).await?
+                } else if is_eviction {
+                    self.evict(&about, &parts, &body).await?
                 } else {
                     self.delete(&about, &parts, &body).await?
                 };
@@ -193,6 +199,45 @@ impl Webhooks {
                         .body(())?;
                     let body = Bytes::from(begin.patch.to_string());
                     Box::pin(self.patch(about, &patch.into_parts().0, &body)).await?;
+                }
+                return refused(&denial);
+            }
+        }
+        let request = Request::from_parts(parts.clone(), Body::from(body.clone()));
+        self.send(request).await
+    }
+
+    async fn evict(
+        &self,
+        about: &About,
+        parts: &http::request::Parts,
+        body: &Bytes,
+    ) -> Result<Answer, BoxError> {
+        let get = Request::get(&about.path).body(Body::empty())?;
+        let (answer, pod) = self.send(get).await?;
+        if answer.status.is_success() {
+            let request = admit::Request {
+                operation: Operation::Create,
+                sub_resource: "eviction".to_owned(),
+                is_dry_run: false,
+                object: serde_json::from_slice(body)?,
+                old_object: Value::Null,
+                options: Value::Null,
+            };
+            let pod: Value = serde_json::from_slice(&pod)?;
+            let (pod, now) = (Seen::Present(&pod), self.clock.now());
+            let verdict = admit::validate_eviction(&config(), &request, pod, &[], now);
+            if let Some(denial) = verdict.denial {
+                if let Some(note) = verdict.begin {
+                    let patch = Request::patch(&about.path)
+                        .header(http::header::CONTENT_TYPE, "application/merge-patch+json")
+                        .body(())?;
+                    let body = Bytes::from(note.patch.to_string());
+                    let of_pod = About {
+                        path: about.path.clone(),
+                        sub_resource: String::new(),
+                    };
+                    self.patch(&of_pod, &patch.into_parts().0, &body).await?;
                 }
                 return refused(&denial);
             }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::core::v1::Pod as WirePod;
+use k8s_openapi::api::{core::v1::Pod as WirePod, policy::v1::PodDisruptionBudget};
 use kube::{
     Api,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
@@ -83,7 +83,11 @@ impl World {
     /// The controllers, behind the faults of `process`.
     pub(crate) async fn run(&self, process: &Process) {
         let client = process.client(self.webhooks.service());
-        PodOps::new(PodOpsConfig::default(), self.clock.clone())
+        let config = PodOpsConfig {
+            grace_delete: true,
+            ..PodOpsConfig::default()
+        };
+        PodOps::new(config, self.clock.clone())
             .run(client, CancellationToken::new())
             .await;
     }
@@ -134,6 +138,59 @@ impl World {
         });
         let rule = serde_json::from_value(rule).unwrap();
         api.create(&PostParams::default(), &rule).await.unwrap();
+    }
+
+    /// A PodDisruptionBudget over all pods, of which so many have to stay.
+    pub(crate) async fn budget(&self, min_available: usize) {
+        let budget = json!({
+            "metadata": {"name": "web"},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}, "minAvailable": min_available},
+        });
+        let budget = serde_json::from_value(budget).unwrap();
+        let api = self.budgets();
+        api.create(&PostParams::default(), &budget).await.unwrap();
+    }
+
+    fn budgets(&self) -> Api<PodDisruptionBudget> {
+        Api::namespaced(self.place.client(), self.place.namespace())
+    }
+
+    /// The disruption controller.
+    async fn count(&self, pods: &[Pod]) {
+        let Some(budget) = self.budgets().get_opt("web").await.unwrap() else {
+            return;
+        };
+        let spec = serde_json::to_value(&budget.spec).unwrap();
+        let desired = spec["minAvailable"].as_i64().unwrap();
+        let healthy = pods.iter().filter(|pod| pod.is_ready && !pod.is_deleting);
+        let healthy = i64::try_from(healthy.count()).unwrap();
+        let status = json!({
+            "observedGeneration": budget.metadata.generation, "expectedPods": pods.len(),
+            "currentHealthy": healthy, "desiredHealthy": desired, "disruptedPods": null,
+            "disruptionsAllowed": (healthy - desired).max(0),
+        });
+        let before = serde_json::to_value(&budget.status).unwrap();
+        let same = |key: &str| before[key] == status[key];
+        if ["expectedPods", "currentHealthy", "observedGeneration"]
+            .into_iter()
+            .all(same)
+        {
+            return;
+        }
+        let patch = Patch::Merge(json!({"status": status}));
+        let params = PatchParams::default();
+        let budgets = self.budgets();
+        budgets.patch_status("web", &params, &patch).await.unwrap();
+    }
+
+    /// Asks for a pod's eviction, once. Whether it was granted, or there is none to evict.
+    pub(crate) async fn evict(&self, name: &str) -> bool {
+        let evicted = self.api().evict(name, &Default::default()).await;
+        match evicted {
+            Ok(_) => true,
+            Err(kube::Error::Api(status)) => status.code == 404,
+            Err(_) => false,
+        }
     }
 
     fn api(&self) -> Api<WirePod> {
@@ -201,6 +258,7 @@ impl World {
 
     async fn node_and_traffic(&self) {
         let pods = self.pods().await;
+        self.count(&pods).await;
         if let Some(front) = self.front.get() {
             front.route(&pods).await;
         }

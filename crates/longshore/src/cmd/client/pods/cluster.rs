@@ -1,19 +1,20 @@
 //! Pods of a cluster that take part, and the rules that are about them.
 
-use std::error::Error;
+use std::{collections::BTreeSet, error::Error};
 
 use kube::{Api, Client, api::ListParams};
-use longshore_api::podops::{CONTROLLED, LABEL_CONTROL};
+use longshore_api::podops::{ANNOTATION_EVICTED_AT, CONTROLLED, LABEL_CONTROL};
 use longshore_core::Resource;
-use longshore_kit::{RawObject, api_resource};
+use longshore_kit::{Clock, RawObject, SystemClock, api_resource};
 use longshore_podops::{
+    eviction::{self, BUDGET, Budget},
     model::Pod,
     rule::{RULE, Rule},
     traffic::{ENDPOINT_SLICE, Slice},
 };
 use serde::de::DeserializeOwned;
 
-use super::view::PodView;
+use super::view::{Evictions, PodView};
 use crate::{
     cmd::client::actions::ClusterArgs,
     error::{ActionsError, CliError, PodsError},
@@ -62,10 +63,11 @@ impl Pods {
         let objects = self.api(Resource::POD, place).list(&wanted).await;
         let objects = objects.map_err(|error| refused("list of pods failed", &error))?;
         let rules = self.rules(place).await;
+        let held = self.evictions(place, &objects.items, &rules).await;
         let views = objects
             .items
             .iter()
-            .filter_map(|object| PodView::of(object, &rules, &[]));
+            .filter_map(|object| PodView::of(object, &rules, &[], &held));
         let mut views: Vec<PodView> = views.collect();
         views.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
         Ok(views)
@@ -81,7 +83,9 @@ impl Pods {
         });
         let rules = self.rules(Where::Here).await;
         let slices = self.slices().await;
-        let view = controlled.and_then(|object| PodView::of(&object, &rules, &slices));
+        let held = self.evictions(Where::Here, controlled.as_slice(), &rules);
+        let held = held.await;
+        let view = controlled.and_then(|object| PodView::of(&object, &rules, &slices, &held));
         view.ok_or_else(|| {
             let error = PodsError::NoPod {
                 namespace: self.namespace.clone(),
@@ -89,6 +93,28 @@ impl Pods {
             };
             error.into()
         })
+    }
+
+    /// The disruption budgets that hold the evictions of these pods. Nothing is read where nobody has asked for one.
+    async fn evictions(&self, place: Where, pods: &[RawObject], rules: &[Rule]) -> Evictions {
+        let pods = pods.iter().filter_map(|object| object.read::<Pod>().ok());
+        let evicted = pods.filter(|pod| pod.annotations.contains_key(ANNOTATION_EVICTED_AT));
+        let namespaces: BTreeSet<String> = evicted.map(|pod| pod.target.namespace).collect();
+        if namespaces.is_empty() {
+            return Evictions::new();
+        }
+        // Pods without the label count as well.
+        let pods: Vec<Pod> = self.around(Resource::POD, place).await;
+        let budgets: Vec<Budget> = self.around(BUDGET, place).await;
+        let of = |namespace: String| {
+            let pods = pods.iter().filter(|pod| pod.target.namespace == namespace);
+            let budgets = budgets.iter().filter(|it| it.namespace == namespace);
+            let (pods, budgets): (Vec<Pod>, Vec<Budget>) =
+                (pods.cloned().collect(), budgets.cloned().collect());
+            let held = eviction::holders(&pods, &budgets, rules, SystemClock.now());
+            (namespace, held)
+        };
+        namespaces.into_iter().map(of).collect()
     }
 
     async fn rules(&self, place: Where) -> Vec<Rule> {

@@ -69,6 +69,9 @@ fn next(pod: &PodView, blocker: &Blocker) -> String {
     let (namespace, name) = (&pod.namespace, &pod.name);
     let held = &blocker.name;
     match blocker.kind {
+        BlockerKind::Budget => {
+            format!("kubectl get poddisruptionbudget {held} -n {namespace} -o yaml")
+        }
         BlockerKind::Rule => format!("kubectl get podtransitionrule {held} -n {namespace} -o yaml"),
         BlockerKind::Protection if held == FINALIZER_SERVICES => {
             format!("kubectl get endpointslices -n {namespace} -o yaml")
@@ -103,15 +106,21 @@ fn next(pod: &PodView, blocker: &Blocker) -> String {
 
 #[cfg(test)]
 mod tests {
-    use longshore_api::podops::LABEL_CONTROL;
+    use std::collections::BTreeMap;
+
+    use longshore_api::podops::{ANNOTATION_EVICTED_AT, LABEL_CONTROL};
     use longshore_kit::RawObject;
+    use longshore_podops::eviction::Held;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cmd::client::{pods::print, print::Detail};
+    use crate::cmd::client::{
+        pods::{print, view::Evictions},
+        print::Detail,
+    };
 
     fn view(change: impl FnOnce(&mut Value)) -> PodView {
-        PodView::of(&pod_of(change), &[], &[]).unwrap()
+        PodView::of(&pod_of(change), &[], &[], &Evictions::new()).unwrap()
     }
 
     fn pod_of(change: impl FnOnce(&mut Value)) -> RawObject {
@@ -156,9 +165,34 @@ mod tests {
             "endpoints": [{"conditions": {"ready": true}, "targetRef": ready}],
         });
         let slice: RawObject = serde_json::from_value(slice).unwrap();
-        let view = PodView::of(&pod_of(held), &[], &[slice.read().unwrap()]).unwrap();
+        let slices = [slice.read().unwrap()];
+        let view = PodView::of(&pod_of(held), &[], &slices, &Evictions::new()).unwrap();
         assert!(text(&view, NOW).contains("EndpointSlice of Service web has the pod as ready"));
         assert!(text(&view, NOW).ends_with("next: kubectl get endpointslices -n shop -o yaml\n"));
+    }
+
+    #[test]
+    fn a_pod_whose_eviction_waits_names_the_budget_that_holds_it() {
+        let evicted = |pod: &mut Value| {
+            pod["metadata"]["labels"] = json!({
+                LABEL_CONTROL: "true", "podopslifecycle.kusionstack.io/service-available": "1767225600000000000",
+            });
+            pod["metadata"]["finalizers"] = json!([]);
+            pod["metadata"]["annotations"] = json!({ANNOTATION_EVICTED_AT: "1767225600000000000"});
+        };
+        let held = Held {
+            budget: "web".to_owned(),
+            message: "PodDisruptionBudget shop/web: 2 of 3 must stay available, 2 are".to_owned(),
+        };
+        let of_pod = BTreeMap::from([("web-0".to_owned(), vec![held])]);
+        let held = Evictions::from([("shop".to_owned(), of_pod)]);
+        let view = PodView::of(&pod_of(evicted), &[], &[], &held).unwrap();
+        assert_eq!(
+            text(&view, NOW),
+            "web-0 is ServiceAvailable: it serves, and nobody operates on it, since 5m5s.\n\
+             Held by Budget web, since 5m5s: PodDisruptionBudget shop/web: 2 of 3 must stay available, 2 are.\n\
+             next: kubectl get poddisruptionbudget web -n shop -o yaml\n"
+        );
     }
 
     #[test]

@@ -21,6 +21,8 @@ use super::http::{self, Asked};
 
 /// The label of the pods that are played.
 pub(super) const PLAYED: &str = "test.longshore.dev/played";
+/// The annotation of a pod that takes so long to start, as `2s`.
+pub(super) const READY_AFTER: &str = "test.longshore.dev/ready-after";
 /// Between attempts of what was refused.
 const RETRY: Duration = Duration::from_millis(100);
 /// Controllers give nodes up that are silent for 40 s.
@@ -151,6 +153,16 @@ impl Player {
 
     /// One pod, to its end.
     async fn play(self, mut seen: watch::Receiver<Arc<Pod>>) {
+        let annotations = seen
+            .borrow()
+            .metadata
+            .annotations
+            .clone()
+            .unwrap_or_default();
+        if let Some(start) = annotations.get(READY_AFTER) {
+            let start: jiff::SignedDuration = start.parse().unwrap();
+            tokio::time::sleep(start.unsigned_abs()).await;
+        }
         loop {
             let pod = seen.borrow_and_update().clone();
             if !self.act(&pod).await {

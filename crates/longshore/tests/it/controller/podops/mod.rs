@@ -5,6 +5,7 @@
 
 mod asked;
 mod boundaries;
+mod budgets;
 mod disturbed;
 mod examples;
 mod http;
@@ -49,7 +50,7 @@ async fn the_acceptance_list_holds_and_the_declared_rights_suffice_and_are_all_u
 
 async fn accept() {
     let world = World::start().await;
-    Box::pin(at_once(&world)).await;
+    join!(Box::pin(at_once(&world)), Box::pin(budgets::all(&world)));
     Box::pin(asked::all(&world)).await;
     Box::pin(boundaries::all(&world)).await;
     Box::pin(examples::all(&world)).await;

@@ -1,0 +1,183 @@
+//! Which of the pods of a namespace whose evictions were asked for begin their operation now.
+//!
+//! Decided upon all pods of the namespace together, because two that are decided upon apart from each other would both
+//! take the last place of a budget. The places are in the labels: a pod whose operation has begun is counted as taken
+//! out by the next round and by the next leader, so that a crash gives no place away twice.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use longshore_api::podops::{ANNOTATION_DELETE_TIMESTAMP, LABEL_TO_DELETE};
+use longshore_core::{Action, Never, Next, Patch, Plan, Seen};
+use serde::Serialize;
+use serde_json::{Map, json};
+
+use super::{
+    budget::Budget,
+    count::{Counts, Held},
+    evicted_at, is_waiting,
+};
+use crate::{
+    LOOK_AGAIN,
+    admit::grace::{begun, may_delete},
+    lifecycle::upon,
+    model::{Pod, stamp},
+    rule::Rule,
+};
+
+/// What is done about the evictions of a namespace.
+pub type EvictionPlan = Plan<Never, Begin>;
+
+/// The operation of a pod begins, with this write.
+///
+/// An effect of its own: a pod that cannot be written, because a webhook of somebody else refuses it, must not keep the
+/// others of its namespace from their turn.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Begin(pub Patch);
+
+/// Operations that begin in one round; the changes of their pods bring about the next one.
+const BEGUN_A_ROUND: usize = 16;
+/// When it is looked again for what could not be written.
+pub(crate) const TRIED_AGAIN: Duration = Duration::from_secs(5);
+
+/// A snapshot of all that a round about the evictions of a namespace reads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    /// The current instant.
+    pub now: Timestamp,
+    /// The pods of the namespace that take part.
+    pub pods: Seen<Vec<Pod>>,
+    /// Its budgets.
+    pub budgets: Seen<Vec<Budget>>,
+    /// Its PodTransitionRules.
+    pub rules: Seen<Vec<Rule>>,
+    /// Pods that take no part: they count as well. `Absent` where nobody has asked for them.
+    pub others: Seen<Vec<Pod>>,
+    /// The uids of pods that could not be written a moment ago.
+    pub failed: BTreeSet<String>,
+}
+
+/// Decides about the evictions of a namespace.
+pub fn decide(observed: &Observed) -> EvictionPlan {
+    let (Seen::Present(pods), Seen::Present(budgets), Seen::Present(rules)) =
+        (&observed.pods, &observed.budgets, &observed.rules)
+    else {
+        return Plan::after(LOOK_AGAIN);
+    };
+    if let Seen::Unknown(_) = observed.others {
+        return Plan::after(LOOK_AGAIN);
+    }
+    let all = all(observed, pods);
+    let counts = Counts::of(&all, budgets, rules, observed.now);
+    let begins = assign(pods, counts, observed.now).begins;
+    if begins.is_empty() {
+        return Plan::await_change();
+    }
+    // Those that could not be written keep their places: what was answered may have been lost on its way.
+    let has_failed = |pod: &&&Pod| {
+        let uid = pod.target.uid.as_ref();
+        uid.is_some_and(|uid| observed.failed.contains(uid))
+    };
+    let begins = begins.iter().filter(|pod| !has_failed(pod));
+    let begins = begins.take(BEGUN_A_ROUND);
+    Plan {
+        actions: begins.map(|pod| begin(pod, observed.now)).collect(),
+        next: Next::After(TRIED_AGAIN),
+    }
+}
+
+/// Whether a budget that holds a pod has pods that are not among those that take part: they have to be asked for.
+pub fn is_short(observed: &Observed) -> bool {
+    let (Seen::Present(pods), Seen::Present(budgets), Seen::Present(rules)) =
+        (&observed.pods, &observed.budgets, &observed.rules)
+    else {
+        return false;
+    };
+    let mut counts = Counts::of(pods, budgets, rules, observed.now);
+    let mut waiting = waiting(pods, observed.now).into_iter();
+    waiting.any(|pod| {
+        if counts.held(pod).is_empty() {
+            counts.take(pod);
+            return false;
+        }
+        counts.is_short(pod, pods)
+    })
+}
+
+/// The budgets that hold each pod whose eviction waits, by the name of the pod. `pods` are all of a namespace.
+pub fn holders(
+    pods: &[Pod],
+    budgets: &[Budget],
+    rules: &[Rule],
+    now: Timestamp,
+) -> BTreeMap<String, Vec<Held>> {
+    let mut held = assign(pods, Counts::of(pods, budgets, rules, now), now).held;
+    let granted = pods
+        .iter()
+        .filter(|pod| evicted_at(pod).is_some() && may_delete(pod));
+    for pod in granted {
+        let refusing = super::removal::refusing(pod, budgets);
+        if !refusing.is_empty() {
+            held.insert(pod.target.name.clone(), refusing);
+        }
+    }
+    held
+}
+
+/// Who begins, and who is held by which budgets.
+#[derive(Default)]
+struct Assigned<'a> {
+    begins: Vec<&'a Pod>,
+    held: BTreeMap<String, Vec<Held>>,
+}
+
+fn assign<'a>(pods: &'a [Pod], mut counts: Counts<'_>, now: Timestamp) -> Assigned<'a> {
+    let mut assigned = Assigned::default();
+    for pod in waiting(pods, now) {
+        let held = counts.held(pod);
+        if held.is_empty() {
+            counts.take(pod);
+            assigned.begins.push(pod);
+        } else {
+            assigned.held.insert(pod.target.name.clone(), held);
+        }
+    }
+    assigned
+}
+
+/// In the order in which they have their turn: those that cost nothing, then those that have waited longest.
+fn waiting(pods: &[Pod], now: Timestamp) -> Vec<&Pod> {
+    let mut waiting: Vec<&Pod> = pods.iter().filter(|pod| is_waiting(pod, now)).collect();
+    waiting.sort_by_key(|pod| (pod.is_ready, evicted_at(pod), &pod.target.name));
+    waiting
+}
+
+fn all<'a>(observed: &'a Observed, pods: &'a [Pod]) -> Cow<'a, [Pod]> {
+    let Seen::Present(others) = &observed.others else {
+        return Cow::Borrowed(pods);
+    };
+    // One that has just lost the label may be in both.
+    let is_new = |other: &&Pod| pods.iter().all(|pod| pod.target != other.target);
+    let others = others.iter().filter(is_new);
+    Cow::Owned(pods.iter().chain(others).cloned().collect())
+}
+
+/// What the webhook writes of a delete, upon the version that was counted.
+fn begin(pod: &Pod, now: Timestamp) -> Action<Never, Begin> {
+    let now = stamp(now);
+    let mut labels = begun(&pod.labels, &now);
+    let wish = LABEL_TO_DELETE.to_owned();
+    labels.entry(wish).or_insert_with(|| now.clone());
+    labels.retain(|key, value| pod.labels.get(key) != Some(value));
+    let labels: Map<_, _> = labels
+        .into_iter()
+        .map(|(key, value)| (key, json!(value)))
+        .collect();
+    let annotations = json!({ANNOTATION_DELETE_TIMESTAMP: now});
+    let patch = json!({"metadata": {"labels": labels, "annotations": annotations}});
+    Action::Call(Begin(upon(pod, patch)))
+}

@@ -1,0 +1,56 @@
+//! Evictions under PodDisruptionBudgets.
+//!
+//! The webhook only notes that somebody asked for the eviction of a pod ([`grace`](crate::admit::grace)). One controller,
+//! which decides about all pods of a namespace together, begins the operations of those that their budgets can spare
+//! ([`decide`]): whatever has been taken out of service already, or is about to be, counts as missing
+//! ([`Counts`]). [`removal`] says how a pod goes whose evictor has not come back, and [`Held`] which budget holds a pod,
+//! for people.
+
+mod budget;
+mod count;
+mod decide;
+mod removal;
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
+
+pub use budget::{BUDGET, Budget};
+pub use count::{Counts, Held};
+pub(crate) use decide::TRIED_AGAIN;
+pub use decide::{Begin, EvictionPlan, Observed, decide, holders, is_short};
+pub use removal::{Removal, removal};
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use longshore_api::podops::{ANNOTATION_EVICTED_AT, ID_POD_DELETE};
+
+use crate::{
+    admit::grace::is_begun,
+    model::{Operation, Pod, parse_stamp},
+};
+
+/// How long an eviction that was refused is remembered. Whoever still wants it asks again within that time; a pod that
+/// a budget has held for long must not go when nobody expects it any more.
+pub const REMEMBERED: Duration = Duration::from_secs(120);
+
+/// Until when the eviction of a pod is wanted whose operation has not begun; `None` where no eviction waits.
+pub fn wanted_until(pod: &Pod) -> Option<Timestamp> {
+    let is_begun = is_begun(&Operation::of(&pod.labels, ID_POD_DELETE));
+    let can_wait = pod.is_controlled() && pod.has_gate && !pod.has_ended && !pod.is_deleting;
+    if is_begun || !can_wait {
+        return None;
+    }
+    evicted_at(pod)?.checked_add(REMEMBERED).ok()
+}
+
+/// Whether the eviction of a pod waits for its budgets.
+pub fn is_waiting(pod: &Pod, now: Timestamp) -> bool {
+    wanted_until(pod).is_some_and(|until| now < until)
+}
+
+/// When somebody last asked for the eviction of a pod.
+pub(crate) fn evicted_at(pod: &Pod) -> Option<Timestamp> {
+    parse_stamp(pod.annotations.get(ANNOTATION_EVICTED_AT)?)
+}
