@@ -73,7 +73,7 @@ impl GuardedConnector {
     }
 }
 
-async fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, ConnectError> {
+pub(crate) async fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, ConnectError> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let found = lookup_host((host, port)).await;
     Ok(found.map_err(ConnectError::NotReached)?.collect())

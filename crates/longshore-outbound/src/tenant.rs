@@ -1,6 +1,12 @@
 //! Requests to addresses that tenants name.
 
-use std::{error::Error, fmt, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    fmt,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -25,7 +31,7 @@ use rustls_platform_verifier::BuilderVerifierExt;
 
 use crate::{
     boundaries::{Boundaries, NotAllowed},
-    connector::{ConnectError, GuardedConnector},
+    connector::{ConnectError, GuardedConnector, look_up},
 };
 
 /// How long a connection that nobody uses is kept.
@@ -181,26 +187,27 @@ impl TenantClient {
         })
     }
 
-    /// Whether somebody listens at the address of a URL. Nothing is sent.
+    /// Whether a URL can be asked at all, as far as its text says: it is one of HTTP, and its host is no address that
+    /// tenants may not name. Nobody is connected to, and names of hosts are looked up when somebody is asked.
     ///
     /// # Errors
-    /// As [`post`](Self::post).
-    pub async fn reach(
-        boundaries: Arc<Boundaries>,
-        url: &str,
-        timeout: Duration,
-    ) -> Result<(), OutboundError> {
+    /// What is wrong with it.
+    pub async fn may_reach(boundaries: &Boundaries, url: &str) -> Result<(), OutboundError> {
         let url = parse(url)?;
-        let address = url.host_str().zip(url.port_or_known_default());
-        let (host, port) = address.ok_or(OutboundError::BadUrl)?;
-        let connector = GuardedConnector {
-            boundaries,
-            timeout,
+        let host = url.host_str().ok_or(OutboundError::BadUrl)?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let Ok(address) = host.parse::<IpAddr>() else {
+            return Ok(());
         };
-        let connected = connector.connect(host, port).await;
-        connected
-            .map(drop)
-            .map_err(|error| unanswered(error.into()))
+        let port = url.port_or_known_default().ok_or(OutboundError::BadUrl)?;
+        let api_servers = match boundaries.configured_api_server() {
+            Some((host, port)) => look_up(&host, port)
+                .await
+                .map_err(|error| unanswered(error.into()))?,
+            None => Vec::new(),
+        };
+        let address = SocketAddr::new(address, port);
+        Ok(boundaries.check(address, &api_servers)?)
     }
 }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use longshore_api::podops::{
-    ANNOTATION_DELETE_TIMESTAMP, ANNOTATION_EVICTED_AT, ID_POD_DELETE, LABEL_PREPARING_TO_DELETE,
-    LABEL_TO_DELETE, OperationLabel, TYPE_DELETE,
+    ANNOTATION_DELETE_TIMESTAMP, ANNOTATION_EVICTED_AT, CONTROLLED, ID_POD_DELETE, LABEL_CONTROL,
+    LABEL_PREPARING_TO_DELETE, LABEL_TO_DELETE, OperationLabel, TYPE_DELETE,
 };
 use longshore_core::{Patch, PatchKind};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{Denial, GRACE_DELETE, Request, Verdict};
 use crate::{
@@ -153,7 +153,7 @@ pub(crate) fn begun(labels: &Labels, now: &str) -> Labels {
 
 /// What begins the operation, together with the label by which others wish for it: upstream leaves the rest to its
 /// controller, and writes once more. It names no version: that somebody else writes the pod meanwhile changes nothing
-/// about the wish.
+/// about the wish. It names the uid: an earlier review of another pod of this name means nothing for this one.
 fn begin(pod: &Pod, request: &Request, now: Timestamp) -> Option<Patch> {
     let asked_at = pod.annotations.get(ANNOTATION_DELETE_TIMESTAMP);
     let asked_at = asked_at.and_then(|text| parse_stamp(text));
@@ -167,24 +167,72 @@ fn begin(pod: &Pod, request: &Request, now: Timestamp) -> Option<Patch> {
         return None;
     }
     let now = stamp(now);
-    let mut annotations = json!({ANNOTATION_DELETE_TIMESTAMP: now});
+    let mut change = Change::of(pod);
+    change.annotate(ANNOTATION_DELETE_TIMESTAMP, Some(&now));
     if is_evicted {
-        annotations[ANNOTATION_EVICTED_AT] = Value::Null;
+        change.annotate(ANNOTATION_EVICTED_AT, None);
     }
-    let mut metadata = Map::from_iter([("annotations".to_owned(), annotations)]);
     if !is_known {
         let mut labels = begun(&pod.labels, &now);
         labels.insert(LABEL_TO_DELETE.to_owned(), now);
         labels.retain(|key, value| pod.labels.get(key) != Some(value));
-        let labels = labels.into_iter().map(|(key, value)| (key, json!(value)));
-        metadata.insert("labels".to_owned(), Value::Object(labels.collect()));
+        for (key, value) in &labels {
+            change.label(key, value);
+        }
     }
-    Some(Patch {
-        target: pod.target.clone(),
-        subresource: None,
-        kind: PatchKind::Merge,
-        patch: json!({"metadata": metadata}),
-    })
+    Some(change.patch(pod))
+}
+
+/// A change of a pod that was seen in a review: a JSON patch that the API server applies only to that very pod, and only
+/// while that pod takes part. A review of an earlier pod of the same name therefore changes nothing.
+struct Change(Vec<Value>);
+
+impl Change {
+    fn of(pod: &Pod) -> Self {
+        let mut operations = vec![
+            json!({"op": "test", "path": "/metadata/uid", "value": pod.target.uid}),
+            json!({"op": "test", "path": path("labels", LABEL_CONTROL), "value": CONTROLLED}),
+        ];
+        if pod.annotations.is_empty() {
+            // Annotations that somebody has made since then must not be lost.
+            let annotations = "/metadata/annotations";
+            operations.push(json!({"op": "test", "path": annotations, "value": null}));
+            operations.push(json!({"op": "add", "path": annotations, "value": {}}));
+        }
+        Self(operations)
+    }
+
+    /// Writes an annotation; removes one that the pod has where there is no value.
+    fn annotate(&mut self, key: &str, value: Option<&str>) {
+        let path = path("annotations", key);
+        self.0.push(match value {
+            Some(value) => json!({"op": "add", "path": path, "value": value}),
+            None => json!({"op": "remove", "path": path}),
+        });
+    }
+
+    fn label(&mut self, key: &str, value: &str) {
+        let path = path("labels", key);
+        self.0
+            .push(json!({"op": "add", "path": path, "value": value}));
+    }
+
+    fn patch(self, pod: &Pod) -> Patch {
+        Patch {
+            target: pod.target.clone(),
+            subresource: None,
+            kind: PatchKind::Json,
+            patch: Value::Array(self.0),
+        }
+    }
+}
+
+/// The JSON pointer of a label or an annotation.
+fn path(of: &str, key: &str) -> String {
+    format!(
+        "/metadata/{of}/{}",
+        key.replace('~', "~0").replace('/', "~1")
+    )
 }
 
 fn under_way(pod: &Pod) -> String {

@@ -4,6 +4,7 @@ use longshore_api::podops::{
     ANNOTATION_DELETE_TIMESTAMP, ANNOTATION_EVICTED_AT, CONDITION_SERVICE_READY, LABEL_CONTROL,
     LABEL_PREPARING_TO_DELETE, LABEL_TO_DELETE, OperationLabel,
 };
+use longshore_core::PatchKind;
 use serde::Deserialize;
 
 use super::*;
@@ -191,9 +192,19 @@ fn a_delete_is_refused_in_upstreams_words_and_begins_the_operation() {
          prot.podopslifecycle.kusionstack.io/b]"
     );
     let now = stamp(NOW);
+    let begin = verdict.begin.unwrap();
+    assert_eq!(begin.kind, PatchKind::Json);
+    // For this pod only, and only while it takes part.
     assert_eq!(
-        verdict.begin.unwrap().patch,
-        json!({"metadata": {
+        begin.patch.as_array().unwrap()[..2],
+        [
+            json!({"op": "test", "path": "/metadata/uid", "value": "u"}),
+            json!({"op": "test", "path": "/metadata/labels/kusionstack.io~1control", "value": "true"}),
+        ]
+    );
+    assert_eq!(
+        applied(&begin, &request.old_object),
+        json!({
             "labels": {
                 LABEL_TO_DELETE: now,
                 LABEL_PREPARING_TO_DELETE: now,
@@ -201,7 +212,53 @@ fn a_delete_is_refused_in_upstreams_words_and_begins_the_operation() {
                 OperationLabel::OperationType.of("pod-delete"): "delete",
             },
             "annotations": {ANNOTATION_DELETE_TIMESTAMP: now},
-        }})
+        })
+    );
+}
+
+/// The labels and annotations that a patch adds to a pod, or null where it removes one.
+fn applied(begin: &Patch, pod: &Value) -> Value {
+    let mut changes = json!({});
+    let mut patched = pod.clone();
+    for operation in begin.patch.as_array().unwrap() {
+        let path = operation["path"].as_str().unwrap();
+        let value = &operation["value"];
+        let (parent, key) = path.rsplit_once('/').unwrap();
+        let key = key.replace("~1", "/").replace("~0", "~");
+        let kind = parent.rsplit('/').next().unwrap();
+        match operation["op"].as_str().unwrap() {
+            // A member that is missing is null there.
+            "test" => assert_eq!(pod.pointer(path).unwrap_or(&Value::Null), value, "{path}"),
+            "remove" => {
+                assert!(pod.pointer(path).is_some(), "{path}");
+                changes[kind][key] = Value::Null;
+            }
+            "add" if kind == "metadata" => patched["metadata"][key] = value.clone(),
+            "add" => {
+                assert!(patched.pointer(parent).is_some(), "{parent}");
+                changes[kind][key] = value.clone();
+            }
+            other => panic!("{other}"),
+        }
+    }
+    changes
+}
+
+#[test]
+fn the_first_annotations_of_a_pod_do_not_replace_those_of_somebody_else() {
+    let begin = |pod| validate(&graceful(), &deletion(pod), NOW).begin.unwrap();
+    let guard = json!({"op": "test", "path": "/metadata/annotations", "value": null});
+    let without = begin(pod(|_| {}));
+    assert!(
+        without.patch.as_array().unwrap().contains(&guard),
+        "{without:?}"
+    );
+    let with = begin(pod(|pod| {
+        pod["metadata"]["annotations"] = json!({"a": "b"})
+    }));
+    assert!(
+        !with.patch.to_string().contains("\"/metadata/annotations\""),
+        "{with:?}"
     );
 }
 
@@ -212,7 +269,8 @@ fn an_operation_that_has_begun_keeps_its_time() {
         pod["metadata"]["labels"][&operating] = json!("1")
     }));
     let begin = validate(&graceful(), &request, NOW).begin.unwrap();
-    let labels = begin.patch["metadata"]["labels"].as_object().unwrap();
+    let changes = applied(&begin, &request.old_object);
+    let labels = changes["labels"].as_object().unwrap();
     assert!(!labels.contains_key(&operating), "{labels:?}");
     assert!(labels.contains_key(LABEL_TO_DELETE), "{labels:?}");
 }
@@ -225,12 +283,14 @@ fn a_delete_that_is_repeated_soon_writes_nothing() {
             pod["metadata"]["labels"][LABEL_TO_DELETE] = json!("1");
             pod["metadata"]["annotations"] = json!({ANNOTATION_DELETE_TIMESTAMP: asked_at});
         }));
-        validate(&graceful(), &request, NOW)
+        (validate(&graceful(), &request, NOW), request.old_object)
     };
-    assert!(asked(4).denial.is_some());
-    assert_eq!(asked(4).begin, None);
-    let again = asked(5).begin.unwrap().patch;
-    assert_eq!(again["metadata"]["labels"], Value::Null);
+    let (verdict, _) = asked(4);
+    assert!(verdict.denial.is_some());
+    assert_eq!(verdict.begin, None);
+    let (verdict, pod) = asked(5);
+    let again = applied(&verdict.begin.unwrap(), &pod);
+    assert_eq!(again["labels"], Value::Null);
 }
 
 #[test]
@@ -388,13 +448,17 @@ fn an_eviction_is_noted_again_while_it_waits_and_until_somebody_wants_the_pod_de
         ("deleted a while ago", known(9, true, false), None, unsaid()),
     ] {
         let said = |verdict: Verdict| {
-            let patch = verdict.begin?.patch;
-            Some(patch["metadata"]["annotations"][ANNOTATION_EVICTED_AT].clone())
+            let begin = verdict.begin?;
+            let changes = match begin.kind {
+                PatchKind::Json => applied(&begin, &pod),
+                PatchKind::Merge | PatchKind::Strategic => begin.patch["metadata"].clone(),
+            };
+            Some(changes["annotations"][ANNOTATION_EVICTED_AT].clone())
         };
         let request = deletion(Value::Null);
         let evicted = validate_eviction(&graceful(), &request, Seen::Present(&pod), &[], NOW);
         assert_eq!(said(evicted), by_eviction, "{what}");
-        let deleted = validate(&graceful(), &deletion(pod), NOW);
+        let deleted = validate(&graceful(), &deletion(pod.clone()), NOW);
         assert_eq!(said(deleted), by_delete, "{what}");
     }
 }

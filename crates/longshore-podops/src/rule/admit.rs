@@ -1,5 +1,4 @@
-//! What API servers ask before they write a PodTransitionRule: upstream's defaults, and what must not be said. Pure;
-//! whether somebody listens at the address of a webhook is asked where there is a network.
+//! What API servers ask before they write a PodTransitionRule: upstream's defaults, and what must not be said. Pure.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +15,7 @@ const POLL_TIMEOUT: i64 = 60;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Faults(Vec<String>);
 
-/// A webhook to be looked at where there is a network: the path of its `clientConfig`, and it.
+/// A webhook whose address and certificates are to be read: the path of its `clientConfig`, and it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Target {
     path: String,
@@ -25,7 +24,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Nobody can be asked there.
+    /// Its address cannot be asked.
     pub fn is_not_reached(&self, why: &str) -> String {
         let url = &self.webhook.client_config.url;
         format!("{}.url: Invalid value: {url:?}: {why}", self.path)

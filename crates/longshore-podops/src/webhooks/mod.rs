@@ -36,6 +36,9 @@ pub const VALIDATING: &str = "kusionstack-controller-manager-validating";
 /// The Secret of the certificates.
 pub const SECRET: &str = "longshore-podops-certs";
 
+/// Why an operation cannot begin: the review was about another pod.
+const REPLACED: &str = "expected the pod of this request, found that it was replaced, changed at the same time, or does not take part any more; try again";
+
 /// Takes the labels of pods through the state machine, within the request that writes them.
 #[derive(Debug)]
 pub struct Mutating {
@@ -171,6 +174,10 @@ impl Validating {
             .patch(&begin.target, begin.subresource, begin.kind, body)
             .await;
         written.map(drop).map_err(|error| {
+            if error.code() == Some(422) {
+                // One of the tests of the patch.
+                return REPLACED.to_owned();
+            }
             error
                 .message()
                 .map_or_else(|| error.to_string(), str::to_owned)

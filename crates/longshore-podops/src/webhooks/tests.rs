@@ -3,7 +3,7 @@
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::{
     Api, Client,
-    api::{ListParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use longshore_api::podops::{
     ANNOTATION_DELETE_TIMESTAMP, ANNOTATION_EVICTED_AT, CONDITION_SERVICE_READY, LABEL_CONTROL,
@@ -48,6 +48,15 @@ impl World {
             .create(&PostParams::default(), &pod)
             .await
             .unwrap();
+    }
+
+    /// The review of a delete of the pod that is there.
+    async fn deletion(&self) -> Review {
+        let pods = self.pods().list(&ListParams::default()).await.unwrap();
+        Review {
+            old_object: serde_json::to_value(&pods.items[0]).unwrap(),
+            ..deletion()
+        }
     }
 
     /// Whether the pod is marked to go.
@@ -178,12 +187,35 @@ async fn a_delete_begins_the_operation_or_says_why_it_cannot() {
         "failed to validate GraceDeleteWebhook, pods \"p\" not found"
     );
     world.make().await;
-    let denial = denial(world.validating.admit(&deletion()).await);
+    let denial = denial(world.validating.admit(&world.deletion().await).await);
     assert_eq!(
         denial.reason,
         "failed to validate GraceDeleteWebhook, pod deletion process is underway and being managed by PodOpsLifecycle"
     );
     assert!(world.is_to_go().await);
+}
+
+#[tokio::test]
+async fn the_review_of_an_earlier_pod_or_of_one_that_takes_part_no_more_begins_nothing() {
+    let world = World::new();
+    world.make().await;
+    let earlier = world.deletion().await;
+    let now = DeleteParams::default().grace_period(0);
+    world.pods().delete("p", &now).await.unwrap();
+    world.make().await;
+    let replayed = denial(world.validating.admit(&earlier).await);
+    assert_eq!(replayed.code, 403);
+    assert!(replayed.reason.ends_with(REPLACED), "{}", replayed.reason);
+    assert!(!world.is_to_go().await);
+    // Its label is taken away between the review and the write.
+    let review = world.deletion().await;
+    let free = json!({"metadata": {"labels": {LABEL_CONTROL: null}}});
+    let (patch, params) = (Patch::Merge(free), PatchParams::default());
+    world.pods().patch("p", &params, &patch).await.unwrap();
+    let late = denial(world.validating.admit(&review).await);
+    assert!(late.reason.ends_with(REPLACED), "{}", late.reason);
+    let pods = world.pods().list(&ListParams::default()).await.unwrap();
+    assert_eq!(pods.items[0].metadata.annotations, None);
 }
 
 #[tokio::test]

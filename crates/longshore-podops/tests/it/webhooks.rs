@@ -195,7 +195,7 @@ impl Webhooks {
             if let Some(denial) = verdict.denial {
                 if let Some(begin) = verdict.begin {
                     let patch = Request::patch(&about.path)
-                        .header(http::header::CONTENT_TYPE, "application/merge-patch+json")
+                        .header(http::header::CONTENT_TYPE, "application/json-patch+json")
                         .body(())?;
                     let body = Bytes::from(begin.patch.to_string());
                     Box::pin(self.patch(about, &patch.into_parts().0, &body)).await?;

@@ -44,8 +44,13 @@ pub(crate) fn apply(
         PatchType::Json => {
             let operations: json_patch::Patch = serde_json::from_value(patch.clone())
                 .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
-            json_patch::patch(&mut patched, &operations)
-                .map_err(|error| ApiError::patch_does_not_apply(&error.to_string()))?;
+            for operation in &operations.0 {
+                if is_absent(&patched, operation) {
+                    continue;
+                }
+                json_patch::patch(&mut patched, std::slice::from_ref(operation))
+                    .map_err(|error| ApiError::patch_does_not_apply(&error.to_string()))?;
+            }
         }
         PatchType::Merge => {
             require_object(patch)?;
@@ -63,6 +68,19 @@ pub(crate) fn apply(
             "the result is not an object",
         ))
     }
+}
+
+/// Whether an operation tests that a member is not there. Upstream takes that for null, which is how a client makes sure that
+/// nobody else has written it.
+fn is_absent(object: &Value, operation: &json_patch::PatchOperation) -> bool {
+    let json_patch::PatchOperation::Test(test) = operation else {
+        return false;
+    };
+    let path = test.path.as_str();
+    let parent = path
+        .rsplit_once('/')
+        .and_then(|(parent, _)| object.pointer(parent));
+    test.value.is_null() && object.pointer(path).is_none() && parent.is_some_and(Value::is_object)
 }
 
 fn require_object(patch: &Value) -> Result<()> {
