@@ -60,7 +60,18 @@ impl Cluster {
     /// # Errors
     /// The directory cannot be used, what it keeps is damaged, or the address is not free.
     pub fn serve(&self, config: ServeConfig) -> Result<Serving, ServeError> {
-        wire::serve(self.service(), config)
+        let authority = self.webhook_client_authority()?;
+        wire::serve(self.service(), config, &authority)
+    }
+
+    /// The authority of the client certificate that this API server shows to admission webhooks, in PEM. It is another one
+    /// for each process.
+    ///
+    /// # Errors
+    /// No certificate can be made.
+    pub fn webhook_client_authority(&self) -> Result<String, ServeError> {
+        let authority = self.server.webhook_client_authority();
+        authority.map_err(ServeError::Certificate)
     }
 
     /// Forgets every event, as a compaction would: each `resourceVersion` handed out so far answers

@@ -212,6 +212,10 @@ impl Server {
             .await;
     }
 
+    pub(crate) fn webhook_client_authority(&self) -> Result<String, rcgen::Error> {
+        self.admission.client_authority()
+    }
+
     fn now(&self) -> Timestamp {
         (self.clock)()
     }

@@ -11,6 +11,7 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Certificate, Client, StatusCode, redirect};
 use serde_json::Value;
 
+use super::identity::Identity;
 use super::services::Services;
 use super::webhook::{Target, Webhook};
 use crate::chain::chain;
@@ -20,6 +21,8 @@ use crate::server::hub::lock;
 const KEPT_CLIENTS: usize = 16;
 /// No answer is read beyond this, in bytes: a patch of the largest object is smaller.
 const MAX_ANSWER: usize = 8 * 1024 * 1024;
+/// Parts of a path that are as long as this may be secrets.
+const SECRET: usize = 32;
 /// Longest part of a webhook's own words that is passed on.
 const QUOTED: usize = 1024;
 
@@ -28,6 +31,16 @@ pub(super) struct Caller {
     services: Services,
     /// By the authorities that they trust.
     clients: Mutex<BTreeMap<Vec<u8>, Client>>,
+    identity: Identity,
+}
+
+/// Why no client can be made.
+#[derive(Debug, thiserror::Error)]
+enum NoClient {
+    #[error(transparent)]
+    Certificate(#[from] rcgen::Error),
+    #[error(transparent)]
+    Client(#[from] reqwest::Error),
 }
 
 impl Caller {
@@ -35,7 +48,13 @@ impl Caller {
         Caller {
             services,
             clients: Mutex::default(),
+            identity: Identity::default(),
         }
+    }
+
+    /// The authority of the certificate that all requests show, in PEM.
+    pub(super) fn client_authority(&self) -> Result<String, rcgen::Error> {
+        Ok(self.identity.get()?.authority)
     }
 
     /// Sends a question; the answer is the body. The error is what follows `failed calling
@@ -105,12 +124,14 @@ impl Caller {
         Ok(format!("https://{name}.{namespace}.svc:{port}{path}"))
     }
 
-    fn client(&self, ca_bundle: &[u8]) -> Result<Client, reqwest::Error> {
+    fn client(&self, ca_bundle: &[u8]) -> Result<Client, NoClient> {
         let mut clients = lock(&self.clients);
         if let Some(client) = clients.get(ca_bundle) {
             return Ok(client.clone());
         }
+        let identity = self.identity.get()?;
         let builder = Client::builder()
+            .identity(reqwest::Identity::from_pem(identity.client.as_bytes())?)
             .no_proxy()
             .redirect(redirect::Policy::none())
             .dns_resolver(Arc::new(self.services.clone()));
@@ -127,8 +148,20 @@ impl Caller {
     }
 }
 
-/// The address as people know it.
+/// The address as people know it. What may be a secret in its path is left out: clients of this server are told of webhooks
+/// that do not answer.
 fn shown(target: &Target) -> String {
+    let url = full(target);
+    // Scheme and host stay.
+    let part = |(at, part)| match at > 2 && str::len(part) >= SECRET {
+        true => "…",
+        false => part,
+    };
+    let parts: Vec<&str> = url.split('/').enumerate().map(part).collect();
+    parts.join("/")
+}
+
+fn full(target: &Target) -> String {
     match target {
         Target::Url(url) => url.clone(),
         Target::Service {
@@ -170,5 +203,31 @@ fn reason(error: &reqwest::Error) -> String {
         }
         source = cause.source();
     }
-    error.source().map_or_else(|| error.to_string(), chain)
+    // Its own words name the whole address.
+    error.source().map_or_else(|| "no answer".to_owned(), chain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_a_secret_in_the_path_of_a_webhook_is_not_shown() {
+        let secret = "0".repeat(64);
+        let url = Target::Url(format!(
+            "https://a-very-long-name-of-a-machine.example:9443/ask/{secret}"
+        ));
+        assert_eq!(
+            shown(&url),
+            "https://a-very-long-name-of-a-machine.example:9443/ask/…"
+        );
+        let service = Target::Service {
+            namespace: "n".to_owned(),
+            name: "s".to_owned(),
+            port: 443,
+            path: format!("/ask/{secret}"),
+        };
+        assert_eq!(shown(&service), "https://s.n.svc:443/ask/…");
+        assert_eq!(shown(&Target::Url("https://h/x".to_owned())), "https://h/x");
+    }
 }

@@ -11,6 +11,7 @@
 mod ask;
 mod caller;
 mod configuration;
+mod identity;
 mod question;
 mod registered;
 mod review;
@@ -56,5 +57,10 @@ impl Admission {
                 slices: collection("discovery.k8s.io", "v1", "endpointslices"),
             }),
         }
+    }
+
+    /// The authority of the certificate with which the server asks webhooks, in PEM.
+    pub(crate) fn client_authority(&self) -> Result<String, rcgen::Error> {
+        self.caller.client_authority()
     }
 }

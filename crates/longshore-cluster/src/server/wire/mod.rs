@@ -32,8 +32,9 @@ use super::http::service::ApiService;
 /// How a cluster is served over the wire.
 #[derive(Debug, Clone)]
 pub struct ServeConfig {
-    /// Where the certificate authority, the token and the kubeconfig are kept. Made when missing;
-    /// readable by its owner only.
+    /// Where the certificate authority, the token and the kubeconfig are kept, and the authority of
+    /// the client certificate for webhooks (`webhook-client-ca.crt`). Made when missing; readable by
+    /// its owner only.
     pub directory: PathBuf,
     /// Where to listen; port 0 takes a free one.
     pub address: SocketAddr,
@@ -105,7 +106,7 @@ pub enum ServeError {
         source: rcgen::Error,
     },
     /// A certificate could not be made.
-    #[error("cannot make a serving certificate")]
+    #[error("cannot make a certificate")]
     Certificate(#[source] rcgen::Error),
     /// The TLS library refuses the certificate.
     #[error("cannot use the serving certificate")]
@@ -160,7 +161,11 @@ impl Drop for Serving {
 }
 
 /// Serves the API until the returned value is stopped or dropped.
-pub(crate) fn serve(service: ApiService, config: ServeConfig) -> Result<Serving, ServeError> {
+pub(crate) fn serve(
+    service: ApiService,
+    config: ServeConfig,
+    webhook_client_authority: &str,
+) -> Result<Serving, ServeError> {
     let ServeConfig {
         directory,
         address,
@@ -169,6 +174,8 @@ pub(crate) fn serve(service: ApiService, config: ServeConfig) -> Result<Serving,
     let (listener, address) =
         listen(address).map_err(|source| ServeError::Listen { address, source })?;
     let credentials = Credentials::open(&directory, address)?;
+    let path = directory.join("webhook-client-ca.crt");
+    files::write(&path, webhook_client_authority)?;
     let closing = CancellationToken::new();
     let rules = Rules::new(&credentials.token, address, limits, closing.clone());
     let guard = Guard::new(service, Arc::new(rules));
