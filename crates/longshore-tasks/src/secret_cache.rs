@@ -5,10 +5,18 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use axum::{Router, body::Bytes, extract::State, routing::post};
-use http::StatusCode;
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{Request, State},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use http::{HeaderMap, HeaderValue, StatusCode, header::AUTHORIZATION};
 use longshore_plugins::secret_name;
 use serde::Deserialize;
+use subtle::ConstantTimeEq;
 
 /// So many values are kept; one more, and all are looked up again.
 const MAX_VALUES: usize = 10_000;
@@ -75,11 +83,61 @@ impl SecretCache {
     }
 }
 
-/// `POST /invalidate-secret`, for the peer's secret service: plain HTTP at `webhook.cacheInvalidationPort`.
-pub fn router(cache: Arc<SecretCache>) -> Router {
+/// What callers of `POST /invalidate-secret` show as bearer token.
+#[derive(Clone)]
+pub struct InvalidationToken(Arc<str>);
+
+/// Why a text cannot be the token.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "expected a token of at least {MIN_TOKEN} characters in webhook.cacheInvalidationTokenFile, found {0}; make one with `openssl rand -hex 32`"
+)]
+pub struct TooShort(usize);
+
+/// Shorter tokens can be guessed.
+const MIN_TOKEN: usize = 32;
+
+impl InvalidationToken {
+    /// The text of its file. Line breaks around it do not count.
+    ///
+    /// # Errors
+    /// It is so short that it can be guessed.
+    pub fn new(text: &str) -> Result<Self, TooShort> {
+        let text = text.trim();
+        if text.len() < MIN_TOKEN {
+            return Err(TooShort(text.len()));
+        }
+        Ok(Self(text.into()))
+    }
+
+    fn is_in(&self, headers: &HeaderMap) -> bool {
+        let header = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+        let token = header.and_then(|header| header.strip_prefix(b"Bearer "));
+        token.is_some_and(|token| self.0.as_bytes().ct_eq(token).into())
+    }
+}
+
+impl std::fmt::Debug for InvalidationToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("InvalidationToken(hidden)")
+    }
+}
+
+/// `POST /invalidate-secret`, for the peer's secret service: plain HTTP at `webhook.cacheInvalidationPort`. Whoever does
+/// not show the token gets 401, and its body is not read.
+pub fn router(cache: Arc<SecretCache>, token: InvalidationToken) -> Router {
     Router::new()
         .route("/invalidate-secret", post(invalidate))
+        .layer(middleware::from_fn_with_state(token, check))
         .with_state(cache)
+}
+
+async fn check(State(token): State<InvalidationToken>, request: Request, next: Next) -> Response {
+    if token.is_in(request.headers()) {
+        next.run(request).await
+    } else {
+        StatusCode::UNAUTHORIZED.into_response()
+    }
 }
 
 async fn invalidate(
@@ -109,6 +167,36 @@ mod tests {
     use super::*;
     use crate::fixtures::serve;
 
+    const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+    #[tokio::test]
+    async fn whoever_does_not_show_the_token_gets_401_and_changes_nothing() {
+        let cache = Arc::new(SecretCache::default());
+        let name = secret_name("o", "d", "p", "k");
+        cache.keep(&name, Arc::from(&b"v"[..]));
+        let token = InvalidationToken::new(TOKEN).unwrap();
+        assert_eq!(format!("{token:?}"), "InvalidationToken(hidden)");
+        let url = serve(router(Arc::clone(&cache), token)).await + "/invalidate-secret";
+        let changed = r#"{"org":"o","domain":"d","project":"p","name":"k"}"#;
+        let longer = format!("{TOKEN}0");
+        for token in [None, Some(""), Some(&TOKEN[1..]), Some(longer.as_str())] {
+            let request = reqwest::Client::new().post(&url).body(changed);
+            let request = match token {
+                None => request,
+                Some(token) => request.bearer_auth(token),
+            };
+            let answer = request.send().await.unwrap();
+            assert_eq!(answer.status().as_u16(), 401, "{token:?}");
+            assert_eq!(answer.text().await.unwrap(), "");
+        }
+        assert!(cache.get(&name).is_some());
+    }
+
+    #[test]
+    fn a_token_that_can_be_guessed_is_refused() {
+        assert_eq!(InvalidationToken::new(" short\n").unwrap_err(), TooShort(5));
+    }
+
     #[tokio::test]
     async fn a_secret_that_was_changed_is_looked_up_again_and_no_other_one() {
         let cache = Arc::new(SecretCache::default());
@@ -123,11 +211,12 @@ mod tests {
             };
             cache.keep(name, secret);
         }
-        let url = serve(router(Arc::clone(&cache))).await + "/invalidate-secret";
+        let token = InvalidationToken::new(&format!("{TOKEN}\n")).unwrap();
+        let url = serve(router(Arc::clone(&cache), token)).await + "/invalidate-secret";
         let http = reqwest::Client::new();
         let post = async |body: &'static str| {
-            let sent = http.post(&url).body(body).send().await.unwrap();
-            sent.status().as_u16()
+            let sent = http.post(&url).bearer_auth(TOKEN).body(body).send();
+            sent.await.unwrap().status().as_u16()
         };
         for bad in [
             "",
@@ -138,7 +227,8 @@ mod tests {
         ] {
             assert_eq!(post(bad).await, 400, "{bad}");
         }
-        assert_eq!(http.get(&url).send().await.unwrap().status().as_u16(), 405);
+        let got = http.get(&url).bearer_auth(TOKEN).send().await.unwrap();
+        assert_eq!(got.status().as_u16(), 405);
         assert!(names.iter().all(|name| cache.get(name).is_some()));
         let changed = r#"{"org":"o","domain":"d","project":"p","name":"k"}"#;
         assert_eq!(post(changed).await, 200);

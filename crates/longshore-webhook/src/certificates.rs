@@ -1,4 +1,5 @@
-//! Keeps the certificates of a webhook: in a Secret that all replicas share, in the server, and with API servers.
+//! Keeps the certificates and the tokens of a webhook: in a Secret that all replicas share, in the server, and with API
+//! servers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,17 +7,17 @@ use axum_server::tls_rustls::RustlsConfig;
 use jiff::Timestamp;
 use longshore_core::{ObjectRef, PatchKind, Resource, Scope, error::chain};
 use longshore_kit::{ApiError, Clock, Requests};
-use rustls::{
-    ServerConfig,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-};
 use serde_json::{Value, json};
 
 use crate::{
-    Registration,
+    Callers, ClientAuthority, NoClientAuthority, Registration,
     issue::{Pair, issue},
     kept::Kept,
+    registration::Publication,
     rotation::{LOOK_AGAIN, Step, apply, step},
+    served::Served,
+    token::Token,
+    tokens::{Memory, TokenStep},
 };
 
 const SECRET: Resource = Resource {
@@ -76,6 +77,12 @@ pub enum CertificateError {
     /// No certificate can be made.
     #[error("no certificate for a webhook can be made")]
     NotMade(#[from] rcgen::Error),
+    /// The library of TLS has no randomness, or refuses to serve.
+    #[error("the webhook cannot use TLS")]
+    Tls(#[from] rustls::Error),
+    /// It is not known which client certificates are good.
+    #[error(transparent)]
+    ClientAuthority(#[from] NoClientAuthority),
     /// What is in the Secret is no certificate with its key.
     #[error(
         "expected a certificate and its key in the Secret {secret}: {why}; delete it for a new one"
@@ -88,22 +95,25 @@ pub enum CertificateError {
     },
 }
 
-/// The certificates of a webhook. Any number of replicas may keep the same ones: each write is made upon what was read.
+/// The certificates and tokens of a webhook. Any number of replicas may keep the same ones: each write is made upon what
+/// was read.
 #[derive(Debug)]
 pub struct Certificates {
     requests: Requests,
     clock: Arc<dyn Clock>,
     identity: Identity,
     registrations: Vec<Registration>,
-    /// What API servers were last seen to trust.
-    published: Option<String>,
-    served: Option<Pair>,
+    client_authority: Option<ClientAuthority>,
+    callers: Option<Callers>,
+    /// What API servers were last seen to know.
+    published: Option<Publication>,
+    served: Option<Served>,
+    memory: Memory,
 }
 
 /// What a look at the Secret found, or made of it.
 struct Looked {
-    /// What is to be served.
-    pair: Pair,
+    kept: Kept,
     has_written: bool,
 }
 
@@ -115,8 +125,11 @@ impl Certificates {
             clock,
             identity,
             registrations: Vec::new(),
+            client_authority: None,
+            callers: None,
             published: None,
             served: None,
+            memory: Memory::default(),
         }
     }
 
@@ -127,24 +140,54 @@ impl Certificates {
         self
     }
 
+    /// Lets in who has a client certificate of this authority, and no others. Paths have no tokens then.
+    #[must_use]
+    pub fn trusting(mut self, client_authority: Option<ClientAuthority>) -> Self {
+        self.client_authority = client_authority;
+        self
+    }
+
+    /// Who may ask the webhooks, for the router.
+    pub fn callers(&mut self) -> Callers {
+        let target = self.target();
+        let callers = self.callers.get_or_insert_with(|| {
+            Callers::new(
+                self.requests.clone(),
+                Arc::clone(&self.clock),
+                target,
+                self.client_authority.is_some(),
+            )
+        });
+        callers.clone()
+    }
+
     /// Waits for the first certificate, and answers with how it is served.
     ///
     /// # Errors
     /// Where the Secret holds something else, or nothing can be made: trying again does not help.
     pub async fn first(&mut self) -> Result<RustlsConfig, CertificateError> {
+        let callers = self.callers();
         loop {
             match self.look().await {
-                Ok(Looked { pair, .. }) => {
-                    let tls = self.server_config(&pair)?;
-                    self.served = Some(pair);
+                Ok(Looked { kept, .. }) => {
+                    callers.learn(kept.tokens.as_ref());
+                    let served = self.to_serve(kept.current)?;
+                    let tls = served.config(&self.identity.secret)?;
+                    self.served = Some(served);
                     return Ok(RustlsConfig::from_config(tls));
+                }
+                Err(CertificateError::Api(error))
+                    if error.is_precondition_failure() || error.is_already_exists() =>
+                {
+                    // Another replica has started at the same time: what it wrote is read at once.
+                    tracing::debug!("another replica has written the certificate of the webhook");
                 }
                 Err(error @ (CertificateError::Api(_) | CertificateError::Missing { .. })) => {
                     tracing::warn!(error = %chain(&error), "the webhook waits for its certificate");
+                    tokio::time::sleep(SOON).await;
                 }
                 Err(error) => return Err(error),
             }
-            tokio::time::sleep(SOON).await;
         }
     }
 
@@ -152,51 +195,90 @@ impl Certificates {
     ///
     /// *Cancellation*: dropping it is like a crash; the next replica goes on.
     pub async fn keep(mut self, tls: RustlsConfig) {
+        let callers = self.callers();
         loop {
             let mut wait = LOOK_AGAIN;
             if let Err(error) = self.publish().await {
                 tracing::warn!(error = %chain(&error), "API servers cannot be told of the webhook");
                 wait = SOON * 10;
             }
-            match self.renew(&tls).await {
+            match self.renew(&tls, &callers).await {
                 // API servers learn of it now, not after the next wait.
-                Ok(true) => {}
-                Ok(false) => tokio::time::sleep(wait).await,
+                Ok(Looked {
+                    has_written: true, ..
+                }) => continue,
+                Ok(Looked { kept, .. }) => wait = wait.min(self.next_look(&kept)),
+                Err(CertificateError::Api(error)) if error.is_precondition_failure() => wait = SOON,
                 Err(error) => {
                     tracing::warn!(error = %chain(&error), "the certificate of the webhook is not looked after");
-                    tokio::time::sleep(wait).await;
                 }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = callers.until_given_up(), if self.heeds_those_who_give_up() => {}
             }
         }
     }
 
-    /// Serves what is to be served. Answers whether another certificate is kept now.
-    async fn renew(&mut self, tls: &RustlsConfig) -> Result<bool, CertificateError> {
-        let Looked { pair, has_written } = self.look().await?;
-        if self.served.as_ref() != Some(&pair) {
-            tls.reload_from_config(self.server_config(&pair)?);
-            tracing::info!(not_after = %pair.not_after, "another certificate is served");
-            self.served = Some(pair);
+    /// Whether a request that is given up has to be acted upon: once for each token.
+    fn heeds_those_who_give_up(&self) -> bool {
+        self.client_authority.is_none() && !self.memory.is_suspicious()
+    }
+
+    /// How long nothing has to be done about tokens.
+    fn next_look(&self, kept: &Kept) -> Duration {
+        let now = self.clock.now();
+        let due = kept.tokens.as_ref().and_then(|tokens| tokens.due(now));
+        let left = due.and_then(|due| Duration::try_from(due.duration_since(now)).ok());
+        left.map_or(LOOK_AGAIN, |left| left.max(SOON))
+    }
+
+    /// Serves what is to be served, and accepts what is to be accepted.
+    async fn renew(
+        &mut self,
+        tls: &RustlsConfig,
+        callers: &Callers,
+    ) -> Result<Looked, CertificateError> {
+        if callers.take_given_up()
+            && let Some(token) = self.published.as_ref().and_then(|it| it.token.clone())
+        {
+            self.memory.gave_up(token);
         }
-        Ok(has_written)
+        let looked = self.look().await?;
+        callers.learn(looked.kept.tokens.as_ref());
+        let served = self.to_serve(looked.kept.current.clone())?;
+        if self.served.as_ref() != Some(&served) {
+            tls.reload_from_config(served.config(&self.identity.secret)?);
+            tracing::info!(not_after = %served.pair.not_after, "another certificate is served");
+            self.served = Some(served);
+        }
+        Ok(looked)
     }
 
     /// What is to be served, after what had to be done about it.
-    async fn look(&self) -> Result<Looked, CertificateError> {
+    async fn look(&mut self) -> Result<Looked, CertificateError> {
         let target = self.target();
         let found = self.requests.get(&target).await?;
         let kept = found.as_ref().and_then(Kept::of);
         let now = self.clock.now();
+        let token = self.memory.circumstances(
+            kept.as_ref().and_then(|kept| kept.tokens.as_ref()),
+            self.published.as_ref().and_then(|it| it.token.as_ref()),
+            self.client_authority.is_none() && !self.registrations.is_empty(),
+        );
         let names = &self.identity.names;
-        let is_published = kept
-            .as_ref()
-            .is_some_and(|kept| self.published.as_ref() == Some(&kept.bundle()));
-        let step = step(kept.as_ref(), names, is_published, now);
-        let Some(after) = apply(step, kept.as_ref(), names, now, issue)? else {
+        let is_published = kept.as_ref().is_some_and(|kept| {
+            let published = self.published.as_ref();
+            published.is_some_and(|published| published.bundle == kept.bundle())
+        });
+        let step = step(kept.as_ref(), names, is_published, token, now);
+        let issue = |names: &[String], now| issue(names, now).map_err(CertificateError::from);
+        let make = || Ok(Token::generate()?);
+        let Some(after) = apply(step, kept.as_ref(), names, now, issue, make)? else {
             // Without a step there is something to keep.
             let kept = kept.ok_or_else(|| self.unusable("there is none"))?;
             return Ok(Looked {
-                pair: kept.current,
+                kept,
                 has_written: false,
             });
         };
@@ -209,7 +291,7 @@ impl Certificates {
         self.write(&target, found.as_ref(), &after, step, now)
             .await?;
         Ok(Looked {
-            pair: after.current,
+            kept: after,
             has_written: true,
         })
     }
@@ -223,7 +305,13 @@ impl Certificates {
         now: Timestamp,
     ) -> Result<(), CertificateError> {
         let data = kept.data();
-        tracing::info!(?step, %now, secret = self.identity.secret, "certificates of the webhook");
+        let secret = &self.identity.secret;
+        match step {
+            Step::Tokens(TokenStep::Note | TokenStep::Forget) => {
+                tracing::debug!(?step, %now, secret, "tokens of the webhook");
+            }
+            step => tracing::info!(?step, %now, secret, "certificates of the webhook"),
+        }
         match found {
             None => {
                 let mut data = data;
@@ -263,26 +351,39 @@ impl Certificates {
         }
     }
 
-    /// Sees to it that API servers trust whatever is served.
+    /// Sees to it that API servers trust whatever is served, and name the current token.
+    ///
+    /// The Secret is read last, and each write names the version of the configuration that was read before it. A slow
+    /// replica therefore cannot bring a token back that was replaced, published and forgotten meanwhile.
     async fn publish(&mut self) -> Result<(), CertificateError> {
-        let Some(kept) = self
-            .requests
-            .get(&self.target())
-            .await?
-            .as_ref()
-            .and_then(Kept::of)
-        else {
-            return Ok(());
-        };
-        let bundle = kept.bundle();
+        let mut found = Vec::new();
         for registration in &self.registrations {
             let target = registration.target();
-            let object = registration.object(&bundle);
-            match self.requests.get(&target).await? {
+            let object = self.requests.get(&target).await?;
+            found.push((registration, target, object));
+        }
+        let secret = self.requests.get(&self.target()).await?;
+        let Some(kept) = secret.as_ref().and_then(Kept::of) else {
+            return Ok(());
+        };
+        let token = match self.client_authority {
+            None => kept.tokens.as_ref().map(|tokens| tokens.current.clone()),
+            Some(_) => None,
+        };
+        let publication = Publication {
+            bundle: kept.bundle(),
+            token,
+        };
+        for (registration, target, found) in found {
+            let object = registration.published(&publication);
+            match found {
                 None => self.create(&target, &object).await?,
-                Some(found) if registration.is_as(&found, &bundle) => {}
-                Some(_) => {
-                    let patch = json!({"webhooks": object["webhooks"]});
+                Some(found) if registration.is_as(&found, &publication) => {}
+                Some(found) => {
+                    let version = &found["metadata"]["resourceVersion"];
+                    let patch = json!({
+                        "metadata": {"resourceVersion": version}, "webhooks": object["webhooks"],
+                    });
                     drop(
                         self.requests
                             .patch(&target, None, PatchKind::Merge, patch)
@@ -291,8 +392,27 @@ impl Certificates {
                 }
             }
         }
-        self.published = Some(bundle);
+        self.published = Some(publication);
         Ok(())
+    }
+
+    /// What is to be served beside a certificate. A file that cannot be read any more changes nothing.
+    fn to_serve(&self, pair: Pair) -> Result<Served, CertificateError> {
+        let client_authority = match &self.client_authority {
+            None => None,
+            Some(authority) => match (authority.read(), &self.served) {
+                (Ok(pem), _) => Some(pem),
+                (Err(error), None) => return Err(error.into()),
+                (Err(error), Some(served)) => {
+                    tracing::warn!(error = %chain(&error), "the client authority of the webhook is not read again");
+                    served.client_authority.clone()
+                }
+            },
+        };
+        Ok(Served {
+            pair,
+            client_authority,
+        })
     }
 
     fn target(&self) -> ObjectRef {
@@ -309,20 +429,5 @@ impl Certificates {
             secret: self.identity.secret.clone(),
             why: why.to_string(),
         }
-    }
-
-    fn server_config(&self, pair: &Pair) -> Result<Arc<ServerConfig>, CertificateError> {
-        let chain: Result<Vec<_>, _> =
-            CertificateDer::pem_slice_iter(pair.certificate.as_bytes()).collect();
-        let chain = chain.map_err(|error| self.unusable(error))?;
-        let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes());
-        let key = key.map_err(|error| self.unusable(error))?;
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
-            .map_err(|error| self.unusable(error))?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Arc::new(config))
     }
 }

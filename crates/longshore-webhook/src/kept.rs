@@ -1,14 +1,14 @@
-//! What is kept of certificates, in a Secret with the keys of type `kubernetes.io/tls`: each replica serves what stands
-//! there. Pure.
+//! What is kept of certificates and tokens, in a Secret with the keys of type `kubernetes.io/tls`: each replica serves and
+//! accepts what stands there. Pure.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::issue::Pair;
+use crate::{issue::Pair, tokens::Tokens};
 
-/// Certificates, as the Secret has them.
+/// Certificates and tokens, as the Secret has them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
     /// What is served.
@@ -19,6 +19,8 @@ pub(crate) struct Kept {
     pub(crate) previous_authority: Option<String>,
     /// Whom the certificates are for.
     pub(crate) names: Vec<String>,
+    /// What callers name in the path; `None` where a version without tokens has written the Secret.
+    pub(crate) tokens: Option<Tokens>,
 }
 
 /// What does not stand in certificates in a form that we read.
@@ -38,6 +40,8 @@ struct NextState {
 }
 
 const STATE: &str = "state.json";
+/// A key of its own: a version without tokens leaves it alone.
+const TOKENS: &str = "tokens.json";
 const PREVIOUS: &str = "previous-ca.crt";
 /// Authority, certificate, key.
 const CURRENT: [&str; 3] = ["ca.crt", "tls.crt", "tls.key"];
@@ -67,6 +71,7 @@ impl Kept {
             },
             previous_authority: text(PREVIOUS),
             names: state.names,
+            tokens: text(TOKENS).and_then(|tokens| serde_json::from_str(&tokens).ok()),
         })
     }
 
@@ -83,6 +88,9 @@ impl Kept {
         };
         let mut data = Map::new();
         data.insert(STATE.to_owned(), encode(&json!(state).to_string()));
+        let tokens = self.tokens.as_ref();
+        let tokens = tokens.map_or(Value::Null, |tokens| encode(&json!(tokens).to_string()));
+        data.insert(TOKENS.to_owned(), tokens);
         let previous = self.previous_authority.as_deref();
         data.insert(PREVIOUS.to_owned(), previous.map_or(Value::Null, encode));
         for (keys, pair) in [

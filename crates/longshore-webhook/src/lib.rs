@@ -2,18 +2,26 @@
 //!
 //! Read [`Admission`] first: it is what a webhook is. [`router`] and [`serve`] ask it, [`Certificates`] keeps the
 //! certificate under which it is known, and tells API servers of it by a [`Registration`]. [`rotation`] says why a
-//! certificate is replaced without a moment in which nobody trusts the webhook.
+//! certificate is replaced without a moment in which nobody trusts the webhook. [`Callers`] lets only API servers in, by a
+//! token in the path, which [`tokens`] replaces, or by a client certificate of a [`ClientAuthority`].
 
+mod callers;
 mod certificates;
+mod client_authority;
 mod issue;
 mod kept;
 mod measures;
 mod registration;
 mod review;
 pub mod rotation;
+mod served;
 mod server;
+mod token;
+pub mod tokens;
 
+pub use callers::Callers;
 pub use certificates::{CertificateError, Certificates, Identity};
+pub use client_authority::{ClientAuthority, NoClientAuthority};
 pub use measures::Measures;
 pub use registration::Registration;
 pub use review::{Denial, NoReview, Response, Review, Verdict};

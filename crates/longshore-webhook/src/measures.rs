@@ -19,6 +19,7 @@ pub struct Measures {
     seconds: Family<PathLabels, Histogram, Seconds>,
     answers: Family<AnswerLabels, Counter>,
     in_flight: Family<PathLabels, Gauge>,
+    refused: Family<PathLabels, Counter>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -48,6 +49,7 @@ impl Default for Measures {
             seconds: Family::new_with_constructor(Seconds),
             answers: Family::default(),
             in_flight: Family::default(),
+            refused: Family::default(),
         }
     }
 }
@@ -72,8 +74,18 @@ impl Measures {
                 "Questions without an answer yet",
                 measures.in_flight.clone(),
             );
+            registry.register(
+                "longshore_webhook_unauthenticated_requests",
+                "Requests of callers without credentials, answered with 401",
+                measures.refused.clone(),
+            );
         });
         measures
+    }
+
+    /// A caller without credentials was refused.
+    pub(crate) fn refused(&self, webhook: &'static str) {
+        self.refused.get_or_create(&PathLabels { webhook }).inc();
     }
 
     /// A question came. It has no answer until the guard ends.
@@ -129,10 +141,13 @@ mod tests {
         let open = measures.asked("/a");
         let text = metrics.text();
         drop(open);
+        measures.refused("/a");
+        let text = text + &metrics.text();
         for line in [
             r#"controller_runtime_webhook_requests_total{webhook="/a",code="200"} 1"#,
             r#"controller_runtime_webhook_requests_in_flight{webhook="/a"} 1"#,
             r#"controller_runtime_webhook_latency_seconds_count{webhook="/a"} 1"#,
+            r#"longshore_webhook_unauthenticated_requests_total{webhook="/a"} 1"#,
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }

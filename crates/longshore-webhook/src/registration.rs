@@ -4,7 +4,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use longshore_core::{ObjectRef, Resource, Scope};
 use serde_json::{Value, json};
 
-use crate::review::covers;
+use crate::{review::covers, token::Token};
 
 /// A MutatingWebhookConfiguration or a ValidatingWebhookConfiguration.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,10 +63,27 @@ impl Registration {
 
     /// The object with which API servers trust these authorities.
     pub fn object(&self, bundle: &str) -> Value {
-        let bundle = BASE64_STANDARD.encode(bundle);
+        self.published(&Publication {
+            bundle: bundle.to_owned(),
+            token: None,
+        })
+    }
+
+    /// The object with which API servers trust the authorities and name the token.
+    pub(crate) fn published(&self, publication: &Publication) -> Value {
+        let bundle = BASE64_STANDARD.encode(&publication.bundle);
         let mut webhooks = self.webhooks.clone();
         for webhook in &mut webhooks {
-            webhook["clientConfig"]["caBundle"] = bundle.as_str().into();
+            let config = &mut webhook["clientConfig"];
+            config["caBundle"] = bundle.as_str().into();
+            for place in ["/url", "/service/path"] {
+                if let (Some(token), Some(Value::String(path))) =
+                    (&publication.token, config.pointer_mut(place))
+                {
+                    path.push('/');
+                    path.push_str(token.text());
+                }
+            }
         }
         json!({
             "apiVersion": self.resource.api_version(),
@@ -77,7 +94,49 @@ impl Registration {
     }
 
     /// Whether an object is as it is to be.
-    pub(crate) fn is_as(&self, found: &Value, bundle: &str) -> bool {
-        covers(&found["webhooks"], &self.object(bundle)["webhooks"])
+    pub(crate) fn is_as(&self, found: &Value, publication: &Publication) -> bool {
+        covers(&found["webhooks"], &self.published(publication)["webhooks"])
+    }
+}
+
+/// What API servers have to know of a webhook beside its rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Publication {
+    /// The authorities that vouch for it, in PEM.
+    pub(crate) bundle: String,
+    /// What they have to name; `None` where they have to show a certificate instead.
+    pub(crate) token: Option<Token>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_token_is_the_last_part_of_every_path() {
+        let webhooks = vec![
+            json!({"clientConfig": {"url": "https://127.0.0.1:9443/ask"}}),
+            json!({"clientConfig": {"service": {"name": "s", "path": "/ask"}}}),
+        ];
+        let registration = Registration::mutating("r", webhooks);
+        let publication = Publication {
+            bundle: "ca".to_owned(),
+            token: Some(Token::of_test("secret")),
+        };
+        let object = registration.published(&publication);
+        let config = |at: usize| object["webhooks"][at]["clientConfig"].clone();
+        assert_eq!(config(0)["url"], "https://127.0.0.1:9443/ask/secret");
+        assert_eq!(config(1)["service"]["path"], "/ask/secret");
+        assert!(registration.is_as(&object, &publication));
+        let other = Publication {
+            token: None,
+            ..publication
+        };
+        assert!(!registration.is_as(&object, &other));
+        let plain = registration.published(&other);
+        assert_eq!(
+            plain["webhooks"][1]["clientConfig"]["service"]["path"],
+            "/ask"
+        );
     }
 }

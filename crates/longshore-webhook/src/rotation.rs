@@ -1,4 +1,5 @@
-//! When a certificate is replaced. Pure.
+//! When a certificate is replaced, and with it the token. Pure. [`tokens`](crate::tokens) says when a token is
+//! replaced by itself.
 //!
 //! A new one is made when a third of the old one's life is left, and is not served at first: API servers are told of its
 //! authority beside the old one's. Only when that is read back, and [`OVERLAP`] has passed, is it served. The authority
@@ -10,6 +11,8 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     issue::{LIFETIME, Pair},
     kept::Kept,
+    token::Token,
+    tokens::{self, Circumstances, TokenStep, Tokens},
 };
 
 /// How often it is looked whether there is anything to do.
@@ -18,7 +21,7 @@ pub const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_secs(60);
 /// by then.
 pub const OVERLAP: SignedDuration = SignedDuration::from_mins(5);
 
-/// What is to be done about certificates.
+/// What is to be done about certificates and tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Nothing.
@@ -29,18 +32,32 @@ pub(crate) enum Step {
     Prepare,
     /// Serve the next one.
     Promote,
+    /// Only the tokens change.
+    Tokens(TokenStep),
 }
 
-/// What is to be done. `is_published` says whether API servers know all authorities of `kept`.
+/// What is to be done. `is_published` says whether API servers know all authorities of `kept`; `token` is about its
+/// current token.
 pub(crate) fn step(
     kept: Option<&Kept>,
     names: &[String],
     is_published: bool,
+    token: Circumstances,
     now: Timestamp,
 ) -> Step {
     let Some(kept) = kept else {
         return Step::Begin;
     };
+    match certificate_step(kept, names, is_published, now) {
+        Step::Keep => match tokens::step(kept.tokens.as_ref(), token, now) {
+            TokenStep::Keep => Step::Keep,
+            step => Step::Tokens(step),
+        },
+        step => step,
+    }
+}
+
+fn certificate_step(kept: &Kept, names: &[String], is_published: bool, now: Timestamp) -> Step {
     let left = kept.current.not_after.duration_since(now);
     if kept.names != names || left <= SignedDuration::ZERO {
         return Step::Begin;
@@ -55,33 +72,46 @@ pub(crate) fn step(
     }
 }
 
-/// What is kept after a step. `issue` makes a certificate.
+/// What is kept after a step. `issue` makes a certificate, `token` a token.
 pub(crate) fn apply<E>(
     step: Step,
     kept: Option<&Kept>,
     names: &[String],
     now: Timestamp,
     issue: impl Fn(&[String], Timestamp) -> Result<Pair, E>,
+    token: impl Fn() -> Result<Token, E>,
 ) -> Result<Option<Kept>, E> {
+    let before = kept.and_then(|kept| kept.tokens.as_ref());
     Ok(match (step, kept) {
         (Step::Begin, kept) => Some(Kept {
             current: issue(names, now)?,
             next: None,
             previous_authority: kept.map(|kept| kept.current.authority.clone()),
             names: names.to_vec(),
+            tokens: Some(Tokens::after(before, token()?, now)),
         }),
         (Step::Prepare, Some(kept)) => Some(Kept {
             next: Some((issue(names, now)?, now)),
             previous_authority: None,
             ..kept.clone()
         }),
-        (Step::Promote, Some(kept)) => kept.next.as_ref().map(|(next, _)| Kept {
-            current: next.clone(),
-            next: None,
-            previous_authority: Some(kept.current.authority.clone()),
-            names: kept.names.clone(),
-        }),
-        (Step::Keep | Step::Prepare | Step::Promote, _) => None,
+        (Step::Promote, Some(kept)) => match &kept.next {
+            None => None,
+            Some((next, _)) => Some(Kept {
+                current: next.clone(),
+                next: None,
+                previous_authority: Some(kept.current.authority.clone()),
+                names: kept.names.clone(),
+                tokens: Some(Tokens::after(before, token()?, now)),
+            }),
+        },
+        (Step::Tokens(step), Some(kept)) => {
+            tokens::apply(step, before, now, token)?.map(|tokens| Kept {
+                tokens: Some(tokens),
+                ..kept.clone()
+            })
+        }
+        (Step::Keep | Step::Prepare | Step::Promote | Step::Tokens(_), _) => None,
     })
 }
 
@@ -90,6 +120,17 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+    use crate::tokens::Suspicion;
+
+    const TOKEN: Circumstances = Circumstances {
+        is_published: true,
+        suspicion: Suspicion::None,
+        is_ours_to_publish: false,
+    };
+
+    fn token() -> Result<Token, ()> {
+        Ok(Token::of_test("t"))
+    }
 
     fn names() -> Vec<String> {
         vec!["a.b.svc".to_owned()]
@@ -120,7 +161,7 @@ mod tests {
         let counter = Cell::new(0);
         let issue = numbered(&counter);
         let mut now = start();
-        let mut kept = apply(Step::Begin, None, &names(), now, &issue)
+        let mut kept = apply(Step::Begin, None, &names(), now, &issue, token)
             .unwrap()
             .unwrap();
         let mut published = kept.bundle();
@@ -129,8 +170,8 @@ mod tests {
         let mut steps = Vec::new();
         while now < start() + SignedDuration::from_hours(2 * 365 * 24) {
             let is_published = published == kept.bundle();
-            let step = step(Some(&kept), &names(), is_published, now);
-            if let Some(after) = apply(step, Some(&kept), &names(), now, &issue).unwrap() {
+            let step = step(Some(&kept), &names(), is_published, TOKEN, now);
+            if let Some(after) = apply(step, Some(&kept), &names(), now, &issue, token).unwrap() {
                 steps.push(step);
                 // The crash: the Secret is written, nothing else has happened yet.
                 kept = after;
@@ -156,13 +197,13 @@ mod tests {
     fn what_is_of_no_use_is_replaced_at_once_and_nothing_is_promoted_unpublished() {
         let counter = Cell::new(0);
         let issue = numbered(&counter);
-        let kept = apply(Step::Begin, None, &names(), start(), &issue)
+        let kept = apply(Step::Begin, None, &names(), start(), &issue, token)
             .unwrap()
             .unwrap();
         let later = |hours: i64| start() + SignedDuration::from_hours(hours);
-        assert_eq!(step(None, &names(), true, start()), Step::Begin);
+        assert_eq!(step(None, &names(), true, TOKEN, start()), Step::Begin);
         assert_eq!(
-            step(Some(&kept), &["other".to_owned()], true, start()),
+            step(Some(&kept), &["other".to_owned()], true, TOKEN, start()),
             Step::Begin
         );
         for (hours, expected) in [
@@ -172,23 +213,23 @@ mod tests {
             (90 * 24, Step::Begin),
         ] {
             assert_eq!(
-                step(Some(&kept), &names(), true, later(hours)),
+                step(Some(&kept), &names(), true, TOKEN, later(hours)),
                 expected,
                 "{hours}"
             );
         }
         let due = later(61 * 24);
-        let next = apply(Step::Prepare, Some(&kept), &names(), due, &issue)
+        let next = apply(Step::Prepare, Some(&kept), &names(), due, &issue, token)
             .unwrap()
             .unwrap();
         assert_eq!(next.current, kept.current);
-        assert_eq!(step(Some(&next), &names(), true, due), Step::Keep);
+        assert_eq!(step(Some(&next), &names(), true, TOKEN, due), Step::Keep);
         assert_eq!(
-            step(Some(&next), &names(), false, due + OVERLAP),
+            step(Some(&next), &names(), false, TOKEN, due + OVERLAP),
             Step::Keep
         );
         assert_eq!(
-            step(Some(&next), &names(), true, due + OVERLAP),
+            step(Some(&next), &names(), true, TOKEN, due + OVERLAP),
             Step::Promote
         );
     }
@@ -197,15 +238,29 @@ mod tests {
     fn what_is_kept_is_read_again() {
         let counter = Cell::new(0);
         let issue = numbered(&counter);
-        let first = apply(Step::Begin, None, &names(), start(), &issue)
+        let first = apply(Step::Begin, None, &names(), start(), &issue, token)
             .unwrap()
             .unwrap();
-        let second = apply(Step::Prepare, Some(&first), &names(), start(), &issue)
-            .unwrap()
-            .unwrap();
-        let third = apply(Step::Promote, Some(&second), &names(), start(), &issue)
-            .unwrap()
-            .unwrap();
+        let second = apply(
+            Step::Prepare,
+            Some(&first),
+            &names(),
+            start(),
+            &issue,
+            token,
+        )
+        .unwrap()
+        .unwrap();
+        let third = apply(
+            Step::Promote,
+            Some(&second),
+            &names(),
+            start(),
+            &issue,
+            token,
+        )
+        .unwrap()
+        .unwrap();
         for kept in [first, second, third] {
             let secret = serde_json::json!({"data": kept.data()});
             assert_eq!(Kept::of(&secret), Some(kept));

@@ -1,24 +1,28 @@
-//! Webhooks behind TLS: a path each, bounded bodies, an answer in time.
+//! Webhooks behind TLS: a path each, only for callers who may ask, bounded bodies, an answer in time.
 
-use std::{fmt, io, net::TcpListener, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, io, net::TcpListener, pin::Pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use axum::{
-    Router,
+    Extension, Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, State},
+    extract::{DefaultBodyLimit, FromRequest, Request, State},
+    middleware::AddExtension,
     response::{IntoResponse, Response as HttpResponse},
-    routing::post,
 };
 use axum_server::{
     Handle,
-    accept::NoDelayAcceptor,
+    accept::{Accept, NoDelayAcceptor},
     tls_rustls::{RustlsAcceptor, RustlsConfig},
 };
-use http::{StatusCode, header::CONTENT_TYPE};
+use http::{Method, StatusCode, header::CONTENT_TYPE};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
+use tower::Layer;
 
 use crate::{
+    callers::Callers,
     measures::Measures,
     review::{Denial, Response, Review, Verdict},
 };
@@ -37,29 +41,32 @@ pub trait Admission: fmt::Debug + Send + Sync + 'static {
     async fn admit(&self, review: &Review) -> Response;
 }
 
-/// A webhook at its path.
-#[derive(Clone)]
-struct Served {
-    path: &'static str,
-    webhook: Arc<dyn Admission>,
+/// Webhooks by the first part of their paths, and who may ask them.
+struct Site {
+    webhooks: BTreeMap<&'static str, Arc<dyn Admission>>,
+    callers: Callers,
     measures: Measures,
 }
 
-/// Webhooks by their paths, as `/mutate--v1-pod`. What they are asked is counted.
+/// What the metrics and the log call a path of no webhook: callers may write anything into a path.
+const OTHER: &str = "other";
+
+/// Webhooks by their paths, as `/mutate--v1-pod`, behind which callers name their token. Whoever is not admitted by
+/// `callers` gets 401, and nothing of its body is read. What webhooks are asked is counted.
 pub fn router(
     webhooks: impl IntoIterator<Item = (&'static str, Arc<dyn Admission>)>,
+    callers: Callers,
     measures: &Measures,
 ) -> Router {
-    let mut router = Router::new();
-    for (path, webhook) in webhooks {
-        let served = Served {
-            path,
-            webhook,
-            measures: measures.clone(),
-        };
-        router = router.route(path, post(answer).with_state(served));
-    }
-    router.layer(DefaultBodyLimit::max(MAX_BODY))
+    let site = Site {
+        webhooks: webhooks.into_iter().collect(),
+        callers,
+        measures: measures.clone(),
+    };
+    Router::new()
+        .fallback(receive)
+        .with_state(Arc::new(site))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
 }
 
 /// Serves until `stopping`, and finishes answers under way.
@@ -75,7 +82,7 @@ pub async fn serve(
     listener.set_nonblocking(true)?;
     let handle = Handle::new();
     // An answer is several small writes, which must not wait for each other's acknowledgement.
-    let acceptor = RustlsAcceptor::new(tls).acceptor(NoDelayAcceptor::new());
+    let acceptor = PeerAcceptor(RustlsAcceptor::new(tls).acceptor(NoDelayAcceptor::new()));
     let server = axum_server::from_tcp(listener)?
         .acceptor(acceptor)
         .handle(handle.clone());
@@ -88,16 +95,85 @@ pub async fn serve(
     serving.await
 }
 
-async fn answer(State(served): State<Served>, body: Bytes) -> HttpResponse {
-    let asked = served.measures.asked(served.path);
+/// What TLS says about a caller.
+#[derive(Clone, Copy, Debug, Default)]
+struct Peer {
+    /// Whether it has shown a certificate that one of our client authorities has signed.
+    has_certificate: bool,
+}
+
+/// Tells the requests of a connection who is at its other end.
+#[derive(Clone, Debug)]
+struct PeerAcceptor(RustlsAcceptor<NoDelayAcceptor>);
+
+impl<S: Send + 'static> Accept<TcpStream, S> for PeerAcceptor {
+    type Stream = TlsStream<TcpStream>;
+    type Service = AddExtension<S, Peer>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<(Self::Stream, Self::Service)>> + Send>>;
+
+    fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
+        let accepting = self.0.accept(stream, service);
+        Box::pin(async move {
+            let (stream, service) = accepting.await?;
+            let (_, connection) = stream.get_ref();
+            // Only what the verifier has found good is here.
+            let peer = Peer {
+                has_certificate: connection.peer_certificates().is_some(),
+            };
+            Ok((stream, Extension(peer).layer(service)))
+        })
+    }
+}
+
+async fn receive(State(site): State<Arc<Site>>, request: Request) -> HttpResponse {
+    let path = request.uri().path();
+    let (name, token) = match path.get(1..).and_then(|path| path.split_once('/')) {
+        // The slash in front of the name is part of it.
+        Some((name, token)) => (&path[..=name.len()], Some(token)),
+        None => (path, None),
+    };
+    let found = site.webhooks.get_key_value(name);
+    let known = found.map_or(OTHER, |(path, _)| path);
+    let peer = request.extensions().get::<Peer>().copied();
+    let has_certificate = peer.unwrap_or_default().has_certificate;
+    if !site.callers.admit(token, has_certificate).await {
+        site.measures.refused(known);
+        site.callers.refused(known);
+        return StatusCode::UNAUTHORIZED.into_response();
+    }
+    match found {
+        None => StatusCode::NOT_FOUND.into_response(),
+        Some(_) if request.method() != Method::POST => {
+            StatusCode::METHOD_NOT_ALLOWED.into_response()
+        }
+        Some((path, webhook)) => answer(&site, path, webhook.as_ref(), request).await,
+    }
+}
+
+async fn answer(
+    site: &Site,
+    path: &'static str,
+    webhook: &dyn Admission,
+    request: Request,
+) -> HttpResponse {
+    let asked = site.measures.asked(path);
+    let giving_up = GivingUp(Some(&site.callers));
+    let body = match Bytes::from_request(request, &()).await {
+        Ok(body) => body,
+        Err(rejection) => {
+            asked.answered(rejection.status());
+            return rejection.into_response();
+        }
+    };
     let review = match Review::read(&body) {
         Ok(review) => review,
         Err(error) => {
             asked.answered(StatusCode::BAD_REQUEST);
+            giving_up.is_answered();
             return (StatusCode::BAD_REQUEST, error.to_string()).into_response();
         }
     };
-    let response = tokio::time::timeout(TIMEOUT, served.webhook.admit(&review)).await;
+    let response = tokio::time::timeout(TIMEOUT, webhook.admit(&review)).await;
     let response = response.unwrap_or_else(|_| {
         let message = format!("the webhook had no answer within {TIMEOUT:?}; try again");
         Denial::because(504, message).into()
@@ -105,7 +181,25 @@ async fn answer(State(served): State<Served>, body: Bytes) -> HttpResponse {
     tell(&review, &response);
     let json = response.to_review(&review).to_string();
     asked.answered(StatusCode::OK);
+    giving_up.is_answered();
     ([(CONTENT_TYPE, "application/json")], json).into_response()
+}
+
+/// Notices a request that is dropped before its answer, because its caller has gone.
+struct GivingUp<'a>(Option<&'a Callers>);
+
+impl GivingUp<'_> {
+    fn is_answered(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for GivingUp<'_> {
+    fn drop(&mut self) {
+        if let Some(callers) = self.0 {
+            callers.gave_up();
+        }
+    }
 }
 
 /// A refusal is news.

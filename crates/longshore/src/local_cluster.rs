@@ -17,7 +17,7 @@ use longshore_kit::{CountRequests, Metrics, Tasks};
 use longshore_node::{ImageMap, Node, NodeConfig, PodsLifetime};
 use longshore_podops::PodMeasures;
 use longshore_tasks::{ActionMeasures, Settings, data::Storage};
-use longshore_webhook::Measures;
+use longshore_webhook::{ClientAuthority, Measures};
 use serde_json::Value;
 
 use crate::{
@@ -172,7 +172,10 @@ impl LocalCluster {
         let client = self.client("podops");
         actions::install_definition(client.clone(), podops::PART, definition).await?;
         let measures = Measures::new(&self.metrics);
-        let webhooks = settings.webhooks(client.clone(), "default", address, &measures);
+        let authority = self.cluster.webhook_client_authority();
+        let authority = authority.map_err(|source| CliError::engine(podops::PART, source))?;
+        let authority = Some(ClientAuthority::Pem(authority));
+        let webhooks = settings.webhooks(client.clone(), "default", address, authority, &measures);
         let shutdown = self.tasks.shutdown();
         self.tasks.spawn("podops.webhooks", async move {
             if let Err(error) = webhooks.serve(listener, shutdown, |_| {}).await {

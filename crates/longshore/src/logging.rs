@@ -44,7 +44,8 @@ fn filter(verbosity: u8) -> EnvFilter {
             // The client notes every answer of 5xx that it will ask again for; what comes of it we say ourselves.
             0 => "info,kube_client::client::builder=off",
             1 => "debug",
-            _ => "trace",
+            // These write every header, and so whatever tokens are in paths and headers.
+            _ => "trace,h2=debug,hyper=debug,hyper_util=debug,rustls=debug,tower_http=debug",
         }
         .to_owned()
     });

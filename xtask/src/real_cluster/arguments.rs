@@ -54,6 +54,8 @@ pub(super) fn apiserver(folder: &Path, ports: &Ports) -> Vec<String> {
         ),
         format!("--kubelet-client-key={}", file("kubelet-client.key")),
         "--kubelet-preferred-address-types=InternalIP".to_owned(),
+        // As whom it asks webhooks.
+        format!("--admission-control-config-file={}", file("admission.json")),
     ]
 }
 

@@ -18,8 +18,8 @@ const SERVER_NAMES: [&str; 5] = [
     "kubernetes.default.svc",
 ];
 
-/// Writes `ca.crt`, a certificate and a key for serving (`server`) and for asking nodes (`kubelet-client`), and
-/// `service-accounts.key` and `.pub`; gives the text of the first.
+/// Writes `ca.crt`, a certificate and a key for serving (`server`) and for asking nodes (`kubelet-client`) and webhooks
+/// (`webhook-client`), and `service-accounts.key` and `.pub`; gives the text of the first.
 pub(super) fn make(folder: &Path) -> Result<String, ClusterError> {
     let key = KeyPair::generate().map_err(ClusterError::Certificate)?;
     let mut params = params(&[], "longshore-test-ca")?;
@@ -43,6 +43,12 @@ pub(super) fn make(folder: &Path) -> Result<String, ClusterError> {
         ExtendedKeyUsagePurpose::ClientAuth,
     );
     signed(folder, "kubelet-client", client, &issuer)?;
+    let client = (
+        &[][..],
+        "kube-apiserver-webhook-client",
+        ExtendedKeyUsagePurpose::ClientAuth,
+    );
+    signed(folder, "webhook-client", client, &issuer)?;
     let accounts = KeyPair::generate().map_err(ClusterError::Certificate)?;
     write(
         &folder.join("service-accounts.key"),

@@ -75,6 +75,7 @@ impl ControlPlane {
         let ports = Ports::free()?;
         let authority = certificates::make(folder.path())?;
         let token = write_users(folder.path(), ports.apiserver)?;
+        write_webhook_client(folder.path())?;
         let mut cluster = ControlPlane {
             processes: Vec::new(),
             folder,
@@ -245,6 +246,29 @@ fn write_users(folder: &Path, port: u16) -> Result<String, ClusterError> {
     }
     write(&folder.join("tokens.csv"), &tokens)?;
     Ok(administrator.unwrap_or_default())
+}
+
+/// The API server shows its client certificate to every webhook that asks for one.
+fn write_webhook_client(folder: &Path) -> Result<(), ClusterError> {
+    let kubeconfig = folder.join("webhook-client.kubeconfig");
+    let user = json!({
+        "client-certificate": folder.join("webhook-client.crt"),
+        "client-key": folder.join("webhook-client.key"),
+    });
+    let users =
+        json!({"apiVersion": "v1", "kind": "Config", "users": [{"name": "*", "user": user}]});
+    write(&kubeconfig, &users.to_string())?;
+    let plugin = |name: &str| {
+        json!({"name": name, "configuration": {
+            "apiVersion": "apiserver.config.k8s.io/v1", "kind": "WebhookAdmissionConfiguration",
+            "kubeConfigFile": kubeconfig,
+        }})
+    };
+    let admission = json!({
+        "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
+        "plugins": [plugin("MutatingAdmissionWebhook"), plugin("ValidatingAdmissionWebhook")],
+    });
+    write(&folder.join("admission.json"), &admission.to_string())
 }
 
 /// JSON is YAML.

@@ -1,5 +1,7 @@
 //! The section `webhook`: how secrets get into pods (task action spec §13).
 
+use std::path::PathBuf;
+
 use longshore_plugins::{
     NamespaceTemplate, Pattern, ScopeBinding, ScopeBindings, SecretInjection, Section,
 };
@@ -19,6 +21,9 @@ pub struct WebhookSettings {
     pub listen_port: u16,
     /// `cacheInvalidationPort`: where it is told that a secret has changed; 0 for nowhere. Default: 9444.
     pub invalidation_port: u16,
+    /// `cacheInvalidationTokenFile`, which upstream does not have: the file of the bearer token that callers of that port
+    /// show. Without one nobody listens there.
+    pub invalidation_token_file: Option<PathBuf>,
     /// Not `disableCreateMutatingWebhookConfig`: whether API servers are told of it. Default: yes.
     pub is_registered: bool,
     /// `embeddedSecretManagerConfig.k8sConfig.namespace`: where secrets are looked up. Default: `flyte`.
@@ -38,6 +43,7 @@ impl Default for WebhookSettings {
             service_port: 443,
             listen_port: 9443,
             invalidation_port: 9444,
+            invalidation_token_file: None,
             is_registered: true,
             secrets_namespace: "flyte".to_owned(),
             bindings: ScopeBindings::default(),
@@ -56,6 +62,11 @@ impl WebhookSettings {
         section.number("servicePort", &mut self.service_port);
         section.number("listenPort", &mut self.listen_port);
         section.number("cacheInvalidationPort", &mut self.invalidation_port);
+        let mut token_file = String::new();
+        section.text("cacheInvalidationTokenFile", &mut token_file);
+        if !token_file.is_empty() {
+            self.invalidation_token_file = Some(token_file.into());
+        }
         let mut is_unregistered = !self.is_registered;
         section.flag("disableCreateMutatingWebhookConfig", &mut is_unregistered);
         self.is_registered = !is_unregistered;

@@ -5,7 +5,7 @@ use kube::{Api, Client, api::PostParams};
 use longshore_cluster::Cluster;
 use longshore_kit::SystemClock;
 use longshore_plugins::{ScopeBindings, secret_name};
-use longshore_webhook::{Certificates, Identity, Measures};
+use longshore_webhook::{Certificates, ClientAuthority, Identity, Measures};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -66,10 +66,11 @@ async fn world() -> World {
     let registration = SecretsWebhook::registration(&settings, NAMESPACE);
     let mut certificates = Certificates::new(requests.clone(), Arc::new(SystemClock), identity)
         .publishing(registration);
+    let callers = certificates.callers();
     let tls = certificates.first().await.unwrap();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let router = longshore_webhook::router([(PATH, webhook)], &Measures::default());
+    let router = longshore_webhook::router([(PATH, webhook)], callers, &Measures::default());
     let stopping = CancellationToken::new();
     tokio::spawn(longshore_webhook::serve(
         listener,
@@ -135,8 +136,18 @@ impl World {
             .unwrap();
     }
 
+    /// Where API servers are told to ask.
+    fn path(&self) -> &str {
+        let config = &self.registered["webhooks"][0]["clientConfig"];
+        config["service"]["path"].as_str().unwrap()
+    }
+
     async fn ask(&self, body: String) -> (u16, Value) {
-        let url = format!("https://{HOST}:{}{PATH}?timeout=10s", self.address.port());
+        self.ask_at(self.path(), body).await
+    }
+
+    async fn ask_at(&self, path: &str, body: String) -> (u16, Value) {
+        let url = format!("https://{HOST}:{}{path}?timeout=10s", self.address.port());
         let answer = self
             .http
             .post(url)
@@ -391,13 +402,162 @@ async fn only_pods_that_ask_ever_wait_and_never_those_of_the_cluster() {
             .contains(&json!("kube-system"))
     );
     assert_eq!(webhook["rules"][0]["operations"], json!(["CREATE"]));
-    assert_eq!(webhook["clientConfig"]["service"]["path"], PATH);
-    // Another replica serves the same certificate, and changes nothing.
+    let token = world.path().strip_prefix(&format!("{PATH}/")).unwrap();
+    assert_eq!(token.len(), 64, "{token}");
+    // Another replica serves the same certificate. It replaces the token, which API servers may have told their clients.
     let requests = Requests::new(world.client.clone());
     let identity = Identity::of_service(NAMESPACE, "flyte-pod-webhook", "flyte-pod-webhook");
     let secrets: Api<Secret> = Api::namespaced(world.client.clone(), NAMESPACE);
-    let before = secrets.get("flyte-pod-webhook").await.unwrap();
-    let mut second = Certificates::new(requests, Arc::new(SystemClock), identity);
-    second.first().await.unwrap();
-    assert_eq!(secrets.get("flyte-pod-webhook").await.unwrap(), before);
+    let published = async || {
+        let secret = secrets.get("flyte-pod-webhook").await.unwrap();
+        let tokens = secret.data.as_ref().unwrap()["tokens.json"].0.clone();
+        let tokens: Value = serde_json::from_slice(&tokens).unwrap();
+        (secret, tokens)
+    };
+    let (before, tokens) = loop {
+        let (secret, tokens) = published().await;
+        if tokens["isPublished"] == true {
+            break (secret, tokens);
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(tokens["current"], token);
+    let registration = SecretsWebhook::registration(
+        &WebhookSettings {
+            secrets_namespace: NAMESPACE.to_owned(),
+            ..WebhookSettings::default()
+        },
+        NAMESPACE,
+    );
+    let second = Certificates::new(requests, Arc::new(SystemClock), identity);
+    second.publishing(registration).first().await.unwrap();
+    let (after, replaced) = published().await;
+    assert_eq!(
+        after.data.unwrap()["tls.crt"],
+        before.data.unwrap()["tls.crt"]
+    );
+    assert_ne!(replaced["current"], token);
+    assert_eq!(
+        replaced["previous"],
+        json!([{"token": token, "until": null}])
+    );
+    // The first replica accepts both at once.
+    let other = format!("{PATH}/{}", replaced["current"].as_str().unwrap());
+    for path in [world.path(), &other] {
+        let (status, answer) = world.ask_at(path, review(&pod()).to_string()).await;
+        assert_eq!(status, 200, "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_does_not_name_the_token_gets_401_whatever_it_asks() {
+    let world = world().await;
+    world
+        .keep(&secret_name("o", "d", "p", "my-key"), &[("id", "CANARY")])
+        .await;
+    world
+        .keep(&secret_name("o", "", "", "k2"), &[("id", "CANARY")])
+        .await;
+    let forged = review(&pod()).to_string();
+    let longer = format!("{}0", world.path());
+    let shorter = &world.path()[..world.path().len() - 1];
+    let guessed = format!("{PATH}/{}", "0".repeat(64));
+    let without_name = world.path().strip_prefix(PATH).unwrap();
+    for path in [
+        PATH,
+        "/",
+        "",
+        "/other",
+        &longer,
+        shorter,
+        &guessed,
+        without_name,
+        &format!("{PATH}/"),
+    ] {
+        for body in [forged.clone(), String::new(), "x".repeat(5 * 1024 * 1024)] {
+            let url = format!("https://{HOST}:{}{path}", world.address.port());
+            // A large body is not read: the connection may end before all of it is sent.
+            let Ok(answer) = world.http.post(url).body(body).send().await else {
+                continue;
+            };
+            assert_eq!(answer.status().as_u16(), 401, "{path}");
+            assert_eq!(answer.text().await.unwrap(), "", "{path}");
+        }
+    }
+    let (status, _) = world.ask(forged).await;
+    assert_eq!(status, 200);
+}
+
+#[tokio::test]
+async fn where_an_authority_is_configured_a_client_certificate_is_needed_and_no_token() {
+    let cluster = Cluster::in_memory();
+    let client = cluster.client();
+    let requests = Requests::new(client.clone());
+    let settings = WebhookSettings {
+        secrets_namespace: NAMESPACE.to_owned(),
+        ..WebhookSettings::default()
+    };
+    let mut identity =
+        Identity::of_service(NAMESPACE, &settings.secret_name, &settings.service_name);
+    identity.names.push("127.0.0.1".to_owned());
+    let cache = Arc::new(SecretCache::default());
+    let webhook: Arc<dyn Admission> =
+        Arc::new(SecretsWebhook::new(settings, requests.clone(), cache));
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("https://{}", listener.local_addr().unwrap());
+    let registered = json!({
+        "name": NAME, "admissionReviewVersions": ["v1"], "sideEffects": "None",
+        "clientConfig": {"url": format!("{base}{PATH}")},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+    });
+    let authority = cluster.webhook_client_authority().unwrap();
+    let mut certificates = Certificates::new(requests.clone(), Arc::new(SystemClock), identity)
+        .publishing(Registration::mutating("secrets", vec![registered]))
+        .trusting(Some(ClientAuthority::Pem(authority)));
+    let callers = certificates.callers();
+    let tls = certificates.first().await.unwrap();
+    let stopping = CancellationToken::new();
+    let _stop = stopping.clone().drop_guard();
+    let router = longshore_webhook::router([(PATH, webhook)], callers, &Measures::default());
+    tokio::spawn(longshore_webhook::serve(
+        listener,
+        tls.clone(),
+        router,
+        stopping.clone(),
+    ));
+    tokio::spawn(stopping.run_until_cancelled_owned(certificates.keep(tls)));
+    let target = of_cluster(&requests, "mutatingwebhookconfigurations", "secrets");
+    let config = loop {
+        match requests.get(&target).await.unwrap() {
+            Some(registered) => break registered["webhooks"][0]["clientConfig"].clone(),
+            None => tokio::task::yield_now().await,
+        }
+    };
+    // What an API server may print is no secret.
+    assert_eq!(config["url"], format!("{base}{PATH}"));
+    // The API server shows its certificate, and is heard: the pod is refused for want of the secret.
+    let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(client, NAMESPACE);
+    let pod = serde_json::from_value(pod()).unwrap();
+    let refused = pods.create(&PostParams::default(), &pod).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("none of the secret managers"),
+        "{refused}"
+    );
+    // Whoever shows none is not.
+    let bundle = BASE64_STANDARD
+        .decode(config["caBundle"].as_str().unwrap())
+        .unwrap();
+    let http = reqwest::Client::builder()
+        .tls_certs_only(reqwest::Certificate::from_pem_bundle(&bundle).unwrap())
+        .build()
+        .unwrap();
+    for path in [PATH.to_owned(), format!("{PATH}/{}", "0".repeat(64))] {
+        let answer = http
+            .post(format!("{base}{path}"))
+            .body("{}")
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(answer.status().as_u16(), 401);
+    }
 }

@@ -239,6 +239,7 @@ fn serve(args: &ControllerArgs, globals: &Globals) -> Result<Exit, CliError> {
         dags_folder: args.dags_folder.clone(),
         settings,
         podops: args.podops.settings(),
+        client_authority: args.podops.client_authority(),
         address: args.address,
         metrics_address: args.podops.metrics_address(args.metrics_address),
         health_address: args.podops.health_address(),

@@ -10,7 +10,7 @@ use longshore_console::{Checks, Hosts, objects::Check, operations, serve::serve}
 use longshore_kit::{Metrics, Tasks, metrics};
 use longshore_podops::PodMeasures;
 use longshore_tasks::{ActionMeasures, Settings};
-use longshore_webhook::Measures;
+use longshore_webhook::{ClientAuthority, Measures};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -64,6 +64,8 @@ pub(crate) struct ControllerConfig {
     pub(crate) settings: Settings,
     /// What is said about the role `podops`.
     pub(crate) podops: PodOpsSettings,
+    /// Which client certificates webhooks take; `None`: they take tokens.
+    pub(crate) client_authority: Option<ClientAuthority>,
     /// Where health and metrics are.
     pub(crate) metrics_address: SocketAddr,
     /// Where they are as well.

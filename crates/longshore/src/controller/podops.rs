@@ -62,7 +62,8 @@ pub(super) async fn answer(
         Box::pin(following).await;
         std::future::pending::<()>().await;
     };
-    let webhooks = settings.webhooks(client, namespace, address, &context.webhooks);
+    let authority = context.config.client_authority.clone();
+    let webhooks = settings.webhooks(client, namespace, address, authority, &context.webhooks);
     let serving = webhooks.serve(listener, shutdown, |address| {
         output::note(&format!("podops: webhooks at https://{address}"));
     });

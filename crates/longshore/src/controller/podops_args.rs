@@ -12,6 +12,7 @@ use std::{
 use clap::{ArgAction, Args};
 use longshore_outbound::{Boundaries, Network};
 use longshore_podops::{AdmitConfig, DRAIN_DELAY, rule::RuleKind};
+use longshore_webhook::ClientAuthority;
 
 use super::Election;
 use crate::{
@@ -40,6 +41,9 @@ pub(crate) struct PodOpsArgs {
     /// Upstream's; not used, because certificates are kept in a Secret only
     #[arg(long, hide = true, value_name = "DIR")]
     cert_dir: Option<PathBuf>,
+    /// Authorities in PEM: API servers show client certificates of theirs to the webhooks of all roles
+    #[arg(long, hide = true, value_name = "FILE")]
+    webhook_client_ca: Option<PathBuf>,
     /// Upstream's --metrics-address
     #[arg(long, hide = true, value_name = "ADDRESS", value_parser = bind)]
     metrics_bind_address: Option<SocketAddr>,
@@ -121,6 +125,11 @@ impl PodOpsArgs {
                 .protect_services
                 .then(|| self.drain_delay.unwrap_or(DRAIN_DELAY)),
         }
+    }
+
+    /// Which client certificates the webhooks of all roles take; `None`: they take tokens.
+    pub(crate) fn client_authority(&self) -> Option<ClientAuthority> {
+        self.webhook_client_ca.clone().map(ClientAuthority::File)
     }
 
     /// Whether there may be other replicas, where our own flag says this.

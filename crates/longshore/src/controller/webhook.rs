@@ -1,7 +1,9 @@
 //! The role `webhook`: secrets for pods that ask for them. It has no lease, because API servers may ask any replica.
 
 use std::{
+    fs,
     net::{Ipv4Addr, SocketAddr},
+    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -9,7 +11,7 @@ use std::{
 use longshore_console::serve;
 use longshore_kit::{Gate, Requests, SystemClock, Tasks};
 use longshore_tasks::{
-    secret_cache::{self, SecretCache},
+    secret_cache::{self, InvalidationToken, SecretCache},
     secrets::{self, SecretsWebhook},
 };
 use longshore_webhook::{Admission, Certificates, Identity};
@@ -25,6 +27,7 @@ use crate::{
 /// Its name among the roles.
 pub(crate) const ROLE: &str = "webhook";
 const PART: &str = "the webhook of secrets";
+const INVALIDATION: &str = "changes of secrets";
 /// How long those who tell of changed secrets have to hear that it is known.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
@@ -50,18 +53,27 @@ pub(super) async fn run(
         Arc::clone(&cache),
     ));
     let identity = Identity::of_service(namespace, &settings.secret_name, &settings.service_name);
-    let mut certificates = Certificates::new(requests, Arc::new(SystemClock), identity);
+    let mut certificates = Certificates::new(requests, Arc::new(SystemClock), identity)
+        .trusting(context.config.client_authority.clone());
     if settings.is_registered {
         let registration = SecretsWebhook::registration(&settings, namespace);
         certificates = certificates.publishing(registration);
     }
     let (listener, _) = listen(PART, everywhere(settings.listen_port)).await?;
     let tasks = Tasks::new();
-    if settings.invalidation_port != 0 {
-        let (listener, _) =
-            listen("changes of secrets", everywhere(settings.invalidation_port)).await?;
-        let told = serve::serve(listener, secret_cache::router(cache), tasks.shutdown());
-        tasks.spawn("changes of secrets", told);
+    match &settings.invalidation_token_file {
+        Some(file) if settings.invalidation_port != 0 => {
+            let token = invalidation_token(file)?;
+            let address = everywhere(settings.invalidation_port);
+            let (listener, _) = listen(INVALIDATION, address).await?;
+            let router = secret_cache::router(cache, token);
+            let serving = serve::serve(listener, router, tasks.shutdown());
+            tasks.spawn(INVALIDATION, serving);
+        }
+        Some(_) => {}
+        None => output::note(
+            "webhook: POST /invalidate-secret is not served, because webhook.cacheInvalidationTokenFile names no token",
+        ),
     }
     let webhooks = Webhooks {
         part: PART,
@@ -85,6 +97,13 @@ pub(crate) fn reads_its_own(namespace: &str) -> String {
     format!(
         "the Secrets of tasks are in {namespace}, the controller's own namespace: with its token all Secrets there can be read, the keys of its webhooks too; run the role webhook in another namespace to keep them apart"
     )
+}
+
+/// What callers of `POST /invalidate-secret` have to show.
+fn invalidation_token(file: &Path) -> Result<InvalidationToken, CliError> {
+    let text = fs::read_to_string(file);
+    let text = text.map_err(|source| CliError::in_file(file.to_owned(), source))?;
+    InvalidationToken::new(&text).map_err(|source| CliError::engine(INVALIDATION, source))
 }
 
 /// API servers are on other machines.

@@ -15,7 +15,7 @@ use longshore_podops::{
     rule::RuleKind,
     webhooks::{self, Reach},
 };
-use longshore_webhook::{Certificates, Identity, Measures};
+use longshore_webhook::{Certificates, ClientAuthority, Identity, Measures};
 
 use super::webhooks::Webhooks;
 
@@ -88,7 +88,8 @@ impl PodOpsSettings {
         PodOps::new(config, Arc::new(SystemClock))
     }
 
-    /// The webhooks, which listen at `address`. Their certificates are kept in `namespace`.
+    /// The webhooks, which listen at `address`. Their certificates are kept in `namespace`. API servers show client
+    /// certificates of `client_authority`, or name the token of the webhook configuration where there is none.
     ///
     /// Who listens on loopback runs beside the API server, which is told that address; everybody else is a pod behind a
     /// Service.
@@ -97,6 +98,7 @@ impl PodOpsSettings {
         client: Client,
         namespace: &str,
         address: SocketAddr,
+        client_authority: Option<ClientAuthority>,
         measures: &Measures,
     ) -> Webhooks {
         let requests = Requests::new(client);
@@ -118,7 +120,8 @@ impl PodOpsSettings {
                 port: SERVICE_PORT,
             }
         };
-        let mut certificates = Certificates::new(requests.clone(), clock.clone(), identity);
+        let mut certificates =
+            Certificates::new(requests.clone(), clock.clone(), identity).trusting(client_authority);
         for registration in webhooks::registrations(&self.admit, &reach) {
             certificates = certificates.publishing(registration);
         }

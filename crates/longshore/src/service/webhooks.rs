@@ -32,13 +32,14 @@ impl Webhooks {
         let broken = |source: std::io::Error| CliError::engine(self.part, source);
         let address = listener.local_addr().map_err(broken)?;
         let listener = listener.into_std().map_err(broken)?;
+        let callers = self.certificates.callers();
         let first = self.certificates.first();
         let Some(tls) = shutdown.run_until_cancelled(first).await else {
             return Ok(());
         };
         let tls = tls.map_err(|source| CliError::engine(self.part, source))?;
         ready(address);
-        let router = longshore_webhook::router(self.webhooks, &self.measures);
+        let router = longshore_webhook::router(self.webhooks, callers, &self.measures);
         tokio::select! {
             ended = longshore_webhook::serve(listener, tls.clone(), router, shutdown) => ended.map_err(broken),
             () = self.certificates.keep(tls) => Ok(()),

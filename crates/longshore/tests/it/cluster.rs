@@ -97,6 +97,16 @@ impl TestCluster {
         self.admin_kubeconfig.clone()
     }
 
+    /// The file of the authority that signs the client certificate of the API server for webhooks: `cargo xtask
+    /// real-cluster` and the embedded one have it beside the kubeconfig.
+    pub(crate) fn webhook_client_authority(&self) -> PathBuf {
+        let name = match self.is_real() {
+            true => "ca.crt",
+            false => "webhook-client-ca.crt",
+        };
+        self.admin_kubeconfig.with_file_name(name)
+    }
+
     /// Applies what `longshore controller rbac` prints for this role; the kubeconfig of its service account.
     pub(crate) async fn account(&self, role: &str) -> PathBuf {
         self.grant(&["--enable", role]).await;

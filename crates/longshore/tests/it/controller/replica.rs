@@ -127,6 +127,11 @@ impl Replica {
         serde_json::from_str(&line).unwrap()
     }
 
+    /// Of its process.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(super) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap()
     }

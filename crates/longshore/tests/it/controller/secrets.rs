@@ -19,12 +19,13 @@ use k8s_openapi::api::{
     core::v1::{Namespace, Pod, Secret, Service, ServiceAccount},
 };
 use kube::{
-    Api, ResourceExt,
+    Api, Client, Config, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use longshore_kit::{Clock, SystemClock};
 use longshore_plugins::secret_name;
 use longshore_tasks::WebhookSettings;
+use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde_json::{Value, json};
 
 use super::{
@@ -40,6 +41,7 @@ use crate::{
 const ORGANIZATION: &str = "flyte";
 /// The Secret of the certificates.
 const CERTIFICATES: &str = "webhook-certificates";
+const INVALIDATION_TOKEN: &str = "CANARY-of-the-invalidation-0123456789";
 /// Longer than the webhook takes to look at its certificates again.
 const LOOKS_AGAIN: Duration = Duration::from_secs(90);
 /// Between two pods.
@@ -51,6 +53,8 @@ struct World {
     plan: Plan,
     /// Of the Service, and of what API servers are told.
     name: String,
+    port: u16,
+    invalidation_port: u16,
     used: BTreeSet<(String, String)>,
 }
 
@@ -59,9 +63,12 @@ impl World {
         let cluster = TestCluster::start().await;
         let name = format!("secrets-{}", cluster.namespace);
         let port = free_port();
+        let invalidation_port = free_port();
+        let token_file = cluster.folder.path().join("invalidation-token");
+        fs::write(&token_file, format!("{INVALIDATION_TOKEN}\n")).unwrap();
         let config = json!({"webhook": {
             "secretName": CERTIFICATES, "serviceName": name, "servicePort": port, "listenPort": port,
-            "cacheInvalidationPort": 0,
+            "cacheInvalidationPort": invalidation_port, "cacheInvalidationTokenFile": token_file,
             "embeddedSecretManagerConfig": {"k8sConfig": {"namespace": cluster.namespace}},
         }});
         let file: PathBuf = cluster.folder.path().join("config.yaml");
@@ -79,6 +86,8 @@ impl World {
         let world = Self {
             plan,
             name,
+            port,
+            invalidation_port,
             used: BTreeSet::new(),
             cluster,
         };
@@ -280,6 +289,7 @@ async fn pods_get_their_secrets_while_certificates_are_replaced_and_all_rights_a
     .await;
     refuses_what_is_not_there(&pods).await;
     binds_projects_to_namespaces(&world).await;
+    refuses_whoever_is_no_api_server(&world, &first).await;
     let old = world.certificate("ca.crt").await.unwrap();
     world.stop(first, &metrics).await;
 
@@ -335,6 +345,72 @@ async fn pods_get_their_secrets_while_certificates_are_replaced_and_all_rights_a
     let registered: Api<MutatingWebhookConfiguration> = Api::all(world.cluster.admin.clone());
     let now = DeleteParams::default();
     registered.delete(&world.name, &now).await.unwrap();
+}
+
+/// Without the token of the webhook configuration nobody gets a secret, and without that of the configuration file nobody
+/// has one looked up again.
+async fn refuses_whoever_is_no_api_server(world: &World, replica: &Replica) {
+    let mut config = Config::new(format!("https://127.0.0.1:{}", world.port).parse().unwrap());
+    config.tls_server_name = Some(format!("{}.{}.svc", world.name, world.cluster.namespace));
+    let bundle = world.bundle().await;
+    let authorities = CertificateDer::pem_slice_iter(bundle.as_bytes());
+    config.root_cert = Some(authorities.map(|it| it.unwrap().to_vec()).collect());
+    let client = Client::try_from(config).unwrap();
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "forged", "operation": "CREATE", "namespace": world.cluster.namespace, "name": "forged",
+            "resource": {"group": "", "version": "v1", "resource": "pods"}, "object": asking("forged"),
+        },
+    });
+    let ask = async |path: String| {
+        let request = http::Request::post(path).header("content-type", "application/json");
+        let body = review.to_string().into_bytes();
+        client.request_text(request.body(body).unwrap()).await
+    };
+    let path = longshore_tasks::secrets::PATH;
+    for path in [
+        path.to_owned(),
+        format!("{path}/"),
+        format!("{path}/{}", "0".repeat(64)),
+    ] {
+        let refused = ask(path.clone()).await;
+        let Err(kube::Error::Api(status)) = &refused else {
+            panic!("{path}: {refused:?}");
+        };
+        assert_eq!(status.code, 401, "{path}");
+    }
+    let tokens: Value =
+        serde_json::from_str(&world.certificate("tokens.json").await.unwrap()).unwrap();
+    let token = tokens["current"].as_str().unwrap();
+    let answer = ask(format!("{path}/{token}")).await.unwrap();
+    assert!(
+        answer.contains("JSONPatch"),
+        "an API server is heard: {answer}"
+    );
+
+    let url = format!("http://127.0.0.1:{}", world.invalidation_port);
+    let http = Client::try_from(Config::new(url.parse().unwrap())).unwrap();
+    let post = async |token: Option<&str>| {
+        let body = r#"{"org":"o","domain":"d","project":"p","name":"as-file"}"#;
+        let mut request = http::Request::post("/invalidate-secret");
+        if let Some(token) = token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        match http.request_text(request.body(body.into()).unwrap()).await {
+            Ok(_) => 200,
+            Err(kube::Error::Api(status)) => status.code,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(post(None).await, 401);
+    assert_eq!(post(Some("0123456789")).await, 401);
+    assert_eq!(post(Some(INVALIDATION_TOKEN)).await, 200);
+    let log = replica.log();
+    assert!(
+        !log.contains(token) && !log.contains(INVALIDATION_TOKEN),
+        "{log}"
+    );
 }
 
 /// Whether it has counted that it patched the registration: it does when it has the answer, which may be after others

@@ -8,6 +8,7 @@ mod boundaries;
 mod budgets;
 mod disturbed;
 mod examples;
+mod forged;
 mod http;
 mod kubelet;
 mod place;
@@ -67,9 +68,14 @@ async fn accept() {
     let busy = world.namespace("busy").await;
     scenarios::a_rule_that_is_written_meanwhile_is_read_again(&busy).await;
     is_counted(&world).await;
+    let printed = world.door().await.token;
     let killed = world.namespace("killed").await;
     disturbed::a_deletion_survives_kills_at_every_label(&killed).await;
     disturbed::an_operation_survives_kills_at_every_label(&killed).await;
+    let place = world.namespace("printed").await;
+    forged::a_token_ends_after_a_restart(&place, &printed).await;
+    let tokens = [printed, world.door().await.token];
+    forged::no_token_is_in_a_log_a_metric_or_a_process_list(&world, &tokens).await;
     world.note_asked().await;
     let (used, forbidden) = world.asked();
     // The embedded API server lets everybody do everything.
@@ -97,6 +103,8 @@ async fn at_once(world: &World) {
         "routed",
         "deployment",
         "stateful",
+        "forged",
+        "replayed",
     ];
     let mut made = Vec::new();
     for name in places {
@@ -116,6 +124,8 @@ async fn at_once(world: &World) {
         routed,
         deployment,
         stateful,
+        forged,
+        replayed,
     ] = made.as_slice()
     else {
         panic!("as many as names");
@@ -138,6 +148,8 @@ async fn at_once(world: &World) {
         scenarios::a_dry_run_of_a_deletion_leaves_the_pod_alone(dry),
         scenarios::a_service_that_is_gone_holds_no_pod_back(service),
         scenarios::a_dead_cooperation_controller_holds_a_pod_until_its_deadline(dead),
+        forged::a_forged_review_of_every_kind_gets_401_and_nothing_happens(forged),
+        forged::a_replayed_review_of_a_pod_that_is_gone_does_not_delete_the_next_one(replayed),
         services::a_pod_is_held_while_a_slice_has_it_as_ready(routed),
         workloads,
     );

@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use kube::{Client, Config};
-use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
     super::replica::{Plan, free_port, until},
-    http,
+    forged::Door,
     world::install,
 };
 use crate::{cluster::TestCluster, repository};
@@ -65,16 +63,16 @@ fn normal(labels: &Value, of_request: &str) -> BTreeMap<String, String> {
 }
 
 /// Asks the webhooks as API servers do. What differs from upstream, if anything.
-async fn replay(webhooks: &Client, vector: &Vector) -> Option<String> {
+async fn replay(webhooks: &Door, vector: &Vector) -> Option<String> {
     let ask = |path: &'static str, object: Value| async move {
-        let answer = http::create(webhooks, path, &vector.review(&object))
-            .await
-            .unwrap();
+        let token = Some(webhooks.token.as_str());
+        let (code, answer) = webhooks.ask(path, token, &vector.review(&object)).await;
+        assert_eq!(code, 200);
         assert_eq!(answer["response"]["uid"], vector.name.as_str(), "{answer}");
         answer["response"].clone()
     };
     let mut object = vector.object.clone();
-    let response = ask("/mutating-generic?timeout=10s", object.clone()).await;
+    let response = ask("/mutating-generic", object.clone()).await;
     let expected = &vector.expect.mutating;
     if response["allowed"] != true {
         let status = &response["status"];
@@ -105,7 +103,7 @@ async fn replay(webhooks: &Client, vector: &Vector) -> Option<String> {
     if expected.is_null() {
         return None;
     }
-    let response = ask("/validating-generic?timeout=10s", object).await;
+    let response = ask("/validating-generic", object).await;
     let seen = match response["allowed"].as_bool() {
         Some(true) => json!({"allowed": true}),
         _ => {
@@ -117,29 +115,6 @@ async fn replay(webhooks: &Client, vector: &Vector) -> Option<String> {
         }
     };
     (seen != *expected).then(|| format!("validating: {seen}, expected {expected}"))
-}
-
-/// A client of the webhooks that trusts what API servers are told to trust.
-async fn client_of(cluster: &TestCluster, port: u16) -> Client {
-    let path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/kusionstack-controller-manager-mutating";
-    let address = format!("https://127.0.0.1:{port}");
-    let bundle = loop {
-        let found = http::get(&cluster.admin, path).await.unwrap_or_default();
-        let client_config = &found["webhooks"][0]["clientConfig"];
-        let url = client_config["url"].as_str().unwrap_or_default();
-        if url.starts_with(&address) {
-            break client_config["caBundle"].as_str().unwrap().to_owned();
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    };
-    let bundle = BASE64_STANDARD.decode(bundle).unwrap();
-    let authorities = CertificateDer::pem_slice_iter(&bundle);
-    let authorities = authorities
-        .map(|authority| authority.unwrap().to_vec())
-        .collect();
-    let mut config = Config::new(address.parse().unwrap());
-    config.root_cert = Some(authorities);
-    Client::try_from(config).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -159,7 +134,7 @@ async fn the_running_binary_gives_every_recorded_verdict() {
     plan.more = arguments.map(str::to_owned).to_vec();
     let mut controller = plan.start("controller");
     until("it runs", || controller.leads()).await;
-    let webhooks = client_of(&cluster, port).await;
+    let webhooks = Door::find(&cluster.admin, &address).await;
     let text = repository().join("crates/longshore-podops/testdata/pod-webhook-vectors.json");
     let vectors: Vec<Vector> =
         serde_json::from_str(&std::fs::read_to_string(text).unwrap()).unwrap();

@@ -8,13 +8,14 @@ use serde_json::{Value, json};
 
 use super::{
     super::replica::{Plan, Replica, free_port, page, until},
+    forged::{self, Door},
     http::{self, Asked},
     kubelet::{Kubelet, PLAYED},
     place::Place,
 };
 use crate::cluster::TestCluster;
 
-const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
+pub(super) const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
 pub(super) const RULES: &str = "/apis/apps.kusionstack.io/v1alpha1/namespaces";
 
 /// Everything around the pods of these tests.
@@ -35,6 +36,8 @@ struct Controller {
     plan: Plan,
     running: Option<Replica>,
     metrics: String,
+    /// Where its webhooks listen.
+    address: String,
     n_started: usize,
     /// What the processes before it asked for: verb and resource, and the status of the answer.
     asked: BTreeSet<(String, String, String)>,
@@ -62,15 +65,24 @@ impl World {
                 plan,
                 running: None,
                 metrics: String::new(),
+                address: String::new(),
                 n_started: 0,
                 asked: BTreeSet::new(),
             }),
             id,
         };
-        // Its certificate is for another name: the next one makes its own, and tells API servers its own address.
-        world
-            .begin(&["--dns-name", "other.elsewhere.svc"], free_port())
-            .await;
+        // Its certificate is for another name: the next one makes its own, and tells API servers its own address. And it
+        // hears those who show a client certificate.
+        let authority = world.cluster.webhook_client_authority();
+        let authority = authority.to_str().unwrap();
+        let arguments = [
+            "--dns-name",
+            "other.elsewhere.svc",
+            "--webhook-client-ca",
+            authority,
+        ];
+        world.begin(&arguments, free_port()).await;
+        forged::only_certificates_count(&world).await;
         world.stop().await;
         world.begin(&[], free_port()).await;
         world
@@ -99,6 +111,7 @@ impl World {
                 .chain(more)
                 .map(|it| (*it).to_owned())
                 .collect();
+            controller.address.clone_from(&address);
             controller.n_started += 1;
             let name = format!("podops-{}", controller.n_started);
             controller.plan.spawn(&name)
@@ -221,6 +234,24 @@ impl World {
         (answered, forbidden)
     }
 
+    /// The webhooks, as API servers are told of them.
+    pub(super) async fn door(&self) -> Door {
+        let address = self.controller.lock().unwrap().address.clone();
+        Door::find(self.client(), &address).await
+    }
+
+    /// The id of the controller's process.
+    pub(super) fn process(&self) -> u32 {
+        let controller = self.controller.lock().unwrap();
+        controller.running.as_ref().unwrap().id()
+    }
+
+    /// All metrics of the controller that runs.
+    pub(super) async fn metrics(&self) -> String {
+        let address = self.controller.lock().unwrap().metrics.clone();
+        page(&address, "/metrics").await
+    }
+
     /// A value of the metrics of the controller that runs.
     pub(super) async fn metric(&self, line: &str) -> Option<f64> {
         let address = self.controller.lock().unwrap().metrics.clone();
@@ -307,7 +338,7 @@ impl Drop for World {
     }
 }
 
-const CONFIGURED: [(&str, &str); 2] = [
+pub(super) const CONFIGURED: [(&str, &str); 2] = [
     (
         "mutatingwebhookconfigurations",
         longshore_podops::webhooks::MUTATING,
