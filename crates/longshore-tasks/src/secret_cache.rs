@@ -169,11 +169,18 @@ mod tests {
 
     const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
+    fn kept() -> KeptSecret {
+        KeptSecret {
+            key: Arc::from("k"),
+            value: Arc::from(&b"v"[..]),
+        }
+    }
+
     #[tokio::test]
     async fn whoever_does_not_show_the_token_gets_401_and_changes_nothing() {
         let cache = Arc::new(SecretCache::default());
         let name = secret_name("o", "d", "p", "k");
-        cache.keep(&name, Arc::from(&b"v"[..]));
+        cache.keep(&name, kept());
         let token = InvalidationToken::new(TOKEN).unwrap();
         assert_eq!(format!("{token:?}"), "InvalidationToken(hidden)");
         let url = serve(router(Arc::clone(&cache), token)).await + "/invalidate-secret";
@@ -205,11 +212,7 @@ mod tests {
             secret_name("o", "d", "", "k"),
         ];
         for name in &names {
-            let secret = KeptSecret {
-                key: Arc::from("k"),
-                value: Arc::from(&b"v"[..]),
-            };
-            cache.keep(name, secret);
+            cache.keep(name, kept());
         }
         let token = InvalidationToken::new(&format!("{TOKEN}\n")).unwrap();
         let url = serve(router(Arc::clone(&cache), token)).await + "/invalidate-secret";

@@ -95,6 +95,20 @@ pub enum CertificateError {
     },
 }
 
+impl CertificateError {
+    /// Whether another replica was faster. What it wrote is read then.
+    fn is_race(&self) -> bool {
+        match self {
+            Self::Api(error) => error.is_precondition_failure() || error.is_already_exists(),
+            Self::Missing { .. }
+            | Self::NotMade(_)
+            | Self::Tls(_)
+            | Self::ClientAuthority(_)
+            | Self::Unusable { .. } => false,
+        }
+    }
+}
+
 /// The certificates and tokens of a webhook. Any number of replicas may keep the same ones: each write is made upon what
 /// was read.
 #[derive(Debug)]
@@ -176,9 +190,7 @@ impl Certificates {
                     self.served = Some(served);
                     return Ok(RustlsConfig::from_config(tls));
                 }
-                Err(CertificateError::Api(error))
-                    if error.is_precondition_failure() || error.is_already_exists() =>
-                {
+                Err(error) if error.is_race() => {
                     // Another replica has started at the same time: what it wrote is read at once.
                     tracing::debug!("another replica has written the certificate of the webhook");
                 }
@@ -198,9 +210,13 @@ impl Certificates {
         let callers = self.callers();
         loop {
             let mut wait = LOOK_AGAIN;
-            if let Err(error) = self.publish().await {
-                tracing::warn!(error = %chain(&error), "API servers cannot be told of the webhook");
-                wait = SOON * 10;
+            match self.publish().await {
+                Ok(()) => {}
+                Err(error) if error.is_race() => wait = SOON,
+                Err(error) => {
+                    tracing::warn!(error = %chain(&error), "API servers cannot be told of the webhook");
+                    wait = SOON * 10;
+                }
             }
             match self.renew(&tls, &callers).await {
                 // API servers learn of it now, not after the next wait.
@@ -208,7 +224,7 @@ impl Certificates {
                     has_written: true, ..
                 }) => continue,
                 Ok(Looked { kept, .. }) => wait = wait.min(self.next_look(&kept)),
-                Err(CertificateError::Api(error)) if error.is_precondition_failure() => wait = SOON,
+                Err(error) if error.is_race() => wait = SOON,
                 Err(error) => {
                     tracing::warn!(error = %chain(&error), "the certificate of the webhook is not looked after");
                 }
@@ -306,11 +322,10 @@ impl Certificates {
     ) -> Result<(), CertificateError> {
         let data = kept.data();
         let secret = &self.identity.secret;
-        match step {
-            Step::Tokens(TokenStep::Note | TokenStep::Forget) => {
-                tracing::debug!(?step, %now, secret, "tokens of the webhook");
-            }
-            step => tracing::info!(?step, %now, secret, "certificates of the webhook"),
+        if matches!(step, Step::Tokens(TokenStep::Note | TokenStep::Forget)) {
+            tracing::debug!(?step, %now, secret, "tokens of the webhook");
+        } else {
+            tracing::info!(?step, %now, secret, "certificates of the webhook");
         }
         match found {
             None => {

@@ -51,9 +51,12 @@ pub(crate) fn step(
     match certificate_step(kept, names, is_published, now) {
         Step::Keep => match tokens::step(kept.tokens.as_ref(), token, now) {
             TokenStep::Keep => Step::Keep,
-            step => Step::Tokens(step),
+            step
+            @ (TokenStep::Begin | TokenStep::Note | TokenStep::Forget | TokenStep::Replace) => {
+                Step::Tokens(step)
+            }
         },
-        step => step,
+        step @ (Step::Begin | Step::Prepare | Step::Promote | Step::Tokens(_)) => step,
     }
 }
 

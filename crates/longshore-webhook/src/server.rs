@@ -169,7 +169,7 @@ async fn answer(
         Ok(review) => review,
         Err(error) => {
             asked.answered(StatusCode::BAD_REQUEST);
-            giving_up.is_answered();
+            giving_up.answered();
             return (StatusCode::BAD_REQUEST, error.to_string()).into_response();
         }
     };
@@ -181,7 +181,7 @@ async fn answer(
     tell(&review, &response);
     let json = response.to_review(&review).to_string();
     asked.answered(StatusCode::OK);
-    giving_up.is_answered();
+    giving_up.answered();
     ([(CONTENT_TYPE, "application/json")], json).into_response()
 }
 
@@ -189,7 +189,7 @@ async fn answer(
 struct GivingUp<'a>(Option<&'a Callers>);
 
 impl GivingUp<'_> {
-    fn is_answered(mut self) {
+    fn answered(mut self) {
         self.0 = None;
     }
 }

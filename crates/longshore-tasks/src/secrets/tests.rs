@@ -488,6 +488,14 @@ async fn whoever_does_not_name_the_token_gets_401_whatever_it_asks() {
     assert_eq!(status, 200);
 }
 
+/// A client that trusts what an API server is told to trust, and shows no certificate.
+fn trusting(config: &Value) -> reqwest::ClientBuilder {
+    let bundle = config["caBundle"].as_str().unwrap();
+    let bundle = BASE64_STANDARD.decode(bundle).unwrap();
+    let authorities = reqwest::Certificate::from_pem_bundle(&bundle).unwrap();
+    reqwest::Client::builder().tls_certs_only(authorities)
+}
+
 #[tokio::test]
 async fn where_an_authority_is_configured_a_client_certificate_is_needed_and_no_token() {
     let cluster = Cluster::in_memory();
@@ -495,6 +503,10 @@ async fn where_an_authority_is_configured_a_client_certificate_is_needed_and_no_
     let requests = Requests::new(client.clone());
     let settings = WebhookSettings {
         secrets_namespace: NAMESPACE.to_owned(),
+        bindings: ScopeBindings {
+            organization: "o".to_owned(),
+            ..ScopeBindings::default()
+        },
         ..WebhookSettings::default()
     };
     let mut identity =
@@ -544,13 +556,7 @@ async fn where_an_authority_is_configured_a_client_certificate_is_needed_and_no_
         "{refused}"
     );
     // Whoever shows none is not.
-    let bundle = BASE64_STANDARD
-        .decode(config["caBundle"].as_str().unwrap())
-        .unwrap();
-    let http = reqwest::Client::builder()
-        .tls_certs_only(reqwest::Certificate::from_pem_bundle(&bundle).unwrap())
-        .build()
-        .unwrap();
+    let http = trusting(&config).build().unwrap();
     for path in [PATH.to_owned(), format!("{PATH}/{}", "0".repeat(64))] {
         let answer = http
             .post(format!("{base}{path}"))
