@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command as Process, Stdio},
 };
@@ -392,6 +393,8 @@ fn a_second_process_on_the_same_data_directory_is_refused() {
 #[test]
 fn a_run_that_does_not_exist_cannot_be_gone_on_with() {
     let data = TempDir::new().unwrap();
+    // The command notes that it closes a directory that others can read.
+    fs::set_permissions(data.path(), fs::Permissions::from_mode(0o700)).unwrap();
     let mut command = longshore();
     command.args([
         "run",

@@ -61,10 +61,14 @@ fn the_roles_are_printed_for_kubectl() {
     assert_eq!(code, 0);
     insta::assert_snapshot!(stdout, @r"
     serviceaccount/longshore
-    role/longshore
-    rolebinding/longshore
-    clusterrole/longshore:pipelines
-    clusterrolebinding/longshore:pipelines
+    role/longshore-dags
+    rolebinding/longshore-dags
+    clusterrole/longshore-dags:pipelines
+    clusterrolebinding/longshore-dags:pipelines
+    role/longshore-tasks
+    rolebinding/longshore-tasks
+    clusterrole/longshore-tasks:pipelines
+    clusterrolebinding/longshore-tasks:pipelines
     ");
 }
 
