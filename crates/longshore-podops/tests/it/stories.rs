@@ -134,7 +134,7 @@ impl Story {
 
 async fn people(world: Arc<World>, people: People, names: Vec<String>, most_out: MostOut) {
     let mut writes = world.writes();
-    while out(&world, people).await > 0 {
+    while world.pods().await.iter().any(|pod| !pod.is_available()) {
         writes.next().await;
     }
     let watched = world.clone();

@@ -18,6 +18,8 @@ use longshore_podops::model::Pod;
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
+use crate::cluster::config;
+
 use super::{
     http as api,
     kubelet::READY_AFTER,
@@ -43,20 +45,28 @@ pub(super) async fn all(world: &World) {
     );
     let (many, none) = join!(world.namespace("budget"), world.namespace("no-room"));
     let missing = world.namespace("missing").await;
+    let client = &asking_once(world).await;
     let workloads = async {
         if world.has_workloads {
             join!(
-                evictions_by_many_keep_to_the_budget(&many),
-                a_budget_without_room_holds_every_eviction(&none),
-                a_replica_that_does_not_exist_yet_is_out_of_service(&missing),
+                evictions_by_many_keep_to_the_budget(client, &many),
+                a_budget_without_room_holds_every_eviction(client, &none),
+                a_replica_that_does_not_exist_yet_is_out_of_service(client, &missing),
             );
         }
     };
     join!(
-        dry_runs_of_evictions_change_nothing(&dry),
-        an_eviction_that_is_not_repeated_is_done_by_the_controller(&once),
+        dry_runs_of_evictions_change_nothing(client, &dry),
+        an_eviction_that_is_not_repeated_is_done_by_the_controller(client, &once),
         workloads,
     );
+}
+
+/// A client that does not come again by itself where it is refused with 429.
+async fn asking_once(world: &World) -> Client {
+    let mut config = config(&world.kubeconfig()).await;
+    config.default_retry = false;
+    Client::try_from(config).unwrap()
 }
 
 /// A workload of so many pods, which take some time to become Ready.
@@ -112,13 +122,13 @@ async fn budget(place: &Place<'_>, min_available: usize) {
 }
 
 /// Asks for the eviction of a pod; the status of the answer and its words.
-async fn evict(place: &Place<'_>, name: &str, options: Value) -> (u16, String) {
+async fn evict(client: &Client, place: &Place<'_>, name: &str, options: Value) -> (u16, String) {
     let eviction = json!({
         "apiVersion": "policy/v1", "kind": "Eviction", "deleteOptions": options,
         "metadata": {"name": name, "namespace": place.namespace},
     });
     let path = place.core(&format!("pods/{name}/eviction"));
-    match api::create(place.client(), &path, &eviction).await {
+    match api::create(client, &path, &eviction).await {
         Ok(_) => (201, String::new()),
         Err(kube::Error::Api(status)) => (status.code, status.message.clone()),
         Err(error) => panic!("{error}"),
@@ -126,10 +136,10 @@ async fn evict(place: &Place<'_>, name: &str, options: Value) -> (u16, String) {
 }
 
 /// Asks until that incarnation is gone, as whoever drains a node does.
-async fn evict_until_gone(place: &Place<'_>, pod: &Pod) {
+async fn evict_until_gone(client: &Client, place: &Place<'_>, pod: &Pod) {
     let options = json!({"preconditions": {"uid": pod.target.uid}});
     for _ in 0..ATTEMPTS {
-        match evict(place, &pod.target.name, options.clone()).await {
+        match evict(client, place, &pod.target.name, options.clone()).await {
             (201 | 404 | 409, _) => return,
             (429 | 500, _) => tokio::time::sleep(RETRY).await,
             other => panic!("{other:?}"),
@@ -192,14 +202,14 @@ fn is_endpoint(pod: &Pod) -> bool {
 
 /// Three pods, of which two have to stay: evicted at once by many, they go one at a time, each when the one before has
 /// been replaced.
-async fn evictions_by_many_keep_to_the_budget(place: &Place<'_>) {
+async fn evictions_by_many_keep_to_the_budget(client: &Client, place: &Place<'_>) {
     const REPLICAS: usize = 3;
     workload(place, "Deployment", REPLICAS).await;
     budget(place, REPLICAS - 1).await;
     let samples = Samples::start(place, is_endpoint);
     let pods = place.pods().await;
     let evictors = (0..4).flat_map(|_| &pods);
-    join_all(evictors.map(|pod| evict_until_gone(place, pod))).await;
+    join_all(evictors.map(|pod| evict_until_gone(client, place, pod))).await;
     until_all_serve(place, REPLICAS).await;
     let fewest = samples.fewest();
     assert!(fewest >= REPLICAS - 1, "{fewest} were Ready");
@@ -210,7 +220,7 @@ async fn evictions_by_many_keep_to_the_budget(place: &Place<'_>) {
 }
 
 /// All pods have to stay: none goes, none is taken out of service, and everybody is told which budget holds it.
-async fn a_budget_without_room_holds_every_eviction(place: &Place<'_>) {
+async fn a_budget_without_room_holds_every_eviction(client: &Client, place: &Place<'_>) {
     const NAMES: [&str; 3] = ["web-0", "web-1", "web-2"];
     place.serving(&NAMES).await;
     budget(place, NAMES.len()).await;
@@ -220,9 +230,9 @@ async fn a_budget_without_room_holds_every_eviction(place: &Place<'_>) {
         place.namespace
     );
     for name in NAMES {
-        let (code, message) = evict(place, name, json!({})).await;
+        let (code, message) = evict(client, place, name, json!({})).await;
         assert_eq!(code, 429, "{message}");
-        let (code, message) = evict(place, name, json!({})).await;
+        let (code, message) = evict(client, place, name, json!({})).await;
         assert_eq!(code, 429, "{message}");
         assert!(message.contains(&held), "{message}");
     }
@@ -263,7 +273,7 @@ async fn a_budget_without_room_holds_every_eviction(place: &Place<'_>) {
 }
 
 /// Of the pods of a StatefulSet one may be out of service: one that was removed and not made again is.
-async fn a_replica_that_does_not_exist_yet_is_out_of_service(place: &Place<'_>) {
+async fn a_replica_that_does_not_exist_yet_is_out_of_service(client: &Client, place: &Place<'_>) {
     const REPLICAS: usize = 4;
     let policy = json!({"maxUnavailableValue": 1});
     place
@@ -272,22 +282,25 @@ async fn a_replica_that_does_not_exist_yet_is_out_of_service(place: &Place<'_>) 
     workload(place, "StatefulSet", REPLICAS).await;
     let samples = Samples::start(place, Pod::is_available);
     let pods = place.pods().await;
-    join_all(pods.iter().map(|pod| evict_until_gone(place, pod))).await;
+    join_all(pods.iter().map(|pod| evict_until_gone(client, place, pod))).await;
     until_all_serve(place, REPLICAS).await;
     let fewest = samples.fewest();
     assert!(fewest >= REPLICAS - 1, "{fewest} of {REPLICAS} served");
 }
 
 /// Whoever evicts may do it once: then the controller evicts.
-async fn an_eviction_that_is_not_repeated_is_done_by_the_controller(place: &Place<'_>) {
+async fn an_eviction_that_is_not_repeated_is_done_by_the_controller(
+    client: &Client,
+    place: &Place<'_>,
+) {
     place.serving(&["web-0"]).await;
-    let (code, message) = evict(place, "web-0", json!({})).await;
+    let (code, message) = evict(client, place, "web-0", json!({})).await;
     assert_eq!(code, 429, "{message}");
     place.until_gone("web-0").await;
 }
 
 /// A dry run of whatever kind ends as the real one would, and leaves the pods as they were.
-async fn dry_runs_of_evictions_change_nothing(place: &Place<'_>) {
+async fn dry_runs_of_evictions_change_nothing(client: &Client, place: &Place<'_>) {
     const NAMES: [&str; 2] = ["web-0", "web-1"];
     place.serving(&NAMES).await;
     for name in NAMES {
@@ -297,7 +310,7 @@ async fn dry_runs_of_evictions_change_nothing(place: &Place<'_>) {
     }
     let before = place.pods().await;
     let dry = json!({"dryRun": ["All"]});
-    let (code, said) = evict(place, "web-0", dry.clone()).await;
+    let (code, said) = evict(client, place, "web-0", dry.clone()).await;
     assert_eq!(code, 201, "{said}");
     let eviction = json!({
         "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "web-0"},
@@ -311,7 +324,7 @@ async fn dry_runs_of_evictions_change_nothing(place: &Place<'_>) {
     tokio::time::sleep(QUIET).await;
     assert_eq!(place.pods().await, before);
     // The real one is noted, and asked to come again.
-    let (code, said) = evict(place, "web-0", json!({})).await;
+    let (code, said) = evict(client, place, "web-0", json!({})).await;
     assert_eq!(code, 429, "{said}");
     let noted = place.pod("web-0").await.annotations;
     assert!(noted.contains_key(ANNOTATION_EVICTED_AT), "{noted:?}");
