@@ -2,6 +2,7 @@
 //! with the label of PodOpsLifecycle, under the same load and the same treatment at the same time.
 //! `cargo xtask campaign traffic` runs this with other numbers.
 
+mod budget;
 mod load;
 mod server;
 mod shop;
