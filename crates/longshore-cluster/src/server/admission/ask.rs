@@ -136,7 +136,16 @@ impl Question<'_> {
         }
         let uid = self.call.server.random.uuid();
         let question = review::question(&self.request(&uid, &shown, new, old));
-        let answer = self.admission().caller.call(webhook, &question).await;
+        let asking = self.admission().caller.call(webhook, &question);
+        let asked = self.call.client_gone.run_until_cancelled(asking).await;
+        // Whatever the failure policy says: nothing is stored for a client that has gone away.
+        let answer = asked.ok_or_else(|| {
+            let why = format!(
+                "the client has gone away before webhook {:?} answered",
+                webhook.name
+            );
+            ApiError::unexplained(&why)
+        })?;
         let answer = answer.and_then(|body| review::read(phase, &uid, &body));
         match (answer, webhook.failure_policy) {
             (Ok(answer), _) => {

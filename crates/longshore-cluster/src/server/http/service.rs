@@ -12,6 +12,7 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{Method, Request, Response};
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
 use super::accept::{Form, negotiate};
@@ -134,6 +135,7 @@ where
         return Err(ApiError::no_such_resource());
     }
     let call = call(server, served, &path, query, &parts)?;
+    let client_gone = call.client_gone.clone();
     let input = input.read(body).await?;
     let (method, subresource) = (parts.method, path.subresource);
     let is_read = method == Method::GET;
@@ -144,12 +146,14 @@ where
     if is_read {
         answer.await
     } else {
+        // Dropped with this future, which the client's departure drops.
+        let _client = client_gone.drop_guard();
         to_the_end(answer).await
     }
 }
 
 /// Runs a write to its end, also when the client goes away in its middle: what follows from a
-/// stored write must follow.
+/// stored write must follow. A webhook that is asked before it is stored is not waited for then.
 async fn to_the_end(
     write: impl Future<Output = Result<Response<ApiBody>>> + Send + 'static,
 ) -> Result<Response<ApiBody>> {
@@ -190,6 +194,7 @@ fn call(
         is_of_collection: false,
         query,
         warnings,
+        client_gone: CancellationToken::new(),
     })
 }
 

@@ -16,6 +16,7 @@ use std::time::Duration;
 use ::http::header::WARNING;
 use ::http::{HeaderValue, Response, StatusCode};
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use super::Server;
 use super::error::{ApiError, Result};
@@ -46,6 +47,8 @@ pub(crate) struct Call {
     pub(crate) query: Query,
     pub(crate) rendering: Rendering,
     pub(crate) warnings: Warnings,
+    /// Cancelled when nobody waits for the answer of a write any more.
+    pub(crate) client_gone: CancellationToken,
 }
 
 /// What the client should know about a request that is answered all the same. Clones share it.

@@ -1,5 +1,7 @@
 //! Webhooks that deny, and webhooks that are out of order.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::Court;
@@ -91,6 +93,27 @@ async fn webhooks_that_do_not_answer_are_waited_for_as_long_as_they_asked() {
         message.ends_with("/slow?timeout=1s\": context deadline exceeded"),
         "{message}"
     );
+}
+
+#[tokio::test]
+async fn nothing_is_stored_for_a_client_that_goes_away_while_a_webhook_is_asked() {
+    let court = Court::open();
+    let members = json!({"timeoutSeconds": 1, "failurePolicy": "Ignore"});
+    court.validate("/slow", members).await;
+    let is_asked = async {
+        while court.judge.asked("/slow").is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        answer = court.api.post(CONFIG_MAPS, config_map("left", "1")) => panic!("{answer:?}"),
+        () = is_asked => {}
+    }
+    // Its webhook is given up after that of the first one would have been.
+    let (code, _) = court.api.post(CONFIG_MAPS, config_map("stayed", "1")).await;
+    assert_eq!(code, 201);
+    let (code, _) = court.api.get(&format!("{CONFIG_MAPS}/left")).await;
+    assert_eq!(code, 404);
 }
 
 #[tokio::test]
