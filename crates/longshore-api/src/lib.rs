@@ -6,6 +6,7 @@ pub mod flyte;
 pub mod node;
 pub mod podops;
 pub mod tasks;
+pub mod uninstall;
 
 /// The `reportingController` of an Event is this and the role that published it: `longshore.dev/dags`.
 pub const REPORTING_CONTROLLER_PREFIX: &str = "longshore.dev/";

@@ -19,6 +19,9 @@ pub const CONTROLLED: &str = "true";
 pub const LABEL_SERVICE_AVAILABLE: &str = "podopslifecycle.kusionstack.io/service-available";
 /// Label, by users: presence alone keeps an idle pod out of service.
 pub const LABEL_STAY_OFFLINE: &str = "podopslifecycle.kusionstack.io/stay-offline";
+/// Label of a pod, ours: it took part until its label [`LABEL_CONTROL`] was removed, and its gate is not open yet. Set by
+/// the webhook in that request, removed by the controller once the gate is open. Value: since when.
+pub const LABEL_RELEASED: &str = "longshore.dev/released";
 /// Label: a hint that the operation ends with the pod's removal.
 pub const LABEL_PREPARING_TO_DELETE: &str = "podopslifecycle.kusionstack.io/preparing-to-delete";
 /// Label, by CollaSet, of a pod that was just created; removed when it serves.
@@ -54,6 +57,18 @@ pub const ANNOTATION_DRAIN_DELAY: &str = "longshore.dev/drain-delay";
 /// Annotation of a pod, ours: when somebody last asked for its eviction. Nobody asked for its deletion since.
 pub const ANNOTATION_EVICTED_AT: &str = "longshore.dev/evicted-at";
 
+/// Annotation of an Eviction, ours: [`EVICTION_ALLOWED`] where the webhook allows it. The policy in
+/// `deploy/podops-evictions.yaml` refuses the eviction of a protected pod without it, also while no replica answers.
+pub const ANNOTATION_EVICTION: &str = "longshore.dev/eviction";
+/// The value of [`ANNOTATION_EVICTION`].
+pub const EVICTION_ALLOWED: &str = "allowed";
+/// The ValidatingAdmissionPolicy of `deploy/podops-evictions.yaml`, and its binding.
+pub const EVICTION_POLICY: &str = "longshore-podops-evictions";
+
+/// Annotation of a pod, ours: until when somebody who asked for its deletion is held by the webhook, and deletes it when
+/// it may go.
+pub const ANNOTATION_HELD_UNTIL: &str = "longshore.dev/delete-held-until";
+
 /// The operation that deletes a pod.
 pub const ID_POD_DELETE: &str = "pod-delete";
 /// The type of [`ID_POD_DELETE`].
@@ -78,6 +93,17 @@ pub const REASON_INVALID_RULE: &str = "InvalidRule";
 /// How the label begins that permits all operations of one type: `<this>/<type>`. Not one of [`OperationLabel`], because
 /// it is about a type and not about an operation.
 pub const OPERATION_PERMISSION_PREFIX: &str = "operation-permission.podopslifecycle.kusionstack.io";
+
+/// Whether a key is [`OPERATION_PERMISSION_PREFIX`], alone or with a type behind it. A key whose prefix only begins like
+/// it, as `<this>.example.org/a`, is somebody else's.
+pub fn is_operation_permission(key: &str) -> bool {
+    is_of_prefix(key, OPERATION_PERMISSION_PREFIX)
+}
+
+fn is_of_prefix(key: &str, prefix: &str) -> bool {
+    let rest = key.strip_prefix(prefix);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
 
 /// The label that permits operations of this type. Value: since when.
 pub fn operation_permission(operation_type: &str) -> String {
@@ -146,6 +172,12 @@ impl OperationLabel {
             Self::PostChecked => "post-checked.podopslifecycle.kusionstack.io",
             Self::Completing => "completing.podopslifecycle.kusionstack.io",
         }
+    }
+
+    /// Whether a key is this label of some operation, or lacks the id of one. A key whose prefix only begins like this
+    /// one, as `<prefix>.example.org/a`, is somebody else's.
+    pub fn is_in(self, key: &str) -> bool {
+        is_of_prefix(key, self.prefix())
     }
 
     /// The key of this label of an operation.

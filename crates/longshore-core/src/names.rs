@@ -93,6 +93,22 @@ fn suffix(text: &str) -> String {
     suffix
 }
 
+/// A UUID of the SHA-256 of a text (version 8): an id that is the same whenever it is made of the same text.
+pub fn hashed_uuid(text: &str) -> String {
+    let number = hash(text);
+    let number = number & !(0xf_u128 << 76) | 0x8 << 76;
+    let number = number & !(0x3_u128 << 62) | 0x2 << 62;
+    let hex = format!("{number:032x}");
+    let parts = [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ];
+    parts.join("-")
+}
+
 /// 128 bits of the SHA-256 of a text.
 fn hash(text: &str) -> u128 {
     let hash = Sha256::digest(text.as_bytes());

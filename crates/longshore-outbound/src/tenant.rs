@@ -160,6 +160,20 @@ impl TenantClient {
         self.send(Method::GET, url, Vec::new()).await
     }
 
+    /// Gets what is at a URL with one more pair in its query, and reads the whole answer.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub async fn get_with(
+        &self,
+        url: &str,
+        (key, value): (&str, &str),
+    ) -> Result<Answer, OutboundError> {
+        let mut url = parse(url)?;
+        url.query_pairs_mut().append_pair(key, value);
+        self.get(url.as_str()).await
+    }
+
     async fn send(
         &self,
         method: Method,

@@ -238,10 +238,11 @@ fn set_undo(id: &str, operation_type: String, pod: &mut Pod) -> Written {
 /// The labels of other operations of the same type.
 fn same_type(adapter: &impl OperationAdapter, pod: &Pod) -> Vec<String> {
     let own = OperationLabel::OperationType.of(adapter.id());
-    let prefix = OperationLabel::OperationType.prefix();
     let labels = pod.metadata.labels.iter().flatten();
     labels
-        .filter(|(key, of)| key.starts_with(prefix) && *of == adapter.operation_type())
+        .filter(|(key, of)| {
+            OperationLabel::OperationType.is_in(key) && *of == adapter.operation_type()
+        })
         .map(|(key, _)| key.clone())
         .filter(|key| *key != own)
         .collect()

@@ -2,12 +2,15 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     sync::{Arc, Mutex, PoisonError},
 };
 
+use async_trait::async_trait;
 use base64::{Engine, prelude::BASE64_STANDARD};
-use longshore_api::podops::{RuleAnswer, RuleClientConfig, RuleQuestion};
-use longshore_outbound::{Boundaries, Limits, OutboundError, TenantClient, Trust, shown};
+use longshore_api::podops::{RuleAnswer, RuleClientConfig, RulePoll, RulePollAnswer, RuleQuestion};
+use longshore_outbound::{Answer, Boundaries, Limits, OutboundError, TenantClient, Trust, shown};
+use serde::de::DeserializeOwned;
 
 /// Authorities that clients are kept for; more than that is not at work, but left behind.
 const KEPT_CLIENTS: usize = 16;
@@ -15,6 +18,25 @@ const KEPT_CLIENTS: usize = 16;
 const NOTHING: &str = "Cg==";
 /// The most of a message that is shown, in bytes: it goes into annotations of pods.
 const MAX_MESSAGE: usize = 1024;
+
+/// Carries questions of rules to webhooks, and their answers back.
+#[async_trait]
+pub trait RuleTransport: fmt::Debug + Send + Sync + 'static {
+    /// Asks whether pods may go on.
+    ///
+    /// *Errors*: why there is no answer, as text for whoever wrote the rule. It quotes nothing of an answer that is not
+    /// a webhook's: a URL may lead to somebody whose answers are not for the author of the rule.
+    async fn ask(
+        &self,
+        whom: &RuleClientConfig,
+        question: &RuleQuestion,
+    ) -> Result<RuleAnswer, String>;
+
+    /// Asks about a task.
+    ///
+    /// *Errors*: as [`ask`](Self::ask).
+    async fn poll(&self, whom: &RulePoll, task_id: &str) -> Result<RulePollAnswer, String>;
+}
 
 /// Asks webhooks within these boundaries, over connections that are kept.
 #[derive(Debug, Default)]
@@ -32,12 +54,11 @@ impl AskWebhooks {
             clients: Mutex::default(),
         }
     }
+}
 
-    /// Sends a question.
-    ///
-    /// *Errors*: why there is no answer, as text for whoever wrote the rule. It quotes nothing of an answer that is not a
-    /// webhook's: a URL may lead to somebody whose answers are not for the author of the rule.
-    pub(crate) async fn ask(
+#[async_trait]
+impl RuleTransport for AskWebhooks {
+    async fn ask(
         &self,
         whom: &RuleClientConfig,
         question: &RuleQuestion,
@@ -50,16 +71,37 @@ impl AskWebhooks {
         let client = self.client(&whom.ca_bundle).map_err(fail)?;
         let body = serde_json::to_vec(question).map_err(|error| error.to_string())?;
         let answer = client.post(&whom.url, body).await.map_err(fail)?;
-        if !answer.status.is_success() {
-            return Err(format!("{url} answered {}", answer.status));
-        }
-        let mut read: RuleAnswer = serde_json::from_slice(&answer.body)
-            .map_err(|_| format!("{url} answered no webhook response"))?;
-        let end = read.message.floor_char_boundary(MAX_MESSAGE);
-        read.message.truncate(end);
+        let mut read: RuleAnswer = read(&url, &answer)?;
+        shorten(&mut read.message);
         Ok(read)
     }
 
+    async fn poll(&self, whom: &RulePoll, task_id: &str) -> Result<RulePollAnswer, String> {
+        let url = shown(&whom.url);
+        let fail = |error: OutboundError| format!("{url}: {error}");
+        let client = self.client(&whom.ca_bundle).map_err(fail)?;
+        let query = (whom.query_key(), task_id);
+        let answer = client.get_with(&whom.url, query).await.map_err(fail)?;
+        let mut read: RulePollAnswer = read(&url, &answer)?;
+        shorten(&mut read.message);
+        Ok(read)
+    }
+}
+
+/// What an answer says.
+fn read<T: DeserializeOwned>(url: &str, answer: &Answer) -> Result<T, String> {
+    if !answer.status.is_success() {
+        return Err(format!("{url} answered {}", answer.status));
+    }
+    serde_json::from_slice(&answer.body).map_err(|_| format!("{url} answered no webhook response"))
+}
+
+fn shorten(message: &mut String) {
+    let end = message.floor_char_boundary(MAX_MESSAGE);
+    message.truncate(end);
+}
+
+impl AskWebhooks {
     fn client(&self, ca_bundle: &str) -> Result<TenantClient, OutboundError> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = clients.get(ca_bundle) {
@@ -116,6 +158,7 @@ pub(crate) mod tests {
         let whom = RuleClientConfig {
             url,
             ca_bundle: ca_bundle.to_owned(),
+            poll: None,
         };
         let question = RuleQuestion {
             trace_id: "t".to_owned(),

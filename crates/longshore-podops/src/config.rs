@@ -11,6 +11,9 @@ use crate::{measures::PodMeasures, rule::RuleKind};
 /// second or two, and short requests end.
 pub const DRAIN_DELAY: Duration = Duration::from_secs(5);
 
+/// The longest time for which a delete is held: API servers wait 30 s for a webhook, and no longer.
+pub const MAX_HOLD: Duration = Duration::from_secs(20);
+
 /// How pods are admitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdmitConfig {
@@ -21,6 +24,9 @@ pub struct AdmitConfig {
     pub force_delete_passes: bool,
     /// How long whoever evicts is asked to stay away, in seconds. Default: 5.
     pub eviction_retry_after_seconds: u32,
+    /// How long a delete of a person is held until the pod may go, at most [`MAX_HOLD`]. Default: `None`, refused at once,
+    /// as upstream.
+    pub hold_deletes: Option<Duration>,
 }
 
 impl Default for AdmitConfig {
@@ -29,8 +35,73 @@ impl Default for AdmitConfig {
             grace_delete: false,
             force_delete_passes: false,
             eviction_retry_after_seconds: 5,
+            hold_deletes: None,
         }
     }
+}
+
+/// What an API server does with a request where no replica answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailurePolicy {
+    /// Refuses it.
+    Fail,
+    /// Goes on as without the webhook.
+    Ignore,
+}
+
+impl FailurePolicy {
+    /// As the Kubernetes API writes it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Fail => "Fail",
+            Self::Ignore => "Ignore",
+        }
+    }
+}
+
+/// The failure policy of each group of webhooks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailurePolicies {
+    /// Creates, updates and deletes of pods that take part. Default: `Fail`, as upstream.
+    pub pods: FailurePolicy,
+    /// Writes of their status. Default: `Ignore`: the controller makes up for those that no webhook saw.
+    pub statuses: FailurePolicy,
+    /// Evictions, of all pods. Default: `Ignore`: no rule can spare the pods that do not take part.
+    pub evictions: FailurePolicy,
+    /// Creates and updates of PodTransitionRules. Default: `Fail`, as upstream.
+    pub rules: FailurePolicy,
+}
+
+impl FailurePolicies {
+    /// The same policy for all groups.
+    pub const fn all(policy: FailurePolicy) -> Self {
+        Self {
+            pods: policy,
+            statuses: policy,
+            evictions: policy,
+            rules: policy,
+        }
+    }
+}
+
+impl Default for FailurePolicies {
+    fn default() -> Self {
+        Self {
+            statuses: FailurePolicy::Ignore,
+            evictions: FailurePolicy::Ignore,
+            ..Self::all(FailurePolicy::Fail)
+        }
+    }
+}
+
+/// How API servers learn of the webhooks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RegistrationConfig {
+    /// What they do where no replica answers.
+    pub failure_policies: FailurePolicies,
+    /// Namespaces whose pods and rules they never ask about, beside those of the cluster itself and our own. Default:
+    /// none.
+    pub excluded_namespaces: Vec<String>,
 }
 
 /// How the controllers run.

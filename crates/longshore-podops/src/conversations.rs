@@ -1,5 +1,6 @@
 //! What webhooks of rules were asked and have answered: asked beside the rounds, so that one that takes its time keeps no
-//! round waiting. Kept in memory: what let a pod pass is in the status, and everything else is asked again.
+//! round waiting. Kept in memory: what let a pod pass is in the status, as are the tasks that were begun, and everything
+//! else is asked again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,8 +13,8 @@ use longshore_kit::Clock;
 use tokio::sync::Semaphore;
 
 use crate::{
-    ask_webhooks::AskWebhooks,
-    rule::{Answers, Heard, Question, RuleKey},
+    ask_webhooks::RuleTransport,
+    rule::{Answers, Heard, Poll, Polled, Polls, Question, RuleKey},
 };
 
 /// Questions under way.
@@ -35,9 +36,7 @@ pub(crate) struct Conversations {
 struct Talk {
     generation: i64,
     answers: Answers,
-    /// Tells the questions of a rule from those of others: the same for all of them, so that what a webhook says again
-    /// reads the same.
-    traces: BTreeMap<String, String>,
+    polls: Polls,
 }
 
 /// Who may be asked at the same time.
@@ -72,14 +71,41 @@ impl Rooms {
 struct Asking {
     key: RuleKey,
     generation: i64,
-    question: Question,
-    body: RuleQuestion,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Question {
+        question: Question,
+        body: RuleQuestion,
+    },
+    Poll {
+        poll: Poll,
+        before: Polled,
+    },
+}
+
+/// What is known for one version of a rule.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Known {
+    pub(crate) answers: Answers,
+    pub(crate) polls: Polls,
+}
+
+/// What is still of interest of it.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    /// What brought pods into a stage, of those that are in one.
+    pub(crate) occasions: BTreeSet<String>,
+    /// The tasks that the status has, by rule and id.
+    pub(crate) tasks: BTreeSet<(String, String)>,
 }
 
 impl Conversations {
     /// Also the rules whose answers came; they come for as long as somebody asks for them.
     pub(crate) fn new(
-        webhooks: AskWebhooks,
+        transport: Arc<dyn RuleTransport>,
         clock: Arc<dyn Clock>,
     ) -> (Arc<Self>, impl Stream<Item = RuleKey> + Send + 'static) {
         let (asking, questions) = mpsc::unbounded();
@@ -88,47 +114,57 @@ impl Conversations {
             asking,
         });
         let heard = Arc::clone(&conversations);
-        let webhooks = Arc::new(webhooks);
         let room = Arc::new(Rooms::default());
         let answered = questions.map(move |asking: Asking| {
-            let (heard, webhooks) = (Arc::clone(&heard), Arc::clone(&webhooks));
+            let (heard, transport) = (Arc::clone(&heard), Arc::clone(&transport));
             let (clock, room) = (Arc::clone(&clock), Arc::clone(&room));
             async move {
                 let room_of_namespace = room.of(&asking.key.namespace);
                 // Semaphores that nobody closes always give room.
                 let _of_namespace = room_of_namespace.acquire().await;
                 let _of_all = room.all.acquire().await;
-                let client_config = &asking.question.webhook.client_config;
-                let answer = webhooks.ask(client_config, &asking.body).await;
-                let Asking { key, question, .. } = &asking;
-                let name = format!("{}/{}/{}", key.namespace, key.name, question.rule);
-                let answer = question.hear(&name, &asking.body.trace_id, answer, clock.now());
-                heard.note(&asking, answer);
+                heard.hear(&asking, &*transport, &*clock).await;
                 asking.key
             }
         });
         (conversations, answered.buffer_unordered(NOTED))
     }
 
-    /// What is known for this version of a rule. What was said about pods that are not in a stage any more is forgotten.
-    pub(crate) fn known(
-        &self,
-        key: &RuleKey,
-        generation: i64,
-        occasions: &BTreeSet<String>,
-    ) -> Answers {
+    async fn hear(&self, asking: &Asking, transport: &dyn RuleTransport, clock: &dyn Clock) {
+        match &asking.what {
+            What::Question { question, body } => {
+                let answer = transport.ask(&question.webhook.client_config, body).await;
+                let RuleKey { namespace, name } = &asking.key;
+                let key = format!("{namespace}/{name}/{}", question.rule);
+                let answer = question.hear(&key, answer, clock.now());
+                self.note_answer(asking, &question.rule, answer);
+            }
+            What::Poll { poll, before } => {
+                let answer = transport.poll(&poll.poll, &poll.task_id).await;
+                let polled = poll.hear(before, answer, clock.now());
+                self.note_poll(asking, poll, polled);
+            }
+        }
+    }
+
+    /// What is known for this version of a rule. What nobody is interested in any more is forgotten.
+    pub(crate) fn known(&self, key: &RuleKey, generation: i64, wanted: &Wanted) -> Known {
         let mut talks = self.talks();
         let Some(talk) = talks.get_mut(key) else {
-            return Answers::new();
+            return Known::default();
         };
         if talk.generation != generation {
             talks.remove(key);
-            return Answers::new();
+            return Known::default();
         }
         for heard in talk.answers.values_mut() {
-            heard.retain(|occasion, _| occasions.contains(occasion));
+            heard.retain(|occasion, _| wanted.occasions.contains(occasion));
         }
-        talk.answers.clone()
+        talk.polls.retain(|task, _| wanted.tasks.contains(task));
+        Known {
+            answers: talk.answers.clone(),
+            polls: talk.polls.clone(),
+        }
     }
 
     /// Nobody asks for this rule any more.
@@ -136,51 +172,86 @@ impl Conversations {
         self.talks().remove(key);
     }
 
-    /// Asks; the rule has a round once there is an answer. `body` is what is sent under this trace id.
+    /// Asks; the rule has a round once there is an answer.
     pub(crate) fn ask(
         &self,
         key: &RuleKey,
         generation: i64,
         question: &Question,
-        body: impl FnOnce(&str) -> RuleQuestion,
+        body: RuleQuestion,
     ) {
-        let body = {
-            let mut talks = self.talks();
-            let talk = talks.entry(key.clone()).or_default();
-            if talk.generation != generation {
-                *talk = Talk::default();
-                talk.generation = generation;
-            }
+        self.with_talk(key, generation, |talk| {
             let heard = talk.answers.entry(question.rule.clone()).or_default();
             for occasion in question.pods.keys() {
-                heard.entry(occasion.clone()).or_default().again_at = None;
+                let heard = heard.entry(occasion.clone()).or_default();
+                (heard.again_at, heard.task) = (None, None);
             }
-            let trace = talk.traces.entry(question.rule.clone());
-            body(trace.or_insert_with(|| uuid::Uuid::new_v4().to_string()))
-        };
+        });
+        let question = question.clone();
+        self.send(key, generation, What::Question { question, body });
+    }
+
+    /// Asks about a task; the rule has a round once there is an answer.
+    pub(crate) fn poll(&self, key: &RuleKey, generation: i64, poll: &Poll) {
+        let task = (poll.rule.clone(), poll.task_id.clone());
+        let before = self.with_talk(key, generation, |talk| {
+            let polled = talk.polls.entry(task).or_default();
+            polled.again_at = None;
+            polled.clone()
+        });
+        let poll = poll.clone();
+        self.send(key, generation, What::Poll { poll, before });
+    }
+
+    fn with_talk<T>(
+        &self,
+        key: &RuleKey,
+        generation: i64,
+        change: impl FnOnce(&mut Talk) -> T,
+    ) -> T {
+        let mut talks = self.talks();
+        let talk = talks.entry(key.clone()).or_default();
+        if talk.generation != generation {
+            *talk = Talk::default();
+            talk.generation = generation;
+        }
+        change(talk)
+    }
+
+    fn send(&self, key: &RuleKey, generation: i64, what: What) {
         // Nobody listens where no round will come.
         let _ = self.asking.unbounded_send(Asking {
             key: key.clone(),
             generation,
-            question: question.clone(),
-            body,
+            what,
         });
     }
 
     /// Answers about pods that nobody waits for any more are not kept.
-    fn note(&self, asking: &Asking, answer: BTreeMap<String, Heard>) {
+    fn note_answer(&self, asking: &Asking, rule: &str, answer: BTreeMap<String, Heard>) {
         let mut talks = self.talks();
         let talk = talks.get_mut(&asking.key);
         let Some(talk) = talk.filter(|talk| talk.generation == asking.generation) else {
             return;
         };
-        let Some(known) = talk.answers.get_mut(&asking.question.rule) else {
+        let Some(known) = talk.answers.get_mut(rule) else {
             return;
         };
         for (occasion, heard) in answer {
             if let Some(known) = known.get_mut(&occasion) {
                 *known = heard;
             }
+        }
+    }
+
+    /// Answers about tasks that have ended meanwhile are not kept.
+    fn note_poll(&self, asking: &Asking, poll: &Poll, polled: Polled) {
+        let mut talks = self.talks();
+        let talk = talks.get_mut(&asking.key);
+        let talk = talk.filter(|talk| talk.generation == asking.generation);
+        let task = (poll.rule.clone(), poll.task_id.clone());
+        if let Some(known) = talk.and_then(|talk| talk.polls.get_mut(&task)) {
+            *known = polled;
         }
     }
 
@@ -197,7 +268,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::ask_webhooks::tests::of_a_laptop;
+    use crate::ask_webhooks::{AskWebhooks, tests::of_a_laptop};
+
+    fn of_here() -> Arc<AskWebhooks> {
+        Arc::new(AskWebhooks::within(of_a_laptop()))
+    }
 
     /// Webhooks that say nothing hold up to their namespace's share, and no other namespace.
     #[tokio::test]
@@ -206,8 +281,7 @@ mod tests {
         let silent = format!("http://{}", silent.local_addr().unwrap());
         let answers = HttpAnswers::start(|_| (200, json!({"success": true})));
         let answers = answers.await.unwrap();
-        let webhooks = AskWebhooks::within(of_a_laptop());
-        let (talk, woken) = Conversations::new(webhooks, Arc::new(SystemClock));
+        let (talk, woken) = Conversations::new(of_here(), Arc::new(SystemClock));
         let mut woken = std::pin::pin!(woken);
         let ask = |namespace: &str, name: String, url: &str| {
             let webhook = json!({"clientConfig": {"url": url}});
@@ -216,12 +290,14 @@ mod tests {
                 stage: Stage::PreCheck,
                 webhook: serde_json::from_value(webhook).unwrap(),
                 pods: [("o".to_owned(), "a".to_owned())].into(),
+                trace_id: "t".to_owned(),
             };
             let key = RuleKey {
                 namespace: namespace.to_owned(),
                 name,
             };
-            talk.ask(&key, 1, &question, |trace| question.body(trace, |_| None));
+            let body = question.body(|_| None);
+            talk.ask(&key, 1, &question, body);
             key
         };
         for n in 0..2 * UNDER_WAY {
@@ -237,8 +313,7 @@ mod tests {
     async fn an_answer_wakes_its_rule_and_is_known_while_its_pods_wait_for_that_version() {
         let some = || (200, json!({"success": false, "finishedNames": ["a"]}));
         let answers = HttpAnswers::start(move |_| some()).await.unwrap();
-        let webhooks = AskWebhooks::within(of_a_laptop());
-        let (talk, woken) = Conversations::new(webhooks, Arc::new(SystemClock));
+        let (talk, woken) = Conversations::new(of_here(), Arc::new(SystemClock));
         let mut woken = std::pin::pin!(woken);
         let key = RuleKey {
             namespace: "default".to_owned(),
@@ -251,20 +326,27 @@ mod tests {
             stage: Stage::PreCheck,
             webhook: serde_json::from_value(webhook).unwrap(),
             pods: names.into(),
+            trace_id: "t".to_owned(),
         };
-        let body = |trace: &str| question.body(trace, |_| Some(json!({})));
+        let body = question.body(|_| Some(json!({})));
         talk.ask(&key, 1, &question, body);
-        let all: BTreeSet<String> = question.pods.keys().cloned().collect();
+        let all = Wanted {
+            occasions: question.pods.keys().cloned().collect(),
+            ..Wanted::default()
+        };
         assert!(
-            talk.known(&key, 1, &all)["hook"]
+            talk.known(&key, 1, &all).answers["hook"]
                 .values()
                 .all(|it| *it == Heard::default())
         );
         // One of them is gone before the answer comes.
-        let left = ["oa", "ob"].map(str::to_owned).into();
+        let left = Wanted {
+            occasions: ["oa", "ob"].map(str::to_owned).into(),
+            ..Wanted::default()
+        };
         talk.known(&key, 1, &left);
         assert_eq!(woken.next().await, Some(key.clone()));
-        let known = talk.known(&key, 1, &all);
+        let known = talk.known(&key, 1, &all).answers;
         let said: Vec<_> = known["hook"].iter().collect();
         assert_eq!(said.len(), 2, "{said:?}");
         assert_eq!(said[0].1.outcome, Some(Ok(())));
@@ -273,11 +355,45 @@ mod tests {
             why.starts_with("Webhook check default/ptr/hook rejected, traceId "),
             "{why}"
         );
-        // The same question again has the same trace, so that what is said again reads the same.
-        talk.ask(&key, 1, &question, body);
+        assert_eq!(answers.asked()[0]["traceId"], "t");
+        assert_eq!(talk.known(&key, 2, &all), Known::default());
+    }
+
+    #[tokio::test]
+    async fn an_answer_about_a_task_is_known_while_the_status_has_the_task() {
+        let some = || json!({"success": true, "finishedNames": ["a"], "message": "half"});
+        let answers = HttpAnswers::start(move |_| (200, some())).await.unwrap();
+        let (talk, woken) = Conversations::new(of_here(), Arc::new(SystemClock));
+        let mut woken = std::pin::pin!(woken);
+        let key = RuleKey {
+            namespace: "default".to_owned(),
+            name: "ptr".to_owned(),
+        };
+        let poll = json!({"url": format!("{}/tasks?of=me", answers.url())});
+        let poll = Poll {
+            rule: "hook".to_owned(),
+            task_id: "7 8".to_owned(),
+            poll: serde_json::from_value(poll).unwrap(),
+        };
+        let task = (poll.rule.clone(), poll.task_id.clone());
+        let wanted = Wanted {
+            tasks: [task.clone()].into(),
+            ..Wanted::default()
+        };
+        talk.poll(&key, 1, &poll);
+        assert_eq!(talk.known(&key, 1, &wanted).polls[&task], Polled::default());
         assert_eq!(woken.next().await, Some(key.clone()));
-        let asked = answers.asked();
-        assert_eq!(asked[0]["traceId"], asked[1]["traceId"]);
-        assert_eq!(talk.known(&key, 2, &all), Answers::new());
+        assert_eq!(
+            answers.asked()[0],
+            json!({"GET": "/tasks?of=me&task-id=7+8"})
+        );
+        let known = talk.known(&key, 1, &wanted).polls[&task].clone();
+        assert_eq!(known.approved, ["a".to_owned()].into());
+        assert!(known.at.is_some() && known.again_at > known.at, "{known:?}");
+        // One that has ended meanwhile.
+        talk.poll(&key, 1, &poll);
+        talk.known(&key, 1, &Wanted::default());
+        assert_eq!(woken.next().await, Some(key.clone()));
+        assert!(talk.known(&key, 1, &wanted).polls.is_empty());
     }
 }

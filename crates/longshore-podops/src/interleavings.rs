@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use jiff::Timestamp;
 use longshore_api::podops::{
     ANNOTATION_AVAILABLE_CONDITIONS, CONDITION_SERVICE_READY, Detail, LABEL_CONTROL,
-    LABEL_TO_DELETE, OPERATION_PERMISSION_PREFIX, OperationLabel, Stage,
+    LABEL_TO_DELETE, OperationLabel, Stage, is_operation_permission,
 };
 use longshore_core::{Action, Patch, Seen};
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     AdmitConfig,
     admit::{Operation, Request, mutate, validate},
-    lifecycle::{Observed, RuleSays},
+    lifecycle::{Observed, RuleSays, released},
     model::{ConditionStatus, Labels, Namespace, Operations, Pod, has_prefix},
     pods,
     traffic::{DrainDelay, Service, Traffic},
@@ -50,6 +50,8 @@ enum Step {
     Act,
     /// The pod shall go.
     Delete,
+    /// The pod takes part no more.
+    Free,
 }
 
 /// Operations: two share a type, and one is the deletion's.
@@ -152,18 +154,7 @@ impl World {
             return true;
         };
         match step {
-            Step::Begin(n) => {
-                let (id, of) = OPERATIONS[n];
-                let is_over = !pod
-                    .labels
-                    .keys()
-                    .any(|key| key.ends_with(&format!("/{id}")));
-                is_over
-                    && self.label(|labels| {
-                        labels.insert(OperationLabel::Operating.of(id), json!("1"));
-                        labels.insert(OperationLabel::OperationType.of(id), json!(of));
-                    })
-            }
+            Step::Begin(n) => self.begin(&pod, n),
             Step::Finish(n) => self.label(|labels| {
                 labels.remove(&OperationLabel::Operating.of(OPERATIONS[n].0));
             }),
@@ -213,10 +204,26 @@ impl World {
                 true
             }
             Step::Act => self.act(),
+            Step::Free => self.label(|labels| {
+                labels.remove(LABEL_CONTROL);
+            }),
             Step::Delete => self.label(|labels| {
                 labels.insert(LABEL_TO_DELETE.to_owned(), json!("1"));
             }),
         }
+    }
+
+    fn begin(&mut self, pod: &Pod, n: usize) -> bool {
+        let (id, of) = OPERATIONS[n];
+        let is_over = !pod
+            .labels
+            .keys()
+            .any(|key| key.ends_with(&format!("/{id}")));
+        is_over
+            && self.label(|labels| {
+                labels.insert(OperationLabel::Operating.of(id), json!("1"));
+                labels.insert(OperationLabel::OperationType.of(id), json!(of));
+            })
     }
 
     fn act(&mut self) -> bool {
@@ -251,7 +258,14 @@ impl World {
             traffic: Seen::Present(traffic(was_routed)),
             deadline: None,
         };
-        let plan = pods::decide(&observed);
+        let plan = if pod.is_controlled() {
+            pods::decide(&observed)
+        } else {
+            released::decide(&released::Observed {
+                now: observed.now,
+                pod: observed.pod.clone(),
+            })
+        };
         plan.actions.iter().all(|action| match action {
             Action::Patch(patch) => self.patch(patch),
             Action::Delete(_) => {
@@ -396,11 +410,25 @@ proptest! {
         world.settle();
         let pod = world.pod().unwrap();
         let left: Vec<_> = pod.labels.keys().filter(|key| {
-            has_prefix(key, &OperationLabel::ALL) || key.starts_with(OPERATION_PERMISSION_PREFIX)
+            has_prefix(key, &OperationLabel::ALL) || is_operation_permission(key)
         }).collect();
         prop_assert!(left.is_empty(), "left: {left:?}");
         prop_assert!(pod.is_available() && pod.is_ready, "{pod:#?}");
         prop_assert_eq!(pod.protections().count(), 2);
+    }
+
+    #[test]
+    fn every_pod_that_takes_part_no_more_is_opened_and_keeps_nothing_of_ours(steps in steps()) {
+        let mut world = World::new();
+        for step in steps {
+            world.step(step);
+        }
+        world.step(Step::Free);
+        world.settle();
+        let pod = world.pod().unwrap();
+        prop_assert!(pod.labels.is_empty(), "{pod:#?}");
+        prop_assert_eq!(pod.service_ready, Some(ConditionStatus::True));
+        prop_assert!(pod.is_ready && pod.protections().count() == 1, "{pod:#?}");
     }
 
     #[test]

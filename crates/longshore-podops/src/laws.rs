@@ -20,7 +20,7 @@ use crate::{
     lifecycle::{self, PodEffect, PodPlan, RuleSays},
     model::{Labels, Namespace, Pod, stamp},
     pods,
-    rule::{self, Answers, Heard, Question, Rule, Subject},
+    rule::{self, Answers, Begun, Heard, Inquiry, Polled, Polls, Rule, Subject},
     traffic::{DrainDelay, Service, Traffic},
 };
 
@@ -113,15 +113,33 @@ struct OfRules;
 impl Decider for OfRules {
     type Observed = rule::Observed;
     type Status = Never;
-    type Effect = Question;
+    type Effect = Inquiry;
 
-    fn decide(&self, observed: &rule::Observed) -> Plan<Never, Question> {
+    fn decide(&self, observed: &rule::Observed) -> Plan<Never, Inquiry> {
         rule::decide(observed)
     }
 
     /// A few annotations, or the status, and a question for each webhook and stage.
     fn max_actions(&self) -> usize {
-        16 + 1
+        16 + 2
+    }
+
+    fn intent_of(&self, action: &Action<Never, Inquiry>) -> Option<String> {
+        if let Action::Call(Inquiry::Poll(poll)) = action {
+            return Some(poll.task_id.clone());
+        }
+        None
+    }
+
+    /// Nobody asks about a task that is not in the status, with the time at which it began.
+    fn is_intended(&self, observed: &rule::Observed, task_id: &str) -> bool {
+        let states = observed.rule.present().map(|rule| &rule.status.rule_states);
+        let status = states
+            .into_iter()
+            .flatten()
+            .filter_map(|state| state.webhook_status.as_ref());
+        let mut tasks = status.flat_map(|status| &status.task_states);
+        tasks.any(|task| task.task_id == task_id && task.begin_time.is_some())
     }
 
     fn blinded(&self, observed: &rule::Observed) -> Vec<rule::Observed> {
@@ -316,34 +334,94 @@ fn observed_rules() -> impl Strategy<Value = rule::Observed> {
     let pods = prop::collection::btree_map(0..30_u8, pods(), 0..20);
     let heard = prop::sample::select(vec![None, Some(Ok(())), Some(Err("no".to_owned()))]);
     let again_in = prop::sample::select(vec![None, Some(0), Some(5)]);
-    let heard = prop::collection::vec((heard, again_in), 0..3);
-    let generated = (policy, pods, any::<bool>(), any::<bool>(), heard);
-    generated.prop_map(|(max, pods, is_held, is_deleting, heard)| {
-        let mut rule = json!({
-            "metadata": {"namespace": "default", "name": "rule", "uid": "r", "generation": 1},
-            "spec": {"selector": {"matchLabels": {"app": "web"}}, "rules": [
-                {"name": "max", "availablePolicy": {"maxUnavailableValue": max}},
-                {"name": "hook", "webhook": {"clientConfig": {"url": "http://x"}}},
-            ]},
-        });
-        if is_held {
-            rule["metadata"]["finalizers"] = json!([FINALIZER_PROTECTED]);
+    let task = prop::option::of(0..3_u8);
+    let heard = prop::collection::vec((heard, again_in, task), 0..3);
+    let held = (any::<bool>(), any::<bool>());
+    let generated = (policy, pods, held, heard, tasks());
+    generated.prop_map(
+        |(max, pods, (is_held, is_deleting), heard, (status, polls))| {
+            let mut rule = json!({
+                "metadata": {"namespace": "default", "name": "rule", "uid": "r", "generation": 1},
+                "spec": {"selector": {"matchLabels": {"app": "web"}}, "rules": [
+                    {"name": "max", "availablePolicy": {"maxUnavailableValue": max}},
+                    {"name": "hook", "webhook": {"clientConfig": {
+                        "url": "http://x", "poll": {"url": "http://x/tasks"},
+                    }}},
+                ]},
+                "status": {"ruleStates": [{"name": "hook", "webhookStatus": status}]},
+            });
+            if is_held {
+                rule["metadata"]["finalizers"] = json!([FINALIZER_PROTECTED]);
+            }
+            if is_deleting {
+                rule["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            }
+            let heard = pods
+                .values()
+                .zip(heard)
+                .map(|(pod, (outcome, again_in, task))| {
+                    let again_at =
+                        again_in.map(|seconds| NOW + jiff::SignedDuration::from_secs(seconds));
+                    let begun = |task: u8| Begun {
+                        id: task.to_string(),
+                        message: String::new(),
+                        at: NOW,
+                    };
+                    let heard = Heard {
+                        outcome,
+                        again_at: again_at.filter(|_| task.is_none()),
+                        task: task.map(begun),
+                    };
+                    (Subject::of(pod).occasion, heard)
+                });
+            rule::Observed {
+                now: NOW,
+                rule: Seen::Present(Rule::of(&rule).unwrap()),
+                answers: Answers::from([("hook".to_owned(), heard.collect())]),
+                polls,
+                workloads: Seen::Present(Vec::new()),
+                pods: Seen::Present(pods.into_values().collect()),
+                skipped: BTreeSet::new(),
+            }
+        },
+    )
+}
+
+/// Tasks of the status, some of which have ended, and what was answered about them.
+fn tasks() -> impl Strategy<Value = (Value, Polls)> {
+    let ago = prop::sample::select(vec![0_i64, 4, 6, 59, 61, 599, 601]);
+    let pods = prop::collection::btree_set(0..30_u8, 0..6);
+    let answer = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let task = (any::<bool>(), ago, pods, prop::option::of(answer));
+    prop::collection::vec(task, 0..3).prop_map(|tasks| {
+        let (mut running, mut ended, mut polls) = (Vec::new(), Vec::new(), Polls::new());
+        for (n, (is_running, ago, pods, answer)) in tasks.into_iter().enumerate() {
+            let at = NOW - jiff::SignedDuration::from_secs(ago);
+            let names: Vec<String> = pods.iter().map(|n| format!("web-{n}")).collect();
+            let task = json!({
+                "taskId": n.to_string(), "processing": names, "beginTime": at.to_string(),
+                "lastTime": at.to_string(),
+            });
+            if let (true, Some((is_finished, is_stopped, is_asked, has_some))) =
+                (is_running, answer)
+            {
+                let polled = Polled {
+                    at: Some(at),
+                    approved: names.into_iter().filter(|_| has_some).take(1).collect(),
+                    is_finished,
+                    is_stopped,
+                    again_at: Some(NOW).filter(|_| !is_asked),
+                    ..Polled::default()
+                };
+                polls.insert(("hook".to_owned(), n.to_string()), polled);
+            }
+            if is_running {
+                running.push(task);
+            } else {
+                ended.push(task);
+            }
         }
-        if is_deleting {
-            rule["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        }
-        let heard = pods.values().zip(heard).map(|(pod, (outcome, again_in))| {
-            let again_at = again_in.map(|seconds| NOW + jiff::SignedDuration::from_secs(seconds));
-            (Subject::of(pod).occasion, Heard { outcome, again_at })
-        });
-        rule::Observed {
-            now: NOW,
-            rule: Seen::Present(Rule::of(&rule).unwrap()),
-            answers: Answers::from([("hook".to_owned(), heard.collect())]),
-            workloads: Seen::Present(Vec::new()),
-            pods: Seen::Present(pods.into_values().collect()),
-            skipped: BTreeSet::new(),
-        }
+        (json!({"taskStates": running, "history": ended}), polls)
     })
 }
 

@@ -19,10 +19,12 @@ mod evictions;
 mod interleavings;
 #[cfg(test)]
 mod laws;
+pub mod leave;
 pub mod lifecycle;
 mod measures;
 pub mod model;
 mod pods;
+mod released;
 pub mod replicas;
 pub mod rule;
 mod rules;
@@ -39,7 +41,11 @@ use std::time::Duration;
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 pub use api_servers::follow_api_servers;
-pub use config::{AdmitConfig, DRAIN_DELAY, PodOpsConfig};
+pub use ask_webhooks::RuleTransport;
+pub use config::{
+    AdmitConfig, DRAIN_DELAY, FailurePolicies, FailurePolicy, MAX_HOLD, PodOpsConfig,
+    RegistrationConfig,
+};
 pub use measures::PodMeasures;
 pub use rules::RULES;
 pub use service::PodOps;

@@ -26,6 +26,17 @@ pub struct PodMeasures {
     pods: Family<PhaseLabels, Gauge>,
     held: Family<BlockerLabels, Gauge>,
     counted: Arc<Mutex<BTreeMap<PodKey, Counted>>>,
+    held_deletes: Gauge,
+}
+
+/// A delete that is held, counted for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct HeldDelete(Gauge);
+
+impl Drop for HeldDelete {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -60,11 +71,22 @@ impl PodMeasures {
                 "Pods that do not go on before something lets them go, by what kind of thing that is",
                 measures.held.clone(),
             );
+            registry.register(
+                "longshore_podops_held_deletes",
+                "Deletes that are held until their pods may go",
+                measures.held_deletes.clone(),
+            );
         });
         for phase in Phase::ALL {
             measures.in_phase(phase).set(0);
         }
         measures
+    }
+
+    /// A delete is held.
+    pub(crate) fn held_delete(&self) -> HeldDelete {
+        self.held_deletes.inc();
+        HeldDelete(self.held_deletes.clone())
     }
 
     /// A pod is as this, these rules are about it, and these budgets hold its eviction.

@@ -29,6 +29,8 @@ pub const RULES: &[Rule] = &[
     .cluster_wide(),
     Rule::new(podops::GROUP, &["podtransitionrules/status"], &["patch"]).cluster_wide(),
     Rule::new("events.k8s.io", &["events"], &["create", "patch"]).cluster_wide(),
+    // Whether the role was uninstalled.
+    Rule::new("coordination.k8s.io", &["leases"], &["get"]).named(&["longshore-podops"]),
     // The certificates of the webhooks. Kubernetes cannot restrict `create` to a name: whoever may create Secrets can have
     // the token of any service account of the namespace written into one. The manifest with the roles has this Secret,
     // and both configurations, without content.

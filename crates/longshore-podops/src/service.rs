@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::{Stream, StreamExt, channel::mpsc, stream, stream::BoxStream};
 use kube::{Api, Client, Resource as _};
-use longshore_api::podops::{CONTROLLED, LABEL_CONTROL};
+use longshore_api::podops::{CONTROLLED, LABEL_CONTROL, LABEL_RELEASED};
 use longshore_core::{Resource, Scope, Seen};
 use longshore_kit::{
     Applier, Cache, CacheFeed, Clock, ListWatch, RawObject, Runner, Update, api_resource,
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     admit::grace::may_delete,
-    ask_webhooks::AskWebhooks,
+    ask_webhooks::{AskWebhooks, RuleTransport},
     config::PodOpsConfig,
     conversations::Conversations,
     eviction::{self, BUDGET, Budget},
@@ -21,6 +21,7 @@ use crate::{
     measures::{Counting, PodMeasures},
     model::{Pod, PodKey},
     pods::{self, Pods},
+    released::Released,
     replicas::{Changed, REPLICA_SET, STATEFUL_SET, Workloads},
     rule::{RULE, Rule, RuleKey, Subject},
     traffic::{Concerned, ENDPOINT_SLICE, Routes},
@@ -41,6 +42,7 @@ const NAMESPACE: Resource = Resource {
 pub struct PodOps {
     config: PodOpsConfig,
     clock: Arc<dyn Clock>,
+    transport: Arc<dyn RuleTransport>,
 }
 
 /// What the loops see. Objects are kept as the text that came: a round reads few of them, and little of each.
@@ -71,7 +73,19 @@ type Updates = BoxStream<'static, Update<RawObject>>;
 impl PodOps {
     /// Controllers with this configuration.
     pub fn new(config: PodOpsConfig, clock: Arc<dyn Clock>) -> Self {
-        Self { config, clock }
+        let boundaries = Arc::clone(&config.boundaries);
+        Self {
+            config,
+            clock,
+            transport: Arc::new(AskWebhooks::within(boundaries)),
+        }
+    }
+
+    /// The same, where somebody else carries the questions of rules.
+    #[must_use]
+    pub fn asking(mut self, transport: Arc<dyn RuleTransport>) -> Self {
+        self.transport = transport;
+        self
     }
 
     /// Runs until `shutdown`.
@@ -85,6 +99,7 @@ impl PodOps {
         let caches = Caches::new(&self.config, Arc::clone(&self.clock));
         let _counting = Counting(self.config.measures.clone());
         let woken = self.watch(&client, &caches);
+        let release = Box::pin(self.release(client.clone(), shutdown.clone()));
         let feeds: [(Resource, Arc<dyn CacheFeed>); 2] = [
             (Resource::POD, caches.pods.clone()),
             (RULE, caches.rules.clone()),
@@ -108,8 +123,8 @@ impl PodOps {
             clock: Arc::clone(&self.clock),
             failed: Failed::default(),
         };
-        let webhooks = AskWebhooks::within(Arc::clone(&self.config.boundaries));
-        let (conversations, answered) = Conversations::new(webhooks, Arc::clone(&self.clock));
+        let (conversations, answered) =
+            Conversations::new(Arc::clone(&self.transport), Arc::clone(&self.clock));
         let of_rules = Rules {
             conversations,
             pods: caches.pods,
@@ -143,20 +158,47 @@ impl PodOps {
             pod_rounds,
             rule_rounds,
             eviction_rounds,
+            release,
             shutdown.run_until_cancelled(waking)
         );
+    }
+
+    /// Opens the gates of pods that take part no more. They are watched by their mark, in a cache of their own: there are
+    /// none, as a rule.
+    async fn release(&self, client: Client, shutdown: CancellationToken) {
+        let pods = Cache::new();
+        let feeds: [(Resource, Arc<dyn CacheFeed>); 1] = [(Resource::POD, pods.clone())];
+        let applier =
+            Applier::new(client.clone(), "podops", feeds).with_metrics(self.config.metrics.clone());
+        let marked = ListWatch::new(self.api(&client, Resource::POD))
+            .labels(LABEL_RELEASED)
+            .into_cache(pods.clone());
+        let woken = marked.filter_map(|update| {
+            let object = update.into_object();
+            std::future::ready(object.map(|object| key_of(&object)))
+        });
+        Runner::new(
+            Arc::new(Released { pods }),
+            applier,
+            Arc::clone(&self.clock),
+        )
+        .concurrency(1)
+        .run(woken, shutdown)
+        .await;
+    }
+
+    fn api(&self, client: &Client, resource: Resource) -> Api<RawObject> {
+        let kind = api_resource(resource);
+        match self.config.namespace.as_deref() {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
+            None => Api::all_with(client.clone(), &kind),
+        }
     }
 
     /// Whom the changes of everything that is watched wake.
     fn watch(&self, client: &Client, caches: &Caches) -> impl Stream<Item = Woken> + Send + use<> {
         let namespace = self.config.namespace.as_deref();
-        let api = |resource: Resource| -> Api<RawObject> {
-            let kind = api_resource(resource);
-            match namespace {
-                Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
-                None => Api::all_with(client.clone(), &kind),
-            }
-        };
+        let api = |resource: Resource| self.api(client, resource);
         let pods = ListWatch::new(api(Resource::POD))
             .labels(format!("{LABEL_CONTROL}={CONTROLLED}"))
             .into_cache(caches.pods.clone())

@@ -78,6 +78,8 @@ pub enum BlockerKind {
     Finalizer,
     /// Whoever operates on it, who is not done.
     Operator,
+    /// An operation that has no type: whoever began it has to say which one.
+    Untyped,
     /// Another operation on the same pod.
     Operation,
     /// Its node: it is not Ready.
@@ -101,6 +103,7 @@ impl BlockerKind {
             Self::Protection => "Protection",
             Self::Finalizer => "Finalizer",
             Self::Operator => "Operator",
+            Self::Untyped => "Untyped",
             Self::Operation => "Operation",
             Self::Node => "Node",
             Self::Expected => "Expected",

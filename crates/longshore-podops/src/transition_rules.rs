@@ -7,10 +7,10 @@ use longshore_core::{Class, Classify, Never, Plan, Seen};
 use longshore_kit::{Cache, Controller, RawObject};
 
 use crate::{
-    conversations::Conversations,
+    conversations::{Conversations, Known, Wanted},
     model::Pod,
     replicas::Workloads,
-    rule::{Answers, Observed, Question, Rule, RuleKey, RuleKind, Subject, decide},
+    rule::{Inquiry, Observed, Rule, RuleKey, RuleKind, Subject, decide},
 };
 
 /// Decides about rules.
@@ -41,7 +41,7 @@ impl Controller for Rules {
     type Key = RuleKey;
     type Observed = Observed;
     type Status = Never;
-    type Effect = Question;
+    type Effect = Inquiry;
     type Error = UnreadableRule;
 
     fn name(&self) -> &'static str {
@@ -51,9 +51,9 @@ impl Controller for Rules {
     async fn observe(&self, key: &RuleKey, now: Timestamp) -> Result<Observed, UnreadableRule> {
         let rule = self.read(key)?;
         let pods = self.pods.beginning(&key.namespace, "").map(readable);
-        let answers = match (&rule, &pods) {
-            (Seen::Present(rule), Seen::Present(pods)) => self.answers(key, rule, pods),
-            _ => Answers::new(),
+        let known = match (&rule, &pods) {
+            (Seen::Present(rule), Seen::Present(pods)) => self.known(key, rule, pods),
+            _ => Known::default(),
         };
         if matches!(rule, Seen::Absent) {
             self.conversations.forget(key);
@@ -63,12 +63,13 @@ impl Controller for Rules {
             rule,
             pods,
             workloads: self.workloads.of(&key.namespace),
-            answers,
+            answers: known.answers,
+            polls: known.polls,
             skipped: self.skipped.clone(),
         })
     }
 
-    fn decide(&self, observed: &Observed) -> Plan<Never, Question> {
+    fn decide(&self, observed: &Observed) -> Plan<Never, Inquiry> {
         decide(observed)
     }
 
@@ -76,18 +77,22 @@ impl Controller for Rules {
         match *status {}
     }
 
-    async fn call(&self, key: &RuleKey, question: &Question) -> Result<(), UnreadableRule> {
+    async fn call(&self, key: &RuleKey, inquiry: &Inquiry) -> Result<(), UnreadableRule> {
         // Of the version that was decided upon, or of the next one, which has a round of its own.
         let Seen::Present(rule) = self.read(key)? else {
             return Ok(());
         };
-        let pod = |name: &str| {
-            let pod = self.pods.get(&key.namespace, name);
-            pod.present().and_then(|pod| pod.to_value().ok())
-        };
-        let body = |trace: &str| question.body(trace, pod);
         let asked = &self.conversations;
-        asked.ask(key, rule.generation, question, body);
+        match inquiry {
+            Inquiry::Ask(question) => {
+                let body = question.body(|name| {
+                    let pod = self.pods.get(&key.namespace, name);
+                    pod.present().and_then(|pod| pod.to_value().ok())
+                });
+                asked.ask(key, rule.generation, question, body);
+            }
+            Inquiry::Poll(poll) => asked.poll(key, rule.generation, poll),
+        }
         Ok(())
     }
 }
@@ -106,12 +111,20 @@ impl Rules {
         })
     }
 
-    /// What was said about the pods that are in a stage.
-    fn answers(&self, key: &RuleKey, rule: &Rule, pods: &[Pod]) -> Answers {
+    /// What was said about the pods that are in a stage, and about the tasks that the status has.
+    fn known(&self, key: &RuleKey, rule: &Rule, pods: &[Pod]) -> Known {
         let subjects = pods.iter().filter(|pod| rule.selects(pod)).map(Subject::of);
         let occasions = subjects.filter(|subject| subject.stage.is_some());
-        let occasions = occasions.map(|subject| subject.occasion).collect();
-        self.conversations.known(key, rule.generation, &occasions)
+        let tasks = rule.status.rule_states.iter().flat_map(|state| {
+            let status = state.webhook_status.iter();
+            let tasks = status.flat_map(|status| &status.task_states);
+            tasks.map(move |task| (state.name.clone(), task.task_id.clone()))
+        });
+        let wanted = Wanted {
+            occasions: occasions.map(|subject| subject.occasion).collect(),
+            tasks: tasks.collect(),
+        };
+        self.conversations.known(key, rule.generation, &wanted)
     }
 }
 

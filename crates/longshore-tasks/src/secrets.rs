@@ -57,6 +57,9 @@ pub fn grants(settings: &WebhookSettings) -> Vec<Grant> {
     }
     let of_tasks = Rule::new("", &["secrets"], &["get"]);
     grants.push(of_tasks.granted_in(&settings.secrets_namespace));
+    // Whether the role was uninstalled.
+    let mark = Rule::new("coordination.k8s.io", &["leases"], &["get"]);
+    grants.push(mark.granted_on(&["longshore-webhook"]));
     grants
 }
 

@@ -12,7 +12,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::{
     net::TcpListener,
     task::{JoinHandle, JoinSet},
@@ -96,9 +96,11 @@ async fn serve(
     asked: &Mutex<Vec<Value>>,
     answer: &Answer,
 ) -> Response<Full<Bytes>> {
+    let asked_for = json!({request.method().as_str(): request.uri().to_string()});
     let body = request.into_body().collect().await;
     let body = body.map(|body| body.to_bytes()).unwrap_or_default();
-    let question = serde_json::from_slice(&body).unwrap_or_default();
+    // What has no body says what it asks for in its address.
+    let question = serde_json::from_slice(&body).unwrap_or(asked_for);
     let (status, body) = answer(&question);
     let mut noted = asked.lock().unwrap_or_else(PoisonError::into_inner);
     noted.push(question);

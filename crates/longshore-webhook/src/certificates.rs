@@ -6,14 +6,17 @@ use std::{sync::Arc, time::Duration};
 use axum_server::tls_rustls::RustlsConfig;
 use jiff::Timestamp;
 use longshore_core::{ObjectRef, PatchKind, Resource, Scope, error::chain};
-use longshore_kit::{ApiError, Clock, Requests};
+use longshore_kit::{
+    Answer, ApiError, Clock, Requests,
+    lease::{LEASE, is_uninstalled},
+};
 use serde_json::{Value, json};
 
 use crate::{
     Callers, ClientAuthority, NoClientAuthority, Registration,
     issue::{Pair, issue},
     kept::Kept,
-    registration::Publication,
+    registration::{Narrowing, Publication},
     rotation::{LOOK_AGAIN, Step, apply, step},
     served::Served,
     token::Token,
@@ -29,6 +32,8 @@ const SECRET: Resource = Resource {
 };
 /// Before the first certificate nothing is served: it is looked again soon.
 const SOON: Duration = Duration::from_secs(1);
+/// How soon a role that was uninstalled is noticed to be installed again.
+const UNINSTALLED_PAUSE: Duration = Duration::from_secs(5);
 
 /// Where certificates are kept, and whom they are for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +88,14 @@ pub enum CertificateError {
     /// It is not known which client certificates are good.
     #[error(transparent)]
     ClientAuthority(#[from] NoClientAuthority),
+    /// The role was uninstalled: nothing is written for it.
+    #[error(
+        "the Lease {lease} says that the role was uninstalled; `longshore uninstall --undo` takes that back"
+    )]
+    Uninstalled {
+        /// Its namespace and name.
+        lease: String,
+    },
     /// What is in the Secret is no certificate with its key.
     #[error(
         "expected a certificate and its key in the Secret {secret}: {why}; delete it for a new one"
@@ -101,6 +114,7 @@ impl CertificateError {
         match self {
             Self::Api(error) => error.is_precondition_failure() || error.is_already_exists(),
             Self::Missing { .. }
+            | Self::Uninstalled { .. }
             | Self::NotMade(_)
             | Self::Tls(_)
             | Self::ClientAuthority(_)
@@ -119,6 +133,10 @@ pub struct Certificates {
     registrations: Vec<Registration>,
     client_authority: Option<ClientAuthority>,
     callers: Option<Callers>,
+    /// The Lease that says whether the role was uninstalled.
+    lease: Option<ObjectRef>,
+    /// How far the API server was seen to narrow what it asks about.
+    narrowing: Narrowing,
     /// What API servers were last seen to know.
     published: Option<Publication>,
     served: Option<Served>,
@@ -141,6 +159,8 @@ impl Certificates {
             registrations: Vec::new(),
             client_authority: None,
             callers: None,
+            lease: None,
+            narrowing: Narrowing::ByConditions,
             published: None,
             served: None,
             memory: Memory::default(),
@@ -175,6 +195,19 @@ impl Certificates {
         callers.clone()
     }
 
+    /// Writes nothing while the Lease of this name, in the namespace of the Secret, says that the role was uninstalled.
+    /// It is read before something is written, and not else.
+    #[must_use]
+    pub fn unless_uninstalled(mut self, lease: &str) -> Self {
+        self.lease = Some(ObjectRef {
+            resource: LEASE,
+            namespace: self.identity.namespace.clone(),
+            name: lease.to_owned(),
+            uid: None,
+        });
+        self
+    }
+
     /// Waits for the first certificate, and answers with how it is served.
     ///
     /// # Errors
@@ -197,6 +230,10 @@ impl Certificates {
                 Err(error @ (CertificateError::Api(_) | CertificateError::Missing { .. })) => {
                     tracing::warn!(error = %chain(&error), "the webhook waits for its certificate");
                     tokio::time::sleep(SOON).await;
+                }
+                Err(error @ CertificateError::Uninstalled { .. }) => {
+                    tracing::warn!(error = %chain(&error), "the webhook is not served");
+                    tokio::time::sleep(UNINSTALLED_PAUSE).await;
                 }
                 Err(error) => return Err(error),
             }
@@ -304,6 +341,7 @@ impl Certificates {
         if kept.is_none() && found.as_ref().is_some_and(holds_other) {
             return Err(self.unusable("it is not ours"));
         }
+        self.is_installed().await?;
         self.write(&target, found.as_ref(), &after, step, now)
             .await?;
         Ok(Looked {
@@ -340,7 +378,7 @@ impl Certificates {
                     "type": "kubernetes.io/tls",
                     "data": data,
                 });
-                self.create(target, &secret).await?;
+                drop(self.create(target, &secret).await?);
             }
             Some(found) => {
                 // Whoever reads an older one is refused, and looks again.
@@ -355,9 +393,9 @@ impl Certificates {
     }
 
     /// Creates what is not there, where that is allowed: Kubernetes cannot restrict it to a name, and so no role grants it.
-    async fn create(&self, target: &ObjectRef, object: &Value) -> Result<(), CertificateError> {
+    async fn create(&self, target: &ObjectRef, object: &Value) -> Result<Answer, CertificateError> {
         match self.requests.create(target, object).await {
-            Ok(_) => Ok(()),
+            Ok(answer) => Ok(answer),
             Err(source) if source.code() == Some(403) => Err(CertificateError::Missing {
                 object: target.to_string(),
                 source,
@@ -373,9 +411,8 @@ impl Certificates {
     async fn publish(&mut self) -> Result<(), CertificateError> {
         let mut found = Vec::new();
         for registration in &self.registrations {
-            let target = registration.target();
-            let object = self.requests.get(&target).await?;
-            found.push((registration, target, object));
+            let object = self.requests.get(&registration.target()).await?;
+            found.push(object);
         }
         let secret = self.requests.get(&self.target()).await?;
         let Some(kept) = secret.as_ref().and_then(Kept::of) else {
@@ -389,23 +426,14 @@ impl Certificates {
             bundle: kept.bundle(),
             token,
         };
-        for (registration, target, found) in found {
-            let object = registration.published(&publication);
-            match found {
-                None => self.create(&target, &object).await?,
-                Some(found) if registration.is_as(&found, &publication) => {}
-                Some(found) => {
-                    let version = &found["metadata"]["resourceVersion"];
-                    let patch = json!({
-                        "metadata": {"resourceVersion": version}, "webhooks": object["webhooks"],
-                    });
-                    drop(
-                        self.requests
-                            .patch(&target, None, PatchKind::Merge, patch)
-                            .await?,
-                    );
-                }
+        for (registration, found) in self.registrations.iter().zip(found) {
+            let is_right = |found: &Value| registration.is_as(found, &publication, self.narrowing);
+            if found.as_ref().is_some_and(is_right) {
+                continue;
             }
+            self.is_installed().await?;
+            let found = found.as_ref();
+            self.narrowing = self.register(registration, &publication, found).await?;
         }
         self.published = Some(publication);
         Ok(())
@@ -428,6 +456,82 @@ impl Certificates {
             pair,
             client_authority,
         })
+    }
+
+    /// Writes a registration. Answers how far the API server narrows what it asks about: one that refuses
+    /// `matchConditions`, or stores an object without them, is not asked for them again.
+    async fn register(
+        &self,
+        registration: &Registration,
+        publication: &Publication,
+        found: Option<&Value>,
+    ) -> Result<Narrowing, CertificateError> {
+        let narrowing = self.narrowing;
+        let written = self.put(registration, publication, found, narrowing).await;
+        if narrowing == Narrowing::ByRules || !registration.has_conditions() {
+            return written.map(|_| narrowing);
+        }
+        match written {
+            Ok(stored) if registration.is_as(&stored, publication, narrowing) => Ok(narrowing),
+            Ok(stored) if registration.is_as(&stored, publication, Narrowing::ByRules) => {
+                tracing::info!(
+                    "the API server drops matchConditions: the webhook is asked about more"
+                );
+                Ok(Narrowing::ByRules)
+            }
+            Ok(_) => Ok(narrowing),
+            Err(CertificateError::Api(error)) if matches!(error.code(), Some(400 | 422)) => {
+                tracing::info!(
+                    why = error.message().unwrap_or_default(),
+                    "the API server refuses matchConditions: the webhook is asked about more"
+                );
+                let narrowing = Narrowing::ByRules;
+                self.put(registration, publication, found, narrowing)
+                    .await?;
+                Ok(narrowing)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The configuration as the API server has stored it.
+    async fn put(
+        &self,
+        registration: &Registration,
+        publication: &Publication,
+        found: Option<&Value>,
+        narrowing: Narrowing,
+    ) -> Result<Value, CertificateError> {
+        let target = registration.target();
+        let object = registration.published_for(publication, narrowing);
+        let answer = match found {
+            None => self.create(&target, &object).await?,
+            Some(found) => {
+                let version = &found["metadata"]["resourceVersion"];
+                let patch = json!({
+                    "metadata": {"resourceVersion": version}, "webhooks": object["webhooks"],
+                });
+                self.requests
+                    .patch(&target, None, PatchKind::Merge, patch)
+                    .await?
+            }
+        };
+        Ok(answer.object_of(&target)?)
+    }
+
+    /// Fails where the role was uninstalled. Who may not read the Lease is not told, and goes on.
+    async fn is_installed(&self) -> Result<(), CertificateError> {
+        let Some(lease) = &self.lease else {
+            return Ok(());
+        };
+        match self.requests.get(lease).await {
+            Ok(Some(found)) if is_uninstalled(&found) => Err(CertificateError::Uninstalled {
+                lease: format!("{}/{}", lease.namespace, lease.name),
+            }),
+            Ok(_) => Ok(()),
+            Err(error) if error.code() == Some(403) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn target(&self) -> ObjectRef {

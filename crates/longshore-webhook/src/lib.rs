@@ -25,4 +25,4 @@ pub use client_authority::{ClientAuthority, NoClientAuthority};
 pub use measures::Measures;
 pub use registration::Registration;
 pub use review::{Denial, NoReview, Response, Review, Verdict};
-pub use server::{Admission, router, serve};
+pub use server::{Admission, TIME_LIMIT, router, serve};

@@ -214,7 +214,8 @@ fn pointer(path: &str, key: &str) -> String {
     format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-/// Whether everything in `ours` is in `found`, which may have more fields: those that an API server fills in.
+/// Whether everything in `ours` is in `found`, which may have more fields: those that an API server fills in. API servers
+/// do not store empty lists.
 pub(crate) fn covers(found: &Value, ours: &Value) -> bool {
     match (found, ours) {
         (Value::Object(found), Value::Object(ours)) => has_fields(found, ours),
@@ -226,8 +227,11 @@ pub(crate) fn covers(found: &Value, ours: &Value) -> bool {
 }
 
 fn has_fields(found: &Map<String, Value>, ours: &Map<String, Value>) -> bool {
-    ours.iter()
-        .all(|(key, value)| found.get(key).is_some_and(|it| covers(it, value)))
+    let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
+    ours.iter().all(|(key, value)| {
+        let same = found.get(key).map(|it| covers(it, value));
+        same.unwrap_or_else(|| is_empty(value))
+    })
 }
 
 #[cfg(test)]

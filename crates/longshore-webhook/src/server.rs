@@ -29,8 +29,9 @@ use crate::{
 
 /// An object is no larger than etcd takes, and a change of one holds it twice.
 const MAX_BODY: usize = 4 * 1024 * 1024;
-/// API servers wait 10 s; an answer that says why is better than none.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a webhook has for an answer, unless it says otherwise. API servers wait 10 s; an answer that says why is
+/// better than none.
+pub const TIME_LIMIT: Duration = Duration::from_secs(5);
 /// How long answers under way have to be finished once the server stops.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 
@@ -39,6 +40,11 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 pub trait Admission: fmt::Debug + Send + Sync + 'static {
     /// Whether something may be done, and how. Asked again for the same object, it says the same.
     async fn admit(&self, review: &Review) -> Response;
+
+    /// How long it has for the answer to this question. Its registration has to give API servers more than that.
+    fn time_limit(&self, _review: &Review) -> Duration {
+        TIME_LIMIT
+    }
 }
 
 /// Webhooks by the first part of their paths, and who may ask them.
@@ -173,9 +179,10 @@ async fn answer(
             return (StatusCode::BAD_REQUEST, error.to_string()).into_response();
         }
     };
-    let response = tokio::time::timeout(TIMEOUT, webhook.admit(&review)).await;
+    let limit = webhook.time_limit(&review);
+    let response = tokio::time::timeout(limit, webhook.admit(&review)).await;
     let response = response.unwrap_or_else(|_| {
-        let message = format!("the webhook had no answer within {TIMEOUT:?}; try again");
+        let message = format!("the webhook had no answer within {limit:?}; try again");
         Denial::because(504, message).into()
     });
     tell(&review, &response);

@@ -77,6 +77,9 @@ pub(crate) enum Command {
     Run(cmd::run::RunArgs),
     Standalone(cmd::standalone::StandaloneArgs),
     Controller(Box<cmd::controller::ControllerArgs>),
+    // Hidden: the help has to fit the first screen.
+    #[command(hide = true)]
+    Uninstall(cmd::uninstall::UninstallArgs),
     #[command(subcommand, after_help = help_end("longshore dags lint dags/"))]
     Dags(cmd::Dags),
     #[command(subcommand, after_help = help_end("longshore runs watch etl"))]

@@ -175,14 +175,22 @@ impl LocalCluster {
         let authority = self.cluster.webhook_client_authority();
         let authority = authority.map_err(|source| CliError::engine(podops::PART, source))?;
         let authority = Some(ClientAuthority::Pem(authority));
-        let webhooks = settings.webhooks(client.clone(), "default", address, authority, &measures);
+        let pods = PodMeasures::new(&self.metrics);
         let shutdown = self.tasks.shutdown();
+        let webhooks = settings.webhooks(
+            client.clone(),
+            "default",
+            address,
+            authority,
+            (&measures, &pods),
+            shutdown.clone(),
+        );
         self.tasks.spawn("podops.webhooks", async move {
             if let Err(error) = webhooks.serve(listener, shutdown, |_| {}).await {
                 tracing::error!(%error, "the webhooks of pods ended");
             }
         });
-        let controllers = settings.controllers(&self.metrics, &PodMeasures::new(&self.metrics));
+        let controllers = settings.controllers(&self.metrics, &pods);
         let running = controllers.run(client, self.tasks.shutdown());
         self.tasks.spawn("podops", running);
         Ok(())

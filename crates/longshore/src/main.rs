@@ -26,6 +26,7 @@ mod service;
 mod signals;
 mod storage_file;
 mod to_objects;
+mod uninstall;
 
 /// Parsing and dropping JSON is most of what happens here: with the allocator of glibc that took half of the processor
 /// time of a controller under load.

@@ -27,6 +27,42 @@ pub struct RuleClientConfig {
     /// Whom to trust there: base64 of PEM; whom the machine trusts where it is empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub ca_bundle: String,
+    /// Who is asked about the tasks of earlier answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub poll: Option<RulePoll>,
+}
+
+/// Who is asked about tasks, and how often.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RulePoll {
+    /// Where: `<this>?<rawQueryKey>=<id of the task>`.
+    pub url: String,
+    /// The key of the query; [`RulePoll::DEFAULT_KEY`] where it is empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub raw_query_key: String,
+    /// Whom to trust there, as [`RuleClientConfig::ca_bundle`].
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub ca_bundle: String,
+    /// Seconds from one question to the next; the webhook fills in 5.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval_seconds: Option<i64>,
+    /// Seconds after which nobody asks about a task any more; the webhook fills in 60.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<i64>,
+}
+
+impl RulePoll {
+    /// The key of the query where the rule names none.
+    pub const DEFAULT_KEY: &str = "task-id";
+
+    /// The key of the query.
+    pub fn query_key(&self) -> &str {
+        match self.raw_query_key.as_str() {
+            "" => Self::DEFAULT_KEY,
+            key => key,
+        }
+    }
 }
 
 /// What is said of each pod.
@@ -109,6 +145,23 @@ pub struct RuleAnswer {
     pub trace_id: String,
     /// About which task it wants to be asked.
     pub task_id: String,
+}
+
+/// The answer about a task.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RulePollAnswer {
+    /// The task does well.
+    pub success: bool,
+    /// Why, for people.
+    pub message: String,
+    /// With `success`: all pods of the task may go on.
+    pub finished: bool,
+    /// Pods that may go on in any case. Null where Go has nothing to say.
+    #[serde(deserialize_with = "or_nothing")]
+    pub finished_names: Vec<String>,
+    /// Nobody is to ask about this task any more: about the pods that may not go on, the rule asks anew.
+    pub stop: bool,
 }
 
 fn or_nothing<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {

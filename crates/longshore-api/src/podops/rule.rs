@@ -130,12 +130,61 @@ pub struct PodTransitionRuleStatus {
     /// What the rules say of pods that are in a stage, by pod name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<Detail>,
+    /// What rules wait for, by the name of the rule.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rule_states: Vec<RuleState>,
     /// When anything but this changed, RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_time: Option<String>,
     /// Everything else.
     #[serde(flatten)]
     pub rest: BTreeMap<String, Value>,
+}
+
+/// What one rule waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RuleState {
+    /// The rule.
+    pub name: String,
+    /// Of a `webhook` rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub webhook_status: Option<RuleWebhookStatus>,
+}
+
+/// The tasks of a `webhook` rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RuleWebhookStatus {
+    /// Those that it asks about.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub task_states: Vec<RuleTask>,
+    /// Those that ended, for a while.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<RuleTask>,
+}
+
+/// A task of a webhook: it said that it takes its time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RuleTask {
+    /// Its id, which the webhook chose.
+    pub task_id: String,
+    /// Names of the pods that wait for it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub processing: Vec<String>,
+    /// Names of the pods that it has let go on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub approved: Vec<String>,
+    /// When it began, RFC 3339: nobody asks about it for longer than the rule says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub begin_time: Option<String>,
+    /// When the last answer came that changed anything here, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_time: Option<String>,
+    /// What was said last, for people.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
 }
 
 /// What the rules of one PodTransitionRule say of one pod.

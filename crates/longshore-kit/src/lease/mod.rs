@@ -19,7 +19,7 @@ use std::time::Duration;
 
 pub use elector::{Elector, LeaseError, LeaseName, Lost};
 pub use gate::{Deposed, Gate, GateWrites};
-pub use record::LEASE;
+pub use record::{LEASE, is_uninstalled};
 
 /// How long leadership lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

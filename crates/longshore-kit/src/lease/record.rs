@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use longshore_api::uninstall::HOLDER_UNINSTALLED;
 use longshore_core::{Resource, Scope};
 use serde_json::{Value, json};
 
@@ -33,6 +34,11 @@ pub(super) struct Record {
     pub(super) transitions: i64,
     /// The version that says so.
     pub(super) resource_version: String,
+}
+
+/// Whether this Lease says that its role was uninstalled.
+pub fn is_uninstalled(lease: &Value) -> bool {
+    lease["spec"]["holderIdentity"] == HOLDER_UNINSTALLED
 }
 
 impl Record {

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use longshore_api::podops::{
-    ANNOTATION_DELETE_TIMESTAMP, ANNOTATION_EVICTED_AT, CONTROLLED, ID_POD_DELETE, LABEL_CONTROL,
-    LABEL_PREPARING_TO_DELETE, LABEL_TO_DELETE, OperationLabel, TYPE_DELETE,
+    ANNOTATION_DELETE_TIMESTAMP, ANNOTATION_EVICTED_AT, ANNOTATION_HELD_UNTIL, CONTROLLED,
+    ID_POD_DELETE, LABEL_CONTROL, LABEL_PREPARING_TO_DELETE, LABEL_TO_DELETE, OperationLabel,
+    TYPE_DELETE,
 };
 use longshore_core::{Patch, PatchKind};
 use serde_json::{Value, json};
@@ -24,6 +25,8 @@ const UNDER_WAY: &str = "pod deletion process is underway and being managed by P
 const REMEMBERED: Duration = Duration::from_secs(5);
 /// An eviction that is still asked for after this time is noted again, so that it is not forgotten.
 const NOTED_AGAIN: Duration = Duration::from_secs(30);
+/// How long the controller leaves a pod alone after the delete that is held for it had to be answered.
+const AFTER_HOLD: Duration = Duration::from_secs(2);
 
 /// A delete. It is refused with 403, as upstream does: controllers of workloads take it for one that failed and try
 /// again.
@@ -39,7 +42,7 @@ pub(super) fn delete(
     }
     Verdict {
         denial: Some(Denial::by(GRACE_DELETE, under_way(pod))),
-        begin: begin(pod, request, now),
+        begin: begin(pod, request, now, config.hold_deletes),
     }
 }
 
@@ -154,7 +157,11 @@ pub(crate) fn begun(labels: &Labels, now: &str) -> Labels {
 /// What begins the operation, together with the label by which others wish for it: upstream leaves the rest to its
 /// controller, and writes once more. It names no version: that somebody else writes the pod meanwhile changes nothing
 /// about the wish. It names the uid: an earlier review of another pod of this name means nothing for this one.
-fn begin(pod: &Pod, request: &Request, now: Timestamp) -> Option<Patch> {
+///
+/// Who is held deletes the pod themselves: an annotation says until when the controller leaves the pod to them.
+fn begin(pod: &Pod, request: &Request, now: Timestamp, hold: Option<Duration>) -> Option<Patch> {
+    let held_until = hold.and_then(|hold| now.checked_add(hold + AFTER_HOLD).ok());
+    let is_longer = held_until.is_some_and(|until| held(pod).is_none_or(|known| known < until));
     let asked_at = pod.annotations.get(ANNOTATION_DELETE_TIMESTAMP);
     let asked_at = asked_at.and_then(|text| parse_stamp(text));
     let is_recent = asked_at
@@ -163,7 +170,7 @@ fn begin(pod: &Pod, request: &Request, now: Timestamp) -> Option<Patch> {
     let is_known = pod.labels.contains_key(LABEL_TO_DELETE);
     // Whoever wants it deleted does not wait for those who evict it, nor for its budgets.
     let is_evicted = pod.annotations.contains_key(ANNOTATION_EVICTED_AT);
-    if request.is_dry() || (is_known && is_recent && !is_evicted) {
+    if request.is_dry() || (is_known && is_recent && !is_evicted && !is_longer) {
         return None;
     }
     let now = stamp(now);
@@ -171,6 +178,9 @@ fn begin(pod: &Pod, request: &Request, now: Timestamp) -> Option<Patch> {
     change.annotate(ANNOTATION_DELETE_TIMESTAMP, Some(&now));
     if is_evicted {
         change.annotate(ANNOTATION_EVICTED_AT, None);
+    }
+    if let Some(until) = held_until.filter(|_| is_longer) {
+        change.annotate(ANNOTATION_HELD_UNTIL, Some(&stamp(until)));
     }
     if !is_known {
         let mut labels = begun(&pod.labels, &now);
@@ -233,6 +243,11 @@ fn path(of: &str, key: &str) -> String {
         "/metadata/{of}/{}",
         key.replace('~', "~0").replace('/', "~1")
     )
+}
+
+/// Until when a delete of this pod is held.
+pub(crate) fn held(pod: &Pod) -> Option<Timestamp> {
+    parse_stamp(pod.annotations.get(ANNOTATION_HELD_UNTIL)?)
 }
 
 fn under_way(pod: &Pod) -> String {

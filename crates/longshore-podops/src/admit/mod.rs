@@ -7,12 +7,13 @@
 
 pub mod advance;
 pub mod grace;
+mod release;
 #[cfg(test)]
 mod tests;
 mod validate;
 
 use jiff::Timestamp;
-use longshore_api::podops::{CONDITION_SERVICE_READY, FINALIZER_SERVICES};
+use longshore_api::podops::{CONDITION_SERVICE_READY, LABEL_RELEASED};
 use longshore_core::{Patch, Seen};
 use serde_json::{Value, json};
 
@@ -153,34 +154,24 @@ pub fn mutate(request: &Request, now: Timestamp) -> Result<Option<Value>, Denial
         return Ok(None);
     }
     let pod = Pod::of(&request.object).map_err(|error| Denial::undecodable(&error))?;
+    let old = Some(&request.old_object).filter(|old| !old.is_null());
+    let old = old.map(Pod::of).transpose();
+    let old = old.map_err(|error| Denial::undecodable(&error))?;
     if !pod.is_controlled() {
-        return Ok(unprotected(&pod, &request.object));
+        let took_part = old.is_some_and(|old| old.is_controlled());
+        return Ok(release::released(&pod, took_part, &request.object, now));
     }
-    let old = if request.old_object.is_null() {
-        Labels::new()
-    } else {
-        let old = Pod::of(&request.old_object);
-        old.map_err(|error| Denial::undecodable(&error))?.labels
-    };
+    let old = old.map_or_else(Labels::new, |old| old.labels);
     let labels = advance::advance(&pod, &old, now);
-    let labels = labels.map_err(|error| Denial::internal(error.to_string()))?;
+    let mut labels = labels.map_err(|error| Denial::internal(error.to_string()))?;
+    // It takes part again.
+    labels.remove(LABEL_RELEASED);
     let mut object = request.object.clone();
     object["metadata"]["labels"] = json!(labels);
     if request.operation == Operation::Create && !pod.has_gate {
         add_gate(&mut object);
     }
     Ok(Some(object).filter(|object| *object != request.object))
-}
-
-/// A pod that takes part no more, without what we held it with: our controllers do not see it any more.
-fn unprotected(pod: &Pod, object: &Value) -> Option<Value> {
-    let is_ours = |finalizer: &&String| *finalizer == FINALIZER_SERVICES;
-    let _ = pod.finalizers.iter().find(is_ours)?;
-    let mut kept = pod.finalizers.clone();
-    kept.retain(|finalizer| finalizer != FINALIZER_SERVICES);
-    let mut object = object.clone();
-    object["metadata"]["finalizers"] = json!(kept);
-    Some(object)
 }
 
 /// Its readiness waits for us. Gates of a pod cannot be changed later.

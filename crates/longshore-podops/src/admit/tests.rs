@@ -1,8 +1,14 @@
 //! Upstream's recorded verdicts, and what differs on purpose.
 
+mod release;
+
+use std::time::Duration;
+
 use longshore_api::podops::{
-    ANNOTATION_DELETE_TIMESTAMP, ANNOTATION_EVICTED_AT, CONDITION_SERVICE_READY, LABEL_CONTROL,
-    LABEL_PREPARING_TO_DELETE, LABEL_TO_DELETE, OperationLabel,
+    ANNOTATION_DELETE_TIMESTAMP, ANNOTATION_EVICTED_AT, ANNOTATION_HELD_UNTIL,
+    CONDITION_SERVICE_READY, FINALIZER_SERVICES, LABEL_CONTROL, LABEL_PREPARING_TO_DELETE,
+    LABEL_RELEASED, LABEL_TO_DELETE, OPERATION_PERMISSION_PREFIX, OperationLabel,
+    detail_annotation, operation_permission,
 };
 use longshore_core::PatchKind;
 use serde::Deserialize;
@@ -491,29 +497,63 @@ fn an_eviction_that_waits_is_answered_with_the_budgets_of_its_pod() {
 }
 
 #[test]
-fn a_pod_that_takes_part_no_more_is_let_go_with_the_same_request() {
-    let with = |control: &str, finalizers: Value| {
+fn a_delete_that_is_held_says_until_when_and_no_longer_than_that() {
+    let config = AdmitConfig {
+        hold_deletes: Some(Duration::from_secs(10)),
+        ..graceful()
+    };
+    let until = |pod: Value| {
+        let begin = validate(&config, &deletion(pod.clone()), NOW).begin?;
+        let until = &applied(&begin, &pod)["annotations"][ANNOTATION_HELD_UNTIL];
+        Some(until.as_str().map(str::to_owned))
+    };
+    let in_seconds = |seconds| stamp(NOW + jiff::SignedDuration::from_secs(seconds));
+    let known = |held_until: i64| {
         pod(|pod| {
-            pod["metadata"]["labels"][LABEL_CONTROL] = json!(control);
-            pod["metadata"]["finalizers"] = finalizers;
+            pod["metadata"]["labels"][LABEL_TO_DELETE] = json!("1");
+            pod["metadata"]["annotations"] = json!({
+                ANNOTATION_DELETE_TIMESTAMP: stamp(NOW),
+                ANNOTATION_HELD_UNTIL: in_seconds(held_until),
+            });
         })
     };
-    let all = || json!(["other", FINALIZER_SERVICES]);
-    for (control, finalizers, expected) in [
-        ("false", all(), Some(json!(["other"]))),
-        ("false", json!(["other"]), None),
-        ("true", all(), None),
-    ] {
-        let request = Request {
-            operation: Operation::Update,
-            object: with(control, finalizers),
-            old_object: with("true", all()),
-            ..deletion(Value::Null)
-        };
-        let changed = mutate(&request, NOW).unwrap();
-        let finalizers = changed.map(|object| object["metadata"]["finalizers"].clone());
-        assert_eq!(finalizers, expected, "{control}");
-    }
+    assert_eq!(until(pod(|_| {})), Some(Some(in_seconds(12))));
+    assert_eq!(until(known(3)), Some(Some(in_seconds(12))));
+    assert_eq!(until(known(12)), None);
+    let evicted = validate_eviction(
+        &config,
+        &deletion(Value::Null),
+        Seen::Present(&pod(|_| {})),
+        &[],
+        NOW,
+    );
+    let annotations = &evicted.begin.unwrap().patch["metadata"]["annotations"];
+    assert_eq!(annotations[ANNOTATION_HELD_UNTIL], Value::Null);
+    let dry = Request {
+        is_dry_run: true,
+        ..deletion(pod(|_| {}))
+    };
+    assert_eq!(validate(&config, &dry, NOW).begin, None);
+}
+
+#[test]
+fn a_longer_prefix_is_somebody_elses() {
+    let longer = |label: OperationLabel| format!("{}.example.org/x", label.prefix());
+    let pod = pod(|pod| {
+        for label in OperationLabel::ALL {
+            pod["metadata"]["labels"][longer(label)] = json!("1");
+        }
+        let permission = format!("{}.example.org/x", OPERATION_PERMISSION_PREFIX);
+        pod["metadata"]["labels"][permission] = json!("1");
+    });
+    let request = Request {
+        operation: Operation::Update,
+        object: pod.clone(),
+        old_object: pod,
+        ..deletion(Value::Null)
+    };
+    assert_eq!(mutate(&request, NOW), Ok(None));
+    assert_eq!(validate(&graceful(), &request, NOW).denial, None);
 }
 
 #[test]

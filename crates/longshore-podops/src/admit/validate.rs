@@ -1,6 +1,6 @@
 //! Which labels a pod may have.
 
-use longshore_api::podops::{OPERATION_PERMISSION_PREFIX, OperationLabel};
+use longshore_api::podops::{OPERATION_PERMISSION_PREFIX, OperationLabel, is_operation_permission};
 
 use crate::model::{InvalidLabel, Labels, MalformedConditions, Pod, has_prefix};
 
@@ -30,8 +30,11 @@ pub(super) fn validate(pod: &Pod) -> Result<(), Inconsistent> {
         }
     }
     let checked = OperationLabel::PreChecked.prefix();
-    let any = |prefix: &str| pod.labels.keys().any(|key| key.starts_with(prefix));
-    match (any(checked), any(OPERATION_PERMISSION_PREFIX)) {
+    let mut keys = pod.labels.keys();
+    let is_checked = keys.any(|key| OperationLabel::PreChecked.is_in(key));
+    let mut keys = pod.labels.keys();
+    let is_permitted = keys.any(|key| is_operation_permission(key));
+    match (is_checked, is_permitted) {
         (true, false) => Err(Inconsistent::NoneOfKind(OPERATION_PERMISSION_PREFIX)),
         (false, true) => Err(Inconsistent::NoneOfKind(checked)),
         (true, true) | (false, false) => Ok(()),

@@ -9,7 +9,8 @@ use longshore_api::podops::{
 use longshore_core::{Action, Announcement, Delete, EventType, Never, Next, Plan, Seen};
 
 use crate::{
-    admit::grace::{begun, is_begun, may_delete},
+    MAX_HOLD,
+    admit::grace::{begun, held, is_begun, may_delete},
     eviction::{Budget, Removal, removal},
     lifecycle::{Observed, PodEffect, PodPlan, look_again, relabel},
     model::{Namespace, Operation, Pod, parse_stamp, stamp},
@@ -40,6 +41,9 @@ pub fn decide(observed: &Observed) -> Option<PodPlan> {
     }
     if observed.namespace == Namespace::Goes {
         return Some(delete(pod));
+    }
+    if let Some(left) = held_for(pod, observed.now) {
+        return Some(Plan::after(left));
     }
     Some(match evicted(pod, observed.now) {
         None => delete(pod),
@@ -77,6 +81,14 @@ fn evicted(pod: &Pod, now: Timestamp) -> Option<Duration> {
         .and_then(parse_stamp)?;
     let since = now.duration_since(evicted_at.max(granted_at));
     Some(EVICTION_PATIENCE.saturating_sub(Duration::try_from(since).unwrap_or_default()))
+}
+
+/// How long somebody whose delete is held may still come and do it; `None` where nobody is waited for.
+///
+/// A time that no webhook of ours has written is nobody's.
+fn held_for(pod: &Pod, now: Timestamp) -> Option<Duration> {
+    let left = Duration::try_from(held(pod)?.duration_since(now)).ok()?;
+    Some(left).filter(|left| !left.is_zero() && *left < 2 * MAX_HOLD)
 }
 
 fn begin(pod: &Pod, now: Timestamp) -> PodPlan {

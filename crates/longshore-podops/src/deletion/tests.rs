@@ -2,7 +2,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 use longshore_api::podops::{
-    ANNOTATION_EVICTED_AT, CONDITION_SERVICE_READY, LABEL_CONTROL, LABEL_TO_DELETE, OperationLabel,
+    ANNOTATION_EVICTED_AT, ANNOTATION_HELD_UNTIL, CONDITION_SERVICE_READY, LABEL_CONTROL,
+    LABEL_TO_DELETE, OperationLabel,
 };
 use longshore_core::{Action, Next, Seen};
 use serde_json::{Value, json};
@@ -42,6 +43,14 @@ fn granted(granted: i64, evicted: Option<i64>) -> Pod {
     Pod::of(&pod).unwrap()
 }
 
+/// The same, where somebody is held until then.
+fn held(granted_ago: i64, until: i64) -> Pod {
+    let mut pod = granted(granted_ago, None);
+    let annotations = &mut pod.annotations;
+    annotations.insert(ANNOTATION_HELD_UNTIL.to_owned(), before(-until));
+    pod
+}
+
 fn nonsense() -> Pod {
     let mut pod = granted(0, None);
     let nonsense = Value::from("soon").to_string();
@@ -59,6 +68,10 @@ fn whoever_evicts_a_pod_has_some_time_to_do_it() {
         ("asked since", granted(8, Some(3)), stays, Some(12)),
         ("nobody came", granted(15, Some(18)), stays, None),
         ("no time", nonsense(), stays, None),
+        ("somebody is held", held(0, 9), stays, Some(9)),
+        ("nobody is held now", held(0, 0), stays, None),
+        ("somebody else's time", held(0, 3_600), stays, None),
+        ("all goes, held", held(0, 9), Namespace::Goes, None),
         ("all goes", granted(0, Some(0)), Namespace::Goes, None),
     ] {
         let observed = Observed {

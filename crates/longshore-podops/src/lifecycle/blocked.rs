@@ -38,16 +38,9 @@ pub(super) fn decide(pod: &Pod, since: Option<Timestamp>, observed: &Observed) -
     let (Some(since), true, false) = (since, is_asked, holders.is_empty()) else {
         return Plan::await_change();
     };
-    let deadline = match deadline(pod, observed.deadline) {
-        Ok(deadline) => deadline,
-        Err(text) => {
-            return complain(
-                pod,
-                format!(
-                    "expected a time as 10m in the annotation {ANNOTATION_PROTECTION_DEADLINE}, found {text:?}"
-                ),
-            );
-        }
+    let deadline = match protection_deadline(pod) {
+        Ok(of_pod) => of_pod.or(observed.deadline),
+        Err(why) => return complain(pod, why),
     };
     let waited = Duration::try_from(observed.now.duration_since(since)).unwrap_or_default();
     let holders = holders.join(", ");
@@ -81,16 +74,20 @@ fn let_go(pod: &Pod, holders: &str, deadline: Duration) -> PodPlan {
     ])
 }
 
-/// The pod's own deadline, else that of all.
+/// The pod's own deadline, where it has one.
 ///
-/// *Errors*: what the pod says instead of one.
-fn deadline(pod: &Pod, of_all: Option<Duration>) -> Result<Option<Duration>, String> {
+/// *Errors*: what was expected of the annotation, and what it says.
+pub(crate) fn protection_deadline(pod: &Pod) -> Result<Option<Duration>, String> {
     let Some(text) = pod.annotations.get(ANNOTATION_PROTECTION_DEADLINE) else {
-        return Ok(of_all);
+        return Ok(None);
     };
     let time = text.parse::<SignedDuration>().ok();
     let time = time.and_then(|time| Duration::try_from(time).ok());
-    time.map(Some).ok_or_else(|| text.clone())
+    time.map(Some).ok_or_else(|| {
+        format!(
+            "expected a time as 10m in the annotation {ANNOTATION_PROTECTION_DEADLINE}, found {text:?}"
+        )
+    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use longshore_api::podops::{OPERATION_PERMISSION_PREFIX, OperationLabel};
+use longshore_api::podops::{OperationLabel, is_operation_permission};
 
 use crate::model::{Labels, Operations, has_prefix};
 
@@ -21,13 +21,14 @@ pub(super) fn without_left_overs(labels: &Labels, operations: &Operations) -> Op
         .filter(|(_, operation)| operation.has(OperationLabel::PreChecked))
         .filter_map(|(_, operation)| operation.operation_type())
         .collect();
-    let is_permission = |key: &str| key.starts_with(OPERATION_PERMISSION_PREFIX);
     let is_needed = |key: &str| id_of(key).is_some_and(|of| needed.contains(of.as_str()));
     let is_checked = operations.any(OperationLabel::PreChecked);
-    let has_needed = kept.keys().any(|key| is_permission(key) && is_needed(key));
+    let has_needed = kept
+        .keys()
+        .any(|key| is_operation_permission(key) && is_needed(key));
     // What has passed its rules has some permission: the webhook refuses a pod without any.
     if has_needed || !is_checked {
-        kept.retain(|key, _| !is_permission(key) || is_needed(key));
+        kept.retain(|key, _| !is_operation_permission(key) || is_needed(key));
     }
     (kept != *labels).then_some(kept)
 }

@@ -18,7 +18,7 @@ use longshore_core::{
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{blocked, clean, idle};
+use super::{blocked, clean, idle, untyped};
 use crate::{
     admit::advance::advance,
     eviction::Budget,
@@ -126,12 +126,17 @@ pub fn decide(observed: &Observed) -> PodPlan {
     };
     // Nobody may operate before it was said whether the pod serves: without the condition nobody waits for traffic.
     if pod.has_gate && pod.service_ready.is_none() {
-        return set_gate(pod, ConditionStatus::True, observed.now);
+        let status = if stays_offline(pod) {
+            ConditionStatus::False
+        } else {
+            ConditionStatus::True
+        };
+        return set_gate(pod, status, observed.now);
     }
     if let Some(labels) = clean::without_left_overs(&pod.labels, &operations) {
         return relabel(pod, &labels);
     }
-    if operations.is_empty() && !pod.labels.contains_key(LABEL_STAY_OFFLINE) {
+    if operations.is_empty() && !stays_offline(pod) {
         return idle::decide(pod, observed);
     }
     match pass_rules(&operations, observed) {
@@ -139,14 +144,31 @@ pub fn decide(observed: &Observed) -> PodPlan {
         Seen::Present(labels) => return relabel(pod, &labels),
         Seen::Absent => {}
     }
-    if let Some(status) = wanted_gate(&operations).filter(|it| pod.service_ready != Some(*it)) {
+    let wanted = wanted_gate(&operations).filter(|it| {
+        // Who completes does not bring a pod into service that a person keeps out of it.
+        *it == ConditionStatus::False || !stays_offline(pod)
+    });
+    if let Some(status) = wanted.filter(|it| pod.service_ready != Some(*it)) {
         return set_gate(pod, status, observed.now);
     }
     let plan = rest(pod, observed.now);
-    if plan.actions.is_empty() {
-        return blocked::decide(pod, blocked::prepares_since(&operations), observed);
+    if !plan.actions.is_empty() {
+        return plan;
     }
-    plan
+    let plan = blocked::decide(pod, blocked::prepares_since(&operations), observed);
+    if !plan.actions.is_empty() {
+        return plan;
+    }
+    let untyped = untyped::decide(pod, &operations, observed.now);
+    Plan {
+        next: plan.next.min(untyped.next),
+        ..untyped
+    }
+}
+
+/// Whether a person keeps the pod out of service.
+pub(crate) fn stays_offline(pod: &Pod) -> bool {
+    pod.labels.contains_key(LABEL_STAY_OFFLINE)
 }
 
 /// Nothing else is to be done: what a pod that serves no more must not say, and what the state machine has left for
@@ -192,7 +214,7 @@ fn pass_rules(operations: &Operations, observed: &Observed) -> Seen<Labels> {
     for (id, operation) in operations.iter() {
         match stage {
             Stage::PreCheck => {
-                if let Some(of) = operation.get(OperationLabel::OperationType) {
+                if let Some(of) = operation.wanted_type() {
                     set(operation_permission(of));
                     set(OperationLabel::PreChecked.of(id));
                 }
@@ -233,7 +255,7 @@ fn wanted_gate(operations: &Operations) -> Option<ConditionStatus> {
     }
 }
 
-pub(crate) fn look_again() -> PodPlan {
+pub(crate) fn look_again<E>() -> Plan<Never, E> {
     Plan::after(crate::LOOK_AGAIN)
 }
 
@@ -253,7 +275,7 @@ pub(crate) fn warn(pod: &Pod, reason: &'static str, note: String) -> Action<Neve
 }
 
 /// Says whether the pod may serve.
-pub(super) fn set_gate(pod: &Pod, status: ConditionStatus, now: Timestamp) -> PodPlan {
+pub(super) fn set_gate<E>(pod: &Pod, status: ConditionStatus, now: Timestamp) -> Plan<Never, E> {
     let status = match status {
         ConditionStatus::True => "True",
         ConditionStatus::False => "False",
@@ -287,7 +309,7 @@ pub(super) fn set_gate(pod: &Pod, status: ConditionStatus, now: Timestamp) -> Po
 }
 
 /// Gives a pod these labels instead of those that it has.
-pub(crate) fn relabel(pod: &Pod, labels: &Labels) -> PodPlan {
+pub(crate) fn relabel<E>(pod: &Pod, labels: &Labels) -> Plan<Never, E> {
     let mut changes = Map::new();
     for (key, value) in labels {
         if pod.labels.get(key) != Some(value) {

@@ -135,6 +135,11 @@ fn a_pod_that_nobody_operates_on_is_brought_into_service() {
             r#"gate "True""#,
         ),
         ("told to stay out", pod(LABEL_STAY_OFFLINE, |_| {}), ""),
+        (
+            "new, and told to stay out",
+            pod(LABEL_STAY_OFFLINE, new),
+            r#"gate "False""#,
+        ),
         ("being deleted", pod("", deleting), ""),
         (
             "not controlled",

@@ -32,10 +32,16 @@ impl Operation {
         self.0.get(&label).map(String::as_str)
     }
 
+    /// The type that it was begun with. An empty one is none: no label can permit it.
+    pub fn wanted_type(&self) -> Option<&str> {
+        let wanted = self.get(OperationLabel::OperationType);
+        wanted.filter(|of| !of.is_empty())
+    }
+
     /// Its type, also after its work is done.
     pub fn operation_type(&self) -> Option<&str> {
-        let wanted = self.get(OperationLabel::OperationType);
-        wanted.or_else(|| self.get(OperationLabel::DoneOperationType))
+        let done = || self.get(OperationLabel::DoneOperationType);
+        self.wanted_type().or_else(done)
     }
 }
 
@@ -106,7 +112,7 @@ impl Operations {
     }
 }
 
-/// Whether a key begins like one of these labels.
+/// Whether a key is one of these labels, of whatever operation.
 pub(crate) fn has_prefix(key: &str, labels: &[OperationLabel]) -> bool {
-    labels.iter().any(|label| key.starts_with(label.prefix()))
+    labels.iter().any(|label| label.is_in(key))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use longshore_api::podops::{
     ANNOTATION_AVAILABLE_CONDITIONS, AvailableConditions, CONDITION_SERVICE_READY, CONTROLLED,
-    LABEL_CONTROL, LABEL_SERVICE_AVAILABLE, PROTECTION_FINALIZER_PREFIX,
+    LABEL_CONTROL, LABEL_RELEASED, LABEL_SERVICE_AVAILABLE, PROTECTION_FINALIZER_PREFIX,
 };
 use longshore_core::{ObjectRef, Resource};
 use serde::{Deserialize, Deserializer};
@@ -90,12 +90,18 @@ impl Pod {
         self.labels.get(LABEL_CONTROL).map(String::as_str) == Some(CONTROLLED)
     }
 
+    /// Whether it took part, and its gate has yet to be opened for good.
+    pub fn is_released(&self) -> bool {
+        self.labels.contains_key(LABEL_RELEASED)
+    }
+
     /// Whether it serves.
     pub fn is_available(&self) -> bool {
         self.labels.contains_key(LABEL_SERVICE_AVAILABLE)
     }
 
-    /// The finalizers that say that traffic is still routed to it.
+    /// The finalizers that say that traffic is still routed to it. All that begin with upstream's prefix, whatever follows:
+    /// one too many makes an operation wait, and one too few makes it break traffic.
     pub fn protections(&self) -> impl Iterator<Item = &str> {
         let finalizers = self.finalizers.iter().map(String::as_str);
         finalizers.filter(|finalizer| finalizer.starts_with(PROTECTION_FINALIZER_PREFIX))

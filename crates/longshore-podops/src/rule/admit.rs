@@ -15,24 +15,26 @@ const POLL_TIMEOUT: i64 = 60;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Faults(Vec<String>);
 
-/// A webhook whose address and certificates are to be read: the path of its `clientConfig`, and it.
+/// Somebody whom a rule asks, whose address and certificates are to be read: who is asked about pods, and who about tasks.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Target {
     path: String,
-    /// The webhook.
-    pub webhook: RuleWebhook,
+    /// Its address.
+    pub url: String,
+    /// Whom to trust there.
+    pub ca_bundle: String,
 }
 
 impl Target {
     /// Its address cannot be asked.
     pub fn is_not_reached(&self, why: &str) -> String {
-        let url = &self.webhook.client_config.url;
+        let url = &self.url;
         format!("{}.url: Invalid value: {url:?}: {why}", self.path)
     }
 
     /// Nobody can be trusted there.
     pub fn is_not_trusted(&self, why: &str) -> String {
-        let bundle = &self.webhook.client_config.ca_bundle;
+        let bundle = &self.ca_bundle;
         format!("{}.caBundle: Invalid value: {bundle:?}: {why}", self.path)
     }
 }
@@ -99,8 +101,20 @@ pub fn validate(object: &Value) -> Result<(Faults, Vec<Target>), Refused> {
         let path = format!("spec.rule.{}", rule.name);
         if let Some(webhook) = &rule.webhook {
             let webhook = RuleWebhook::deserialize(webhook).map_err(Refused::Shape)?;
+            let config = webhook.client_config;
             let path = format!("{path}.clientConfig");
-            targets.push(Target { path, webhook });
+            if let Some(poll) = config.poll {
+                targets.push(Target {
+                    path: format!("{path}.poll"),
+                    url: poll.url,
+                    ca_bundle: poll.ca_bundle,
+                });
+            }
+            targets.push(Target {
+                path,
+                url: config.url,
+                ca_bundle: config.ca_bundle,
+            });
         }
         for why in incomplete(rule) {
             faults.add(format!("{path}: Invalid value: \"null\": {why}"));

@@ -16,6 +16,7 @@ use super::{
     evaluate::{Before, Subject, evaluate},
     kind::RuleKind,
     model::Rule,
+    task::{Poll, Polls},
     webhook::{Answers, Question},
 };
 use crate::{
@@ -25,10 +26,19 @@ use crate::{
     selector::parse,
 };
 
-/// What is done about a rule.
-pub type RulePlan = Plan<Never, Question>;
+/// What is asked of somebody else, beside the rounds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inquiry {
+    /// May these pods go on?
+    Ask(Question),
+    /// How far is this task?
+    Poll(Poll),
+}
 
-type RuleAction = Action<Never, Question>;
+/// What is done about a rule.
+pub type RulePlan = Plan<Never, Inquiry>;
+
+type RuleAction = Action<Never, Inquiry>;
 
 /// Annotations that are written in one round.
 const ANNOTATIONS_A_ROUND: usize = 16;
@@ -46,6 +56,8 @@ pub struct Observed {
     pub workloads: Seen<Vec<Workload>>,
     /// What webhooks have answered about pods that are in a stage still.
     pub answers: Answers,
+    /// What they have answered about tasks that the status has.
+    pub polls: Polls,
     /// Kinds of rules that nobody is asked about.
     pub skipped: BTreeSet<RuleKind>,
 }
@@ -58,16 +70,10 @@ pub fn decide(observed: &Observed) -> RulePlan {
         (Seen::Absent, _) => return Plan::await_change(),
         (Seen::Unknown(_), _) | (_, Seen::Unknown(_)) => return Plan::after(LOOK_AGAIN),
     };
-    let target = rule.target.clone();
     let finalizer = FINALIZER_PROTECTED;
     let is_held = rule.finalizers.iter().any(|held| held == finalizer);
     if rule.is_deleting {
-        let annotations = annotations(rule, pods, |_| None);
-        return match annotations.is_empty() {
-            false => in_part(annotations),
-            true if is_held => Plan::of(vec![Action::RemoveFinalizer { target, finalizer }]),
-            true => Plan::await_change(),
-        };
+        return removal(rule, pods, is_held);
     }
     let workloads = match &observed.workloads {
         Seen::Present(workloads) => workloads.as_slice(),
@@ -75,6 +81,7 @@ pub fn decide(observed: &Observed) -> RulePlan {
         Seen::Unknown(_) => return Plan::after(LOOK_AGAIN),
     };
     if !is_held {
+        let target = rule.target.clone();
         return Plan::of(vec![Action::EnsureFinalizer { target, finalizer }]);
     }
     if let Some(Err(invalid)) = rule.spec.selector.as_ref().map(parse) {
@@ -95,28 +102,68 @@ pub fn decide(observed: &Observed) -> RulePlan {
             details: &before.details,
             answers: &observed.answers,
             n_missing: missing(workloads.iter().filter(|it| rule.is_of(it)), pods),
+            states: &before.rule_states,
+            polls: &observed.polls,
+            key: &format!("{}/{}", rule.target.namespace, rule.target.name),
+            seed: &seed(rule),
             now: observed.now,
         },
     );
     let details = said.details;
+    let states = said.states;
     let targets: Vec<String> = selected.into_iter().map(|subject| subject.name).collect();
     let is_current = before.observed_generation == rule.generation;
-    let mut plan = if !is_current || before.details != details || before.targets != targets {
-        write_status(rule, &targets, &details, observed.now)
-    } else {
+    let is_written = is_current
+        && before.details == details
+        && before.targets == targets
+        && before.rule_states == states;
+    let mut plan = if is_written {
         in_part(annotations(rule, pods, |pod| shown(&details, pod)))
+    } else {
+        let status = json!({"targets": targets, "details": details, "ruleStates": states});
+        write_status(rule, status, observed.now)
     };
-    // Asking is beside the rounds, and takes no time of this one.
-    let questions = said.questions.into_iter().map(Action::Call);
-    plan.actions = questions.chain(plan.actions).collect();
-    plan.next = plan.next.min(asked_again(&observed.answers, observed.now));
+    // Asking is beside the rounds, and takes no time of this one. What was heard about a task is in the status before
+    // anybody asks about it again.
+    let questions = said.questions.into_iter().map(Inquiry::Ask);
+    let polls = said.polls.into_iter().filter(|_| is_written);
+    let inquiries = questions.chain(polls.map(Inquiry::Poll)).map(Action::Call);
+    plan.actions = inquiries.chain(plan.actions).collect();
+    let next_at = asked_again(&observed.answers)
+        .into_iter()
+        .chain(said.next_at);
+    plan.next = plan.next.min(at(next_at.min(), observed.now));
     plan
 }
 
+/// Takes the details off the pods, and lets the rule go after them.
+fn removal(rule: &Rule, pods: &[Pod], is_held: bool) -> RulePlan {
+    let annotations = annotations(rule, pods, |_| None);
+    if !annotations.is_empty() {
+        return in_part(annotations);
+    }
+    if !is_held {
+        return Plan::await_change();
+    }
+    Plan::of(vec![Action::RemoveFinalizer {
+        target: rule.target.clone(),
+        finalizer: FINALIZER_PROTECTED,
+    }])
+}
+
+/// What tells this version of a rule from all others.
+fn seed(rule: &Rule) -> String {
+    let uid = rule.target.uid.as_deref().unwrap_or_default();
+    format!("{uid} {}", rule.generation)
+}
+
 /// When the next webhook is asked again: about a pod that it did not let pass.
-fn asked_again(answers: &Answers, now: Timestamp) -> Next {
+fn asked_again(answers: &Answers) -> Option<Timestamp> {
     let heard = answers.values().flat_map(|heard| heard.values());
-    let next = heard.filter_map(|heard| heard.again_at).min();
+    heard.filter_map(|heard| heard.again_at).min()
+}
+
+fn at(next: Option<Timestamp>, now: Timestamp) -> Next {
     next.map_or(Next::AwaitChange, |at| {
         Next::After(Duration::try_from(at.duration_since(now)).unwrap_or_default())
     })
@@ -132,19 +179,16 @@ fn asked(spec: &PodTransitionRuleSpec, skipped: &BTreeSet<RuleKind>) -> PodTrans
     spec
 }
 
-fn write_status(rule: &Rule, targets: &[String], details: &[Detail], now: Timestamp) -> RulePlan {
+fn write_status(rule: &Rule, mut status: Value, now: Timestamp) -> RulePlan {
+    status["observedGeneration"] = rule.generation.into();
+    status["updateTime"] = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into();
     let patch = Patch {
         target: rule.target.clone(),
         subresource: Some("status"),
         kind: PatchKind::Merge,
         patch: json!({
             "metadata": {"resourceVersion": rule.resource_version},
-            "status": {
-                "targets": targets,
-                "details": details,
-                "observedGeneration": rule.generation,
-                "updateTime": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-            },
+            "status": status,
         }),
     };
     Plan::of(vec![Action::Patch(patch)])

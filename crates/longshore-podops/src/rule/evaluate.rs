@@ -4,18 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use longshore_api::podops::{
-    ANNOTATION_SKIP_RULES, Detail, OperationLabel, PodTransitionRuleSpec, RejectInfo, Stage,
-    TransitionRule,
+    ANNOTATION_SKIP_RULES, Detail, OperationLabel, PodTransitionRuleSpec, RejectInfo, RuleState,
+    Stage, TransitionRule,
 };
 use serde::Deserialize;
 
 use super::{
     available,
     kind::RuleKind,
-    webhook::{self, Answers, Question},
+    task::{Poll, Polls},
+    webhook::{Answers, Asking, Checked, Question},
 };
 use crate::{
-    model::{Labels, Pod, has_prefix},
+    model::{Labels, Pod, has_prefix, parse_stamp},
     selector::{parse, selects},
 };
 
@@ -39,6 +40,8 @@ pub struct Subject {
     pub stage: Option<Stage>,
     /// What brought it there: another operation, or a pod of the same name, is another one.
     pub occasion: String,
+    /// When it came there, as its labels say: the last time where there are several.
+    pub entered_at: Option<Timestamp>,
 }
 
 impl Subject {
@@ -52,32 +55,57 @@ impl Subject {
         } else {
             None
         };
-        let skipped = pod.annotations.get(ANNOTATION_SKIP_RULES);
-        let skipped = skipped.and_then(|text| serde_json::from_str::<Skipped>(text).ok());
         Self {
             namespace: pod.target.namespace.clone(),
             name: pod.target.name.clone(),
             labels: pod.labels.clone(),
-            skipped: skipped.unwrap_or_default().skip_rules,
+            // An annotation that cannot be read skips no rule, and whoever asks why the pod waits reads of it.
+            skipped: skipped_rules(pod).unwrap_or_default(),
             is_available: pod.is_available(),
             occasion: occasion(pod, stage),
+            entered_at: entered(pod, stage)
+                .filter_map(|(_, at)| parse_stamp(at))
+                .max(),
             stage,
         }
     }
 }
 
+/// The rules that are not asked about a pod.
+///
+/// *Errors*: what was expected of the annotation, and why it is not that.
+pub(crate) fn skipped_rules(pod: &Pod) -> Result<BTreeSet<String>, String> {
+    let Some(text) = pod.annotations.get(ANNOTATION_SKIP_RULES) else {
+        return Ok(BTreeSet::new());
+    };
+    let skipped = serde_json::from_str::<Skipped>(text);
+    let skipped = skipped.map_err(|error| {
+        format!(
+            "expected {{\"skipRules\": [\"<rule name>\"]}} in the annotation {ANNOTATION_SKIP_RULES}: {error}"
+        )
+    })?;
+    Ok(skipped.skip_rules)
+}
+
 /// The pod, and the labels that say that it is in this stage, with their times.
 fn occasion(pod: &Pod, stage: Option<Stage>) -> String {
-    let label = match stage {
-        None => return String::new(),
-        Some(Stage::PreCheck) => OperationLabel::PreCheck,
-        Some(Stage::PostCheck) => OperationLabel::PostCheck,
-    };
-    let labels = pod.labels.iter();
-    let labels = labels.filter(|(key, _)| has_prefix(key, &[label]));
+    if stage.is_none() {
+        return String::new();
+    }
+    let labels = entered(pod, stage);
     let labels: Vec<String> = labels.map(|(key, at)| format!("{key}={at}")).collect();
     let uid = pod.target.uid.as_deref().unwrap_or_default();
     format!("{} {uid} {}", pod.target.name, labels.join(","))
+}
+
+/// The labels that say that it is in this stage, each with its time.
+fn entered(pod: &Pod, stage: Option<Stage>) -> impl Iterator<Item = (&String, &String)> {
+    let label = stage.map(|stage| match stage {
+        Stage::PreCheck => OperationLabel::PreCheck,
+        Stage::PostCheck => OperationLabel::PostCheck,
+    });
+    let labels = pod.labels.iter();
+    labels.filter(move |(key, _)| label.is_some_and(|label| label.is_in(key)))
 }
 
 /// The value of [`ANNOTATION_SKIP_RULES`].
@@ -94,6 +122,12 @@ pub struct Said {
     pub details: Vec<Detail>,
     /// What webhooks are to be asked.
     pub questions: Vec<Question>,
+    /// What they are to be asked about tasks that the status has.
+    pub polls: Vec<Poll>,
+    /// What the status is to say of tasks.
+    pub states: Vec<RuleState>,
+    /// When something is due that no change tells of.
+    pub next_at: Option<Timestamp>,
 }
 
 /// What was seen beside the pods.
@@ -105,6 +139,14 @@ pub struct Before<'a> {
     pub answers: &'a Answers,
     /// How many more pods there should be.
     pub n_missing: usize,
+    /// What the status says of tasks.
+    pub states: &'a [RuleState],
+    /// What was answered about tasks.
+    pub polls: &'a Polls,
+    /// The namespace and the name of the PodTransitionRule, as upstream writes them.
+    pub key: &'a str,
+    /// What tells this version of the PodTransitionRule from all others.
+    pub seed: &'a str,
     /// The current instant.
     pub now: Timestamp,
 }
@@ -122,8 +164,8 @@ pub fn evaluate(spec: &PodTransitionRuleSpec, targets: &[Subject], before: &Befo
                     detail.is_some_and(|detail| detail.passed) && is_about(rule, target)
                 })
                 .collect();
-            let (outcomes, question) = ask(rule, stage, targets, &subjects, before);
-            all.questions.extend(question);
+            let checked = ask(rule, stage, targets, &subjects, before);
+            let outcomes = all.take(rule, checked);
             for (subject, outcome) in subjects.into_iter().zip(outcomes) {
                 if let Some(detail) = said.get_mut(subject.name.as_str()) {
                     note(detail, rule, outcome);
@@ -134,6 +176,25 @@ pub fn evaluate(spec: &PodTransitionRuleSpec, targets: &[Subject], before: &Befo
     }
     all.details.sort_by(|a, b| a.name.cmp(&b.name));
     all
+}
+
+impl Said {
+    /// Takes over what a rule says, but for what it says of pods.
+    fn take(&mut self, rule: &TransitionRule, checked: Checked) -> Vec<Outcome> {
+        self.questions.extend(checked.question);
+        self.polls.extend(checked.polls);
+        self.next_at = match (self.next_at, checked.next_at) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        if checked.status != Default::default() {
+            self.states.push(RuleState {
+                name: rule.name.clone(),
+                webhook_status: Some(checked.status),
+            });
+        }
+        checked.outcomes
+    }
 }
 
 fn in_stage(targets: &[Subject], stage: Stage) -> BTreeMap<&str, Detail> {
@@ -191,7 +252,11 @@ fn ask(
     targets: &[Subject],
     subjects: &[&Subject],
     before: &Before<'_>,
-) -> (Vec<Outcome>, Option<Question>) {
+) -> Checked {
+    let only = |outcomes| Checked {
+        outcomes,
+        ..Checked::default()
+    };
     let has_passed = |subject: &Subject| {
         let stage = subject.stage.map(Stage::as_str);
         before.details.iter().any(|detail| {
@@ -209,14 +274,14 @@ fn ask(
             subjects,
             has_passed,
         );
-        return (outcomes, None);
+        return only(outcomes);
     }
     if let Some(check) = &rule.label_check {
         let check = |subject: &&Subject| check_labels(check.requires.as_ref(), subject);
-        return (subjects.iter().map(check).collect(), None);
+        return only(subjects.iter().map(check).collect());
     }
-    let Some(asked) = &rule.webhook else {
-        return (subjects.iter().map(|_| Ok(())).collect(), None);
+    let Some(webhook) = &rule.webhook else {
+        return only(subjects.iter().map(|_| Ok(())).collect());
     };
     // Who has passed is not asked about again.
     let open: Vec<&Subject> = subjects
@@ -224,14 +289,19 @@ fn ask(
         .copied()
         .filter(|subject| !has_passed(subject))
         .collect();
-    let (outcomes, question) =
-        webhook::check(&rule.name, asked, stage, &open, before.answers, before.now);
-    let mut outcomes = outcomes.into_iter();
+    let asking = Asking {
+        rule: &rule.name,
+        webhook,
+        stage,
+    };
+    let mut checked = asking.check(&open, before);
+    let mut outcomes = std::mem::take(&mut checked.outcomes).into_iter();
     let outcomes = subjects.iter().map(|subject| match has_passed(subject) {
         true => Ok(()),
         false => outcomes.next().unwrap_or(Ok(())),
     });
-    (outcomes.collect(), question)
+    checked.outcomes = outcomes.collect();
+    checked
 }
 
 fn check_labels(requires: Option<&serde_json::Value>, subject: &Subject) -> Outcome {

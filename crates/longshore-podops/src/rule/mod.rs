@@ -11,12 +11,15 @@ mod evaluate;
 mod kind;
 mod model;
 mod numbers;
+mod task;
 #[cfg(test)]
 mod tests;
 mod webhook;
 
-pub use decide::{Observed, RulePlan, decide};
+pub use decide::{Inquiry, Observed, RulePlan, decide};
+pub(crate) use evaluate::skipped_rules;
 pub use evaluate::{Before, Outcome, Said, Subject, evaluate};
 pub use kind::RuleKind;
 pub use model::{RULE, Rule, RuleKey};
-pub use webhook::{Answers, Heard, Question};
+pub use task::{Poll, Polled, Polls};
+pub use webhook::{Answers, Begun, Heard, Question};

@@ -1,8 +1,10 @@
 //! What rules say, and what is written about it.
 
+mod tasks;
+
 use longshore_api::podops::{
     CONTROLLED, FINALIZER_PROTECTED, LABEL_CONTROL, LABEL_SERVICE_AVAILABLE, OperationLabel,
-    detail_annotation,
+    RuleTask, detail_annotation,
 };
 use longshore_core::{Action, Next, Seen};
 use serde_json::{Value, json};
@@ -49,6 +51,7 @@ fn observed(rule: Rule, pods: Vec<Pod>) -> Observed {
         pods: Seen::Present(pods),
         workloads: Seen::Absent,
         answers: Answers::new(),
+        polls: Polls::new(),
         skipped: Default::default(),
     }
 }
@@ -232,7 +235,7 @@ fn hook() -> Value {
 /// Who is asked about whom.
 fn asked(plan: &RulePlan) -> Vec<String> {
     let questions = plan.actions.iter().filter_map(|action| {
-        let Action::Call(question) = action else {
+        let Action::Call(Inquiry::Ask(question)) = action else {
             return None;
         };
         Some(question)
@@ -248,7 +251,12 @@ fn asked(plan: &RulePlan) -> Vec<String> {
 /// What a webhook said of a pod.
 fn heard(pod: &Pod, outcome: Option<Outcome>, again_in: Option<i64>) -> (String, Heard) {
     let again_at = again_in.map(|seconds| NOW + jiff::SignedDuration::from_secs(seconds));
-    (Subject::of(pod).occasion, Heard { outcome, again_at })
+    let heard = Heard {
+        outcome,
+        again_at,
+        task: None,
+    };
+    (Subject::of(pod).occasion, heard)
 }
 
 #[test]

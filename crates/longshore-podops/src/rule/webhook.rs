@@ -8,14 +8,22 @@ use std::{
 
 use jiff::Timestamp;
 use longshore_api::podops::{
-    RuleAnswer, RuleParameter, RuleQuestion, RuleSubject, RuleWebhook, Stage,
+    RuleAnswer, RuleParameter, RuleQuestion, RuleSubject, RuleWebhook, RuleWebhookStatus, Stage,
 };
+use longshore_core::names::hashed_uuid;
 use serde_json::Value;
 
-use super::evaluate::{Outcome, Subject};
+use super::{
+    evaluate::{Before, Outcome, Subject},
+    task::{Follow, Poll, has_ended, initialized, last_ended},
+};
 
 /// When somebody who did not let a pod pass is asked again, upstream's.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// Bytes of what somebody else said that are kept.
+const MAX_MESSAGE: usize = 1024;
+/// Bytes of the id of a task.
+const MAX_TASK_ID: usize = 256;
 /// Upstream's spelling of what a pod is.
 const SUBJECT_API_VERSION: &str = "core/v1";
 const SUBJECT_KIND: &str = "Pod";
@@ -31,6 +39,9 @@ pub struct Question {
     pub webhook: RuleWebhook,
     /// The pods by what brought them there ([`Subject::occasion`]).
     pub pods: BTreeMap<String, String>,
+    /// Tells this question from others in logs. It is made of what is asked: who asks the same again, as a controller that
+    /// was killed, says the same, and the webhook can tell.
+    pub trace_id: String,
 }
 
 /// What is known about what webhooks say: by rule, and by what brought a pod to it.
@@ -41,8 +52,22 @@ pub type Answers = BTreeMap<String, BTreeMap<String, Heard>>;
 pub struct Heard {
     /// What it said last; `None` where it has not answered yet.
     pub outcome: Option<Outcome>,
-    /// When it is asked again; `None` while the question is under way, and where the pod has passed.
+    /// When it is asked again; `None` while the question is under way, where the pod has passed, and where a task has
+    /// begun.
     pub again_at: Option<Timestamp>,
+    /// The task that the answer has begun.
+    pub task: Option<Begun>,
+}
+
+/// A task that an answer has begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// Its id, which the webhook chose.
+    pub id: String,
+    /// What was said, for people.
+    pub message: String,
+    /// When the answer came.
+    pub at: Timestamp,
 }
 
 impl Heard {
@@ -52,45 +77,117 @@ impl Heard {
     }
 }
 
-/// What a rule's webhook says of pods, and what it is to be asked.
-pub(super) fn check(
-    rule: &str,
-    webhook: &Value,
-    stage: Stage,
-    subjects: &[&Subject],
-    answers: &Answers,
-    now: Timestamp,
-) -> (Vec<Outcome>, Option<Question>) {
-    let webhook: RuleWebhook = match serde_json::from_value(webhook.clone()) {
-        Ok(webhook) => webhook,
-        Err(error) => {
-            let why = format!("the webhook of rule {rule} is not one: {error}");
-            return (subjects.iter().map(|_| Err(why.clone())).collect(), None);
+/// A webhook rule in its stage.
+pub(super) struct Asking<'a> {
+    pub(super) rule: &'a str,
+    pub(super) webhook: &'a Value,
+    pub(super) stage: Stage,
+}
+
+/// What a rule's webhook says of pods.
+#[derive(Debug, Default)]
+pub(super) struct Checked {
+    /// Of each pod, in their order.
+    pub(super) outcomes: Vec<Outcome>,
+    /// What it is to be asked about pods that no task is about.
+    pub(super) question: Option<Question>,
+    /// What it is to be asked about tasks.
+    pub(super) polls: Vec<Poll>,
+    /// What the status is to say of its tasks.
+    pub(super) status: RuleWebhookStatus,
+    /// When something is due that no change tells of.
+    pub(super) next_at: Option<Timestamp>,
+}
+
+impl Asking<'_> {
+    /// What the webhook says of pods that it has not let pass, and what it is to be asked.
+    pub(super) fn check(&self, open: &[&Subject], before: &Before<'_>) -> Checked {
+        let rule = self.rule;
+        let webhook: RuleWebhook = match serde_json::from_value(self.webhook.clone()) {
+            Ok(webhook) => webhook,
+            Err(error) => {
+                let why = format!("the webhook of rule {rule} is not one: {error}");
+                let outcomes = open.iter().map(|_| Err(why.clone())).collect();
+                return Checked {
+                    outcomes,
+                    ..Checked::default()
+                };
+            }
+        };
+        let states = before.states.iter().find(|state| state.name == rule);
+        let status = states.and_then(|state| state.webhook_status.clone());
+        let status = status.unwrap_or_default();
+        let follow = Follow {
+            rule,
+            key: format!("{}/{rule}", before.key),
+            poll: webhook.client_config.poll.as_ref(),
+            polls: before.polls,
+            now: before.now,
+        };
+        let mut followed = follow.tasks(&status, open);
+        let unknown = BTreeMap::new();
+        let heard = before.answers.get(rule).unwrap_or(&unknown);
+        let is_free = |subject: &&&Subject| !followed.outcomes.contains_key(&subject.name);
+        let free: Vec<&Subject> = open.iter().filter(is_free).copied().collect();
+        let known = free
+            .iter()
+            .filter_map(|subject| Some((*subject, heard.get(&subject.occasion)?)));
+        follow.begin(known, &mut followed);
+        let mut pods = BTreeMap::new();
+        let mut outcomes = Vec::new();
+        for subject in open {
+            let outcome = followed.outcomes.remove(&subject.name);
+            outcomes.push(outcome.unwrap_or_else(|| {
+                let heard = heard.get(&subject.occasion);
+                if is_asked_now(heard, &status, before.now) {
+                    pods.insert(subject.occasion.clone(), subject.name.clone());
+                }
+                let outcome = heard.and_then(|heard| heard.outcome.clone());
+                let url = &webhook.client_config.url;
+                outcome.unwrap_or_else(|| Err(format!("waits for the answer of {url}")))
+            }));
         }
-    };
-    let heard = answers.get(rule);
-    let (mut outcomes, mut pods) = (Vec::new(), BTreeMap::new());
-    for subject in subjects {
-        let heard = heard.and_then(|heard| heard.get(&subject.occasion));
-        if heard.is_none_or(|heard| heard.is_due(now)) {
-            pods.insert(subject.occasion.clone(), subject.name.clone());
+        let ended = last_ended(&followed.status, |name| {
+            pods.values().any(|asked| asked == name)
+        });
+        let occasions: Vec<&str> = pods.keys().map(String::as_str).collect();
+        let seed: [&str; 5] = [
+            before.seed,
+            rule,
+            self.stage.as_str(),
+            ended,
+            &occasions.join("\n"),
+        ];
+        let question = Question {
+            rule: rule.to_owned(),
+            stage: self.stage,
+            webhook,
+            trace_id: hashed_uuid(&seed.join("\n")),
+            pods,
+        };
+        Checked {
+            outcomes,
+            question: Some(question).filter(|it| !it.pods.is_empty()),
+            polls: followed.polls,
+            status: followed.status,
+            next_at: followed.next_at,
         }
-        let outcome = heard.and_then(|heard| heard.outcome.clone());
-        let url = &webhook.client_config.url;
-        outcomes.push(outcome.unwrap_or_else(|| Err(format!("waits for the answer of {url}"))));
     }
-    let question = Question {
-        rule: rule.to_owned(),
-        stage,
-        webhook,
-        pods,
+}
+
+/// Whether a pod that no task is about is to be asked about now. Where a task was, the status has its end before anybody
+/// asks anew.
+fn is_asked_now(heard: Option<&Heard>, status: &RuleWebhookStatus, now: Timestamp) -> bool {
+    let Some(heard) = heard else {
+        return true;
     };
-    (outcomes, Some(question).filter(|it| !it.pods.is_empty()))
+    let begun = heard.task.as_ref();
+    heard.is_due(now) || begun.is_some_and(|begun| has_ended(status, begun))
 }
 
 impl Question {
     /// What is sent. `pod` gives the whole pod of a name; one that is gone is not asked about.
-    pub fn body(&self, trace_id: &str, pod: impl Fn(&str) -> Option<Value>) -> RuleQuestion {
+    pub fn body(&self, pod: impl Fn(&str) -> Option<Value>) -> RuleQuestion {
         let names: BTreeSet<&String> = self.pods.values().collect();
         let subject = |name: &String| {
             let pod = pod(name)?;
@@ -105,7 +202,7 @@ impl Question {
             })
         };
         RuleQuestion {
-            trace_id: trace_id.to_owned(),
+            trace_id: self.trace_id.clone(),
             rule_name: self.rule.clone(),
             stage: self.stage.as_str().to_owned(),
             resources: names.into_iter().filter_map(subject).collect(),
@@ -117,60 +214,108 @@ impl Question {
     pub fn hear(
         &self,
         key: &str,
-        trace_id: &str,
         answer: Result<RuleAnswer, String>,
         now: Timestamp,
     ) -> BTreeMap<String, Heard> {
-        let (finished, rejected) = match answer {
+        let trace_id = &self.trace_id;
+        let (finished, said) = match answer {
             Ok(answer) => {
-                let rejected = rejection(key, trace_id, &answer);
-                (answer.finished_names.into_iter().collect(), rejected)
+                let said = self.said(key, &answer, now);
+                (answer.finished_names.into_iter().collect(), said)
             }
             Err(why) => {
+                let why = short(&why);
                 let why = format!("Fail to do webhook request {key}, {why}, traceId {trace_id}");
-                (BTreeSet::new(), Some(why))
+                (BTreeSet::new(), Said::Rejects(why))
             }
         };
-        let hear = |name: &String| match rejected.as_ref().filter(|_| !finished.contains(name)) {
-            None => Heard {
+        let hear = |name: &String| {
+            let passed = Heard {
                 outcome: Some(Ok(())),
-                again_at: None,
-            },
-            Some(why) => Heard {
-                outcome: Some(Err(why.clone())),
-                again_at: now.checked_add(ASK_AGAIN).ok(),
-            },
+                ..Heard::default()
+            };
+            match &said {
+                Said::Passes => passed,
+                Said::Rejects(_) if finished.contains(name) => passed,
+                Said::Rejects(why) => Heard {
+                    outcome: Some(Err(why.clone())),
+                    again_at: now.checked_add(ASK_AGAIN).ok(),
+                    task: None,
+                },
+                Said::Begins(task) => Heard {
+                    outcome: Some(match finished.contains(name) {
+                        true => Ok(()),
+                        false => Err(initialized(key, &task.id, &task.message)),
+                    }),
+                    again_at: None,
+                    task: Some(task.clone()),
+                },
+            }
         };
         let pods = self.pods.iter();
         pods.map(|(occasion, name)| (occasion.clone(), hear(name)))
             .collect()
     }
+
+    /// What an answer says of the pods that are not finished.
+    fn said(&self, key: &str, answer: &RuleAnswer, now: Timestamp) -> Said {
+        let wants_to_be_polled = answer.poll || answer.is_async;
+        let task = match answer.task_id.as_str() {
+            _ if !wants_to_be_polled => "",
+            "" => answer.trace_id.as_str(),
+            task => task,
+        };
+        let (message, trace_id) = (short(&answer.message), &self.trace_id);
+        if !answer.success {
+            let task = short(task);
+            return Said::Rejects(format!(
+                "Webhook check {key} rejected, traceId {trace_id}, taskId {task}, msg: {message}"
+            ));
+        }
+        if !wants_to_be_polled {
+            return Said::Passes;
+        }
+        if task.is_empty() {
+            return Said::Rejects(format!("Invalid empty taskID, request trace {trace_id}"));
+        }
+        if task.len() > MAX_TASK_ID {
+            return Said::Rejects(format!(
+                "Invalid taskID of {} bytes, at most {MAX_TASK_ID} are taken, request trace {trace_id}",
+                task.len()
+            ));
+        }
+        if self.webhook.client_config.poll.is_none() {
+            return Said::Rejects(format!(
+                "Fail to get {key} polling config , null polling config in rule {key}"
+            ));
+        }
+        Said::Begins(Begun {
+            id: task.to_owned(),
+            message,
+            at: now,
+        })
+    }
 }
 
-/// Why the pods that are not finished do not pass; `None` where all do.
-fn rejection(key: &str, trace_id: &str, answer: &RuleAnswer) -> Option<String> {
-    let wants_to_be_polled = answer.poll || answer.is_async;
-    let task = match answer.task_id.as_str() {
-        _ if !wants_to_be_polled => "",
-        "" => answer.trace_id.as_str(),
-        task => task,
-    };
-    let message = &answer.message;
-    if !answer.success {
-        return Some(format!(
-            "Webhook check {key} rejected, traceId {trace_id}, taskId {task}, msg: {message}"
-        ));
+/// What an answer says of the pods that it does not name as finished.
+enum Said {
+    /// They pass.
+    Passes,
+    /// They do not, and this is why.
+    Rejects(String),
+    /// They wait for this task.
+    Begins(Begun),
+}
+
+/// As much of what somebody else said as people read: it is kept in the status, and on every pod.
+pub(super) fn short(text: &str) -> String {
+    if text.len() <= MAX_MESSAGE {
+        return text.to_owned();
     }
-    if !wants_to_be_polled {
-        return None;
-    }
-    if task.is_empty() {
-        return Some(format!("Invalid empty taskID, request trace {trace_id}"));
-    }
-    // Nobody polls: the same question again tells who is finished by then.
-    Some(format!(
-        "Webhook {key} has not finished task {task}: it is asked again, polling is not there yet, msg: {message}"
-    ))
+    let end = (0..=MAX_MESSAGE)
+        .rev()
+        .find(|at| text.is_char_boundary(*at));
+    format!("{}…", &text[..end.unwrap_or_default()])
 }
 
 fn value_of(parameter: &RuleParameter, pod: &Value) -> String {
@@ -220,7 +365,8 @@ mod tests {
     const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
     fn question(parameters: Value) -> Question {
-        let webhook = json!({"clientConfig": {"url": "http://x"}, "parameters": parameters});
+        let config = json!({"url": "http://x", "poll": {"url": "http://x/tasks"}});
+        let webhook = json!({"clientConfig": config, "parameters": parameters});
         Question {
             rule: "hook".to_owned(),
             stage: Stage::PreCheck,
@@ -228,6 +374,7 @@ mod tests {
             pods: [("1", "a"), ("2", "b")]
                 .map(|(occasion, name)| (occasion.to_owned(), name.to_owned()))
                 .into(),
+            trace_id: "t".to_owned(),
         }
     }
 
@@ -245,7 +392,7 @@ mod tests {
             "metadata": {"name": "a", "labels": {"a.b/c": "1", "d": "\"2\""}},
             "spec": {"grace": 30},
         });
-        let sent = question(parameters).body("t", |name| (name == "a").then(|| pod.clone()));
+        let sent = question(parameters).body(|name| (name == "a").then(|| pod.clone()));
         let expected = json!({
             "traceId": "t", "ruleName": "hook", "stage": "PreCheck",
             "resources": [{"apiVersion": "core/v1", "kind": "Pod", "name": "a", "parameters": {
@@ -261,7 +408,8 @@ mod tests {
         let rejected = |task: &str| {
             format!("Webhook check ns/ptr/hook rejected, traceId t, taskId {task}, msg: no")
         };
-        let polled = "Webhook ns/ptr/hook has not finished task 7: it is asked again, polling is not there yet, msg: no";
+        let polled =
+            "Polling task ns/ptr/hook initialized, will polling by taskId 7, msg: no".to_owned();
         let empty = "Invalid empty taskID, request trace t";
         let cases: [(Value, [Option<String>; 2]); 7] = [
             (
@@ -282,11 +430,11 @@ mod tests {
             ),
             (
                 json!({"success": true, "poll": true, "taskId": "7", "message": "no", "finishedNames": ["a"]}),
-                [None, Some(polled.to_owned())],
+                [None, Some(polled.clone())],
             ),
             (
                 json!({"success": true, "async": true, "traceId": "7", "message": "no", "finishedNames": ["a"]}),
-                [None, Some(polled.to_owned())],
+                [None, Some(polled.clone())],
             ),
             (
                 json!({"success": true, "poll": true}),
@@ -295,17 +443,18 @@ mod tests {
         ];
         for (answer, expected) in cases {
             let parsed = serde_json::from_value(answer.clone()).unwrap();
-            let heard = question(json!([])).hear("ns/ptr/hook", "t", Ok(parsed), NOW);
+            let heard = question(json!([])).hear("ns/ptr/hook", Ok(parsed), NOW);
             let why = heard
                 .values()
                 .map(|heard| heard.outcome.clone().unwrap().err());
             assert_eq!(why.collect::<Vec<_>>(), expected, "{answer}");
             for heard in heard.values() {
                 let is_passed = heard.outcome == Some(Ok(()));
-                assert_eq!(heard.again_at.is_none(), is_passed, "{answer}");
+                let has_begun = heard.task.is_some();
+                assert_eq!(heard.again_at.is_none(), is_passed || has_begun, "{answer}");
             }
         }
-        let down = question(json!([])).hear("ns/ptr/hook", "t", Err("down".to_owned()), NOW);
+        let down = question(json!([])).hear("ns/ptr/hook", Err("down".to_owned()), NOW);
         let why = "Fail to do webhook request ns/ptr/hook, down, traceId t".to_owned();
         assert_eq!(down["1"].outcome, Some(Err(why)));
     }

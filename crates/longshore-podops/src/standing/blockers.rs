@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use longshore_api::podops::{
-    ANNOTATION_EVICTED_AT, CONDITION_SERVICE_READY, FINALIZER_SERVICES, ID_POD_DELETE,
+    ANNOTATION_AVAILABLE_CONDITIONS, ANNOTATION_EVICTED_AT, ANNOTATION_PROTECTION_DEADLINE,
+    ANNOTATION_SKIP_RULES, CONDITION_SERVICE_READY, FINALIZER_SERVICES, ID_POD_DELETE,
     LABEL_STAY_OFFLINE, OperationLabel, Stage,
 };
 
 use super::{Blocker, BlockerKind, Phase};
 use crate::{
-    lifecycle::{RuleSays, held_by},
+    admit::grace::held,
+    lifecycle::{RuleSays, held_by, protection_deadline, waits_for_type, what_to_do},
     model::{ConditionStatus, Operation, Operations, Pod, parse_stamp},
+    rule::skipped_rules,
 };
 
 /// What is seen around an operation.
@@ -30,6 +33,9 @@ impl Around<'_> {
         phase: Phase,
         since: Option<Timestamp>,
     ) -> Vec<Blocker> {
+        if waits_for_type(operation) {
+            return vec![blocker(BlockerKind::Untyped, id, what_to_do(id), since)];
+        }
         match phase {
             Phase::PreCheck => self.rules(Stage::PreCheck, since),
             Phase::PostCheck => self.rules(Stage::PostCheck, since),
@@ -37,7 +43,9 @@ impl Around<'_> {
             Phase::Operating if !operation.has(OperationLabel::Operating) => self.others(since),
             Phase::Operating if id == ID_POD_DELETE => {
                 let is_evicted = self.pod.annotations.contains_key(ANNOTATION_EVICTED_AT);
-                let what = if is_evicted {
+                let what = if held(self.pod).is_some() {
+                    "gives whoever deletes the pod, and is held for that, some time to do it, and then deletes it"
+                } else if is_evicted {
                     "gives whoever evicts the pod some time to do it, and then evicts it"
                 } else {
                     "has to delete the pod"
@@ -75,6 +83,13 @@ impl Around<'_> {
             );
             return vec![controller(&what, since)];
         }
+        let mut held = held;
+        // Somebody may have wanted to skip the very rule that holds the pod.
+        held.extend(
+            skipped_rules(self.pod)
+                .err()
+                .map(|error| invalid(ANNOTATION_SKIP_RULES, &error)),
+        );
         held
     }
 
@@ -96,6 +111,9 @@ impl Around<'_> {
         if held.is_empty() {
             return vec![controller("has to write the pod once more", since)];
         }
+        let mut held = held;
+        let deadline = protection_deadline(self.pod).err();
+        held.extend(deadline.map(|error| invalid(ANNOTATION_PROTECTION_DEADLINE, &error)));
         held
     }
 
@@ -140,12 +158,7 @@ pub(super) fn to_serve(pod: &Pod) -> Vec<Blocker> {
     let expected = match pod.expected_finalizers() {
         Ok(expected) => expected,
         Err(error) => {
-            return vec![blocker(
-                BlockerKind::Invalid,
-                "annotations",
-                error.to_string(),
-                None,
-            )];
+            return vec![invalid(ANNOTATION_AVAILABLE_CONDITIONS, &error.to_string())];
         }
     };
     let missing = expected
@@ -177,6 +190,11 @@ pub(super) fn to_be_gone(pod: &Pod) -> Vec<Blocker> {
         blocker(kind, finalizer, message, pod.deleted_at)
     });
     finalizers.collect()
+}
+
+/// What an annotation says cannot be followed.
+fn invalid(annotation: &str, why: &str) -> Blocker {
+    blocker(BlockerKind::Invalid, annotation, why.to_owned(), None)
 }
 
 fn controller(what: &str, since: Option<Timestamp>) -> Blocker {

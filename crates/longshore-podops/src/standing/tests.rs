@@ -1,8 +1,9 @@
 //! Where pods stand, case by case.
 
 use longshore_api::podops::{
-    ANNOTATION_AVAILABLE_CONDITIONS, ANNOTATION_EVICTED_AT, CONDITION_SERVICE_READY, Detail,
-    LABEL_CONTROL, LABEL_STAY_OFFLINE, RejectInfo, Stage, operation_permission,
+    ANNOTATION_AVAILABLE_CONDITIONS, ANNOTATION_EVICTED_AT, ANNOTATION_PROTECTION_DEADLINE,
+    ANNOTATION_SKIP_RULES, CONDITION_SERVICE_READY, Detail, LABEL_CONTROL, LABEL_STAY_OFFLINE,
+    RejectInfo, Stage, operation_permission,
 };
 use serde_json::{Value, json};
 
@@ -117,7 +118,12 @@ fn a_pod_that_nobody_operates_on_serves_or_is_held_by_somebody_with_a_name() {
     let person = format!("Person {LABEL_STAY_OFFLINE}");
     let to_go = format!("Finalizer other, Protection {HOLDER}");
     let labels = format!("Invalid labels, {CONTROLLER}");
+    let malformed = |pod: &mut Value| {
+        pod["metadata"]["annotations"][ANNOTATION_AVAILABLE_CONDITIONS] = json!("?");
+    };
+    let conditions = format!("Invalid {ANNOTATION_AVAILABLE_CONDITIONS}");
     check(&[
+        ("Completing", &conditions, pod("True", &[], malformed)),
         (
             "ServiceAvailable",
             "",
@@ -140,6 +146,42 @@ fn a_pod_that_nobody_operates_on_serves_or_is_held_by_somebody_with_a_name() {
         ("Ended", "", pod("True", &[], ended)),
         ("Completing", &labels, pod("False", &[], invalid)),
     ]);
+}
+
+#[test]
+fn what_cannot_be_followed_is_named_next_to_what_holds_the_pod_meanwhile() {
+    let untyped = [(Operating, "a"), (PreCheck, "a")];
+    let empty = |pod: &mut Value| pod["metadata"]["labels"][OperationType.of("a")] = json!("");
+    let granted = [(Operating, "a"), (PreChecked, "a"), (Operate, "a")];
+    check(&[
+        ("PreCheck", "Untyped a", pod("True", &untyped, nothing)),
+        ("PreCheck", "Untyped a", pod("True", &untyped, empty)),
+        ("Operating", "Untyped a", pod("False", &granted, nothing)),
+    ]);
+    let protected = [
+        (Operating, "a"),
+        (OperationType, "a"),
+        (PreChecked, "a"),
+        (Preparing, "a"),
+    ];
+    let deadline = |pod: &mut Value| {
+        held(pod);
+        pod["metadata"]["annotations"][ANNOTATION_PROTECTION_DEADLINE] = json!("soon");
+    };
+    let both = format!("Protection {HOLDER}, Invalid {ANNOTATION_PROTECTION_DEADLINE}");
+    check(&[("Preparing", &both, pod("False", &protected, deadline))]);
+    let skips = |pod: &mut Value| {
+        pod["metadata"]["annotations"][ANNOTATION_SKIP_RULES] = json!("half");
+    };
+    let checked = [(Operating, "a"), (OperationType, "a"), (PreCheck, "a")];
+    let rules = [RuleSays {
+        rule: "ptr".to_owned(),
+        detail: None,
+    }];
+    assert_eq!(
+        stands(&pod("True", &checked, skips), &rules),
+        format!("PreCheck: Rule ptr, Invalid {ANNOTATION_SKIP_RULES}")
+    );
 }
 
 #[test]

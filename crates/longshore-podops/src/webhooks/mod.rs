@@ -4,24 +4,32 @@
 //! [`admit`](crate::admit) decides. Here its verdicts meet AdmissionReviews: pods to be evicted are looked up, and what
 //! begins an operation is written before the answer.
 
+mod conditions;
+mod hold;
 mod registration;
 mod rules;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use kube::{Api, api::ListParams};
+use longshore_api::podops::{ANNOTATION_EVICTION, EVICTION_ALLOWED};
 use longshore_core::{ObjectRef, Patch, Resource, Seen};
-use longshore_kit::{Clock, RawObject, Requests, api_resource};
+use longshore_kit::{Answer, Clock, RawObject, Requests, api_resource};
 use longshore_outbound::Boundaries;
-use longshore_webhook::{Admission, Denial, Response, Review, Verdict};
+use longshore_webhook::{Admission, Denial, Response, Review, TIME_LIMIT, Verdict};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     admit::{self, Operation, Request},
     config::AdmitConfig,
     eviction::{BUDGET, Budget},
+    measures::PodMeasures,
     rule::RULE,
 };
+
+use hold::{Holds, Slot, Turn};
 
 pub use registration::{Reach, registrations};
 
@@ -52,20 +60,27 @@ pub struct Validating {
     requests: Requests,
     clock: Arc<dyn Clock>,
     boundaries: Arc<Boundaries>,
+    /// `None` where every delete is answered at once.
+    holds: Option<Holds>,
 }
 
 /// Both webhooks by their paths. Their own writes go through `requests`; whether the webhooks of rules are reached is
-/// looked within `boundaries`.
+/// looked within `boundaries`. After `stopping` no delete is held.
 pub fn webhooks(
     config: AdmitConfig,
     requests: Requests,
     clock: Arc<dyn Clock>,
     boundaries: Arc<Boundaries>,
+    stopping: CancellationToken,
+    measures: &PodMeasures,
 ) -> [(&'static str, Arc<dyn Admission>); 2] {
     let mutating = Mutating {
         clock: Arc::clone(&clock),
     };
+    let time = config.hold_deletes.filter(|_| config.grace_delete);
+    let holds = time.map(|time| Holds::new(requests.clone(), time, stopping, measures.clone()));
     let validating = Validating {
+        holds,
         config,
         requests,
         clock,
@@ -104,22 +119,68 @@ impl Admission for Validating {
             return Verdict::Allowed.into();
         }
         let request = request(review);
+        let slot = match self.turn(review) {
+            Turn::Held(slot) => Some(slot),
+            Turn::AtOnce => None,
+            Turn::OtherPod => return other_pod(review),
+        };
+        let config = AdmitConfig {
+            hold_deletes: self.config.hold_deletes.filter(|_| slot.is_some()),
+            ..self.config.clone()
+        };
         let verdict = match review.subresource.as_str() {
             "eviction" => self.validate_eviction(review, &request).await,
-            _ => admit::validate(&self.config, &request, self.clock.now()),
+            _ => admit::validate(&config, &request, self.clock.now()),
         };
         let Some(denial) = verdict.denial else {
-            return Verdict::Allowed.into();
+            return match review.subresource.as_str() {
+                "eviction" => Verdict::Changed(allowed(&review.object)).into(),
+                _ => Verdict::Allowed.into(),
+            };
         };
         let begun = match &verdict.begin {
             Some(begin) => self.begin(begin).await,
-            None => Ok(()),
+            None => Ok(None),
         };
-        to_response(match begun {
-            Ok(()) => denial,
+        let denial = match begun {
+            Ok(version) => {
+                if let Some(slot) = slot
+                    && self.is_granted(review, slot, version).await
+                {
+                    return Verdict::Allowed.into();
+                }
+                denial
+            }
             Err(why) => denial.instead(&why),
-        })
+        };
+        to_response(denial)
     }
+
+    fn time_limit(&self, review: &Review) -> Duration {
+        let holds = self.holds.as_ref().filter(|_| is_delete(review));
+        TIME_LIMIT + holds.map(Holds::time).unwrap_or_default()
+    }
+}
+
+/// The version of an object, as a number that tells which of two came first.
+fn version_of(object: &Value) -> Option<u64> {
+    object["metadata"]["resourceVersion"].as_str()?.parse().ok()
+}
+
+/// Whether a review is about the delete of a pod.
+fn is_delete(review: &Review) -> bool {
+    review.operation == "DELETE" && review.subresource.is_empty()
+}
+
+/// A delete that was held for a pod which is gone meanwhile, and that would now meet the next one of that name.
+fn other_pod(review: &Review) -> Response {
+    let Review {
+        namespace, name, ..
+    } = review;
+    let message = format!(
+        "the pod {namespace}/{name} is gone, and another one has its name: delete that one with another request"
+    );
+    Denial::because(409, message).into()
 }
 
 impl Validating {
@@ -164,16 +225,38 @@ impl Validating {
         }
     }
 
-    /// Writes what begins the operation.
+    /// Whether a delete may be held.
+    fn turn(&self, review: &Review) -> Turn {
+        match &self.holds {
+            Some(holds) if is_delete(review) => holds.turn(review),
+            Some(_) | None => Turn::AtOnce,
+        }
+    }
+
+    /// Waits for the operation of a delete that is held; whether it may touch the pod. `version` is the one that began it,
+    /// where somebody had to.
+    async fn is_granted(&self, review: &Review, slot: Slot, version: Option<u64>) -> bool {
+        let since = version.or_else(|| version_of(&review.old_object));
+        match (&self.holds, since) {
+            (Some(holds), Some(since)) => holds.wait(slot, since).await,
+            (Some(_) | None, _) => false,
+        }
+    }
+
+    /// Writes what begins the operation; the version that came of it.
     ///
     /// *Errors*: why it cannot be written, which is then why the request is refused.
-    async fn begin(&self, begin: &Patch) -> Result<(), String> {
+    async fn begin(&self, begin: &Patch) -> Result<Option<u64>, String> {
         let body = begin.patch.clone();
         let written = self
             .requests
             .patch(&begin.target, begin.subresource, begin.kind, body)
             .await;
-        written.map(drop).map_err(|error| {
+        let version = |answer: Answer| {
+            let object = answer.object_of(&begin.target).ok()?;
+            version_of(&object)
+        };
+        written.map(version).map_err(|error| {
             if error.code() == Some(422) {
                 // One of the tests of the patch.
                 return REPLACED.to_owned();
@@ -183,6 +266,17 @@ impl Validating {
                 .map_or_else(|| error.to_string(), str::to_owned)
         })
     }
+}
+
+/// An Eviction with the mark that the policy of `deploy/podops-evictions.yaml` asks for.
+fn allowed(eviction: &Value) -> Value {
+    let mut eviction = eviction.clone();
+    let annotations = &mut eviction["metadata"]["annotations"];
+    if !annotations.is_object() {
+        *annotations = json!({});
+    }
+    annotations[ANNOTATION_EVICTION] = EVICTION_ALLOWED.into();
+    eviction
 }
 
 fn request(review: &Review) -> Request {

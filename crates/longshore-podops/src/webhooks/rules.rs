@@ -58,8 +58,7 @@ fn denied(reason: String) -> Response {
 /// What is wrong with a webhook, as far as its text says. Nobody is connected to: whoever may write rules could find out
 /// otherwise which addresses of our network somebody listens at.
 async fn look(target: &Target, boundaries: &Arc<Boundaries>) -> Option<String> {
-    let config = &target.webhook.client_config;
-    if let Err(why) = TenantClient::may_reach(boundaries, &config.url).await {
+    if let Err(why) = TenantClient::may_reach(boundaries, &target.url).await {
         let is_url = !matches!(why, OutboundError::BadUrl);
         let when = if is_url {
             "while server unreachable, error"
@@ -70,7 +69,7 @@ async fn look(target: &Target, boundaries: &Arc<Boundaries>) -> Option<String> {
             "podtransitionrule validate webhook failed, check server reachable, {when}: {why}"
         )));
     }
-    let trusted = ask_webhooks::client(boundaries, &config.ca_bundle);
+    let trusted = ask_webhooks::client(boundaries, &target.ca_bundle);
     let untrusted = trusted.err();
     untrusted.map(|why| target.is_not_trusted(&why.to_string()))
 }

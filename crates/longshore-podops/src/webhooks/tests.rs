@@ -29,8 +29,14 @@ impl World {
             ..AdmitConfig::default()
         };
         let requests = Requests::new(client.clone());
-        let [(_, mutating), (_, validating)] =
-            webhooks(config, requests, Arc::new(SystemClock), Arc::default());
+        let [(_, mutating), (_, validating)] = webhooks(
+            config,
+            requests,
+            Arc::new(SystemClock),
+            Arc::default(),
+            CancellationToken::new(),
+            &PodMeasures::default(),
+        );
         Self {
             client,
             mutating,
@@ -147,7 +153,13 @@ fn denial(response: Response) -> Denial {
 async fn an_eviction_looks_its_pod_up_notes_itself_and_is_asked_to_come_back() {
     let world = World::new();
     let of_nobody = world.validating.admit(&eviction()).await;
-    assert_eq!(of_nobody.verdict, Verdict::Allowed);
+    let Verdict::Changed(marked) = of_nobody.verdict else {
+        panic!("an eviction that is allowed is marked");
+    };
+    assert_eq!(
+        marked["metadata"]["annotations"],
+        json!({ANNOTATION_EVICTION: EVICTION_ALLOWED})
+    );
     world.make().await;
     let of_review = Review {
         is_dry_run: true,
@@ -157,7 +169,10 @@ async fn an_eviction_looks_its_pod_up_notes_itself_and_is_asked_to_come_back() {
     of_eviction.object["deleteOptions"] = json!({"dryRun": ["All"]});
     for dry in [of_review, of_eviction] {
         let answer = world.validating.admit(&dry).await;
-        assert_eq!(answer.verdict, Verdict::Allowed, "as the real one ends");
+        assert!(
+            matches!(answer.verdict, Verdict::Changed(_)),
+            "as the real one ends: {answer:?}"
+        );
         assert_eq!(world.evicted_at().await, None);
     }
     let first = denial(world.validating.admit(&eviction()).await);

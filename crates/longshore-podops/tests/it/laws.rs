@@ -57,6 +57,7 @@ impl Scenario for Story {
     async fn broken(&self, world: &Self::World) -> Vec<Violation> {
         let (world, most_out) = world;
         let mut broken = world.webhooks.broken.lock().unwrap().clone();
+        broken.extend(world.slow.broken());
         let most_out = most_out.load(Ordering::Relaxed);
         if most_out > self.max_out {
             broken.push(format!("{most_out} pods were out of service at once"));
@@ -94,6 +95,16 @@ fn a_deletion_behind_a_service_survives_everything() {
 #[test]
 fn a_rule_survives_everything() {
     check(&stories::UNDER_RULE);
+}
+
+#[test]
+fn a_task_of_a_rule_survives_everything() {
+    check(&stories::UNDER_TASK);
+}
+
+#[test]
+fn a_pod_that_takes_part_no_more_survives_everything() {
+    check(&stories::FREED);
 }
 
 fn check(story: &Story) {
@@ -143,10 +154,14 @@ fn undisturbed_every_story_ends_well() {
         stories::IN_TURN,
         stories::UNDER_RULE,
         stories::FOUR_UNDER_RULE,
+        stories::UNDER_TASK,
         stories::DELETED_BEHIND_A_SERVICE,
         stories::IN_TURN_BEHIND_A_SERVICE,
         stories::EVICTED,
         stories::EVICTED_ONCE,
+        // The controller makes up for what no webhook saw.
+        stories::DELETED_PAST_THE_WEBHOOK,
+        stories::TWICE_PAST_THE_WEBHOOK,
     ];
     for story in &stories {
         let run = replay(story, FaultPlan::none());
@@ -158,6 +173,8 @@ fn undisturbed_every_story_ends_well() {
             People::OperateTwice
             | People::OperateInTurn
             | People::OperateUnderRule
+            | People::OperateUnderTask
+            | People::Free
             | People::Evict => story.n_pods,
         };
         assert_eq!(
@@ -170,4 +187,13 @@ fn undisturbed_every_story_ends_well() {
         let n_routed = if story.is_routed { expected } else { 0 };
         assert_eq!(n_held, n_routed, "{}: {}", story.name, run.digest);
     }
+}
+
+/// Nothing of ours is left, and its gate is open.
+#[test]
+fn undisturbed_a_pod_that_takes_part_no_more_serves() {
+    let run = replay(&stories::FREED, FaultPlan::none());
+    let expected = "pod web-0: ready true gate Some(True) labels [\"app\"] finalizers \
+                    {\"prot.podopslifecycle.kusionstack.io/traffic\"} details {}\n";
+    assert_eq!(run.digest, expected, "{}", run.log);
 }

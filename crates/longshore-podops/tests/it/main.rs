@@ -8,6 +8,7 @@
 
 mod front;
 mod laws;
+mod slow;
 mod stories;
 mod webhooks;
 mod world;

@@ -27,6 +27,15 @@ pub(crate) struct Story {
     pub(crate) max_out: usize,
     /// Whether a Service routes to them.
     pub(crate) is_routed: bool,
+    /// What becomes of writes of the status.
+    pub(crate) statuses: Statuses,
+}
+
+/// Whether the webhook sees writes of the status of pods: API servers let them pass where it does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Statuses {
+    Seen,
+    Unseen,
 }
 
 /// What people do.
@@ -44,6 +53,10 @@ pub(crate) enum People {
     Evict,
     /// A pod is evicted by somebody who does not come again.
     EvictOnce,
+    /// All pods are operated on at once, under a rule that asks somebody who takes their time.
+    OperateUnderTask,
+    /// A pod takes part no more while an operation is at work.
+    Free,
 }
 
 pub(crate) const DELETED: Story = Story {
@@ -52,6 +65,7 @@ pub(crate) const DELETED: Story = Story {
     n_pods: 1,
     max_out: 1,
     is_routed: false,
+    statuses: Statuses::Seen,
 };
 pub(crate) const DELETED_BEHIND_A_SERVICE: Story = Story {
     name: "a pod behind a Service is deleted",
@@ -69,6 +83,7 @@ pub(crate) const TWICE: Story = Story {
     n_pods: 1,
     max_out: 1,
     is_routed: false,
+    statuses: Statuses::Seen,
 };
 pub(crate) const IN_TURN: Story = Story {
     name: "an operation begins when another one is done",
@@ -76,6 +91,7 @@ pub(crate) const IN_TURN: Story = Story {
     n_pods: 1,
     max_out: 1,
     is_routed: false,
+    statuses: Statuses::Seen,
 };
 pub(crate) const UNDER_RULE: Story = Story {
     name: "two pods operated on under a rule",
@@ -83,6 +99,23 @@ pub(crate) const UNDER_RULE: Story = Story {
     n_pods: 2,
     max_out: 1,
     is_routed: false,
+    statuses: Statuses::Seen,
+};
+pub(crate) const UNDER_TASK: Story = Story {
+    name: "a pod operated on under a rule that asks about a task",
+    people: People::OperateUnderTask,
+    n_pods: 1,
+    max_out: 1,
+    is_routed: false,
+    statuses: Statuses::Seen,
+};
+pub(crate) const FREED: Story = Story {
+    name: "a pod that takes part no more while an operation is at work",
+    people: People::Free,
+    n_pods: 1,
+    max_out: 1,
+    is_routed: false,
+    statuses: Statuses::Seen,
 };
 pub(crate) const FOUR_UNDER_RULE: Story = Story {
     name: "four pods operated on under a rule",
@@ -90,6 +123,18 @@ pub(crate) const FOUR_UNDER_RULE: Story = Story {
     n_pods: 4,
     max_out: 2,
     is_routed: false,
+    statuses: Statuses::Seen,
+};
+
+pub(crate) const DELETED_PAST_THE_WEBHOOK: Story = Story {
+    name: "a pod behind a Service is deleted, and no webhook sees its status",
+    statuses: Statuses::Unseen,
+    ..DELETED_BEHIND_A_SERVICE
+};
+pub(crate) const TWICE_PAST_THE_WEBHOOK: Story = Story {
+    name: "two operations on a pod, one of them taken back, and no webhook sees its status",
+    statuses: Statuses::Unseen,
+    ..TWICE
 };
 
 pub(crate) const EVICTED: Story = Story {
@@ -98,6 +143,7 @@ pub(crate) const EVICTED: Story = Story {
     n_pods: 2,
     max_out: 1,
     is_routed: false,
+    statuses: Statuses::Seen,
 };
 pub(crate) const EVICTED_ONCE: Story = Story {
     name: "a pod evicted under a budget by somebody who does not come again",
@@ -105,11 +151,12 @@ pub(crate) const EVICTED_ONCE: Story = Story {
     n_pods: 2,
     max_out: 1,
     is_routed: false,
+    statuses: Statuses::Seen,
 };
 
 impl Story {
     pub(crate) async fn begin(&self) -> (Arc<World>, MostOut) {
-        let world = World::new().await;
+        let world = World::new(self.statuses).await;
         if self.is_routed {
             world.open_front().await;
         }
@@ -122,6 +169,12 @@ impl Story {
         }
         if matches!(self.people, People::Evict | People::EvictOnce) {
             world.budget(1).await;
+        }
+        if self.people == People::OperateUnderTask {
+            let poll = json!({"url": "http://x/tasks", "intervalSeconds": 2});
+            let config = json!({"url": "http://x", "poll": poll});
+            let rule = json!([{"name": "slow", "webhook": {"clientConfig": config}}]);
+            world.rule(rule).await;
         }
         let names: Vec<String> = (0..self.n_pods).map(|n| format!("web-{n}")).collect();
         for name in &names {
@@ -179,7 +232,12 @@ async fn people(world: Arc<World>, people: People, names: Vec<String>, most_out:
             futures::future::join_all(evicted).await;
         }
         People::EvictOnce => drop(world.evict(&pod).await),
-        People::OperateUnderRule => {
+        People::Free => {
+            world.begin(&pod, "a").await;
+            world.until_granted(&pod, "a").await;
+            world.free(&pod).await;
+        }
+        People::OperateUnderRule | People::OperateUnderTask => {
             for name in &names {
                 world.begin(name, "a").await;
             }
@@ -197,7 +255,9 @@ async fn out(world: &World, people: People) -> usize {
         People::Delete
         | People::OperateTwice
         | People::OperateInTurn
-        | People::OperateUnderRule => pod.is_available(),
+        | People::OperateUnderRule
+        | People::OperateUnderTask
+        | People::Free => pod.is_available(),
     };
     pods.len() - pods.iter().filter(serves).count()
 }

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tower::{BoxError, Service, ServiceExt};
 
-use crate::front::Routed;
+use crate::{front::Routed, stories::Statuses};
 
 /// What was granted although somebody held the pod.
 pub(crate) type Broken = Arc<Mutex<Vec<String>>>;
@@ -31,6 +31,7 @@ pub(crate) struct Webhooks {
     pub(crate) place: Place,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) broken: Broken,
+    pub(crate) statuses: Statuses,
     /// To whom a Service routes.
     pub(crate) routed: Routed,
     /// Changes with every write.
@@ -99,7 +100,9 @@ impl Webhooks {
             .as_ref()
             .is_some_and(|it| it.sub_resource == "eviction");
         let is_write = is_eviction || matches!(*request.method(), Method::PATCH | Method::DELETE);
-        match about.filter(|_| is_write) {
+        let is_seen =
+            |about: &About| about.sub_resource != "status" || self.statuses == Statuses::Seen;
+        match about.filter(|about| is_write && is_seen(about)) {
             Some(about) => {
                 let (parts, body) = request.into_parts();
                 let body = body.collect().await?.to_bytes();

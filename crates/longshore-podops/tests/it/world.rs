@@ -34,6 +34,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     front::{Front, Routed},
+    slow::Slow,
+    stories::Statuses,
     webhooks::{Broken, Webhooks},
 };
 
@@ -45,12 +47,13 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) struct World {
     pub(crate) place: Place,
     pub(crate) webhooks: Webhooks,
+    pub(crate) slow: Slow,
     clock: Arc<dyn Clock>,
     front: OnceCell<Front>,
 }
 
 impl World {
-    pub(crate) async fn new() -> Arc<Self> {
+    pub(crate) async fn new(statuses: Statuses) -> Arc<Self> {
         let clock = SimClock::start();
         let cluster = clock::cluster(clock.clone(), 1);
         install_definition(&cluster.client(), POD_TRANSITION_RULE_CRD).await;
@@ -60,12 +63,14 @@ impl World {
             place: place.clone(),
             clock: clock.clone(),
             broken: Broken::default(),
+            statuses,
             routed: Routed::default(),
             writes: Arc::default(),
         };
         let world = Arc::new(Self {
             place,
             webhooks,
+            slow: Slow::default(),
             clock,
             front: OnceCell::new(),
         });
@@ -88,6 +93,7 @@ impl World {
             ..PodOpsConfig::default()
         };
         PodOps::new(config, self.clock.clone())
+            .asking(Arc::new(self.slow.clone()))
             .run(client, CancellationToken::new())
             .await;
     }
@@ -225,6 +231,26 @@ impl World {
         }
     }
 
+    /// The pod takes part no more.
+    pub(crate) async fn free(&self, name: &str) {
+        let labels = json!({LABEL_CONTROL: null});
+        while !self
+            .write(name, &json!({"metadata": {"labels": labels}}))
+            .await
+        {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until an operation may touch the pod.
+    pub(crate) async fn until_granted(&self, name: &str, id: &str) {
+        let operate = OperationLabel::Operate.of(id);
+        let mut writes = self.writes();
+        while !self.pod(name).await.unwrap().labels.contains_key(&operate) {
+            writes.next().await;
+        }
+    }
+
     /// Begins an operation.
     pub(crate) async fn begin(&self, name: &str, id: &str) {
         let labels = json!({
@@ -241,11 +267,7 @@ impl World {
 
     /// Waits until an operation may touch the pod, works for a while, and is done.
     pub(crate) async fn work(&self, name: &str, id: &str) {
-        let operate = OperationLabel::Operate.of(id);
-        let mut writes = self.writes();
-        while !self.pod(name).await.unwrap().labels.contains_key(&operate) {
-            writes.next().await;
-        }
+        self.until_granted(name, id).await;
         tokio::time::sleep(Duration::from_secs(2)).await;
         let labels = json!({OperationLabel::Operating.of(id): null});
         while !self

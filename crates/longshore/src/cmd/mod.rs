@@ -18,6 +18,7 @@ pub(crate) mod explain;
 pub(crate) mod run;
 pub(crate) mod shim;
 pub(crate) mod standalone;
+pub(crate) mod uninstall;
 pub(crate) mod version;
 
 /// Work with DAGs and DAG files
@@ -56,6 +57,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Run(args) => run::run(args, globals),
         Command::Standalone(args) => standalone::standalone(args, globals),
         Command::Controller(args) => controller::controller(args, globals),
+        Command::Uninstall(args) => uninstall::uninstall(args, globals),
         Command::Dags(dags) => dispatch_dags(dags, globals),
         Command::Runs(Runs::List(args)) => client::runs::list(args, globals),
         Command::Runs(Runs::Get(args)) => client::runs::get(args, globals),

@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use longshore_api::uninstall::HOLDER_UNINSTALLED;
 use longshore_console::objects::Check;
 use longshore_kit::{
     Elector, Gate, Metrics, SystemClock,
@@ -18,7 +19,11 @@ use prometheus_client::{
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{Context, roles::Role};
+use super::{
+    Context,
+    mark::{self, Mark},
+    roles::Role,
+};
 use crate::{
     error::{CliError, KubernetesError},
     output,
@@ -40,23 +45,30 @@ pub(super) async fn lead(
     shutdown: CancellationToken,
 ) -> Result<(), CliError> {
     let standing = &context.standing;
+    // Not behind the gate: it is what opens it.
+    let client = context.cluster.client("election", &context.metrics)?;
     let (terms, lease) = match (context.config.election, role.lease) {
         (Election::ByLease(terms), Some(lease)) => (terms, lease),
-        (Election::None, _) | (Election::ByLease(_), None) => {
+        (Election::ByLease(_) | Election::None, None) => {
             standing.set(role, LEADS);
             return (role.work)(context.clone(), Gate::always_open(), shutdown).await;
+        }
+        (Election::None, Some(_)) => {
+            let mark = Mark::new(client, context.cluster.namespace(), role);
+            return mark.work_unless_set(role, context, shutdown).await;
         }
     };
     let name = LeaseName {
         namespace: context.cluster.namespace().to_owned(),
         name: lease.to_owned(),
     };
-    // Not behind the gate: it is what opens it.
-    let client = context.cluster.client("election", &context.metrics)?;
     let clock = Arc::new(SystemClock);
     let mut elector = Elector::new(client, name, identity(), terms, clock);
     loop {
         let acquired = elector.acquire(|holder| {
+            if holder == HOLDER_UNINSTALLED {
+                return mark::note(role);
+            }
             output::note(&format!(
                 "{}: waits for the lease that {holder} holds",
                 role.name
@@ -133,6 +145,16 @@ impl Standing {
             standing.set(role, WAITS);
         }
         standing
+    }
+
+    /// It works.
+    pub(super) fn leads(&self, role: &Role) {
+        self.set(role, LEADS);
+    }
+
+    /// It does nothing.
+    pub(super) fn waits(&self, role: &Role) {
+        self.set(role, WAITS);
     }
 
     fn set(&self, role: &Role, stand: Stand) {

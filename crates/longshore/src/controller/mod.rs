@@ -26,7 +26,8 @@ use crate::{
 pub(crate) mod config_file;
 mod dags;
 mod leadership;
-mod permissions;
+pub(crate) mod mark;
+pub(crate) mod permissions;
 mod podops;
 pub(crate) mod podops_args;
 mod policies;

@@ -45,6 +45,20 @@ pub(super) async fn check(context: &Context) -> Result<(), CliError> {
     .into())
 }
 
+/// Those of the questions that RBAC answers with no, in words.
+pub(crate) async fn missing(
+    client: &Client,
+    own: &str,
+    questions: Vec<ResourceAttributes>,
+) -> kube::Result<Vec<String>> {
+    let asked = questions
+        .into_iter()
+        .map(|question| ask(client, own, question));
+    let mut missing: Vec<String> = try_join_all(asked).await?.into_iter().flatten().collect();
+    missing.dedup();
+    Ok(missing)
+}
+
 /// The namespace beside our own in which a role needs rights.
 fn elsewhere(role: &Role, context: &Context) -> Option<String> {
     let grants = (role.grants)(&context.config.settings.webhook);

@@ -17,6 +17,9 @@ use crate::{
 /// Its name among the roles.
 pub(super) const ROLE: &str = "podops";
 
+/// Its lease.
+pub(super) const LEASE: &str = "longshore-podops";
+
 /// Runs the controllers, for the whole cluster, until `shutdown`.
 pub(super) async fn run(
     context: Arc<Context>,
@@ -63,7 +66,15 @@ pub(super) async fn answer(
         std::future::pending::<()>().await;
     };
     let authority = context.config.client_authority.clone();
-    let webhooks = settings.webhooks(client, namespace, address, authority, &context.webhooks);
+    let mut webhooks = settings.webhooks(
+        client,
+        namespace,
+        address,
+        authority,
+        (&context.webhooks, &context.pods),
+        shutdown.clone(),
+    );
+    webhooks.certificates = webhooks.certificates.unless_uninstalled(LEASE);
     let serving = webhooks.serve(listener, shutdown, |address| {
         output::note(&format!("podops: webhooks at https://{address}"));
     });

@@ -11,7 +11,10 @@ use std::{
 
 use clap::{ArgAction, Args};
 use longshore_outbound::{Boundaries, Network};
-use longshore_podops::{AdmitConfig, DRAIN_DELAY, rule::RuleKind};
+use longshore_podops::{
+    AdmitConfig, DRAIN_DELAY, FailurePolicies, FailurePolicy, MAX_HOLD, RegistrationConfig,
+    rule::RuleKind,
+};
 use longshore_webhook::ClientAuthority;
 
 use super::Election;
@@ -82,9 +85,31 @@ pub(crate) struct PodOpsArgs {
     /// Ranges of addresses that the webhooks of rules may have although they are refused otherwise, as 127.0.0.0/8
     #[arg(long, hide = true, value_name = "CIDRS", value_delimiter = ',')]
     allow_webhook_cidr: Vec<Network>,
+    /// How long a delete is held until the pod may go, at most 20s [default: refused at once]
+    #[arg(long, hide = true, value_name = "DURATION", default_value = "0s", value_parser = hold)]
+    hold_deletes: Duration,
     /// Deletes with gracePeriodSeconds 0 pass
     #[arg(long, hide = true)]
     allow_force_delete: bool,
+    /// What API servers do while no replica answers: Fail or Ignore for all webhooks, or GROUP=POLICY for some of pods,
+    /// statuses, evictions, rules
+    #[arg(
+        long,
+        hide = true,
+        value_name = "POLICIES",
+        default_value = "",
+        value_parser = failure_policies
+    )]
+    webhook_failure_policy: FailurePolicies,
+    /// Namespaces that never wait for the webhooks, beside those of the cluster and ours; may be repeated
+    #[arg(
+        long,
+        hide = true,
+        value_name = "NAMESPACES",
+        value_delimiter = ',',
+        value_parser = namespace
+    )]
+    exclude_namespaces: Vec<String>,
     /// Kinds of rules that hold no pod
     #[arg(
         long,
@@ -115,7 +140,12 @@ impl PodOpsArgs {
             admit: AdmitConfig {
                 grace_delete: self.feature_gates.grace_delete,
                 force_delete_passes: self.allow_force_delete,
+                hold_deletes: Some(self.hold_deletes).filter(|time| !time.is_zero()),
                 ..AdmitConfig::default()
+            },
+            registration: RegistrationConfig {
+                failure_policies: self.webhook_failure_policy,
+                excluded_namespaces: self.exclude_namespaces.clone(),
             },
             address: self.webhook_address,
             service: self.dns_name.clone(),
@@ -181,6 +211,46 @@ fn gates(text: &str) -> Result<FeatureGates, String> {
     Ok(gates)
 }
 
+/// `Ignore`, or `evictions=Fail,rules=Ignore`.
+fn failure_policies(text: &str) -> Result<FailurePolicies, String> {
+    let policy = |text: &str| match text {
+        "Fail" => Ok(FailurePolicy::Fail),
+        "Ignore" => Ok(FailurePolicy::Ignore),
+        other => Err(format!("expected Fail or Ignore, found {other:?}")),
+    };
+    let mut policies = FailurePolicies::default();
+    let parts = text.split(',').map(str::trim);
+    for part in parts.filter(|part| !part.is_empty()) {
+        let Some((group, value)) = part.split_once('=') else {
+            policies = FailurePolicies::all(policy(part)?);
+            continue;
+        };
+        let value = policy(value)?;
+        match group {
+            "pods" => policies.pods = value,
+            "statuses" => policies.statuses = value,
+            "evictions" => policies.evictions = value,
+            "rules" => policies.rules = value,
+            other => {
+                return Err(format!(
+                    "expected one of pods, statuses, evictions, rules, found {other:?}"
+                ));
+            }
+        }
+    }
+    Ok(policies)
+}
+
+/// The name of a namespace.
+fn namespace(text: &str) -> Result<String, String> {
+    let is_of_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if !text.is_empty() && text.len() <= 63 && text.bytes().all(is_of_name) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("expected the name of a namespace, found {text:?}"))
+    }
+}
+
 /// `availablePolicy,labelCheck,webhook`.
 fn kinds(text: &str) -> Result<SkippedRules, String> {
     let names = text
@@ -194,6 +264,18 @@ fn kinds(text: &str) -> Result<SkippedRules, String> {
         })
     };
     Ok(SkippedRules(names.map(kind).collect::<Result<_, _>>()?))
+}
+
+/// A time for which API servers can wait.
+fn hold(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    if time > MAX_HOLD {
+        let seconds = MAX_HOLD.as_secs();
+        return Err(format!(
+            "expected at most {seconds}s, because API servers wait no longer for a webhook; found {text:?}"
+        ));
+    }
+    Ok(time)
 }
 
 /// `NAME.NAMESPACE`, and what may follow in a cluster.
@@ -259,6 +341,42 @@ mod tests {
     }
 
     #[test]
+    fn failure_policies_are_for_all_webhooks_or_for_those_of_a_group() {
+        let default = FailurePolicies::default();
+        for (text, expected) in [
+            ("", Ok(default)),
+            ("Fail", Ok(FailurePolicies::all(FailurePolicy::Fail))),
+            (
+                "evictions=Fail",
+                Ok(FailurePolicies {
+                    evictions: FailurePolicy::Fail,
+                    ..default
+                }),
+            ),
+            (
+                "Ignore, pods=Fail",
+                Ok(FailurePolicies {
+                    pods: FailurePolicy::Fail,
+                    ..FailurePolicies::all(FailurePolicy::Ignore)
+                }),
+            ),
+            ("fail", Err("expected Fail or Ignore, found \"fail\"")),
+            (
+                "nodes=Fail",
+                Err("expected one of pods, statuses, evictions, rules, found \"nodes\""),
+            ),
+        ] {
+            assert_eq!(
+                failure_policies(text),
+                expected.map_err(str::to_owned),
+                "{text}"
+            );
+        }
+        assert_eq!(namespace("legacy-1").unwrap(), "legacy-1");
+        assert!(namespace("Legacy").is_err());
+    }
+
+    #[test]
     fn addresses_are_those_of_go_and_services_those_of_clusters() {
         assert_eq!(bind(":8080").unwrap(), "0.0.0.0:8080".parse().unwrap());
         assert_eq!(bind("localhost:1").unwrap(), "127.0.0.1:1".parse().unwrap());
@@ -267,6 +385,14 @@ mod tests {
         assert_eq!(manager.name, "kusionstack-controller-manager");
         assert_eq!(manager.namespace, "kusionstack-system");
         assert!(service("manager").is_err());
+    }
+
+    #[test]
+    fn a_delete_is_held_no_longer_than_api_servers_wait() {
+        assert_eq!(hold("0"), Ok(Duration::ZERO));
+        assert_eq!(hold("20s"), Ok(Duration::from_secs(20)));
+        assert!(hold("21s").unwrap_err().starts_with("expected at most 20s"));
+        assert!(hold("soon").is_err());
     }
 
     #[test]

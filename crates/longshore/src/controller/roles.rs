@@ -31,6 +31,8 @@ pub(crate) struct Role {
     pub(crate) is_default: bool,
     /// The name of its lease; a role without one works in every replica.
     pub(crate) lease: Option<&'static str>,
+    /// The Lease that says whether it was uninstalled: its own, where it has one.
+    pub(crate) mark: &'static str,
     /// What it does with which resources, beside its lease.
     pub(crate) grants: fn(&WebhookSettings) -> Vec<Grant>,
     /// The definition of the resource that it works on, where it is none of Kubernetes itself.
@@ -47,6 +49,7 @@ pub(crate) const ROLES: &[Role] = &[
         name: "dags",
         is_default: true,
         lease: Some("longshore-dags"),
+        mark: "longshore-dags",
         grants: |_| granted(longshore_dags::RULES),
         definition: None,
         work: |context, gate, shutdown| Box::pin(dags::run(context, gate, shutdown)),
@@ -56,6 +59,7 @@ pub(crate) const ROLES: &[Role] = &[
         name: tasks::ROLE,
         is_default: true,
         lease: Some("longshore-tasks"),
+        mark: "longshore-tasks",
         grants: |_| granted(longshore_tasks::RULES),
         definition: Some(TASK_ACTION_CRD),
         work: |context, gate, shutdown| Box::pin(tasks::run(context, gate, shutdown)),
@@ -66,6 +70,7 @@ pub(crate) const ROLES: &[Role] = &[
         name: webhook::ROLE,
         is_default: false,
         lease: None,
+        mark: webhook::MARK,
         grants: longshore_tasks::secrets::grants,
         definition: None,
         work: |context, gate, shutdown| Box::pin(webhook::run(context, gate, shutdown)),
@@ -75,7 +80,8 @@ pub(crate) const ROLES: &[Role] = &[
     Role {
         name: podops::ROLE,
         is_default: false,
-        lease: Some("longshore-podops"),
+        lease: Some(podops::LEASE),
+        mark: podops::LEASE,
         grants: |_| granted(longshore_podops::RULES),
         definition: Some(POD_TRANSITION_RULE_CRD),
         work: |context, gate, shutdown| Box::pin(podops::run(context, gate, shutdown)),

@@ -26,6 +26,9 @@ use crate::{
 
 /// Its name among the roles.
 pub(crate) const ROLE: &str = "webhook";
+/// It has no lease: this one only ever says that it was uninstalled.
+pub(super) const MARK: &str = "longshore-webhook";
+
 const PART: &str = "the webhook of secrets";
 const INVALIDATION: &str = "changes of secrets";
 /// How long those who tell of changed secrets have to hear that it is known.
@@ -54,7 +57,8 @@ pub(super) async fn run(
     ));
     let identity = Identity::of_service(namespace, &settings.secret_name, &settings.service_name);
     let mut certificates = Certificates::new(requests, Arc::new(SystemClock), identity)
-        .trusting(context.config.client_authority.clone());
+        .trusting(context.config.client_authority.clone())
+        .unless_uninstalled(MARK);
     if settings.is_registered {
         let registration = SecretsWebhook::registration(&settings, namespace);
         certificates = certificates.publishing(registration);

@@ -31,9 +31,11 @@ mod pods;
 pub(crate) mod render;
 #[cfg(test)]
 mod tests;
+mod uninstall;
 
 pub(crate) use kubernetes::KubernetesError;
 pub(crate) use pods::PodsError;
+pub(crate) use uninstall::UninstallError;
 
 const DAGS_FOLDER_HELP: &str = "make it, or name another with --dags-folder DIR";
 const DATA_DIR_LOCKED_HELP: &str =
@@ -103,6 +105,8 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Pods(#[from] PodsError),
     #[error(transparent)]
+    Uninstall(#[from] UninstallError),
+    #[error(transparent)]
     Config(#[from] ConfigError),
     #[error("the cluster in the data directory cannot be opened")]
     Cluster(#[source] ClusterError),
@@ -153,6 +157,7 @@ impl CliError {
             Self::Client(error) => client::code(error),
             Self::Actions(error) => error.code(),
             Self::Pods(error) => error.code(),
+            Self::Uninstall(error) => error.code(),
             Self::Config(error) => error.code(),
             Self::NotConfirmed { .. } => "LS1026",
             Self::PortTaken { .. } => "LS1030",
@@ -218,6 +223,7 @@ impl CliError {
             Self::Client(error) => client::help(error),
             Self::Actions(error) => error.help().to_owned(),
             Self::Pods(error) => error.help().to_owned(),
+            Self::Uninstall(error) => error.help().to_owned(),
             Self::Config(error) => error.help().to_owned(),
             Self::Cluster(error) => cluster::help(error).to_owned(),
             Self::Kubernetes(error) => error.help(),
@@ -251,6 +257,7 @@ impl CliError {
             Self::Kubernetes(error) => error.exit(),
             Self::Actions(error) => error.exit(),
             Self::Pods(error) => error.exit(),
+            Self::Uninstall(error) => error.exit(),
             Self::FileMissing { .. }
             | Self::NoDagFiles { .. }
             | Self::UnknownCode { .. }

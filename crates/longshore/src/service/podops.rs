@@ -11,18 +11,19 @@ use kube::Client;
 use longshore_kit::{Metrics, Requests, SystemClock};
 use longshore_outbound::Boundaries;
 use longshore_podops::{
-    AdmitConfig, DRAIN_DELAY, PodMeasures, PodOps, PodOpsConfig,
+    AdmitConfig, DRAIN_DELAY, PodMeasures, PodOps, PodOpsConfig, RegistrationConfig,
     rule::RuleKind,
     webhooks::{self, Reach},
 };
 use longshore_webhook::{Certificates, ClientAuthority, Identity, Measures};
+use tokio_util::sync::CancellationToken;
 
 use super::webhooks::Webhooks;
 
 /// What listens.
 pub(crate) const PART: &str = "the webhooks of pods";
 /// The Service in front of us, unless another one is named.
-const SERVICE: &str = "longshore-podops";
+pub(crate) const SERVICE: &str = "longshore-podops";
 /// The port of that Service.
 const SERVICE_PORT: u16 = 443;
 
@@ -33,6 +34,8 @@ pub(crate) struct PodOpsSettings {
     pub(crate) boundaries: Arc<Boundaries>,
     /// How pods are admitted.
     pub(crate) admit: AdmitConfig,
+    /// How API servers learn of the webhooks.
+    pub(crate) registration: RegistrationConfig,
     /// Where the webhooks listen.
     pub(crate) address: SocketAddr,
     /// The Service through which API servers reach them; `None` for ours.
@@ -65,6 +68,7 @@ impl PodOpsSettings {
                 grace_delete: true,
                 ..AdmitConfig::default()
             },
+            registration: RegistrationConfig::default(),
             address: (Ipv4Addr::LOCALHOST, 0).into(),
             service: None,
             skipped_rules: BTreeSet::new(),
@@ -92,14 +96,15 @@ impl PodOpsSettings {
     /// certificates of `client_authority`, or name the token of the webhook configuration where there is none.
     ///
     /// Who listens on loopback runs beside the API server, which is told that address; everybody else is a pod behind a
-    /// Service.
+    /// Service. After `stopping` no delete is held.
     pub(crate) fn webhooks(
         &self,
         client: Client,
         namespace: &str,
         address: SocketAddr,
         client_authority: Option<ClientAuthority>,
-        measures: &Measures,
+        measures: (&Measures, &PodMeasures),
+        stopping: CancellationToken,
     ) -> Webhooks {
         let requests = Requests::new(client);
         let clock = Arc::new(SystemClock);
@@ -122,7 +127,7 @@ impl PodOpsSettings {
         };
         let mut certificates =
             Certificates::new(requests.clone(), clock.clone(), identity).trusting(client_authority);
-        for registration in webhooks::registrations(&self.admit, &reach) {
+        for registration in webhooks::registrations(&self.admit, &self.registration, &reach) {
             certificates = certificates.publishing(registration);
         }
         Webhooks {
@@ -133,9 +138,11 @@ impl PodOpsSettings {
                 requests,
                 clock,
                 Arc::clone(&self.boundaries),
+                stopping,
+                measures.1,
             )
             .into(),
-            measures: measures.clone(),
+            measures: measures.0.clone(),
         }
     }
 }

@@ -11,6 +11,7 @@ const COMMANDS: &[&[&str]] = &[
     &["controller"],
     &["controller", "rbac"],
     &["controller", "crd"],
+    &["uninstall"],
     &["dags"],
     &["dags", "lint"],
     &["dags", "list"],

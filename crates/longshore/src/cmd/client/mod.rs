@@ -180,7 +180,7 @@ impl TaskTarget {
 }
 
 /// Asks the person before something that cannot be taken back; a program has to say `--yes`.
-fn confirm(what: &str, answered: Answered) -> Result<(), CliError> {
+pub(crate) fn confirm(what: &str, answered: Answered) -> Result<(), CliError> {
     if answered == Answered::Yes {
         return Ok(());
     }
@@ -199,7 +199,7 @@ fn confirm(what: &str, answered: Answered) -> Result<(), CliError> {
 
 /// Whether the command line has the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answered {
+pub(crate) enum Answered {
     Yes,
     No,
 }

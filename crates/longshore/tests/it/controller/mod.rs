@@ -12,6 +12,7 @@ mod requests;
 mod secrets;
 mod takeover;
 mod thousand;
+mod uninstall;
 
 use std::fs;
 

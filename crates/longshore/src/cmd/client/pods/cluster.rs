@@ -79,7 +79,7 @@ impl Pods {
         let found = found.map_err(|error| refused("get of the pod failed", &error))?;
         let controlled = found.filter(|object| {
             let pod = object.read::<Pod>();
-            pod.is_ok_and(|pod| pod.is_controlled())
+            pod.is_ok_and(|pod| pod.is_controlled() || pod.is_released())
         });
         let rules = self.rules(Where::Here).await;
         let slices = self.slices().await;

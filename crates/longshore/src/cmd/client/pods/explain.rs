@@ -21,11 +21,14 @@ pub(super) fn text(pod: &PodView, now: Timestamp) -> String {
         age(standing.since, now)
     );
     for operation in &standing.operations {
-        let (id, of) = (&operation.id, &operation.operation_type);
-        let phase = operation.phase.as_str();
+        let of = match operation.operation_type.as_str() {
+            "" => "without a type".to_owned(),
+            of => format!("of type {of}"),
+        };
+        let (id, phase) = (&operation.id, operation.phase.as_str());
         let _ = writeln!(
             text,
-            "Operation {id} of type {of} is in {phase}{}.",
+            "Operation {id} {of} is in {phase}{}.",
             age(operation.since, now)
         );
     }
@@ -91,6 +94,11 @@ fn next(pod: &PodView, blocker: &Blocker) -> String {
                 .find(|operation| operation.id == *held)
                 .map_or("", |operation| operation.operation_type.as_str())
         ),
+        BlockerKind::Untyped => format!(
+            "kubectl label pod {name} -n {namespace} {}=TYPE, or {}- where nobody operates",
+            OperationLabel::OperationType.of(held),
+            OperationLabel::Operating.of(held)
+        ),
         BlockerKind::Operation => format!("look after the controller of operation {held}"),
         BlockerKind::Node => format!("kubectl describe pod {name} -n {namespace}"),
         BlockerKind::Expected => {
@@ -99,6 +107,9 @@ fn next(pod: &PodView, blocker: &Blocker) -> String {
         BlockerKind::Person => format!("kubectl label pod {name} -n {namespace} {held}-"),
         BlockerKind::Controller => {
             "if this lasts, see whether the controller runs, and what it says".to_owned()
+        }
+        BlockerKind::Invalid if held.contains('/') => {
+            format!("correct the annotation {held} of the pod")
         }
         BlockerKind::Invalid => format!("correct the {held} of the pod"),
     }

@@ -1,7 +1,7 @@
 //! Rules that ask somebody else, and what API servers ask about rules.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex,
     atomic::{AtomicBool, Ordering},
 };
 
@@ -14,8 +14,13 @@ use super::{http, place::Place, world::World};
 use crate::{longshore, outcome};
 
 pub(super) async fn all(world: &World) {
-    let (asked, written) = join!(world.namespace("asked"), world.namespace("written"));
+    let (asked, written, task) = join!(
+        world.namespace("asked"),
+        world.namespace("written"),
+        world.namespace("task"),
+    );
     join!(
+        a_pod_waits_for_the_task_of_whom_its_rule_asks(&task),
         a_pod_waits_for_whom_its_rule_asks(&asked),
         a_rule_is_filled_in_and_checked_before_it_is_written(&written),
     );
@@ -84,6 +89,162 @@ async fn a_pod_waits_for_whom_its_rule_asks(place: &Place<'_>) {
     while http::get(place.client(), &rule).await.is_ok() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
+}
+
+/// Somebody who takes their time: what they were asked, by method, and how far the task is.
+struct Slow {
+    answers: HttpAnswers,
+    /// The task that is begun, and what is said of each.
+    says: Arc<Mutex<(&'static str, Value)>>,
+}
+
+impl Slow {
+    async fn start() -> Self {
+        let wait = json!({"success": true, "message": "wait"});
+        let says = Arc::new(Mutex::new(("t-7", wait)));
+        let said = Arc::clone(&says);
+        let answers = HttpAnswers::start(move |question| match question["GET"].as_str() {
+            Some(_) => (200, said.lock().unwrap().1.clone()),
+            None => {
+                let task = said.lock().unwrap().0;
+                let begun =
+                    json!({"success": true, "poll": true, "taskId": task, "message": "begun"});
+                (200, begun)
+            }
+        });
+        Self {
+            answers: answers.await.unwrap(),
+            says,
+        }
+    }
+
+    fn rule(&self) -> Value {
+        let mut rule = hook(&self.answers.url());
+        let url = format!("{}/tasks", self.answers.url());
+        rule["webhook"]["clientConfig"]["poll"] = json!({
+            "url": url, "rawQueryKey": "id", "intervalSeconds": 1, "timeoutSeconds": 600,
+        });
+        rule
+    }
+
+    fn say(&self, answer: Value) {
+        self.says.lock().unwrap().1 = answer;
+    }
+
+    /// The next question begins this task.
+    fn begin(&self, task: &'static str) {
+        self.says.lock().unwrap().0 = task;
+    }
+
+    /// How often it was asked about pods, and how often about the task.
+    fn asked(&self) -> (usize, usize) {
+        let asked = self.answers.asked();
+        let polls = asked.iter().filter(|question| question["GET"].is_string());
+        for poll in polls.clone() {
+            let path = poll["GET"].as_str().unwrap();
+            assert!(path.starts_with("/tasks?id=t-"), "{path}");
+        }
+        (asked.len() - polls.clone().count(), polls.count())
+    }
+}
+
+/// Waits until the status of the rule has a task that is like this.
+async fn until_task(place: &Place<'_>, at: &str, is_right: impl Fn(&Value) -> bool) -> Value {
+    let path = place.rules("/ptr");
+    let task = |rule: &Value| rule["status"]["ruleStates"][0]["webhookStatus"][at][0].clone();
+    let rule = place
+        .world
+        .until_object(&path, |rule| is_right(&task(rule)));
+    task(&rule.await)
+}
+
+fn begin_a() -> Value {
+    json!({
+        OperationLabel::Operating.of("a"): "1",
+        OperationLabel::OperationType.of("a"): "update",
+    })
+}
+
+/// Some pods first, then all; and where the task is stopped, another one begins.
+async fn a_pod_waits_for_the_task_of_whom_its_rule_asks(place: &Place<'_>) {
+    place.serving(&["web-0", "web-1"]).await;
+    let slow = Slow::start().await;
+    place.rule("ptr", json!([slow.rule()])).await;
+    for name in ["web-0", "web-1"] {
+        place.label(name, begin_a()).await;
+    }
+    let task = until_task(place, "taskStates", |task| {
+        task["processing"]
+            .as_array()
+            .is_some_and(|it| it.len() == 2)
+    })
+    .await;
+    assert_eq!(
+        (&task["taskId"], &task["processing"]),
+        (&json!("t-7"), &json!(["web-0", "web-1"])),
+        "{task}"
+    );
+    assert!(task["beginTime"].is_string(), "{task}");
+    until_told(place, "polling task t-7 is running wait").await;
+    slow.say(json!({"success": true, "finishedNames": ["web-1"], "message": "half"}));
+    place
+        .until_label("web-1", &OperationLabel::Operate.of("a"))
+        .await;
+    let task = until_task(place, "taskStates", |task| {
+        task["approved"] == json!(["web-1"])
+    })
+    .await;
+    assert_eq!(
+        (&task["processing"], &task["message"]),
+        (&json!(["web-0"]), &json!("half")),
+        "{task}"
+    );
+    let pod = place.pod("web-0").await;
+    assert!(
+        pod.labels.contains_key(&OperationLabel::PreCheck.of("a")),
+        "{pod:?}"
+    );
+    // It gives up, and is asked anew about whom it has not let pass.
+    let (n_before, _) = slow.asked();
+    slow.begin("t-8");
+    slow.say(json!({"success": false, "stop": true, "message": "no more"}));
+    until_task(place, "history", |task| {
+        task["processing"] == json!(["web-0"])
+    })
+    .await;
+    slow.say(json!({"success": true, "finished": true, "message": "all"}));
+    place
+        .until_label("web-0", &OperationLabel::Operate.of("a"))
+        .await;
+    let (n_asked, n_polled) = slow.asked();
+    assert!(n_asked > n_before && n_polled >= 3, "{n_asked} {n_polled}");
+    until_task(place, "taskStates", Value::is_null).await;
+}
+
+/// The task is in the status: nobody begins another one.
+pub(super) async fn a_task_is_asked_about_by_the_next_controller(place: &Place<'_>) {
+    place.serving(&["web-0"]).await;
+    let slow = Slow::start().await;
+    place.rule("ptr", json!([slow.rule()])).await;
+    place.label("web-0", begin_a()).await;
+    let begun = until_task(place, "taskStates", |task| task["beginTime"].is_string()).await;
+    place.world.note_asked().await;
+    place.world.kill();
+    let (_, n_polled) = slow.asked();
+    place.world.revive();
+    while slow.asked().1 == n_polled {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let task = until_task(place, "taskStates", |task| task["taskId"] == "t-7").await;
+    assert_eq!(
+        task["beginTime"], begun["beginTime"],
+        "it has no more time than before"
+    );
+    slow.say(json!({"success": true, "finished": true}));
+    place
+        .until_label("web-0", &OperationLabel::Operate.of("a"))
+        .await;
+    assert_eq!(slow.asked().0, 1, "{:?}", slow.answers.asked());
 }
 
 /// Waits until the pod shows that its rule says so.

@@ -7,10 +7,14 @@ mod asked;
 mod boundaries;
 mod budgets;
 mod disturbed;
+mod down;
 mod examples;
 mod forged;
+mod held;
 mod http;
 mod kubelet;
+mod labels;
+mod leaving;
 mod place;
 mod replay;
 mod scenarios;
@@ -26,7 +30,7 @@ use longshore_podops::RULES;
 use world::{Asking, World};
 
 /// Longer than all of it takes.
-const LIMIT: Duration = Duration::from_secs(540);
+const LIMIT: Duration = Duration::from_secs(900);
 
 /// Verb and resource of everything that the role grants.
 fn granted() -> BTreeSet<Asking> {
@@ -54,6 +58,7 @@ async fn accept() {
     join!(Box::pin(at_once(&world)), Box::pin(budgets::all(&world)));
     Box::pin(asked::all(&world)).await;
     Box::pin(boundaries::all(&world)).await;
+    Box::pin(labels::all(&world)).await;
     Box::pin(examples::all(&world)).await;
     let many = world.namespace("many").await;
     disturbed::many_pods_are_deleted_at_once(&many).await;
@@ -72,10 +77,19 @@ async fn accept() {
     let killed = world.namespace("killed").await;
     disturbed::a_deletion_survives_kills_at_every_label(&killed).await;
     disturbed::an_operation_survives_kills_at_every_label(&killed).await;
+    let freed = world.namespace("freed").await;
+    labels::a_pod_that_was_freed_while_the_controller_was_down_serves_again(&freed).await;
+    let polled = world.namespace("polled").await;
+    asked::a_task_is_asked_about_by_the_next_controller(&polled).await;
+    Box::pin(held::all(&world)).await;
     let place = world.namespace("printed").await;
     forged::a_token_ends_after_a_restart(&place, &printed).await;
     let tokens = [printed, world.door().await.token];
     forged::no_token_is_in_a_log_a_metric_or_a_process_list(&world, &tokens).await;
+    Box::pin(down::what_the_table_says_works_while_no_replica_runs(
+        &world,
+    ))
+    .await;
     world.note_asked().await;
     let (used, forbidden) = world.asked();
     // The embedded API server lets everybody do everything.
@@ -84,6 +98,7 @@ async fn accept() {
         assert_eq!(used, granted(), "used and declared");
         println!("real server: the acceptance list of podops");
     }
+    Box::pin(leaving::all(&world)).await;
     world.end().await;
 }
 

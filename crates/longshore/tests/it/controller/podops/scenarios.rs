@@ -28,7 +28,7 @@ use OperationLabel::{
 };
 
 /// What whoever asks for a deletion is told.
-fn denial(more: &str) -> String {
+pub(super) fn denial(more: &str) -> String {
     format!(
         "admission webhook \"validating-pod.apps.kusionstack.io\" denied the request: {UNDER_WAY}{more}"
     )
@@ -45,7 +45,7 @@ async fn refused(place: &Place<'_>, name: &str) -> String {
     }
 }
 
-fn begin(id: &str) -> Value {
+pub(super) fn begin(id: &str) -> Value {
     json!({Operating.of(id): "1", OperationType.of(id): "update"})
 }
 
@@ -161,7 +161,7 @@ pub(super) async fn two_operations_on_a_pod_complete_together(place: &Place<'_>)
 }
 
 /// Waits until a pod serves, and nothing of its operations is left.
-async fn is_clean(place: &Place<'_>, name: &str) {
+pub(super) async fn is_clean(place: &Place<'_>, name: &str) {
     let path = place.core(&format!("pods/{name}"));
     let is_clean = |pod: &Value| {
         let labels = pod["metadata"]["labels"].as_object().unwrap();

@@ -95,6 +95,7 @@ impl World {
     /// Starts the controller at this port, and waits until API servers ask it.
     async fn begin(&self, more: &[&str], port: u16) {
         let address = format!("127.0.0.1:{port}");
+        let excluded = format!("excluded-{}", self.id);
         let arguments = [
             "--webhook-address",
             &address,
@@ -103,6 +104,8 @@ impl World {
             // Where the webhooks of the rules of these tests are.
             "--allow-webhook-cidr",
             "127.0.0.1/32",
+            "--exclude-namespaces",
+            &excluded,
         ];
         let mut replica = {
             let mut controller = self.controller.lock().unwrap();
@@ -123,6 +126,17 @@ impl World {
             controller.metrics = ready["metrics"].as_str().unwrap().to_owned();
             controller.running = Some(replica);
         }
+        self.until_told().await;
+    }
+
+    /// Waits until API servers ask the controller.
+    pub(super) async fn until_told(&self) {
+        let address = {
+            let controller = self.controller.lock().unwrap();
+            let more = &controller.plan.more;
+            let flag = more.iter().position(|it| it == "--webhook-address");
+            more[flag.unwrap() + 1].clone()
+        };
         let told = |object: &Value| {
             let url = object["webhooks"][0]["clientConfig"]["url"].as_str();
             url.is_some_and(|url| url.contains(&address))
@@ -165,6 +179,12 @@ impl World {
         controller.running.as_ref().unwrap().peak_mib()
     }
 
+    /// Starts another controller after one that was stopped, with these arguments more.
+    pub(super) async fn begin_again(&self, more: &[&str]) {
+        self.stop().await;
+        self.begin(more, free_port()).await;
+    }
+
     /// Kills the controller where it is.
     pub(super) fn kill(&self) {
         let mut controller = self.controller.lock().unwrap();
@@ -186,6 +206,9 @@ impl World {
 
     /// Stops it in order.
     pub(super) async fn stop(&self) {
+        if self.controller.lock().unwrap().running.is_none() {
+            return;
+        }
         self.note_asked().await;
         let mut controller = self.controller.lock().unwrap();
         if let Some(mut replica) = controller.running.take() {
@@ -268,6 +291,42 @@ impl World {
             world: self,
             namespace,
         }
+    }
+
+    /// The one that never waits for the webhooks.
+    pub(super) async fn excluded_namespace(&self) -> Place<'_> {
+        self.namespace("excluded").await
+    }
+
+    /// The value of the label of pods that the nodes play.
+    pub(super) fn player(&self) -> &str {
+        &self.id
+    }
+
+    /// What the controller that runs, or ran last, has said.
+    pub(super) fn log(&self) -> String {
+        let controller = self.controller.lock().unwrap();
+        controller
+            .running
+            .as_ref()
+            .map(Replica::log)
+            .unwrap_or_default()
+    }
+
+    /// Where the controller works.
+    pub(super) fn home(&self) -> &str {
+        &self.cluster.namespace
+    }
+
+    /// Waits until an object is not there.
+    pub(super) async fn until_missing(&self, path: &str) {
+        for _ in 0..1_200 {
+            match http::get(self.client(), path).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => return,
+                _ => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+        panic!("{path} stays");
     }
 
     async fn make_namespace(&self, name: &str) -> kube::Result<Value> {

@@ -1,0 +1,83 @@
+//! What goes wrong while a role is uninstalled.
+
+use std::error::Error;
+
+use longshore_kit::ApiError;
+
+use crate::exit::Exit;
+
+/// Why a role is not uninstalled, or not all of it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UninstallError {
+    #[error("RBAC does not let you uninstall the role {role}: {}", missing.join(", "))]
+    Rights {
+        role: &'static str,
+        missing: Vec<String>,
+    },
+    #[error("something puts back what was removed ({what}): {}", shown(objects))]
+    ComesBack { what: String, objects: Vec<String> },
+    #[error("a request to the API server failed, and the role is uninstalled in part")]
+    Request(#[from] ApiError),
+    #[error("a request to the API server failed, and the role is uninstalled in part: {what}")]
+    List {
+        what: String,
+        source: Box<kube::Error>,
+    },
+    #[error("the API server {url} does not say what you may do")]
+    Asking {
+        url: String,
+        source: Box<dyn Error + Send + Sync>,
+    },
+}
+
+/// A few of them.
+fn shown(objects: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let first = objects.iter().take(SHOWN).cloned().collect::<Vec<_>>();
+    let first = first.join(", ");
+    match objects.len().saturating_sub(SHOWN) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
+impl UninstallError {
+    /// The API server was asked for our rights.
+    pub(crate) fn asking(url: String, source: kube::Error) -> Self {
+        Self::Asking {
+            url,
+            source: Box::new(source),
+        }
+    }
+
+    pub(super) fn code(&self) -> &'static str {
+        match self {
+            Self::Rights { .. } => "LS1105",
+            Self::ComesBack { .. } => "LS1106",
+            Self::Request(_) | Self::List { .. } | Self::Asking { .. } => "LS1107",
+        }
+    }
+
+    pub(super) fn help(&self) -> &'static str {
+        match self {
+            Self::Rights { .. } => {
+                "run it with the kubeconfig of a cluster administrator; --dry-run needs less"
+            }
+            Self::ComesBack { .. } => {
+                "stop every controller of the role, also those in other namespaces, and run the command again"
+            }
+            Self::Request(_) | Self::List { .. } | Self::Asking { .. } => {
+                "do what the cause says and run the command again: it goes on where it was"
+            }
+        }
+    }
+
+    pub(super) fn exit(&self) -> Exit {
+        match self {
+            Self::Rights { .. } => Exit::NotAuthorised,
+            Self::ComesBack { .. } | Self::Request(_) | Self::List { .. } | Self::Asking { .. } => {
+                Exit::Failure
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! `longshore uninstall` of the roles that have a namespace of their own. The role `podops` has one test for the whole
+//! cluster.
+
+use std::fs;
+
+use k8s_openapi::api::{admissionregistration::v1::MutatingWebhookConfiguration, core::v1::Secret};
+use kube::{Api, ResourceExt};
+use longshore_api::flyte::FINALIZER_PLUGIN;
+use serde_json::{Value, json};
+
+use super::replica::{Plan, free_port, until};
+use crate::{
+    cluster::TestCluster,
+    longshore, outcome,
+    task_actions::{TaskActions, action},
+};
+
+/// Exit code, what it reports, and what it says meanwhile.
+async fn uninstall(cluster: &TestCluster, role: &str, arguments: &[&str]) -> (i32, Value, String) {
+    let mut command = longshore();
+    command.args([
+        "uninstall",
+        "--role",
+        role,
+        "-o",
+        "json",
+        "-n",
+        &cluster.namespace,
+    ]);
+    command.arg("--kubeconfig").arg(cluster.admin_kubeconfig());
+    command.args(arguments);
+    let ended = tokio::task::spawn_blocking(move || outcome(&mut command));
+    let (code, stdout, stderr) = ended.await.unwrap();
+    (
+        code,
+        serde_json::from_str(&stdout).unwrap_or_default(),
+        stderr,
+    )
+}
+
+fn has_finalizer(action: &Value) -> bool {
+    let finalizers = action["metadata"]["finalizers"].as_array();
+    finalizers.is_some_and(|all| all.iter().any(|it| it == FINALIZER_PLUGIN))
+}
+
+async fn until_held(actions: &TaskActions, name: &str) {
+    while !has_finalizer(&actions.get(name).await) {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_role_tasks_leaves_actions_that_go_without_it_and_goes_on_with_them_when_it_is_back() {
+    let cluster = TestCluster::start().await;
+    let actions = TaskActions::install(&cluster).await;
+    let mut controller = Plan::of(&cluster, "tasks").start("tasks");
+    until("it leads", || controller.leads()).await;
+    actions.create(&action("long", 0, "run 20s exit 0")).await;
+    actions.create(&action("other", 0, "run 600s exit 0")).await;
+    for name in ["long", "other"] {
+        until_held(&actions, name).await;
+    }
+
+    let (code, report, _) = uninstall(&cluster, "tasks", &["--dry-run"]).await;
+    assert_eq!((code, &report["isDryRun"]), (0, &json!(true)));
+    assert!(report.to_string().contains("/long"), "{report}");
+    let (code, _, stderr) = uninstall(&cluster, "tasks", &["--wait", "1s"]).await;
+    assert_eq!(code, 2, "{stderr}");
+    assert!(
+        stderr.contains("LS1026") && stderr.contains("while 2 of its actions run"),
+        "{stderr}"
+    );
+    assert!(has_finalizer(&actions.get("long").await));
+
+    let (code, report, stderr) = uninstall(&cluster, "tasks", &["--yes"]).await;
+    assert_eq!(code, 0, "{stderr}");
+    assert!(report.to_string().contains("2 taskactions"), "{report}");
+    until("it stops", || {
+        controller
+            .log()
+            .contains("the lease is held by longshore-uninstall")
+    })
+    .await;
+    for name in ["long", "other"] {
+        assert!(!has_finalizer(&actions.get(name).await), "{name}");
+    }
+    actions
+        .api()
+        .delete("other", &Default::default())
+        .await
+        .unwrap();
+    while actions.api().get_opt("other").await.unwrap().is_some() {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    until("it says why it does nothing", || {
+        controller
+            .log()
+            .contains("tasks: was uninstalled, and does nothing")
+    })
+    .await;
+
+    let (code, _, stderr) = uninstall(&cluster, "tasks", &["--undo"]).await;
+    assert_eq!(code, 0, "{stderr}");
+    actions.until_ended("long").await;
+    let ended = actions.get("long").await;
+    assert!(ended["status"].to_string().contains("Completed"), "{ended}");
+    assert_eq!(controller.stop(), Some(0), "{}", controller.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_role_dags_stops_where_it_is_until_it_may_run_again() {
+    let cluster = TestCluster::start().await;
+    let plan = Plan::of(&cluster, "dags");
+    let data = plan.data();
+    fs::create_dir_all(data.join("dags")).unwrap();
+    let mut controller = plan.start("dags");
+    until("it leads", || controller.leads()).await;
+    let (code, _, stderr) = uninstall(&cluster, "dags", &["--yes"]).await;
+    assert_eq!(code, 0, "{stderr}");
+    until("it says why it does nothing", || {
+        controller
+            .log()
+            .contains("dags: was uninstalled, and does nothing")
+    })
+    .await;
+    // Again, by a controller that is gone: nothing is to be done.
+    controller.kill();
+    let (code, report, stderr) = uninstall(&cluster, "dags", &["--yes"]).await;
+    assert_eq!(code, 0, "{stderr}");
+    assert_eq!(report["steps"][0]["objects"], json!([]), "{report}");
+    let (code, _, stderr) = uninstall(&cluster, "dags", &["--undo"]).await;
+    assert_eq!(code, 0, "{stderr}");
+    let mut controller = plan.start("dags-again");
+    until("it leads again", || controller.leads()).await;
+    assert_eq!(controller.stop(), Some(0), "{}", controller.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_role_webhook_leaves_no_webhook_and_a_replica_that_is_started_makes_none() {
+    let cluster = TestCluster::start().await;
+    let name = format!("leaving-{}", cluster.namespace);
+    let config = cluster.folder.path().join("leaving.yaml");
+    let text = json!({"webhook": {
+        "secretName": "leaving", "serviceName": name, "servicePort": free_port(),
+        "listenPort": free_port(), "cacheInvalidationPort": 0,
+    }});
+    fs::write(&config, text.to_string()).unwrap();
+    let mut plan = Plan::of(&cluster, "webhook");
+    plan.config = Some(config.clone());
+    let configurations: Api<MutatingWebhookConfiguration> = Api::all(cluster.admin.clone());
+    let secrets: Api<Secret> = Api::namespaced(cluster.admin.clone(), &cluster.namespace);
+    let mut replica = plan.start("webhook");
+    while configurations.get_opt(&name).await.unwrap().is_none() {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let flags = ["--yes", "--config", config.to_str().unwrap()];
+    let (code, _, stderr) = uninstall(&cluster, "webhook", &flags).await;
+    assert_eq!(code, 0, "{stderr}");
+    replica.kill();
+    assert!(configurations.get_opt(&name).await.unwrap().is_none());
+    assert!(secrets.get_opt("leaving").await.unwrap().is_none());
+
+    let mut replica = plan.start("webhook-again");
+    until("it says why it makes none", || {
+        replica.log().contains("says that the role was uninstalled")
+    })
+    .await;
+    assert!(configurations.get_opt(&name).await.unwrap().is_none());
+    let (code, _, stderr) = uninstall(&cluster, "webhook", &["--undo"]).await;
+    assert_eq!(code, 0, "{stderr}");
+    while configurations.get_opt(&name).await.unwrap().is_none() {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert_eq!(replica.stop(), Some(0), "{}", replica.log());
+    let made = configurations.get(&name).await.unwrap();
+    configurations
+        .delete(&made.name_any(), &Default::default())
+        .await
+        .unwrap();
+}
