@@ -18,6 +18,7 @@ mod cluster_kill;
 mod controller_kill;
 mod dags_scale;
 mod dice;
+mod drain;
 mod kill_test;
 mod node_kill;
 #[expect(
@@ -63,7 +64,7 @@ struct Campaign {
     run: fn(&Options) -> Result<Value>,
 }
 
-const CAMPAIGNS: [Campaign; 7] = [
+const CAMPAIGNS: [Campaign; 8] = [
     Campaign {
         name: "cluster-kill",
         purpose: "100 times SIGKILL on an embedded cluster under write load: no acknowledged write lost, no revision reused",
@@ -93,6 +94,11 @@ const CAMPAIGNS: [Campaign; 7] = [
         name: "traffic",
         purpose: "500 requests per second to six servers that are updated, drained and deleted again and again: with the label none fails, and so many without it",
         run: traffic::run,
+    },
+    Campaign {
+        name: "drain",
+        purpose: "two nodes drained in turns by many at once, with replacements that take 12 s, while the controller is killed, on a real API server: no budget and no rule broken, every drain ends, dry runs change nothing",
+        run: drain::run,
     },
     Campaign {
         name: "node-kill",

@@ -27,6 +27,8 @@ pub(super) enum Server {
     Embedded,
     /// That of `cargo xtask real-cluster`.
     Real,
+    /// The same with `--kcm`: controllers of workloads, and a scheduler.
+    RealWithControllers,
 }
 
 impl KillTest {
@@ -51,11 +53,13 @@ impl KillTest {
     }
 
     fn cargo(&self) -> Result<Command> {
-        if self.server == Server::Embedded {
-            return Ok(Command::new(env!("CARGO")));
-        }
+        let arguments: &[&str] = match self.server {
+            Server::Embedded => return Ok(Command::new(env!("CARGO"))),
+            Server::Real => &["real-cluster", "--", env!("CARGO")],
+            Server::RealWithControllers => &["real-cluster", "--kcm", "--", env!("CARGO")],
+        };
         let mut command = Command::new(env::current_exe().context("this program has no path")?);
-        command.args(["real-cluster", "--", env!("CARGO")]);
+        command.args(arguments);
         Ok(command)
     }
 }

@@ -15,6 +15,7 @@ mod canary;
 mod cli;
 mod cluster;
 mod controller;
+mod drain;
 mod errors;
 mod flyte_sdk;
 mod full_disk;

@@ -5,7 +5,7 @@ mod context;
 mod disturbed;
 pub(crate) mod kills;
 mod kubectl;
-mod podops;
+pub(crate) mod podops;
 mod probes;
 mod replica;
 mod requests;

@@ -8,6 +8,7 @@ mod boundaries;
 mod budgets;
 mod disturbed;
 mod down;
+pub(crate) mod drain;
 mod examples;
 mod forged;
 mod held;

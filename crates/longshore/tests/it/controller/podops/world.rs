@@ -7,10 +7,13 @@ use longshore_api::podops::{CONTROLLED, LABEL_CONTROL, POD_TRANSITION_RULE_CRD};
 use serde_json::{Value, json};
 
 use super::{
-    super::replica::{Plan, Replica, free_port, page, until},
+    super::{
+        kills::{BINARY, told},
+        replica::{Plan, Replica, free_port, page, until},
+    },
     forged::{self, Door},
     http::{self, Asked},
-    kubelet::{Kubelet, PLAYED},
+    kubelet::{Kubelet, PLAYED, Pace},
     place::Place,
 };
 use crate::cluster::TestCluster;
@@ -46,13 +49,20 @@ struct Controller {
 impl World {
     /// The cluster with a controller that runs.
     pub(super) async fn start() -> Self {
-        let cluster = TestCluster::start().await;
+        Self::on(TestCluster::start().await, Pace::default()).await
+    }
+
+    /// The same on this cluster, whose nodes play pods at this pace.
+    pub(super) async fn on(cluster: TestCluster, pace: Pace) -> Self {
         let id = cluster.namespace.trim_start_matches("test-").to_owned();
         install(&cluster.admin).await;
         forget_webhooks(&cluster.admin).await;
-        let kubelet = Kubelet::start(&cluster.admin, &id).await;
-        let has_workloads = has_controllers(&cluster).await;
+        let kubelet = Kubelet::start(&cluster.admin, &id, pace).await;
+        let has_workloads = cluster.is_real() && has_controllers(&cluster).await;
         let mut plan = Plan::of(&cluster, "podops");
+        if let Some(binary) = told(BINARY) {
+            plan.program = binary.into();
+        }
         if cluster.is_real() {
             plan.kubeconfig = cluster.account("podops").await;
         }
@@ -281,6 +291,17 @@ impl World {
         let text = page(&address, "/metrics").await;
         let mut lines = text.lines();
         lines.find_map(|found| found.strip_prefix(line)?.trim().parse().ok())
+    }
+
+    /// So many requests the controller that runs has made, watches as one each.
+    pub(super) async fn n_requests(&self) -> f64 {
+        let address = self.controller.lock().unwrap().metrics.clone();
+        let text = page(&address, "/metrics").await;
+        let lines = text
+            .lines()
+            .filter(|line| line.starts_with("longshore_api_requests_total{"));
+        let values = lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
+        values.sum()
     }
 
     /// A namespace for one scenario.
