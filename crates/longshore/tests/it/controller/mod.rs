@@ -18,6 +18,10 @@ use std::fs;
 
 use crate::{longshore, outcome};
 
+/// Held by each test that has API servers ask a webhook about the pods of tasks: they ask in all namespaces, so that one
+/// which is gone refuses the pods of the others.
+static ONE_WEBHOOK: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 #[test]
 fn what_is_wrong_with_the_cluster_is_said_in_a_sentence() {
     let folder = tempfile::tempdir().unwrap();

@@ -29,6 +29,7 @@ use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde_json::{Value, json};
 
 use super::{
+    ONE_WEBHOOK,
     replica::{Plan, Replica, free_port, until},
     requests::counted,
 };
@@ -275,6 +276,7 @@ async fn pods_get_their_secrets_while_certificates_are_replaced_and_all_rights_a
         println!("skipped: LONGSHORE_TEST_KUBECONFIG names no real server, which alone has RBAC");
         return;
     }
+    let _alone = ONE_WEBHOOK.lock().await;
     let mut world = World::start().await;
     let pods: Api<Pod> = world.api();
     let (first, metrics) = world.serve("first").await;

@@ -8,7 +8,10 @@ use kube::{Api, ResourceExt};
 use longshore_api::flyte::FINALIZER_PLUGIN;
 use serde_json::{Value, json};
 
-use super::replica::{Plan, free_port, until};
+use super::{
+    ONE_WEBHOOK,
+    replica::{Plan, free_port, until},
+};
 use crate::{
     cluster::TestCluster,
     longshore, outcome,
@@ -137,6 +140,7 @@ async fn the_role_dags_stops_where_it_is_until_it_may_run_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_role_webhook_leaves_no_webhook_and_a_replica_that_is_started_makes_none() {
+    let _alone = ONE_WEBHOOK.lock().await;
     let cluster = TestCluster::start().await;
     let name = format!("leaving-{}", cluster.namespace);
     let config = cluster.folder.path().join("leaving.yaml");
