@@ -66,12 +66,8 @@ async fn quiet(scene: &Scene<'_>) -> BTreeMap<String, String> {
 
 async fn versions(scene: &Scene<'_>) -> BTreeMap<String, String> {
     let place = &scene.place;
-    let budgets = format!(
-        "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
-        place.namespace
-    );
     let mut versions = BTreeMap::new();
-    for path in [place.core("pods"), place.rules(""), budgets] {
+    for path in [place.core("pods"), place.rules(""), scene.budgets()] {
         let list = http::get(place.client(), &path).await.unwrap();
         for object in list["items"].as_array().unwrap() {
             let metadata = &object["metadata"];

@@ -202,7 +202,32 @@ impl<'a> Scene<'a> {
             .iter()
             .filter(|pod| pod.is_controlled() && !pod.is_available());
         let waiting = waiting.map(|pod| format!("{}: {:?}", pod.target.name, pod.labels));
-        endpoints.chain(waiting).collect()
+        endpoints
+            .chain(waiting)
+            .chain(self.short_budgets().await)
+            .collect()
+    }
+
+    /// Budgets that allow no disruption. A replica that comes back under the name of one that was evicted counts as
+    /// disrupted for two minutes, where the disruption controller has not seen the first one go.
+    async fn short_budgets(&self) -> Vec<String> {
+        let list = http::get(self.place.client(), &self.budgets())
+            .await
+            .unwrap();
+        let budgets = list["items"].as_array().unwrap().iter();
+        let short = budgets.filter(|budget| {
+            let allowed = budget["status"]["disruptionsAllowed"].as_i64();
+            allowed.unwrap_or(0) < 1
+        });
+        short
+            .map(|budget| format!("{}: {}", budget["metadata"]["name"], budget["status"]))
+            .collect()
+    }
+
+    /// The path of the budgets.
+    fn budgets(&self) -> String {
+        let namespace = &self.place.namespace;
+        format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets")
     }
 
     /// Drains one node and the other one right after it.
