@@ -1,6 +1,7 @@
 //! Connects to addresses that [`Boundaries`] allow.
 
 use std::{
+    fmt,
     future::Future,
     io,
     net::SocketAddr,
@@ -17,11 +18,32 @@ use tower::Service;
 
 use crate::boundaries::{Boundaries, NotAllowed};
 
+/// What names of hosts mean.
+pub(crate) trait LookUp: fmt::Debug + Send + Sync {
+    /// The addresses of a host, which is a name or an address.
+    fn look_up<'a>(&'a self, host: &'a str, port: u16) -> Found<'a>;
+}
+
+/// The addresses of a host, later.
+pub(crate) type Found<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'a>>;
+
+/// Asks the system.
+#[derive(Debug)]
+pub(crate) struct SystemLookUp;
+
+impl LookUp for SystemLookUp {
+    fn look_up<'a>(&'a self, host: &'a str, port: u16) -> Found<'a> {
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        Box::pin(async move { Ok(lookup_host((host, port)).await?.collect()) })
+    }
+}
+
 /// Looks a host up, and connects to the first of its addresses that is allowed and answers.
 ///
 /// What is checked is the socket address that is connected to, and nothing looks the host up again in between.
 #[derive(Clone, Debug)]
 pub(crate) struct GuardedConnector {
+    pub(crate) names: Arc<dyn LookUp>,
     pub(crate) boundaries: Arc<Boundaries>,
     /// For the look-up and each connection together.
     pub(crate) timeout: Duration,
@@ -48,11 +70,11 @@ impl GuardedConnector {
     async fn connect_to_any(&self, host: &str, port: u16) -> Result<TcpStream, ConnectError> {
         let api_servers = match self.boundaries.configured_api_server() {
             // Unless it is known where the API server is, nobody is connected to.
-            Some((host, port)) => look_up(&host, port).await?,
+            Some((host, port)) => self.look_up(&host, port).await?,
             None => Vec::new(),
         };
         let mut failed: Option<ConnectError> = None;
-        for address in look_up(host, port).await? {
+        for address in self.look_up(host, port).await? {
             if let Err(refused) = self.boundaries.check(address, &api_servers) {
                 failed.get_or_insert(refused.into());
                 continue;
@@ -71,12 +93,11 @@ impl GuardedConnector {
         let nowhere = || ConnectError::NotReached(io::ErrorKind::AddrNotAvailable.into());
         Err(failed.unwrap_or_else(nowhere))
     }
-}
 
-pub(crate) async fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, ConnectError> {
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let found = lookup_host((host, port)).await;
-    Ok(found.map_err(ConnectError::NotReached)?.collect())
+    async fn look_up(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, ConnectError> {
+        let found = self.names.look_up(host, port).await;
+        found.map_err(ConnectError::NotReached)
+    }
 }
 
 impl Service<Uri> for GuardedConnector {

@@ -31,7 +31,7 @@ use rustls_platform_verifier::BuilderVerifierExt;
 
 use crate::{
     boundaries::{Boundaries, NotAllowed},
-    connector::{ConnectError, GuardedConnector, look_up},
+    connector::{ConnectError, GuardedConnector, LookUp, SystemLookUp},
 };
 
 /// How long a connection that nobody uses is kept.
@@ -126,7 +126,18 @@ impl TenantClient {
         trust: Trust<'_>,
         limits: Limits,
     ) -> Result<Self, OutboundError> {
+        Self::looking_up_with(Arc::new(SystemLookUp), boundaries, trust, limits)
+    }
+
+    /// The same, where names of hosts mean what `names` says.
+    fn looking_up_with(
+        names: Arc<dyn LookUp>,
+        boundaries: Arc<Boundaries>,
+        trust: Trust<'_>,
+        limits: Limits,
+    ) -> Result<Self, OutboundError> {
         let tcp = GuardedConnector {
+            names,
             boundaries,
             timeout: limits.connect,
         };
@@ -215,9 +226,10 @@ impl TenantClient {
         };
         let port = url.port_or_known_default().ok_or(OutboundError::BadUrl)?;
         let api_servers = match boundaries.configured_api_server() {
-            Some((host, port)) => look_up(&host, port)
+            Some((host, port)) => SystemLookUp
+                .look_up(&host, port)
                 .await
-                .map_err(|error| unanswered(error.into()))?,
+                .map_err(|error| OutboundError::NotReached(error.into()))?,
             None => Vec::new(),
         };
         let address = SocketAddr::new(address, port);

@@ -1,3 +1,5 @@
+mod rebinding;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::{
