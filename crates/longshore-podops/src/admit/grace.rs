@@ -99,16 +99,13 @@ fn is_noted(pod: &Pod, now: Timestamp) -> bool {
     since.is_some_and(|since| since.unwrap_or_default() < NOTED_AGAIN)
 }
 
-/// Notes that the eviction of this incarnation is wanted. It names no version: several replicas may do it at once, and
-/// what else is written meanwhile changes nothing about the wish.
+/// Notes that the eviction of this incarnation is wanted. The patch names no version: several replicas may write it at
+/// once, and other writes in between change nothing about the wish. A pod that has lost its label since it was read is
+/// left as it is: nobody would remove the mark from it.
 fn note(pod: &Pod, now: Timestamp) -> Patch {
-    let annotations = json!({ANNOTATION_EVICTED_AT: stamp(now)});
-    Patch {
-        target: pod.target.clone(),
-        subresource: None,
-        kind: PatchKind::Merge,
-        patch: json!({"metadata": {"uid": pod.target.uid, "annotations": annotations}}),
-    }
+    let mut change = Change::of(pod);
+    change.annotate(ANNOTATION_EVICTED_AT, Some(&stamp(now)));
+    change.patch(pod)
 }
 
 /// What an eviction waits for that has not begun.
@@ -193,7 +190,7 @@ fn begin(pod: &Pod, request: &Request, now: Timestamp, hold: Option<Duration>) -
     Some(change.patch(pod))
 }
 
-/// A change of a pod that was seen in a review: a JSON patch that the API server applies only to that very pod, and only
+/// A change of a pod that was seen in a review or read for one: a JSON patch that the API server applies only to that very pod, and only
 /// while that pod takes part. A review of an earlier pod of the same name therefore changes nothing.
 struct Change(Vec<Value>);
 

@@ -201,13 +201,7 @@ fn a_delete_is_refused_in_upstreams_words_and_begins_the_operation() {
     let begin = verdict.begin.unwrap();
     assert_eq!(begin.kind, PatchKind::Json);
     // For this pod only, and only while it takes part.
-    assert_eq!(
-        begin.patch.as_array().unwrap()[..2],
-        [
-            json!({"op": "test", "path": "/metadata/uid", "value": "u"}),
-            json!({"op": "test", "path": "/metadata/labels/kusionstack.io~1control", "value": "true"}),
-        ]
-    );
+    assert_eq!(begin.patch.as_array().unwrap()[..2], tests_of_the_pod());
     assert_eq!(
         applied(&begin, &request.old_object),
         json!({
@@ -220,6 +214,14 @@ fn a_delete_is_refused_in_upstreams_words_and_begins_the_operation() {
             "annotations": {ANNOTATION_DELETE_TIMESTAMP: now},
         })
     );
+}
+
+/// What the API server tests before it applies a patch.
+fn tests_of_the_pod() -> [Value; 2] {
+    [
+        json!({"op": "test", "path": "/metadata/uid", "value": "u"}),
+        json!({"op": "test", "path": "/metadata/labels/kusionstack.io~1control", "value": "true"}),
+    ]
 }
 
 /// The labels and annotations that a patch adds to a pod, or null where it removes one.
@@ -407,9 +409,13 @@ fn an_eviction_is_noted_and_begins_nothing() {
     let verdict = validate_eviction(&graceful(), &request, Seen::Present(&pod), &[], NOW);
     let denial = verdict.denial.unwrap();
     assert_eq!((denial.code, denial.retry_after_seconds), (429, Some(5)));
+    let begin = verdict.begin.unwrap();
+    assert_eq!(begin.kind, PatchKind::Json);
+    // For this pod only, and only while it takes part.
+    assert_eq!(begin.patch.as_array().unwrap()[..2], tests_of_the_pod());
     assert_eq!(
-        verdict.begin.unwrap().patch,
-        json!({"metadata": {"uid": "u", "annotations": {ANNOTATION_EVICTED_AT: stamp(NOW)}}})
+        applied(&begin, &pod),
+        json!({"annotations": {ANNOTATION_EVICTED_AT: stamp(NOW)}})
     );
     let gone = validate_eviction(&graceful(), &request, Seen::Absent, &[], NOW);
     assert_eq!(gone, Verdict::default());
@@ -455,10 +461,7 @@ fn an_eviction_is_noted_again_while_it_waits_and_until_somebody_wants_the_pod_de
     ] {
         let said = |verdict: Verdict| {
             let begin = verdict.begin?;
-            let changes = match begin.kind {
-                PatchKind::Json => applied(&begin, &pod),
-                PatchKind::Merge | PatchKind::Strategic => begin.patch["metadata"].clone(),
-            };
+            let changes = applied(&begin, &pod);
             Some(changes["annotations"][ANNOTATION_EVICTED_AT].clone())
         };
         let request = deletion(Value::Null);

@@ -24,11 +24,16 @@ struct World {
 impl World {
     fn new() -> Self {
         let client = Cluster::in_memory().client();
+        Self::asking_through(client.clone(), client)
+    }
+
+    /// The same, where the webhooks have another client than the test.
+    fn asking_through(client: Client, of_webhooks: Client) -> Self {
         let config = AdmitConfig {
             grace_delete: true,
             ..AdmitConfig::default()
         };
-        let requests = Requests::new(client.clone());
+        let requests = Requests::new(of_webhooks);
         let [(_, mutating), (_, validating)] = webhooks(
             config,
             requests,
@@ -231,6 +236,41 @@ async fn the_review_of_an_earlier_pod_or_of_one_that_takes_part_no_more_begins_n
     assert!(late.reason.ends_with(REPLACED), "{}", late.reason);
     let pods = world.pods().list(&ListParams::default()).await.unwrap();
     assert_eq!(pods.items[0].metadata.annotations, None);
+}
+
+/// A client that reads the pod, and takes its label away before it says what it has read.
+fn freeing(client: Client) -> Client {
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let client = client.clone();
+        async move {
+            let is_read = request.method() == http::Method::GET;
+            let answer = client.send(request).await;
+            if is_read {
+                let free = json!({"metadata": {"labels": {LABEL_CONTROL: null}}});
+                let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(client, "default");
+                let (patch, params) = (Patch::Merge(free), PatchParams::default());
+                pods.patch("p", &params, &patch).await.unwrap();
+            }
+            answer
+        }
+    });
+    Client::new(service, "default")
+}
+
+#[tokio::test]
+async fn an_eviction_leaves_no_mark_on_a_pod_that_takes_part_no_more() {
+    let client = Cluster::in_memory().client();
+    let world = World::asking_through(client.clone(), freeing(client));
+    world.make().await;
+    let late = denial(world.validating.admit(&eviction()).await);
+    assert_eq!((late.code, late.retry_after_seconds), (429, Some(5)));
+    assert!(late.message.ends_with(REPLACED), "{}", late.message);
+    assert_eq!(world.evicted_at().await, None);
+    let freed = world.validating.admit(&eviction()).await;
+    assert!(
+        matches!(freed.verdict, Verdict::Changed(_)),
+        "the next try is allowed: {freed:?}"
+    );
 }
 
 #[tokio::test]
