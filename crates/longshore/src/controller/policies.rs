@@ -4,6 +4,7 @@
 //! of whom: both are ways to every right of the cluster. A `ValidatingAdmissionPolicy` is followed by API servers since
 //! 1.30, needs no webhook, and holds only for the service account that it names.
 
+use longshore_api::podops::{CONTROLLED, LABEL_CONTROL};
 use longshore_kit::{Grant, Reach};
 use serde_json::{Value, json};
 
@@ -26,10 +27,17 @@ pub(super) fn policies(role: &str, account: &str, namespace: &str, grants: &[Gra
         policies.extend(policy(&name, &user, &constraint, &validations));
     };
     if may_patch("pods", everywhere) {
-        let spec = "object.spec == oldObject.spec";
-        let message = "Longshore changes labels, annotations and finalizers of pods, and nothing of their spec";
-        let validation = json!({"expression": spec, "message": message});
-        add("pods", updates("pods"), json!([validation]));
+        add("pods", updates("pods"), pods());
+        let mut deletes = updates("pods");
+        deletes["operations"] = json!(["DELETE"]);
+        // Other roles, which may have the same account, delete pods of this namespace that they have created.
+        let expression = format!(
+            "request.namespace == {namespace:?} || {}",
+            takes_part("oldObject")
+        );
+        let message = format!("Longshore deletes only pods with the label {LABEL_CONTROL}");
+        let validation = json!({"expression": expression, "message": message});
+        add("deletes", deletes, json!([validation]));
     }
     if may_patch("pods/status", everywhere) {
         let same = |field: &str| format!("object.status.?{field} == oldObject.status.?{field}");
@@ -76,6 +84,26 @@ fn policy(name: &str, user: &str, constraint: &Value, validations: &Value) -> [V
             "spec": {"policyName": name, "validationActions": ["Deny"]},
         }),
     ]
+}
+
+/// Whether a pod has the label with which its owner lets Longshore operate on it, as an expression.
+fn takes_part(object: &str) -> String {
+    format!("{object}.metadata.?labels[?{LABEL_CONTROL:?}].orValue('') == {CONTROLLED:?}")
+}
+
+/// What may be changed of pods. A user who may give pods the label may delete all of them.
+fn pods() -> Value {
+    let takes_part = format!("!({}) || {}", takes_part("object"), takes_part("oldObject"));
+    json!([
+        {
+            "expression": "object.spec == oldObject.spec",
+            "message": "Longshore changes labels, annotations and finalizers of pods, and nothing of their spec",
+        },
+        {
+            "expression": takes_part,
+            "message": format!("Longshore gives no pod the label {LABEL_CONTROL}"),
+        },
+    ])
 }
 
 fn updates(resource: &str) -> Value {

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, path::Path, process::Stdio, time::Duration};
 
 use http::Method;
 use kube::Client;
+use longshore_api::podops::LABEL_CONTROL;
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, process::Command};
 
@@ -254,10 +255,15 @@ async fn with_the_token_of_a_role_nobody_reads_what_is_not_named_or_changes_what
 }
 
 /// A write that succeeds until the API server has heard of a policy; what it says then.
-async fn refused_at_last(account: &Somebody, path: &str, bodies: &[Value]) -> String {
+async fn refused_at_last(
+    account: &Somebody,
+    method: Method,
+    path: &str,
+    bodies: &[Value],
+) -> String {
     let deadline = tokio::time::Instant::now() + LIMIT;
     for body in bodies.iter().cycle() {
-        match account.ask(Method::PATCH, path, body).await {
+        match account.ask(method.clone(), path, body).await {
             Err((_, why)) if why.contains("ValidatingAdmissionPolicy") => return why,
             Err(other) => panic!("{path}: {other:?}"),
             Ok(_) => assert!(tokio::time::Instant::now() < deadline, "{path}"),
@@ -285,7 +291,7 @@ async fn with_the_token_of_podops_nobody_changes_what_pods_run_or_whom_the_clust
     let path = format!("{pods}/{name}");
     let image = |n: u32| json!([{"name": "c", "image": format!("example.test/theirs:{n}")}]);
     let images = [2, 3].map(|n| json!({"spec": {"containers": image(n)}}));
-    let why = refused_at_last(&account, &path, &images).await;
+    let why = refused_at_last(&account, Method::PATCH, &path, &images).await;
     assert!(why.contains("nothing of their spec"), "{why}");
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     account.ask(Method::PATCH, &path, &label).await.unwrap();
@@ -293,7 +299,7 @@ async fn with_the_token_of_podops_nobody_changes_what_pods_run_or_whom_the_clust
     let status = format!("{path}/status");
     let addresses = ["127.9.9.8", "127.9.9.9"]
         .map(|ip| json!({"status": {"podIP": ip, "podIPs": [{"ip": ip}]}}));
-    let why = refused_at_last(&account, &status, &addresses).await;
+    let why = refused_at_last(&account, Method::PATCH, &status, &addresses).await;
     assert!(why.contains("changes conditions of pods"), "{why}");
     let condition =
         json!({"status": {"conditions": [{"type": "example.test/a", "status": "True"}]}});
@@ -325,7 +331,7 @@ async fn with_the_token_of_podops_nobody_changes_what_pods_run_or_whom_the_clust
         ),
     ] {
         let change = [webhook(resource, url)];
-        let why = refused_at_last(&account, &path, &change).await;
+        let why = refused_at_last(&account, Method::PATCH, &path, &change).await;
         assert!(why.contains(expected), "{why}");
     }
     let ours = webhook("pods", "https://127.0.0.1:1/");
@@ -337,6 +343,66 @@ async fn with_the_token_of_podops_nobody_changes_what_pods_run_or_whom_the_clust
     let now = json!({"gracePeriodSeconds": 0});
     let pod = format!("{pods}/{name}");
     admin.ask(Method::DELETE, &pod, &now).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_the_token_of_podops_nobody_deletes_pods_that_do_not_take_part() {
+    if is_skipped() {
+        return;
+    }
+    let cluster = TestCluster::start().await;
+    let account = Somebody::with(&cluster.account("podops").await).await;
+    let admin = Somebody(cluster.admin.clone());
+    let pods = "/api/v1/namespaces/kube-system/pods";
+    let pod = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
+            "automountServiceAccountToken": false, "nodeName": "nobody",
+            "containers": [{"name": "c", "image": "example.test/image:1"}],
+        }})
+    };
+    let control = |value: &str| json!({"metadata": {"labels": {LABEL_CONTROL: value}}});
+    let free = format!("free-{}", cluster.namespace);
+    let path = format!("{pods}/{free}");
+    admin.ask(Method::POST, pods, &pod(&free)).await.unwrap();
+    let tried = format!("{path}?dryRun=All");
+    for labels in [
+        json!({"metadata": {"labels": {"a": "b"}}}),
+        control("false"),
+    ] {
+        admin.ask(Method::PATCH, &path, &labels).await.unwrap();
+        let why = refused_at_last(&account, Method::DELETE, &tried, &[Value::Null]).await;
+        assert!(why.contains("deletes only pods with the label"), "{why}");
+        let why = refused_at_last(&account, Method::PATCH, &tried, &[control("true")]).await;
+        assert!(why.contains("gives no pod the label"), "{why}");
+    }
+    // The controller removes a pod whose eviction was asked for with an eviction, and others with a delete.
+    admin
+        .ask(Method::PATCH, &path, &control("true"))
+        .await
+        .unwrap();
+    account
+        .ask(Method::DELETE, &tried, &Value::Null)
+        .await
+        .unwrap();
+    let eviction = json!({
+        "apiVersion": "policy/v1", "kind": "Eviction",
+        "metadata": {"name": free, "namespace": "kube-system"},
+        "deleteOptions": {"gracePeriodSeconds": 0},
+    });
+    let evict = format!("{path}/eviction");
+    account.ask(Method::POST, &evict, &eviction).await.unwrap();
+
+    // Other roles of the same account delete the pods of its own namespace.
+    let own = format!("/api/v1/namespaces/{}/pods", cluster.namespace);
+    admin.ask(Method::POST, &own, &pod("own")).await.unwrap();
+    let path = format!("{own}/own");
+    account
+        .ask(Method::DELETE, &path, &Value::Null)
+        .await
+        .unwrap();
+    let now = json!({"gracePeriodSeconds": 0});
+    // Its node, which exists only in the test, may have removed it.
+    let _ = admin.ask(Method::DELETE, &path, &now).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
