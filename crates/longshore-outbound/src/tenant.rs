@@ -239,8 +239,10 @@ impl TenantClient {
 
 /// A URL as it may be shown: without the password and the user that may be in it.
 pub fn shown(url: &str) -> String {
-    let Ok(mut parsed) = Url::parse(url) else {
-        return url.to_owned();
+    let parsed = Url::parse(url).ok();
+    let has_host = |url: &Url| url.host_str().is_some_and(|host| !host.is_empty());
+    let Some(mut parsed) = parsed.filter(has_host) else {
+        return without_user(url);
     };
     if parsed.username().is_empty() && parsed.password().is_none() {
         return url.to_owned();
@@ -249,6 +251,18 @@ pub fn shown(url: &str) -> String {
     let _ = parsed.set_username("");
     let _ = parsed.set_password(None);
     parsed.into()
+}
+
+/// The same of what is no URL: whatever stands before the last `@` may be a user and a password.
+fn without_user(text: &str) -> String {
+    match text.rsplit_once('@') {
+        Some((before, after)) => {
+            let scheme = before.split_once("://").map(|(scheme, _)| scheme);
+            let scheme = scheme.map(|it| format!("{it}://")).unwrap_or_default();
+            format!("{scheme}…@{after}")
+        }
+        None => text.to_owned(),
+    }
 }
 
 fn parse(url: &str) -> Result<Url, OutboundError> {

@@ -17,7 +17,7 @@ use longshore_proto::flyteidl2::core::{
 };
 use prost::Message;
 
-pub use config::{StorageConfig, StorageConfigError};
+pub use config::{StorageConfig, StorageConfigError, without_value};
 pub use error::DataError;
 pub use storage::{File, Storage};
 

@@ -3,7 +3,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use longshore_tasks::data::{Storage, StorageConfig, StorageConfigError};
+use longshore_tasks::data::{Storage, StorageConfig, StorageConfigError, without_value};
 
 use crate::error::CliError;
 
@@ -50,7 +50,8 @@ fn read(file: &Path) -> Result<Storage, StorageFileError> {
     let config: StorageConfig =
         serde_saphyr::from_str(&text).map_err(|error| StorageFileError::Parse {
             path: path(),
-            message: error.to_string(),
+            // Not the lines around the place, which have the keys.
+            message: without_value(&error.without_snippet().to_string()),
         })?;
     Storage::new(&config, environment()).map_err(|source| StorageFileError::Config {
         path: path(),

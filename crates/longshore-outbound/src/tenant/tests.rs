@@ -217,7 +217,14 @@ async fn a_user_in_a_url_is_sent_and_not_shown() {
         "{heard}"
     );
     assert_eq!(shown(&url), format!("http://127.0.0.1:{port}/x#y"));
-    assert_eq!(shown("no url"), "no url");
+    for (text, expected) in [
+        ("no url", "no url"),
+        ("user:password@host:8000", "…@host:8000"),
+        ("dns:///user:password@host:8000", "dns://…@host:8000"),
+        ("http://user:password@host:port", "http://…@host:port"),
+    ] {
+        assert_eq!(shown(text), expected);
+    }
 }
 
 #[test]

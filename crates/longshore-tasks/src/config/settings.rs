@@ -133,11 +133,11 @@ impl Settings {
         let Some(section) = section(document, "storage") else {
             return;
         };
-        match serde_json::from_value::<StorageConfig>(section.clone()) {
+        match StorageConfig::of(section) {
             Ok(storage) => self.storage = storage,
-            Err(error) => report.problems.push(ConfigProblem::Unusable {
+            Err(why) => report.problems.push(ConfigProblem::Unusable {
                 path: "storage".to_owned(),
-                why: error.to_string(),
+                why,
             }),
         }
     }

@@ -5,7 +5,7 @@ use std::{future::Future, time::Duration};
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
 use longshore_core::{Class, Classify};
-use longshore_outbound::operator_named;
+use longshore_outbound::{operator_named, shown};
 use prost::Message;
 use reqwest::{Client, Response, Url};
 
@@ -19,9 +19,10 @@ const MAX_ANSWER: usize = 8 * 1024 * 1024;
 const MAX_QUOTE: usize = 300;
 
 /// A client of the services behind one URL. Its clones share the connections.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ConnectClient {
     http: Client,
+    /// May have a user and a password, which are sent and not shown.
     base: String,
     timeout: Duration,
 }
@@ -71,6 +72,15 @@ pub enum ConnectError {
     },
 }
 
+impl std::fmt::Debug for ConnectClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConnectClient")
+            .field("base", &shown(&self.base))
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
 impl ConnectError {
     /// The service's code, where it refused.
     pub fn code(&self) -> Option<Code> {
@@ -105,7 +115,7 @@ impl ConnectClient {
     pub fn new(base: &str) -> Result<Self, ConnectError> {
         let is_http = |url: &Url| ["http", "https"].contains(&url.scheme()) && url.has_host();
         if !Url::parse(base).is_ok_and(|url| is_http(&url)) {
-            return Err(ConnectError::BadUrl(base.to_owned()));
+            return Err(ConnectError::BadUrl(shown(base)));
         }
         let http = operator_named().build().map_err(ConnectError::NoClient)?;
         Ok(Self {
@@ -133,9 +143,12 @@ impl ConnectClient {
         method: &str,
         request: &impl Message,
     ) -> Result<A, ConnectError> {
-        let url = format!("{}/{method}", self.base);
+        let whole = format!("{}/{method}", self.base);
+        // For errors, which are logged and stand in statuses.
+        let url = shown(&whole);
         let body = request.encode_to_vec();
-        let answer = self.within(&url, self.exchange(&url, body)).await??;
+        let work = self.exchange(&whole, &url, body);
+        let answer = self.within(&url, work).await??;
         A::decode(answer).map_err(|error| garbage(&url, error.to_string()))
     }
 
@@ -147,9 +160,10 @@ impl ConnectClient {
         })
     }
 
-    async fn exchange(&self, url: &str, body: Vec<u8>) -> Result<Bytes, ConnectError> {
+    /// `url` is `whole` as it may be shown.
+    async fn exchange(&self, whole: &str, url: &str, body: Vec<u8>) -> Result<Bytes, ConnectError> {
         let (version, number) = VERSION_HEADER;
-        let request = self.http.post(url).header(CONTENT_TYPE, PROTO);
+        let request = self.http.post(whole).header(CONTENT_TYPE, PROTO);
         let response = request
             .header(version, number)
             .header(TIMEOUT_HEADER, self.timeout.as_millis().to_string())

@@ -124,6 +124,29 @@ fn a_url_of_something_else_is_refused() {
     }
 }
 
+#[tokio::test]
+async fn a_password_in_the_url_is_sent_and_in_no_error() {
+    let handler = async |headers: HeaderMap| {
+        // `ann:canary`.
+        assert_eq!(headers["authorization"], "Basic YW5uOmNhbmFyeQ==");
+        StatusCode::BAD_GATEWAY
+    };
+    let router = Router::new().route("/a.Service/Method", post(handler));
+    let url = serve(router).await.replace("://", "://ann:canary@");
+    let client = ConnectClient::new(&url).unwrap();
+    let refused = ask(&client).await.unwrap_err();
+    let bad = ["ftp://ann:canary@host", "ann:canary@host:8090"];
+    let bad = bad.map(|url| ConnectClient::new(url).unwrap_err());
+    let nobody = ConnectClient::new("http://ann:canary@127.0.0.1:1").unwrap();
+    let unreachable = ask(&nobody).await.unwrap_err();
+    let mut shown = format!("{client:?}");
+    for error in bad.iter().chain([&refused, &unreachable]) {
+        shown += &format!("{error} {error:?}\n");
+    }
+    assert!(!shown.contains("canary"), "{shown}");
+    assert_eq!(refused.code(), Some(Code::Unavailable), "{refused}");
+}
+
 #[test]
 fn codes_have_names_of_their_own() {
     for code in Code::ALL {

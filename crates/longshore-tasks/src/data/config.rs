@@ -126,6 +126,11 @@ pub enum StorageConfigError {
         /// What it is.
         found: String,
     },
+    /// An endpoint with a user, which would be shown in errors and statuses. Its keys are not sent so.
+    #[error(
+        "storage: expected an endpoint as https://host:port, found one with a user or a password; keys belong into access-key and secret-key"
+    )]
+    UserInEndpoint,
     /// A key with half of what is needed.
     #[error("storage: {field} is empty, and auth type accesskey needs it")]
     NoKey {
@@ -179,6 +184,15 @@ impl std::fmt::Debug for Gcs {
 }
 
 impl StorageConfig {
+    /// What a section says.
+    ///
+    /// # Errors
+    /// What is wrong with it, without the values that were found: they may be keys.
+    pub fn of(section: &Value) -> Result<Self, String> {
+        let read = Self::deserialize(section);
+        read.map_err(|error| without_value(&error.to_string()))
+    }
+
     pub(super) fn stores(&self) -> Result<Stores, StorageConfigError> {
         let local = Stores {
             root: self.files_root.clone(),
@@ -249,6 +263,21 @@ impl Stow {
     }
 }
 
+/// What a parser says of a value that it did not expect, without that value.
+pub fn without_value(why: &str) -> String {
+    let begin = ["invalid type: ", "invalid value: "]
+        .iter()
+        .find_map(|words| Some(why.find(words)? + words.len()));
+    let (Some(begin), Some(end)) = (begin, why.rfind(", expected ")) else {
+        return why.to_owned();
+    };
+    let Some(found) = why.get(begin..end) else {
+        return why.to_owned();
+    };
+    let kind = found.split(['`', '"']).next().unwrap_or_default();
+    format!("{}{}{}", &why[..begin], kind.trim_end(), &why[end..])
+}
+
 fn s3(connection: &Connection) -> Result<S3, StorageConfigError> {
     let Connection {
         access_key,
@@ -282,6 +311,10 @@ fn s3(connection: &Connection) -> Result<S3, StorageConfigError> {
         whole if whole.contains("://") => whole.to_owned(),
         host => format!("{scheme}://{host}"),
     };
+    let (_, address) = endpoint.split_once("://").unwrap_or(("", &endpoint));
+    if address.split('/').next().is_some_and(|it| it.contains('@')) {
+        return Err(StorageConfigError::UserInEndpoint);
+    }
     Ok(S3 {
         endpoint,
         region: connection.region.clone(),
@@ -374,10 +407,28 @@ connection: {auth-type: accesskey, access-key: id, secret-key: secret, region: u
                 "secret key is empty",
             ),
             ("contaner: x", "unknown field `contaner`"),
+            (
+                "{type: s3, connection: {endpoint: 'http://id:hidden@minio:9000'}}",
+                "found one with a user or a password",
+            ),
         ] {
             let error = stores(yaml).unwrap_err();
             assert!(error.contains(expected), "{yaml}: {error}");
         }
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_type_is_not_repeated() {
+        for value in ["12345", "[12345]", "{key: 12345}", "true"] {
+            let yaml = format!("{{type: s3, connection: {{secret-key: {value}}}}}");
+            let document: Value = serde_saphyr::from_str(&yaml).unwrap();
+            let why = StorageConfig::of(&document).unwrap_err();
+            assert!(!why.contains("12345"), "{why}");
+            assert!(why.ends_with("expected a string"), "{why}");
+        }
+        let none = serde_json::json!({"connection": "id:hidden"});
+        let why = StorageConfig::of(&none).unwrap_err();
+        assert_eq!(why, "invalid type: string, expected struct Connection");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE};
 use http_body_util::BodyExt;
-use longshore_outbound::operator_named;
+use longshore_outbound::{operator_named, shown};
 use longshore_plugins::MethodPolicy;
 use prost::Message;
 use reqwest::{Body, Client, Url};
@@ -108,8 +108,8 @@ impl GrpcClient {
     /// # Errors
     /// Where that is no such endpoint.
     pub(crate) fn new(endpoint: &str, transport: Transport) -> Result<Self, GrpcError> {
-        let base = base_url(endpoint, transport)
-            .ok_or_else(|| GrpcError::BadEndpoint(endpoint.to_owned()))?;
+        let base =
+            base_url(endpoint, transport).ok_or_else(|| GrpcError::BadEndpoint(shown(endpoint)))?;
         let (interval, timeout) = KEEP_ALIVE;
         let mut http = operator_named()
             .http2_prior_knowledge()
@@ -241,7 +241,9 @@ fn base_url(endpoint: &str, transport: Transport) -> Option<String> {
         format!("{address}:{DEFAULT_PORT}")
     };
     let url = Url::parse(&format!("{scheme}://{address}")).ok()?;
-    let is_address = url.has_host() && url.path() == "/" && url.username().is_empty();
+    // gRPC has no user and no password: they would be shown with the address, and sent to nobody.
+    let has_user = !url.username().is_empty() || url.password().is_some();
+    let is_address = url.has_host() && url.path() == "/" && !has_user;
     is_address.then(|| format!("{scheme}://{address}"))
 }
 

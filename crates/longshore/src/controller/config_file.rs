@@ -23,9 +23,10 @@ pub(crate) fn read(
             let text = fs::read_to_string(&path);
             let text = text.map_err(|source| CliError::in_file(path.clone(), source))?;
             let file = serde_saphyr::from_str(&text);
-            let file = file.map_err(|source| ConfigError::NoYaml {
+            // Not the lines around the place: the file has keys of stores, and passwords in URLs.
+            let file = file.map_err(|error| ConfigError::NoYaml {
                 path,
-                source: Box::new(source),
+                source: error.without_snippet().to_string().into(),
             })?;
             merge(&mut document, file);
         }

@@ -47,7 +47,12 @@ tasks:
 
 /// The canaries in a text.
 fn found(text: &str) -> Vec<&'static str> {
-    let mut all = ALL.to_vec();
+    found_of(&ALL, text)
+}
+
+/// Those of these canaries that are in a text.
+pub(crate) fn found_of(canaries: &[&'static str], text: &str) -> Vec<&'static str> {
+    let mut all = canaries.to_vec();
     all.retain(|canary| text.contains(canary));
     all
 }
@@ -62,14 +67,23 @@ fn command_lines() -> Vec<String> {
 }
 
 fn assert_no_command_line_has_one() {
+    no_command_line_has_one_of(&ALL);
+}
+
+pub(crate) fn no_command_line_has_one_of(canaries: &[&'static str]) {
     for line in command_lines() {
-        assert_eq!(found(&line), [] as [&str; 0], "{line}");
+        assert_eq!(found_of(canaries, &line), [] as [&str; 0], "{line}");
     }
 }
 
 /// The files below a directory that have a canary, and whether another user may read them: `is_open` says whether all
 /// directories above may be entered.
-fn files_with_one(directory: &Path, is_open: bool, files: &mut Vec<(PathBuf, bool)>) {
+pub(crate) fn files_with_one(
+    canaries: &[&'static str],
+    directory: &Path,
+    is_open: bool,
+    files: &mut Vec<(PathBuf, bool)>,
+) {
     let mode = fs::metadata(directory).unwrap().mode();
     let is_open = is_open && mode & 0o011 != 0;
     for entry in fs::read_dir(directory).unwrap().flatten() {
@@ -77,10 +91,10 @@ fn files_with_one(directory: &Path, is_open: bool, files: &mut Vec<(PathBuf, boo
             continue;
         };
         if metadata.is_dir() {
-            files_with_one(&entry.path(), is_open, files);
+            files_with_one(canaries, &entry.path(), is_open, files);
         } else if metadata.is_file()
             && let Ok(content) = fs::read(entry.path())
-            && !found(&String::from_utf8_lossy(&content)).is_empty()
+            && !found_of(canaries, &String::from_utf8_lossy(&content)).is_empty()
         {
             files.push((entry.path(), is_open && metadata.mode() & 0o044 != 0));
         }
@@ -173,7 +187,7 @@ async fn what_is_given_to_the_service_is_nowhere_where_another_user_may_read_it(
 /// Whatever has a canary is closed to others, and so is everything at the top.
 fn nobody_else_reads(data: &Path, stores: &Path) {
     let mut files = Vec::new();
-    files_with_one(data, true, &mut files);
+    files_with_one(&ALL, data, true, &mut files);
     assert!(!files.is_empty(), "the database has the parameter");
     let open: Vec<_> = files.iter().filter(|(_, is_open)| *is_open).collect();
     assert!(open.is_empty(), "{open:?}");
@@ -250,6 +264,27 @@ fn a_password_on_the_command_line_is_warned_of_and_not_repeated() {
     assert_eq!(code, 1, "{stderr}");
     assert!(stderr.contains("--database-url-file"), "{stderr}");
     assert!(!stderr.contains("other-canary") && !stdout.contains("other-canary"));
+}
+
+#[test]
+fn a_file_of_stores_with_a_mistake_is_refused_without_its_keys() {
+    let folder = TempDir::new().unwrap();
+    let (dag, data) = (folder.path().join("dag.yaml"), folder.path().join("data"));
+    fs::write(&dag, "dag_id: a\ntasks: {t: {command: ['true']}}\n").unwrap();
+    fs::create_dir(&data).unwrap();
+    for mistake in [
+        format!("type: s3\nconnection:\n  secret-key: {STORE}\n  region: [a\n"),
+        format!("type: s3\nconnection:\n  secret-key: {STORE}\n  regoin: a\n"),
+        format!("type: s3\nconnection: '{STORE}'\n"),
+    ] {
+        fs::write(data.join("storage.yaml"), &mistake).unwrap();
+        let mut command = longshore();
+        command.arg("run").arg(&dag).arg("--data-dir").arg(&data);
+        let (code, stdout, stderr) = outcome(&mut command);
+        assert_eq!(code, 1, "{mistake}: {stderr}");
+        assert!(stderr.contains("storage.yaml is not valid"), "{stderr}");
+        assert_eq!(found(&(stdout + &stderr)), [] as [&str; 0], "{stderr}");
+    }
 }
 
 #[test]

@@ -170,9 +170,16 @@ fn endpoints_are_as_grpc_has_them() {
         ("http://connector:8000", None),
         ("connector:8000/path", None),
         ("dns://connector:8000", None),
+        ("user:password@connector:8000", None),
+        (":password@connector:8000", None),
     ] {
         let found = base_url(endpoint, Transport::Plain);
         assert_eq!(found.as_deref(), expected, "{endpoint:?}");
+    }
+    for endpoint in ["dns:///user:canary@connector:8000", ":canary@connector"] {
+        let refused = GrpcClient::new(endpoint, Transport::Plain).unwrap_err();
+        let shown = format!("{refused} {refused:?}");
+        assert!(!shown.contains("canary"), "{shown}");
     }
     let tls = base_url("connector:8000", Transport::Tls);
     assert_eq!(tls.as_deref(), Some("https://connector:8000"));

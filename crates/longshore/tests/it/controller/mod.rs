@@ -1,6 +1,7 @@
 //! `longshore controller` as people run it.
 
 mod actions;
+mod canary;
 mod context;
 mod disturbed;
 pub(crate) mod kills;

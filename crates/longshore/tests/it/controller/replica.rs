@@ -159,6 +159,11 @@ impl Replica {
         self.child.wait().unwrap();
     }
 
+    /// Waits until it ends by itself; its exit code.
+    pub(super) fn wait(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+
     /// Asks it to stop; its exit code.
     pub(super) fn stop(&mut self) -> Option<i32> {
         let id = self.child.id().to_string();
