@@ -75,6 +75,14 @@ pub trait TaskData: std::fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
+    /// Whether there is a store for this URL.
+    ///
+    /// # Errors
+    /// [`DataError::Unsupported`].
+    fn supports(&self, _url: &str) -> Result<(), DataError> {
+        Ok(())
+    }
+
     /// Whether an attempt could not write there yet, because nobody has made the directory, which is ours to make.
     async fn lacks_directory(&self, _output_prefix: &str) -> bool {
         false
@@ -175,6 +183,10 @@ impl TaskData for StoredData {
 
     fn admits(&self, namespace: &str, url: &str) -> Result<(), DataError> {
         self.storage.admits(namespace, url)
+    }
+
+    fn supports(&self, url: &str) -> Result<(), DataError> {
+        self.storage.is_supported(url)
     }
 
     async fn lacks_directory(&self, output_prefix: &str) -> bool {

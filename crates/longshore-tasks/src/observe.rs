@@ -159,6 +159,7 @@ impl Observer {
         let context = TaskContext::of(&action.object, spec, template, attempt, &self.config);
         let mut context = context.map_err(|error| Invalid::spec(error.message))?;
         self.admit(&key.namespace, &context)?;
+        self.supports_inputs(&runner, &context)?;
         let plugin = match runner {
             Runner::Resource(plugin) => plugin,
             Runner::Remote(plugin) => {
@@ -196,6 +197,23 @@ impl Observer {
         for url in paths.into_iter().filter(|url| !url.is_empty()) {
             let admitted = self.data.admits(namespace, url);
             admitted.map_err(|error| Invalid::spec(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Whether there is a store for the inputs, where the task needs them. Without this the task would fail because its
+    /// inputs were not read, and nobody would be told why.
+    fn supports_inputs(&self, runner: &Runner, context: &TaskContext) -> Result<(), Invalid> {
+        let url = &context.paths.input;
+        let Err(why) = self.data.supports(url) else {
+            return Ok(());
+        };
+        let needs_inputs = match runner {
+            Runner::Resource(plugin) => plugin.needs_inputs(context),
+            Runner::Remote(_) => declares_inputs(context),
+        };
+        if needs_inputs && !url.is_empty() {
+            return Err(Invalid::spec(why.to_string()));
         }
         Ok(())
     }
@@ -396,4 +414,11 @@ impl Names {
 fn has_succeeded(action: &Action) -> bool {
     let succeeded = action.status.condition(CONDITION_SUCCEEDED);
     succeeded.is_some_and(Condition::is_true)
+}
+
+/// Whether the task has inputs.
+fn declares_inputs(context: &TaskContext) -> bool {
+    let interface = context.template.interface.as_ref();
+    let inputs = interface.and_then(|interface| interface.inputs.as_ref());
+    inputs.is_some_and(|inputs| !inputs.variables.is_empty())
 }

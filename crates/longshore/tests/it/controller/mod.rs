@@ -4,6 +4,7 @@ mod actions;
 mod canary;
 mod context;
 mod disturbed;
+mod files;
 pub(crate) mod kills;
 mod kubectl;
 pub(crate) mod podops;
