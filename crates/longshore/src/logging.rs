@@ -43,9 +43,12 @@ fn filter(verbosity: u8) -> EnvFilter {
         match verbosity {
             // The client notes every answer of 5xx that it will ask again for; what comes of it we say ourselves.
             0 => "info,kube_client::client::builder=off",
-            1 => "debug",
-            // These write every header, and so whatever tokens are in paths and headers.
-            _ => "trace,h2=debug,hyper=debug,hyper_util=debug,rustls=debug,tower_http=debug",
+            // A round writes its whole plan, with the parameters and environments of the pods that it creates.
+            1 => "debug,longshore_kit::round=info",
+            // The others write every header, and so whatever tokens are in paths and headers.
+            _ => {
+                "trace,longshore_kit::round=info,h2=debug,hyper=debug,hyper_util=debug,rustls=debug,tower_http=debug"
+            }
         }
         .to_owned()
     });
