@@ -11,6 +11,7 @@ mod client_authority;
 mod issue;
 mod kept;
 mod measures;
+mod newcomers;
 mod registration;
 mod review;
 pub mod rotation;

@@ -16,6 +16,10 @@ use axum_server::{
     tls_rustls::{RustlsAcceptor, RustlsConfig},
 };
 use http::{Method, StatusCode, header::CONTENT_TYPE};
+use hyper_util::{
+    rt::{TokioExecutor, TokioTimer},
+    server::conn::auto::Builder,
+};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
@@ -24,6 +28,7 @@ use tower::Layer;
 use crate::{
     callers::Callers,
     measures::Measures,
+    newcomers::{Connection, Newcomers, TIME_LIMIT as ADMISSION_TIME_LIMIT, Watched},
     review::{Denial, Response, Review, Verdict},
 };
 
@@ -34,6 +39,12 @@ const MAX_BODY: usize = 4 * 1024 * 1024;
 pub const TIME_LIMIT: Duration = Duration::from_secs(5);
 /// How long answers under way have to be finished once the server stops.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
+/// The headers of a request, in bytes: paths of API servers have 100.
+const MAX_HEAD: u32 = 16 * 1024;
+/// Requests under way on one connection; API servers send one after the other on few connections.
+const MAX_STREAMS: u32 = 250;
+/// How long the other end of a connection may take to show that it is there still.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// A webhook.
 #[async_trait]
@@ -75,7 +86,8 @@ pub fn router(
         .layer(DefaultBodyLimit::max(MAX_BODY))
 }
 
-/// Serves until `stopping`, and finishes answers under way.
+/// Serves until `stopping`, and finishes answers under way. Connections on which no request was admitted are bounded in
+/// number and time.
 ///
 /// # Errors
 /// The listener cannot be used.
@@ -88,10 +100,14 @@ pub async fn serve(
     listener.set_nonblocking(true)?;
     let handle = Handle::new();
     // An answer is several small writes, which must not wait for each other's acknowledgement.
-    let acceptor = PeerAcceptor(RustlsAcceptor::new(tls).acceptor(NoDelayAcceptor::new()));
-    let server = axum_server::from_tcp(listener)?
+    let acceptor = PeerAcceptor {
+        tls: RustlsAcceptor::new(tls).acceptor(NoDelayAcceptor::new()),
+        newcomers: Newcomers::default(),
+    };
+    let mut server = axum_server::from_tcp(listener)?
         .acceptor(acceptor)
         .handle(handle.clone());
+    bound(server.http_builder());
     let serving = server.serve(router.into_make_service());
     tokio::pin!(serving);
     tokio::select! {
@@ -101,31 +117,58 @@ pub async fn serve(
     serving.await
 }
 
-/// What TLS says about a caller.
-#[derive(Clone, Copy, Debug, Default)]
+/// Bounds what a caller who is not admitted may make us keep.
+fn bound(builder: &mut Builder<TokioExecutor>) {
+    let max_head = usize::try_from(MAX_HEAD).unwrap_or(usize::MAX);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(ADMISSION_TIME_LIMIT)
+        .max_buf_size(max_head);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE)
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEAD);
+}
+
+/// What is known about the caller of a request.
+#[derive(Clone, Debug, Default)]
 struct Peer {
     /// Whether it has shown a certificate that one of our client authorities has signed.
     has_certificate: bool,
+    connection: Arc<Connection>,
 }
 
 /// Tells the requests of a connection who is at its other end.
 #[derive(Clone, Debug)]
-struct PeerAcceptor(RustlsAcceptor<NoDelayAcceptor>);
+struct PeerAcceptor {
+    tls: RustlsAcceptor<NoDelayAcceptor>,
+    newcomers: Newcomers,
+}
 
 impl<S: Send + 'static> Accept<TcpStream, S> for PeerAcceptor {
-    type Stream = TlsStream<TcpStream>;
+    type Stream = Watched<TlsStream<TcpStream>>;
     type Service = AddExtension<S, Peer>;
     type Future = Pin<Box<dyn Future<Output = io::Result<(Self::Stream, Self::Service)>> + Send>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        let accepting = self.0.accept(stream, service);
+        let accepting = self.tls.accept(stream, service);
+        let newcomer = self.newcomers.enter();
         Box::pin(async move {
-            let (stream, service) = accepting.await?;
+            let (stream, service) = tokio::select! {
+                accepted = accepting => accepted?,
+                () = newcomer.closed() => return Err(io::ErrorKind::ConnectionAborted.into()),
+            };
             let (_, connection) = stream.get_ref();
             // Only what the verifier has found good is here.
             let peer = Peer {
                 has_certificate: connection.peer_certificates().is_some(),
+                connection: Arc::clone(&newcomer),
             };
+            let stream = Watched::new(stream, newcomer);
             Ok((stream, Extension(peer).layer(service)))
         })
     }
@@ -140,13 +183,14 @@ async fn receive(State(site): State<Arc<Site>>, request: Request) -> HttpRespons
     };
     let found = site.webhooks.get_key_value(name);
     let known = found.map_or(OTHER, |(path, _)| path);
-    let peer = request.extensions().get::<Peer>().copied();
-    let has_certificate = peer.unwrap_or_default().has_certificate;
-    if !site.callers.admit(token, has_certificate).await {
+    let peer = request.extensions().get::<Peer>().cloned();
+    let peer = peer.unwrap_or_default();
+    if !site.callers.admit(token, peer.has_certificate).await {
         site.measures.refused(known);
         site.callers.refused(known);
         return StatusCode::UNAUTHORIZED.into_response();
     }
+    peer.connection.admit();
     match found {
         None => StatusCode::NOT_FOUND.into_response(),
         Some(_) if request.method() != Method::POST => {
