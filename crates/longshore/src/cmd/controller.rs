@@ -137,6 +137,9 @@ struct RbacArgs {
     /// Leave out the admission policies, which API servers know since 1.30
     #[arg(long)]
     without_policies: bool,
+    /// Let the webhooks of podops be at a loopback address, where their --webhook-address is one
+    #[arg(long)]
+    webhook_on_loopback: bool,
     /// Configuration of a Flyte executor, which names the webhook's objects; may be repeated
     #[arg(long, value_name = "FILE")]
     config: Vec<PathBuf>,
@@ -193,6 +196,7 @@ fn print_rbac(args: &RbacArgs, globals: &Globals) -> Result<(), CliError> {
         webhook,
         reads_secrets,
         has_policies: !args.without_policies,
+        webhooks_on_loopback: args.webhook_on_loopback,
     };
     let objects = rbac::objects(&roles, &installation);
     match globals.output {

@@ -4,21 +4,23 @@
 //! of whom: both are ways to every right of the cluster. A `ValidatingAdmissionPolicy` is followed by API servers since
 //! 1.30, needs no webhook, and holds only for the service account that it names.
 
-use longshore_api::podops::{CONTROLLED, LABEL_CONTROL};
+use longshore_api::podops::{CONTROLLED, GROUP, LABEL_CONTROL, VERSION};
 use longshore_kit::{Grant, Reach};
 use serde_json::{Value, json};
 
+use super::{podops, rbac::Installation, webhook};
+
 const API_VERSION: &str = "admissionregistration.k8s.io/v1";
 
-/// The policies for what a role may patch, each with what makes it hold, for a service account of a namespace.
-pub(super) fn policies(role: &str, account: &str, namespace: &str, grants: &[Grant]) -> Vec<Value> {
-    let may_patch = |resource: &str, is_ours: fn(&Grant) -> bool| {
-        let mut grants = grants.iter().filter(|grant| is_ours(grant));
-        grants.any(|grant| {
-            grant.rule.verbs.contains(&"patch") && grant.rule.resources.contains(&resource)
-        })
-    };
-    let everywhere = |grant: &Grant| grant.rule.reach == Reach::Cluster;
+/// The policies for what a role may patch, each with what makes it hold, for a service account of the installation.
+pub(super) fn policies(
+    role: &str,
+    account: &str,
+    installation: &Installation,
+    grants: &[Grant],
+) -> Vec<Value> {
+    let namespace = installation.namespace.as_str();
+    let may_patch = |resource: &str| patched(grants, resource).next().is_some();
     let mut policies = Vec::new();
     let mut add = |what: &str, constraint: Value, validations: Value| {
         // Policies have no namespace.
@@ -26,38 +28,51 @@ pub(super) fn policies(role: &str, account: &str, namespace: &str, grants: &[Gra
         let user = format!("system:serviceaccount:{namespace}:{account}");
         policies.extend(policy(&name, &user, &constraint, &validations));
     };
-    if may_patch("pods", everywhere) {
-        add("pods", updates("pods"), pods());
-        let mut deletes = updates("pods");
+    if may_patch("pods") {
+        add("pods", updates("", "v1", "pods"), pods());
+        let mut deletes = updates("", "v1", "pods");
         deletes["operations"] = json!(["DELETE"]);
-        // Other roles, which may have the same account, delete pods of this namespace that they have created.
-        let expression = format!(
-            "request.namespace == {namespace:?} || {}",
-            takes_part("oldObject")
-        );
-        let message = format!("Longshore deletes only pods with the label {LABEL_CONTROL}");
-        let validation = json!({"expression": expression, "message": message});
-        add("deletes", deletes, json!([validation]));
+        add("deletes", deletes, pods_deleted(namespace));
     }
-    if may_patch("pods/status", everywhere) {
-        let same = |field: &str| format!("object.status.?{field} == oldObject.status.?{field}");
-        let fields = ["phase", "podIP", "podIPs", "hostIP", "containerStatuses"];
-        let expression = fields.map(same).join(" && ");
-        let message =
-            "Longshore changes conditions of pods, and nothing else of what their nodes say";
-        let validation = json!({"expression": expression, "message": message});
-        add("status", updates("pods/status"), json!([validation]));
+    if may_patch("pods/status") {
+        add("status", updates("", "v1", "pods/status"), statuses());
     }
-    if may_patch("mutatingwebhookconfigurations", everywhere) {
+    if may_patch("podtransitionrules") {
+        let of_rules = updates(GROUP, VERSION, "podtransitionrules");
+        add("rules", of_rules, transition_rules());
+    }
+    if may_patch("mutatingwebhookconfigurations") {
+        let named = [
+            "mutatingwebhookconfigurations",
+            "validatingwebhookconfigurations",
+        ];
+        let named = named.map(|resource| patched(grants, resource));
+        let names: Vec<&String> = named
+            .into_iter()
+            .flatten()
+            .flat_map(|it| &it.names)
+            .collect();
         let of_webhooks = json!({
             "apiGroups": ["admissionregistration.k8s.io"], "apiVersions": ["v1"],
             "operations": ["CREATE", "UPDATE"],
             "resources": ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
+            // Another role of the same account has webhooks of its own.
+            "resourceNames": names,
             "scope": "Cluster",
         });
-        add("webhooks", of_webhooks, webhooks(namespace));
+        add("webhooks", of_webhooks, webhooks(role, installation));
     }
     policies
+}
+
+/// The grants that allow to patch a resource in the whole cluster.
+fn patched<'a>(grants: &'a [Grant], resource: &'a str) -> impl Iterator<Item = &'a Grant> {
+    grants.iter().filter(move |grant| {
+        let rule = &grant.rule;
+        rule.reach == Reach::Cluster
+            && rule.verbs.contains(&"patch")
+            && rule.resources.contains(&resource)
+    })
 }
 
 /// A policy for what a user does, and the binding without which it does not hold.
@@ -91,42 +106,187 @@ fn takes_part(object: &str) -> String {
     format!("{object}.metadata.?labels[?{LABEL_CONTROL:?}].orValue('') == {CONTROLLED:?}")
 }
 
-/// What may be changed of pods. A user who may give pods the label may delete all of them.
+/// An object whose owner does not exist is deleted by the garbage collector of Kubernetes.
+const SAME_OWNERS: &str = "object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences";
+
+fn validation(expression: impl Into<String>, message: impl Into<String>) -> Value {
+    json!({"expression": expression.into(), "message": message.into()})
+}
+
+/// What may be changed of pods.
 fn pods() -> Value {
-    let takes_part = format!("!({}) || {}", takes_part("object"), takes_part("oldObject"));
     json!([
-        {
-            "expression": "object.spec == oldObject.spec",
-            "message": "Longshore changes labels, annotations and finalizers of pods, and nothing of their spec",
-        },
-        {
-            "expression": takes_part,
-            "message": format!("Longshore gives no pod the label {LABEL_CONTROL}"),
-        },
+        validation(
+            "object.spec == oldObject.spec",
+            "Longshore changes labels, annotations and finalizers of pods, and nothing of their spec",
+        ),
+        validation(SAME_OWNERS, "Longshore changes no owners of pods"),
+        label_is_not_given(),
     ])
 }
 
-fn updates(resource: &str) -> Value {
+/// A user who may give pods the label may delete all of them.
+fn label_is_not_given() -> Value {
+    validation(
+        format!("!({}) || {}", takes_part("object"), takes_part("oldObject")),
+        format!("Longshore gives no pod the label {LABEL_CONTROL}"),
+    )
+}
+
+/// Which pods may be deleted.
+fn pods_deleted(namespace: &str) -> Value {
+    // Other roles, which may have the same account, delete pods of this namespace that they have created.
+    json!([validation(
+        format!(
+            "request.namespace == {namespace:?} || {}",
+            takes_part("oldObject")
+        ),
+        format!("Longshore deletes only pods with the label {LABEL_CONTROL}"),
+    )])
+}
+
+/// What may be changed with the status of a pod.
+fn statuses() -> Value {
+    // The fields are not listed, because each version of Kubernetes has others. `dyn` lets an expression iterate over the
+    // fields of an object.
+    let (new, old) = ("dyn(object.status)", "dyn(oldObject.status)");
+    let same = format!(
+        "{new}.all(f, f == 'conditions' || (f in {old} && {new}[f] == {old}[f])) \
+         && {old}.all(f, f == 'conditions' || f in {new})"
+    );
+    json!([
+        validation(
+            same,
+            "Longshore changes conditions of pods, and nothing else of what their nodes say",
+        ),
+        // API servers take labels from a write of the status too.
+        label_is_not_given(),
+    ])
+}
+
+/// What may be changed of PodTransitionRules: a rule that is disabled holds no pod.
+fn transition_rules() -> Value {
+    json!([
+        validation(
+            "object.?spec == oldObject.?spec",
+            "Longshore changes finalizers of PodTransitionRules, and nothing of their spec",
+        ),
+        validation(
+            SAME_OWNERS,
+            "Longshore changes no owners of PodTransitionRules"
+        ),
+    ])
+}
+
+fn updates(group: &str, version: &str, resource: &str) -> Value {
     json!({
-        "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"],
+        "apiGroups": [group], "apiVersions": [version], "operations": ["UPDATE"],
         "resources": [resource], "scope": "Namespaced",
     })
 }
 
-/// Our webhooks are asked about pods and PodTransitionRules, behind a Service of our namespace or on the machine of the
-/// API server.
-fn webhooks(namespace: &str) -> Value {
-    let resources = ["pods", "pods/status", "pods/eviction", "podtransitionrules"];
+/// The requests for which API servers may ask the webhooks of a role, as GROUP/RESOURCE/OPERATION.
+fn asked_about(role: &str) -> Vec<String> {
+    let pods = |operations: &[&str]| -> Vec<String> {
+        operations.iter().map(|it| format!("/pods/{it}")).collect()
+    };
+    match role {
+        webhook::ROLE => pods(&["CREATE"]),
+        podops::ROLE => {
+            let mut asked = pods(&["CREATE", "UPDATE", "DELETE"]);
+            asked.extend(pods(&["status/UPDATE", "eviction/CREATE"]));
+            let of_rules = ["CREATE", "UPDATE"];
+            asked.extend(of_rules.map(|it| format!("{GROUP}/podtransitionrules/{it}")));
+            asked
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// For which requests API servers ask the webhooks of a role, and where.
+fn webhooks(role: &str, installation: &Installation) -> Value {
     let asked = format!(
-        "!has(object.webhooks) || object.webhooks.all(w, w.rules.all(r, \
-         r.apiGroups.all(g, g in ['', 'apps.kusionstack.io']) && r.resources.all(it, it in {resources:?})))"
+        "!has(object.webhooks) || object.webhooks.all(w, !has(w.rules) || w.rules.all(r, \
+         r.apiGroups.all(g, r.resources.all(it, r.operations.all(o, g + '/' + it + '/' + o in {:?})))))",
+        asked_about(role)
     );
-    let answering = format!(
-        "!has(object.webhooks) || object.webhooks.all(w, has(w.clientConfig.service) \
-         ? w.clientConfig.service.namespace == {namespace:?} : w.clientConfig.url.startsWith('https://127.0.0.1:'))"
-    );
+    let namespace = &installation.namespace;
+    let behind = format!("w.clientConfig.service.namespace == {namespace:?}");
+    // A webhook on its own loopback lets an API server send requests to whatever listens there. Only the webhooks of
+    // podops can be reached by URL.
+    let (answering, message) = if installation.webhooks_on_loopback && role == podops::ROLE {
+        let url = r"w.clientConfig.url.matches('^https://(127[.]0[.]0[.]1|[[]::1[]]):[0-9]+/')";
+        (
+            format!("has(w.clientConfig.service) ? {behind} : {url}"),
+            "the webhooks of Longshore are on loopback, or behind a Service of its own namespace",
+        )
+    } else {
+        (
+            format!("has(w.clientConfig.service) && {behind}"),
+            "the webhooks of Longshore are behind a Service of its own namespace",
+        )
+    };
+    let answering = format!("!has(object.webhooks) || object.webhooks.all(w, {answering})");
     json!([
-        {"expression": asked, "message": "the webhooks of Longshore are asked about pods and PodTransitionRules only"},
-        {"expression": answering, "message": "the webhooks of Longshore are behind a Service of its own namespace"},
+        validation(
+            asked,
+            "the webhooks of Longshore are asked about what they are made for only"
+        ),
+        validation(answering, message),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_podops::{AdmitConfig, RegistrationConfig, webhooks};
+    use longshore_tasks::{WebhookSettings, secrets::SecretsWebhook};
+    use longshore_webhook::Registration;
+
+    use super::*;
+
+    /// The requests that a registration names, as [`asked_about`] has them.
+    fn registered(registration: &Registration) -> Vec<String> {
+        let object = registration.object("");
+        let mut registered = Vec::new();
+        let texts = |value: &Value| -> Vec<String> {
+            let texts = value.as_array().unwrap().iter();
+            texts.map(|it| it.as_str().unwrap().to_owned()).collect()
+        };
+        for webhook in object["webhooks"].as_array().unwrap() {
+            for rule in webhook["rules"].as_array().unwrap() {
+                for group in texts(&rule["apiGroups"]) {
+                    for resource in texts(&rule["resources"]) {
+                        let operations = texts(&rule["operations"]).into_iter();
+                        registered.extend(operations.map(|it| format!("{group}/{resource}/{it}")));
+                    }
+                }
+            }
+        }
+        registered
+    }
+
+    #[test]
+    fn api_servers_may_ask_each_role_about_what_it_registers_and_nothing_else() {
+        let admit = AdmitConfig {
+            grace_delete: true,
+            ..AdmitConfig::default()
+        };
+        let reach = webhooks::Reach::Url("https://127.0.0.1:1".to_owned());
+        let of_podops = webhooks::registrations(&admit, &RegistrationConfig::default(), &reach);
+        let of_webhook = [SecretsWebhook::registration(
+            &WebhookSettings::default(),
+            "n",
+        )];
+        for (role, registrations) in [
+            (podops::ROLE, of_podops.as_slice()),
+            (webhook::ROLE, of_webhook.as_slice()),
+        ] {
+            let mut registered: Vec<String> = registrations.iter().flat_map(registered).collect();
+            registered.sort();
+            registered.dedup();
+            let mut asked = asked_about(role);
+            asked.sort();
+            assert_eq!(registered, asked, "{role}");
+        }
+    }
 }

@@ -25,6 +25,8 @@ pub(crate) struct Installation {
     pub(crate) reads_secrets: bool,
     /// Whether the API server knows policies: since 1.30.
     pub(crate) has_policies: bool,
+    /// Whether the webhooks of podops listen on the loopback address of the API server, which reaches them by URL.
+    pub(crate) webhooks_on_loopback: bool,
 }
 
 /// What a role does with its lease, if it has one. `create` cannot be restricted to a name.
@@ -59,7 +61,7 @@ pub(crate) fn objects(roles: &[&'static Role], installation: &Installation) -> V
             objects.extend(role_and_binding(role.name, place, namespace, &grants));
         }
         if installation.has_policies {
-            objects.extend(policies(role.name, NAME, namespace, &grants));
+            objects.extend(policies(role.name, NAME, installation, &grants));
         }
     }
     objects
@@ -187,6 +189,7 @@ mod tests {
             webhook: WebhookSettings::default(),
             reads_secrets,
             has_policies: true,
+            webhooks_on_loopback: false,
         }
     }
 

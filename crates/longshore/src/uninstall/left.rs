@@ -110,6 +110,7 @@ async fn applied(
         webhook: settings.clone(),
         reads_secrets: true,
         has_policies: true,
+        webhooks_on_loopback: false,
     };
     let mut targets: Vec<ObjectRef> = rbac::objects(&[role], &installation)
         .iter()

@@ -1,5 +1,6 @@
 //! The generated roles against a real API server with RBAC: each suffices, and none of it is unused.
 
+mod policies;
 mod tasks;
 mod tokens;
 

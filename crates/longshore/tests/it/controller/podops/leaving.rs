@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{
     http::{self, Asked},
     place::Place,
-    world::{CONFIGURATIONS, CONFIGURED, World},
+    world::{CONFIGURATIONS, CONFIGURED, GRANTED, World},
 };
 use crate::controller::replica::until;
 
@@ -232,7 +232,7 @@ async fn a_pod_a_rule_and_a_namespace_go_without_us(place: &Place<'_>) {
 async fn it_can_be_installed_again(world: &World) {
     if world.cluster.is_real() {
         // It may create nothing by itself.
-        world.cluster.grant(&["--enable", "podops"]).await;
+        world.cluster.grant(&GRANTED).await;
     }
     run(world, &["--undo"]).await;
     until("it works again", || {

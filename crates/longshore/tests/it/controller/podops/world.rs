@@ -18,6 +18,9 @@ use super::{
 };
 use crate::cluster::TestCluster;
 
+/// What the manifest for a controller beside a real API server is made with.
+pub(super) const GRANTED: [&str; 3] = ["--enable", "podops", "--webhook-on-loopback"];
+
 pub(super) const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
 pub(super) const RULES: &str = "/apis/apps.kusionstack.io/v1alpha1/namespaces";
 
@@ -64,7 +67,8 @@ impl World {
             plan.program = binary.into();
         }
         if cluster.is_real() {
-            plan.kubeconfig = cluster.account("podops").await;
+            cluster.grant(&GRANTED).await;
+            plan.kubeconfig = cluster.token().await;
         }
         plan.lease = "0";
         let world = Self {
