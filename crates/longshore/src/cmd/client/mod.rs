@@ -24,7 +24,7 @@ mod follow;
 pub(crate) mod logs;
 pub(crate) mod pods;
 mod print;
-mod printable;
+pub(super) mod printable;
 pub(crate) mod runs;
 mod table;
 pub(crate) mod tasks;

@@ -7,7 +7,7 @@ use longshore_console::{
 };
 use serde::Serialize;
 
-use super::printable::printable;
+use super::printable::one_line;
 use super::table::{NONE, Table, instant, or_none, since, took};
 use crate::{
     cli::{Format, Globals},
@@ -62,12 +62,12 @@ pub(super) fn dag_name(dag: &Dag) -> String {
 /// A file that is no DAG, for people.
 pub(super) fn import_error(error: &ImportError) -> String {
     let lines: Vec<&str> = error.message.lines().map(str::trim).collect();
-    let why = printable(&lines.join("; "));
+    let why = one_line(&lines.join("; "));
     match &error.dag_id {
-        None => format!("note: {} is no DAG: {why}", printable(&error.file)),
+        None => format!("note: {} is no DAG: {why}", one_line(&error.file)),
         Some(dag_id) => format!(
             "note: {} is broken, and {dag_id} stays as it was: {why}",
-            printable(&error.file)
+            one_line(&error.file)
         ),
     }
 }
@@ -193,7 +193,7 @@ pub(super) fn dag(dag: &Dag) -> String {
     if let Some(error) = &dag.error {
         text.push_str("\nIts file has problems; what it said before stays:\n");
         for problem in error.lines() {
-            text.push_str(&format!("  {}\n", printable(problem)));
+            text.push_str(&format!("  {}\n", one_line(problem)));
         }
     }
     let mut table = Table::new(&["TASK", "AFTER", "RETRIES", "TRIGGER RULE"]);

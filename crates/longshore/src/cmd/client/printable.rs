@@ -1,19 +1,45 @@
 //! What tasks and users wrote, without what would move the cursor or retitle the window of whoever reads it.
 
-/// The text without control characters and escape sequences, except colours.
+/// Whatever a terminal may begin a line at.
+const BREAKS: [char; 8] = [
+    '\n', '\r', '\t', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}',
+];
+
+/// The text without control characters and escape sequences, except colours and tabs, and without controls of the
+/// direction of text.
 pub(super) fn printable(text: &str) -> String {
+    clean(text, is_color)
+}
+
+/// The same for a text that is printed in one line: breaks and tabs are spaces, and colours are left out, because a
+/// colour could hide whatever the line says after the text.
+pub(super) fn one_line(text: &str) -> String {
+    clean(&text.replace("\r\n", " ").replace(BREAKS, " "), |_| false)
+}
+
+/// Whether a character changes the direction of the text after it: then a person reads another order than the program
+/// has written.
+pub(in crate::cmd) fn is_direction(c: char) -> bool {
+    matches!(
+        c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    )
+}
+
+/// The text without whatever moves the cursor. `stays` says which escape sequences are kept.
+fn clean(text: &str, stays: impl Fn(&str) -> bool) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
         if c == '\u{1b}' {
             let (sequence, after) = rest.split_at(escape_length(rest));
-            if is_color(sequence) {
+            if stays(sequence) {
                 clean.push_str(sequence);
             }
             rest = after;
             continue;
         }
-        if !c.is_control() || c == '\t' {
+        if c == '\t' || !c.is_control() && !is_direction(c) {
             clean.push(c);
         }
         rest = &rest[c.len_utf8()..];
@@ -75,8 +101,32 @@ mod tests {
             ("end\u{1b}[", "end"),
             ("end\u{1b}]0;never ends", "end"),
             ("\u{1b}[?25lx", "x"),
+            ("a\u{202e}b\u{2066}c\u{2069}\u{200f}d\u{61c}", "abcd"),
         ] {
             assert_eq!(printable(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_text_of_one_line_begins_no_other_and_reads_in_the_order_of_its_characters() {
+        for (text, expected) in [
+            ("plain ü \u{5d0}", "plain ü \u{5d0}"),
+            ("a\nnext: rm\r\nb\rc\td", "a next: rm b c d"),
+            ("a\u{b}b\u{c}c\u{85}d\u{2028}e\u{2029}f", "a b c d e f"),
+            ("a\u{1b}[8mb\u{1b}[0m\u{1b}[2Jc", "abc"),
+        ] {
+            assert_eq!(one_line(text), expected, "{text:?}");
+        }
+        let controls = ('\u{202a}'..='\u{202e}')
+            .chain('\u{2066}'..='\u{2069}')
+            .chain(['\u{200e}', '\u{200f}', '\u{61c}']);
+        for control in controls {
+            let text = format!("a{control}b");
+            assert_eq!(
+                [one_line(&text), printable(&text)],
+                ["ab", "ab"],
+                "{text:?}"
+            );
         }
     }
 }

@@ -3,7 +3,7 @@
 use comfy_table::{ContentArrangement, Table as Lines, presets};
 use jiff::Timestamp;
 
-use super::printable::printable;
+use super::printable::one_line;
 use crate::progress::age;
 
 /// What stands where there is nothing.
@@ -41,7 +41,7 @@ impl Table {
     /// Adds a row. What users wrote must not move the cursor.
     pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.lines.add_row(cells.into_iter().map(|cell| {
-            let cell = printable(&cell.replace(['\n', '\t'], " "));
+            let cell = one_line(&cell);
             if cell.is_empty() {
                 NONE.to_owned()
             } else {

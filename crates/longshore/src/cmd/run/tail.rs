@@ -6,6 +6,8 @@ use std::{
     path::Path,
 };
 
+use crate::cmd::client::printable::is_direction;
+
 /// No more than this is read, from the end.
 const MAX_BYTES: u64 = 64 * 1024;
 
@@ -43,7 +45,7 @@ fn printable(line: &str) -> String {
     anstream::adapter::strip_str(line)
         .to_string()
         .chars()
-        .filter(|c| !c.is_control() || *c == '\t')
+        .filter(|c| *c == '\t' || !c.is_control() && !is_direction(*c))
         .collect()
 }
 
@@ -60,7 +62,7 @@ mod tests {
         fs::write(
             &path,
             "2026-11-21T10:00:00.1Z stdout F one\n\
-             2026-11-21T10:00:00.2Z stderr F \x1b[31mtwo\x1b[0m\x07\n\
+             2026-11-21T10:00:00.2Z stderr F \x1b[31mtwo\x1b[0m\x07\u{202e}\n\
              2026-11-21T10:00:00.3Z stdout F\n\
              stdout F four\n",
         )

