@@ -167,7 +167,9 @@ impl LocalCluster {
     /// Runs PodOpsLifecycle in it, until it stops: its webhooks listen on loopback, where the API server asks them.
     pub(crate) async fn run_podops(&self) -> Result<(), CliError> {
         let settings = &self.podops;
-        let (listener, address) = listen(podops::PART, settings.address).await?;
+        // The port is any free one: no setting names another.
+        let setting = "a new start, which takes any free one";
+        let (listener, address) = listen(podops::PART, settings.address, setting).await?;
         let definition = POD_TRANSITION_RULE_CRD;
         let client = self.client("podops");
         actions::install_definition(client.clone(), podops::PART, definition).await?;

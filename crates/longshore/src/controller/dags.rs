@@ -27,7 +27,7 @@ pub(super) async fn run(
     shutdown: CancellationToken,
 ) -> Result<(), CliError> {
     let config = &context.config;
-    let (listener, address) = listen("the HTTP API", config.address).await?;
+    let (listener, address) = listen("the HTTP API", config.address, "--address").await?;
     let phases = Phases::silent();
     let store = config
         .database

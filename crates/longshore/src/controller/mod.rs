@@ -96,7 +96,8 @@ pub(crate) async fn run(
     mut interrupts: impl Interrupts,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), CliError> {
-    let (listener, address) = listen("health and metrics", config.metrics_address).await?;
+    let (at, setting) = (config.metrics_address, "--metrics-address");
+    let (listener, address) = listen("health and metrics", at, setting).await?;
     let metrics = Metrics::new();
     config.settings.tasks.measures = ActionMeasures::new(&metrics);
     let counts = Counts::new(&metrics);
@@ -115,7 +116,8 @@ pub(crate) async fn run(
     let config = &context.config;
     // The flag before the file, as everywhere.
     if let Some(address) = config.health_address.or(config.settings.health_address) {
-        listeners.push(listen("health", address).await?);
+        let setting = "--health-probe-bind-address";
+        listeners.push(listen("health", address, setting).await?);
     }
     for (listener, address) in listeners {
         let health = operations(

@@ -53,7 +53,7 @@ pub(super) async fn answer(
     let client = context
         .cluster
         .client("podops.webhooks", &context.metrics)?;
-    let (listener, address) = listen(podops::PART, settings.address).await?;
+    let (listener, address) = listen(podops::PART, settings.address, "--webhook-address").await?;
     let namespace = context.cluster.namespace();
     let boundaries = Arc::clone(&settings.boundaries);
     if let Some((host, port)) = context.cluster.api_server() {

@@ -31,6 +31,9 @@ pub(super) const MARK: &str = "longshore-webhook";
 
 const PART: &str = "the webhook of secrets";
 const INVALIDATION: &str = "changes of secrets";
+/// The settings of their ports.
+const LISTEN_PORT: &str = "webhook.listenPort of the configuration";
+const INVALIDATION_PORT: &str = "webhook.cacheInvalidationPort of the configuration";
 /// How long those who tell of changed secrets have to hear that it is known.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
@@ -63,13 +66,13 @@ pub(super) async fn run(
         let registration = SecretsWebhook::registration(&settings, namespace);
         certificates = certificates.publishing(registration);
     }
-    let (listener, _) = listen(PART, everywhere(settings.listen_port)).await?;
+    let (listener, _) = listen(PART, everywhere(settings.listen_port), LISTEN_PORT).await?;
     let tasks = Tasks::new();
     match &settings.invalidation_token_file {
         Some(file) if settings.invalidation_port != 0 => {
             let token = invalidation_token(file)?;
             let address = everywhere(settings.invalidation_port);
-            let (listener, _) = listen(INVALIDATION, address).await?;
+            let (listener, _) = listen(INVALIDATION, address, INVALIDATION_PORT).await?;
             let router = secret_cache::router(cache, token);
             let serving = serve::serve(listener, router, tasks.shutdown());
             tasks.spawn(INVALIDATION, serving);

@@ -114,6 +114,8 @@ pub(crate) enum CliError {
     PortTaken {
         what: &'static str,
         address: SocketAddr,
+        /// What names another address or port, in the command that runs: a flag or a key of the configuration.
+        setting: &'static str,
         source: io::Error,
     },
     #[error(
@@ -227,9 +229,8 @@ impl CliError {
             Self::Config(error) => error.help().to_owned(),
             Self::Cluster(error) => cluster::help(error).to_owned(),
             Self::Kubernetes(error) => error.help(),
-            Self::PortTaken { .. } => {
-                "stop what listens there, or choose another port; 0 takes any free one: --port 0 --kube-port 0 --metrics-port 0"
-                    .to_owned()
+            Self::PortTaken { setting, .. } => {
+                format!("stop what listens there, or choose another port with {setting}")
             }
             Self::PlainApi { .. } => PLAIN_API_HELP.to_owned(),
             Self::DagsFolder { .. } => DAGS_FOLDER_HELP.to_owned(),
@@ -321,6 +322,7 @@ impl CliError {
             ServeError::Listen { address, source } => Self::PortTaken {
                 what: "the Kubernetes API",
                 address,
+                setting: "--kube-port; 0 takes any free one",
                 source,
             },
             ServeError::File { path, source, .. } => Self::in_data_dir(path, source),

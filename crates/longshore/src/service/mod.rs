@@ -79,9 +79,11 @@ impl Service {
     /// unfinished; the two APIs last, so that nobody is answered by half a service.
     pub(crate) async fn start(config: &ServiceConfig, phases: &Phases) -> Result<Self, CliError> {
         let data_dir = &config.data_dir;
-        let (listener, address) = listen("the HTTP API", loopback(config.port)).await?;
+        let (at, setting) = (loopback(config.port), "--port; 0 takes any free one");
+        let (listener, address) = listen("the HTTP API", at, setting).await?;
+        let setting = "--metrics-port; 0 takes any free one";
         let at = loopback(config.metrics_port);
-        let (metrics_listener, metrics_address) = listen("health and metrics", at).await?;
+        let (metrics_listener, metrics_address) = listen("health and metrics", at, setting).await?;
         let store = config.database.open(data_dir, Rights::First, phases);
         let store = store.await?;
         let (metrics, parallelism) = (Metrics::new(), parallelism(config.parallelism));
@@ -196,14 +198,16 @@ fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-/// Listens there.
+/// Listens there. `setting` names another address or port in the command that runs.
 pub(crate) async fn listen(
     what: &'static str,
     address: SocketAddr,
+    setting: &'static str,
 ) -> Result<(TcpListener, SocketAddr), CliError> {
     let taken = |source| CliError::PortTaken {
         what,
         address,
+        setting,
         source,
     };
     let listener = TcpListener::bind(address).await.map_err(taken)?;

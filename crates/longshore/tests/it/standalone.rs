@@ -494,6 +494,8 @@ fn what_stands_in_the_way_is_named() {
         let (code, _, stderr) = outcome(&mut command);
         let expected = format!("error[LS1030]: cannot listen on 127.0.0.1:{port} for {what}");
         assert!(code == 1 && stderr.contains(&expected), "{stderr}");
+        let help = format!("choose another port with {flag}; 0 takes any free one");
+        assert!(stderr.contains(&help), "{stderr}");
     }
 
     let missing = refusal(

@@ -16,7 +16,7 @@ mod takeover;
 mod thousand;
 mod uninstall;
 
-use std::fs;
+use std::{fs, net::TcpListener};
 
 use crate::{longshore, outcome};
 
@@ -24,15 +24,40 @@ use crate::{longshore, outcome};
 /// which is gone refuses the pods of the others.
 static ONE_WEBHOOK: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
+/// A kubeconfig of an API server that is not there.
+const NOBODY: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "a",
+    "clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:1"}}],
+    "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+    "users": [{"name": "a", "user": {}}]}"#;
+
+#[test]
+fn a_taken_port_names_the_flag_that_the_controller_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    fs::write(&kubeconfig, NOBODY).unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let mut command = longshore();
+    command
+        .args(["controller", "--address", "127.0.0.1:0"])
+        .args(["--metrics-address", &address])
+        .arg("--data-dir")
+        .arg(folder.path())
+        .arg("--kubeconfig")
+        .arg(&kubeconfig);
+    let (code, _, stderr) = outcome(&mut command);
+    let expected = format!("error[LS1030]: cannot listen on {address} for health and metrics");
+    assert!(code == 1 && stderr.contains(&expected), "{stderr}");
+    let help = "choose another port with --metrics-address\n";
+    assert!(stderr.contains(help), "{stderr}");
+    assert!(!stderr.contains("-port"), "{stderr}");
+}
+
 #[test]
 fn what_is_wrong_with_the_cluster_is_said_in_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let nobody = folder.path().join("nobody.kubeconfig");
-    let text = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "a",
-        "clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:1"}}],
-        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
-        "users": [{"name": "a", "user": {}}]}"#;
-    fs::write(&nobody, text).unwrap();
+    fs::write(&nobody, NOBODY).unwrap();
     let missing = folder.path().join("missing.kubeconfig");
     for (kubeconfig, code, exit) in [(&nobody, "LS1102", 1), (&missing, "LS1101", 3)] {
         let mut command = longshore();
