@@ -237,32 +237,47 @@ impl TenantClient {
     }
 }
 
-/// A URL as it may be shown: without the password and the user that may be in it.
+/// A URL as it may be shown: its scheme, host, port and path. The user and the password are left out, and of a query,
+/// which may have a key of the API, there is `?…`.
 pub fn shown(url: &str) -> String {
     let parsed = Url::parse(url).ok();
     let has_host = |url: &Url| url.host_str().is_some_and(|host| !host.is_empty());
     let Some(mut parsed) = parsed.filter(has_host) else {
-        return without_user(url);
+        return without_secrets(url);
     };
-    if parsed.username().is_empty() && parsed.password().is_none() {
+    let has_user = !parsed.username().is_empty() || parsed.password().is_some();
+    let has_query = parsed.query().is_some();
+    if !has_user && !has_query && parsed.fragment().is_none() {
         return url.to_owned();
     }
     // Only URLs without a host refuse: those have no user either.
     let _ = parsed.set_username("");
     let _ = parsed.set_password(None);
-    parsed.into()
+    parsed.set_query(None);
+    parsed.set_fragment(None);
+    let query = if has_query { "?…" } else { "" };
+    format!("{parsed}{query}")
 }
 
-/// The same of what is no URL: whatever stands before the last `@` may be a user and a password.
-fn without_user(text: &str) -> String {
-    match text.rsplit_once('@') {
-        Some((before, after)) => {
-            let scheme = before.split_once("://").map(|(scheme, _)| scheme);
-            let scheme = scheme.map(|it| format!("{it}://")).unwrap_or_default();
-            format!("{scheme}…@{after}")
-        }
-        None => text.to_owned(),
+/// The same of a text that is no URL: whatever stands before the last `@` may be a user and a password, and whatever
+/// stands behind the first `?` or `#` may be a key.
+fn without_secrets(text: &str) -> String {
+    let at = text.find(['?', '#']).unwrap_or(text.len());
+    let (address, rest) = text.split_at(at);
+    let is_scheme = |it: &&str| !it.contains([':', '@', '/']);
+    let scheme = address.split_once("://").map(|(scheme, _)| scheme);
+    let scheme = scheme.filter(is_scheme).map(|it| format!("{it}://"));
+    let scheme = scheme.unwrap_or_default();
+    // The password may have a `?`: then all of the address is a part of it.
+    if rest.contains('@') {
+        return format!("{scheme}…");
     }
+    let address = match address.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}…@{host}"),
+        None => address.to_owned(),
+    };
+    let query = if rest.starts_with('?') { "?…" } else { "" };
+    format!("{address}{query}")
 }
 
 fn parse(url: &str) -> Result<Url, OutboundError> {

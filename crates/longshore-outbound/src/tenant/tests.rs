@@ -207,17 +207,37 @@ async fn a_user_in_a_url_is_sent_and_not_shown() {
         let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
         stream.write_all(answer).await.unwrap();
     });
-    let url = format!("http://ann:s%40t@127.0.0.1:{port}/x#y");
+    let url = format!("http://ann:s%40t@127.0.0.1:{port}/x?key=k#y");
     posted(of_a_laptop(), &url).await.unwrap();
     let heard = heard.lock().unwrap().to_ascii_lowercase();
     let expected = BASE64_STANDARD.encode("ann:s@t").to_ascii_lowercase();
-    assert!(heard.starts_with("post /x http/1.1"), "{heard}");
+    assert!(heard.starts_with("post /x?key=k http/1.1"), "{heard}");
     assert!(
         heard.contains(&format!("authorization: basic {expected}")),
         "{heard}"
     );
-    assert_eq!(shown(&url), format!("http://127.0.0.1:{port}/x#y"));
+    assert_eq!(shown(&url), format!("http://127.0.0.1:{port}/x?…"));
+}
+
+#[test]
+fn neither_a_user_nor_a_query_is_shown_of_a_url() {
     for (text, expected) in [
+        ("http://host/check", "http://host/check"),
+        ("http://host", "http://host"),
+        ("http://host?apikey=CANARY", "http://host/?…"),
+        ("https://host:8443/x?", "https://host:8443/x?…"),
+        ("https://host/x?a=b&key=CANARY#CANARY", "https://host/x?…"),
+        ("https://host/x#CANARY?CANARY", "https://host/x"),
+        ("https://user:CANARY@host/x?a=u@CANARY", "https://host/x?…"),
+        ("no url?apikey=CANARY", "no url?…"),
+        ("no url#CANARY?CANARY", "no url"),
+        ("host:port/x?a=u@CANARY", "…"),
+        ("http://user:CAN?ARY@host:port", "http://…"),
+        (
+            "http://user:CANARY@host:port/?CANARY",
+            "http://…@host:port/?…",
+        ),
+        ("user:CANARY@http://host", "…@http://host"),
         ("no url", "no url"),
         ("user:password@host:8000", "…@host:8000"),
         ("dns:///user:password@host:8000", "dns://…@host:8000"),

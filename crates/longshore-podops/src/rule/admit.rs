@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use longshore_api::podops::{PodTransitionRuleSpec, RuleWebhook, TransitionRule};
+use longshore_outbound::shown;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -28,7 +29,7 @@ pub struct Target {
 impl Target {
     /// Its address cannot be asked.
     pub fn is_not_reached(&self, why: &str) -> String {
-        let url = &self.url;
+        let url = shown(&self.url);
         format!("{}.url: Invalid value: {url:?}: {why}", self.path)
     }
 
@@ -239,6 +240,15 @@ mod tests {
         assert_eq!(
             targets[0].is_not_reached("down"),
             "spec.rule.a.clientConfig.url: Invalid value: \"http://x\": down"
+        );
+        let hidden = Target {
+            url: "ftp://ann:CANARY@x/?CANARY".to_owned(),
+            path: "p".to_owned(),
+            ca_bundle: String::new(),
+        };
+        assert_eq!(
+            hidden.is_not_reached("no"),
+            "p.url: Invalid value: \"ftp://x/?…\": no"
         );
         assert_eq!(
             targets[0].is_not_trusted("no"),

@@ -1,5 +1,6 @@
 //! What rules say, and what is written about it.
 
+mod addresses;
 mod tasks;
 
 use longshore_api::podops::{

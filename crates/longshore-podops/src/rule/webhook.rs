@@ -11,6 +11,7 @@ use longshore_api::podops::{
     RuleAnswer, RuleParameter, RuleQuestion, RuleSubject, RuleWebhook, RuleWebhookStatus, Stage,
 };
 use longshore_core::names::hashed_uuid;
+use longshore_outbound::shown;
 use serde_json::Value;
 
 use super::{
@@ -24,6 +25,9 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 const MAX_MESSAGE: usize = 1024;
 /// Bytes of the id of a task.
 const MAX_TASK_ID: usize = 256;
+/// What is wrong with a webhook that cannot be read. The value is not quoted: it may be a URL with a password.
+const OTHER_TYPE: &str =
+    "a field has another type than kubectl explain podtransitionrule.spec.rules.webhook says";
 /// Upstream's spelling of what a pod is.
 const SUBJECT_API_VERSION: &str = "core/v1";
 const SUBJECT_KIND: &str = "Pod";
@@ -105,8 +109,8 @@ impl Asking<'_> {
         let rule = self.rule;
         let webhook: RuleWebhook = match serde_json::from_value(self.webhook.clone()) {
             Ok(webhook) => webhook,
-            Err(error) => {
-                let why = format!("the webhook of rule {rule} is not one: {error}");
+            Err(_) => {
+                let why = format!("the webhook of rule {rule} is not one: {OTHER_TYPE}");
                 let outcomes = open.iter().map(|_| Err(why.clone())).collect();
                 return Checked {
                     outcomes,
@@ -143,7 +147,7 @@ impl Asking<'_> {
                     pods.insert(subject.occasion.clone(), subject.name.clone());
                 }
                 let outcome = heard.and_then(|heard| heard.outcome.clone());
-                let url = &webhook.client_config.url;
+                let url = shown(&webhook.client_config.url);
                 outcome.unwrap_or_else(|| Err(format!("waits for the answer of {url}")))
             }));
         }
