@@ -50,7 +50,18 @@ const REFUSED: [Network; 16] = [
 pub struct Boundaries {
     /// Ranges that the operator allows although they are refused by default.
     allowed: Vec<Network>,
+    /// Whether the operator allows the addresses of this machine's interfaces.
+    allows_own: bool,
     api_servers: RwLock<ApiServers>,
+}
+
+/// What [`Boundaries::check`] has to know of the moment of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Surroundings {
+    /// The addresses of the configured API server, whose host may be a name.
+    pub(crate) api_servers: Vec<SocketAddr>,
+    /// The addresses of this machine's interfaces.
+    pub(crate) own: Vec<IpAddr>,
 }
 
 #[derive(Debug, Default)]
@@ -71,7 +82,16 @@ impl Boundaries {
     pub fn allowing(allowed: Vec<Network>) -> Self {
         Self {
             allowed,
-            api_servers: RwLock::default(),
+            ..Self::default()
+        }
+    }
+
+    /// The same boundaries, within which the addresses of this machine's interfaces are allowed, too.
+    #[must_use]
+    pub fn allowing_own_addresses(self) -> Self {
+        Self {
+            allows_own: true,
+            ..self
         }
     }
 
@@ -93,28 +113,28 @@ impl Boundaries {
         servers.configured.clone()
     }
 
-    /// Whether a URL of a tenant may lead to this address. `api_servers` is what the name of the configured API server
-    /// means now.
+    /// Whether a URL of a tenant may lead to this address.
+    ///
+    /// An address of this machine's interfaces is refused, unless the operator allows its range: local programs listen
+    /// there which nobody else is to reach.
     ///
     /// An address of an API server is refused at every port, unless the operator allows its range: then only the API
     /// server itself is refused, as on a laptop, where everything is on loopback.
-    pub(crate) fn check(
-        &self,
-        address: SocketAddr,
-        api_servers: &[SocketAddr],
-    ) -> Result<(), NotAllowed> {
+    pub(crate) fn check(&self, address: SocketAddr, now: &Surroundings) -> Result<(), NotAllowed> {
         let servers = self.api_servers.read();
         let servers = servers.unwrap_or_else(PoisonError::into_inner);
-        let configured = api_servers.iter().copied().map(canonical);
+        let configured = now.api_servers.iter().copied().map(canonical);
         let api_servers: Vec<SocketAddr> =
             servers.known.iter().copied().chain(configured).collect();
+        let is_own = |ip: IpAddr| now.own.iter().any(|own| own.to_canonical() == ip);
         let is_fine = forms(address.ip()).into_iter().all(|ip| {
             let socket = SocketAddr::new(ip, address.port());
             if api_servers.contains(&socket) {
                 return false;
             }
             let is_refused = REFUSED.iter().any(|network| network.contains(ip))
-                || api_servers.iter().any(|server| server.ip() == ip);
+                || api_servers.iter().any(|server| server.ip() == ip)
+                || !self.allows_own && is_own(ip);
             !is_refused || self.allowed.iter().any(|network| network.contains(ip))
         });
         if is_fine { Ok(()) } else { Err(NotAllowed) }
@@ -172,7 +192,7 @@ mod tests {
 
     fn check(boundaries: &Boundaries, address: &str) -> bool {
         let address: SocketAddr = address.parse().unwrap();
-        boundaries.check(address, &[]).is_ok()
+        boundaries.check(address, &Surroundings::default()).is_ok()
     }
 
     #[test]
@@ -238,20 +258,54 @@ mod tests {
         assert!(!check(&boundaries, "[::ffff:10.0.0.5]:6443"));
         assert!(!check(&boundaries, "[64:ff9b::10.0.0.5]:6443"));
         assert!(check(&boundaries, "10.0.0.6:6443"));
-        let configured = ["127.0.0.1:7443".parse().unwrap()];
+        let configured = Surroundings {
+            api_servers: vec!["127.0.0.1:7443".parse().unwrap()],
+            ..Surroundings::default()
+        };
         let laptop = Boundaries::allowing(vec!["127.0.0.0/8".parse().unwrap()]);
         let checks = |address: &str| laptop.check(address.parse().unwrap(), &configured).is_ok();
         assert!(checks("127.0.0.1:8000") && !checks("127.0.0.1:7443"));
         assert!(!checks("[::ffff:127.0.0.1]:7443") && !checks("169.254.169.254:80"));
     }
 
+    #[test]
+    fn an_address_of_this_machine_is_refused_unless_its_range_is_allowed() {
+        let own = ["192.168.7.7", "fd00::7", "::ffff:10.0.0.7"];
+        let now = Surroundings {
+            own: own.map(|it| it.parse().unwrap()).to_vec(),
+            ..Surroundings::default()
+        };
+        let own_forms = [
+            "192.168.7.7:80",
+            "[::ffff:192.168.7.7]:80",
+            "[64:ff9b::192.168.7.7]:80",
+            "[fd00::7]:80",
+            "10.0.0.7:80",
+        ];
+        let refused = |boundaries: &Boundaries| {
+            let check = |it: &&&str| boundaries.check(it.parse().unwrap(), &now).is_err();
+            own_forms.iter().filter(check).count()
+        };
+        let boundaries = Boundaries::default();
+        assert_eq!(refused(&boundaries), own_forms.len());
+        let neighbours = ["192.168.7.8:80", "[fd00::8]:80", "10.0.0.8:80"];
+        for neighbour in neighbours {
+            let checked = boundaries.check(neighbour.parse().unwrap(), &now);
+            assert_eq!(checked, Ok(()), "{neighbour}");
+        }
+        let allowed = Boundaries::allowing(vec!["fd00::7".parse().unwrap()]);
+        assert_eq!(refused(&allowed), own_forms.len() - 1);
+        let boundaries = boundaries.allowing_own_addresses();
+        assert_eq!(refused(&boundaries), 0);
+    }
+
     proptest! {
         /// Whatever embeds a refused IPv4 address is refused, too.
         #[test]
         fn no_embedding_hides_an_address(host in any::<u32>(), port in any::<u16>()) {
-            let boundaries = Boundaries::default();
+            let (boundaries, now) = (Boundaries::default(), Surroundings::default());
             let plain = Ipv4Addr::from_bits(host);
-            let is_allowed = boundaries.check((plain, port).into(), &[]).is_ok();
+            let is_allowed = boundaries.check((plain, port).into(), &now).is_ok();
             let [a, b, c, d] = plain.octets();
             let (high, low) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
             for embedding in [
@@ -259,7 +313,7 @@ mod tests {
                 Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, high, low),
                 Ipv6Addr::new(0x2002, high, low, 0, 0, 0, 0, 1),
             ] {
-                let embedded = boundaries.check((embedding, port).into(), &[]).is_ok();
+                let embedded = boundaries.check((embedding, port).into(), &now).is_ok();
                 prop_assert_eq!(embedded, is_allowed, "{}", embedding);
             }
         }

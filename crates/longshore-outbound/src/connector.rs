@@ -4,7 +4,7 @@ use std::{
     fmt,
     future::Future,
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -16,12 +16,36 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpStream, lookup_host};
 use tower::Service;
 
-use crate::boundaries::{Boundaries, NotAllowed};
+use crate::{
+    boundaries::{Boundaries, NotAllowed, Surroundings},
+    own::own_addresses,
+};
 
-/// What names of hosts mean.
+/// What names of hosts mean, and which addresses are this machine's.
 pub(crate) trait LookUp: fmt::Debug + Send + Sync {
     /// The addresses of a host, which is a name or an address.
     fn look_up<'a>(&'a self, host: &'a str, port: u16) -> Found<'a>;
+
+    /// The addresses that this machine has now.
+    fn own_addresses(&self) -> io::Result<Vec<IpAddr>> {
+        own_addresses()
+    }
+}
+
+/// What the boundaries have to know before a connection is made. It is read for each connection, because names change
+/// their addresses and machines change theirs.
+///
+/// *Errors*: it is not known. Nobody is connected to then.
+pub(crate) async fn surroundings(
+    names: &dyn LookUp,
+    boundaries: &Boundaries,
+) -> io::Result<Surroundings> {
+    let api_servers = match boundaries.configured_api_server() {
+        Some((host, port)) => names.look_up(&host, port).await?,
+        None => Vec::new(),
+    };
+    let own = names.own_addresses()?;
+    Ok(Surroundings { api_servers, own })
 }
 
 /// The addresses of a host, later.
@@ -68,14 +92,12 @@ impl GuardedConnector {
     }
 
     async fn connect_to_any(&self, host: &str, port: u16) -> Result<TcpStream, ConnectError> {
-        let api_servers = match self.boundaries.configured_api_server() {
-            // Unless it is known where the API server is, nobody is connected to.
-            Some((host, port)) => self.look_up(&host, port).await?,
-            None => Vec::new(),
-        };
+        let now = surroundings(&*self.names, &self.boundaries).await;
+        let now = now.map_err(ConnectError::NotReached)?;
         let mut failed: Option<ConnectError> = None;
-        for address in self.look_up(host, port).await? {
-            if let Err(refused) = self.boundaries.check(address, &api_servers) {
+        let addresses = self.names.look_up(host, port).await;
+        for address in addresses.map_err(ConnectError::NotReached)? {
+            if let Err(refused) = self.boundaries.check(address, &now) {
                 failed.get_or_insert(refused.into());
                 continue;
             }
@@ -92,11 +114,6 @@ impl GuardedConnector {
         }
         let nowhere = || ConnectError::NotReached(io::ErrorKind::AddrNotAvailable.into());
         Err(failed.unwrap_or_else(nowhere))
-    }
-
-    async fn look_up(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, ConnectError> {
-        let found = self.names.look_up(host, port).await;
-        found.map_err(ConnectError::NotReached)
     }
 }
 

@@ -16,6 +16,7 @@ mod boundaries;
 mod connector;
 mod network;
 mod operator;
+mod own;
 mod tenant;
 
 pub use boundaries::{Boundaries, NotAllowed};

@@ -31,7 +31,7 @@ use rustls_platform_verifier::BuilderVerifierExt;
 
 use crate::{
     boundaries::{Boundaries, NotAllowed},
-    connector::{ConnectError, GuardedConnector, LookUp, SystemLookUp},
+    connector::{ConnectError, GuardedConnector, LookUp, SystemLookUp, surroundings},
 };
 
 /// How long a connection that nobody uses is kept.
@@ -225,15 +225,9 @@ impl TenantClient {
             return Ok(());
         };
         let port = url.port_or_known_default().ok_or(OutboundError::BadUrl)?;
-        let api_servers = match boundaries.configured_api_server() {
-            Some((host, port)) => SystemLookUp
-                .look_up(&host, port)
-                .await
-                .map_err(|error| OutboundError::NotReached(error.into()))?,
-            None => Vec::new(),
-        };
-        let address = SocketAddr::new(address, port);
-        Ok(boundaries.check(address, &api_servers)?)
+        let now = surroundings(&SystemLookUp, boundaries).await;
+        let now = now.map_err(|error| OutboundError::NotReached(error.into()))?;
+        Ok(boundaries.check(SocketAddr::new(address, port), &now)?)
     }
 }
 

@@ -1,3 +1,4 @@
+mod own;
 mod rebinding;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -58,12 +58,12 @@ pub(crate) struct ServiceName {
 impl PodOpsSettings {
     /// On this machine: webhooks on loopback at any free port. Deletes become operations: who labels pods wants that.
     ///
-    /// Who writes rules here is who runs this program, and their webhooks are on loopback.
+    /// The author of a rule is the user who runs this program: its webhook may be on this machine.
     pub(crate) fn of_this_machine() -> Self {
         let loopback = ["127.0.0.0/8", "::1"].iter();
         let loopback = loopback.filter_map(|network| network.parse().ok());
         Self {
-            boundaries: Arc::new(Boundaries::allowing(loopback.collect())),
+            boundaries: Arc::new(Boundaries::allowing(loopback.collect()).allowing_own_addresses()),
             admit: AdmitConfig {
                 grace_delete: true,
                 ..AdmitConfig::default()
