@@ -190,8 +190,8 @@ fn begin(pod: &Pod, request: &Request, now: Timestamp, hold: Option<Duration>) -
     Some(change.patch(pod))
 }
 
-/// A change of a pod that was seen in a review or read for one: a JSON patch that the API server applies only to that very pod, and only
-/// while that pod takes part. A review of an earlier pod of the same name therefore changes nothing.
+/// A change of a pod that was seen in a review or read for one: a JSON patch that the API server applies only to that very
+/// pod, and only while that pod takes part. A review of an earlier pod of the same name therefore changes nothing.
 struct Change(Vec<Value>);
 
 impl Change {

@@ -8,7 +8,7 @@ use http::{Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
 use kube::client::Body;
 use longshore_api::podops::OperationLabel;
-use longshore_core::Seen;
+use longshore_core::{Patch, PatchKind, Seen};
 use longshore_kit::Clock;
 use longshore_podops::{
     AdmitConfig,
@@ -197,11 +197,7 @@ impl Webhooks {
             let verdict = admit::validate(&config(), &request, self.clock.now());
             if let Some(denial) = verdict.denial {
                 if let Some(begin) = verdict.begin {
-                    let patch = Request::patch(&about.path)
-                        .header(http::header::CONTENT_TYPE, "application/json-patch+json")
-                        .body(())?;
-                    let body = Bytes::from(begin.patch.to_string());
-                    Box::pin(self.patch(about, &patch.into_parts().0, &body)).await?;
+                    Box::pin(self.begin(&about.path, &begin)).await?;
                 }
                 return refused(&denial);
             }
@@ -232,21 +228,27 @@ impl Webhooks {
             let verdict = admit::validate_eviction(&config(), &request, pod, &[], now);
             if let Some(denial) = verdict.denial {
                 if let Some(note) = verdict.begin {
-                    let patch = Request::patch(&about.path)
-                        .header(http::header::CONTENT_TYPE, "application/merge-patch+json")
-                        .body(())?;
-                    let body = Bytes::from(note.patch.to_string());
-                    let of_pod = About {
-                        path: about.path.clone(),
-                        sub_resource: String::new(),
-                    };
-                    self.patch(&of_pod, &patch.into_parts().0, &body).await?;
+                    self.begin(&about.path, &note).await?;
                 }
                 return refused(&denial);
             }
         }
         let request = Request::from_parts(parts.clone(), Body::from(body.clone()));
         self.send(request).await
+    }
+
+    /// What a webhook writes to the pod of this path before its answer.
+    async fn begin(&self, path: &str, begin: &Patch) -> Result<Answer, BoxError> {
+        assert_eq!(begin.kind, PatchKind::Json);
+        let of_pod = About {
+            path: path.to_owned(),
+            sub_resource: String::new(),
+        };
+        let patch = Request::patch(path)
+            .header(http::header::CONTENT_TYPE, "application/json-patch+json")
+            .body(())?;
+        let body = Bytes::from(begin.patch.to_string());
+        self.patch(&of_pod, &patch.into_parts().0, &body).await
     }
 
     async fn send(&self, request: Request<Body>) -> Result<Answer, BoxError> {
