@@ -90,10 +90,14 @@ pub enum CertificateError {
     ClientAuthority(#[from] NoClientAuthority),
     /// The role was uninstalled: nothing is written for it.
     #[error(
-        "the Lease {lease} says that the role was uninstalled; `longshore uninstall --undo` takes that back"
+        "the Lease {namespace}/{lease} says that the role was uninstalled; `longshore uninstall --role {role} -n {namespace} --undo` lets it run again"
     )]
     Uninstalled {
-        /// Its namespace and name.
+        /// The role of the controller.
+        role: String,
+        /// Namespace of the Lease.
+        namespace: String,
+        /// Name of the Lease.
         lease: String,
     },
     /// What is in the Secret is no certificate with its key.
@@ -133,8 +137,8 @@ pub struct Certificates {
     registrations: Vec<Registration>,
     client_authority: Option<ClientAuthority>,
     callers: Option<Callers>,
-    /// The Lease that says whether the role was uninstalled.
-    lease: Option<ObjectRef>,
+    /// The role of the controller, and the Lease that says whether it was uninstalled.
+    lease: Option<(String, ObjectRef)>,
     /// How far the API server was seen to narrow what it asks about.
     narrowing: Narrowing,
     /// What API servers were last seen to know.
@@ -195,16 +199,17 @@ impl Certificates {
         callers.clone()
     }
 
-    /// Writes nothing while the Lease of this name, in the namespace of the Secret, says that the role was uninstalled.
+    /// Writes nothing while the Lease of this name, in the namespace of the Secret, says that `role` was uninstalled.
     /// It is read before something is written, and not else.
     #[must_use]
-    pub fn unless_uninstalled(mut self, lease: &str) -> Self {
-        self.lease = Some(ObjectRef {
+    pub fn unless_uninstalled(mut self, role: &str, lease: &str) -> Self {
+        let lease = ObjectRef {
             resource: LEASE,
             namespace: self.identity.namespace.clone(),
             name: lease.to_owned(),
             uid: None,
-        });
+        };
+        self.lease = Some((role.to_owned(), lease));
         self
     }
 
@@ -521,12 +526,14 @@ impl Certificates {
 
     /// Fails where the role was uninstalled. Who may not read the Lease is not told, and goes on.
     async fn is_installed(&self) -> Result<(), CertificateError> {
-        let Some(lease) = &self.lease else {
+        let Some((role, lease)) = &self.lease else {
             return Ok(());
         };
         match self.requests.get(lease).await {
             Ok(Some(found)) if is_uninstalled(&found) => Err(CertificateError::Uninstalled {
-                lease: format!("{}/{}", lease.namespace, lease.name),
+                role: role.clone(),
+                namespace: lease.namespace.clone(),
+                lease: lease.name.clone(),
             }),
             Ok(_) => Ok(()),
             Err(error) if error.code() == Some(403) => Ok(()),

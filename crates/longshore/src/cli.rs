@@ -14,8 +14,8 @@ use crate::{cmd, controller::config_file::with_peers_flags, exit, output};
     propagate_version = false,
     disable_help_subcommand = true,
     max_term_width = 100,
-    // As clap's, without an empty line: it has to fit the first screen.
-    help_template = "{about-with-newline}{usage-heading} {usage}\n\n{all-args}{after-help}",
+    // As clap's, without its empty lines around the usage: it has to fit the first screen.
+    help_template = "{about-with-newline}{usage-heading} {usage}\n{all-args}{after-help}",
     after_help = help_end("longshore run examples/quickstart/dag.yaml")
 )]
 pub(crate) struct Cli {
@@ -77,8 +77,6 @@ pub(crate) enum Command {
     Run(cmd::run::RunArgs),
     Standalone(cmd::standalone::StandaloneArgs),
     Controller(Box<cmd::controller::ControllerArgs>),
-    // Hidden: the help has to fit the first screen.
-    #[command(hide = true)]
     Uninstall(cmd::uninstall::UninstallArgs),
     #[command(subcommand, after_help = help_end("longshore dags lint dags/"))]
     Dags(cmd::Dags),

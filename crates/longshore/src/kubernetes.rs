@@ -55,6 +55,11 @@ impl KubeconfigFile<'_> {
     }
 }
 
+/// The context of kubectl's kubeconfig that kubectl uses.
+pub(crate) fn current_context() -> Option<String> {
+    Kubeconfig::read().ok()?.current_context
+}
+
 /// Libraries below us bring several implementations; without a choice there is none.
 fn choose_tls() {
     // An error says that one was chosen already.

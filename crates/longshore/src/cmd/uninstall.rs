@@ -1,6 +1,6 @@
 //! `longshore uninstall`: takes a role out of a cluster, so that nothing waits for it any more.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use clap::Args;
 use tokio::runtime::Runtime;
@@ -19,8 +19,11 @@ use crate::{
     exit::Exit,
     kubernetes::{ClusterArgs, RealCluster},
     output,
-    uninstall::{Mode, Report, Uninstall},
+    uninstall::{Left, Mode, Report, Uninstall},
 };
+
+/// Objects of one step that are named one by one. Of more, the text has numbers: it has to fit a screen.
+const SHOWN: usize = 10;
 
 /// Take a role out of a cluster; custom resources stay
 #[derive(Args, Debug)]
@@ -64,6 +67,7 @@ pub(crate) fn uninstall(args: &UninstallArgs, globals: &Globals) -> Result<Exit,
             undo(&uninstall, args.role).await?;
             return Ok(None);
         }
+        uninstall.is_here().await?;
         if args.dry_run {
             return uninstall.survey().await.map(Some);
         }
@@ -82,12 +86,11 @@ pub(crate) fn uninstall(args: &UninstallArgs, globals: &Globals) -> Result<Exit,
 }
 
 async fn undo(uninstall: &Uninstall, role: &Role) -> Result<(), CliError> {
-    let name = role.name;
-    output::note(&if uninstall.undo().await? {
-        format!("{name}: may run again; apply its manifest, and start a controller")
-    } else {
-        format!("{name}: was not uninstalled, and may run")
-    });
+    uninstall.undo().await?;
+    output::note(&format!(
+        "{}: may run again; apply its manifest, and start a controller",
+        role.name
+    ));
     Ok(())
 }
 
@@ -143,11 +146,13 @@ fn text(report: &Report) -> String {
     };
     let steps = report.steps.iter().filter(|step| !step.objects.is_empty());
     let mut is_empty = true;
+    let mut has_all = true;
     for step in steps {
         is_empty = false;
         text.push_str(&format!("  {}:\n", step.what));
-        for object in &step.objects {
-            text.push_str(&format!("    {object}\n"));
+        has_all &= step.objects.len() <= SHOWN;
+        for line in lines(&step.objects) {
+            text.push_str(&format!("    {line}\n"));
         }
     }
     if is_empty {
@@ -155,17 +160,112 @@ fn text(report: &Report) -> String {
     }
     if !report.left.is_empty() {
         text.push_str("stays:\n");
-        for left in &report.left {
-            text.push_str(&format!("  {}: {}\n", left.object, left.why));
+        for (why, objects) in by_reason(&report.left) {
+            has_all &= objects.len() <= SHOWN;
+            for line in lines(&objects) {
+                text.push_str(&format!("  {line}: {why}\n"));
+            }
         }
     }
+    if !has_all {
+        text.push_str("`-o json` names all objects\n");
+    }
     text
+}
+
+/// The objects that stay for the same reason, in the order in which they were found.
+fn by_reason(left: &[Left]) -> Vec<(&str, Vec<String>)> {
+    let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
+    for Left { object, why } in left {
+        match reasons.iter_mut().find(|(known, _)| known == why) {
+            Some((_, objects)) => objects.push(object.clone()),
+            None => reasons.push((why.as_str(), vec![object.clone()])),
+        }
+    }
+    reasons
+}
+
+/// The names of a few objects, or the number of many: for each namespace, as far as these are few.
+fn lines(objects: &[String]) -> Vec<String> {
+    if objects.len() <= SHOWN {
+        return objects.to_vec();
+    }
+    let mut numbers: BTreeMap<Option<&str>, usize> = BTreeMap::new();
+    for object in objects {
+        *numbers.entry(namespace_of(object)).or_default() += 1;
+    }
+    let n_namespaces = numbers.len();
+    let mut lines: Vec<String> = numbers
+        .iter()
+        .take(SHOWN)
+        .map(|(namespace, n)| match namespace {
+            Some(namespace) => format!("{n} in namespace {namespace}"),
+            None => format!("{n} of the whole cluster"),
+        })
+        .collect();
+    let n_others: usize = numbers.values().skip(SHOWN).sum();
+    if n_others > 0 {
+        let others = n_namespaces - SHOWN;
+        lines.push(format!("{n_others} in {others} other namespaces"));
+    }
+    lines
+}
+
+/// That of `shop/web-0` and of `secret shop/a`; `None` for an object of the whole cluster.
+fn namespace_of(object: &str) -> Option<&str> {
+    let name = object.rsplit(' ').next().unwrap_or(object);
+    name.split_once('/').map(|(namespace, _)| namespace)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::uninstall::{Done, Left};
+    use crate::uninstall::Done;
+
+    #[test]
+    fn ten_objects_of_a_step_are_named_and_of_more_each_namespace_has_a_number() {
+        let objects = |n: usize| -> Vec<String> {
+            let of = |at: usize| format!("pod n{}/web-{at}", at % 2);
+            (0..n).map(of).collect()
+        };
+        assert_eq!(lines(&objects(10)), objects(10));
+        assert_eq!(
+            lines(&objects(11)),
+            ["6 in namespace n0", "5 in namespace n1"]
+        );
+        let many: Vec<String> = (0..25).map(|at| format!("n{at:02}/web")).collect();
+        let lines = lines(&many);
+        assert_eq!(lines.len(), 11);
+        assert_eq!(lines[10], "15 in 15 other namespaces");
+
+        let left = objects(11).into_iter().map(|object| Left {
+            object,
+            why: "kept offline".to_owned(),
+        });
+        let report = Report {
+            kind: "Uninstall",
+            role: "podops",
+            namespace: "longshore".to_owned(),
+            is_dry_run: true,
+            steps: vec![Done {
+                what: "pods".to_owned(),
+                objects: objects(12),
+            }],
+            left: left.collect(),
+        };
+        assert_eq!(
+            text(&report),
+            "role podops of namespace longshore; would be removed:
+  pods:
+    6 in namespace n0
+    6 in namespace n1
+stays:
+  6 in namespace n0: kept offline
+  5 in namespace n1: kept offline
+`-o json` names all objects
+"
+        );
+    }
 
     #[test]
     fn a_report_names_what_was_removed_and_what_stays_with_its_reason() {

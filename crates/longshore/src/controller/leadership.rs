@@ -67,7 +67,7 @@ pub(super) async fn lead(
     loop {
         let acquired = elector.acquire(|holder| {
             if holder == HOLDER_UNINSTALLED {
-                return mark::note(role);
+                return mark::note(role, context.cluster.namespace());
             }
             output::note(&format!(
                 "{}: waits for the lease that {holder} holds",

@@ -49,7 +49,7 @@ impl Mark {
             let mut has_told = false;
             while self.is_set().await {
                 if !has_told {
-                    note(role);
+                    note(role, &self.target.namespace);
                     has_told = true;
                 }
                 let pause = tokio::time::sleep(LOOK_AGAIN);
@@ -90,9 +90,15 @@ impl Mark {
 }
 
 /// Says why a role does nothing.
-pub(super) fn note(role: &Role) {
+pub(super) fn note(role: &Role, namespace: &str) {
     output::note(&format!(
-        "{0}: was uninstalled, and does nothing; `longshore uninstall --role {0} --undo` lets it run again",
-        role.name
+        "{}: was uninstalled, and does nothing; {} lets it run again",
+        role.name,
+        undo(role.name, namespace)
     ));
+}
+
+/// The command that removes the mark of a role: the whole of it, so that it can be copied.
+pub(crate) fn undo(role: &str, namespace: &str) -> String {
+    format!("`longshore uninstall --role {role} -n {namespace} --undo`")
 }

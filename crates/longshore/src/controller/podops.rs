@@ -74,7 +74,7 @@ pub(super) async fn answer(
         (&context.webhooks, &context.pods),
         shutdown.clone(),
     );
-    webhooks.certificates = webhooks.certificates.unless_uninstalled(LEASE);
+    webhooks.certificates = webhooks.certificates.unless_uninstalled(ROLE, LEASE);
     let serving = webhooks.serve(listener, shutdown, |address| {
         output::note(&format!("podops: webhooks at https://{address}"));
     });

@@ -61,7 +61,7 @@ pub(super) async fn run(
     let identity = Identity::of_service(namespace, &settings.secret_name, &settings.service_name);
     let mut certificates = Certificates::new(requests, Arc::new(SystemClock), identity)
         .trusting(context.config.client_authority.clone())
-        .unless_uninstalled(MARK);
+        .unless_uninstalled(ROLE, MARK);
     if settings.is_registered {
         let registration = SecretsWebhook::registration(&settings, namespace);
         certificates = certificates.publishing(registration);

@@ -48,7 +48,9 @@ impl ActionsError {
                 }
                 Some(409) => "choose another name with --name RUN",
                 Some(_) => "do what the cause says",
-                None => "check that the cluster runs and that the kubeconfig has its address",
+                None => {
+                    "check that the cluster runs and that the kubeconfig has its address; --context NAME asks another cluster"
+                }
             },
         }
     }

@@ -225,7 +225,7 @@ impl CliError {
             Self::Client(error) => client::help(error),
             Self::Actions(error) => error.help().to_owned(),
             Self::Pods(error) => error.help().to_owned(),
-            Self::Uninstall(error) => error.help().to_owned(),
+            Self::Uninstall(error) => error.help(),
             Self::Config(error) => error.help().to_owned(),
             Self::Cluster(error) => cluster::help(error).to_owned(),
             Self::Kubernetes(error) => error.help(),

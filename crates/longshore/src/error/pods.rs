@@ -34,7 +34,9 @@ impl PodsError {
             Self::Request { status, .. } => match status {
                 Some(401 | 403) => "ask whoever runs the cluster for access to pods",
                 Some(_) => "do what the cause says",
-                None => "check that the cluster runs and that the kubeconfig has its address",
+                None => {
+                    "check that the cluster runs and that the kubeconfig has its address; --context NAME asks another cluster"
+                }
             },
         }
     }

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use longshore_kit::ApiError;
 
-use crate::exit::Exit;
+use crate::{controller::mark::undo, exit::Exit};
 
 /// Why a role is not uninstalled, or not all of it.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +22,27 @@ pub(crate) enum UninstallError {
     List {
         what: String,
         source: Box<kube::Error>,
+    },
+    #[error("the role {role} is installed in another namespace than {namespace}: {found}")]
+    Elsewhere {
+        role: &'static str,
+        namespace: String,
+        /// What names the other namespace.
+        found: String,
+        /// The other namespace.
+        installed: String,
+    },
+    #[error("there is no namespace {namespace}, and nothing of the role {role} names it")]
+    NoNamespace {
+        role: &'static str,
+        namespace: String,
+    },
+    #[error("the role {role} was not uninstalled in the namespace {namespace}")]
+    NotUninstalled {
+        role: &'static str,
+        namespace: String,
+        /// The namespaces in which it was.
+        marked: Vec<String>,
     },
     #[error("the API server {url} does not say what you may do")]
     Asking {
@@ -55,11 +76,13 @@ impl UninstallError {
             Self::Rights { .. } => "LS1105",
             Self::ComesBack { .. } => "LS1106",
             Self::Request(_) | Self::List { .. } | Self::Asking { .. } => "LS1107",
+            Self::Elsewhere { .. } | Self::NoNamespace { .. } => "LS1108",
+            Self::NotUninstalled { .. } => "LS1109",
         }
     }
 
-    pub(super) fn help(&self) -> &'static str {
-        match self {
+    pub(super) fn help(&self) -> String {
+        let help = match self {
             Self::Rights { .. } => {
                 "run it with the kubeconfig of a cluster administrator; --dry-run needs less"
             }
@@ -69,12 +92,34 @@ impl UninstallError {
             Self::Request(_) | Self::List { .. } | Self::Asking { .. } => {
                 "do what the cause says and run the command again: it goes on where it was"
             }
-        }
+            Self::Elsewhere {
+                role, installed, ..
+            } => {
+                return format!(
+                    "nothing was changed; run `longshore uninstall --role {role} -n {installed}`"
+                );
+            }
+            Self::NoNamespace { .. } => {
+                "nothing was changed; name the namespace of the controller with -n NAMESPACE"
+            }
+            Self::NotUninstalled { role, marked, .. } => match marked.first() {
+                Some(marked) => {
+                    return format!("run {}, where the role was uninstalled", undo(role, marked));
+                }
+                None => {
+                    "name the namespace in which the role was uninstalled with -n NAMESPACE, or start a controller: nothing stops it"
+                }
+            },
+        };
+        help.to_owned()
     }
 
     pub(super) fn exit(&self) -> Exit {
         match self {
             Self::Rights { .. } => Exit::NotAuthorised,
+            Self::Elsewhere { .. } | Self::NoNamespace { .. } | Self::NotUninstalled { .. } => {
+                Exit::NotFoundOrUnsupported
+            }
             Self::ComesBack { .. } | Self::Request(_) | Self::List { .. } | Self::Asking { .. } => {
                 Exit::Failure
             }

@@ -48,8 +48,8 @@ pub(super) async fn of(
         left.push(Left {
             object: objects::name(&mark::target(namespace, role)),
             why: format!(
-                "stops controllers that run still; `longshore uninstall --role {} --undo -n {namespace}` lets the role run again",
-                role.name
+                "stops controllers that run still; {} lets the role run again",
+                mark::undo(role.name, namespace)
             ),
         });
     }
@@ -133,7 +133,7 @@ async fn applied(
     left
 }
 
-const fn resource(
+pub(super) const fn resource(
     group: &'static str,
     kind: &'static str,
     plural: &'static str,
@@ -149,7 +149,7 @@ const fn resource(
 }
 
 /// The address of an object of a manifest; `None` for kinds that are deleted otherwise.
-fn target(object: &Value) -> Option<ObjectRef> {
+pub(super) fn target(object: &Value) -> Option<ObjectRef> {
     const RBAC: &str = "rbac.authorization.k8s.io";
     let resource = match object["kind"].as_str()? {
         "ServiceAccount" => resource("", "ServiceAccount", "serviceaccounts", Scope::Namespaced),

@@ -20,6 +20,8 @@ use crate::{
     error::UninstallError,
 };
 
+pub(super) use crate::controller::mark::undo;
+
 /// What it is, for people.
 pub(super) const WHAT: &str = "mark that stops the controllers";
 /// No lease is waited for longer.

@@ -9,6 +9,7 @@
 mod left;
 mod mark;
 mod objects;
+mod place;
 mod steps;
 mod sweep;
 
@@ -161,9 +162,33 @@ impl Uninstall {
         self.report(done, Mode::Real).await
     }
 
-    /// Takes the mark away, so that the role runs again. Answers whether there was one.
-    pub(crate) async fn undo(&self) -> Result<bool, CliError> {
-        Ok(self.mark.remove().await?)
+    /// Fails where the installation of the role is in another namespace, or the namespace does not exist. To be asked
+    /// before anything is removed: what the role has registered is of the whole cluster, whatever namespace is named.
+    pub(crate) async fn is_here(&self) -> Result<(), CliError> {
+        let configurations = steps::configurations(&self.steps);
+        let place = place::Place {
+            role: self.role,
+            namespace: &self.namespace,
+            settings: &self.settings,
+            objects: &self.objects,
+        };
+        Ok(place.check(&configurations, SystemClock.now()).await?)
+    }
+
+    /// Takes the mark away, so that the role runs again.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub(crate) async fn undo(&self) -> Result<(), CliError> {
+        if self.mark.remove().await? {
+            return Ok(());
+        }
+        Err(UninstallError::NotUninstalled {
+            role: self.role.name,
+            namespace: self.namespace.clone(),
+            marked: place::marked(self.role, &self.objects).await?,
+        }
+        .into())
     }
 
     /// The actions of the role that have not ended: `namespace/name`.

@@ -62,14 +62,44 @@ impl Objects {
         namespace: Option<&str>,
         labels: Option<&str>,
     ) -> Result<Vec<Value>, UninstallError> {
+        let params = ListParams {
+            label_selector: labels.map(str::to_owned),
+            ..ListParams::default()
+        };
+        self.pages(resource, namespace, params).await
+    }
+
+    /// The objects of this name in all namespaces. They are a help for the user: without the right to list them, none
+    /// are known.
+    pub(super) async fn everywhere(
+        &self,
+        resource: Resource,
+        name: &str,
+    ) -> Result<Vec<Value>, UninstallError> {
+        let params = ListParams::default().fields(&format!("metadata.name={name}"));
+        match self.pages(resource, None, params).await {
+            Ok(mut found) => {
+                found.retain(|object| object["metadata"]["name"] == name);
+                Ok(found)
+            }
+            Err(UninstallError::List { source, .. }) if is_forbidden(&source) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn pages(
+        &self,
+        resource: Resource,
+        namespace: Option<&str>,
+        params: ListParams,
+    ) -> Result<Vec<Value>, UninstallError> {
         let client = self.requests.client().clone();
         let kind = api_resource(resource);
         let api: Api<DynamicObject> = match namespace {
             Some(namespace) => Api::namespaced_with(client, namespace, &kind),
             None => Api::all_with(client, &kind),
         };
-        let mut params = ListParams::default().limit(PAGE);
-        params.label_selector = labels.map(str::to_owned);
+        let mut params = params.limit(PAGE);
         let mut objects = Vec::new();
         loop {
             let page = match api.list(&params).await {
@@ -114,6 +144,10 @@ impl Objects {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
 }
 
 /// `secret shop/name`.

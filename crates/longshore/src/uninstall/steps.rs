@@ -219,7 +219,24 @@ pub(super) fn has_ended(action: &Value) -> bool {
     status.is_ok_and(|status| status.is_terminal())
 }
 
-/// What these steps ask of the Kubernetes API.
+/// The webhook configurations that these steps delete.
+pub(super) fn configurations(steps: &[Step]) -> Vec<ObjectRef> {
+    let mut found: Vec<ObjectRef> = Vec::new();
+    for step in steps {
+        let Step::Delete { targets, .. } = step else {
+            continue;
+        };
+        for target in targets {
+            let is_configuration = [MUTATING, VALIDATING].contains(&target.resource);
+            if is_configuration && !found.contains(target) {
+                found.push(target.clone());
+            }
+        }
+    }
+    found
+}
+
+/// What these steps ask of the Kubernetes API, each right once: some steps are taken twice.
 pub(super) fn rights(steps: &[Step], namespace: &str, mode: Mode) -> Vec<ResourceAttributes> {
     let is_real = mode == Mode::Real;
     let mut rights = Vec::new();
@@ -266,7 +283,13 @@ pub(super) fn rights(steps: &[Step], namespace: &str, mode: Mode) -> Vec<Resourc
             }
         }
     }
-    rights
+    let mut distinct: Vec<ResourceAttributes> = Vec::new();
+    for right in rights {
+        if !distinct.contains(&right) {
+            distinct.push(right);
+        }
+    }
+    distinct
 }
 
 fn right(resource: Resource, namespace: Option<&str>, verb: &str) -> ResourceAttributes {
@@ -304,6 +327,29 @@ mod tests {
                 assert!(["get", "list"].contains(&verb.as_str()), "{verb}");
             }
         }
+    }
+
+    #[test]
+    fn each_right_is_asked_for_once() {
+        for role in ROLES {
+            for mode in [Mode::DryRun, Mode::Real] {
+                let steps = of(role, "longshore", &WebhookSettings::default());
+                let rights = rights(&steps, "longshore", mode);
+                for (n, right) in rights.iter().enumerate() {
+                    assert!(!rights[..n].contains(right), "{}: {right:?}", role.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_roles_with_webhooks_have_configurations_of_the_whole_cluster() {
+        let n = |name: &str| {
+            let role = ROLES.iter().find(|role| role.name == name).unwrap();
+            configurations(&of(role, "longshore", &WebhookSettings::default())).len()
+        };
+        let all = ["podops", "webhook", "tasks", "dags"].map(n);
+        assert_eq!(all, [2, 1, 0, 0]);
     }
 
     #[test]

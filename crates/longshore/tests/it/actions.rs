@@ -168,11 +168,51 @@ fn where_the_cluster_is_has_to_be_known() {
     assert_eq!(code, 3, "{stderr}");
     assert!(stderr.contains("error[LS1401]"), "{stderr}");
 
-    // A cluster without the resource is told from an empty one.
+    // Nor does a data directory that was named fall back to the cluster of kubectl.
     let served = Served::start();
+    let kubeconfig = served.folder.path().join("kubeconfig");
+    command.env("KUBECONFIG", &kubeconfig);
+    let (code, _, stderr) = outcome(&mut command);
+    assert_eq!(code, 3, "{stderr}");
+    assert!(stderr.contains("error[LS1401]"), "{stderr}");
+
+    // A cluster without the resource is told from an empty one.
     served.check(
         "actions list",
         3,
         "error[LS1402]: list of TaskActions failed",
     );
+}
+
+#[test]
+fn without_a_standalone_the_cluster_of_kubectl_is_asked_and_named() {
+    let home = TempDir::new().unwrap();
+    let served = Served::with_task_actions();
+    let kubeconfig = served.folder.path().join("kubeconfig");
+    let ask = |arguments: &[&str]| {
+        let mut command = longshore();
+        command
+            .args(arguments)
+            .env("HOME", home.path())
+            .env("KUBECONFIG", &kubeconfig);
+        outcome(&mut command)
+    };
+    for arguments in [&["pods", "list", "-A"][..], &["actions", "list"]] {
+        let (code, _, stderr) = ask(arguments);
+        assert_eq!(code, 0, "{arguments:?}: {stderr}");
+        let says = stderr.contains("asks the cluster https://127.0.0.1:");
+        assert!(says, "{arguments:?}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    }
+    let file = kubeconfig.to_str().unwrap();
+    let (code, _, stderr) = ask(&["pods", "list", "-A", "--kubeconfig", file]);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+
+    // The kubeconfig of a standalone goes first, also of one that is stopped.
+    let of_standalone = home.path().join(".local/share/longshore");
+    std::fs::create_dir_all(&of_standalone).unwrap();
+    std::fs::write(of_standalone.join("kubeconfig"), "{}").unwrap();
+    let (code, _, stderr) = ask(&["pods", "list", "-A"]);
+    assert_eq!(code, 3, "{stderr}");
+    assert!(stderr.contains("error[LS1401]"), "{stderr}");
 }

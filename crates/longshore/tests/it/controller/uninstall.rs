@@ -20,16 +20,18 @@ use crate::{
 
 /// Exit code, what it reports, and what it says meanwhile.
 async fn uninstall(cluster: &TestCluster, role: &str, arguments: &[&str]) -> (i32, Value, String) {
+    uninstall_in(cluster, &cluster.namespace, role, arguments).await
+}
+
+/// The same, of this namespace.
+async fn uninstall_in(
+    cluster: &TestCluster,
+    namespace: &str,
+    role: &str,
+    arguments: &[&str],
+) -> (i32, Value, String) {
     let mut command = longshore();
-    command.args([
-        "uninstall",
-        "--role",
-        role,
-        "-o",
-        "json",
-        "-n",
-        &cluster.namespace,
-    ]);
+    command.args(["uninstall", "--role", role, "-o", "json", "-n", namespace]);
     command.arg("--kubeconfig").arg(cluster.admin_kubeconfig());
     command.args(arguments);
     let ended = tokio::task::spawn_blocking(move || outcome(&mut command));
@@ -101,6 +103,18 @@ async fn the_role_tasks_leaves_actions_that_go_without_it_and_goes_on_with_them_
             .contains("tasks: was uninstalled, and does nothing")
     })
     .await;
+    let undo = format!(
+        "`longshore uninstall --role tasks -n {} --undo`",
+        cluster.namespace
+    );
+    assert!(controller.log().contains(&undo), "{}", controller.log());
+    // In another namespace there is nothing to undo.
+    let (code, _, stderr) = uninstall_in(&cluster, "default", "tasks", &["--undo"]).await;
+    assert_eq!(code, 3, "{stderr}");
+    assert!(
+        stderr.contains("LS1109") && stderr.contains("in the namespace default"),
+        "{stderr}"
+    );
 
     let (code, _, stderr) = uninstall(&cluster, "tasks", &["--undo"]).await;
     assert_eq!(code, 0, "{stderr}");
@@ -133,6 +147,16 @@ async fn the_role_dags_stops_where_it_is_until_it_may_run_again() {
     assert_eq!(report["steps"][0]["objects"], json!([]), "{report}");
     let (code, _, stderr) = uninstall(&cluster, "dags", &["--undo"]).await;
     assert_eq!(code, 0, "{stderr}");
+    let (code, _, stderr) = uninstall(&cluster, "dags", &["--undo"]).await;
+    assert_eq!(code, 3, "{stderr}");
+    let says = stderr.contains("LS1109") && stderr.contains(&cluster.namespace);
+    assert!(says, "{stderr}");
+    for flag in ["--dry-run", "--yes"] {
+        let (code, _, stderr) = uninstall_in(&cluster, "no-such", "dags", &[flag]).await;
+        assert_eq!(code, 3, "{flag}: {stderr}");
+        let says = stderr.contains("LS1108") && stderr.contains("there is no namespace no-such");
+        assert!(says, "{flag}: {stderr}");
+    }
     let mut controller = plan.start("dags-again");
     until("it leads again", || controller.leads()).await;
     assert_eq!(controller.stop(), Some(0), "{}", controller.log());
@@ -157,6 +181,20 @@ async fn the_role_webhook_leaves_no_webhook_and_a_replica_that_is_started_makes_
     while configurations.get_opt(&name).await.unwrap().is_none() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
+    // Of another namespace, this would take the webhook from the replica.
+    let right = format!("-n {}", cluster.namespace);
+    for (flag, namespace) in [
+        ("--dry-run", "default"),
+        ("--yes", "default"),
+        ("--yes", "no-such"),
+    ] {
+        let flags = [flag, "--config", config.to_str().unwrap()];
+        let (code, _, stderr) = uninstall_in(&cluster, namespace, "webhook", &flags).await;
+        assert_eq!(code, 3, "{flag}: {stderr}");
+        let says = stderr.contains("LS1108") && stderr.contains(&right);
+        assert!(says, "{flag}: {stderr}");
+    }
+    assert!(configurations.get_opt(&name).await.unwrap().is_some());
     let flags = ["--yes", "--config", config.to_str().unwrap()];
     let (code, _, stderr) = uninstall(&cluster, "webhook", &flags).await;
     assert_eq!(code, 0, "{stderr}");
@@ -169,6 +207,11 @@ async fn the_role_webhook_leaves_no_webhook_and_a_replica_that_is_started_makes_
         replica.log().contains("says that the role was uninstalled")
     })
     .await;
+    let undo = format!(
+        "`longshore uninstall --role webhook -n {} --undo`",
+        cluster.namespace
+    );
+    assert!(replica.log().contains(&undo), "{}", replica.log());
     assert!(configurations.get_opt(&name).await.unwrap().is_none());
     let (code, _, stderr) = uninstall(&cluster, "webhook", &["--undo"]).await;
     assert_eq!(code, 0, "{stderr}");

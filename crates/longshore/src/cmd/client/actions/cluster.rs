@@ -1,6 +1,9 @@
 //! The cluster whose TaskActions are meant, and requests to it.
 
-use std::{error::Error, path::PathBuf};
+use std::{
+    error::Error,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 use kube::{
@@ -17,7 +20,7 @@ use serde_json::Value;
 use crate::{
     data_dir,
     error::{ActionsError, CliError},
-    kubernetes::KubeconfigFile,
+    kubernetes::{KubeconfigFile, current_context},
     output,
 };
 
@@ -35,7 +38,7 @@ const EVENT: Resource = Resource {
 /// Which cluster, and where in it.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ClusterArgs {
-    /// Kubeconfig file [default: the one of `longshore standalone`]
+    /// Kubeconfig [default: `longshore standalone`'s, else kubectl's]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Context of that kubeconfig, else of kubectl's
@@ -58,29 +61,40 @@ pub(crate) struct ClusterArgs {
 impl ClusterArgs {
     /// How to speak to it; its default namespace is the one that is meant.
     pub(in super::super) async fn config(&self) -> Result<Config, CliError> {
-        let of_standalone;
-        let file = match (&self.kubeconfig, &self.context) {
+        let of_standalone = self.of_standalone();
+        let is_named = self.kubeconfig.is_some() || self.context.is_some();
+        let file = match (&self.kubeconfig, &of_standalone) {
             (Some(path), _) => KubeconfigFile::At(path),
-            (None, Some(_)) => KubeconfigFile::OfKubectl,
-            (None, None) => {
-                of_standalone = self.data_dir()?.join("kubeconfig");
-                KubeconfigFile::At(&of_standalone)
-            }
+            (None, Some(path)) if !is_named => KubeconfigFile::At(path),
+            (None, Some(_) | None) => KubeconfigFile::OfKubectl,
         };
         let config = file.read(self.context.as_deref()).await;
         let mut config = config.map_err(|source| ActionsError::NoKubeconfig {
             source: Box::new(source),
         })?;
+        if !is_named && of_standalone.is_none() {
+            output::note(&format!(
+                "no `longshore standalone` here: asks the cluster {} of kubectl's context {}",
+                config.cluster_url,
+                current_context().unwrap_or_default()
+            ));
+        }
         if let Some(namespace) = &self.namespace {
             config.default_namespace.clone_from(namespace);
         }
         Ok(config)
     }
 
-    fn data_dir(&self) -> Result<PathBuf, CliError> {
+    /// The kubeconfig of the data directory. It stays when the service stops, so that a name that was meant for the
+    /// service never goes to another cluster. Only a directory that nobody has named may have none.
+    fn of_standalone(&self) -> Option<PathBuf> {
+        let file = |data_dir: &Path| data_dir.join("kubeconfig");
         match &self.data_dir {
-            Some(path) => Ok(path.clone()),
-            None => data_dir::default_path(),
+            Some(named) => Some(file(named)),
+            None => {
+                let default = data_dir::default_path().ok()?;
+                Some(file(&default)).filter(|path| path.exists())
+            }
         }
     }
 
@@ -89,10 +103,11 @@ impl ClusterArgs {
         if self.kubeconfig.is_some() || self.context.is_some() {
             return Vec::new();
         }
-        let Ok(data_dir) = self.data_dir() else {
+        let kubeconfig = self.of_standalone();
+        let Some(data_dir) = kubeconfig.as_deref().and_then(Path::parent) else {
             return Vec::new();
         };
-        let directory = data_dir::event_log(&data_dir);
+        let directory = data_dir::event_log(data_dir);
         if !directory.is_dir() {
             return Vec::new();
         }

@@ -144,6 +144,7 @@ async fn versions(place: &Place<'_>) -> Vec<Value> {
 
 pub(super) async fn all(world: &World) {
     let place = inhabited(world, "left").await;
+    a_controller_in_another_namespace_keeps_its_webhooks(&place).await;
     a_dry_run_lists_everything_and_writes_nothing(&place).await;
     a_controller_that_runs_stops_and_puts_nothing_back(&place).await;
     a_pod_a_rule_and_a_namespace_go_without_us(&place).await;
@@ -153,6 +154,39 @@ pub(super) async fn all(world: &World) {
     a_pod_a_rule_and_a_namespace_go_without_us(&again).await;
     // The test stops it in order.
     world.revive();
+}
+
+/// The webhooks have URLs here, so that only the Lease says where the controller is.
+async fn a_controller_in_another_namespace_keeps_its_webhooks(place: &Place<'_>) {
+    let world = place.world;
+    let leases = format!(
+        "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
+        place.namespace
+    );
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": MARK},
+        "spec": {
+            "holderIdentity": "somebody", "leaseDurationSeconds": 15,
+            "renewTime": "2999-01-01T00:00:00.000000Z",
+        },
+    });
+    http::create(world.client(), &leases, &lease).await.unwrap();
+    let before = versions(place).await;
+    let right = format!("--role podops -n {}`", place.namespace);
+    for flag in ["--dry-run", "--yes"] {
+        let mut command = uninstall(world);
+        command.arg(flag);
+        let ended = tokio::task::spawn_blocking(move || output(&mut command));
+        let (code, _, stderr) = ended.await.unwrap();
+        assert_eq!(code, 3, "{flag}: {stderr}");
+        let says = stderr.contains("LS1108") && stderr.contains(&right);
+        assert!(says, "{flag}: {stderr}");
+    }
+    assert_eq!(versions(place).await, before);
+    let lease = format!("{leases}/{MARK}");
+    http::delete(world.client(), &lease, json!({}))
+        .await
+        .unwrap();
 }
 
 async fn a_dry_run_lists_everything_and_writes_nothing(place: &Place<'_>) {
@@ -191,6 +225,8 @@ async fn a_controller_that_runs_stops_and_puts_nothing_back(place: &Place<'_>) {
         world.log().contains("was uninstalled, and does nothing")
     })
     .await;
+    let undo = format!("--role podops -n {} --undo`", world.home());
+    assert!(world.log().contains(&undo), "{}", world.log());
     is_left(place).await;
     // Once more: there is nothing to do.
     let again = run(world, &["--yes"]).await;
