@@ -60,7 +60,8 @@ pub struct PodTransitionRuleSpec {
     pub rules: Vec<TransitionRule>,
 }
 
-/// One rule. Upstream's precedence where it has several parts: availablePolicy, labelCheck, webhook.
+/// One rule. The webhook accepts exactly one of availablePolicy, labelCheck and webhook; of a rule that was stored with
+/// several of them, a pod has to pass all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TransitionRule {

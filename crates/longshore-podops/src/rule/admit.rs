@@ -2,10 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use longshore_api::podops::{PodTransitionRuleSpec, RuleWebhook, TransitionRule};
+use longshore_api::podops::{
+    AvailablePolicy, PodTransitionRuleSpec, RulePoll, RuleWebhook, TransitionRule,
+};
 use longshore_outbound::shown;
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+use super::{kind::RuleKind, numbers::is_amount};
+use crate::selector;
 
 /// Seconds between questions about a task, upstream's.
 const POLL_INTERVAL: i64 = 5;
@@ -91,20 +96,29 @@ fn or(value: &mut Value, default: Value) {
 /// *Errors*: it does not have the shape of one; or what upstream says before it looks any further.
 pub fn validate(object: &Value) -> Result<(Faults, Vec<Target>), Refused> {
     let spec = PodTransitionRuleSpec::deserialize(&object["spec"]).map_err(Refused::Shape)?;
-    if spec.selector.is_none() {
+    let Some(selector) = &spec.selector else {
         return Err(Refused::NoSelector);
-    }
+    };
     let (mut faults, mut targets) = (Faults::default(), Vec::new());
+    faults.0.extend(selector::faults("spec.selector", selector));
+    let mut names = BTreeSet::new();
     for rule in &spec.rules {
         if rule.name.is_empty() {
             return Err(Refused::NoName);
         }
         let path = format!("spec.rule.{}", rule.name);
+        if !names.insert(&rule.name) {
+            let name = &rule.name;
+            faults.add(format!(
+                "{path}.name: Duplicate value: {name:?}: expected a name of its own for each rule"
+            ));
+        }
         if let Some(webhook) = &rule.webhook {
             let webhook = RuleWebhook::deserialize(webhook).map_err(Refused::Shape)?;
             let config = webhook.client_config;
             let path = format!("{path}.clientConfig");
             if let Some(poll) = config.poll {
+                faults.0.extend(below_zero(&format!("{path}.poll"), &poll));
                 targets.push(Target {
                     path: format!("{path}.poll"),
                     url: poll.url,
@@ -120,21 +134,81 @@ pub fn validate(object: &Value) -> Result<(Faults, Vec<Target>), Refused> {
         for why in incomplete(rule) {
             faults.add(format!("{path}: Invalid value: \"null\": {why}"));
         }
+        faults.0.extend(never_met(&path, rule));
     }
     Ok((faults, targets))
 }
 
-fn incomplete(rule: &TransitionRule) -> Vec<&'static str> {
+/// Times of a poll that lie before they begin.
+fn below_zero(path: &str, poll: &RulePoll) -> Vec<String> {
+    let times = [
+        ("intervalSeconds", poll.interval_seconds),
+        ("timeoutSeconds", poll.timeout_seconds),
+    ];
+    let wrong = times.into_iter().filter_map(|(field, seconds)| {
+        let seconds = seconds.filter(|seconds| *seconds < 0)?;
+        Some(format!(
+            "{path}.{field}: Invalid value: {seconds}: expected 0 or more seconds"
+        ))
+    });
+    wrong.collect()
+}
+
+/// What no pod can ever meet, or what cannot be read.
+fn never_met(path: &str, rule: &TransitionRule) -> Vec<String> {
+    let mut faults = Vec::new();
+    if let Some(AvailablePolicy {
+        max_unavailable_value,
+        min_available_value,
+    }) = &rule.available_policy
+    {
+        let amounts = [
+            ("maxUnavailableValue", max_unavailable_value),
+            ("minAvailableValue", min_available_value),
+        ];
+        for (field, amount) in amounts {
+            if let Some(found) = amount.as_ref().filter(|amount| !is_amount(amount)) {
+                faults.push(format!(
+                    "{path}.availablePolicy.{field}: Invalid value: {found}: expected a number of pods or a \
+                     percentage as \"50%\", not below 0"
+                ));
+            }
+        }
+    }
+    let check = rule.label_check.as_ref();
+    if let Some(requires) = check.and_then(|check| check.requires.as_ref()) {
+        let path = format!("{path}.labelCheck.requires");
+        faults.extend(selector::faults(&path, requires));
+    }
+    let filter = rule.filter.as_ref();
+    if let Some(selector) = filter.and_then(|filter| filter.label_selector.as_ref()) {
+        let path = format!("{path}.filter.labelSelector");
+        faults.extend(selector::faults(&path, selector));
+    }
+    faults
+}
+
+fn incomplete(rule: &TransitionRule) -> Vec<String> {
     let mut missing = Vec::new();
+    let kinds: Vec<&str> = RuleKind::all_of(rule).map(RuleKind::as_str).collect();
+    if kinds.len() != 1 {
+        let expected = RuleKind::ALL.map(RuleKind::as_str).join(", ");
+        let found = match kinds.as_slice() {
+            [] => "none of them".to_owned(),
+            kinds => kinds.join(", "),
+        };
+        missing.push(format!("expected exactly one of {expected}, found {found}"));
+    }
     let check = rule.label_check.as_ref();
     if check.is_some_and(|check| check.requires.is_none()) {
-        missing.push("nil label check required");
+        missing.push("nil label check required".to_owned());
     }
     let policy = rule.available_policy.as_ref();
     if policy.is_some_and(|policy| {
         policy.min_available_value.is_none() && policy.max_unavailable_value.is_none()
     }) {
-        missing.push("minAvailableValue and maxUnavailableValue must have at least one configured");
+        let why = "minAvailableValue and maxUnavailableValue must have at least one configured";
+        missing.push(why.to_owned());
     }
     missing
 }
@@ -203,7 +277,7 @@ mod tests {
                 Some(format!("[{requires}, {policy}]")),
             ),
             (
-                json!([{"name": "b", "availablePolicy": {}}, {"name": "b", "availablePolicy": {}}]),
+                json!([{"name": "b", "availablePolicy": {}}]),
                 Some(policy.clone()),
             ),
             (
@@ -229,6 +303,111 @@ mod tests {
         );
         let shapeless = validate(&object(json!([{"name": 1}])));
         assert!(matches!(shapeless, Err(Refused::Shape(_))), "{shapeless:?}");
+    }
+
+    /// What is said of these rules.
+    fn said_of(rules: Value) -> String {
+        let (faults, _) = validate(&object(rules)).unwrap();
+        faults.text().unwrap_or_default()
+    }
+
+    #[test]
+    fn two_rules_of_one_name_are_refused() {
+        let check = json!({"requires": {}});
+        let twice = json!([
+            {"name": "a", "labelCheck": check},
+            {"name": "b", "labelCheck": check},
+            {"name": "a", "stage": "PostCheck", "labelCheck": check},
+        ]);
+        assert_eq!(
+            said_of(twice),
+            "spec.rule.a.name: Duplicate value: \"a\": expected a name of its own for each rule"
+        );
+        let different =
+            json!([{"name": "a", "labelCheck": check}, {"name": "b", "labelCheck": check}]);
+        assert_eq!(said_of(different), "");
+    }
+
+    #[test]
+    fn a_rule_has_exactly_one_kind() {
+        let (policy, check) = (json!({"maxUnavailableValue": 1}), json!({"requires": {}}));
+        let expected = |found: &str| {
+            format!(
+                "spec.rule.a: Invalid value: \"null\": expected exactly one of availablePolicy, labelCheck, webhook, \
+                 found {found}"
+            )
+        };
+        for (rule, expected) in [
+            (json!({"name": "a", "labelCheck": check}), String::new()),
+            (json!({"name": "a"}), expected("none of them")),
+            (
+                json!({"name": "a", "availablePolicy": policy, "labelCheck": check}),
+                expected("availablePolicy, labelCheck"),
+            ),
+            (
+                json!({"name": "a", "labelCheck": check, "webhook": {"clientConfig": {}}}),
+                expected("labelCheck, webhook"),
+            ),
+        ] {
+            assert_eq!(said_of(json!([rule])), expected, "{rule}");
+        }
+    }
+
+    #[test]
+    fn a_rule_that_can_never_be_met_is_refused_by_its_field() {
+        let policy = |field: &str, value: Value| {
+            let rule = json!([{"name": "a", "availablePolicy": {field: value}}]);
+            said_of(rule)
+        };
+        for field in ["maxUnavailableValue", "minAvailableValue"] {
+            for value in [json!("50"), json!("abc"), json!(-1), json!("-10%")] {
+                assert_eq!(
+                    policy(field, value.clone()),
+                    format!(
+                        "spec.rule.a.availablePolicy.{field}: Invalid value: {value}: expected a number of pods or a \
+                         percentage as \"50%\", not below 0"
+                    )
+                );
+            }
+            for value in [json!(0), json!("50%")] {
+                assert_eq!(policy(field, value), "");
+            }
+        }
+        let unknown = json!({"matchExpressions": [{"key": "a", "operator": "Is"}]});
+        let operator = "matchExpressions[0].operator: Invalid value: \"Is\": expected one of In, NotIn, Exists, DoesNotExist";
+        assert_eq!(
+            said_of(json!([{"name": "a", "labelCheck": {"requires": unknown}}])),
+            format!("spec.rule.a.labelCheck.requires.{operator}")
+        );
+        let filtered = json!([
+            {"name": "a", "labelCheck": {"requires": {}}, "filter": {"labelSelector": unknown}},
+        ]);
+        assert_eq!(
+            said_of(filtered),
+            format!("spec.rule.a.filter.labelSelector.{operator}")
+        );
+        let (faults, _) = validate(&json!({"spec": {"selector": unknown}})).unwrap();
+        assert_eq!(
+            faults.text().unwrap_or_default(),
+            format!("spec.selector.{operator}")
+        );
+    }
+
+    #[test]
+    fn a_poll_takes_no_time_below_zero() {
+        let poll = |interval: i64, timeout: i64| {
+            let poll = json!({"intervalSeconds": interval, "timeoutSeconds": timeout});
+            said_of(json!([{"name": "a", "webhook": {"clientConfig": {"poll": poll}}}]))
+        };
+        assert_eq!(poll(0, 1), "");
+        let place = "spec.rule.a.clientConfig.poll";
+        assert_eq!(
+            poll(-1, -2),
+            format!(
+                "[{place}.intervalSeconds: Invalid value: -1: expected 0 or more seconds, {place}.timeoutSeconds: \
+                 Invalid value: -2: expected 0 or more seconds]"
+            )
+        );
     }
 
     #[test]

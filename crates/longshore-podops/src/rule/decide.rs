@@ -172,9 +172,16 @@ fn at(next: Option<Timestamp>, now: Timestamp) -> Next {
 /// What is left of it without rules of the kinds that are skipped.
 fn asked(spec: &PodTransitionRuleSpec, skipped: &BTreeSet<RuleKind>) -> PodTransitionRuleSpec {
     let mut spec = spec.clone();
-    spec.rules.retain(|rule| {
-        let kind = RuleKind::of(rule);
-        kind.is_none_or(|kind| !skipped.contains(&kind))
+    spec.rules.retain_mut(|rule| {
+        let asks_nothing = RuleKind::all_of(rule).next().is_none();
+        for kind in skipped {
+            match kind {
+                RuleKind::AvailablePolicy => rule.available_policy = None,
+                RuleKind::LabelCheck => rule.label_check = None,
+                RuleKind::Webhook => rule.webhook = None,
+            }
+        }
+        asks_nothing || RuleKind::all_of(rule).next().is_some()
     });
     spec
 }

@@ -8,6 +8,7 @@ use longshore_api::podops::{
     Stage, TransitionRule,
 };
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{
     available,
@@ -164,7 +165,12 @@ pub fn evaluate(spec: &PodTransitionRuleSpec, targets: &[Subject], before: &Befo
                     detail.is_some_and(|detail| detail.passed) && is_about(rule, target)
                 })
                 .collect();
-            let checked = ask(rule, stage, targets, &subjects, before);
+            let asking = Asked {
+                rule,
+                stage,
+                is_named_again: is_named_again(spec, rule),
+            };
+            let checked = asking.check(targets, &subjects, before);
             let outcomes = all.take(rule, checked);
             for (subject, outcome) in subjects.into_iter().zip(outcomes) {
                 if let Some(detail) = said.get_mut(subject.name.as_str()) {
@@ -229,9 +235,26 @@ fn rules_of(spec: &PodTransitionRuleSpec, stage: Stage) -> Vec<&TransitionRule> 
     let mut rules: Vec<_> = rules
         .filter(|rule| !rule.disabled && rule.stage.unwrap_or_default() == stage)
         .collect();
-    let asks = |rule: &&TransitionRule| RuleKind::of(rule).unwrap_or(RuleKind::Webhook);
-    rules.sort_by_key(asks);
+    let dearest = |rule: &&TransitionRule| {
+        let kind = RuleKind::all_of(rule).next_back();
+        kind.unwrap_or(RuleKind::Webhook)
+    };
+    rules.sort_by_key(dearest);
     rules
+}
+
+/// Whether an earlier rule has the name of this one, and both need it: who has passed is kept by stage and name, and the
+/// tasks of webhooks by name. Such rules are refused when they are written, but may have been stored before that was
+/// checked; without the check, the later rule lets all pods pass that the earlier one has let pass.
+fn is_named_again(spec: &PodTransitionRuleSpec, rule: &TransitionRule) -> bool {
+    let rules = spec.rules.iter();
+    let mut earlier = rules.take_while(|earlier| !std::ptr::eq(*earlier, rule));
+    let stage = |rule: &TransitionRule| rule.stage.unwrap_or_default();
+    earlier.any(|earlier| {
+        let both_ask = earlier.webhook.is_some() && rule.webhook.is_some();
+        let share = both_ask || stage(earlier) == stage(rule);
+        !earlier.disabled && earlier.name == rule.name && share
+    })
 }
 
 /// Whether a rule is asked about a pod. No pod conditions are known, so a rule with some is about none.
@@ -245,66 +268,115 @@ fn is_about(rule: &TransitionRule, target: &Subject) -> bool {
         && (selector.is_none() || selects(selector, &target.labels))
 }
 
-/// What a rule says of each subject, in their order, and what it has to ask for that.
-fn ask(
-    rule: &TransitionRule,
+/// A rule that is asked in a stage.
+struct Asked<'a> {
+    rule: &'a TransitionRule,
     stage: Stage,
-    targets: &[Subject],
-    subjects: &[&Subject],
-    before: &Before<'_>,
-) -> Checked {
-    let only = |outcomes| Checked {
-        outcomes,
-        ..Checked::default()
-    };
-    let has_passed = |subject: &Subject| {
+    /// Whether an earlier rule has its name.
+    is_named_again: bool,
+}
+
+impl Asked<'_> {
+    /// What the rule says of each subject, in their order, and what it has to ask for that. Where it has several kinds, a
+    /// pod has to pass all of them; a kind is not asked about a pod that an earlier kind holds.
+    fn check(&self, targets: &[Subject], subjects: &[&Subject], before: &Before<'_>) -> Checked {
+        let mut all = Checked::default();
+        if self.is_named_again {
+            let why = format!(
+                "expected a name of its own for each rule, found another rule with the name {:?} before this one: \
+                 rename one of them",
+                self.rule.name
+            );
+            all.outcomes = subjects.iter().map(|_| Err(why.clone())).collect();
+            return all;
+        }
+        all.outcomes = subjects.iter().map(|_| Ok(())).collect();
+        for kind in RuleKind::all_of(self.rule) {
+            let pairs = subjects.iter().zip(&all.outcomes);
+            let open = pairs.filter(|(_, outcome)| outcome.is_ok());
+            let open: Vec<&Subject> = open.map(|(subject, _)| *subject).collect();
+            let mut checked = self.check_kind(kind, targets, &open, before);
+            let mut outcomes = std::mem::take(&mut checked.outcomes).into_iter();
+            for outcome in all.outcomes.iter_mut().filter(|outcome| outcome.is_ok()) {
+                *outcome = outcomes.next().unwrap_or(Ok(()));
+            }
+            // Only the webhook says more than outcomes, and it is the last kind.
+            checked.outcomes = all.outcomes;
+            all = checked;
+        }
+        all
+    }
+
+    fn check_kind(
+        &self,
+        kind: RuleKind,
+        targets: &[Subject],
+        subjects: &[&Subject],
+        before: &Before<'_>,
+    ) -> Checked {
+        let rule = self.rule;
+        let outcomes = match kind {
+            RuleKind::AvailablePolicy => rule.available_policy.as_ref().map(|policy| {
+                available::check(
+                    &rule.name,
+                    policy,
+                    targets,
+                    before.n_missing,
+                    subjects,
+                    |subject| self.has_passed(subject, before),
+                )
+            }),
+            RuleKind::LabelCheck => rule.label_check.as_ref().map(|check| {
+                let check = |subject: &&Subject| check_labels(check.requires.as_ref(), subject);
+                subjects.iter().map(check).collect()
+            }),
+            RuleKind::Webhook => {
+                let webhook = rule.webhook.as_ref();
+                return webhook
+                    .map(|webhook| self.ask(webhook, subjects, before))
+                    .unwrap_or_default();
+            }
+        };
+        Checked {
+            outcomes: outcomes.unwrap_or_default(),
+            ..Checked::default()
+        }
+    }
+
+    /// Asks the webhook about the pods that have not passed: who has passed is not asked about again.
+    fn ask(&self, webhook: &Value, subjects: &[&Subject], before: &Before<'_>) -> Checked {
+        let has_passed = |subject: &Subject| self.has_passed(subject, before);
+        let subjects_in_order = subjects.iter().copied();
+        let open: Vec<&Subject> = subjects_in_order
+            .filter(|subject| !has_passed(subject))
+            .collect();
+        let asking = Asking {
+            rule: &self.rule.name,
+            webhook,
+            stage: self.stage,
+        };
+        let mut checked = asking.check(&open, before);
+        let mut outcomes = std::mem::take(&mut checked.outcomes).into_iter();
+        let outcomes = subjects.iter().map(|subject| match has_passed(subject) {
+            true => Ok(()),
+            false => outcomes.next().unwrap_or(Ok(())),
+        });
+        checked.outcomes = outcomes.collect();
+        checked
+    }
+
+    /// Whether a pod has passed the rule before.
+    fn has_passed(&self, subject: &Subject, before: &Before<'_>) -> bool {
         let stage = subject.stage.map(Stage::as_str);
         before.details.iter().any(|detail| {
             detail.name == subject.name
                 && Some(detail.stage.as_str()) == stage
-                && detail.passed_rules.contains(&rule.name)
+                && detail.passed_rules.contains(&self.rule.name)
         })
-    };
-    if let Some(policy) = &rule.available_policy {
-        let outcomes = available::check(
-            &rule.name,
-            policy,
-            targets,
-            before.n_missing,
-            subjects,
-            has_passed,
-        );
-        return only(outcomes);
     }
-    if let Some(check) = &rule.label_check {
-        let check = |subject: &&Subject| check_labels(check.requires.as_ref(), subject);
-        return only(subjects.iter().map(check).collect());
-    }
-    let Some(webhook) = &rule.webhook else {
-        return only(subjects.iter().map(|_| Ok(())).collect());
-    };
-    // Who has passed is not asked about again.
-    let open: Vec<&Subject> = subjects
-        .iter()
-        .copied()
-        .filter(|subject| !has_passed(subject))
-        .collect();
-    let asking = Asking {
-        rule: &rule.name,
-        webhook,
-        stage,
-    };
-    let mut checked = asking.check(&open, before);
-    let mut outcomes = std::mem::take(&mut checked.outcomes).into_iter();
-    let outcomes = subjects.iter().map(|subject| match has_passed(subject) {
-        true => Ok(()),
-        false => outcomes.next().unwrap_or(Ok(())),
-    });
-    checked.outcomes = outcomes.collect();
-    checked
 }
 
-fn check_labels(requires: Option<&serde_json::Value>, subject: &Subject) -> Outcome {
+fn check_labels(requires: Option<&Value>, subject: &Subject) -> Outcome {
     let Some(requires) = requires else {
         return Err("labelCheck.requires is missing".to_owned());
     };

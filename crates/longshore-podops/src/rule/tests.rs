@@ -229,6 +229,80 @@ fn rules_that_are_not_about_a_pod_do_not_hold_it() {
     assert_eq!(told(&mut rule, &skipping), "web-0 passed");
 }
 
+#[test]
+fn the_later_of_two_rules_of_one_name_holds_its_pods_and_says_why() {
+    let never = json!({"requires": {"matchLabels": {"never": "1"}}});
+    let always = json!({"requires": {"matchLabels": {"app": "web"}}});
+    let mut twice = rule(json!([
+        {"name": "a", "labelCheck": always},
+        {"name": "a", "labelCheck": never},
+    ]));
+    let held = "web-0 expected a name of its own for each rule, found another rule with the name \"a\" before this one: \
+                rename one of them";
+    assert_eq!(told(&mut twice, &pods("p")), held);
+    // What was written about the first one lets nobody pass the second one.
+    let again = decide(&observed(twice.clone(), pods("p")));
+    assert!(
+        again
+            .actions
+            .iter()
+            .all(|action| matches!(action, Action::Patch(patch) if patch.subresource.is_none())),
+        "{again:?}"
+    );
+    // A rule that is not asked has no part in it, and neither has one of the other stage.
+    for extra in [json!({"disabled": true}), json!({"stage": "PostCheck"})] {
+        let mut other = json!({"name": "a", "labelCheck": never});
+        other
+            .as_object_mut()
+            .unwrap()
+            .extend(extra.as_object().unwrap().clone());
+        let rules = json!([other, {"name": "a", "labelCheck": always}]);
+        assert_eq!(
+            told(&mut rule(rules), &pods("p")),
+            "web-0 passed",
+            "{extra}"
+        );
+    }
+    // The tasks of webhooks are kept by name, of whatever stage.
+    let mut first = hook();
+    first["stage"] = json!("PostCheck");
+    let hooks = observed(rule(json!([first, hook()])), pods("p"));
+    assert_eq!(asked(&decide(&hooks)), [""; 0]);
+}
+
+#[test]
+fn a_rule_of_several_kinds_passes_where_all_of_them_do() {
+    let one = json!({"maxUnavailableValue": 1});
+    let check = json!({"requires": {"matchExpressions": [{"key": "n", "operator": "In", "values": ["0", "1"]}]}});
+    let both = || rule(json!([{"name": "a", "availablePolicy": one, "labelCheck": check}]));
+    let full =
+        "[a] blocked by max unavailable policy: [max unavailable]=1/2, [current unavailable]=1/2";
+    assert_eq!(
+        told(&mut both(), &pods("pp")),
+        format!("web-0 passed\nweb-1 {full}")
+    );
+    let mut pods = pods("pp");
+    pods[0].labels.insert("n".to_owned(), "9".to_owned());
+    assert_eq!(
+        told(&mut both(), &pods),
+        format!(
+            "web-0 block by label check policy, pod default/web-0 labels not match n in (0,1)\nweb-1 {full}"
+        )
+    );
+    // A webhook is asked about those only that its rule does not hold already.
+    let mut hook = hook();
+    hook["labelCheck"] = check.clone();
+    let mut seen = observed(rule(json!([hook])), pods);
+    assert_eq!(asked(&decide(&seen)), ["hook web-1"]);
+    // Where one of the kinds is skipped, the other ones are still asked.
+    seen.skipped = [RuleKind::Webhook].into();
+    let plan = decide(&seen);
+    assert_eq!(asked(&plan), [""; 0]);
+    assert!(details(&plan)[0].starts_with("web-0 block by label check policy"));
+    seen.skipped = [RuleKind::Webhook, RuleKind::LabelCheck].into();
+    assert_eq!(details(&decide(&seen)), ["web-0 passed", "web-1 passed"]);
+}
+
 fn hook() -> Value {
     json!({"name": "hook", "webhook": {"clientConfig": {"url": "http://x"}}})
 }
