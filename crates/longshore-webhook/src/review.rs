@@ -15,7 +15,7 @@ pub struct Review {
     pub operation: String,
     /// Of the object; empty for objects outside of namespaces.
     pub namespace: String,
-    /// Of the object; empty where the API server has yet to make one up.
+    /// Of the object, also where it is deleted as one of a collection; empty where the API server has yet to make one up.
     pub name: String,
     /// Plural name of the resource.
     pub resource: String,
@@ -74,11 +74,19 @@ impl Review {
         if uid.is_empty() {
             return Err(NoReview::NoRequest);
         }
+        // API servers name no object in the reviews of a collection that is deleted, one review for each object.
+        let names = [
+            &request["name"],
+            &request["oldObject"]["metadata"]["name"],
+            &request["object"]["metadata"]["name"],
+        ];
+        let mut names = names.into_iter().map(text);
+        let name = names.find(|name| !name.is_empty()).unwrap_or_default();
         Ok(Self {
             uid,
             operation: text(&request["operation"]),
             namespace: text(&request["namespace"]),
-            name: text(&request["name"]),
+            name,
             resource: text(&request["resource"]["resource"]),
             subresource: text(&request["subResource"]),
             is_dry_run: request["dryRun"] == true,
@@ -263,6 +271,31 @@ mod tests {
             &review.user,
         ];
         assert_eq!(texts, ["CREATE", "ns", "", "pods", "me"]);
+    }
+
+    #[test]
+    fn an_object_of_a_collection_has_its_own_name() {
+        let named = |name: &str| json!({"metadata": {"name": name}});
+        for (name, old_object, object, expected) in [
+            (json!("a"), named("b"), named("c"), "a"),
+            (json!(""), named("b"), Value::Null, "b"),
+            (Value::Null, named("b"), named("c"), "b"),
+            (json!(""), Value::Null, named("c"), "c"),
+            (
+                json!(""),
+                Value::Null,
+                json!({"metadata": {"generateName": "d-"}}),
+                "",
+            ),
+            (json!(""), Value::Null, Value::Null, ""),
+        ] {
+            let request =
+                json!({"uid": "u1", "name": name, "oldObject": old_object, "object": object});
+            let review = json!({"apiVersion": API_VERSION, "kind": KIND, "request": request});
+            let read = Review::read(review.to_string().as_bytes()).unwrap();
+            assert_eq!(read.name, expected, "{request}");
+            assert_eq!((read.old_object, read.object), (old_object, object));
+        }
     }
 
     #[test]

@@ -232,7 +232,52 @@ fn is_person(user: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use longshore_cluster::Cluster;
+    use serde_json::json;
+
     use super::*;
+
+    /// The review of one pod of a collection that is deleted: the request names no object.
+    fn of_a_collection(name: &str, uid: &str) -> Review {
+        let request = json!({
+            "uid": "u", "operation": "DELETE", "namespace": "default", "name": "",
+            "resource": {"resource": "pods"}, "userInfo": {"username": "ann"},
+            "oldObject": {"metadata": {"name": name, "uid": uid}},
+        });
+        let review = json!({
+            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request,
+        });
+        Review::read(review.to_string().as_bytes()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_pods_of_a_collection_are_held_one_by_one() {
+        let requests = Requests::new(Cluster::in_memory().client());
+        let holds = Holds::new(
+            requests,
+            Duration::from_secs(1),
+            CancellationToken::new(),
+            PodMeasures::default(),
+        );
+        let mut slots = Vec::new();
+        for name in ["mix-0", "mix-1"] {
+            match holds.turn(&of_a_collection(name, &format!("{name}-uid"))) {
+                Turn::Held(slot) => {
+                    assert_eq!(slot.asker.name, name);
+                    slots.push(slot);
+                }
+                turn @ (Turn::AtOnce | Turn::OtherPod) => panic!("{name}: {turn:?}"),
+            }
+        }
+        // The first one was answered: that says nothing about the pods after it.
+        holds.remember(slots.remove(0));
+        let later = holds.turn(&of_a_collection("mix-2", "mix-2-uid"));
+        assert!(matches!(later, Turn::Held(_)), "{later:?}");
+        let again = holds.turn(&of_a_collection("mix-0", "mix-0-uid"));
+        assert!(matches!(again, Turn::AtOnce), "{again:?}");
+        let next = holds.turn(&of_a_collection("mix-0", "the next one"));
+        assert!(matches!(next, Turn::OtherPod), "{next:?}");
+    }
 
     #[test]
     fn controllers_of_the_cluster_are_answered_at_once() {

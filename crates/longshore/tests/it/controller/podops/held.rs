@@ -17,6 +17,7 @@ pub(super) async fn all(world: &World) {
     world.begin_again(&["--hold-deletes", "6s"]).await;
     let place = world.namespace("held").await;
     a_held_delete_is_answered_when_the_pod_may_go(&place).await;
+    the_pods_of_a_collection_are_held_one_by_one(&place).await;
     a_delete_that_was_held_in_vain_reads_as_before(&place).await;
     whoever_goes_away_frees_their_place(&place).await;
     a_controller_that_stops_answers_whom_it_holds(&place).await;
@@ -71,6 +72,18 @@ async fn a_held_delete_is_answered_when_the_pod_may_go(place: &Place<'_>) {
     assert!(dry.is_err() && asked_at.elapsed() < HELD, "{dry:?}");
     place.delete("web-2").await.unwrap();
     place.until_gone("web-2").await;
+}
+
+/// API servers ask about each pod of a collection that is deleted, and name none of them.
+async fn the_pods_of_a_collection_are_held_one_by_one(place: &Place<'_>) {
+    const NAMES: [&str; 3] = ["mix-0", "mix-1", "mix-2"];
+    place.serving(&NAMES).await;
+    let all = http::delete(place.client(), &place.core("pods"), json!({})).await;
+    all.unwrap();
+    for name in NAMES {
+        place.until_gone(name).await;
+    }
+    until_held(place, 0.0).await;
 }
 
 /// The operation goes on, and the controller ends it.
