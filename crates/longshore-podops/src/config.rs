@@ -22,7 +22,7 @@ pub struct AdmitConfig {
     pub grace_delete: bool,
     /// A delete with `gracePeriodSeconds: 0` passes. Default: false, as upstream.
     pub force_delete_passes: bool,
-    /// How long whoever evicts is asked to stay away, in seconds. Default: 5.
+    /// How long whoever evicts is asked to stay away, in seconds, where no budget holds the pod. Default: 5.
     pub eviction_retry_after_seconds: u32,
     /// How long a delete of a person is held until the pod may go, at most [`MAX_HOLD`]. Default: `None`, refused at once,
     /// as upstream.

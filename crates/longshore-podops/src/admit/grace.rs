@@ -46,7 +46,9 @@ pub(super) fn delete(
     }
 }
 
-/// An eviction. It is refused with 429 and a time to stay away, which is what whoever drains a node waits for.
+/// An eviction. It is refused with 429 and a time to stay away, which is what whoever drains a node waits for. Where a
+/// budget holds the pod, the answer has no such time, as the API server's own: clients of Go take the time for a reason to
+/// come again by themselves ten times, and kubectl could neither say why it waits nor end in time.
 ///
 /// A dry run is answered as the real one ends: by the API server, which holds the budget of the pod against it. Were it
 /// refused like the first real one, whoever drains would come again for ever, because nothing follows from it.
@@ -63,6 +65,8 @@ pub(super) fn evict(
         return Verdict::default();
     }
     let is_under_way = is_begun(&Operation::of(&pod.labels, ID_POD_DELETE));
+    let holds = |budget: &Budget| budget.selects(pod) && !budget.has_room();
+    let is_held = !is_under_way && budgets.iter().any(holds);
     let why = if is_under_way {
         under_way(pod)
     } else {
@@ -72,7 +76,7 @@ pub(super) fn evict(
         code: 429,
         reason: "TooManyRequests".to_owned(),
         message: format!("failed to validate {GRACE_DELETE}, {why}"),
-        retry_after_seconds: Some(config.eviction_retry_after_seconds),
+        retry_after_seconds: (!is_held).then_some(config.eviction_retry_after_seconds),
     };
     let is_noted = is_under_way || is_noted(pod, now);
     Verdict {

@@ -78,7 +78,7 @@ pub struct Denial {
     pub reason: String,
     /// `status.message`: where it has it when something is wrong.
     pub message: String,
-    /// `status.details.retryAfterSeconds`, of an eviction that may succeed later.
+    /// `status.details.retryAfterSeconds`, of an eviction that may succeed later and that no budget holds.
     pub retry_after_seconds: Option<u32>,
 }
 
@@ -115,7 +115,8 @@ impl Denial {
 
     /// For another reason: the operation could not begin.
     pub(crate) fn instead(self, why: &str) -> Self {
-        if self.retry_after_seconds.is_none() {
+        let is_of_eviction = self.code == 429;
+        if !is_of_eviction {
             return Self::by(GRACE_DELETE, why);
         }
         Self {

@@ -474,16 +474,17 @@ fn an_eviction_is_noted_again_while_it_waits_and_until_somebody_wants_the_pod_de
 
 #[test]
 fn an_eviction_that_waits_is_answered_with_the_budgets_of_its_pod() {
-    let budget = |name: &str, app: &str| {
+    let counted = |name: &str, app: &str, healthy: i64| {
         let budget = json!({
             "metadata": {"namespace": "default", "name": name, "generation": 1},
             "spec": {"selector": {"matchLabels": {"app": app}}},
             "status": {
-                "expectedPods": 3, "desiredHealthy": 2, "currentHealthy": 2, "observedGeneration": 1,
+                "expectedPods": 3, "desiredHealthy": 2, "currentHealthy": healthy, "observedGeneration": 1,
             },
         });
         serde_json::from_value::<Budget>(budget).unwrap()
     };
+    let budget = |name: &str, app: &str| counted(name, app, 2);
     let pod = pod(|pod| {
         pod["metadata"]["labels"]["app"] = json!("web");
         pod["metadata"]["annotations"] = json!({ANNOTATION_EVICTED_AT: stamp(NOW)});
@@ -497,6 +498,25 @@ fn an_eviction_that_waits_is_answered_with_the_budgets_of_its_pod() {
         message.ends_with(": PodDisruptionBudget default/web: 2 of 3 must stay available, 2 are"),
         "{message}"
     );
+    // Whoever is held by a budget is told no time, as by the API server: clients would come again by themselves.
+    for (what, budgets, expected) in [
+        ("no room", vec![budget("web", "web")], None),
+        ("room", vec![counted("web", "web", 3)], Some(5)),
+        (
+            "room in one of two",
+            vec![counted("web", "web", 3), budget("both", "web")],
+            None,
+        ),
+        ("of other pods", vec![budget("db", "db")], Some(5)),
+        ("no budgets", Vec::new(), Some(5)),
+    ] {
+        let verdict = validate_eviction(&graceful(), &request, Seen::Present(&pod), &budgets, NOW);
+        let denial = verdict.denial.unwrap();
+        for denial in [denial.clone(), denial.instead("why")] {
+            let said = (denial.code, denial.retry_after_seconds);
+            assert_eq!(said, (429, expected), "{what}");
+        }
+    }
 }
 
 #[test]

@@ -84,6 +84,13 @@ impl Budget {
         self.says(self.counted.as_ref().map_or(0, |counted| counted.healthy))
     }
 
+    /// Whether it spares a pod, by what the disruption controller has counted; without a count it spares none.
+    pub(crate) fn has_room(&self) -> bool {
+        self.counted
+            .as_ref()
+            .is_ok_and(|counted| counted.healthy > counted.desired)
+    }
+
     /// A pod is held by it: by what the disruption controller has counted.
     pub(crate) fn holds(&self) -> Held {
         Held {

@@ -194,6 +194,7 @@ async fn an_eviction_looks_its_pod_up_notes_itself_and_is_asked_to_come_back() {
         held.message.contains("PodDisruptionBudget default/b: "),
         "{held:?}"
     );
+    assert_eq!((held.code, held.retry_after_seconds), (429, None));
     assert_eq!(world.evicted_at().await, noted);
 }
 
