@@ -4,7 +4,7 @@ mod blockers;
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use longshore_api::podops::{FINALIZER_SERVICES, LABEL_SERVICE_AVAILABLE, OperationLabel};
 use serde::Serialize;
 
@@ -14,6 +14,11 @@ use crate::{
     lifecycle::RuleSays,
     model::{Operation, Operations, Pod, parse_stamp},
 };
+
+/// No operation on a pod has begun before 2020.
+const EARLIEST: Timestamp = Timestamp::constant(1_577_836_800, 0);
+/// How far the clock of whoever writes a label may be ahead of ours.
+const TOLERATED: SignedDuration = SignedDuration::from_hours(24);
 
 /// Where a pod stands. Upstream's words, and two for what its words do not cover. In the order in which the phase of a pod
 /// is that of the operation that is furthest on its way out of service.
@@ -218,6 +223,23 @@ impl Standing {
             let message = held.message.clone();
             blocker(BlockerKind::Budget, &held.budget, message, Some(since))
         }));
+        self
+    }
+
+    /// The same as seen at this time, without instants that nobody can have meant: labels are written by hand as well, as
+    /// `stay-offline: "1"`.
+    #[must_use]
+    pub fn seen_at(mut self, now: Timestamp) -> Self {
+        let latest = now.checked_add(TOLERATED).unwrap_or(Timestamp::MAX);
+        let is_meant = |at: &Timestamp| (EARLIEST..=latest).contains(at);
+        self.since = self.since.filter(is_meant);
+        self.evicted_at = self.evicted_at.filter(is_meant);
+        for operation in &mut self.operations {
+            operation.since = operation.since.filter(is_meant);
+        }
+        for blocker in &mut self.blockers {
+            blocker.since = blocker.since.filter(is_meant);
+        }
         self
     }
 

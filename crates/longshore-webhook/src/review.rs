@@ -76,17 +76,16 @@ impl Review {
         }
         // API servers name no object in the reviews of a collection that is deleted, one review for each object.
         let names = [
-            &request["name"],
-            &request["oldObject"]["metadata"]["name"],
-            &request["object"]["metadata"]["name"],
+            text(&request["name"]),
+            text(&request["oldObject"]["metadata"]["name"]),
+            text(&request["object"]["metadata"]["name"]),
         ];
-        let mut names = names.into_iter().map(text);
-        let name = names.find(|name| !name.is_empty()).unwrap_or_default();
+        let name = names.into_iter().find(|name| !name.is_empty());
         Ok(Self {
             uid,
             operation: text(&request["operation"]),
             namespace: text(&request["namespace"]),
-            name,
+            name: name.unwrap_or_default(),
             resource: text(&request["resource"]["resource"]),
             subresource: text(&request["subResource"]),
             is_dry_run: request["dryRun"] == true,

@@ -40,7 +40,7 @@ impl Around<'_> {
             Phase::PreCheck => self.rules(Stage::PreCheck, since),
             Phase::PostCheck => self.rules(Stage::PostCheck, since),
             Phase::Preparing => self.traffic(since),
-            Phase::Operating if !operation.has(OperationLabel::Operating) => self.others(since),
+            Phase::Operating if !operation.has(OperationLabel::Operating) => self.others(),
             Phase::Operating if id == ID_POD_DELETE => {
                 let is_evicted = self.pod.annotations.contains_key(ANNOTATION_EVICTED_AT);
                 let what = if held(self.pod).is_some() {
@@ -60,7 +60,7 @@ impl Around<'_> {
                 vec![blocker(BlockerKind::Operator, id, message, since)]
             }
             Phase::Completing => {
-                let mut held = self.others(since);
+                let mut held = self.others();
                 if held.is_empty() {
                     held = to_serve(self.pod);
                 }
@@ -117,13 +117,14 @@ impl Around<'_> {
         held
     }
 
-    /// Nothing ends before all are done.
-    fn others(&self, since: Option<Timestamp>) -> Vec<Blocker> {
+    /// Nothing ends before all are done. Each of the others holds the pod since it has begun itself.
+    fn others(&self) -> Vec<Blocker> {
         let others = self.operations.iter();
         let at_work = others.filter(|(_, other)| other.has(OperationLabel::Operating));
         at_work
-            .map(|(other, _)| {
+            .map(|(other, labels)| {
                 let message = "has to end first: operations on a pod complete together";
+                let since = labels.get(OperationLabel::Operating).and_then(parse_stamp);
                 blocker(BlockerKind::Operation, other, message.to_owned(), since)
             })
             .collect()

@@ -231,6 +231,65 @@ fn a_rule_is_named_with_what_it_says_and_since_when() {
 }
 
 #[test]
+fn an_operation_that_others_wait_for_holds_the_pod_since_it_has_begun() {
+    let labels = [
+        (OperationType, "a"),
+        (PreChecked, "a"),
+        (Operate, "a"),
+        (Operating, "b"),
+        (OperationType, "b"),
+        (PreCheck, "b"),
+    ];
+    let begun_at = SINCE - SignedDuration::from_mins(10);
+    let begun = |pod: &mut Value| {
+        pod["metadata"]["labels"][Operating.of("b")] = json!(stamp(begun_at));
+    };
+    let standing = Standing::of(&pod("False", &labels, begun), &[]);
+    let mut blockers = standing.blockers.iter();
+    let held = blockers.find(|blocker| blocker.kind == BlockerKind::Operation);
+    let held = held.unwrap();
+    assert_eq!((held.name.as_str(), held.since), ("b", Some(begun_at)));
+}
+
+#[test]
+fn an_instant_that_nobody_can_have_meant_is_not_shown() {
+    let day = SignedDuration::from_hours(24);
+    for (text, expected) in [
+        (stamp(SINCE), Some(SINCE)),
+        (stamp(SINCE + day), Some(SINCE + day)),
+        (stamp(EARLIEST), Some(EARLIEST)),
+        ("1".to_owned(), None),
+        ("true".to_owned(), None),
+        ("1767225600".to_owned(), None),
+        (stamp(SINCE + day + day), None),
+    ] {
+        let offline = |pod: &mut Value| {
+            pod["metadata"]["labels"][LABEL_STAY_OFFLINE] = json!(text);
+        };
+        let standing = Standing::of(&pod("True", &[], offline), &[]).seen_at(SINCE);
+        let [person] = standing.blockers.as_slice() else {
+            panic!("{standing:?}");
+        };
+        assert_eq!(
+            (person.kind, person.since),
+            (BlockerKind::Person, expected),
+            "{text}"
+        );
+        let serves = |pod: &mut Value| {
+            pod["metadata"]["labels"][LABEL_SERVICE_AVAILABLE] = json!(text);
+        };
+        let standing = Standing::of(&pod("True", &[], serves), &[]).seen_at(SINCE);
+        assert_eq!(standing.since, expected, "{text}");
+    }
+    let begun = |pod: &mut Value| {
+        pod["metadata"]["labels"][Operating.of("a")] = json!("1");
+        pod["metadata"]["labels"][OperationType.of("a")] = json!("update");
+    };
+    let standing = Standing::of(&pod("True", &[], begun), &[]).seen_at(SINCE);
+    assert_eq!(standing.operations[0].since, None);
+}
+
+#[test]
 fn an_eviction_that_waits_is_held_by_its_budgets() {
     let evicted = |pod: &mut Value| {
         pod["metadata"]["annotations"] = json!({ANNOTATION_EVICTED_AT: stamp(SINCE)});

@@ -64,10 +64,11 @@ impl Pods {
         let objects = objects.map_err(|error| refused("list of pods failed", &error))?;
         let rules = self.rules(place).await;
         let held = self.evictions(place, &objects.items, &rules).await;
-        let views = objects
-            .items
-            .iter()
-            .filter_map(|object| PodView::of(object, &rules, &[], &held));
+        let now = SystemClock.now();
+        let views = objects.items.iter().filter_map(|object| {
+            let view = PodView::of(object, &rules, &[], &held)?;
+            Some(view.seen_at(now))
+        });
         let mut views: Vec<PodView> = views.collect();
         views.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
         Ok(views)
@@ -86,6 +87,7 @@ impl Pods {
         let held = self.evictions(Where::Here, controlled.as_slice(), &rules);
         let held = held.await;
         let view = controlled.and_then(|object| PodView::of(&object, &rules, &slices, &held));
+        let view = view.map(|view| view.seen_at(SystemClock.now()));
         view.ok_or_else(|| {
             let error = PodsError::NoPod {
                 namespace: self.namespace.clone(),

@@ -215,6 +215,18 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_that_a_person_keeps_offline_shows_no_time_that_its_label_does_not_have() {
+        let offline = |pod: &mut Value| {
+            pod["metadata"]["labels"] = json!({
+                LABEL_CONTROL: "true", "podopslifecycle.kusionstack.io/stay-offline": "1",
+            });
+        };
+        let text = text(&view(offline).seen_at(NOW), NOW);
+        let held = "Held by Person podopslifecycle.kusionstack.io/stay-offline: somebody has to remove this label.";
+        assert!(text.contains(held), "{text}");
+    }
+
+    #[test]
     fn pods_are_a_table() {
         let serving = view(|pod| {
             pod["metadata"]["labels"] = json!({

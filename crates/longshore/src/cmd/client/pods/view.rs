@@ -27,6 +27,14 @@ pub(super) struct PodView {
 }
 
 impl PodView {
+    /// The same at this time, without instants that nobody can have meant.
+    pub(super) fn seen_at(self, now: Timestamp) -> Self {
+        Self {
+            standing: self.standing.seen_at(now),
+            ..self
+        }
+    }
+
     /// The view of an object, with the rules and the EndpointSlices of its namespace, and what holds evictions; `None`
     /// where it is no pod.
     pub(super) fn of(
