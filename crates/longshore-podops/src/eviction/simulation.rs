@@ -153,7 +153,8 @@ impl World {
             // A member that is missing is null there, as for API servers.
             let at = |path: &Value| pod.pointer(path.as_str().unwrap()).unwrap_or(&Value::Null);
             if tests.iter().all(|test| *at(&test["path"]) == test["value"]) {
-                let changes = serde_json::from_value(Value::Array(changes)).unwrap();
+                let changes: json_patch::Patch =
+                    serde_json::from_value(Value::Array(changes)).unwrap();
                 self.write(&name, |pod| json_patch::patch(pod, &changes).unwrap());
             }
             return;

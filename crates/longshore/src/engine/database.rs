@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsStr,
-    fmt, fs,
+    fmt, fs, io,
     path::{Path, PathBuf},
     str::FromStr,
     time::Duration,
@@ -88,9 +88,12 @@ impl DatabaseArgs {
     /// The database that they name, or the one in the data directory. The file comes before the URL.
     pub(crate) fn database(&self) -> Result<Database, CliError> {
         if let Some(file) = &self.database_url_file {
-            let text = fs::read_to_string(file);
-            let text = text.map_err(|source| CliError::in_file(file.clone(), source))?;
-            return Ok(Database::Server(DatabaseUrl(text.trim().to_owned())));
+            let url = url_in(fs::read_to_string(file));
+            let url = url.map_err(|found| CliError::DatabaseUrlFile {
+                path: file.clone(),
+                found,
+            })?;
+            return Ok(Database::Server(url));
         }
         let Some(url) = &self.database_url else {
             return Ok(Database::InDataDir);
@@ -102,6 +105,25 @@ impl DatabaseArgs {
             );
         }
         Ok(Database::Server(url.clone()))
+    }
+}
+
+/// The URL that a file holds, in its only line; lines without any text do not count.
+///
+/// *Errors*: what was found instead, without any text of the file: it may be a password.
+fn url_in(text: io::Result<String>) -> Result<DatabaseUrl, String> {
+    let text = text.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => "no such file".to_owned(),
+        io::ErrorKind::IsADirectory => "a directory".to_owned(),
+        io::ErrorKind::InvalidData => "a file that is no text in UTF-8".to_owned(),
+        _ => format!("a file that cannot be read: {error}"),
+    })?;
+    let lines = text.lines().map(str::trim);
+    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    match lines.as_slice() {
+        [] => Err("an empty file".to_owned()),
+        [url] => Ok(DatabaseUrl((*url).to_owned())),
+        lines => Err(format!("{} lines", lines.len())),
     }
 }
 
@@ -189,6 +211,34 @@ mod tests {
         assert!(is_on_command_line(["a", "--database-url=x"]));
         assert!(is_on_command_line(["a", "--database-url", "x"]));
         assert!(!is_on_command_line(["a", "--database-url-file", "x"]));
+    }
+
+    #[test]
+    fn a_file_has_one_address_or_says_what_it_has() {
+        let failed = |kind: io::ErrorKind| Err(io::Error::from(kind));
+        let url = "postgres://ann:s3cret@db/runs";
+        for (text, expected) in [
+            (Ok(url.to_owned()), Ok(url)),
+            (Ok(format!("{url}\n")), Ok(url)),
+            (Ok(format!("\n {url} \r\n\n")), Ok(url)),
+            (Ok(String::new()), Err("an empty file")),
+            (Ok(" \n\n".to_owned()), Err("an empty file")),
+            (Ok(format!("{url}\n{url}\n")), Err("2 lines")),
+            (failed(io::ErrorKind::NotFound), Err("no such file")),
+            (failed(io::ErrorKind::IsADirectory), Err("a directory")),
+            (
+                failed(io::ErrorKind::InvalidData),
+                Err("a file that is no text in UTF-8"),
+            ),
+        ] {
+            let found = url_in(text).map(|url| url.0);
+            assert_eq!(found, expected.map(str::to_owned).map_err(str::to_owned));
+        }
+        let denied = url_in(failed(io::ErrorKind::PermissionDenied)).unwrap_err();
+        assert!(
+            denied.starts_with("a file that cannot be read: "),
+            "{denied}"
+        );
     }
 
     #[test]

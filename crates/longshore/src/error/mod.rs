@@ -41,6 +41,8 @@ const DAGS_FOLDER_HELP: &str = "make it, or name another with --dags-folder DIR"
 const DATA_DIR_LOCKED_HELP: &str =
     "wait for it to end, or choose another with --data-dir DIR or --ephemeral";
 const DATA_DIR_OF_OTHERS_HELP: &str = "run it as that user, or choose a directory of your own with --data-dir DIR: whoever owns one reads all that is in it";
+const DATABASE_URL_FILE_HELP: &str = "write postgres://USER:PASSWORD@HOST/NAME, and nothing else, into the file that --database-url-file or LONGSHORE_DATABASE_URL_FILE names";
+const ENGINE_HELP: &str = "the log of this command has more: longshore.log in the data directory";
 const PLAIN_API_HELP: &str = "leave it on loopback (--address 127.0.0.1:7080) and reach it with `kubectl port-forward`, `ssh -L` or a proxy beside it that speaks TLS";
 
 /// What ends a command early. The message names the object; [`help`](Self::help) names a command or a key.
@@ -83,6 +85,11 @@ pub(crate) enum CliError {
     Database {
         source: Box<dyn Error + Send + Sync>,
     },
+    #[error(
+        "expected exactly one line with the URL of a Postgres database in {}, found {found}",
+        path.display()
+    )]
+    DatabaseUrlFile { path: PathBuf, found: String },
     #[error("{part} cannot start")]
     Engine {
         part: &'static str,
@@ -154,6 +161,7 @@ impl CliError {
             Self::DataDirOfOthers { .. } => "LS1707",
             Self::DiskFull { .. } => "LS1703",
             Self::Database { .. } => "LS1704",
+            Self::DatabaseUrlFile { .. } => "LS1708",
             Self::NoServer { .. } => "LS1020",
             Self::ClientFile(_) => "LS1021",
             Self::Client(error) => client::code(error),
@@ -217,9 +225,8 @@ impl CliError {
                 "do what the cause says, or choose another data directory with --data-dir DIR; `longshore explain LS1704` has more"
                     .to_owned()
             }
-            Self::Engine { .. } => {
-                "the log of this command has more: longshore.log in the data directory".to_owned()
-            }
+            Self::DatabaseUrlFile { .. } => DATABASE_URL_FILE_HELP.to_owned(),
+            Self::Engine { .. } => ENGINE_HELP.to_owned(),
             Self::NoServer { .. } => client::NO_SERVER_HELP.to_owned(),
             Self::ClientFile(_) => client::FILE_HELP.to_owned(),
             Self::Client(error) => client::help(error),
@@ -272,6 +279,7 @@ impl CliError {
             | Self::DataDirOfOthers { .. }
             | Self::DiskFull { .. }
             | Self::Database { .. }
+            | Self::DatabaseUrlFile { .. }
             | Self::Engine { .. }
             | Self::ClientFile(_)
             | Self::Cluster(_)

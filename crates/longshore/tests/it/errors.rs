@@ -39,6 +39,38 @@ fn a_file_that_is_no_text_cannot_be_read() {
 }
 
 #[test]
+fn a_file_without_a_database_url_is_named_with_what_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("empty"), "\n").unwrap();
+    let url = "postgres://ann:s3cret@db/runs";
+    fs::write(path("two"), format!("{url}\n{url}\n")).unwrap();
+    for (file, found) in [
+        (path("missing"), "no such file"),
+        (folder.path().to_owned(), "a directory"),
+        (path("empty"), "an empty file"),
+        (path("two"), "2 lines"),
+    ] {
+        let mut command = longshore();
+        command
+            .args(["standalone", "--port", "0", "--kube-port", "0"])
+            .args(["--metrics-port", "0", "--data-dir"])
+            .arg(path("data"))
+            .arg("--database-url-file")
+            .arg(&file)
+            .env_remove("LONGSHORE_DATABASE_URL");
+        let (code, _, stderr) = outcome(&mut command);
+        assert_eq!(code, 1, "{stderr}");
+        let expected = format!(
+            "error[LS1708]: expected exactly one line with the URL of a Postgres database in {}, found {found}\n",
+            file.display()
+        );
+        assert!(stderr.contains(&expected), "{stderr}");
+        assert!(!stderr.contains("s3cret"), "{stderr}");
+    }
+}
+
+#[test]
 fn a_context_that_is_nowhere_exits_3() {
     let mut command = longshore();
     command

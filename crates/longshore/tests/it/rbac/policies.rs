@@ -34,62 +34,14 @@ async fn with_the_token_of_podops_nobody_changes_more_of_a_pod_than_labels_and_c
     admin.ask(Method::POST, pods, &pod).await.unwrap();
     let pod = format!("{pods}/{name}?dryRun=All");
     let status = format!("{pods}/{name}/status?dryRun=All");
-    let ran =
-        json!([{"name": "i", "image": "i", "imageID": "i", "ready": true, "restartCount": 0}]);
-    let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "gone"}]);
-    let conditions_only = "changes conditions of pods, and nothing else";
-    for (path, body, expected) in [
-        (
-            &status,
-            json!({"status": {"phase": "Failed"}}),
-            conditions_only,
-        ),
-        (
-            &status,
-            json!({"status": {"reason": "Evicted"}}),
-            conditions_only,
-        ),
-        (
-            &status,
-            json!({"status": {"message": "theirs"}}),
-            conditions_only,
-        ),
-        (
-            &status,
-            json!({"status": {"startTime": "2020-01-01T00:00:00Z"}}),
-            conditions_only,
-        ),
-        (
-            &status,
-            json!({"status": {"nominatedNodeName": "theirs"}}),
-            conditions_only,
-        ),
-        (
-            &status,
-            json!({"status": {"hostIP": "127.9.9.9", "hostIPs": [{"ip": "127.9.9.9"}]}}),
-            conditions_only,
-        ),
-        (
-            &status,
-            json!({"status": {"initContainerStatuses": ran}}),
-            conditions_only,
-        ),
-        (&status, json!({"status": {"phase": null}}), conditions_only),
-        // API servers take labels from a write of the status too.
-        (
-            &status,
-            json!({"metadata": {"labels": {LABEL_CONTROL: "true"}}}),
-            "gives no pod the label",
-        ),
-        (
-            &pod,
-            json!({"metadata": {"ownerReferences": owner}}),
-            "changes no owners of pods",
-        ),
-    ] {
-        let why = refused_at_last(&account, Method::PATCH, path, &[body]).await;
+    for (body, expected) in refused_statuses() {
+        let why = refused_at_last(&account, Method::PATCH, &status, &[body]).await;
         assert!(why.contains(expected), "{why}");
     }
+    let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "gone"}]);
+    let owned = json!({"metadata": {"ownerReferences": owner}});
+    let why = refused_at_last(&account, Method::PATCH, &pod, &[owned]).await;
+    assert!(why.contains("changes no owners of pods"), "{why}");
     let condition =
         json!({"status": {"conditions": [{"type": "example.test/a", "status": "True"}]}});
     account
@@ -101,6 +53,28 @@ async fn with_the_token_of_podops_nobody_changes_more_of_a_pod_than_labels_and_c
     let now = json!({"gracePeriodSeconds": 0});
     let pod = format!("{pods}/{name}");
     admin.ask(Method::DELETE, &pod, &now).await.unwrap();
+}
+
+/// Writes of a status, and why they are refused.
+fn refused_statuses() -> Vec<(Value, &'static str)> {
+    let ran =
+        json!([{"name": "i", "image": "i", "imageID": "i", "ready": true, "restartCount": 0}]);
+    let changes = [
+        json!({"phase": "Failed"}),
+        json!({"reason": "Evicted"}),
+        json!({"message": "theirs"}),
+        json!({"startTime": "2020-01-01T00:00:00Z"}),
+        json!({"nominatedNodeName": "theirs"}),
+        json!({"hostIP": "127.9.9.9", "hostIPs": [{"ip": "127.9.9.9"}]}),
+        json!({"initContainerStatuses": ran}),
+        json!({"phase": null}),
+    ];
+    let conditions_only = "changes conditions of pods, and nothing else";
+    let changes = changes.map(|status| (json!({"status": status}), conditions_only));
+    // API servers take labels from a write of the status too.
+    let labelled = json!({"metadata": {"labels": {LABEL_CONTROL: "true"}}});
+    let labelled = (labelled, "gives no pod the label");
+    changes.into_iter().chain([labelled]).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
