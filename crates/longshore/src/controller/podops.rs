@@ -49,6 +49,9 @@ pub(super) async fn answer(
     shutdown: CancellationToken,
 ) -> Result<(), CliError> {
     let settings = &context.config.podops;
+    for unused in &settings.unused_flags {
+        output::note(&format!("podops: {unused}"));
+    }
     // Not the client of the controllers: an answer must not wait behind their writes.
     let client = context
         .cluster

@@ -2,7 +2,7 @@
 //! ours of the role `podops`.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     sync::Arc,
@@ -154,7 +154,26 @@ impl PodOpsArgs {
             drain_delay: self
                 .protect_services
                 .then(|| self.drain_delay.unwrap_or(DRAIN_DELAY)),
+            unused_flags: self.unused_flags(),
         }
+    }
+
+    /// What to say of flags that change nothing without another one.
+    fn unused_flags(&self) -> Vec<&'static str> {
+        let mut unused = Vec::new();
+        if !self.hold_deletes.is_zero() && !self.feature_gates.grace_delete {
+            unused.push(
+                "--hold-deletes holds no delete, because deletes are no operations: \
+                 set --feature-gates GraceDeleteWebhook=true as well, or leave it out",
+            );
+        }
+        if self.drain_delay.is_some() && !self.protect_services {
+            unused.push(
+                "--drain-delay delays nothing, because Services protect no pods: \
+                 leave out --protect-services=false, or --drain-delay",
+            );
+        }
+        unused
     }
 
     /// Which client certificates the webhooks of all roles take; `None`: they take tokens.
@@ -218,14 +237,19 @@ fn failure_policies(text: &str) -> Result<FailurePolicies, String> {
         "Ignore" => Ok(FailurePolicy::Ignore),
         other => Err(format!("expected Fail or Ignore, found {other:?}")),
     };
-    let mut policies = FailurePolicies::default();
+    let (mut of_all, mut of_groups) = (None, BTreeMap::new());
     let parts = text.split(',').map(str::trim);
     for part in parts.filter(|part| !part.is_empty()) {
-        let Some((group, value)) = part.split_once('=') else {
-            policies = FailurePolicies::all(policy(part)?);
-            continue;
+        let (group, before) = match part.split_once('=') {
+            None => ("all webhooks", of_all.replace(policy(part)?)),
+            Some((group, value)) => (group, of_groups.insert(group, policy(value)?)),
         };
-        let value = policy(value)?;
+        if before.is_some() {
+            return Err(format!("expected one policy for {group}, found two"));
+        }
+    }
+    let mut policies = of_all.map_or_else(FailurePolicies::default, FailurePolicies::all);
+    for (group, value) in of_groups {
         match group {
             "pods" => policies.pods = value,
             "statuses" => policies.statuses = value,
@@ -360,6 +384,25 @@ mod tests {
                     ..FailurePolicies::all(FailurePolicy::Ignore)
                 }),
             ),
+            (
+                "pods=Fail, Ignore",
+                Ok(FailurePolicies {
+                    pods: FailurePolicy::Fail,
+                    ..FailurePolicies::all(FailurePolicy::Ignore)
+                }),
+            ),
+            (
+                "pods=Fail,pods=Ignore",
+                Err("expected one policy for pods, found two"),
+            ),
+            (
+                "rules=Fail,pods=Fail,rules=Fail",
+                Err("expected one policy for rules, found two"),
+            ),
+            (
+                "Fail,Ignore",
+                Err("expected one policy for all webhooks, found two"),
+            ),
             ("fail", Err("expected Fail or Ignore, found \"fail\"")),
             (
                 "nodes=Fail",
@@ -393,6 +436,32 @@ mod tests {
         assert_eq!(hold("20s"), Ok(Duration::from_secs(20)));
         assert!(hold("21s").unwrap_err().starts_with("expected at most 20s"));
         assert!(hold("soon").is_err());
+    }
+
+    #[test]
+    fn a_flag_that_changes_nothing_without_another_one_is_named() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            podops: PodOpsArgs,
+        }
+        let unused = |flags: &[&str]| {
+            let line = [&["longshore"][..], flags].concat();
+            let line = <Line as clap::Parser>::try_parse_from(line).unwrap();
+            let unused = line.podops.settings().unused_flags;
+            let names = unused.iter().filter_map(|text| text.split(' ').next());
+            names.collect::<Vec<_>>().join(" ")
+        };
+        let gate = "--feature-gates=GraceDeleteWebhook=true";
+        assert_eq!(unused(&[]), "");
+        assert_eq!(unused(&["--hold-deletes", "5s"]), "--hold-deletes");
+        assert_eq!(unused(&["--hold-deletes", "0s"]), "");
+        assert_eq!(unused(&["--hold-deletes", "5s", gate]), "");
+        assert_eq!(unused(&["--drain-delay", "5s"]), "");
+        assert_eq!(
+            unused(&["--drain-delay", "5s", "--protect-services=false"]),
+            "--drain-delay"
+        );
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub(crate) struct PodOpsSettings {
     pub(crate) protection_deadline: Option<Duration>,
     /// How long pods are held after they have left the EndpointSlices of Services; `None`: Services protect no pods.
     pub(crate) drain_delay: Option<Duration>,
+    /// What to say at the start of flags that change nothing without another one.
+    pub(crate) unused_flags: Vec<&'static str>,
 }
 
 /// A Service in its namespace.
@@ -74,6 +76,7 @@ impl PodOpsSettings {
             skipped_rules: BTreeSet::new(),
             protection_deadline: None,
             drain_delay: Some(DRAIN_DELAY),
+            unused_flags: Vec::new(),
         }
     }
 
