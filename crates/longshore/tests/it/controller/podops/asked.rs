@@ -294,6 +294,22 @@ async fn a_rule_is_filled_in_and_checked_before_it_is_written(place: &Place<'_>)
             format!("spec.rule.a: Invalid value: \"null\": {policy}"),
         ),
         (
+            json!([
+                {"name": "a", "availablePolicy": {"maxUnavailableValue": 1}},
+                {"name": "a", "labelCheck": {"requires": {"matchLabels": {"b": "c"}}}},
+            ]),
+            "spec.rule.a.name: Duplicate value: \"a\": ".to_owned(),
+        ),
+        (
+            json!([{"name": "a"}]),
+            "expected exactly one of availablePolicy, labelCheck, webhook, found none of them"
+                .to_owned(),
+        ),
+        (
+            json!([{"name": "a", "availablePolicy": {"minAvailableValue": "50"}}]),
+            "spec.rule.a.availablePolicy.minAvailableValue: Invalid value: \"50\": ".to_owned(),
+        ),
+        (
             json!([hook("ftp://a.example/")]),
             "spec.rule.hook.clientConfig.url: Invalid value: \"ftp://a.example/\": podtransitionrule validate webhook \
              failed, check server reachable, while parse url error: "
