@@ -112,11 +112,20 @@ impl DatabaseArgs {
 ///
 /// *Errors*: what was found instead, without any text of the file: it may be a password.
 fn url_in(text: io::Result<String>) -> Result<DatabaseUrl, String> {
-    let text = text.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => "no such file".to_owned(),
-        io::ErrorKind::IsADirectory => "a directory".to_owned(),
-        io::ErrorKind::InvalidData => "a file that is no text in UTF-8".to_owned(),
-        _ => format!("a file that cannot be read: {error}"),
+    let text = text.map_err(|error| {
+        let known = [
+            (io::ErrorKind::NotFound, "no such file"),
+            (io::ErrorKind::IsADirectory, "a directory"),
+            (
+                io::ErrorKind::InvalidData,
+                "a file that is no text in UTF-8",
+            ),
+        ];
+        let found = known.iter().find(|(kind, _)| *kind == error.kind());
+        found.map_or_else(
+            || format!("a file that cannot be read: {error}"),
+            |(_, what)| (*what).to_owned(),
+        )
     })?;
     let lines = text.lines().map(str::trim);
     let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();

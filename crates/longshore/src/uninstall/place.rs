@@ -105,6 +105,7 @@ impl Place<'_> {
             webhook: self.settings.clone(),
             reads_secrets: true,
             has_policies: true,
+            webhooks_on_loopback: false,
         };
         for object in rbac::objects(&[self.role], &installation) {
             if object["kind"] != "ClusterRoleBinding" {
