@@ -306,7 +306,7 @@ impl World {
             let pod = json!({
                 "metadata": {
                     "namespace": "default", "name": name, "uid": format!("u{}", self.n_made),
-                    "resourceVersion": "1", "annotations": {}, "finalizers": [],
+                    "resourceVersion": "1", "finalizers": [],
                     "labels": {LABEL_CONTROL: "true", "app": "web"},
                 },
                 "spec": {"readinessGates": [{"conditionType": CONDITION_SERVICE_READY}]},
