@@ -27,6 +27,15 @@ impl<K: kube::Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'stati
 /// Namespace (empty for cluster-scoped kinds) and name.
 type Name = (String, String);
 
+/// Keeps something in step with a cache: an index of its objects, for example.
+pub trait Follow<K>: Debug + Send + Sync {
+    /// The object of this name is as this from now on; `None`: it is gone. An object may be told again unchanged.
+    ///
+    /// The cache calls this under its lock, so that nobody sees an object that the follower has not seen. The follower
+    /// must not ask that cache for anything, and must not take long.
+    fn follow(&self, namespace: &str, name: &str, object: Option<&Arc<K>>);
+}
+
 /// The objects of one resource as last seen. Values are shared, never copied.
 ///
 /// A [`ListWatch`](crate::list_watch::ListWatch) feeds it, or a caller by hand with [`start_at`](Self::start_at),
@@ -68,6 +77,8 @@ struct State<K> {
     progress: u64,
     /// Whether everything that exists is in `entries`.
     is_complete: bool,
+    /// Who is told of each change of `entries`.
+    follower: Option<Arc<dyn Follow<K>>>,
 }
 
 #[derive(Debug)]
@@ -85,18 +96,19 @@ struct Entry<K> {
 
 impl<K: Cached> Default for Cache<K> {
     fn default() -> Self {
-        Self::that(true)
+        Self::that(true, None)
     }
 }
 
 impl<K: Cached> Cache<K> {
-    fn that(keeps: bool) -> Self {
+    fn that(keeps: bool, follower: Option<Arc<dyn Follow<K>>>) -> Self {
         Self {
             state: RwLock::new(State {
                 keeps,
                 entries: BTreeMap::new(),
                 progress: 0,
                 is_complete: false,
+                follower,
             }),
             changes: watch::Sender::new(0),
         }
@@ -107,10 +119,15 @@ impl<K: Cached> Cache<K> {
         Arc::new(Self::default())
     }
 
+    /// An empty cache whose changes `follower` is told of.
+    pub fn followed_by(follower: Arc<dyn Follow<K>>) -> Arc<Self> {
+        Arc::new(Self::that(true, Some(follower)))
+    }
+
     /// One that keeps nothing, however much there is: every lookup is `Unknown`, and each update is passed on, also
     /// where it comes twice. Who follows them keeps what is of interest.
     pub fn passing_on() -> Arc<Self> {
-        Arc::new(Self::that(false))
+        Arc::new(Self::that(false, None))
     }
 
     /// Looks one object up. `Unknown` where it was never seen and the cache is not complete.
@@ -120,6 +137,15 @@ impl<K: Cached> Cache<K> {
             Some(entry) => entry.object.clone().into(),
             None if state.is_complete => Seen::Absent,
             None => Seen::Unknown("the watch has not delivered it yet".to_owned()),
+        }
+    }
+
+    /// Whether every object that exists is known. `Unknown` before the first complete list.
+    pub fn complete(&self) -> Seen<()> {
+        if self.read().is_complete {
+            Seen::Present(())
+        } else {
+            Seen::Unknown("the first list is not complete".to_owned())
         }
     }
 
@@ -227,6 +253,12 @@ impl<K: Cached> State<K> {
         entries.filter_map(|entry| entry.object.as_ref())
     }
 
+    fn tell(&self, (namespace, name): &Name, object: Option<&Arc<K>>) {
+        if let Some(follower) = &self.follower {
+            follower.follow(namespace, name, object);
+        }
+    }
+
     fn see(&mut self, version: u64) {
         self.progress = self.progress.max(version);
     }
@@ -254,6 +286,7 @@ impl<K: Cached> State<K> {
             }
         }
         let object = Arc::new(object);
+        self.tell(&name, Some(&object));
         let entry = Entry {
             uid,
             version,
@@ -289,6 +322,7 @@ impl<K: Cached> State<K> {
         }
         if self.is_complete {
             self.entries.remove(&name);
+            self.tell(&name, None);
         } else if self.keeps {
             self.bury(name, object.meta().uid.clone(), version, None);
         }
@@ -307,6 +341,7 @@ impl<K: Cached> State<K> {
     }
 
     fn bury(&mut self, name: Name, uid: Option<String>, version: u64, untold: Option<Arc<K>>) {
+        self.tell(&name, None);
         let entry = Entry {
             uid,
             version,
@@ -333,8 +368,10 @@ impl<K: Cached> State<K> {
         let mut gone = Vec::new();
         for (name, entry) in earlier {
             if entry.version > version {
+                self.tell(&name, entry.object.as_ref());
                 self.entries.insert(name, entry); // A live read was ahead of this list.
             } else if !self.entries.contains_key(&name) {
+                self.tell(&name, None);
                 gone.extend(entry.object.or(entry.untold));
             }
         }

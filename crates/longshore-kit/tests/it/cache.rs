@@ -1,7 +1,12 @@
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::WatchEvent;
 use longshore_core::{ObjectRef, Resource, Seen};
-use longshore_kit::{Cache, CacheFeed, Update};
+use longshore_kit::{Cache, CacheFeed, Update, cache::Follow};
 use serde_json::{Value, json};
 
 fn object(uid: &str, version: u64) -> Value {
@@ -178,4 +183,52 @@ fn a_cache_that_passes_on_keeps_nothing() {
     assert!(matches!(update, Some(Update::Deleted(_))));
     assert_eq!(state(&cache), "unknown");
     assert_eq!(cache.progress(), 6);
+}
+
+/// What a follower was told: the versions of those that are there, by name.
+#[derive(Clone, Debug, Default)]
+struct Told(Arc<Mutex<BTreeMap<String, String>>>);
+
+impl Follow<Pod> for Told {
+    fn follow(&self, _: &str, name: &str, object: Option<&Arc<Pod>>) {
+        let mut told = self.0.lock().unwrap();
+        match object {
+            Some(pod) => {
+                let version = pod.metadata.resource_version.clone();
+                told.insert(name.to_owned(), version.unwrap_or_default());
+            }
+            None => {
+                told.remove(name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_follower_knows_what_the_cache_shows_whatever_the_cache_was_fed_with() {
+    let told = Told::default();
+    let cache = Cache::<Pod>::followed_by(Arc::new(told.clone()));
+    let is_in_step = |what: &str, expected: &str| {
+        assert_eq!(state(&cache), expected, "{what}");
+        let told = told.0.lock().unwrap().get("a").cloned();
+        let told = told.unwrap_or_else(|| "absent".to_owned());
+        assert_eq!(told, expected, "the follower, after {what}");
+    };
+    cache.replace(vec![pod("u", 4)], 4);
+    is_in_step("a list", "4");
+    cache.feed(&target("u"), Some(object("u", 9))).unwrap();
+    is_in_step("a live read", "9");
+    cache.apply_event(WatchEvent::Modified(pod("u", 6)));
+    is_in_step("an event that is late", "9");
+    cache.replace(Vec::new(), 7);
+    is_in_step("a list that is late", "9");
+    cache.apply_event(WatchEvent::Deleted(pod("u", 10)));
+    is_in_step("a delete", "absent");
+    cache.learn(&object("v", 12).into()).unwrap();
+    is_in_step("a write of ours", "12");
+    cache.feed(&target("v"), None).unwrap();
+    is_in_step("a live read that finds nothing", "absent");
+    cache.apply_event(WatchEvent::Added(pod("w", 14)));
+    cache.replace(Vec::new(), 15);
+    is_in_step("a list without it", "absent");
 }
