@@ -109,7 +109,10 @@ mod tests {
         let object = json!({"metadata": {"name": "a"}, "spec": "s"});
         let parsed: Parsed<Named> = serde_json::from_value(object).unwrap();
         assert_eq!(parsed.value().unwrap().spec, "s");
-        assert!(Arc::ptr_eq(parsed.value().unwrap(), &parsed.read().unwrap()));
+        assert!(Arc::ptr_eq(
+            parsed.value().unwrap(),
+            &parsed.read().unwrap()
+        ));
         let object = json!({"metadata": {"name": "a"}, "spec": 1});
         let parsed: Parsed<Named> = serde_json::from_value(object).unwrap();
         assert!(parsed.value().is_none() && parsed.read().is_err());

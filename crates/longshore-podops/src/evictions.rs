@@ -11,11 +11,15 @@ use jiff::Timestamp;
 use kube::{Api, api::ListParams};
 use longshore_api::podops::{CONTROLLED, LABEL_CONTROL};
 use longshore_core::{Class, Classify, Never, ObjectRef, Resource, Seen};
-use longshore_kit::{Applier, ApplyError, Cache, Clock, Controller, RawObject, api_resource};
+use longshore_kit::{
+    Applier, ApplyError, Cache, Clock, Controller, Parsed, RawObject, api_resource,
+};
+use serde::de::DeserializeOwned;
 
 use crate::{
-    eviction::{self, Begin, EvictionPlan, Observed, TRIED_AGAIN},
+    eviction::{self, Begin, Budget, EvictionPlan, Observed, TRIED_AGAIN},
     model::{Pod, PodKey},
+    rule::Rule,
 };
 
 /// The namespace whose evictions are decided upon.
@@ -31,9 +35,9 @@ impl fmt::Display for EvictionsOf {
 /// Decides about evictions.
 #[derive(Debug)]
 pub(crate) struct Evictions {
-    pub(crate) pods: Arc<Cache<RawObject>>,
-    pub(crate) rules: Arc<Cache<RawObject>>,
-    pub(crate) budgets: Arc<Cache<RawObject>>,
+    pub(crate) pods: Arc<Cache<Parsed<Pod>>>,
+    pub(crate) rules: Arc<Cache<Parsed<Rule>>>,
+    pub(crate) budgets: Arc<Cache<Parsed<Budget>>>,
     pub(crate) applier: Applier,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) failed: Failed,
@@ -72,11 +76,17 @@ impl Controller for Evictions {
 
     async fn observe(&self, key: &EvictionsOf, now: Timestamp) -> Result<Observed, ApplyError> {
         let EvictionsOf(namespace) = key;
+        let (pods, budgets) = concerned(
+            self.pods.beginning(namespace, ""),
+            self.budgets.beginning(namespace, ""),
+            now,
+        );
         let mut observed = Observed {
             now,
-            pods: read_all(self.pods.beginning(namespace, "")),
-            budgets: read_all(self.budgets.beginning(namespace, "")),
-            rules: read_all(self.rules.beginning(namespace, "")),
+            pods,
+            budgets,
+            // The others hold nobody, so that they change no count.
+            rules: read_some(self.rules.beginning(namespace, ""), Rule::rejects),
             others: Seen::Absent,
             failed: self.failed.at(now),
         };
@@ -126,15 +136,49 @@ impl Evictions {
     }
 }
 
-/// What can be read of these objects. Pods that cannot are told about where pods are decided upon; a budget that cannot
-/// be read protects nobody, as for API servers.
-pub(crate) fn read_all<T: serde::de::DeserializeOwned>(
-    objects: Seen<Vec<Arc<RawObject>>>,
+/// What can be read of these objects. A budget that cannot be read protects nobody, as for API servers.
+pub(crate) fn read_all<T: DeserializeOwned + Clone>(
+    objects: Seen<Vec<Arc<Parsed<T>>>>,
+) -> Seen<Vec<T>> {
+    read_some(objects, |_| true)
+}
+
+/// The same, of those that are asked for. Pods that cannot be read are told about where pods are decided upon.
+fn read_some<T: DeserializeOwned + Clone>(
+    objects: Seen<Vec<Arc<Parsed<T>>>>,
+    is_asked_for: impl Fn(&T) -> bool,
 ) -> Seen<Vec<T>> {
     objects.map(|objects| {
-        let objects = objects.iter();
-        objects.filter_map(|object| object.read().ok()).collect()
+        let values = objects.iter().filter_map(|object| object.value());
+        let asked_for = values.filter(|value| is_asked_for(value));
+        asked_for.map(|value| T::clone(value)).collect()
     })
+}
+
+/// The budgets that a pod waits for, with all pods that they count. What the other budgets of the namespace count is of
+/// no consequence, and most of its pods may be theirs.
+fn concerned(
+    pods: Seen<Vec<Arc<Parsed<Pod>>>>,
+    budgets: Seen<Vec<Arc<Parsed<Budget>>>>,
+    now: Timestamp,
+) -> (Seen<Vec<Pod>>, Seen<Vec<Budget>>) {
+    let mut waiting = Vec::new();
+    for pod in pods.present().into_iter().flatten() {
+        waiting.extend(
+            pod.value()
+                .filter(|pod| eviction::is_waiting(pod, now))
+                .cloned(),
+        );
+    }
+    let budgets = read_some(budgets, |budget| {
+        waiting.iter().any(|pod| budget.selects(pod))
+    });
+    let counted = budgets.present().map_or(&[][..], Vec::as_slice);
+    let pods = read_some(pods, |pod| {
+        let is_counted = counted.iter().any(|budget| budget.selects(pod));
+        is_counted || eviction::is_waiting(pod, now)
+    });
+    (pods, budgets)
 }
 
 /// Which pods wait for their budgets, and until when. Clones share it.
@@ -170,3 +214,6 @@ impl Waiting {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,7 @@
 pub mod admit;
 mod api_servers;
 mod ask_webhooks;
+mod caches;
 mod config;
 mod conversations;
 pub mod deletion;
@@ -28,6 +29,7 @@ mod released;
 pub mod replicas;
 pub mod rule;
 mod rules;
+mod selections;
 pub mod selector;
 mod service;
 pub mod standing;

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use kube::Resource as _;
 use longshore_api::podops::ANNOTATION_EVICTED_AT;
 use longshore_core::{Action, Class, Classify, Never, ObjectRef, Resource, Scope, Seen};
-use longshore_kit::{Applier, ApplyError, Cache, Controller, RawObject};
+use longshore_kit::{Applier, ApplyError, Cache, Controller, Parsed, RawObject};
 use serde_json::Value;
 
 use crate::{
@@ -21,6 +21,7 @@ use crate::{
     lifecycle::{self, Observed, PodEffect, PodPlan, RuleSays, look_again},
     model::{Labels, Namespace, Operations, Pod, PodKey, Undecodable},
     rule::Rule,
+    selections::Selections,
     traffic::{self, Routes},
 };
 
@@ -37,12 +38,14 @@ pub(crate) const SERVICE: Resource = Resource {
 #[derive(Debug)]
 pub(crate) struct Pods {
     pub(crate) config: PodOpsConfig,
-    pub(crate) pods: Arc<Cache<RawObject>>,
-    pub(crate) rules: Arc<Cache<RawObject>>,
+    pub(crate) pods: Arc<Cache<Parsed<Pod>>>,
+    pub(crate) rules: Arc<Cache<Parsed<Rule>>>,
+    /// What the rules say.
+    pub(crate) selections: Selections,
     /// `None` where Services protect no pods.
     pub(crate) routes: Option<Routes>,
     /// `None` where deletes and evictions do not become operations.
-    pub(crate) budgets: Option<Arc<Cache<RawObject>>>,
+    pub(crate) budgets: Option<Arc<Cache<Parsed<Budget>>>>,
     /// Empty where deletes do not become operations.
     pub(crate) namespaces: Arc<Cache<RawObject>>,
     pub(crate) applier: Applier,
@@ -89,7 +92,10 @@ impl Controller for Pods {
 
     async fn observe(&self, key: &PodKey, now: Timestamp) -> Result<Observed, PodError> {
         let pod = match self.pods.get(&key.namespace, &key.name) {
-            Seen::Present(object) => Seen::Present(read(key, &object)?),
+            Seen::Present(object) => Seen::Present(match object.value() {
+                Some(pod) => Pod::clone(pod),
+                None => read(key, object.raw())?,
+            }),
             Seen::Absent => Seen::Absent,
             Seen::Unknown(why) => Seen::Unknown(why),
         };
@@ -151,8 +157,8 @@ pub(crate) fn decide(observed: &Observed) -> PodPlan {
 
 impl Pods {
     fn rules_of(&self, pod: &Pod) -> Seen<Vec<RuleSays>> {
-        let rules = self.rules.beginning(&pod.target.namespace, "");
-        rules.map(|rules| say(&rules, pod))
+        let rules = self.rules.complete();
+        rules.map(|()| self.selections.say(pod))
     }
 
     /// The budgets of its namespace, where it may go and somebody has asked for its eviction.
@@ -200,12 +206,6 @@ pub(crate) fn read(key: &PodKey, object: &RawObject) -> Result<Pod, UnreadablePo
         key: key.clone(),
         source: Undecodable::from(source),
     })
-}
-
-/// What these rules say of a pod. One that cannot be read is told about where rules are decided upon.
-pub(crate) fn say(rules: &[Arc<RawObject>], pod: &Pod) -> Vec<RuleSays> {
-    let rules = rules.iter().filter_map(|object| object.read::<Rule>().ok());
-    rules.filter_map(|rule| rule.says_of(pod)).collect()
 }
 
 /// Whether a namespace was deleted.

@@ -1,7 +1,8 @@
 //! Label selectors as objects carry them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use kube::core::{ParseExpressionError, Selector, SelectorExt};
+use kube::core::ParseExpressionError;
+pub(crate) use kube::core::{Selector, SelectorExt};
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -4,20 +4,22 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use jiff::Timestamp;
 use longshore_core::{Class, Classify, Never, Plan, Seen};
-use longshore_kit::{Cache, Controller, RawObject};
+use longshore_kit::{Cache, Controller, Parsed};
 
 use crate::{
     conversations::{Conversations, Known, Wanted},
     model::Pod,
-    replicas::Workloads,
-    rule::{Inquiry, Observed, Rule, RuleKey, RuleKind, Subject, decide},
+    replicas::{Workload, Workloads},
+    rule::{Inquiry, Observed, Rule, RuleKey, RuleKind, Subject, decide, stage_of},
+    selections::Selections,
 };
 
 /// Decides about rules.
 #[derive(Debug)]
 pub(crate) struct Rules {
-    pub(crate) pods: Arc<Cache<RawObject>>,
-    pub(crate) rules: Arc<Cache<RawObject>>,
+    pub(crate) pods: Arc<Cache<Parsed<Pod>>>,
+    pub(crate) rules: Arc<Cache<Parsed<Rule>>>,
+    pub(crate) selections: Selections,
     pub(crate) workloads: Workloads,
     pub(crate) skipped: BTreeSet<RuleKind>,
     pub(crate) conversations: Arc<Conversations>,
@@ -50,19 +52,24 @@ impl Controller for Rules {
 
     async fn observe(&self, key: &RuleKey, now: Timestamp) -> Result<Observed, UnreadableRule> {
         let rule = self.read(key)?;
-        let pods = self.pods.beginning(&key.namespace, "").map(readable);
-        let known = match (&rule, &pods) {
-            (Seen::Present(rule), Seen::Present(pods)) => self.known(key, rule, pods),
-            _ => Known::default(),
-        };
-        if matches!(rule, Seen::Absent) {
-            self.conversations.forget(key);
+        let (mut pods, mut workloads) = (Seen::Absent, Seen::Absent);
+        let mut known = Known::default();
+        match &rule {
+            Seen::Present(rule) => {
+                workloads = self.workloads.of(&key.namespace, |it| rule.is_of(it));
+                pods = self.pods(key, &workloads);
+                if let Seen::Present(pods) = &pods {
+                    known = self.known(key, rule, pods);
+                }
+            }
+            Seen::Absent => self.conversations.forget(key),
+            Seen::Unknown(_) => {}
         }
         Ok(Observed {
             now,
-            rule,
+            rule: rule.map(|rule| Rule::clone(&rule)),
             pods,
-            workloads: self.workloads.of(&key.namespace),
+            workloads,
             answers: known.answers,
             polls: known.polls,
             skipped: self.skipped.clone(),
@@ -87,7 +94,7 @@ impl Controller for Rules {
             Inquiry::Ask(question) => {
                 let body = question.body(|name| {
                     let pod = self.pods.get(&key.namespace, name);
-                    pod.present().and_then(|pod| pod.to_value().ok())
+                    pod.present().and_then(|pod| pod.raw().to_value().ok())
                 });
                 asked.ask(key, rule.generation, question, body);
             }
@@ -98,7 +105,7 @@ impl Controller for Rules {
 }
 
 impl Rules {
-    fn read(&self, key: &RuleKey) -> Result<Seen<Rule>, UnreadableRule> {
+    fn read(&self, key: &RuleKey) -> Result<Seen<Arc<Rule>>, UnreadableRule> {
         Ok(match self.rules.get(&key.namespace, &key.name) {
             Seen::Present(object) => {
                 Seen::Present(object.read().map_err(|source| UnreadableRule {
@@ -111,24 +118,29 @@ impl Rules {
         })
     }
 
+    /// The pods that a decision about a rule is made from: those that it selects or shows something on, and those that
+    /// its workloads have. All others are of no consequence for it.
+    fn pods(&self, key: &RuleKey, workloads: &Seen<Vec<Workload>>) -> Seen<Vec<Pod>> {
+        let workloads = workloads.present().map_or(&[][..], Vec::as_slice);
+        self.pods.complete().map(|()| {
+            let pods = self.selections.pods_of(key, workloads);
+            pods.iter().map(|pod| Pod::clone(pod)).collect()
+        })
+    }
+
     /// What was said about the pods that are in a stage, and about the tasks that the status has.
     fn known(&self, key: &RuleKey, rule: &Rule, pods: &[Pod]) -> Known {
-        let subjects = pods.iter().filter(|pod| rule.selects(pod)).map(Subject::of);
-        let occasions = subjects.filter(|subject| subject.stage.is_some());
+        let is_in_stage = |pod: &&Pod| stage_of(pod).is_some() && rule.selects(pod);
+        let subjects = pods.iter().filter(is_in_stage).map(Subject::of);
         let tasks = rule.status.rule_states.iter().flat_map(|state| {
             let status = state.webhook_status.iter();
             let tasks = status.flat_map(|status| &status.task_states);
             tasks.map(move |task| (state.name.clone(), task.task_id.clone()))
         });
         let wanted = Wanted {
-            occasions: occasions.map(|subject| subject.occasion).collect(),
+            occasions: subjects.map(|subject| subject.occasion).collect(),
             tasks: tasks.collect(),
         };
         self.conversations.known(key, rule.generation, &wanted)
     }
-}
-
-/// Those that can be read; the others are told about where pods are decided upon.
-fn readable(pods: Vec<Arc<RawObject>>) -> Vec<Pod> {
-    pods.iter().filter_map(|pod| pod.read().ok()).collect()
 }

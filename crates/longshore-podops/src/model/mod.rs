@@ -44,3 +44,22 @@ pub fn stamp(now: Timestamp) -> String {
 pub fn parse_stamp(text: &str) -> Option<Timestamp> {
     Timestamp::from_nanosecond(text.parse().ok()?).ok()
 }
+
+/// How many pods and rules this thread has read from their text.
+#[cfg(test)]
+pub(crate) mod reads {
+    use std::cell::Cell;
+
+    thread_local! {
+        static N: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(crate) fn count() {
+        N.set(N.get() + 1);
+    }
+
+    /// Since the last time.
+    pub(crate) fn take() -> usize {
+        N.take()
+    }
+}

@@ -63,6 +63,8 @@ pub struct Pod {
 /// Passes over everything else that the object has.
 impl<'de> Deserialize<'de> for Pod {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[cfg(test)]
+        super::reads::count();
         WirePod::deserialize(deserializer).map(Self::from)
     }
 }

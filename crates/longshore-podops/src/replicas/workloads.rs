@@ -9,8 +9,11 @@ use longshore_api::podops::{CONTROLLED, LABEL_CONTROL};
 use longshore_core::Seen;
 use longshore_kit::{RawObject, Update};
 
-use super::model::Workload;
-use crate::{model::PodKey, service::key_of};
+use super::model::{REPLICA_SET, STATEFUL_SET, Workload};
+use crate::{
+    model::{Labels, PodKey},
+    service::key_of,
+};
 
 /// StatefulSets and ReplicaSets as last seen. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -23,16 +26,16 @@ struct Known {
     workloads: BTreeMap<(&'static str, PodKey), Workload>,
 }
 
-/// So many kinds are followed.
-const KINDS: usize = 2;
+/// The kinds that are followed.
+const KINDS: [&str; 2] = [REPLICA_SET.kind, STATEFUL_SET.kind];
 
 /// Whose replicas have changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Changed {
     /// Nobody's.
     Nothing,
-    /// Those of a workload of this namespace.
-    Namespace(String),
+    /// Those of a workload of this namespace. Its pods have or had these labels.
+    Pods(String, Vec<Labels>),
     /// Any: now everything is known.
     All,
 }
@@ -44,7 +47,7 @@ impl Workloads {
         let (key, workload) = match update {
             Update::Reached(_) => {
                 let is_new = known.complete.insert(kind);
-                let is_complete = known.complete.len() == KINDS;
+                let is_complete = known.complete.len() == KINDS.len();
                 return match is_complete && is_new {
                     true => Changed::All,
                     false => Changed::Nothing,
@@ -63,22 +66,39 @@ impl Workloads {
         if known.workloads.get(&key) == workload.as_ref() {
             return Changed::Nothing;
         }
-        match workload {
+        let after = workload.as_ref().map(|workload| workload.labels.clone());
+        let before = match workload {
             Some(workload) => known.workloads.insert(key, workload),
             None => known.workloads.remove(&key),
         };
-        Changed::Namespace(namespace)
+        let before = before.map(|workload| workload.labels);
+        let before = before.filter(|labels| Some(labels) != after.as_ref());
+        Changed::Pods(namespace, before.into_iter().chain(after).collect())
     }
 
-    /// The workloads of a namespace whose pods take part.
-    pub(crate) fn of(&self, namespace: &str) -> Seen<Vec<Workload>> {
+    /// The workloads of a namespace whose pods take part, and that are asked for.
+    pub(crate) fn of(
+        &self,
+        namespace: &str,
+        is_asked_for: impl Fn(&Workload) -> bool,
+    ) -> Seen<Vec<Workload>> {
         let known = self.known();
-        if known.complete.len() < KINDS {
+        if known.complete.len() < KINDS.len() {
             return Seen::Unknown("the workloads were not listed yet".to_owned());
         }
-        let all = known.workloads.iter();
-        let here = all.filter(|((_, key), _)| key.namespace == namespace);
-        Seen::Present(here.map(|(_, workload)| workload.clone()).collect())
+        let mut found = Vec::new();
+        for kind in KINDS {
+            let first = PodKey {
+                namespace: namespace.to_owned(),
+                name: String::new(),
+            };
+            let from_here = known.workloads.range((kind, first)..);
+            let here = from_here
+                .take_while(|((of, key), _)| *of == kind && key.namespace == namespace)
+                .map(|(_, workload)| workload);
+            found.extend(here.filter(|it| is_asked_for(it)).cloned());
+        }
+        Seen::Present(found)
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

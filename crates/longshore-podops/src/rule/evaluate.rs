@@ -48,14 +48,7 @@ pub struct Subject {
 impl Subject {
     /// What rules see of a pod.
     pub fn of(pod: &Pod) -> Self {
-        let is_in = |label| pod.labels.keys().any(|key| has_prefix(key, &[label]));
-        let stage = if is_in(OperationLabel::PreCheck) {
-            Some(Stage::PreCheck)
-        } else if is_in(OperationLabel::PostCheck) {
-            Some(Stage::PostCheck)
-        } else {
-            None
-        };
+        let stage = stage_of(pod);
         Self {
             namespace: pod.target.namespace.clone(),
             name: pod.target.name.clone(),
@@ -69,6 +62,18 @@ impl Subject {
                 .max(),
             stage,
         }
+    }
+}
+
+/// Where a pod is on its way; the first stage where it is in both.
+pub(crate) fn stage_of(pod: &Pod) -> Option<Stage> {
+    let is_in = |label| pod.labels.keys().any(|key| has_prefix(key, &[label]));
+    if is_in(OperationLabel::PreCheck) {
+        Some(Stage::PreCheck)
+    } else if is_in(OperationLabel::PostCheck) {
+        Some(Stage::PostCheck)
+    } else {
+        None
     }
 }
 

@@ -17,8 +17,8 @@ mod tests;
 mod webhook;
 
 pub use decide::{Inquiry, Observed, RulePlan, decide};
-pub(crate) use evaluate::skipped_rules;
 pub use evaluate::{Before, Outcome, Said, Subject, evaluate};
+pub(crate) use evaluate::{skipped_rules, stage_of};
 pub use kind::RuleKind;
 pub use model::{RULE, Rule, RuleKey};
 pub use task::{Poll, Polled, Polls};

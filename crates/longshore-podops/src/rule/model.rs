@@ -1,7 +1,7 @@
 //! A PodTransitionRule.
 
 use longshore_api::podops::{
-    GROUP, KIND_POD_TRANSITION_RULE, PodTransitionRuleSpec, PodTransitionRuleStatus, VERSION,
+    GROUP, KIND_POD_TRANSITION_RULE, PodTransitionRuleSpec, PodTransitionRuleStatus, Stage, VERSION,
 };
 use longshore_core::{ObjectRef, Resource, Scope};
 use serde::{Deserialize, Deserializer};
@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use crate::{
     lifecycle::RuleSays,
-    model::{Pod, PodKey},
+    model::{Labels, Pod, PodKey},
     replicas::Workload,
-    selector::selects,
+    selector::{Selector, SelectorExt, parse},
 };
 
 /// `apps.kusionstack.io/v1alpha1` PodTransitionRule.
@@ -43,14 +43,21 @@ pub struct Rule {
     pub spec: PodTransitionRuleSpec,
     /// What came of it.
     pub status: PodTransitionRuleStatus,
+    /// The selector of its spec, read once: it is held against many pods. `None` where it selects no pod, because it is
+    /// missing or cannot be read.
+    selector: Option<Selector>,
 }
 
 /// Passes over everything else that the object has.
 impl<'de> Deserialize<'de> for Rule {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[cfg(test)]
+        crate::model::reads::count();
         let wire = Wire::deserialize(deserializer)?;
         let metadata = wire.metadata;
+        let selector = wire.spec.selector.as_ref();
         Ok(Self {
+            selector: selector.and_then(|selector| parse(selector).ok()),
             target: ObjectRef {
                 resource: RULE,
                 namespace: metadata.namespace,
@@ -75,12 +82,29 @@ impl Rule {
 
     /// Whether it is about pods with the labels of this one.
     pub fn selects(&self, pod: &Pod) -> bool {
-        pod.is_controlled() && selects(self.spec.selector.as_ref(), &pod.labels)
+        pod.is_controlled() && self.matches(&pod.labels)
     }
 
     /// Whether it is about the pods of a workload.
     pub fn is_of(&self, workload: &Workload) -> bool {
-        selects(self.spec.selector.as_ref(), &workload.labels)
+        self.matches(&workload.labels)
+    }
+
+    /// Whether its selector matches these labels.
+    pub(crate) fn matches(&self, labels: &Labels) -> bool {
+        let selector = self.selector.as_ref();
+        selector.is_some_and(|selector| selector.matches(labels))
+    }
+
+    /// Its selector; `None` where it selects no pod.
+    pub(crate) fn selector(&self) -> Option<&Selector> {
+        self.selector.as_ref()
+    }
+
+    /// Whether its status holds any pod before the operation of the pod begins.
+    pub(crate) fn rejects(&self) -> bool {
+        let mut details = self.status.details.iter();
+        details.any(|detail| detail.stage == Stage::PreCheck.as_str() && !detail.passed)
     }
 
     /// What it says of a pod; `None` where it is not about it.
