@@ -10,19 +10,20 @@ use longshore_api::uninstall::HOLDER_UNINSTALLED;
 use longshore_console::objects::Check;
 use longshore_kit::{
     Elector, Gate, Metrics, SystemClock,
-    lease::{LeaseName, Terms},
+    lease::{LeaseName, Lost, Terms},
 };
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge as Number},
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tracing::Instrument;
 use uuid::Uuid;
 
 use super::{
     Context,
     mark::{self, Mark},
-    roles::Role,
+    roles::{Role, Running},
 };
 use crate::{
     error::{CliError, KubernetesError},
@@ -80,18 +81,50 @@ pub(super) async fn lead(
         };
         standing.set(role, LEADS);
         let work = (role.work)(context.clone(), gate, shutdown.clone());
-        tokio::select! {
-            // The work is dropped where it is; nothing of it passes the gate any more.
-            lost = elector.keep() => {
+        let ended = work_while_held(elector.keep(), work).await;
+        match ended {
+            Ended::Lost(lost) => {
                 standing.lost(role);
                 output::note(&format!("{}: stopped, because {lost}", role.name));
             }
-            ended = work => {
+            Ended::Done(ended) => {
                 standing.set(role, WAITS);
                 elector.release().await;
                 return ended;
             }
         }
+    }
+}
+
+/// How a leadership ended.
+enum Ended {
+    /// The lease was lost. Nothing of the work runs any more.
+    Lost(Lost),
+    /// The work has ended.
+    Done(Result<(), CliError>),
+}
+
+/// Does the work of a role while `keep` renews its lease.
+///
+/// The work is a task of its own: work that computes for long between two awaits keeps one thread busy, and must not
+/// keep the lease from being renewed meanwhile.
+async fn work_while_held(keep: impl Future<Output = Lost>, work: Running) -> Ended {
+    let mut work = AbortOnDropHandle::new(tokio::spawn(work.in_current_span()));
+    tokio::select! {
+        // The work is dropped at its next await; nothing of it passes the gate any more.
+        lost = keep => {
+            work.abort();
+            let _ = (&mut work).await;
+            Ended::Lost(lost)
+        }
+        ended = &mut work => Ended::Done(match ended {
+            Ok(ended) => ended,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // Nobody but this function ends it: the process goes.
+                Err(_) => Ok(()),
+            },
+        }),
     }
 }
 
@@ -190,5 +223,49 @@ impl Standing {
             problem: None,
         };
         self.stands().iter().map(check).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, time::Duration};
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_lease_is_kept_while_the_work_keeps_its_thread_busy() {
+        let (begin, begun) = tokio::sync::oneshot::channel();
+        let (renew, renewed) = mpsc::channel();
+        let work: Running = Box::pin(async move {
+            let _ = begin.send(());
+            // Computes until the lease is renewed.
+            let is_renewed = renewed.recv_timeout(Duration::from_secs(20)).is_ok();
+            let place = "the lease was not renewed".to_owned();
+            is_renewed.then_some(()).ok_or(CliError::Internal { place })
+        });
+        let keep = async {
+            let _ = begun.await;
+            let _ = renew.send(());
+            std::future::pending().await
+        };
+        let Ended::Done(ended) = work_while_held(keep, work).await else {
+            panic!("the lease was lost");
+        };
+        assert!(ended.is_ok(), "{ended:?}");
+    }
+
+    #[tokio::test]
+    async fn nothing_of_the_work_is_left_when_the_lease_is_lost() {
+        let (alive, dropped) = mpsc::channel::<()>();
+        let work: Running = Box::pin(async move {
+            let _alive = alive;
+            std::future::pending().await
+        });
+        let lost = async { Lost::Taken("another".to_owned()) };
+        assert!(matches!(
+            work_while_held(lost, work).await,
+            Ended::Lost(Lost::Taken(_))
+        ));
+        assert_eq!(dropped.try_recv(), Err(mpsc::TryRecvError::Disconnected));
     }
 }
