@@ -201,10 +201,10 @@ fn write_status(rule: &Rule, mut status: Value, now: Timestamp) -> RulePlan {
     Plan::of(vec![Action::Patch(patch)])
 }
 
-/// What a pod shows of a rule: what it says while the pod is in a stage, and nothing else.
+/// What a pod shows of a rule: what it says while the pod is in a stage, and nothing else. `details` are sorted by pod.
 fn shown(details: &[Detail], pod: &Pod) -> Option<String> {
-    let detail = details.iter().find(|detail| detail.name == pod.target.name);
-    let mut detail = detail?.clone();
+    let found = details.binary_search_by(|detail| detail.name.cmp(&pod.target.name));
+    let mut detail = details.get(found.ok()?)?.clone();
     detail.name.clear(); // It is the pod's own.
     serde_json::to_string(&detail).ok()
 }

@@ -174,6 +174,7 @@ pub fn evaluate(spec: &PodTransitionRuleSpec, targets: &[Subject], before: &Befo
                 rule,
                 stage,
                 is_named_again: is_named_again(spec, rule),
+                passed: passed(rule, before),
             };
             let checked = asking.check(targets, &subjects, before);
             let outcomes = all.take(rule, checked);
@@ -279,6 +280,18 @@ struct Asked<'a> {
     stage: Stage,
     /// Whether an earlier rule has its name.
     is_named_again: bool,
+    /// The names and stages of the pods that have passed the rule before.
+    passed: BTreeSet<(&'a str, &'a str)>,
+}
+
+/// The names and stages of the pods that have passed a rule before. It is made once for each rule, because thousands of
+/// pods may be among the details.
+fn passed<'a>(rule: &TransitionRule, before: &Before<'a>) -> BTreeSet<(&'a str, &'a str)> {
+    let details = before.details.iter();
+    let passed = details.filter(|detail| detail.passed_rules.contains(&rule.name));
+    passed
+        .map(|detail| (detail.name.as_str(), detail.stage.as_str()))
+        .collect()
 }
 
 impl Asked<'_> {
@@ -328,7 +341,7 @@ impl Asked<'_> {
                     targets,
                     before.n_missing,
                     subjects,
-                    |subject| self.has_passed(subject, before),
+                    |subject| self.has_passed(subject),
                 )
             }),
             RuleKind::LabelCheck => rule.label_check.as_ref().map(|check| {
@@ -350,7 +363,7 @@ impl Asked<'_> {
 
     /// Asks the webhook about the pods that have not passed: who has passed is not asked about again.
     fn ask(&self, webhook: &Value, subjects: &[&Subject], before: &Before<'_>) -> Checked {
-        let has_passed = |subject: &Subject| self.has_passed(subject, before);
+        let has_passed = |subject: &Subject| self.has_passed(subject);
         let subjects_in_order = subjects.iter().copied();
         let open: Vec<&Subject> = subjects_in_order
             .filter(|subject| !has_passed(subject))
@@ -371,13 +384,9 @@ impl Asked<'_> {
     }
 
     /// Whether a pod has passed the rule before.
-    fn has_passed(&self, subject: &Subject, before: &Before<'_>) -> bool {
+    fn has_passed(&self, subject: &Subject) -> bool {
         let stage = subject.stage.map(Stage::as_str);
-        before.details.iter().any(|detail| {
-            detail.name == subject.name
-                && Some(detail.stage.as_str()) == stage
-                && detail.passed_rules.contains(&self.rule.name)
-        })
+        stage.is_some_and(|stage| self.passed.contains(&(subject.name.as_str(), stage)))
     }
 }
 
