@@ -49,7 +49,7 @@ enum What {
     /// A DAG of tasks that wait for nothing, each with a pod that ends at once
     Dags(DagsArgs),
     /// Pods that take part in PodOpsLifecycle, deleted: one by one, at once, with their namespace
-    Podops(Common),
+    Podops(PodopsArgs),
 }
 
 #[derive(Args, Debug)]
@@ -91,6 +91,15 @@ struct DagsArgs {
 }
 
 #[derive(Args, Debug)]
+struct PodopsArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Beside so many PodTransitionRules in the namespace of the pods, each over its share of them
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    rules: usize,
+}
+
+#[derive(Args, Debug)]
 struct TasksArgs {
     #[command(flatten)]
     common: Common,
@@ -127,7 +136,8 @@ impl MemoryArgs {
 impl What {
     fn common(&self) -> &Common {
         match self {
-            Self::Cluster(common) | Self::Podops(common) => common,
+            Self::Cluster(common) => common,
+            Self::Podops(args) => &args.common,
             Self::Tasks(args) => &args.common,
             Self::TasksMemory(args) => &args.common,
             Self::Dags(args) => &args.common,
@@ -145,7 +155,7 @@ impl What {
                 tasks::memory::measure(&rig, &args.common, args.kind()).await
             }
             Self::Dags(args) => dags::measure(&rig, args).await,
-            Self::Podops(common) => podops::measure(&rig, common).await,
+            Self::Podops(args) => podops::measure(&rig, &args.common, args.rules).await,
         };
         rig.stop().await?;
         if common.external

@@ -6,6 +6,7 @@ mod floor;
 mod going;
 mod node;
 mod replay;
+mod rules;
 
 use std::time::Duration;
 
@@ -55,15 +56,18 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// By then it has learnt of them.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Measures the controller, then the floor.
-pub(crate) async fn measure(rig: &Rig, common: &Common) -> Result<Value> {
+/// Measures the controller, then the floor. The controller has so many rules beside the pods.
+pub(crate) async fn measure(rig: &Rig, common: &Common, n_rules: usize) -> Result<Value> {
     install(&rig.client, POD_TRANSITION_RULE_CRD).await?;
     let node = Node::start(&rig.client, format!("{}-played", rig.namespace)).await?;
     let board = Board::follow(rig, &node);
     let gates = ["--feature-gates", "GraceDeleteWebhook=true"];
     let address = ["--webhook-address", "127.0.0.1:0"];
     let subject = Subject::of(common, "podops", rig, &[gates, address].concat()).await?;
-    let pods = Pods::new(&rig.client, &rig.namespace, &board, &node);
+    let pods = Pods {
+        n_groups: n_rules,
+        ..Pods::new(&rig.client, &rig.namespace, &board, &node)
+    };
     let measured = measure_subject(rig, common.n, &pods, &subject).await;
     subject.stop().await?;
     if !common.external {
@@ -90,6 +94,11 @@ fn ratio(figures: &Value) -> Option<f64> {
 
 async fn measure_subject(rig: &Rig, n: usize, pods: &Pods<'_>, subject: &Subject) -> Result<Value> {
     pods.until_protected().await?;
+    let n_rules = pods.n_groups;
+    if n_rules > 0 {
+        say(&format!("{n_rules} rules"));
+        rules::create(rig, n_rules).await?;
+    }
     // Until the first ones have gone, a controller still lists and connects.
     pods.delete("w", CLIENTS, CLIENTS).await?;
     say("deletes of one client, each when the pod before has gone");
@@ -99,7 +108,9 @@ async fn measure_subject(rig: &Rig, n: usize, pods: &Pods<'_>, subject: &Subject
     say(&format!("deletes of {MANY_CLIENTS} clients"));
     let many = pods.delete("m", n, MANY_CLIENTS).await?;
     say(&format!("{n} pods at once"));
+    let began = Instant::now();
     pods.serve("s", n).await?;
+    let served = began.elapsed();
     let before = Spent::of(subject).await?;
     let at_once = pods.delete_serving("s", n, CLIENTS).await?;
     let after = Spent::of(subject).await?;
@@ -108,9 +119,12 @@ async fn measure_subject(rig: &Rig, n: usize, pods: &Pods<'_>, subject: &Subject
     say("recorded requests");
     let replayed = replay::measure(rig).await?;
     Ok(json!({
-        "subsystem": "podops",
+        // Their figures do not compare.
+        "subsystem": if n_rules == 0 { "podops" } else { "podops-rules" },
         "server": rig.server,
         "n": n,
+        "rules": n_rules,
+        "serve_seconds": seconds(served),
         "seconds": seconds(at_once.took),
         "delete_ms": {
             "unloaded": unloaded.milliseconds(),
@@ -135,6 +149,8 @@ struct Pods<'a> {
     api: Api<Pod>,
     board: &'a Board,
     node: &'a str,
+    /// Into so many groups they are divided, each with a rule of its own.
+    n_groups: usize,
 }
 
 /// What came of deletes.
@@ -151,6 +167,7 @@ impl<'a> Pods<'a> {
             api: Api::namespaced(client.clone(), namespace),
             board,
             node: node.name(),
+            n_groups: 0,
         }
     }
 
@@ -191,7 +208,9 @@ impl<'a> Pods<'a> {
     async fn serve_as(&self, control: &str, series: &str, n: usize) -> Result<()> {
         stream::iter((0..n).map(Ok))
             .try_for_each_concurrent(CLIENTS, |i| async move {
-                self.create(&name(series, i), control).await.map(drop)
+                self.create_in(&self.group(i), &name(series, i), control)
+                    .await
+                    .map(drop)
             })
             .await?;
         self.board.until_serving(series, n).await
@@ -199,8 +218,21 @@ impl<'a> Pods<'a> {
 
     /// Makes a pod of the node, which takes part where `control` says so.
     async fn create(&self, name: &str, control: &str) -> Result<Pod> {
+        self.create_in("none", name, control).await
+    }
+
+    /// The group of a pod of this number.
+    fn group(&self, i: usize) -> String {
+        match i.checked_rem(self.n_groups) {
+            Some(group) => group.to_string(),
+            None => "none".to_owned(),
+        }
+    }
+
+    async fn create_in(&self, group: &str, name: &str, control: &str) -> Result<Pod> {
+        let labels = json!({LABEL_CONTROL: control, PLAYED: self.node, rules::GROUP: group});
         let pod: Pod = serde_json::from_value(json!({
-            "metadata": {"name": name, "labels": {LABEL_CONTROL: control, PLAYED: self.node}},
+            "metadata": {"name": name, "labels": labels},
             "spec": {
                 "nodeName": self.node,
                 "automountServiceAccountToken": false,
