@@ -146,7 +146,7 @@ impl Caches {
         woken
     }
 
-    /// The evictions of a namespace, where a pod of it waits for one.
+    /// The evictions of a namespace, where a pod of it waits for one, or has begun and is still Ready.
     fn evictions_of(&self, namespace: &str) -> Option<Woken> {
         let is_any = self.waiting.is_any_in(namespace, self.clock.now());
         is_any.then(|| Woken::Evictions(EvictionsOf(namespace.to_owned())))

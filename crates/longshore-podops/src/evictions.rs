@@ -17,7 +17,7 @@ use longshore_kit::{
 use serde::de::DeserializeOwned;
 
 use crate::{
-    eviction::{self, Begin, Budget, EvictionPlan, Observed, TRIED_AGAIN},
+    eviction::{self, Budget, EvictionEffect, EvictionPlan, Observed, TRIED_AGAIN},
     model::{Pod, PodKey},
     rule::Rule,
 };
@@ -43,13 +43,13 @@ pub(crate) struct Evictions {
     pub(crate) failed: Failed,
 }
 
-/// Pods that could not be written, by their uids, and when they are tried again.
+/// Pods and budgets that could not be written, by their uids, and when they are tried again.
 #[derive(Debug, Default)]
 pub(crate) struct Failed(Mutex<BTreeMap<String, Timestamp>>);
 
 impl Failed {
-    fn note(&self, pod: &ObjectRef, now: Timestamp) {
-        if let (Some(uid), Ok(until)) = (&pod.uid, now.checked_add(TRIED_AGAIN)) {
+    fn note(&self, target: &ObjectRef, now: Timestamp) {
+        if let (Some(uid), Ok(until)) = (&target.uid, now.checked_add(TRIED_AGAIN)) {
             let mut failed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             failed.insert(uid.clone(), until);
         }
@@ -67,7 +67,7 @@ impl Controller for Evictions {
     type Key = EvictionsOf;
     type Observed = Observed;
     type Status = Never;
-    type Effect = Begin;
+    type Effect = EvictionEffect;
     type Error = ApplyError;
 
     fn name(&self) -> &'static str {
@@ -104,16 +104,19 @@ impl Controller for Evictions {
         match *status {}
     }
 
-    /// A pod that somebody else wrote first is decided upon anew. Any other failure is about this pod alone.
-    async fn call(&self, key: &EvictionsOf, begin: &Begin) -> Result<(), ApplyError> {
-        let Begin(patch) = begin;
+    /// An object that somebody else wrote first is decided upon anew. Any other failure is about this object alone.
+    async fn call(&self, key: &EvictionsOf, effect: &EvictionEffect) -> Result<(), ApplyError> {
+        let (patch, cannot) = match effect {
+            EvictionEffect::Reserve(patch) => (patch, "no disruption can be reserved"),
+            EvictionEffect::Begin(patch) => (patch, "the eviction cannot begin"),
+        };
         match self.applier.patch(key, patch).await {
             Err(error) if error.class() != Class::Conflict => {
-                tracing::info!(pod = %patch.target, %error, "the eviction cannot begin, trying again");
+                tracing::info!(object = %patch.target, %error, "{cannot}, trying again");
                 self.failed.note(&patch.target, self.clock.now());
                 Ok(())
             }
-            begun => begun,
+            written => written,
         }
     }
 }
@@ -155,20 +158,18 @@ fn read_some<T: DeserializeOwned + Clone>(
     })
 }
 
-/// The budgets that a pod waits for, with all pods that they count. What the other budgets of the namespace count is of
-/// no consequence, and most of its pods may be theirs.
+/// The budgets that a pod waits for, or in which it keeps a reservation, with all pods that they count. What the other
+/// budgets of the namespace count is of no consequence, and most of its pods may be theirs.
 fn concerned(
     pods: Seen<Vec<Arc<Parsed<Pod>>>>,
     budgets: Seen<Vec<Arc<Parsed<Budget>>>>,
     now: Timestamp,
 ) -> (Seen<Vec<Pod>>, Seen<Vec<Budget>>) {
+    let is_concerned =
+        |pod: &Pod| eviction::is_waiting(pod, now) || eviction::keeps_reservations(pod);
     let mut waiting = Vec::new();
     for pod in pods.present().into_iter().flatten() {
-        waiting.extend(
-            pod.value()
-                .filter(|pod| eviction::is_waiting(pod, now))
-                .cloned(),
-        );
+        waiting.extend(pod.value().filter(|pod| is_concerned(pod)).cloned());
     }
     let budgets = read_some(budgets, |budget| {
         waiting.iter().any(|pod| budget.selects(pod))
@@ -176,21 +177,24 @@ fn concerned(
     let counted = budgets.present().map_or(&[][..], Vec::as_slice);
     let pods = read_some(pods, |pod| {
         let is_counted = counted.iter().any(|budget| budget.selects(pod));
-        is_counted || eviction::is_waiting(pod, now)
+        is_counted || is_concerned(pod)
     });
     (pods, budgets)
 }
 
-/// Which pods wait for their budgets, and until when. Clones share it.
+/// Which pods wait for their budgets, and until when, and which have reservations that have to be kept. Clones share it.
 ///
-/// Changes of pods lead to a round of their namespace only while one of them waits.
+/// Changes of pods lead to a round of their namespace only while there is one of them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waiting(Arc<Mutex<BTreeMap<String, BTreeMap<String, Timestamp>>>>);
 
 impl Waiting {
     /// A pod is as this, or gone.
     pub(crate) fn see(&self, key: &PodKey, pod: Option<&Pod>) {
-        let until = pod.and_then(eviction::wanted_until);
+        let until = pod.and_then(|pod| {
+            let keeps = eviction::keeps_reservations(pod).then_some(Timestamp::MAX);
+            eviction::wanted_until(pod).or(keeps)
+        });
         let mut waiting = self.lock();
         if let Some(until) = until {
             let names = waiting.entry(key.namespace.clone()).or_default();
@@ -203,7 +207,7 @@ impl Waiting {
         }
     }
 
-    /// Whether a pod of the namespace waits.
+    /// Whether a pod of the namespace waits, or has reservations that have to be kept.
     pub(crate) fn is_any_in(&self, namespace: &str, now: Timestamp) -> bool {
         let waiting = self.lock();
         let names = waiting.get(namespace).into_iter().flatten();

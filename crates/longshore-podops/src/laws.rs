@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{
     admit::grace::may_delete,
-    eviction::{self, Begin, Budget, EvictionPlan},
+    eviction::{self, Budget, EvictionEffect, EvictionPlan},
     lifecycle::{self, PodEffect, PodPlan, RuleSays},
     model::{Labels, Namespace, Pod, stamp},
     pods,
@@ -85,14 +85,31 @@ struct OfEvictions;
 impl Decider for OfEvictions {
     type Observed = eviction::Observed;
     type Status = Never;
-    type Effect = Begin;
+    type Effect = EvictionEffect;
 
     fn decide(&self, observed: &eviction::Observed) -> EvictionPlan {
         eviction::decide(observed)
     }
 
+    /// Operations that begin, and budgets in which disruptions are reserved.
     fn max_actions(&self) -> usize {
-        16
+        16 + 16
+    }
+
+    fn intent_of(&self, action: &Action<Never, EvictionEffect>) -> Option<String> {
+        if let Action::Call(EvictionEffect::Begin(patch)) = action {
+            return Some(patch.target.name.clone());
+        }
+        None
+    }
+
+    /// No operation begins before the budgets of its pod have the reservation on record.
+    fn is_intended(&self, observed: &eviction::Observed, name: &str) -> bool {
+        let pods = observed.pods.present().into_iter().flatten();
+        let mut of_name = pods.filter(|pod| pod.target.name == name);
+        let budgets = observed.budgets.present().map(Vec::as_slice);
+        let budgets = budgets.unwrap_or_default();
+        of_name.all(|pod| eviction::has_reservations(pod, budgets, observed.now))
     }
 
     fn blinded(&self, observed: &eviction::Observed) -> Vec<eviction::Observed> {
@@ -259,19 +276,32 @@ fn observed_pods() -> impl Strategy<Value = lifecycle::Observed> {
 /// Budgets with any numbers, over all of them.
 fn budgets() -> impl Strategy<Value = Vec<Budget>> {
     let numbers = (0..4_u8, 0..4_u8, 0..4_u8, any::<bool>(), 0..2_u8);
-    let budget = numbers.prop_map(|(expected, desired, healthy, spares, seen)| {
+    // Entries of pods, made so many seconds before now, and what is left.
+    let entries = prop::collection::btree_map(0..30_u8, 0..150_i64, 0..8);
+    let disruptions = (0..3_u8, entries);
+    let budget = (numbers, disruptions).prop_map(|(numbers, (allowed, entries))| {
+        let (expected, desired, healthy, spares, seen) = numbers;
+        let entries = entries.into_iter().map(|(n, seconds)| {
+            let at = NOW - jiff::SignedDuration::from_secs(seconds);
+            (format!("web-{n}"), at.to_string())
+        });
+        let entries: BTreeMap<String, String> = entries.collect();
         let policy = if spares {
             "AlwaysAllow"
         } else {
             "IfHealthyBudget"
         };
         let budget = json!({
-            "metadata": {"namespace": "default", "name": format!("b{expected}"), "generation": 1},
+            "metadata": {
+                "namespace": "default", "name": format!("b{expected}"), "uid": format!("u{expected}"),
+                "generation": 1, "resourceVersion": "7",
+            },
             "spec": {
                 "selector": {"matchLabels": {"app": "web"}}, "unhealthyPodEvictionPolicy": policy,
             },
             "status": {
                 "expectedPods": expected, "desiredHealthy": desired, "currentHealthy": healthy,
+                "disruptionsAllowed": allowed, "disruptedPods": entries,
                 "observedGeneration": seen,
             },
         });

@@ -16,8 +16,15 @@ pub const RULES: &[Rule] = &[
     Rule::new("discovery.k8s.io", &["endpointslices"], &["list", "watch"]).cluster_wide(),
     // Those that go, with all their pods.
     Rule::new("", &["namespaces"], &["list", "watch"]).cluster_wide(),
-    // Evictions begin within the budgets of their pods, and pods whose evictor is gone are evicted.
-    Rule::new("policy", &["poddisruptionbudgets"], &["list", "watch"]).cluster_wide(),
+    // Evictions begin within the budgets of their pods, after a disruption was reserved in the status, and pods whose
+    // evictor is gone are evicted. A budget that somebody else wrote first is read again.
+    Rule::new(
+        "policy",
+        &["poddisruptionbudgets"],
+        &["get", "list", "watch"],
+    )
+    .cluster_wide(),
+    Rule::new("policy", &["poddisruptionbudgets/status"], &["patch"]).cluster_wide(),
     Rule::new("", &["pods/eviction"], &["create"]).cluster_wide(),
     // How many pods there should be.
     Rule::new("apps", &["replicasets", "statefulsets"], &["list", "watch"]).cluster_wide(),

@@ -82,9 +82,10 @@ impl PodOps {
         let _counting = Counting(self.config.measures.clone());
         let woken = self.watch(&client, &caches);
         let release = Box::pin(self.release(client.clone(), shutdown.clone()));
-        let feeds: [(Resource, Arc<dyn CacheFeed>); 2] = [
+        let feeds: [(Resource, Arc<dyn CacheFeed>); 3] = [
             (Resource::POD, caches.pods.clone()),
             (RULE, caches.rules.clone()),
+            (BUDGET, caches.budgets.clone()),
         ];
         let applier =
             Applier::new(client, "podops", feeds).with_metrics(self.config.metrics.clone());

@@ -48,18 +48,18 @@ pub fn decide(observed: &Observed) -> Option<PodPlan> {
     Some(match evicted(pod, observed.now) {
         None => delete(pod),
         Some(left) if !left.is_zero() => Plan::after(left),
-        Some(_) => evict(pod, &observed.budgets),
+        Some(_) => evict(pod, &observed.budgets, observed.now),
     })
 }
 
 /// Nobody has come back who evicts the pod. A change of its budgets leads to another round.
-fn evict(pod: &Pod, budgets: &Seen<Vec<Budget>>) -> PodPlan {
+fn evict(pod: &Pod, budgets: &Seen<Vec<Budget>>, now: Timestamp) -> PodPlan {
     let budgets = match budgets {
         Seen::Present(budgets) => budgets.as_slice(),
         Seen::Absent => &[],
         Seen::Unknown(_) => return look_again(),
     };
-    match removal(pod, budgets) {
+    match removal(pod, budgets, now) {
         Removal::Wait => Plan::await_change(),
         Removal::Delete => delete(pod),
         Removal::Evict => Plan::of(vec![

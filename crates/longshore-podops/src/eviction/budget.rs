@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::core::{Selector, SelectorExt};
-use longshore_core::{Resource, Scope};
+use longshore_core::{ObjectRef, Resource, Scope};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -23,6 +23,10 @@ pub const BUDGET: Resource = Resource {
 /// How long a disruption that the API server has allowed counts while the pod is still there, as for the disruption
 /// controller.
 const DISRUPTION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
+/// The age at which a reserved disruption is written again. The disruption controller drops the entry after
+/// [`DISRUPTION_TIMEOUT`] by its own clock: the other half of that time is for late watches, for retries and for clocks
+/// that differ.
+pub(super) const RENEWED_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
 /// A PodDisruptionBudget.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,8 +41,27 @@ pub struct Budget {
     pub spares_unready: bool,
     /// What the disruption controller has counted; *Errors*: why there is no current count.
     pub counted: Result<Counted, String>,
-    /// Pods whose eviction the API server has allowed, and since when.
-    disrupted: BTreeMap<String, Timestamp>,
+    /// Pods for which the API server or this controller has taken a disruption, and when.
+    pub(super) disrupted: BTreeMap<String, Timestamp>,
+    /// So many disruptions are left (`disruptionsAllowed`): each taker decrements the number, and the disruption
+    /// controller counts it anew.
+    pub(super) allowed: i64,
+    /// Its uid.
+    pub(super) uid: Option<String>,
+    /// Its version: a reservation upon it is refused where the API server or the disruption controller was first.
+    pub(super) resource_version: Option<String>,
+}
+
+/// Whether a disruption of a budget is reserved for a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reservation {
+    /// The pod has no entry: a disruption has to be left.
+    Missing,
+    /// There is an entry of this name, so that the disruption controller does not count the pod as healthy. The entry
+    /// ends soon, or was made for an earlier pod: it has to be written again before an operation relies on it.
+    Ending,
+    /// There is an entry, and it lasts.
+    Valid,
 }
 
 /// What a disruption controller has counted.
@@ -64,6 +87,36 @@ impl Budget {
     pub(super) fn is_disrupting(&self, pod: &Pod, now: Timestamp) -> bool {
         let since = self.disrupted.get(&pod.target.name);
         since.is_some_and(|since| now.duration_since(*since) < DISRUPTION_TIMEOUT)
+    }
+
+    /// Whether a disruption of this budget has to be reserved for the pod: as for API servers, only pods that run and are
+    /// Ready cost one. A budget that is not counted has none to give: it [holds](Self::holds) every pod.
+    pub(super) fn charges(&self, pod: &Pod) -> bool {
+        pod.is_ready && !pod.is_pending && self.counted.is_ok() && self.selects(pod)
+    }
+
+    /// Whether a disruption is reserved for the pod, whoever wrote the entry.
+    pub(super) fn reservation(&self, pod: &Pod, now: Timestamp) -> Reservation {
+        let Some(since) = self.disrupted.get(&pod.target.name) else {
+            return Reservation::Missing;
+        };
+        // Entries have names only, and the next pod of a StatefulSet has the name of the last one.
+        let is_of_earlier = pod.created_at.is_some_and(|created_at| *since < created_at);
+        if is_of_earlier || now.duration_since(*since) >= RENEWED_AFTER {
+            Reservation::Ending
+        } else {
+            Reservation::Valid
+        }
+    }
+
+    /// The budget as the target of a write.
+    pub(super) fn target(&self) -> ObjectRef {
+        ObjectRef {
+            resource: BUDGET,
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+        }
     }
 
     /// Whether the disruption controller has seen more pods, and more available ones, than these.
@@ -99,6 +152,18 @@ impl Budget {
         }
     }
 
+    /// A pod is held by it although the count has room: no disruption is left to reserve.
+    pub(super) fn holds_without_disruption(&self) -> Held {
+        let message = format!(
+            "{}, and no further disruption is allowed",
+            self.says_of_status()
+        );
+        Held {
+            budget: self.name.clone(),
+            message,
+        }
+    }
+
     /// What it asks for, where so many pods are available.
     pub(super) fn says(&self, n_available: i64) -> String {
         match &self.counted {
@@ -126,7 +191,10 @@ impl<'de> Deserialize<'de> for Budget {
         let at = |(name, at): (&String, &String)| Some((name.clone(), at.parse().ok()?));
         Ok(Self {
             disrupted: disrupted.filter_map(at).collect(),
+            allowed: status.disruptions_allowed,
             counted: status.counted(metadata.generation),
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
             namespace: metadata.namespace,
             name: metadata.name,
             spares_unready: spec.unhealthy_pod_eviction_policy.as_deref() == Some("AlwaysAllow"),
@@ -145,10 +213,12 @@ struct Wire {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 struct WireMetadata {
     namespace: String,
     name: String,
+    uid: Option<String>,
+    resource_version: Option<String>,
     generation: i64,
 }
 
@@ -166,6 +236,7 @@ struct WireStatus {
     expected_pods: i64,
     desired_healthy: i64,
     current_healthy: i64,
+    disruptions_allowed: i64,
     disrupted_pods: Option<BTreeMap<String, String>>,
     conditions: Option<Vec<WireCondition>>,
 }

@@ -6,7 +6,10 @@ use jiff::Timestamp;
 use longshore_api::podops::{ANNOTATION_EVICTED_AT, ID_POD_DELETE, OperationLabel, Stage};
 use serde::Serialize;
 
-use super::budget::Budget;
+use super::{
+    budget::{Budget, Reservation},
+    keeps_reservations,
+};
 use crate::{
     admit::grace::is_begun,
     model::{ConditionStatus, Operation, Operations, Pod},
@@ -26,6 +29,10 @@ pub struct Held {
 ///
 /// One count for all: a pod that is not Ready, is being deleted, was taken out by any operation or is about to be, does
 /// not count, whoever began that operation.
+///
+/// The count knows operations of which the disruption controller knows nothing. That controller and the API server
+/// know evictions of which the count knows nothing, in pods without the label: a Ready pod may go only where both have
+/// room.
 #[derive(Debug)]
 pub struct Counts<'a> {
     budgets: &'a [Budget],
@@ -33,6 +40,8 @@ pub struct Counts<'a> {
     now: Timestamp,
     /// By the name of the budget.
     available: BTreeMap<&'a str, i64>,
+    /// Disruptions that are left to reserve, by the name of the budget.
+    allowed: BTreeMap<&'a str, i64>,
 }
 
 impl<'a> Counts<'a> {
@@ -43,12 +52,19 @@ impl<'a> Counts<'a> {
             rules,
             now,
             available: BTreeMap::new(),
+            allowed: BTreeMap::new(),
         };
         for budget in budgets {
             let selected = pods.iter().filter(|pod| counts.counts(budget, pod));
             let available = selected.filter(|pod| counts.serves(pod));
             let n = i64::try_from(available.count()).unwrap_or(i64::MAX);
             counts.available.insert(&budget.name, n);
+            // Operations that have begun come first: nobody can take them back.
+            let begun = pods.iter().filter(|pod| keeps_reservations(pod));
+            let begun = begun.filter(|pod| counts.is_missing(budget, pod));
+            let n = i64::try_from(begun.count()).unwrap_or(i64::MAX);
+            let allowed = budget.allowed.saturating_sub(n);
+            counts.allowed.insert(&budget.name, allowed);
         }
         counts
     }
@@ -62,10 +78,15 @@ impl<'a> Counts<'a> {
             return Vec::new();
         }
         let selecting = self.budgets.iter().filter(|budget| budget.selects(pod));
-        let holding = selecting.filter(|budget| !self.spares(budget, pod));
-        let held = holding.map(|budget| Held {
-            budget: budget.name.clone(),
-            message: budget.says(self.available(budget)),
+        let held = selecting.filter_map(|budget| {
+            if !self.spares(budget, pod) {
+                return Some(Held {
+                    budget: budget.name.clone(),
+                    message: budget.says(self.available(budget)),
+                });
+            }
+            let is_spent = !self.has_disruption(budget, pod);
+            is_spent.then(|| budget.holds_without_disruption())
         });
         held.collect()
     }
@@ -73,6 +94,10 @@ impl<'a> Counts<'a> {
     /// Counts a pod as taken out of service from now on.
     pub fn take(&mut self, pod: &Pod) {
         for budget in self.budgets {
+            let n = i64::from(self.is_missing(budget, pod));
+            if let Some(allowed) = self.allowed.get_mut(budget.name.as_str()) {
+                *allowed -= n;
+            }
             let cost = self.cost(budget, pod);
             if let Some(available) = self.available.get_mut(budget.name.as_str()) {
                 *available -= cost;
@@ -81,10 +106,17 @@ impl<'a> Counts<'a> {
     }
 
     /// Whether the disruption controller has seen pods of a budget that holds this pod, and that are not among those
-    /// that were counted here.
+    /// that were counted here. Nobody needs to see them while no disruption is left to reserve.
     pub(super) fn is_short(&self, pod: &Pod, pods: &[Pod]) -> bool {
         let selecting = self.budgets.iter().filter(|budget| budget.selects(pod));
-        let mut holding = selecting.filter(|budget| !self.spares(budget, pod));
+        let selecting: Vec<&Budget> = selecting.collect();
+        let is_spent = |budget: &&Budget| !self.has_disruption(budget, pod);
+        if selecting.iter().any(is_spent) {
+            return false;
+        }
+        let mut holding = selecting
+            .into_iter()
+            .filter(|budget| !self.spares(budget, pod));
         holding.any(|budget| {
             let n_pods = pods.iter().filter(|pod| budget.selects(pod)).count();
             let n_available = usize::try_from(self.available(budget)).unwrap_or_default();
@@ -100,6 +132,17 @@ impl<'a> Counts<'a> {
             return false;
         };
         self.available(budget) - self.cost(budget, pod) >= counted.desired
+    }
+
+    /// Whether a disruption is reserved for the pod, is left to be, or is not needed.
+    fn has_disruption(&self, budget: &Budget, pod: &Pod) -> bool {
+        let allowed = self.allowed.get(budget.name.as_str()).copied();
+        !self.is_missing(budget, pod) || allowed.unwrap_or_default() > 0
+    }
+
+    /// Whether the pod needs a disruption of the budget, and none is reserved.
+    fn is_missing(&self, budget: &Budget, pod: &Pod) -> bool {
+        budget.charges(pod) && budget.reservation(pod, self.now) == Reservation::Missing
     }
 
     fn available(&self, budget: &Budget) -> i64 {

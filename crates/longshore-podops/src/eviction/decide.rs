@@ -2,7 +2,9 @@
 //!
 //! Decided upon all pods of the namespace together, because two that are decided upon apart from each other would both
 //! take the last place of a budget. The places are in the labels: a pod whose operation has begun is counted as taken
-//! out by the next round and by the next leader, so that a crash gives no place away twice.
+//! out by the next round and by the next leader, so that a crash gives no place away twice. For the API server, which
+//! evicts pods without the label, they are in the status of the budget: one round [reserves](super::reserve) them, and the
+//! next round, which sees the reservation, begins the operation.
 
 use std::{
     borrow::Cow,
@@ -19,7 +21,8 @@ use serde_json::{Map, json};
 use super::{
     budget::Budget,
     count::{Counts, Held},
-    evicted_at, is_waiting,
+    evicted_at, is_waiting, keeps_reservations,
+    reserve::{has_reservations, renewed_in, reserve},
 };
 use crate::{
     LOOK_AGAIN,
@@ -30,16 +33,22 @@ use crate::{
 };
 
 /// What is done about the evictions of a namespace.
-pub type EvictionPlan = Plan<Never, Begin>;
+pub type EvictionPlan = Plan<Never, EvictionEffect>;
 
-/// The operation of a pod begins, with this write.
+/// What a round writes.
 ///
-/// An effect of its own: a pod that cannot be written, because a webhook of somebody else refuses it, must not keep the
-/// others of its namespace from their turn.
+/// Effects of their own: an object that cannot be written, because a webhook of somebody else refuses it, must not keep
+/// the other pods of the namespace from their turn.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Begin(pub Patch);
+pub enum EvictionEffect {
+    /// Disruptions of a budget are reserved for pods, with this write of its status.
+    Reserve(Patch),
+    /// The operation of a pod begins, with this write.
+    Begin(Patch),
+}
 
-/// Operations that begin in one round; the changes of their pods bring about the next one.
+/// Operations that begin in one round; the changes of their pods bring about the next one. Of pods whose operations are
+/// yet to begin, as many get reservations.
 const BEGUN_A_ROUND: usize = 16;
 /// When it is looked again for what could not be written.
 pub(crate) const TRIED_AGAIN: Duration = Duration::from_secs(5);
@@ -57,7 +66,7 @@ pub struct Observed {
     pub rules: Seen<Vec<Rule>>,
     /// Pods that take no part: they count as well. `Absent` where nobody has asked for them.
     pub others: Seen<Vec<Pod>>,
-    /// The uids of pods that could not be written a moment ago.
+    /// The uids of pods and budgets that could not be written a moment ago.
     pub failed: BTreeSet<String>,
 }
 
@@ -71,23 +80,46 @@ pub fn decide(observed: &Observed) -> EvictionPlan {
     if let Seen::Unknown(_) = observed.others {
         return Plan::after(LOOK_AGAIN);
     }
+    let now = observed.now;
     let all = all(observed, pods);
-    let counts = Counts::of(&all, budgets, rules, observed.now);
-    let begins = assign(pods, counts, observed.now).begins;
-    if begins.is_empty() {
-        return Plan::await_change();
-    }
+    let counts = Counts::of(&all, budgets, rules, now);
     // Those that could not be written keep their places: what was answered may have been lost on its way.
-    let has_failed = |pod: &&&Pod| {
+    let has_failed = |pod: &&Pod| {
         let uid = pod.target.uid.as_ref();
         uid.is_some_and(|uid| observed.failed.contains(uid))
     };
-    let begins = begins.iter().filter(|pod| !has_failed(pod));
-    let begins = begins.take(BEGUN_A_ROUND);
+    let assigned = assign(pods, counts, now).begins;
+    let (reserved, unreserved): (Vec<&Pod>, Vec<&Pod>) = assigned
+        .iter()
+        .copied()
+        .partition(|pod| has_reservations(pod, budgets, now));
+    let begins = reserved.into_iter().filter(|pod| !has_failed(pod));
+    let unreserved = unreserved.into_iter().filter(|pod| !has_failed(pod));
+    // Operations that have begun come first: nobody can take them back.
+    let mut lacking = unprotected(pods, budgets, now);
+    let is_idle = assigned.is_empty() && lacking.is_empty();
+    lacking.extend(unreserved.take(BEGUN_A_ROUND));
+    let begins = begins.take(BEGUN_A_ROUND).map(|pod| begin(pod, now));
+    let reserves = reserve(&lacking, budgets, &observed.failed, now).into_iter();
+    let reserves = reserves.map(|patch| Action::Call(EvictionEffect::Reserve(patch)));
+    let renewed = renewed_in(pods, budgets, now).map_or(Next::AwaitChange, Next::After);
+    let next = if is_idle {
+        Next::AwaitChange
+    } else {
+        Next::After(TRIED_AGAIN)
+    };
     Plan {
-        actions: begins.map(|pod| begin(pod, observed.now)).collect(),
-        next: Next::After(TRIED_AGAIN),
+        actions: begins.chain(reserves).collect(),
+        next: next.min(renewed),
     }
+}
+
+/// The pods whose operations have begun, and that need a reservation or the renewal of one.
+fn unprotected<'a>(pods: &'a [Pod], budgets: &[Budget], now: Timestamp) -> Vec<&'a Pod> {
+    let begun = pods.iter().filter(|pod| keeps_reservations(pod));
+    begun
+        .filter(|pod| !has_reservations(pod, budgets, now))
+        .collect()
 }
 
 /// Whether a budget that holds a pod has pods that are not among those that take part: they have to be asked for.
@@ -120,7 +152,7 @@ pub fn holders(
         .iter()
         .filter(|pod| evicted_at(pod).is_some() && may_delete(pod));
     for pod in granted {
-        let refusing = super::removal::refusing(pod, budgets);
+        let refusing = super::removal::refusing(pod, budgets, now);
         if !refusing.is_empty() {
             held.insert(pod.target.name.clone(), refusing);
         }
@@ -167,7 +199,7 @@ fn all<'a>(observed: &'a Observed, pods: &'a [Pod]) -> Cow<'a, [Pod]> {
 }
 
 /// What the webhook writes of a delete, upon the version that was counted.
-fn begin(pod: &Pod, now: Timestamp) -> Action<Never, Begin> {
+fn begin(pod: &Pod, now: Timestamp) -> Action<Never, EvictionEffect> {
     let now = stamp(now);
     let mut labels = begun(&pod.labels, &now);
     let wish = LABEL_TO_DELETE.to_owned();
@@ -179,5 +211,5 @@ fn begin(pod: &Pod, now: Timestamp) -> Action<Never, Begin> {
         .collect();
     let annotations = json!({ANNOTATION_DELETE_TIMESTAMP: now});
     let patch = json!({"metadata": {"labels": labels, "annotations": annotations}});
-    Action::Call(Begin(upon(pod, patch)))
+    Action::Call(EvictionEffect::Begin(upon(pod, patch)))
 }

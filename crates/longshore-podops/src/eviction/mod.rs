@@ -3,13 +3,16 @@
 //! The webhook only notes that somebody asked for the eviction of a pod ([`grace`](crate::admit::grace)). One controller,
 //! which decides about all pods of a namespace together, begins the operations of those that their budgets can spare
 //! ([`decide`]): whatever has been taken out of service already, or is about to be, counts as missing
-//! ([`Counts`]). [`removal`] says how a pod goes whose evictor has not come back, and [`Held`] which budget holds a pod,
-//! for people.
+//! ([`Counts`]). Before such an operation begins, a disruption is reserved in the status of each budget of the pod, as the
+//! API server does it before it deletes an evicted pod: the API server evicts the pods without the label that share the
+//! budget, and knows no other place to look. [`removal`] says how a pod goes whose evictor has not come back, and [`Held`]
+//! which budget holds a pod, for people.
 
 mod budget;
 mod count;
 mod decide;
 mod removal;
+mod reserve;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
@@ -18,8 +21,9 @@ mod tests;
 pub use budget::{BUDGET, Budget};
 pub use count::{Counts, Held};
 pub(crate) use decide::TRIED_AGAIN;
-pub use decide::{Begin, EvictionPlan, Observed, decide, holders, is_short};
+pub use decide::{EvictionEffect, EvictionPlan, Observed, decide, holders, is_short};
 pub use removal::{Removal, removal};
+pub use reserve::has_reservations;
 
 use std::time::Duration;
 
@@ -49,6 +53,15 @@ pub fn wanted_until(pod: &Pod) -> Option<Timestamp> {
 /// Whether the eviction of a pod waits for its budgets.
 pub fn is_waiting(pod: &Pod, now: Timestamp) -> bool {
     wanted_until(pod).is_some_and(|until| now < until)
+}
+
+/// Whether the operation of a pod has begun for its eviction, and the pod still counts as healthy for the disruption
+/// controller. The reservations of such a pod are renewed: the operation goes on whenever its rules let it, and neither
+/// this controller nor the API server may give its places to other pods meanwhile.
+pub(crate) fn keeps_reservations(pod: &Pod) -> bool {
+    let is_begun = is_begun(&Operation::of(&pod.labels, ID_POD_DELETE));
+    let is_here = pod.is_controlled() && pod.is_ready && !pod.has_ended && !pod.is_deleting;
+    is_begun && is_here && evicted_at(pod).is_some()
 }
 
 /// When somebody last asked for the eviction of a pod.

@@ -7,11 +7,13 @@ use longshore_api::podops::{
     ANNOTATION_DELETE_TIMESTAMP, ANNOTATION_EVICTED_AT, CONDITION_SERVICE_READY, LABEL_CONTROL,
     LABEL_PREPARING_TO_DELETE, LABEL_TO_DELETE, OperationLabel,
 };
-use longshore_core::{Action, Next, Seen};
+use longshore_core::{Action, Next, Patch, Seen};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{model::stamp, rule::Rule};
+
+mod reservations;
 
 const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
@@ -31,7 +33,7 @@ fn pod(name: &str, words: &str) -> Pod {
     let mut pod = json!({
         "metadata": {
             "namespace": "shop", "name": name, "uid": name, "resourceVersion": "7",
-            "annotations": {},
+            "annotations": {}, "creationTimestamp": "2025-12-31T12:00:00Z",
         },
         "spec": {"readinessGates": [{"conditionType": CONDITION_SERVICE_READY}]},
         "status": {"phase": "Running"},
@@ -94,11 +96,13 @@ fn pod(name: &str, words: &str) -> Pod {
 fn budget(name: &str, numbers: [i64; 3], change: impl FnOnce(&mut Value)) -> Budget {
     let [expected, desired, healthy] = numbers;
     let mut budget = json!({
-        "metadata": {"namespace": "shop", "name": name, "generation": 2},
+        "metadata": {
+            "namespace": "shop", "name": name, "uid": name, "generation": 2, "resourceVersion": "9",
+        },
         "spec": {"selector": {"matchLabels": {"app": "web"}}},
         "status": {
             "expectedPods": expected, "desiredHealthy": desired, "currentHealthy": healthy,
-            "observedGeneration": 2,
+            "disruptionsAllowed": (healthy - desired).max(0), "observedGeneration": 2,
         },
     });
     change(&mut budget);
@@ -118,16 +122,45 @@ fn observed(pods: Vec<Pod>, budgets: Vec<Budget>) -> Observed {
     }
 }
 
-/// Whose operations begin.
+/// What a round writes: the reservations, and whose operations begin.
+fn written(observed: &Observed) -> (Vec<Patch>, Vec<String>) {
+    let (mut reserves, mut begins) = (Vec::new(), Vec::new());
+    for action in decide(observed).actions {
+        match action {
+            Action::Call(EvictionEffect::Reserve(patch)) => reserves.push(patch),
+            Action::Call(EvictionEffect::Begin(patch)) => begins.push(patch.target.name),
+            other => panic!("{other:?}"),
+        }
+    }
+    (reserves, begins)
+}
+
+/// The same after these reservations were written, and before the disruption controller has counted.
+fn after(observed: &Observed, reserves: &[Patch]) -> Observed {
+    let mut observed = observed.clone();
+    let Seen::Present(budgets) = &mut observed.budgets else {
+        return observed;
+    };
+    for Patch { target, patch, .. } in reserves {
+        let mut budgets = budgets.iter_mut();
+        let budget = budgets.find(|it| it.name == target.name).unwrap();
+        let status = &patch["status"];
+        for (name, at) in status["disruptedPods"].as_object().unwrap() {
+            let at = at.as_str().unwrap().parse().unwrap();
+            budget.disrupted.insert(name.clone(), at);
+        }
+        if let Some(allowed) = status["disruptionsAllowed"].as_i64() {
+            budget.allowed = allowed;
+        }
+    }
+    observed
+}
+
+/// Whose operations begin, in the round after the one that makes the reservations.
 fn begun(observed: &Observed) -> String {
-    let plan = decide(observed);
-    let names = plan.actions.iter().map(|action| {
-        let Action::Call(Begin(patch)) = action else {
-            panic!("{action:?}");
-        };
-        patch.target.name.clone()
-    });
-    names.collect::<Vec<_>>().join(" ")
+    let (reserves, _) = written(observed);
+    let (_, begins) = written(&after(observed, &reserves));
+    begins.join(" ")
 }
 
 /// Pods under a budget that wants two of three to stay, and whose operations begin.
@@ -310,7 +343,7 @@ fn pods_without_the_label_count_where_somebody_has_seen_them() {
 #[test]
 fn what_begins_is_written_upon_the_version_that_was_counted() {
     let plan = decide(&observed(pods(&["ready evicted"]), Vec::new()));
-    let [Action::Call(Begin(patch))] = plan.actions.as_slice() else {
+    let [Action::Call(EvictionEffect::Begin(patch))] = plan.actions.as_slice() else {
         panic!("{plan:?}");
     };
     let now = stamp(NOW);

@@ -125,15 +125,16 @@ fn a_deletion_costs_three_requests_of_the_controller() {
     assert_eq!(asked, [&serves[..], &goes[..]].concat(), "{}", run.log);
 }
 
-/// The webhook has noted that it is wanted: the operation begins with a write of the controller. Whoever evicts removes
-/// the pod, or where they do not come again, the controller evicts it.
+/// The webhook has noted that it is wanted: the controller reserves a disruption in the budget, and begins the operation
+/// with the next write. Whoever evicts removes the pod, or where they do not come again, the controller evicts it.
 #[test]
-fn an_eviction_costs_one_request_more() {
+fn an_eviction_costs_two_requests_more() {
     let run = replay(&stories::EVICTED_ONCE, FaultPlan::none());
     let is_counted = |point: &&Point| !point.is_read() && !point.what.ends_with(" events");
     let asked: Vec<_> = run.points.iter().filter(is_counted).collect();
     let asked: Vec<&str> = asked.iter().map(|point| point.what.as_str()).collect();
     let goes = [
+        "patch poddisruptionbudgets/status",
         "patch pods",
         "patch pods",
         "patch pods/status",

@@ -7,7 +7,11 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::{core::v1::Pod as WirePod, policy::v1::PodDisruptionBudget};
+use jiff::SignedDuration;
+use k8s_openapi::api::{
+    core::v1::Pod as WirePod,
+    policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus},
+};
 use kube::{
     Api,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
@@ -161,32 +165,47 @@ impl World {
         Api::namespaced(self.place.client(), self.place.namespace())
     }
 
-    /// The disruption controller.
+    /// The disruption controller: a pod that has an entry does not count until it goes, or for two minutes.
     async fn count(&self, pods: &[Pod]) {
-        let Some(budget) = self.budgets().get_opt("web").await.unwrap() else {
+        let Some(mut budget) = self.budgets().get_opt("web").await.unwrap() else {
             return;
         };
         let spec = serde_json::to_value(&budget.spec).unwrap();
         let desired = spec["minAvailable"].as_i64().unwrap();
-        let healthy = pods.iter().filter(|pod| pod.is_ready && !pod.is_deleting);
-        let healthy = i64::try_from(healthy.count()).unwrap();
+        let before = budget.status.clone().unwrap_or_default();
+        let mut disrupted = before.disrupted_pods.clone().unwrap_or_default();
+        let now = self.clock.now();
+        disrupted.retain(|name, at| {
+            let mut pods = pods.iter().filter(|pod| !pod.is_deleting);
+            let is_here = pods.any(|pod| pod.target.name == *name);
+            is_here && now < at.0 + SignedDuration::from_mins(2)
+        });
+        let counts = |pod: &&Pod| {
+            let has_entry = disrupted.contains_key(&pod.target.name);
+            pod.is_ready && !pod.is_deleting && !has_entry
+        };
+        let healthy = i64::try_from(pods.iter().filter(counts).count()).unwrap();
         let status = json!({
             "observedGeneration": budget.metadata.generation, "expectedPods": pods.len(),
-            "currentHealthy": healthy, "desiredHealthy": desired, "disruptedPods": null,
+            "currentHealthy": healthy, "desiredHealthy": desired,
             "disruptionsAllowed": (healthy - desired).max(0),
         });
-        let before = serde_json::to_value(&budget.status).unwrap();
-        let same = |key: &str| before[key] == status[key];
-        if ["expectedPods", "currentHealthy", "observedGeneration"]
-            .into_iter()
-            .all(same)
-        {
+        let status = PodDisruptionBudgetStatus {
+            conditions: before.conditions.clone(),
+            disrupted_pods: Some(disrupted).filter(|pods| !pods.is_empty()),
+            ..serde_json::from_value(status).unwrap()
+        };
+        if status == before {
             return;
         }
-        let patch = Patch::Merge(json!({"status": status}));
-        let params = PatchParams::default();
+        budget.status = Some(status);
+        let params = PostParams::default();
         let budgets = self.budgets();
-        budgets.patch_status("web", &params, &patch).await.unwrap();
+        match budgets.replace_status("web", &params, &budget).await {
+            // A disruption was taken meanwhile: that write leads to the next count.
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            written => drop(written.unwrap()),
+        }
     }
 
     /// Asks for a pod's eviction, once. Whether it was granted, or there is none to evict.

@@ -1,0 +1,124 @@
+//! Disruptions are reserved in the status of budgets before operations begin. Pure.
+//!
+//! The API server evicts in two steps: it takes a disruption out of the status of the budget (`disruptionsAllowed`, and
+//! an entry in `disruptedPods`), and then deletes the pod. The disruption controller does not count a pod as healthy that
+//! has an entry, and drops the entry when the pod goes, or after two minutes. This controller takes the same first step
+//! in the same way, upon the version of the budget, so that of two takers of the last disruption one meets a conflict.
+//!
+//! The entry is the write-ahead log. Where the controller crashes before it begins the operation, the next leader finds
+//! the entry, and begins without a second reservation, or the entry ends by itself. Where the operation has begun, the
+//! entry is renewed until the pod is not Ready: from then on, the disruption controller counts it as missing anyway. A pod
+//! that has an entry and is not Ready counts as missing once.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use longshore_core::{Patch, PatchKind};
+use serde_json::{Map, Value, json};
+
+use super::{
+    budget::{Budget, RENEWED_AFTER, Reservation},
+    keeps_reservations,
+};
+use crate::model::Pod;
+
+/// Budgets that are written in one round; the changes of them bring about the next one.
+const RESERVED_A_ROUND: usize = 16;
+
+/// Whether each of the budgets that charge for the pod has a reservation for it, which lasts: its operation may begin.
+pub fn has_reservations(pod: &Pod, budgets: &[Budget], now: Timestamp) -> bool {
+    lacking(pod, budgets, now).next().is_none()
+}
+
+/// The budgets in which a disruption has to be reserved for the pod, or its reservation renewed.
+fn lacking<'a>(
+    pod: &'a Pod,
+    budgets: &'a [Budget],
+    now: Timestamp,
+) -> impl Iterator<Item = &'a Budget> {
+    let charging = budgets.iter().filter(move |budget| budget.charges(pod));
+    charging.filter(move |budget| budget.reservation(pod, now) != Reservation::Valid)
+}
+
+/// The writes that reserve disruptions for these pods, one for each budget.
+///
+/// In the order of the names of the budgets: of two pods with the same budgets, the one that was first in the first
+/// budget is first in all of them. `failed` are the uids of budgets that could not be written a moment ago: a pod that is
+/// yet to begin takes no place in its other budgets meanwhile.
+pub(super) fn reserve(
+    pods: &[&Pod],
+    budgets: &[Budget],
+    failed: &BTreeSet<String>,
+    now: Timestamp,
+) -> Vec<Patch> {
+    let has_failed = |budget: &Budget| budget.uid.as_ref().is_some_and(|it| failed.contains(it));
+    let mut lacks: BTreeMap<&str, (&Budget, Vec<&Pod>)> = BTreeMap::new();
+    for pod in pods {
+        let is_stuck = lacking(pod, budgets, now).any(has_failed);
+        if is_stuck && !keeps_reservations(pod) {
+            continue;
+        }
+        let writable = lacking(pod, budgets, now).filter(|budget| !has_failed(budget));
+        for budget in writable {
+            let entry = lacks.entry(&budget.name);
+            let (_, lacking_pods) = entry.or_insert_with(|| (budget, Vec::new()));
+            lacking_pods.push(pod);
+        }
+    }
+    let lacks = lacks.into_values().take(RESERVED_A_ROUND);
+    lacks
+        .map(|(budget, pods)| patch(budget, &pods, now))
+        .collect()
+}
+
+/// After which time the first reservation has to be renewed of the pods whose operations have begun; `None` where there
+/// is none that lasts.
+pub(super) fn renewed_in(pods: &[Pod], budgets: &[Budget], now: Timestamp) -> Option<Duration> {
+    let begun = pods.iter().filter(|pod| keeps_reservations(pod));
+    let left = begun.flat_map(move |pod| {
+        let lasting = budgets.iter().filter(move |budget| {
+            budget.charges(pod) && budget.reservation(pod, now) == Reservation::Valid
+        });
+        lasting.filter_map(move |budget| {
+            let since = budget.disrupted.get(&pod.target.name)?;
+            Duration::try_from(RENEWED_AFTER - now.duration_since(*since)).ok()
+        })
+    });
+    left.min()
+}
+
+/// The write upon the version of the budget that was counted.
+fn patch(budget: &Budget, pods: &[&Pod], now: Timestamp) -> Patch {
+    let entries = pods.iter().map(|pod| {
+        // Where the clock of the API server is ahead, the entry must not look like that of an earlier pod.
+        let at = pod.created_at.map_or(now, |created_at| now.max(created_at));
+        (pod.target.name.clone(), json!(in_seconds(at)))
+    });
+    let entries: Map<String, Value> = entries.collect();
+    let mut status = json!({"disruptedPods": entries});
+    // The disruption controller does not count a pod as healthy that has an entry, however old it is: whoever renews the
+    // entry takes nothing more.
+    let is_new = |pod: &&&Pod| !budget.disrupted.contains_key(&pod.target.name);
+    let n_new = i64::try_from(pods.iter().filter(is_new).count()).unwrap_or(i64::MAX);
+    if n_new > 0 && budget.allowed > 0 {
+        status["disruptionsAllowed"] = json!(budget.allowed.saturating_sub(n_new).max(0));
+    }
+    let mut patch = json!({"status": status});
+    if let Some(version) = &budget.resource_version {
+        patch["metadata"] = json!({"resourceVersion": version});
+    }
+    Patch {
+        target: budget.target(),
+        subresource: Some("status"),
+        kind: PatchKind::Merge,
+        patch,
+    }
+}
+
+/// The instant as Kubernetes writes times: RFC 3339, in whole seconds.
+fn in_seconds(at: Timestamp) -> String {
+    Timestamp::from_second(at.as_second()).map_or_else(|_| at.to_string(), |at| at.to_string())
+}

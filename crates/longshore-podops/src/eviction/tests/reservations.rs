@@ -1,0 +1,199 @@
+//! Which disruptions are reserved before operations begin, case by case.
+
+use super::*;
+
+/// An entry of a pod, made so many seconds ago.
+fn entry(pod: &'static str, seconds: i64) -> impl FnOnce(&mut Value) {
+    move |budget: &mut Value| {
+        let at = Timestamp::from_second(NOW.as_second() - seconds).unwrap();
+        budget["status"]["disruptedPods"][pod] = json!(at.to_string());
+    }
+}
+
+/// What the patches write: the budget, the pods, and how many disruptions are left.
+fn said(reserves: &[Patch]) -> Vec<(String, String, Option<i64>)> {
+    let said = reserves.iter().map(|patch| {
+        let status = &patch.patch["status"];
+        let pods = status["disruptedPods"].as_object().unwrap();
+        let pods: Vec<&str> = pods.keys().map(String::as_str).collect();
+        let left = status["disruptionsAllowed"].as_i64();
+        (patch.target.name.clone(), pods.join(" "), left)
+    });
+    said.collect()
+}
+
+#[test]
+fn a_disruption_is_reserved_upon_the_version_of_the_budget_before_an_operation_begins() {
+    let seen = observed(
+        pods(&["ready evicted", "ready", "ready"]),
+        vec![budget("web", [3, 2, 3], nothing)],
+    );
+    let plan = decide(&seen);
+    let [Action::Call(EvictionEffect::Reserve(reserve))] = plan.actions.as_slice() else {
+        panic!("{plan:?}");
+    };
+    assert_eq!(
+        (reserve.target.resource, reserve.subresource),
+        (BUDGET, Some("status"))
+    );
+    assert_eq!(reserve.target.uid.as_deref(), Some("web"));
+    let expected = json!({
+        "metadata": {"resourceVersion": "9"},
+        "status": {"disruptionsAllowed": 0, "disruptedPods": {"web-0": "2026-01-01T00:00:00Z"}},
+    });
+    assert_eq!(reserve.patch, expected);
+    assert_eq!(plan.next, Next::After(TRIED_AGAIN));
+    let (reserves, begins) = written(&after(&seen, std::slice::from_ref(reserve)));
+    assert_eq!(
+        (said(&reserves), begins),
+        (Vec::new(), vec!["web-0".to_owned()])
+    );
+}
+
+/// The count of the pods that take part has room for one; the API server has given the disruption to another pod.
+#[test]
+fn nothing_begins_while_no_disruption_is_left() {
+    let given = |it: &mut Value| it["status"]["disruptionsAllowed"] = json!(0);
+    let budgets = || vec![budget("web", [3, 2, 3], given)];
+    let kinds = ["ready evicted", "ready", "ready"];
+    let seen = observed(pods(&kinds), budgets());
+    assert_eq!(written(&seen), (Vec::new(), Vec::new()));
+    assert_eq!(decide(&seen).next, Next::AwaitChange);
+    assert!(!is_short(&seen), "nobody has to ask for other pods");
+    let held = holders(&pods(&kinds), &budgets(), &[], NOW);
+    let message = "PodDisruptionBudget shop/web: 2 of 3 must stay available, 3 are, and no further disruption is allowed";
+    assert_eq!(held["web-0"][0].message, message);
+    // A pod that is not Ready needs none, as for the API server.
+    let unready = observed(pods(&["unready evicted", "ready", "ready"]), budgets());
+    assert_eq!(written(&unready), (Vec::new(), vec!["web-0".to_owned()]));
+}
+
+#[test]
+fn a_reservation_that_was_made_before_a_crash_is_used_and_not_made_twice() {
+    for (age, expected) in [
+        (0, (vec![], "web-0")),
+        (59, (vec![], "web-0")),
+        // It could end before the pod is out of service: it is renewed, and takes nothing more.
+        (60, (vec![("web", "web-0", None)], "")),
+        (119, (vec![("web", "web-0", None)], "")),
+    ] {
+        let spent = |it: &mut Value| {
+            it["status"]["disruptionsAllowed"] = json!(0);
+            entry("web-0", age)(it);
+        };
+        let seen = observed(
+            pods(&["ready evicted", "ready", "ready"]),
+            vec![budget("web", [3, 2, 2], spent)],
+        );
+        let (reserves, begins) = written(&seen);
+        let said = said(&reserves);
+        let said: Vec<_> = said
+            .iter()
+            .map(|(budget, pods, left)| (budget.as_str(), pods.as_str(), *left))
+            .collect();
+        assert_eq!((said, begins.join(" ").as_str()), expected, "{age}");
+        assert_eq!(begun(&seen), "web-0", "{age}");
+    }
+}
+
+#[test]
+fn the_entry_of_an_earlier_pod_of_the_name_is_written_again() {
+    let mut all = pods(&["ready evicted", "ready", "ready"]);
+    all[0].created_at = Some(NOW - SignedDuration::from_secs(20));
+    let seen = observed(all, vec![budget("web", [3, 2, 2], entry("web-0", 30))]);
+    let (reserves, begins) = written(&seen);
+    assert_eq!(
+        said(&reserves),
+        [("web".to_owned(), "web-0".to_owned(), None)]
+    );
+    assert!(begins.is_empty(), "{begins:?}");
+}
+
+#[test]
+fn the_pods_of_a_budget_share_a_write() {
+    let seen = observed(
+        pods(&["ready evicted", "ready evicted", "ready evicted"]),
+        vec![budget("web", [3, 1, 3], nothing)],
+    );
+    let (reserves, begins) = written(&seen);
+    assert_eq!(
+        said(&reserves),
+        [("web".to_owned(), "web-0 web-1".to_owned(), Some(0))]
+    );
+    assert!(begins.is_empty(), "{begins:?}");
+}
+
+#[test]
+fn a_pod_of_several_budgets_has_a_reservation_in_each_in_the_order_of_their_names() {
+    let kinds = ["ready evicted", "ready", "ready"];
+    let both = vec![
+        budget("b", [3, 2, 3], nothing),
+        budget("a", [3, 2, 3], nothing),
+    ];
+    let seen = observed(pods(&kinds), both);
+    let (reserves, _) = written(&seen);
+    let of = |name: &str| (name.to_owned(), "web-0".to_owned(), Some(0));
+    assert_eq!(said(&reserves), [of("a"), of("b")]);
+    // A crash between the two writes.
+    let (rest, begins) = written(&after(&seen, &reserves[..1]));
+    assert_eq!((said(&rest), begins), (vec![of("b")], Vec::new()));
+    assert_eq!(begun(&seen), "web-0");
+    // Where one has none left, or cannot be written, none is taken from the other one.
+    let given = |it: &mut Value| it["status"]["disruptionsAllowed"] = json!(0);
+    let one = vec![
+        budget("a", [3, 2, 3], nothing),
+        budget("b", [3, 2, 3], given),
+    ];
+    assert_eq!(
+        written(&observed(pods(&kinds), one)),
+        (Vec::new(), Vec::new())
+    );
+    let failed = Observed {
+        failed: BTreeSet::from(["b".to_owned()]),
+        ..seen
+    };
+    assert_eq!(written(&failed), (Vec::new(), Vec::new()));
+    assert_ne!(decide(&failed).next, Next::AwaitChange);
+}
+
+/// An operation that waits for its rules while the pod serves keeps its place.
+#[test]
+fn the_reservation_of_an_operation_that_has_begun_is_renewed_while_the_pod_is_ready() {
+    let all = || pods(&["ready evicted begun", "ready", "ready"]);
+    let of = |change: Box<dyn FnOnce(&mut Value)>| {
+        observed(all(), vec![budget("web", [3, 2, 2], change)])
+    };
+    let young = of(Box::new(entry("web-0", 20)));
+    assert_eq!(written(&young), (Vec::new(), Vec::new()));
+    assert_eq!(decide(&young).next, Next::After(Duration::from_secs(40)));
+    let old = of(Box::new(entry("web-0", 60)));
+    let renewed = ("web".to_owned(), "web-0".to_owned(), None);
+    assert_eq!(said(&written(&old).0), [renewed]);
+    // Nobody was there to renew it: what is left is taken first.
+    let lapsed = |it: &mut Value| it["status"]["disruptionsAllowed"] = json!(1);
+    let lapsed = observed(
+        pods(&["ready evicted begun", "ready evicted", "ready"]),
+        vec![budget("web", [3, 1, 3], lapsed)],
+    );
+    let again = ("web".to_owned(), "web-0".to_owned(), Some(0));
+    assert_eq!(said(&written(&lapsed).0), [again]);
+    // The disruption controller counts a pod as missing that is not Ready.
+    let out = observed(
+        pods(&["unready evicted begun", "ready", "ready"]),
+        vec![budget("web", [3, 2, 2], nothing)],
+    );
+    assert_eq!(written(&out), (Vec::new(), Vec::new()));
+    assert_eq!(decide(&out).next, Next::AwaitChange);
+}
+
+#[test]
+fn a_pod_with_a_reservation_that_is_still_ready_is_deleted_and_costs_no_second_one() {
+    let (ready, unready) = (pod("web-0", "ready"), pod("web-0", "unready"));
+    let spent = || budget("web", [3, 2, 2], entry("web-0", 20));
+    assert_eq!(removal(&ready, &[spent()], NOW), Removal::Delete);
+    assert_eq!(removal(&unready, &[spent()], NOW), Removal::Evict);
+    let others = || budget("web", [3, 2, 2], entry("web-1", 20));
+    assert_eq!(removal(&ready, &[others()], NOW), Removal::Wait);
+    let room = || budget("web", [3, 2, 3], nothing);
+    assert_eq!(removal(&ready, &[room()], NOW), Removal::Evict);
+}
