@@ -41,6 +41,10 @@ pub(super) fn policies(
         let of_rules = updates(GROUP, VERSION, "podtransitionrules");
         add("rules", of_rules, transition_rules());
     }
+    if may_patch("poddisruptionbudgets/status") {
+        let of_budgets = updates("policy", "v1", "poddisruptionbudgets/status");
+        add("budgets", of_budgets, budgets());
+    }
     if may_patch("mutatingwebhookconfigurations") {
         let named = [
             "mutatingwebhookconfigurations",
@@ -145,22 +149,52 @@ fn pods_deleted(namespace: &str) -> Value {
     )])
 }
 
+/// A status may differ in these fields only.
+fn same_status_but(fields: &[&str]) -> String {
+    // The other fields are not listed, because each version of Kubernetes has others. `dyn` lets an expression iterate
+    // over the fields of an object.
+    let (new, old) = ("dyn(object.status)", "dyn(oldObject.status)");
+    let may_change = json!(fields);
+    format!(
+        "{new}.all(f, f in {may_change} || (f in {old} && {new}[f] == {old}[f])) \
+         && {old}.all(f, f in {may_change} || f in {new})"
+    )
+}
+
 /// What may be changed with the status of a pod.
 fn statuses() -> Value {
-    // The fields are not listed, because each version of Kubernetes has others. `dyn` lets an expression iterate over the
-    // fields of an object.
-    let (new, old) = ("dyn(object.status)", "dyn(oldObject.status)");
-    let same = format!(
-        "{new}.all(f, f == 'conditions' || (f in {old} && {new}[f] == {old}[f])) \
-         && {old}.all(f, f == 'conditions' || f in {new})"
-    );
     json!([
         validation(
-            same,
+            same_status_but(&["conditions"]),
             "Longshore changes conditions of pods, and nothing else of what their nodes say",
         ),
         // API servers take labels from a write of the status too.
         label_is_not_given(),
+    ])
+}
+
+/// What may be changed with the status of a disruption budget. A user who may write all of it may allow any number of
+/// disruptions, and say that none of the evicted pods counts: only the disruption controller may do that.
+fn budgets() -> Value {
+    let metadata = ["labels", "annotations", "finalizers", "ownerReferences"];
+    let same = metadata
+        .map(|field| format!("object.metadata.?{field} == oldObject.metadata.?{field}"))
+        .join(" && ");
+    let fewer = "object.status.disruptionsAllowed <= oldObject.status.disruptionsAllowed && \
+                 oldObject.status.?disruptedPods.orValue({}).all(name, \
+                 name in object.status.?disruptedPods.orValue({}))";
+    json!([
+        validation(
+            format!(
+                "{same} && {}",
+                same_status_but(&["disruptedPods", "disruptionsAllowed"])
+            ),
+            "Longshore reserves disruptions in the status of disruption budgets, and changes nothing else of them",
+        ),
+        validation(
+            fewer,
+            "Longshore takes disruptions from disruption budgets, and gives them none",
+        ),
     ])
 }
 

@@ -15,7 +15,7 @@ use tokio::{
 
 use super::{
     super::{http, place::Place},
-    workloads::Workload,
+    workloads::{GROUP, Workload},
 };
 
 /// Between samples.
@@ -146,7 +146,7 @@ impl Eyes {
     /// The pods of a Service: whether each is Ready, where it is, and its labels.
     async fn pods(&self, service: &str) -> Vec<String> {
         let path = format!(
-            "/api/v1/namespaces/{}/pods?labelSelector=app={service}",
+            "/api/v1/namespaces/{}/pods?labelSelector={GROUP}={service}",
             self.namespace
         );
         let list = http::get(&self.client, &path).await.unwrap_or_default();

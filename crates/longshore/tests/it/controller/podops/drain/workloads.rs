@@ -22,6 +22,10 @@ use super::{
 
 /// The one whose pods somebody approves of.
 const APPROVED: &str = "approved";
+/// Two Deployments under one budget: one has pods with the label, the other one pods without it.
+const MIXED: &str = "mixed";
+/// The label of the pods that are under one budget: the name of what has that budget.
+pub(super) const GROUP: &str = "group";
 /// Between looks for pods that want to be approved of.
 const LOOK: Duration = Duration::from_millis(300);
 
@@ -33,13 +37,18 @@ enum Kind {
     StatefulSet,
     /// All at once.
     ParallelStatefulSet,
+    /// Other workloads: there is a Service and a budget over the pods of all of them.
+    Others,
 }
 
-/// A workload with its Service. The budget and the rule are about its pods alone.
+/// A workload with its Service. The budget and the rule are about its pods alone, except those of
+/// [`Others`](Kind::Others).
 #[derive(Clone)]
 pub(super) struct Workload {
     /// Also of its Service, its budget and its rule, and the label `app` of its pods.
     pub(super) name: &'static str,
+    /// Whose budget its pods are under; `None`: its own one.
+    group: Option<&'static str>,
     kind: Kind,
     pub(super) replicas: usize,
     takes_part: bool,
@@ -54,6 +63,7 @@ pub(super) fn all(hook: &str) -> Vec<Workload> {
     let available = |policy: Value| Some(json!({"name": "available", "availablePolicy": policy}));
     let plain = Workload {
         name: "",
+        group: None,
         kind: Kind::Deployment,
         replicas: 3,
         takes_part: true,
@@ -113,6 +123,20 @@ pub(super) fn all(hook: &str) -> Vec<Workload> {
             takes_part: false,
             ..controlled("plain", Kind::Deployment, 3, 2)
         },
+        // The controller evicts the pods of one, and the API server those of the other one, under the same budget.
+        Workload {
+            group: Some(MIXED),
+            ..controlled("with-label", Kind::Deployment, 4, 0)
+        },
+        Workload {
+            group: Some(MIXED),
+            takes_part: false,
+            ..controlled("without-label", Kind::Deployment, 4, 0)
+        },
+        Workload {
+            budget: Some(json!({"maxUnavailable": 1})),
+            ..controlled(MIXED, Kind::Others, 8, 7)
+        },
     ]
 }
 
@@ -121,12 +145,18 @@ impl Workload {
     pub(super) async fn create(&self, place: &Place<'_>, drain_delay: Duration) {
         let name = self.name;
         let namespace = &place.namespace;
-        let selector = json!({"matchLabels": {"app": name}});
+        let labels = match self.kind {
+            Kind::Others => json!({GROUP: name}),
+            Kind::Deployment | Kind::StatefulSet | Kind::ParallelStatefulSet => {
+                json!({"app": name})
+            }
+        };
+        let selector = json!({"matchLabels": labels});
         let delay = format!("{}ms", drain_delay.as_millis());
         let service = json!({
             "apiVersion": "v1", "kind": "Service",
             "metadata": {"name": name, "annotations": {ANNOTATION_DRAIN_DELAY: delay}},
-            "spec": {"selector": {"app": name}, "ports": [{"port": 80}]},
+            "spec": {"selector": labels, "ports": [{"port": 80}]},
         });
         create(place, &place.core("services"), service).await;
         if let Some(budget) = &self.budget {
@@ -149,6 +179,7 @@ impl Workload {
         let (kind, plural) = match self.kind {
             Kind::Deployment => ("Deployment", "deployments"),
             Kind::StatefulSet | Kind::ParallelStatefulSet => ("StatefulSet", "statefulsets"),
+            Kind::Others => return,
         };
         let mut spec = json!({
             "replicas": self.replicas, "selector": selector, "template": self.template(place),
@@ -168,6 +199,7 @@ impl Workload {
     fn template(&self, place: &Place<'_>) -> Value {
         let mut labels = place.world.labels();
         labels["app"] = json!(self.name);
+        labels[GROUP] = json!(self.group.unwrap_or(self.name));
         let mut spec = place.world.spec();
         spec["nodeSelector"] = json!({PLAYED: labels[PLAYED]});
         if !self.takes_part {
@@ -182,6 +214,7 @@ impl Workload {
             Kind::Deployment => "Deployment",
             Kind::StatefulSet => "StatefulSet",
             Kind::ParallelStatefulSet => "StatefulSet, parallel",
+            Kind::Others => "two Deployments, of which one has the label",
         };
         json!({
             "name": self.name, "kind": kind, "replicas": self.replicas, "labelled": self.takes_part,
