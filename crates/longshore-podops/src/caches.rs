@@ -8,7 +8,6 @@ use longshore_core::Seen;
 use longshore_kit::{Cache, Clock, Parsed, RawObject, Update};
 
 use crate::{
-    admit::grace::may_delete,
     config::PodOpsConfig,
     eviction::{self, Budget},
     evictions::{EvictionsOf, Waiting},
@@ -165,18 +164,18 @@ impl Caches {
             .see(key, pod, &self.selections.say(pod), &held);
     }
 
-    /// The evictions that may wait for a budget, and the pods that are to be evicted.
+    /// The evictions that may wait for a budget, and the pods that are evicted.
     pub(crate) fn by_budget(&self, update: Update<Parsed<Budget>>) -> Vec<Woken> {
         let Some(object) = update.into_object() else {
             return Vec::new();
         };
         let namespace = key_of(object.raw()).namespace;
         let pods = self.pods_in(&namespace);
-        let is_to_go = |object: &&Arc<Parsed<Pod>>| {
+        let is_evicted = |object: &&Arc<Parsed<Pod>>| {
             let pod = object.value();
-            pod.is_some_and(|pod| eviction::evicted_at(pod).is_some() && may_delete(pod))
+            pod.is_some_and(|pod| eviction::needs_budgets(pod))
         };
-        let pods = pods.iter().filter(is_to_go);
+        let pods = pods.iter().filter(is_evicted);
         let pods = pods.map(|pod| Woken::Pod(key_of(pod.raw())));
         pods.chain(self.evictions_of(&namespace)).collect()
     }

@@ -7,16 +7,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use kube::Resource as _;
-use longshore_api::podops::ANNOTATION_EVICTED_AT;
 use longshore_core::{Action, Class, Classify, Never, ObjectRef, Resource, Scope, Seen};
 use longshore_kit::{Applier, ApplyError, Cache, Controller, Parsed, RawObject};
 use serde_json::Value;
 
 use crate::{
-    admit::grace::may_delete,
     config::PodOpsConfig,
     deletion,
-    eviction::Budget,
+    eviction::{self, Budget},
     evictions::read_all,
     lifecycle::{self, Observed, PodEffect, PodPlan, RuleSays, look_again},
     model::{Labels, Namespace, Operations, Pod, PodKey, Undecodable},
@@ -161,10 +159,10 @@ impl Pods {
         rules.map(|()| self.selections.say(pod))
     }
 
-    /// The budgets of its namespace, where it may go and somebody has asked for its eviction.
+    /// The budgets of its namespace, where somebody has asked for its eviction, and it may go or be taken out of service.
     fn budgets_of(&self, pod: &Pod) -> Seen<Vec<Budget>> {
-        let is_to_go = pod.annotations.contains_key(ANNOTATION_EVICTED_AT) && may_delete(pod);
-        match self.budgets.as_ref().filter(|_| is_to_go) {
+        let is_evicted = eviction::needs_budgets(pod);
+        match self.budgets.as_ref().filter(|_| is_evicted) {
             Some(budgets) => read_all(budgets.beginning(&pod.target.namespace, "")),
             None => Seen::Absent,
         }

@@ -84,23 +84,23 @@ pub fn decide(observed: &Observed) -> EvictionPlan {
     let all = all(observed, pods);
     let counts = Counts::of(&all, budgets, rules, now);
     // Those that could not be written keep their places: what was answered may have been lost on its way.
-    let has_failed = |pod: &&Pod| {
-        let uid = pod.target.uid.as_ref();
-        uid.is_some_and(|uid| observed.failed.contains(uid))
-    };
+    let has_failed = |uid: Option<&String>| uid.is_some_and(|uid| observed.failed.contains(uid));
     let assigned = assign(pods, counts, now).begins;
     let (reserved, unreserved): (Vec<&Pod>, Vec<&Pod>) = assigned
         .iter()
         .copied()
         .partition(|pod| has_reservations(pod, budgets, now));
-    let begins = reserved.into_iter().filter(|pod| !has_failed(pod));
-    let unreserved = unreserved.into_iter().filter(|pod| !has_failed(pod));
+    let is_due = |pod: &&Pod| !has_failed(pod.target.uid.as_ref());
+    let begins = reserved.into_iter().filter(is_due);
+    let unreserved = unreserved.into_iter().filter(is_due);
     // Operations that have begun come first: nobody can take them back.
     let mut lacking = unprotected(pods, budgets, now);
-    let is_idle = assigned.is_empty() && lacking.is_empty();
     lacking.extend(unreserved.take(BEGUN_A_ROUND));
     let begins = begins.take(BEGUN_A_ROUND).map(|pod| begin(pod, now));
-    let reserves = reserve(&lacking, budgets, &observed.failed, now).into_iter();
+    let reserves = reserve(&lacking, budgets, &observed.failed, now);
+    let is_stuck = budgets.iter().any(|budget| has_failed(budget.uid.as_ref()));
+    let is_idle = assigned.is_empty() && reserves.is_empty() && !is_stuck;
+    let reserves = reserves.into_iter();
     let reserves = reserves.map(|patch| Action::Call(EvictionEffect::Reserve(patch)));
     let renewed = renewed_in(pods, budgets, now).map_or(Next::AwaitChange, Next::After);
     let next = if is_idle {
@@ -155,6 +155,12 @@ pub fn holders(
         let refusing = super::removal::refusing(pod, budgets, now);
         if !refusing.is_empty() {
             held.insert(pod.target.name.clone(), refusing);
+        }
+    }
+    for pod in unprotected(pods, budgets, now) {
+        let spent = super::reserve::spent(pod, budgets, now);
+        if !spent.is_empty() {
+            held.insert(pod.target.name.clone(), spent);
         }
     }
     held

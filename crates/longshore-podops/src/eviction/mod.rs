@@ -31,7 +31,7 @@ use jiff::Timestamp;
 use longshore_api::podops::{ANNOTATION_EVICTED_AT, ID_POD_DELETE};
 
 use crate::{
-    admit::grace::is_begun,
+    admit::grace::{is_begun, may_delete},
     model::{Operation, Pod, parse_stamp},
 };
 
@@ -62,6 +62,13 @@ pub(crate) fn keeps_reservations(pod: &Pod) -> bool {
     let is_begun = is_begun(&Operation::of(&pod.labels, ID_POD_DELETE));
     let is_here = pod.is_controlled() && pod.is_ready && !pod.has_ended && !pod.is_deleting;
     is_begun && is_here && evicted_at(pod).is_some()
+}
+
+/// Whether what is done about a pod depends on its budgets: it is evicted, and it may go, or is about to be taken out of
+/// service.
+pub(crate) fn needs_budgets(pod: &Pod) -> bool {
+    let is_to_go = pod.annotations.contains_key(ANNOTATION_EVICTED_AT) && may_delete(pod);
+    is_to_go || keeps_reservations(pod)
 }
 
 /// When somebody last asked for the eviction of a pod.

@@ -8,7 +8,8 @@
 //! The entry is the write-ahead log. Where the controller crashes before it begins the operation, the next leader finds
 //! the entry, and begins without a second reservation, or the entry ends by itself. Where the operation has begun, the
 //! entry is renewed until the pod is not Ready: from then on, the disruption controller counts it as missing anyway. A pod
-//! that has an entry and is not Ready counts as missing once.
+//! that has an entry and is not Ready counts as missing once. Where nobody was there to renew the entry, the disruption
+//! may have gone to another pod: then the pod is not taken out of service before one is reserved anew.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,10 +18,11 @@ use std::{
 
 use jiff::Timestamp;
 use longshore_core::{Patch, PatchKind};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 use super::{
     budget::{Budget, RENEWED_AFTER, Reservation},
+    count::Held,
     keeps_reservations,
 };
 use crate::model::Pod;
@@ -70,8 +72,16 @@ pub(super) fn reserve(
     }
     let lacks = lacks.into_values().take(RESERVED_A_ROUND);
     lacks
-        .map(|(budget, pods)| patch(budget, &pods, now))
+        .filter_map(|(budget, pods)| patch(budget, &pods, now))
         .collect()
+}
+
+/// The budgets that have no disruption left for a pod whose operation has begun.
+pub(super) fn spent(pod: &Pod, budgets: &[Budget], now: Timestamp) -> Vec<Held> {
+    let spent = lacking(pod, budgets, now).filter(|budget| {
+        budget.allowed < 1 && budget.reservation(pod, now) == Reservation::Missing
+    });
+    spent.map(Budget::holds_without_disruption).collect()
 }
 
 /// After which time the first reservation has to be renewed of the pods whose operations have begun; `None` where there
@@ -90,32 +100,41 @@ pub(super) fn renewed_in(pods: &[Pod], budgets: &[Budget], now: Timestamp) -> Op
     left.min()
 }
 
-/// The write upon the version of the budget that was counted.
-fn patch(budget: &Budget, pods: &[&Pod], now: Timestamp) -> Patch {
-    let entries = pods.iter().map(|pod| {
+/// The write upon the version of the budget that was counted; `None` where no disruption is left. The first pods get what
+/// is left.
+fn patch(budget: &Budget, pods: &[&Pod], now: Timestamp) -> Option<Patch> {
+    let mut entries = Map::new();
+    let mut left = budget.allowed;
+    for pod in pods {
+        // The disruption controller does not count a pod as healthy that has an entry, however old it is: whoever renews
+        // the entry takes nothing more.
+        if !budget.disrupted.contains_key(&pod.target.name) {
+            if left < 1 {
+                continue;
+            }
+            left -= 1;
+        }
         // Where the clock of the API server is ahead, the entry must not look like that of an earlier pod.
         let at = pod.created_at.map_or(now, |created_at| now.max(created_at));
-        (pod.target.name.clone(), json!(in_seconds(at)))
-    });
-    let entries: Map<String, Value> = entries.collect();
+        entries.insert(pod.target.name.clone(), json!(in_seconds(at)));
+    }
+    if entries.is_empty() {
+        return None;
+    }
     let mut status = json!({"disruptedPods": entries});
-    // The disruption controller does not count a pod as healthy that has an entry, however old it is: whoever renews the
-    // entry takes nothing more.
-    let is_new = |pod: &&&Pod| !budget.disrupted.contains_key(&pod.target.name);
-    let n_new = i64::try_from(pods.iter().filter(is_new).count()).unwrap_or(i64::MAX);
-    if n_new > 0 && budget.allowed > 0 {
-        status["disruptionsAllowed"] = json!(budget.allowed.saturating_sub(n_new).max(0));
+    if left < budget.allowed {
+        status["disruptionsAllowed"] = json!(left);
     }
     let mut patch = json!({"status": status});
     if let Some(version) = &budget.resource_version {
         patch["metadata"] = json!({"resourceVersion": version});
     }
-    Patch {
+    Some(Patch {
         target: budget.target(),
         subresource: Some("status"),
         kind: PatchKind::Merge,
         patch,
-    }
+    })
 }
 
 /// The instant as Kubernetes writes times: RFC 3339, in whole seconds.

@@ -126,10 +126,12 @@ fn observed(pods: Vec<Pod>, budgets: Vec<Budget>) -> Observed {
 fn written(observed: &Observed) -> (Vec<Patch>, Vec<String>) {
     let (mut reserves, mut begins) = (Vec::new(), Vec::new());
     for action in decide(observed).actions {
-        match action {
-            Action::Call(EvictionEffect::Reserve(patch)) => reserves.push(patch),
-            Action::Call(EvictionEffect::Begin(patch)) => begins.push(patch.target.name),
-            other => panic!("{other:?}"),
+        let Action::Call(effect) = action else {
+            panic!("{action:?}");
+        };
+        match effect {
+            EvictionEffect::Reserve(patch) => reserves.push(patch),
+            EvictionEffect::Begin(patch) => begins.push(patch.target.name),
         }
     }
     (reserves, begins)

@@ -8,8 +8,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use longshore_api::podops::{
-    CONDITION_SERVICE_READY, Detail, LABEL_SERVICE_AVAILABLE, LABEL_STAY_OFFLINE, OperationLabel,
-    REASON_INVALID_LIFECYCLE, REASON_SERVICE_READY, SERVICE_READY_MESSAGE, Stage,
+    CONDITION_SERVICE_READY, Detail, ID_POD_DELETE, LABEL_SERVICE_AVAILABLE, LABEL_STAY_OFFLINE,
+    OperationLabel, REASON_INVALID_LIFECYCLE, REASON_SERVICE_READY, SERVICE_READY_MESSAGE, Stage,
     operation_permission,
 };
 use longshore_core::{
@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use super::{blocked, clean, idle, untyped};
 use crate::{
     admit::advance::advance,
-    eviction::Budget,
+    eviction::{Budget, has_reservations, keeps_reservations},
     model::{ConditionStatus, Labels, Namespace, Operation, Operations, Pod, stamp},
     traffic::Traffic,
 };
@@ -48,7 +48,8 @@ pub struct Observed {
     /// The selectors of the Services that hold finalizers which it lacks and is expected to have, by who holds them,
     /// as the annotation writes it.
     pub services: BTreeMap<String, Seen<Labels>>,
-    /// The disruption budgets of its namespace, where it is to be evicted; `Absent` where nobody looks at them.
+    /// The disruption budgets of its namespace, where it is evicted and the operation has begun; `Absent` where nobody
+    /// looks at them.
     pub budgets: Seen<Vec<Budget>>,
     /// What becomes of its namespace, where pods are deleted by operations.
     pub namespace: Namespace,
@@ -149,7 +150,11 @@ pub fn decide(observed: &Observed) -> PodPlan {
         *it == ConditionStatus::False || !stays_offline(pod)
     });
     if let Some(status) = wanted.filter(|it| pod.service_ready != Some(*it)) {
-        return set_gate(pod, status, observed.now);
+        return match awaits_budgets(pod, status, observed) {
+            Seen::Unknown(_) => look_again(),
+            Seen::Present(()) => Plan::await_change(),
+            Seen::Absent => set_gate(pod, status, observed.now),
+        };
     }
     let plan = rest(pod, observed.now);
     if !plan.actions.is_empty() {
@@ -252,6 +257,24 @@ fn wanted_gate(operations: &Operations) -> Option<ConditionStatus> {
     } else {
         let completes = operations.any(OperationLabel::Completing);
         completes.then_some(ConditionStatus::True)
+    }
+}
+
+/// Whether a pod has to have its disruptions reserved before its gate is set: `Present` where one is missing.
+///
+/// An operation that begins for an eviction has them. They end where no controller has run for a while, and the
+/// disruptions may have gone to other pods: then the pod serves until they are reserved anew.
+fn awaits_budgets(pod: &Pod, gate: ConditionStatus, observed: &Observed) -> Seen<()> {
+    let prepares = Operation::of(&pod.labels, ID_POD_DELETE).has(OperationLabel::Preparing);
+    let goes_out = gate == ConditionStatus::False && prepares && keeps_reservations(pod);
+    if !goes_out || observed.namespace == Namespace::Goes {
+        return Seen::Absent;
+    }
+    match &observed.budgets {
+        Seen::Present(budgets) if has_reservations(pod, budgets, observed.now) => Seen::Absent,
+        Seen::Present(_) => Seen::Present(()),
+        Seen::Absent => Seen::Absent,
+        Seen::Unknown(why) => Seen::Unknown(why.clone()),
     }
 }
 

@@ -1,14 +1,17 @@
 //! What the controller writes, case by case.
 
 use longshore_api::podops::{
-    ANNOTATION_AVAILABLE_CONDITIONS, CONDITION_SERVICE_READY, Detail, LABEL_CONTROL,
-    LABEL_SERVICE_AVAILABLE, LABEL_STAY_OFFLINE, OperationLabel, RejectInfo,
+    ANNOTATION_AVAILABLE_CONDITIONS, ANNOTATION_EVICTED_AT, CONDITION_SERVICE_READY, Detail,
+    LABEL_CONTROL, LABEL_SERVICE_AVAILABLE, LABEL_STAY_OFFLINE, OperationLabel, RejectInfo,
 };
 use longshore_core::{Action, Next, Seen};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::model::{Labels, Namespace, Pod};
+use crate::{
+    eviction::Budget,
+    model::{Labels, Namespace, Pod, stamp},
+};
 
 const NOW: jiff::Timestamp = jiff::Timestamp::constant(1_767_225_600, 0);
 
@@ -263,4 +266,56 @@ fn a_service_that_is_gone_is_waited_for_by_nobody() {
         decide(&of(Seen::Unknown("down".to_owned()))).next,
         Next::AwaitChange
     );
+}
+
+/// The disruption may have gone to another pod while no controller was there to renew the entry.
+#[test]
+fn an_evicted_pod_stays_in_service_until_its_budgets_have_a_disruption_reserved() {
+    const PREPARING: &str = "operating/pod-delete operation-type/pod-delete=delete pre-checked/pod-delete \
+                             operation-permission/delete preparing/pod-delete";
+    let evicted = |pod: &mut Value| {
+        pod["metadata"]["annotations"][ANNOTATION_EVICTED_AT] = json!(stamp(NOW));
+    };
+    let ready = || pod(PREPARING, evicted);
+    let unready = || {
+        pod(PREPARING, |pod| {
+            evicted(pod);
+            not_ready(pod);
+        })
+    };
+    let budgets = |entry: Option<i64>| {
+        let mut budget = json!({
+            "metadata": {"namespace": "default", "name": "web", "generation": 1},
+            "spec": {"selector": {}},
+            "status": {
+                "expectedPods": 3, "desiredHealthy": 2, "currentHealthy": 2,
+                "disruptionsAllowed": 0, "observedGeneration": 1,
+            },
+        });
+        if let Some(seconds) = entry {
+            let at = NOW - jiff::SignedDuration::from_secs(seconds);
+            budget["status"]["disruptedPods"] = json!({"web-0": at.to_string()});
+        }
+        let budget: Budget = serde_json::from_value(budget).unwrap();
+        Seen::Present(vec![budget])
+    };
+    let unknown = || Seen::Unknown("down".to_owned());
+    let (stays, goes) = (Namespace::Stays, Namespace::Goes);
+    let closes = r#"gate "False""#;
+    for (what, pod, budgets, namespace, expected) in [
+        ("reserved", ready(), budgets(Some(10)), stays, closes),
+        ("to be renewed", ready(), budgets(Some(70)), stays, ""),
+        ("not reserved", ready(), budgets(None), stays, ""),
+        ("not seen", ready(), unknown(), stays, ""),
+        ("nobody looks", ready(), Seen::Absent, stays, closes),
+        ("not Ready", unready(), budgets(None), stays, closes),
+        ("all goes", ready(), budgets(None), goes, closes),
+    ] {
+        let observed = Observed {
+            budgets,
+            namespace,
+            ..observed(pod)
+        };
+        assert_eq!(patch(&observed), expected, "{what}");
+    }
 }

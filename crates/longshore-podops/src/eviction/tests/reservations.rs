@@ -177,6 +177,17 @@ fn the_reservation_of_an_operation_that_has_begun_is_renewed_while_the_pod_is_re
     );
     let again = ("web".to_owned(), "web-0".to_owned(), Some(0));
     assert_eq!(said(&written(&lapsed).0), [again]);
+    // Another pod has it.
+    let all = pods(&["ready evicted begun", "ready", "ready"]);
+    let budgets = vec![budget("web", [3, 2, 2], nothing)];
+    let held = holders(&all, &budgets, &[], NOW);
+    assert!(
+        held["web-0"][0].message.contains("no further disruption"),
+        "{held:?}"
+    );
+    let spent = observed(all, budgets);
+    assert_eq!(written(&spent), (Vec::new(), Vec::new()));
+    assert_eq!(decide(&spent).next, Next::AwaitChange);
     // The disruption controller counts a pod as missing that is not Ready.
     let out = observed(
         pods(&["unready evicted begun", "ready", "ready"]),

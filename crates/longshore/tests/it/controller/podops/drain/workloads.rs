@@ -61,23 +61,6 @@ pub(super) struct Workload {
 /// All of them. `hook` is whom a rule asks.
 pub(super) fn all(hook: &str) -> Vec<Workload> {
     let available = |policy: Value| Some(json!({"name": "available", "availablePolicy": policy}));
-    let plain = Workload {
-        name: "",
-        group: None,
-        kind: Kind::Deployment,
-        replicas: 3,
-        takes_part: true,
-        budget: None,
-        rule: None,
-        floor: 0,
-    };
-    let controlled = |name, kind, replicas, floor| Workload {
-        name,
-        kind,
-        replicas,
-        floor,
-        ..plain.clone()
-    };
     vec![
         Workload {
             budget: Some(json!({"minAvailable": 2})),
@@ -123,7 +106,15 @@ pub(super) fn all(hook: &str) -> Vec<Workload> {
             takes_part: false,
             ..controlled("plain", Kind::Deployment, 3, 2)
         },
-        // The controller evicts the pods of one, and the API server those of the other one, under the same budget.
+    ]
+    .into_iter()
+    .chain(mixed())
+    .collect()
+}
+
+/// A budget over two Deployments: the controller evicts the pods of one, and the API server those of the other one.
+fn mixed() -> [Workload; 3] {
+    [
         Workload {
             group: Some(MIXED),
             ..controlled("with-label", Kind::Deployment, 4, 0)
@@ -138,6 +129,20 @@ pub(super) fn all(hook: &str) -> Vec<Workload> {
             ..controlled(MIXED, Kind::Others, 8, 7)
         },
     ]
+}
+
+/// A workload of pods that take part, without a budget and a rule.
+fn controlled(name: &'static str, kind: Kind, replicas: usize, floor: usize) -> Workload {
+    Workload {
+        name,
+        group: None,
+        kind,
+        replicas,
+        takes_part: true,
+        budget: None,
+        rule: None,
+        floor,
+    }
 }
 
 impl Workload {
