@@ -311,7 +311,10 @@ fn budgets() -> impl Strategy<Value = Vec<Budget>> {
 }
 
 fn observed_evictions() -> impl Strategy<Value = eviction::Observed> {
-    let pods = prop::collection::btree_map(0..30_u8, pods(), 0..12);
+    let pods = prop::collection::vec(pods(), 0..12).prop_map(|pods| {
+        let named = |pod: Pod| (pod.target.name.clone(), pod);
+        pods.into_iter().map(named).collect::<BTreeMap<_, _>>()
+    });
     let others = prop::option::of(prop::collection::vec(pods_without_label(), 0..3));
     (pods, budgets(), others).prop_map(|(pods, budgets, others)| eviction::Observed {
         now: NOW,

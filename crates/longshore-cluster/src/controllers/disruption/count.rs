@@ -111,6 +111,9 @@ fn is_ready(pod: &Pod) -> bool {
 }
 
 /// Evicted pods that are still there and expected to go.
+///
+/// A pod that was made after the eviction is the next one of that name. Upstream counts it as disrupted for two minutes
+/// where its controller has not seen the pod before it go.
 fn still_disrupted(
     present: &PodDisruptionBudgetStatus,
     pods: &[Pod],
@@ -118,7 +121,11 @@ fn still_disrupted(
 ) -> BTreeMap<String, Time> {
     let is_expected = |(name, at): &(&String, &Time)| {
         let waits = |pod: &Pod| {
-            pod.metadata.deletion_timestamp.is_none() && pod.metadata.name.as_ref() == Some(*name)
+            let metadata = &pod.metadata;
+            let created_at = metadata.creation_timestamp.as_ref();
+            metadata.deletion_timestamp.is_none()
+                && metadata.name.as_ref() == Some(*name)
+                && created_at.is_none_or(|created_at| created_at.0 <= at.0)
         };
         let end = at.0.checked_add(DELETION_TIMEOUT);
         end.is_ok_and(|end| end > now) && pods.iter().any(waits)
@@ -250,5 +257,25 @@ mod tests {
             ),
             (None, None)
         );
+    }
+
+    #[test]
+    fn the_next_pod_of_the_name_of_an_evicted_one_counts() {
+        let evicted_at = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(10);
+        let budget = json!({
+            "metadata": {}, "spec": {"minAvailable": 0},
+            "status": {
+                "currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0,
+                "disruptedPods": {"set-0": evicted_at.to_string()},
+            },
+        });
+        let budget = serde_json::from_value(budget).unwrap();
+        for (created_after, n_healthy) in [(-5, 0), (0, 0), (1, 1)] {
+            let mut pod = pod("set-0", true);
+            let created_at = evicted_at + SignedDuration::from_secs(created_after);
+            pod.metadata.creation_timestamp = Some(Time(created_at));
+            let status = status(&budget, &[pod], 0, evicted_at);
+            assert_eq!(status.current_healthy, n_healthy, "{created_after}");
+        }
     }
 }

@@ -253,3 +253,67 @@ async fn with_the_token_of_podops_nobody_sends_api_servers_to_their_loopback() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_the_token_of_podops_nobody_gives_disruptions_to_a_budget_or_changes_it() {
+    if is_skipped() {
+        return;
+    }
+    let cluster = TestCluster::start().await;
+    let account = Somebody::with(&cluster.account("podops").await).await;
+    let admin = Somebody(cluster.admin.clone());
+    let namespace = &cluster.namespace;
+    let budgets = format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets");
+    // It selects nothing, so that no disruption controller changes what is written here.
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
+        "spec": {"minAvailable": 1},
+    });
+    admin.ask(Method::POST, &budgets, &budget).await.unwrap();
+    let path = format!("{budgets}/web");
+    let spec = json!({"spec": {"minAvailable": 0}});
+    account
+        .is_refused("changes a budget", Method::PATCH, &path, &spec)
+        .await;
+    account
+        .is_refused("deletes a budget", Method::DELETE, &path, &Value::Null)
+        .await;
+    let status = format!("{path}/status");
+    let counted = json!({"status": {
+        "observedGeneration": 1, "expectedPods": 3, "desiredHealthy": 1, "currentHealthy": 3,
+        "disruptionsAllowed": 2, "disruptedPods": {"a": "2026-01-01T00:00:00Z"},
+    }});
+    admin.ask(Method::PATCH, &status, &counted).await.unwrap();
+    // The disruption controller of a whole cluster would count again: what is tried is not written.
+    let tried = format!("{status}?dryRun=All");
+    for (change, expected) in [
+        (
+            json!({"status": {"disruptionsAllowed": 9}}),
+            "gives them none",
+        ),
+        (
+            json!({"status": {"disruptedPods": {"a": null}}}),
+            "gives them none",
+        ),
+        (
+            json!({"status": {"currentHealthy": 9}}),
+            "changes nothing else of them",
+        ),
+        (
+            json!({"metadata": {"labels": {"a": "b"}}}),
+            "changes nothing else of them",
+        ),
+    ] {
+        admin.ask(Method::PATCH, &status, &counted).await.unwrap();
+        let why = refused_at_last(&account, Method::PATCH, &tried, &[change]).await;
+        assert!(why.contains(expected), "{why}");
+    }
+    let taken = json!({"status": {
+        "disruptionsAllowed": 0, "disruptedPods": {"b": "2026-01-01T00:00:01Z"},
+    }});
+    account.ask(Method::PATCH, &tried, &taken).await.unwrap();
+    admin
+        .ask(Method::DELETE, &path, &Value::Null)
+        .await
+        .unwrap();
+}

@@ -221,8 +221,9 @@ impl Player {
         );
         let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
         let done = match (times.deleted_at, times.bound_at) {
-            (Some(_), _) if metadata.deletion_grace_period_seconds == Some(0) => {
-                return Next::AwaitChange;
+            // The API server removes the pod next. Where a webhook fails at that step, the pod stays as it is.
+            (Some(_), _) if times.is_being_removed() => {
+                return Next::At(Instant::now() + RETRY);
             }
             (Some(deleted_at), Some(_)) if !is_over(deleted_at, self.pace.gone_after) => {
                 return Next::At(deleted_at + self.pace.gone_after);
@@ -269,6 +270,8 @@ impl Player {
 struct Times {
     bound_at: Option<Instant>,
     deleted_at: Option<Instant>,
+    /// When its grace period was seen to be over: somebody has deleted it for the last time.
+    removed_at: Option<Instant>,
 }
 
 impl Times {
@@ -280,6 +283,13 @@ impl Times {
         if pod.metadata.deletion_timestamp.is_some() {
             self.deleted_at.get_or_insert_with(Instant::now);
         }
+        if pod.metadata.deletion_grace_period_seconds == Some(0) {
+            self.removed_at.get_or_insert_with(Instant::now);
+        }
+    }
+
+    fn is_being_removed(&self) -> bool {
+        self.removed_at.is_some_and(|at| !is_over(at, RETRY))
     }
 }
 

@@ -224,6 +224,16 @@ impl<'a> Scene<'a> {
             .collect()
     }
 
+    /// What may hold a drain: the pods of its node, and the budgets that allow no disruption.
+    async fn held(&self, node: &str) -> Vec<String> {
+        let path = self.place.core("pods");
+        let list = http::get(self.place.client(), &path).await.unwrap();
+        let pods = list["items"].as_array().unwrap().iter();
+        let pods = pods.filter(|pod| pod["spec"]["nodeName"] == node);
+        let pods = pods.map(|pod| format!("{}: {}", pod["metadata"], pod["status"]["conditions"]));
+        pods.chain(self.short_budgets().await).collect()
+    }
+
     /// The path of the budgets.
     fn budgets(&self) -> String {
         let namespace = &self.place.namespace;
@@ -239,8 +249,10 @@ impl<'a> Scene<'a> {
                 .await
                 .is_err()
             {
-                let left = self.place.pods().await;
-                panic!("the drain of {node} does not end: {left:#?}");
+                panic!(
+                    "the drain of {node} does not end: {:#?}",
+                    self.held(node).await
+                );
             }
             drained.push(json!({"node": node, "seconds": began_at.elapsed().as_secs_f64()}));
         }
