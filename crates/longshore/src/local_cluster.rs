@@ -14,7 +14,7 @@ use longshore_cluster::{
     Cluster, LogError, LogOptions, LogStream, PodLogs, ServeConfig, Serving, controllers,
 };
 use longshore_kit::{CountRequests, Metrics, Tasks};
-use longshore_node::{ImageMap, Node, NodeConfig, PodsLifetime};
+use longshore_node::{ImageMap, Node, NodeConfig, PodsLifetime, shim};
 use longshore_podops::PodMeasures;
 use longshore_tasks::{ActionMeasures, Settings, data::Storage};
 use longshore_webhook::{ClientAuthority, Measures};
@@ -22,6 +22,7 @@ use serde_json::Value;
 
 use crate::{
     error::CliError,
+    open_files,
     progress::phases::Phases,
     service::{
         actions, listen, local_actions,
@@ -233,7 +234,9 @@ async fn open(data_dir: &Path, lifetime: Lifetime) -> Result<Cluster, CliError> 
 fn shim_command() -> Result<Vec<OsString>, CliError> {
     let program = std::env::current_exe();
     let program = program.map_err(|source| CliError::engine("the path of this program", source))?;
-    Ok(vec![program.into_os_string(), "shim".into()])
+    let mut command = vec![program.into_os_string(), "shim".into()];
+    command.extend(open_files::of_pods().map(shim::with_open_files));
+    Ok(command)
 }
 
 /// The image map of the data directory, where there is one.

@@ -19,6 +19,7 @@ mod exit;
 mod kubernetes;
 mod local_cluster;
 mod logging;
+mod open_files;
 mod output;
 mod panics;
 mod progress;

@@ -14,6 +14,7 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl::set_child_subreaper;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::{Mode, umask};
@@ -33,6 +34,7 @@ use crate::clock;
 pub(crate) const ARG_DIE: &str = "die";
 /// The shim keeps its containers when the node goes away.
 pub(crate) const ARG_STAY: &str = "stay";
+const OPEN_FILES: &str = "--open-files=";
 /// Longest grace of containers whose node went away: nobody waits for their end, and whoever comes next wants to start.
 const GRACE_WITHOUT_NODE: Duration = Duration::from_secs(3);
 /// How long the shim waits before it tries again to write what it must not lose.
@@ -41,12 +43,18 @@ const RETRY_RECORD: Duration = Duration::from_secs(1);
 /// The entry point behind the hidden subcommand of [`NodeConfig::shim_command`](crate::NodeConfig).
 ///
 /// Arguments: `POD_DIR die|stay GRACE_SECONDS` with the listening socket as standard input, or
-/// `probe full|user SCRATCH_DIR`, or `enter INIT_PID COMMAND…`. Must be called before the process has a second thread.
+/// `probe full|user SCRATCH_DIR`, or `enter INIT_PID COMMAND…`; in front of them there may be the one of
+/// [`with_open_files`]. Must be called before the process has a second thread.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     // Containers have this umask everywhere, whatever that of whoever started the node is. What is the shim's own has its
     // mode from its creation.
     umask(Mode::from_bits_truncate(0o022));
-    let args: Vec<OsString> = args.into_iter().collect();
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    let first = args.first().and_then(|first| first.to_str());
+    if let Some(limit) = first.and_then(|first| first.strip_prefix(OPEN_FILES)) {
+        limit_open_files(limit);
+        args.remove(0);
+    }
     let words: Vec<&str> = args.iter().filter_map(|a| a.to_str()).collect();
     if let [first, init, command @ ..] = args.as_slice()
         && first == ARG_ENTER
@@ -78,6 +86,28 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             drop(writeln!(io::stderr(), "shim: {e}"));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// An argument that goes in front of the others: containers and probes have this soft limit of open files, whatever limit
+/// the node has for itself.
+pub fn with_open_files(limit: u64) -> OsString {
+    format!("{OPEN_FILES}{limit}").into()
+}
+
+/// Lowers the soft limit of this process, which everything that it starts inherits. The hard limit stays, so that a
+/// program may raise its own.
+fn limit_open_files(limit: &str) {
+    let Ok(limit) = limit.parse::<u64>() else {
+        return;
+    };
+    let set = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, limit.min(hard), hard));
+    if let Err(error) = set {
+        drop(writeln!(
+            io::stderr(),
+            "shim: the limit of open files stays: {error}"
+        ));
     }
 }
 

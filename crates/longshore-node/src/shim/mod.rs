@@ -22,6 +22,6 @@ mod rootfs;
 mod running;
 
 pub(crate) use exec_target::ExecTarget;
-pub use main::main;
 pub(crate) use main::{ARG_DIE, ARG_STAY};
+pub use main::{main, with_open_files};
 pub(crate) use probe::ARG_PROBE;

@@ -23,7 +23,7 @@ use crate::{
     error::CliError,
     exit::Exit,
     kubernetes::{ClusterArgs, RealCluster},
-    logging, output,
+    logging, open_files, output,
     signals::Signals,
 };
 
@@ -222,6 +222,7 @@ fn print_rbac(args: &RbacArgs, globals: &Globals) -> Result<(), CliError> {
 
 fn serve(args: &ControllerArgs, globals: &Globals) -> Result<Exit, CliError> {
     logging::to_stderr(globals.verbose);
+    open_files::raise();
     let (settings, warnings) = config_file::read(&args.config, &args.set)?;
     for ConfigWarning { path, instead } in warnings {
         output::note(&format!("{path} is not supported: {instead}"));

@@ -26,7 +26,7 @@ use crate::{
     error::CliError,
     exit::Exit,
     kubernetes::{ClusterArgs, RealCluster},
-    logging, output,
+    logging, open_files, output,
     progress::{Progress, board::Board},
     signals::{self, Interrupts, Signals},
 };
@@ -81,6 +81,7 @@ pub(crate) fn run(args: &RunArgs, globals: &Globals) -> Result<Exit, CliError> {
     let params = known_params(&args.params, &dag)?;
     let data_dir = DataDir::open(&args.data_dir)?;
     logging::to_file(data_dir.path(), globals.verbose)?;
+    open_files::raise();
 
     let in_data_dir = |source| CliError::in_data_dir(data_dir.path().to_owned(), source);
     let cluster_args = args.cluster();

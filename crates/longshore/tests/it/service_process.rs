@@ -178,7 +178,7 @@ fn signal(name: &str, id: u32) {
 fn launch(arguments: &[String]) -> (Child, Value) {
     // From the least careful of shells.
     let mut process = Process::new("sh");
-    process.args(["-c", r#"umask 000; exec "$0" "$@""#]);
+    process.args(["-c", r#"umask 000; ulimit -S -n 1024; exec "$0" "$@""#]);
     process.arg(env!("CARGO_BIN_EXE_longshore"));
     for name in [
         "LONGSHORE_DATABASE_URL",

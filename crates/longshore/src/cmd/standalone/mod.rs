@@ -12,7 +12,7 @@ use crate::{
     error::{CliError, counted},
     exit::Exit,
     local_cluster::Lifetime,
-    logging, output,
+    logging, open_files, output,
     progress::phases::Phases,
     service::{Service, ServiceConfig},
     signals::{self, Interrupts, Signals},
@@ -60,6 +60,7 @@ pub(crate) fn standalone(args: &StandaloneArgs, globals: &Globals) -> Result<Exi
     phases.wait_for("the data directory");
     let data_dir = DataDir::open(&args.data_dir)?;
     logging::to_file(data_dir.path(), globals.verbose)?;
+    open_files::raise();
     let config = config(args, &data_dir)?;
     let in_data_dir = |source| CliError::in_data_dir(data_dir.path().to_owned(), source);
     let runtime = Runtime::new().map_err(in_data_dir)?;

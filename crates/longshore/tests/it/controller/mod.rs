@@ -7,6 +7,7 @@ mod disturbed;
 mod files;
 pub(crate) mod kills;
 mod kubectl;
+mod open_files;
 pub(crate) mod podops;
 mod probes;
 mod replica;
