@@ -1,6 +1,9 @@
 //! The command line: what all commands share, and which command it is.
 
-use std::{ffi::OsString, process::ExitCode};
+use std::{
+    ffi::{OsStr, OsString},
+    process::ExitCode,
+};
 
 use clap::{ArgAction, Args, ColorChoice, Parser, Subcommand, ValueEnum};
 
@@ -105,6 +108,18 @@ pub(crate) fn help_end(example: &str) -> String {
     format!("Example:\n  {example}\n{}", exit::HELP)
 }
 
+/// Whether a value comes from this flag, and not from a variable of the environment: other users see command lines.
+pub(crate) fn is_on_command_line(
+    flag: &str,
+    args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+) -> bool {
+    args.into_iter().any(|arg| {
+        let arg = arg.as_ref().to_string_lossy();
+        let rest = arg.strip_prefix(flag);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+    })
+}
+
 /// Runs the command that the arguments name, and says how the process is to end.
 pub(crate) fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args = with_peers_flags(args);
@@ -119,5 +134,18 @@ pub(crate) fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             output::error(&error);
             error.exit().into()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_on_the_command_line_is_found_and_no_longer_one() {
+        const FLAG: &str = "--database-url";
+        assert!(is_on_command_line(FLAG, ["a", "--database-url=x"]));
+        assert!(is_on_command_line(FLAG, ["a", "--database-url", "x"]));
+        assert!(!is_on_command_line(FLAG, ["a", "--database-url-file", "x"]));
     }
 }

@@ -16,7 +16,7 @@ use crate::{
         podops_args::PodOpsArgs,
         rbac,
         roles::{Role, defaults, role},
-        webhook,
+        secret_flags, webhook,
     },
     data_dir,
     engine::database::DatabaseArgs,
@@ -174,6 +174,7 @@ pub(crate) fn controller(args: &ControllerArgs, globals: &Globals) -> Result<Exi
 }
 
 fn print_rbac(args: &RbacArgs, globals: &Globals) -> Result<(), CliError> {
+    note_secrets(&args.set);
     let (settings, _) = config_file::read(&args.config, &args.set)?;
     let mut webhook = settings.webhook;
     let reads_secrets = args.secrets_namespace.is_some();
@@ -220,9 +221,17 @@ fn print_rbac(args: &RbacArgs, globals: &Globals) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Warns of secrets in flags of the configuration.
+fn note_secrets(pairs: &[(String, String)]) {
+    for note in secret_flags::notes(pairs) {
+        output::note(&note);
+    }
+}
+
 fn serve(args: &ControllerArgs, globals: &Globals) -> Result<Exit, CliError> {
     logging::to_stderr(globals.verbose);
     open_files::raise();
+    note_secrets(&args.set);
     let (settings, warnings) = config_file::read(&args.config, &args.set)?;
     for ConfigWarning { path, instead } in warnings {
         output::note(&format!("{path} is not supported: {instead}"));

@@ -118,7 +118,7 @@ fn merge(document: &mut Value, later: Value) {
 }
 
 /// A document with one key. Values are YAML; what is none is text.
-fn at(key: &str, value: &str) -> Value {
+pub(super) fn at(key: &str, value: &str) -> Value {
     let value = serde_saphyr::from_str(value).unwrap_or_else(|_| Value::from(value));
     key.rsplit('.').fold(value, |value, part| {
         Value::Object(Map::from_iter([(part.to_owned(), value)]))

@@ -33,6 +33,7 @@ pub(crate) mod podops_args;
 mod policies;
 pub(crate) mod rbac;
 pub(crate) mod roles;
+pub(crate) mod secret_flags;
 mod served;
 mod tasks;
 pub(crate) mod webhook;

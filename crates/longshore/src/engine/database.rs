@@ -1,7 +1,6 @@
 //! Where runs are kept, and how patiently that is opened.
 
 use std::{
-    ffi::OsStr,
     fmt, fs, io,
     path::{Path, PathBuf},
     str::FromStr,
@@ -11,7 +10,7 @@ use std::{
 use clap::Args;
 use longshore_store::{OpenError, Store};
 
-use crate::{error::CliError, output, progress::phases::Phases};
+use crate::{cli::is_on_command_line, error::CliError, output, progress::phases::Phases};
 
 /// How often it is tried to open a database that is in use or does not answer, and the pause between two tries. The
 /// session of a process that was killed ends a moment after it, and a server may be on its way up.
@@ -98,7 +97,7 @@ impl DatabaseArgs {
         let Some(url) = &self.database_url else {
             return Ok(Database::InDataDir);
         };
-        if url.has_password() && is_on_command_line(std::env::args_os()) {
+        if url.has_password() && is_on_command_line("--database-url", std::env::args_os()) {
             output::note(
                 "the password of the database is on the command line, where every user of this machine can read it: \
                  write the URL into a file of yours and name that with --database-url-file, or set LONGSHORE_DATABASE_URL",
@@ -134,14 +133,6 @@ fn url_in(text: io::Result<String>) -> Result<DatabaseUrl, String> {
         [url] => Ok(DatabaseUrl((*url).to_owned())),
         lines => Err(format!("{} lines", lines.len())),
     }
-}
-
-/// Whether the URL is an argument, and not a variable of the environment.
-fn is_on_command_line(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> bool {
-    args.into_iter().any(|arg| {
-        let arg = arg.as_ref().to_string_lossy();
-        arg == "--database-url" || arg.starts_with("--database-url=")
-    })
 }
 
 /// What lets us write to it.
@@ -217,9 +208,6 @@ mod tests {
             let parsed: DatabaseUrl = url.parse().unwrap();
             assert_eq!(parsed.has_password(), expected, "{url}");
         }
-        assert!(is_on_command_line(["a", "--database-url=x"]));
-        assert!(is_on_command_line(["a", "--database-url", "x"]));
-        assert!(!is_on_command_line(["a", "--database-url-file", "x"]));
     }
 
     #[test]

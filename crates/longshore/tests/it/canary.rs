@@ -267,6 +267,41 @@ fn a_password_on_the_command_line_is_warned_of_and_not_repeated() {
 }
 
 #[test]
+fn a_secret_in_a_flag_of_the_configuration_is_warned_of_and_not_repeated() {
+    let folder = TempDir::new().unwrap();
+    for (command, flags, expected) in [
+        (
+            &["controller"][..],
+            &["--storage.connection.secret-key", STORE][..],
+            "the secret in storage.connection.secret-key is on the command line",
+        ),
+        (
+            &["controller", "rbac"],
+            &["--storage.stow.config", "{json: canary-of-a-store-5b6e}"],
+            "`storage: {stow: {config: {json: …}}}`, and name that with --config",
+        ),
+        (
+            &["dags", "list", "--server", "http://127.0.0.1:1"],
+            &["--token", SECRET],
+            "the token is on the command line",
+        ),
+    ] {
+        let mut longshore = longshore();
+        longshore.args(command).args(flags);
+        if command == ["controller"] {
+            // Nobody is there: it ends.
+            longshore
+                .arg("--kubeconfig")
+                .arg(folder.path().join("none"));
+            longshore.arg("--data-dir").arg(folder.path().join("data"));
+        }
+        let (_, stdout, stderr) = outcome(&mut longshore);
+        assert!(stderr.contains(expected), "{stderr}");
+        assert_eq!(found(&(stdout + &stderr)), [] as [&str; 0], "{stderr}");
+    }
+}
+
+#[test]
 fn a_file_of_stores_with_a_mistake_is_refused_without_its_keys() {
     let folder = TempDir::new().unwrap();
     let (dag, data) = (folder.path().join("dag.yaml"), folder.path().join("data"));

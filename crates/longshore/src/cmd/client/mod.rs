@@ -16,7 +16,7 @@ use longshore_console::{
 };
 use tokio::runtime;
 
-use crate::{data_dir, error::CliError, output};
+use crate::{cli::is_on_command_line, data_dir, error::CliError, output};
 
 pub(crate) mod actions;
 pub(crate) mod dags;
@@ -54,6 +54,11 @@ impl ServerArgs {
     fn connect(&self) -> Result<Client, CliError> {
         let given = self.server.as_deref().map(normal_address).transpose()?;
         let token = self.token.as_deref().map(Token::new);
+        if token.is_some() && is_on_command_line("--token", std::env::args_os()) {
+            output::note(
+                "the token is on the command line, where every user of this machine can read it: set LONGSHORE_TOKEN, or name the data directory with --data-dir, whose client.yaml has the token",
+            );
+        }
         if let (Some(server), Some(token)) = (&given, &token) {
             return Ok(Client::new(server, Some(token.clone()))?);
         }
