@@ -3,6 +3,7 @@
 
 mod beneath;
 mod config;
+mod environment;
 mod error;
 mod location;
 mod storage;

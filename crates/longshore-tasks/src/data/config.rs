@@ -131,6 +131,16 @@ pub enum StorageConfigError {
         "storage: expected an endpoint as https://host:port, found one with a user or a password; keys belong into access-key and secret-key"
     )]
     UserInEndpoint,
+    /// The same in a variable of the environment, which the library of the store would read.
+    #[error(
+        "storage: expected an address as https://host:port in the variable {name}, found one with a user or a password; keys belong into {keys}"
+    )]
+    UserInVariable {
+        /// Of the variable.
+        name: String,
+        /// The variables of keys.
+        keys: &'static str,
+    },
     /// A key with half of what is needed.
     #[error("storage: {field} is empty, and auth type accesskey needs it")]
     NoKey {
@@ -311,8 +321,7 @@ fn s3(connection: &Connection) -> Result<S3, StorageConfigError> {
         whole if whole.contains("://") => whole.to_owned(),
         host => format!("{scheme}://{host}"),
     };
-    let (_, address) = endpoint.split_once("://").unwrap_or(("", &endpoint));
-    if address.split('/').next().is_some_and(|it| it.contains('@')) {
+    if names_user(&endpoint) {
         return Err(StorageConfigError::UserInEndpoint);
     }
     Ok(S3 {
@@ -320,6 +329,12 @@ fn s3(connection: &Connection) -> Result<S3, StorageConfigError> {
         region: connection.region.clone(),
         key: is_accesskey.then(|| (access_key.clone(), secret_key.clone())),
     })
+}
+
+/// Whether the address of a store has a user. A password with `/` in it ends the authority for a parser, which would show
+/// the rest: no address of a store has `@` anywhere.
+pub(super) fn names_user(address: &str) -> bool {
+    address.contains('@')
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ use reqwest::redirect::Policy;
 use super::{
     beneath::{Beneath, Content},
     config::{Gcs, S3, StorageConfig, StorageConfigError, StorageLimits, Stores},
+    environment,
     error::{Action, DataError},
     location::{Kind, Location},
 };
@@ -100,7 +101,7 @@ impl Storage {
     ) -> Result<Self, StorageConfigError> {
         let mut stores = config.stores()?;
         stores.root.get_or_insert_with(|| PathBuf::from("/"));
-        Ok(Self::configured(config, stores, environment))
+        Self::configured(config, stores, environment)
     }
 
     /// The same for the actions of others, as in a cluster: where the configuration names no directory for files, there
@@ -113,19 +114,20 @@ impl Storage {
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, StorageConfigError> {
         let stores = config.stores()?;
-        Ok(Self::configured(config, stores, environment))
+        Self::configured(config, stores, environment)
     }
 
     fn configured(
         config: &StorageConfig,
         stores: Stores,
         environment: impl IntoIterator<Item = (String, String)>,
-    ) -> Self {
-        let environment = environment.into_iter().collect();
-        Self {
+    ) -> Result<Self, StorageConfigError> {
+        let environment: Vec<_> = environment.into_iter().collect();
+        environment::check(&stores, &environment)?;
+        Ok(Self {
             namespaces: config.namespaces.clone(),
             ..Self::of(stores, environment, config.limits.max_download())
-        }
+        })
     }
 
     /// Files below `root` on this machine; none is read beyond `max_download` bytes.
@@ -392,12 +394,15 @@ impl Storage {
 
     fn s3(&self, s3: &S3, bucket: &str) -> Result<object_store::aws::AmazonS3, Error> {
         let mut builder = AmazonS3Builder::new();
-        for (name, value) in self.variables::<AmazonS3ConfigKey>("AWS_") {
+        for (name, value) in self.variables::<AmazonS3ConfigKey>(environment::S3) {
             builder = builder.with_config(name, value);
         }
         if !s3.endpoint.is_empty() {
             builder = builder
                 .with_endpoint(&s3.endpoint)
+                // The library prefers this one, which `AWS_ENDPOINT_URL_S3` has set: the keys of the configuration are
+                // for the address of the configuration.
+                .with_config(AmazonS3ConfigKey::S3Endpoint, &s3.endpoint)
                 .with_allow_http(s3.endpoint.starts_with("http://"));
         }
         if !s3.region.is_empty() {
@@ -417,7 +422,7 @@ impl Storage {
 
     fn gcs(&self, gcs: &Gcs, bucket: &str) -> Result<object_store::gcp::GoogleCloudStorage, Error> {
         let mut builder = GoogleCloudStorageBuilder::new();
-        for (name, value) in self.variables::<GoogleConfigKey>("GOOGLE_") {
+        for (name, value) in self.variables::<GoogleConfigKey>(environment::GCS) {
             builder = builder.with_config(name, value);
         }
         if !gcs.key.is_empty() {

@@ -323,6 +323,31 @@ fn a_file_of_stores_with_a_mistake_is_refused_without_its_keys() {
 }
 
 #[test]
+fn a_password_in_the_address_of_a_store_in_the_environment_is_refused_and_not_repeated() {
+    let folder = TempDir::new().unwrap();
+    let (dag, data) = (folder.path().join("dag.yaml"), folder.path().join("data"));
+    fs::write(&dag, "dag_id: a\ntasks: {t: {command: ['true']}}\n").unwrap();
+    fs::create_dir(&data).unwrap();
+    let google = "{type: stow, stow: {kind: google, config: {json: '{}'}}}";
+    for (store, name) in [
+        ("type: s3", "AWS_ENDPOINT"),
+        ("type: s3", "AWS_ENDPOINT_URL"),
+        ("type: s3", "AWS_ENDPOINT_URL_S3"),
+        (google, "GOOGLE_BASE_URL"),
+    ] {
+        fs::write(data.join("storage.yaml"), store).unwrap();
+        let mut command = longshore();
+        command.arg("run").arg(&dag).arg("--data-dir").arg(&data);
+        command.env(name, format!("https://id:{STORE}@127.0.0.1:1"));
+        let (code, stdout, stderr) = outcome(&mut command);
+        assert_eq!(code, 1, "{name}: {stderr}");
+        let expected = format!("https://host:port in the variable {name}, found one with a user");
+        assert!(stderr.contains(&expected), "{stderr}");
+        assert_eq!(found(&(stdout + &stderr)), [] as [&str; 0], "{stderr}");
+    }
+}
+
+#[test]
 fn the_http_api_is_not_served_beyond_loopback() {
     let folder = TempDir::new().unwrap();
     for address in ["0.0.0.0:0", "[::]:0", "10.0.0.1:7080"] {

@@ -45,6 +45,11 @@ impl Bucket {
 }
 
 async fn storage(bucket: Bucket) -> Storage {
+    storage_in(bucket, &[]).await
+}
+
+/// The same with these variables of the environment.
+async fn storage_in(bucket: Bucket, environment: &[(&str, &str)]) -> Storage {
     let answer = async move |request: Request<Body>| {
         let (head, body) = request.into_parts();
         let authorization = head.headers["authorization"].to_str().unwrap();
@@ -74,7 +79,9 @@ async fn storage(bucket: Bucket) -> Storage {
         }},
         "limits": {"maxDownloadMBs": 1},
     });
-    Storage::new(&serde_json::from_value(config).unwrap(), []).unwrap()
+    let environment = environment.iter();
+    let environment = environment.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    Storage::new(&serde_json::from_value(config).unwrap(), environment).unwrap()
 }
 
 #[tokio::test]
@@ -95,6 +102,15 @@ async fn what_is_written_to_a_bucket_is_read_from_it() {
         .await
         .unwrap();
     assert!(matches!(storage.read(url).await.unwrap(), File::Read(_)));
+}
+
+#[tokio::test]
+async fn the_address_of_the_configuration_counts_whatever_the_environment_names() {
+    for name in ["AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"] {
+        let storage = storage_in(Bucket::default(), &[(name, "http://127.0.0.1:1")]).await;
+        let found = storage.read("s3://data/outputs.pb").await;
+        assert_eq!(found.unwrap(), File::Missing, "{name}");
+    }
 }
 
 #[tokio::test]
