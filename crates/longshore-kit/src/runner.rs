@@ -17,6 +17,7 @@ use crate::{
     controller::Controller,
     outcome::Counters,
     queue::{Finished, Queue},
+    repeated::Repeated,
     round::{Done, Failure, Round},
 };
 
@@ -72,6 +73,9 @@ impl<C: Controller> Runner<C> {
     /// *Guarantees*: one round per key at a time; a key that is triggered while it runs comes again; a panic fails its
     /// own round only.
     ///
+    /// *Log*: a key that is refused, or that keeps failing, has one line for each message in a row, and the retries that
+    /// end with the same message are told at DEBUG.
+    ///
     /// *Cancellation*: after `shutdown` no round starts, and running ones have 30 s to finish. Dropping the future
     /// drops every round at its next await, as a crash would.
     pub async fn run(
@@ -82,6 +86,7 @@ impl<C: Controller> Runner<C> {
         let mut triggers = pin!(triggers.fuse());
         let mut queue = Queue::new();
         let mut rounds = Rounds::default();
+        let mut said = Repeated::default();
         let turning = self.round.metrics.begin();
         loop {
             while rounds.tasks.len() < self.concurrency
@@ -98,7 +103,7 @@ impl<C: Controller> Runner<C> {
                 () = shutdown.cancelled() => break,
                 Some((key, result)) = rounds.next() => {
                     let now = Instant::now();
-                    self.finish(&mut queue, key, result, now);
+                    self.finish(&mut queue, &mut said, key, result, now);
                 }
                 Some(key) = triggers.next() => {
                     let now = Instant::now();
@@ -119,12 +124,14 @@ impl<C: Controller> Runner<C> {
     fn finish(
         &self,
         queue: &mut Queue<C::Key>,
+        said: &mut Repeated<C::Key>,
         key: C::Key,
         result: Result<Done, Failure>,
         now: Instant,
     ) {
         let failure = match result {
             Ok(done) => {
+                said.forget(&key);
                 queue.finish(key, Finished::Well(done.next), now);
                 return;
             }
@@ -136,11 +143,15 @@ impl<C: Controller> Runner<C> {
         let error = failure.report;
         match failure.class {
             Class::Bug => tracing::error!(controller, %key, n_failures, error, "round failed"),
-            Class::Invalid => tracing::info!(controller, %key, n_failures, error, "round refused"),
-            Class::Retry | Class::Conflict if n_failures >= WARN_AFTER => {
+            Class::Invalid if said.is_new(key.clone(), &error) => {
+                tracing::info!(controller, %key, n_failures, error, "round refused");
+            }
+            Class::Retry | Class::Conflict
+                if n_failures >= WARN_AFTER && said.is_new(key.clone(), &error) =>
+            {
                 tracing::warn!(controller, %key, n_failures, error, "round keeps failing");
             }
-            Class::Retry | Class::Conflict => {
+            Class::Invalid | Class::Retry | Class::Conflict => {
                 tracing::debug!(controller, %key, n_failures, error, "round failed");
             }
         }

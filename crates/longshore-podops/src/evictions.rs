@@ -5,12 +5,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use jiff::Timestamp;
 use kube::{Api, api::ListParams};
 use longshore_api::podops::{CONTROLLED, LABEL_CONTROL};
-use longshore_core::{Class, Classify, Never, ObjectRef, Resource, Seen};
+use longshore_core::{Class, Classify, Never, ObjectRef, Resource, Seen, error::chain};
 use longshore_kit::{
     Applier, ApplyError, Cache, Clock, Controller, Parsed, RawObject, api_resource,
 };
@@ -43,23 +44,48 @@ pub(crate) struct Evictions {
     pub(crate) failed: Failed,
 }
 
-/// Pods and budgets that could not be written, by their uids, and when they are tried again.
+/// Pods and budgets that could not be written, by their uids.
 #[derive(Debug, Default)]
-pub(crate) struct Failed(Mutex<BTreeMap<String, Timestamp>>);
+pub(crate) struct Failed(Mutex<BTreeMap<String, Failure>>);
+
+/// A write that failed.
+#[derive(Debug)]
+struct Failure {
+    /// When it is tried again.
+    until: Timestamp,
+    why: String,
+}
+
+/// After this time without another failure the object was written, or is gone.
+const FORGOTTEN: Duration = Duration::from_secs(60);
 
 impl Failed {
-    fn note(&self, target: &ObjectRef, now: Timestamp) {
-        if let (Some(uid), Ok(until)) = (&target.uid, now.checked_add(TRIED_AGAIN)) {
-            let mut failed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            failed.insert(uid.clone(), until);
-        }
+    /// Answers whether that is news: the last write of the object did not fail, or for another reason.
+    fn note(&self, target: &ObjectRef, why: &str, now: Timestamp) -> bool {
+        let (Some(uid), Ok(until)) = (&target.uid, now.checked_add(TRIED_AGAIN)) else {
+            return true;
+        };
+        let failure = Failure {
+            until,
+            why: why.to_owned(),
+        };
+        let before = self.failures().insert(uid.clone(), failure);
+        before.is_none_or(|before| before.why != why)
     }
 
-    /// Those that are not to be tried yet; the others are forgotten.
+    fn failures(&self) -> MutexGuard<'_, BTreeMap<String, Failure>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those that are not to be tried yet.
     fn at(&self, now: Timestamp) -> BTreeSet<String> {
-        let mut failed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        failed.retain(|_, until| now < *until);
-        failed.keys().cloned().collect()
+        let mut failures = self.failures();
+        failures.retain(|_, failure| {
+            let forgotten = failure.until.checked_add(FORGOTTEN);
+            forgotten.is_ok_and(|forgotten| now < forgotten)
+        });
+        let waiting = failures.iter().filter(|(_, failure)| now < failure.until);
+        waiting.map(|(uid, _)| uid.clone()).collect()
     }
 }
 
@@ -112,8 +138,12 @@ impl Controller for Evictions {
         };
         match self.applier.patch(key, patch).await {
             Err(error) if error.class() != Class::Conflict => {
-                tracing::info!(object = %patch.target, %error, "{cannot}, trying again");
-                self.failed.note(&patch.target, self.clock.now());
+                let (object, error) = (&patch.target, chain(&error));
+                if self.failed.note(object, &error, self.clock.now()) {
+                    tracing::info!(%object, error, "{cannot}, trying again");
+                } else {
+                    tracing::debug!(%object, error, "{cannot}, trying again");
+                }
                 Ok(())
             }
             written => written,

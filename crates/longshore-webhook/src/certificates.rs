@@ -7,7 +7,7 @@ use axum_server::tls_rustls::RustlsConfig;
 use jiff::Timestamp;
 use longshore_core::{ObjectRef, PatchKind, Resource, Scope, error::chain};
 use longshore_kit::{
-    Answer, ApiError, Clock, Requests,
+    Answer, ApiError, Clock, Repeated, Requests,
     lease::{LEASE, is_uninstalled},
 };
 use serde_json::{Value, json};
@@ -219,6 +219,7 @@ impl Certificates {
     /// Where the Secret holds something else, or nothing can be made: trying again does not help.
     pub async fn first(&mut self) -> Result<RustlsConfig, CertificateError> {
         let callers = self.callers();
+        let mut said = Repeated::default();
         loop {
             match self.look().await {
                 Ok(Looked { kept, .. }) => {
@@ -233,11 +234,11 @@ impl Certificates {
                     tracing::debug!("another replica has written the certificate of the webhook");
                 }
                 Err(error @ (CertificateError::Api(_) | CertificateError::Missing { .. })) => {
-                    tracing::warn!(error = %chain(&error), "the webhook waits for its certificate");
+                    warn_once(&mut said, "the webhook waits for its certificate", &error);
                     tokio::time::sleep(SOON).await;
                 }
                 Err(error @ CertificateError::Uninstalled { .. }) => {
-                    tracing::warn!(error = %chain(&error), "the webhook is not served");
+                    warn_once(&mut said, "the webhook is not served", &error);
                     tokio::time::sleep(UNINSTALLED_PAUSE).await;
                 }
                 Err(error) => return Err(error),
@@ -249,14 +250,17 @@ impl Certificates {
     ///
     /// *Cancellation*: dropping it is like a crash; the next replica goes on.
     pub async fn keep(mut self, tls: RustlsConfig) {
+        const UNTOLD: &str = "API servers cannot be told of the webhook";
+        const UNRENEWED: &str = "the certificate of the webhook is not looked after";
         let callers = self.callers();
+        let mut said = Repeated::default();
         loop {
             let mut wait = LOOK_AGAIN;
             match self.publish().await {
-                Ok(()) => {}
+                Ok(()) => said.forget(&UNTOLD),
                 Err(error) if error.is_race() => wait = SOON,
                 Err(error) => {
-                    tracing::warn!(error = %chain(&error), "API servers cannot be told of the webhook");
+                    warn_once(&mut said, UNTOLD, &error);
                     wait = SOON * 10;
                 }
             }
@@ -265,11 +269,12 @@ impl Certificates {
                 Ok(Looked {
                     has_written: true, ..
                 }) => continue,
-                Ok(Looked { kept, .. }) => wait = wait.min(self.next_look(&kept)),
-                Err(error) if error.is_race() => wait = SOON,
-                Err(error) => {
-                    tracing::warn!(error = %chain(&error), "the certificate of the webhook is not looked after");
+                Ok(Looked { kept, .. }) => {
+                    said.forget(&UNRENEWED);
+                    wait = wait.min(self.next_look(&kept));
                 }
+                Err(error) if error.is_race() => wait = SOON,
+                Err(error) => warn_once(&mut said, UNRENEWED, &error),
             }
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
@@ -555,5 +560,15 @@ impl Certificates {
             secret: self.identity.secret.clone(),
             why: why.to_string(),
         }
+    }
+}
+
+/// A line of the log at WARN, until the error changes.
+fn warn_once(said: &mut Repeated<&'static str>, what: &'static str, error: &CertificateError) {
+    let error = chain(error);
+    if said.is_new(what, &error) {
+        tracing::warn!(error, "{what}");
+    } else {
+        tracing::debug!(error, "{what}");
     }
 }

@@ -179,6 +179,70 @@ async fn failures_come_back_by_their_class() {
     }
 }
 
+/// The lines of this thread's log at INFO and above, as level and `error`.
+#[derive(Clone, Debug, Default)]
+struct Lines(Arc<Mutex<Vec<(tracing::Level, String)>>>);
+
+/// The field `error` of a line.
+#[derive(Debug, Default)]
+struct ErrorOf(String);
+
+impl tracing::field::Visit for ErrorOf {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "error" {
+            self.0 = format!("{value:?}");
+        }
+    }
+}
+
+impl tracing::Subscriber for Lines {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::INFO
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut error = ErrorOf::default();
+        event.record(&mut error);
+        let line = (*event.metadata().level(), error.0);
+        self.0.lock().unwrap().push(line);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_has_one_line_of_retries_that_end_with_the_same_message() {
+    for (class, level) in [
+        (Class::Invalid, tracing::Level::INFO),
+        (Class::Retry, tracing::Level::WARN),
+    ] {
+        let lines = Lines::default();
+        let log = tracing::subscriber::set_default(lines.clone());
+        // Refused twenty times, well, and refused again.
+        let toy = Toy::new(move |n| match (n != 21).then_some(class) {
+            None => Ok(Plan::after(Duration::from_secs(1))),
+            Some(class) => Err(Told(class)),
+        });
+        run_for(runner(&toy), vec!["a"], Duration::from_hours(4)).await;
+        drop(log);
+        let n = toy.rounds("a").len();
+        assert!(n > 30, "{n}");
+        let lines = lines.0.lock().unwrap();
+        let expected = (level, "\"told to fail\"".to_owned());
+        assert_eq!(*lines, [expected.clone(), expected], "{class:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_plan_stops_at_its_first_failure_and_starts_anew() {
     let toy = Toy::new(|n| {

@@ -123,3 +123,27 @@ proptest! {
         prop_assert_eq!(decided(&some), decided(&all));
     }
 }
+
+#[test]
+fn a_write_that_fails_for_the_same_reason_again_is_no_news() {
+    let failed = Failed::default();
+    let target = ObjectRef {
+        resource: Resource::POD,
+        namespace: "default".to_owned(),
+        name: "web-0".to_owned(),
+        uid: Some("u".to_owned()),
+    };
+    let after = |seconds: i64| NOW + jiff::SignedDuration::from_secs(seconds);
+    assert!(failed.note(&target, "a policy refuses it", after(0)));
+    for n in 1..100 {
+        // When it may be tried again, the reason is still known.
+        let waiting = failed.at(after(5 * n));
+        assert!(waiting.is_empty(), "{waiting:?}");
+        assert!(!failed.note(&target, "a policy refuses it", after(5 * n)));
+        assert_eq!(failed.at(after(5 * n)).len(), 1);
+    }
+    assert!(failed.note(&target, "a quota refuses it", after(500)));
+    // It was written, and much later not.
+    assert!(failed.at(after(600)).is_empty());
+    assert!(failed.note(&target, "a quota refuses it", after(600)));
+}
