@@ -19,7 +19,7 @@ use crate::{
     exit::Exit,
     kubernetes::{ClusterArgs, RealCluster},
     output,
-    uninstall::{Left, Mode, Report, Uninstall},
+    uninstall::{Left, Mode, Report, Uninstall, Verb},
 };
 
 /// Objects of one step that are named one by one. Of more, the text has numbers: it has to fit a screen.
@@ -57,10 +57,10 @@ pub(crate) fn uninstall(args: &UninstallArgs, globals: &Globals) -> Result<Exit,
     let runtime = Runtime::new().map_err(|source| CliError::engine("the runtime", source))?;
     let report = runtime.block_on(async {
         let cluster = RealCluster::find(&args.cluster).await?;
-        let mode = if args.dry_run {
-            Mode::DryRun
-        } else {
-            Mode::Real
+        let mode = match (args.undo, args.dry_run) {
+            (true, _) => Mode::Undo,
+            (false, true) => Mode::DryRun,
+            (false, false) => Mode::Real,
         };
         let uninstall = Uninstall::prepare(&cluster, args.role, &settings.webhook, mode).await?;
         if args.undo {
@@ -139,27 +139,39 @@ fn print(report: &Report, globals: &Globals) {
 
 fn text(report: &Report) -> String {
     let (role, namespace) = (report.role, &report.namespace);
-    let mut text = if report.is_dry_run {
-        format!("role {role} of namespace {namespace}; would be removed:\n")
-    } else {
-        format!("role {role} of namespace {namespace}; removed:\n")
-    };
+    let is_dry_run = report.is_dry_run;
+    let mut text = format!(
+        "role {role} of namespace {namespace}{}:\n",
+        if is_dry_run {
+            "; nothing is written yet"
+        } else {
+            ""
+        }
+    );
     let steps = report.steps.iter().filter(|step| !step.objects.is_empty());
     let mut is_empty = true;
     let mut has_all = true;
     for step in steps {
         is_empty = false;
-        text.push_str(&format!("  {}:\n", step.what));
+        text.push_str(&format!(
+            "  {} {}:\n",
+            word(step.verb, is_dry_run),
+            step.what
+        ));
         has_all &= step.objects.len() <= SHOWN;
         for line in lines(&step.objects) {
             text.push_str(&format!("    {line}\n"));
         }
     }
     if is_empty {
-        text.push_str("  nothing\n");
+        text.push_str("  nothing to do\n");
     }
     if !report.left.is_empty() {
-        text.push_str("stays:\n");
+        text.push_str(if is_dry_run {
+            "would stay:\n"
+        } else {
+            "stays:\n"
+        });
         for (why, objects) in by_reason(&report.left) {
             has_all &= objects.len() <= SHOWN;
             for line in lines(&objects) {
@@ -171,6 +183,18 @@ fn text(report: &Report) -> String {
         text.push_str("`-o json` names all objects\n");
     }
     text
+}
+
+/// What is done with the objects of a step, or would be.
+fn word(verb: Verb, is_dry_run: bool) -> &'static str {
+    match (verb, is_dry_run) {
+        (Verb::Delete, true) => "would delete the",
+        (Verb::Delete, false) => "deleted the",
+        (Verb::Set, true) => "would set the",
+        (Verb::Set, false) => "set the",
+        (Verb::Release, true) => "would release the",
+        (Verb::Release, false) => "released the",
+    }
 }
 
 /// The objects that stay for the same reason, in the order in which they were found.
@@ -248,6 +272,7 @@ mod tests {
             namespace: "longshore".to_owned(),
             is_dry_run: true,
             steps: vec![Done {
+                verb: Verb::Release,
                 what: "pods".to_owned(),
                 objects: objects(12),
             }],
@@ -255,11 +280,11 @@ mod tests {
         };
         assert_eq!(
             text(&report),
-            "role podops of namespace longshore; would be removed:
-  pods:
+            "role podops of namespace longshore; nothing is written yet:
+  would release the pods:
     6 in namespace n0
     6 in namespace n1
-stays:
+would stay:
   6 in namespace n0: kept offline
   5 in namespace n1: kept offline
 `-o json` names all objects
@@ -276,10 +301,12 @@ stays:
             is_dry_run: false,
             steps: vec![
                 Done {
+                    verb: Verb::Delete,
                     what: "certificates".to_owned(),
                     objects: vec!["secret longshore/a".to_owned()],
                 },
                 Done {
+                    verb: Verb::Release,
                     what: "pods".to_owned(),
                     objects: Vec::new(),
                 },
@@ -290,8 +317,8 @@ stays:
             }],
         };
         insta::assert_snapshot!(text(&report), @r"
-        role podops of namespace longshore; removed:
-          certificates:
+        role podops of namespace longshore:
+          deleted the certificates:
             secret longshore/a
         stays:
           3 podtransitionrules: kept

@@ -70,7 +70,7 @@ async fn pods(objects: &Objects) -> Result<Vec<Left>, UninstallError> {
             left.push(Left {
                 object: name.clone(),
                 why: format!(
-                    "carries the finalizer {finalizer} of another controller, which keeps it when it is deleted until that controller lets go"
+                    "carries the finalizer {finalizer} of another controller, which would keep it, once somebody deletes it, until that controller lets go"
                 ),
             });
         }
@@ -94,7 +94,7 @@ async fn kept(
     let n = objects.list(resource, namespace, None).await?.len();
     Ok((n > 0).then(|| Left {
         object: format!("{n} {}", resource.plural),
-        why: "kept; deleting their definition deletes them".to_owned(),
+        why: "kept; whoever deletes their definition would delete them too".to_owned(),
     }))
 }
 
@@ -127,7 +127,8 @@ async fn applied(
         }
         left.push(Left {
             object: objects::name(&target),
-            why: "applied by an administrator: delete it where no other role needs it".to_owned(),
+            why: "applied by an administrator, who may delete it where no other role needs it"
+                .to_owned(),
         });
     }
     left

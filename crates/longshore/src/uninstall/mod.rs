@@ -40,6 +40,20 @@ pub(crate) enum Mode {
     DryRun,
     /// Everything.
     Real,
+    /// Only the mark is taken away.
+    Undo,
+}
+
+/// What is done with the objects of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Verb {
+    /// They are deleted.
+    Delete,
+    /// They are written.
+    Set,
+    /// They stay, and something of ours is taken off them.
+    Release,
 }
 
 /// What was found, or done.
@@ -60,6 +74,7 @@ pub(crate) struct Report {
 /// What one step found, or did.
 #[derive(Debug, Serialize)]
 pub(crate) struct Done {
+    pub(crate) verb: Verb,
     pub(crate) what: String,
     pub(crate) objects: Vec<String>,
 }
@@ -90,7 +105,7 @@ impl Uninstall {
         let client = cluster.client("uninstall", &metrics)?;
         let namespace = cluster.namespace().to_owned();
         let steps = steps::of(role, &namespace, settings);
-        let rights = steps::rights(&steps, &namespace, mode);
+        let rights = steps::rights(&steps, role, &namespace, mode);
         let missing = permissions::missing(&client, &namespace, rights).await;
         let missing = missing.map_err(|error| UninstallError::asking(cluster.url(), error))?;
         if !missing.is_empty() {
@@ -132,7 +147,12 @@ impl Uninstall {
             let (what, objects) = found;
             // What is deleted first is looked for again later.
             if done.iter().all(|done| done.what != what) {
-                done.push(Done { what, objects });
+                let verb = step.verb();
+                done.push(Done {
+                    verb,
+                    what,
+                    objects,
+                });
             }
         }
         self.report(done, Mode::DryRun).await
@@ -156,7 +176,11 @@ impl Uninstall {
             self.tell(&what, &objects);
             match done.iter_mut().find(|done| done.what == what) {
                 Some(done) => done.objects.extend(objects),
-                None => done.push(Done { what, objects }),
+                None => done.push(Done {
+                    verb: step.verb(),
+                    what,
+                    objects,
+                }),
             }
         }
         self.report(done, Mode::Real).await
@@ -186,7 +210,10 @@ impl Uninstall {
         Err(UninstallError::NotUninstalled {
             role: self.role.name,
             namespace: self.namespace.clone(),
-            marked: place::marked(self.role, &self.objects).await?,
+            // Only for the advice: an undo needs no right to list.
+            marked: place::marked(self.role, &self.objects)
+                .await
+                .unwrap_or_default(),
         }
         .into())
     }

@@ -17,7 +17,7 @@ use longshore_podops::{
 use longshore_tasks::WebhookSettings;
 use serde_json::{Value, json};
 
-use super::{Mode, sweep::Sweep};
+use super::{Mode, Verb, mark, sweep::Sweep};
 use crate::controller::roles::Role;
 
 const REGISTRATION: &str = "admissionregistration.k8s.io";
@@ -34,6 +34,17 @@ pub(super) enum Step {
     Mark,
     /// Takes something off objects.
     Sweep(Sweep),
+}
+
+impl Step {
+    /// What it does with its objects.
+    pub(super) fn verb(&self) -> Verb {
+        match self {
+            Self::Delete { .. } => Verb::Delete,
+            Self::Mark => Verb::Set,
+            Self::Sweep(_) => Verb::Release,
+        }
+    }
 }
 
 const fn registered(kind: &'static str, plural: &'static str) -> Resource {
@@ -236,8 +247,18 @@ pub(super) fn configurations(steps: &[Step]) -> Vec<ObjectRef> {
     found
 }
 
-/// What these steps ask of the Kubernetes API, each right once: some steps are taken twice.
-pub(super) fn rights(steps: &[Step], namespace: &str, mode: Mode) -> Vec<ResourceAttributes> {
+/// What these steps ask of the Kubernetes API, each right once: some steps are taken twice. An undo takes none of them:
+/// it reads and deletes the Lease.
+pub(super) fn rights(
+    steps: &[Step],
+    role: &Role,
+    namespace: &str,
+    mode: Mode,
+) -> Vec<ResourceAttributes> {
+    let lease = mark::target(namespace, role);
+    if mode == Mode::Undo {
+        return of_object(&lease, &["get", "delete"]);
+    }
     let is_real = mode == Mode::Real;
     let mut rights = Vec::new();
     for step in steps {
@@ -249,24 +270,16 @@ pub(super) fn rights(steps: &[Step], namespace: &str, mode: Mode) -> Vec<Resourc
                     &["get"]
                 };
                 for target in targets {
-                    let namespace = Some(target.namespace.as_str());
-                    let all = verbs
-                        .iter()
-                        .map(|verb| right(target.resource, namespace, verb));
-                    rights.extend(all.map(|right| ResourceAttributes {
-                        name: Some(target.name.clone()),
-                        ..right
-                    }));
+                    rights.extend(of_object(target, verbs));
                 }
             }
             Step::Mark => {
-                let verbs: &[&str] = if is_real {
-                    &["create", "get", "patch"]
-                } else {
-                    &["get"]
-                };
-                let all = verbs.iter();
-                rights.extend(all.map(|verb| right(LEASE, Some(namespace), verb)));
+                let verbs: &[&str] = if is_real { &["get", "patch"] } else { &["get"] };
+                rights.extend(of_object(&lease, verbs));
+                // RBAC knows no name of what is created.
+                if is_real {
+                    rights.push(right(LEASE, Some(namespace), "create"));
+                }
             }
             Step::Sweep(sweep) => {
                 let of_sweep = |verb| right(sweep.resource, sweep.namespace.as_deref(), verb);
@@ -290,6 +303,15 @@ pub(super) fn rights(steps: &[Step], namespace: &str, mode: Mode) -> Vec<Resourc
         }
     }
     distinct
+}
+
+/// Rights on one object.
+fn of_object(target: &ObjectRef, verbs: &[&str]) -> Vec<ResourceAttributes> {
+    let all = verbs.iter().map(|verb| ResourceAttributes {
+        name: Some(target.name.clone()),
+        ..right(target.resource, Some(&target.namespace), verb)
+    });
+    all.collect()
 }
 
 fn right(resource: Resource, namespace: Option<&str>, verb: &str) -> ResourceAttributes {
@@ -322,7 +344,7 @@ mod tests {
                 "{}: {before:?}",
                 role.name
             );
-            for right in rights(&steps, "longshore", Mode::DryRun) {
+            for right in rights(&steps, role, "longshore", Mode::DryRun) {
                 let verb = right.verb.unwrap();
                 assert!(["get", "list"].contains(&verb.as_str()), "{verb}");
             }
@@ -332,13 +354,30 @@ mod tests {
     #[test]
     fn each_right_is_asked_for_once() {
         for role in ROLES {
-            for mode in [Mode::DryRun, Mode::Real] {
+            for mode in [Mode::DryRun, Mode::Real, Mode::Undo] {
                 let steps = of(role, "longshore", &WebhookSettings::default());
-                let rights = rights(&steps, "longshore", mode);
+                let rights = rights(&steps, role, "longshore", mode);
                 for (n, right) in rights.iter().enumerate() {
                     assert!(!rights[..n].contains(right), "{}: {right:?}", role.name);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn an_undo_needs_two_rights_on_the_lease_of_the_role_and_no_others() {
+        for role in ROLES {
+            let steps = of(role, "longshore", &WebhookSettings::default());
+            let rights = rights(&steps, role, "longshore", Mode::Undo);
+            let texts: Vec<String> = rights
+                .into_iter()
+                .map(|right| {
+                    let texts = [right.verb, right.resource, right.namespace, right.name];
+                    texts.map(Option::unwrap).join(" ")
+                })
+                .collect();
+            let of_lease = |verb| format!("{verb} leases longshore {}", role.mark);
+            assert_eq!(texts, [of_lease("get"), of_lease("delete")]);
         }
     }
 

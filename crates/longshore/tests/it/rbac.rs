@@ -3,6 +3,7 @@
 mod policies;
 mod tasks;
 mod tokens;
+mod undo;
 
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 

@@ -54,6 +54,32 @@ async fn until_held(actions: &TaskActions, name: &str) {
     }
 }
 
+/// In the report, and in the text for people.
+async fn a_dry_run_says_would(cluster: &TestCluster, report: &Value) {
+    let verbs: Vec<&Value> = report["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| &step["verb"])
+        .collect();
+    assert_eq!(verbs[..2], ["set", "release"], "{report}");
+    let mut command = longshore();
+    command.args(["uninstall", "--role", "tasks", "--dry-run", "-n"]);
+    command.arg(&cluster.namespace);
+    command.arg("--kubeconfig").arg(cluster.admin_kubeconfig());
+    let ended = tokio::task::spawn_blocking(move || outcome(&mut command));
+    let (code, text, stderr) = ended.await.unwrap();
+    assert_eq!(code, 0, "{stderr}");
+    for expected in [
+        "; nothing is written yet:\n  would set the mark that stops the controllers:\n",
+        "  would release the TaskActions with our finalizer:\n",
+        "would stay:\n",
+        "whoever deletes their definition would delete them too",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_role_tasks_leaves_actions_that_go_without_it_and_goes_on_with_them_when_it_is_back() {
     let cluster = TestCluster::start().await;
@@ -69,6 +95,7 @@ async fn the_role_tasks_leaves_actions_that_go_without_it_and_goes_on_with_them_
     let (code, report, _) = uninstall(&cluster, "tasks", &["--dry-run"]).await;
     assert_eq!((code, &report["isDryRun"]), (0, &json!(true)));
     assert!(report.to_string().contains("/long"), "{report}");
+    a_dry_run_says_would(&cluster, &report).await;
     let (code, _, stderr) = uninstall(&cluster, "tasks", &["--wait", "1s"]).await;
     assert_eq!(code, 2, "{stderr}");
     assert!(
