@@ -133,12 +133,24 @@ impl Actions {
         })
     }
 
-    async fn make_directory(&self, key: &ActionKey, url: &str) -> Result<(), ActionError> {
+    /// Where that fails, the status says so in the next round: an action without any status looks like one that nobody has
+    /// taken up.
+    async fn make_directory(
+        &self,
+        key: &ActionKey,
+        url: &str,
+        launch: &str,
+    ) -> Result<(), ActionError> {
         let made = self.observer.data.make_directory(url).await;
         let Err(source) = made else {
             return Ok(());
         };
-        self.warn(key, "NoOutputDirectory", source.why());
+        let why = source.why();
+        let message = format!("waiting for a place for its outputs: {why}");
+        let kind = ObstacleKind::NoDirectory(message);
+        let obstacles = &self.observer.obstacles;
+        obstacles.note(key, launch, kind, self.clock.now());
+        self.warn(key, "NoOutputDirectory", why);
         Err(ActionError::NoDirectory {
             key: key.clone(),
             source,
@@ -237,7 +249,7 @@ impl Controller for Actions {
         match effect {
             Effect::Report(event) => Ok(self.report(key, event).await?),
             Effect::Cache(order) => self.tell_cache(key, order).await,
-            Effect::MakeDirectory(url) => self.make_directory(key, url).await,
+            Effect::MakeDirectory { url, launch } => self.make_directory(key, url, launch).await,
             Effect::Ask(call) => {
                 self.observer.exchanges.asks(key);
                 self.questions.ask(key, call);

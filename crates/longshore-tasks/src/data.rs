@@ -68,10 +68,10 @@ pub trait TaskData: std::fmt::Debug + Send + Sync + 'static {
     /// Where the store did not answer.
     async fn inputs(&self, url: &str) -> Result<Option<LiteralMap>, DataError>;
 
-    /// Whether actions of a namespace may name this URL.
+    /// Whether actions of a namespace may name this URL, and something can be there.
     ///
     /// # Errors
-    /// [`DataError::NotAllowed`].
+    /// [`DataError::NotAllowed`] or [`DataError::Impossible`].
     fn admits(&self, _namespace: &str, _url: &str) -> Result<(), DataError> {
         Ok(())
     }

@@ -180,6 +180,8 @@ pub enum ObstacleKind {
     },
     /// A quota is used up; in the API server's own words.
     OverQuota(String),
+    /// The directory for its outputs cannot be made; what to say of that.
+    NoDirectory(String),
     /// An object of that name has yet to go.
     NameTaken,
     /// The inputs that it is made of cannot be read.

@@ -135,7 +135,7 @@ const COMMON: OFlag = OFlag::O_NOFOLLOW.union(OFlag::O_CLOEXEC);
 /// The names in a path.
 ///
 /// *Errors*: one of them leads up.
-fn parts(key: &str) -> io::Result<Vec<&str>> {
+pub(super) fn parts(key: &str) -> io::Result<Vec<&str>> {
     let parts = key.split('/').filter(|part| !matches!(*part, "" | "."));
     let parts: Vec<&str> = parts.collect();
     if parts.contains(&"..") || key.contains('\0') {

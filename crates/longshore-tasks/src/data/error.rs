@@ -17,6 +17,14 @@ pub enum DataError {
         /// Schemes of URLs that can be used.
         configured: String,
     },
+    /// No file can be there, whatever the store has: to wait would not help.
+    #[error("no file can be at {url}: {why}")]
+    Impossible {
+        /// The URL.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The configuration names what actions of this namespace may use, and the URL is not among it.
     #[error(
         "expected a URL that actions of namespace {namespace} may name ({allowed}), found {url}"
@@ -88,7 +96,9 @@ impl std::fmt::Display for Action {
 impl Classify for DataError {
     fn class(&self) -> Class {
         match self {
-            Self::Unsupported { .. } | Self::NotAllowed { .. } => Class::Invalid,
+            Self::Unsupported { .. } | Self::Impossible { .. } | Self::NotAllowed { .. } => {
+                Class::Invalid
+            }
             Self::Refused { .. }
             | Self::NoBucket { .. }
             | Self::NoDirectory { .. }

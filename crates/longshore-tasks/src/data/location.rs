@@ -45,9 +45,34 @@ impl<'a> Location<'a> {
     }
 }
 
+/// Whether a text begins with the scheme of a URL and goes on without `//`: `file:path` would mean a directory `file:`.
+pub(super) fn is_without_slashes(url: &str) -> bool {
+    let Some((scheme, rest)) = url.split_once(':') else {
+        return false;
+    };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic());
+    is_scheme && scheme.chars().all(is_plain) && !rest.starts_with("//")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_scheme_without_slashes_is_found_and_a_path_with_a_colon_is_none() {
+        for (url, expected) in [
+            ("file:relative", true),
+            ("file:/tmp/x", true),
+            ("s3:bucket/key", true),
+            ("file://host/x", false),
+            ("/tmp/a:b", false),
+            ("a/b:c", false),
+            ("relative", false),
+        ] {
+            assert_eq!(is_without_slashes(url), expected, "{url}");
+        }
+    }
 
     #[test]
     fn urls_lead_to_stores() {

@@ -28,7 +28,7 @@ use super::{
     config::{Gcs, S3, StorageConfig, StorageConfigError, StorageLimits, Stores},
     environment,
     error::{Action, DataError},
-    location::{Kind, Location},
+    location::{Kind, Location, is_without_slashes},
 };
 
 /// How long one request to a store may take.
@@ -178,11 +178,12 @@ impl Storage {
         self.locate(url).map(|_| ())
     }
 
-    /// Whether actions of a namespace may name a URL: without a table, any.
+    /// Whether actions of a namespace may name a URL: without a table, any at which something can be.
     ///
     /// # Errors
-    /// [`DataError::NotAllowed`].
+    /// [`DataError::NotAllowed`] or [`DataError::Impossible`].
     pub fn admits(&self, namespace: &str, url: &str) -> Result<(), DataError> {
+        self.is_possible(url)?;
         let Some(namespaces) = &self.namespaces else {
             return Ok(());
         };
@@ -200,6 +201,29 @@ impl Storage {
                 allowed.join(", ")
             },
         })
+    }
+
+    /// Whether a store of ours could have something at a URL. What is in no store of ours is for the task itself.
+    fn is_possible(&self, url: &str) -> Result<(), DataError> {
+        let impossible = |why: String| DataError::Impossible {
+            url: url.to_owned(),
+            why,
+        };
+        if is_without_slashes(url) {
+            let why = "expected `://` behind its scheme, as in file:///path, or an absolute path";
+            return Err(impossible(why.to_owned()));
+        }
+        let Ok(Location { kind, key, .. }) = self.locate(url) else {
+            return Ok(());
+        };
+        match kind {
+            Kind::File => super::beneath::parts(key)
+                .map(drop)
+                .map_err(|error| impossible(error.to_string())),
+            Kind::S3 | Kind::Gcs => Path::parse(key)
+                .map(drop)
+                .map_err(|error| impossible(error.to_string())),
+        }
     }
 
     /// What is in a file.

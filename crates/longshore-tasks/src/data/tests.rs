@@ -1,3 +1,4 @@
+use longshore_core::Classify;
 use longshore_proto::flyteidl2::core::{ContainerError, Literal};
 
 use super::*;
@@ -135,6 +136,38 @@ async fn directories_are_made_where_a_store_has_any() {
         why.starts_with("the directory file://file/a cannot be made: Not a directory"),
         "{why}"
     );
+}
+
+#[test]
+fn a_url_at_which_nothing_can_be_is_refused_before_anybody_waits_for_it() {
+    let of_cluster = |yaml: &str| Storage::of_cluster(&configured(yaml), []).unwrap();
+    let files = of_cluster("{files-root: /srv}");
+    let buckets = of_cluster("{type: s3, connection: {auth-type: iam}}");
+    for (storage, url) in [
+        (&files, "file:relative"),
+        (&files, "file:/srv/x"),
+        (&files, "file:///a/../b"),
+        (&Storage::default(), "file:///a/../b"),
+        (&buckets, "file:relative"),
+        (&buckets, "s3://data/a/../b"),
+        (&buckets, "s3://data/a//b"),
+    ] {
+        let refused = storage.admits("any", url).unwrap_err();
+        assert_eq!(refused.class(), longshore_core::Class::Invalid, "{url}");
+        let begin = format!("no file can be at {url}: ");
+        assert!(refused.to_string().starts_with(&begin), "{refused}");
+    }
+    for (storage, url) in [
+        (&files, "file://host/path"),
+        (&files, "file:///a%20b/..c"),
+        (&files, "/a//b"),
+        // The task itself looks for these.
+        (&files, "s3://data/a//b"),
+        (&buckets, "file:///a/../b"),
+        (&buckets, "s3://data/a b/c%2F"),
+    ] {
+        storage.admits("any", url).unwrap();
+    }
 }
 
 fn configured(yaml: &str) -> StorageConfig {

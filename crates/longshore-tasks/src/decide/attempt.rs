@@ -78,7 +78,9 @@ fn launch(round: &Round<'_>, task: &Task) -> ActionPlan {
             failure::decide(round, task, refused(*code, message))
         }
         // Told once; then it is tried again after each back-off.
-        Some(ObstacleKind::OverQuota(message)) if !is_waiting(round) => {
+        Some(ObstacleKind::OverQuota(message) | ObstacleKind::NoDirectory(message))
+            if !is_waiting(round) =>
+        {
             let info = PhaseInfo::of(Phase::WaitingForResources, message);
             publish::plan(round, task, Published::waiting(round, info))
         }
@@ -90,7 +92,10 @@ fn launch(round: &Round<'_>, task: &Task) -> ActionPlan {
             let info = PhaseInfo::of(Phase::WaitingForResources, reason);
             publish::plan(round, task, Published::waiting(round, info))
         }
-        Some(ObstacleKind::OverQuota(_) | ObstacleKind::NameTaken) | None => create(round, task),
+        Some(
+            ObstacleKind::OverQuota(_) | ObstacleKind::NoDirectory(_) | ObstacleKind::NameTaken,
+        )
+        | None => create(round, task),
     }
 }
 
@@ -110,7 +115,7 @@ fn create(round: &Round<'_>, task: &Task) -> ActionPlan {
             ..Plan::after(round.policy.requeue)
         };
     }
-    actions.extend(outcome::make_directory(task));
+    actions.extend(outcome::make_directory(task, &id));
     actions.push(Do::Create(create));
     let info = PhaseInfo::of(Phase::Queued, REASON_SUBMITTED);
     let published = publish::plan(round, task, Published::started(round, info));

@@ -89,8 +89,13 @@ pub enum Effect {
     Report(Box<ActionEvent>),
     /// Tell the catalog.
     Cache(Box<Order>),
-    /// Make the directory of this URL, which an attempt is to write to.
-    MakeDirectory(String),
+    /// Make the directory that an attempt is to write to.
+    MakeDirectory {
+        /// Of the directory.
+        url: String,
+        /// The launch that waits for it.
+        launch: String,
+    },
     /// Ask a connector; the next round has the answer.
     Ask(Box<Call>),
     /// Ask a connector to end a job, until it has.

@@ -10,7 +10,10 @@ use super::{
     ActionPlan, Effect, Round, Step, failure,
     publish::{self, Published},
 };
-use crate::{data::Outcome, model::Task};
+use crate::{
+    data::Outcome,
+    model::{LaunchId, Task},
+};
 
 /// Between two looks into a store that does not answer: at least, and at most.
 const LOOKS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
@@ -78,8 +81,12 @@ pub(super) fn wait_for_inputs(round: &Round<'_>, task: &Task, why: &str) -> Acti
 }
 
 /// Before the resource: the directory that it writes to, where its store has directories.
-pub(super) fn make_directory(task: &Task) -> Option<Step> {
+pub(super) fn make_directory(task: &Task, launch: &LaunchId) -> Option<Step> {
     let prefix = &task.context.paths.output_prefix;
-    task.lacks_directory
-        .then(|| Do::Call(Effect::MakeDirectory(prefix.clone())))
+    task.lacks_directory.then(|| {
+        Do::Call(Effect::MakeDirectory {
+            url: prefix.clone(),
+            launch: launch.to_string(),
+        })
+    })
 }

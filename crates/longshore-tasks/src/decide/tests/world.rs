@@ -271,7 +271,7 @@ pub(in crate::decide) fn step(step: &Step) -> String {
             Tell::Keep(_) => "keep".to_owned(),
             Tell::Release => "give up".to_owned(),
         },
-        Do::Call(Effect::MakeDirectory(_)) => "make directory".to_owned(),
+        Do::Call(Effect::MakeDirectory { .. }) => "make directory".to_owned(),
         Do::Call(Effect::Ask(_)) => "ask".to_owned(),
         Do::Call(Effect::End(_)) => "end".to_owned(),
         Do::Call(Effect::WriteOutputs { .. }) => "write outputs".to_owned(),

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use super::replica::{Plan, until};
 use crate::{
     cluster::TestCluster,
+    longshore, outcome,
     task_actions::{TaskActions, action},
 };
 
@@ -157,4 +158,81 @@ async fn no_file_of_the_controllers_machine_is_read_unless_a_root_is_configured(
         .create(&action_in(&folder, INPUTS, "with-root"))
         .await;
     until("the inputs are read", || inputs.was_read()).await;
+}
+
+/// What `longshore actions` says of them.
+async fn shown(cluster: &TestCluster, arguments: &[&str]) -> String {
+    let mut command = longshore();
+    command.arg("actions").args(arguments);
+    command.args(["-n", &cluster.namespace, "--kubeconfig"]);
+    command.arg(cluster.admin_kubeconfig());
+    let ended = tokio::task::spawn_blocking(move || outcome(&mut command));
+    let (code, stdout, stderr) = ended.await.unwrap();
+    assert_eq!(code, 0, "{stderr}");
+    stdout
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_action_whose_urls_cannot_be_used_says_why_where_actions_are_listed() {
+    let cluster = TestCluster::embedded().await;
+    let actions = TaskActions::install(&cluster).await;
+    let root = cluster.folder.path().join("root");
+    fs::create_dir(&root).unwrap();
+    fs::write(root.join("taken"), "").unwrap();
+    let config = cluster.folder.path().join("config.yaml");
+    let storage = json!({"storage": {"files-root": root}});
+    fs::write(&config, storage.to_string()).unwrap();
+    let mut plan = Plan::of(&cluster, "tasks");
+    plan.lease = "0";
+    plan.config = Some(config);
+    let mut replica = plan.start("tasks");
+    let with_outputs = |name: &str, url: &str| {
+        let mut action = action(name, 0, "run 10ms exit 0");
+        action["spec"]["runOutputBase"] = json!(url);
+        action
+    };
+    for (name, url, expected) in [
+        (
+            "leads-up",
+            "file:///a/../../b",
+            "expected a path without `..`",
+        ),
+        (
+            "no-slashes",
+            "file:relative",
+            "expected `://` behind its scheme",
+        ),
+    ] {
+        actions.create(&with_outputs(name, url)).await;
+        actions.until_ended(name).await;
+        let begin = format!("no file can be at {url}");
+        for line in [
+            shown(&cluster, &["get", name]).await,
+            shown(&cluster, &["list"]).await,
+        ] {
+            for expected in ["InvalidSpec", begin.as_str(), expected] {
+                assert!(line.contains(expected), "{name}: {expected}: {line}");
+            }
+        }
+    }
+    // Somebody may make room for this one: it waits, and says for what.
+    let name = "host";
+    actions.create(&with_outputs(name, "file://taken/x")).await;
+    let says = async {
+        loop {
+            let text = shown(&cluster, &["get", name]).await;
+            if text.contains("waiting for a place for its outputs: the directory file://taken/x") {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), says)
+        .await
+        .unwrap();
+    let list = shown(&cluster, &["list"]).await;
+    let line = list.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(line.contains("Not a directory"), "{line}");
+    fs::remove_file(root.join("taken")).unwrap();
+    actions.until_ended(name).await;
+    assert_eq!(replica.stop(), Some(0), "{}", replica.log());
 }

@@ -24,10 +24,14 @@ pub(super) fn why(object: &Value, action: &Action, around: &Around) -> Option<St
     }
     match action.phase.as_deref() {
         None => {
-            return Some(
-                "an executor: none has taken it up yet (longshore controller --enable tasks)"
-                    .to_owned(),
-            );
+            // An executor that cannot write its status says why in an Event.
+            return Some(match last_warning(&around.events) {
+                Some(why) => format!("its first status: {why}"),
+                None => {
+                    "an executor: none has taken it up yet (longshore controller --enable tasks)"
+                        .to_owned()
+                }
+            });
         }
         Some(REASON_EXECUTING) => return None,
         Some(REASON_PAUSED) => return Some("a person, who has to answer it".to_owned()),
@@ -170,6 +174,23 @@ mod tests {
         let message = "0/3 nodes are available";
         let scheduled = json!({"type": "PodScheduled", "status": "False", "message": message});
         json!({"status": {"conditions": [scheduled]}})
+    }
+
+    #[test]
+    fn an_action_without_a_status_says_what_was_last_complained_of() {
+        let mut object = queued();
+        object["status"] = json!({});
+        let nobody = asked(&object, vec![], vec![]);
+        assert!(
+            nobody.starts_with("an executor: none has taken it up"),
+            "{nobody}"
+        );
+        let event =
+            json!({"type": "Warning", "note": "no room", "eventTime": "2026-11-22T00:00:00Z"});
+        assert_eq!(
+            asked(&object, vec![], vec![event]),
+            "its first status: no room"
+        );
     }
 
     #[test]
