@@ -13,7 +13,7 @@ use longshore_kit::{
 use serde_json::{Value, json};
 
 use crate::{
-    Callers, ClientAuthority, NoClientAuthority, Registration,
+    Callers, ClientAuthority, Identity, NoClientAuthority, Registration, RoleReadiness, Serving,
     issue::{Pair, issue},
     kept::Kept,
     registration::{Narrowing, Publication},
@@ -34,34 +34,6 @@ const SECRET: Resource = Resource {
 const SOON: Duration = Duration::from_secs(1);
 /// How soon a role that was uninstalled is noticed to be installed again.
 const UNINSTALLED_PAUSE: Duration = Duration::from_secs(5);
-
-/// Where certificates are kept, and whom they are for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// Namespace of the Secret.
-    pub namespace: String,
-    /// Name of the Secret.
-    pub secret: String,
-    /// DNS names or addresses under which API servers reach the webhook.
-    pub names: Vec<String>,
-}
-
-impl Identity {
-    /// A webhook behind a Service, with the names that it has in the cluster.
-    pub fn of_service(namespace: &str, secret: &str, service: &str) -> Self {
-        let short = format!("{service}.{namespace}");
-        Self {
-            namespace: namespace.to_owned(),
-            secret: secret.to_owned(),
-            names: vec![
-                service.to_owned(),
-                short.clone(),
-                format!("{short}.svc"),
-                format!("{short}.svc.cluster.local"),
-            ],
-        }
-    }
-}
 
 /// Why a webhook has no certificate, or API servers do not know it.
 #[derive(Debug, thiserror::Error)]
@@ -145,6 +117,7 @@ pub struct Certificates {
     published: Option<Publication>,
     served: Option<Served>,
     memory: Memory,
+    readiness: Option<RoleReadiness>,
 }
 
 /// What a look at the Secret found, or made of it.
@@ -168,6 +141,7 @@ impl Certificates {
             published: None,
             served: None,
             memory: Memory::default(),
+            readiness: None,
         }
     }
 
@@ -213,6 +187,16 @@ impl Certificates {
         self
     }
 
+    /// Notes there whether the webhooks are served and registered.
+    #[must_use]
+    pub fn reporting(mut self, readiness: RoleReadiness) -> Self {
+        for registration in &self.registrations {
+            readiness.configuration(&registration.title(), true);
+        }
+        self.readiness = Some(readiness);
+        self
+    }
+
     /// Waits for the first certificate, and answers with how it is served.
     ///
     /// # Errors
@@ -227,6 +211,7 @@ impl Certificates {
                     let served = self.to_serve(kept.current)?;
                     let tls = served.config(&self.identity.secret)?;
                     self.served = Some(served);
+                    self.note_serving(Serving::Served);
                     return Ok(RustlsConfig::from_config(tls));
                 }
                 Err(error) if error.is_race() => {
@@ -238,6 +223,7 @@ impl Certificates {
                     tokio::time::sleep(SOON).await;
                 }
                 Err(error @ CertificateError::Uninstalled { .. }) => {
+                    self.note_serving(Serving::Uninstalled);
                     warn_once(&mut said, "the webhook is not served", &error);
                     tokio::time::sleep(UNINSTALLED_PAUSE).await;
                 }
@@ -257,9 +243,15 @@ impl Certificates {
         loop {
             let mut wait = LOOK_AGAIN;
             match self.publish().await {
-                Ok(()) => said.forget(&UNTOLD),
+                Ok(()) => {
+                    self.note_serving(Serving::Served);
+                    said.forget(&UNTOLD);
+                }
                 Err(error) if error.is_race() => wait = SOON,
                 Err(error) => {
+                    if matches!(error, CertificateError::Uninstalled { .. }) {
+                        self.note_serving(Serving::Uninstalled);
+                    }
                     warn_once(&mut said, UNTOLD, &error);
                     wait = SOON * 10;
                 }
@@ -438,15 +430,28 @@ impl Certificates {
         };
         for (registration, found) in self.registrations.iter().zip(found) {
             let is_right = |found: &Value| registration.is_as(found, &publication, self.narrowing);
-            if found.as_ref().is_some_and(is_right) {
-                continue;
+            if !found.as_ref().is_some_and(is_right) {
+                self.note_missing(registration, true);
+                self.is_installed().await?;
+                let found = found.as_ref();
+                self.narrowing = self.register(registration, &publication, found).await?;
             }
-            self.is_installed().await?;
-            let found = found.as_ref();
-            self.narrowing = self.register(registration, &publication, found).await?;
+            self.note_missing(registration, false);
         }
         self.published = Some(publication);
         Ok(())
+    }
+
+    fn note_missing(&self, registration: &Registration, is_missing: bool) {
+        if let Some(readiness) = &self.readiness {
+            readiness.configuration(&registration.title(), is_missing);
+        }
+    }
+
+    fn note_serving(&self, serving: Serving) {
+        if let Some(readiness) = &self.readiness {
+            readiness.is(serving);
+        }
     }
 
     /// What is to be served beside a certificate. A file that cannot be read any more changes nothing.

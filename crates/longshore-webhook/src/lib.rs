@@ -8,10 +8,12 @@
 mod callers;
 mod certificates;
 mod client_authority;
+mod identity;
 mod issue;
 mod kept;
 mod measures;
 mod newcomers;
+mod readiness;
 mod registration;
 mod review;
 pub mod rotation;
@@ -21,9 +23,11 @@ mod token;
 pub mod tokens;
 
 pub use callers::Callers;
-pub use certificates::{CertificateError, Certificates, Identity};
+pub use certificates::{CertificateError, Certificates};
 pub use client_authority::{ClientAuthority, NoClientAuthority};
+pub use identity::Identity;
 pub use measures::Measures;
+pub use readiness::{Readiness, RoleReadiness, RoleWebhooks, Serving};
 pub use registration::Registration;
 pub use review::{Denial, NoReview, Response, Review, Verdict};
 pub use server::{Admission, TIME_LIMIT, router, serve};

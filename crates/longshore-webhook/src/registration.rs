@@ -66,6 +66,11 @@ impl Registration {
         }
     }
 
+    /// Its kind and name.
+    pub(crate) fn title(&self) -> String {
+        format!("{} {}", self.resource.kind, self.name)
+    }
+
     pub(crate) fn target(&self) -> ObjectRef {
         ObjectRef {
             resource: self.resource,

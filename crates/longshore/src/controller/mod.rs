@@ -10,7 +10,7 @@ use longshore_console::{Checks, Hosts, objects::Check, operations, serve::serve}
 use longshore_kit::{Metrics, Tasks, metrics};
 use longshore_podops::PodMeasures;
 use longshore_tasks::{ActionMeasures, Settings};
-use longshore_webhook::{ClientAuthority, Measures};
+use longshore_webhook::{ClientAuthority, Measures, Readiness};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -32,6 +32,7 @@ mod podops;
 pub(crate) mod podops_args;
 mod policies;
 pub(crate) mod rbac;
+mod ready;
 pub(crate) mod roles;
 pub(crate) mod secret_flags;
 mod served;
@@ -83,6 +84,8 @@ pub(crate) struct Context {
     pub(crate) counts: Counts,
     /// What webhooks count.
     pub(crate) webhooks: Measures,
+    /// Whether webhooks are served, and API servers know them.
+    pub(crate) readiness: Readiness,
     /// What is counted of pods.
     pub(crate) pods: PodMeasures,
     /// Where each role stands.
@@ -103,8 +106,10 @@ pub(crate) async fn run(
     config.settings.tasks.measures = ActionMeasures::new(&metrics);
     let counts = Counts::new(&metrics);
     let standing = Standing::new(&metrics, &config.roles);
+    let readiness = ready::expecting(&config.roles, &metrics);
     let context = Arc::new(Context {
         webhooks: Measures::new(&metrics),
+        readiness,
         pods: PodMeasures::new(&metrics),
         config,
         cluster,
@@ -191,7 +196,7 @@ pub(crate) fn hosts(address: SocketAddr) -> Hosts {
     }
 }
 
-/// Whether this replica is well: one that waits for a lease is.
+/// Whether this replica is well: one that waits for a lease is, and one whose webhooks nobody can reach is not.
 struct Probes(Arc<Context>);
 
 #[async_trait]
@@ -201,6 +206,8 @@ impl Checks for Probes {
     }
 
     async fn checks(&self) -> Vec<Check> {
-        self.0.standing.checks()
+        let mut checks = self.0.standing.checks();
+        checks.extend(ready::checks(&self.0.readiness));
+        checks
     }
 }

@@ -77,7 +77,10 @@ pub(super) async fn answer(
         (&context.webhooks, &context.pods),
         shutdown.clone(),
     );
-    webhooks.certificates = webhooks.certificates.unless_uninstalled(ROLE, LEASE);
+    webhooks.certificates = webhooks
+        .certificates
+        .unless_uninstalled(ROLE, LEASE)
+        .reporting(context.readiness.of(ROLE));
     let serving = webhooks.serve(listener, shutdown, |address| {
         output::note(&format!("podops: webhooks at https://{address}"));
     });

@@ -66,6 +66,7 @@ pub(super) async fn run(
         let registration = SecretsWebhook::registration(&settings, namespace);
         certificates = certificates.publishing(registration);
     }
+    certificates = certificates.reporting(context.readiness.of(ROLE));
     let (listener, _) = listen(PART, everywhere(settings.listen_port), LISTEN_PORT).await?;
     let tasks = Tasks::new();
     match &settings.invalidation_token_file {

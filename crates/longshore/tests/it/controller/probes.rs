@@ -1,7 +1,8 @@
 //! The probes of a controller, where the peer's configuration has them.
 
-use std::fs;
+use std::{fs, time::Duration};
 
+use longshore_test::{Fault, FaultPlan, FaultProxy, Faults, Point, faults::Refusal};
 use serde_json::json;
 
 use super::replica::{Plan, free_port, page};
@@ -29,4 +30,80 @@ async fn probes_find_the_process_where_the_peers_configuration_says_too() {
         }
     }
     assert_eq!(replica.stop(), Some(0));
+}
+
+/// Waits until a page says so.
+async fn until_page(address: &str, path: &str, expected: &[&str]) {
+    let says = async {
+        loop {
+            let text = page(address, path).await;
+            if expected.iter().all(|expected| text.contains(expected)) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let in_time = tokio::time::timeout(Duration::from_secs(60), says).await;
+    if in_time.is_err() {
+        panic!("{expected:?}: {}", page(address, path).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readiness_waits_for_webhooks_that_are_served_and_names_configurations_that_are_missing() {
+    let cluster = TestCluster::embedded().await;
+    // As with the rights that it declares, which let it create neither of them.
+    let refused = |what: &str, n| {
+        let fault = Fault::Refuse(Refusal::QuotaExceeded);
+        (Point::new(what, n), fault)
+    };
+    let creates = "create mutatingwebhookconfigurations";
+    let faults = Faults::unbounded(FaultPlan {
+        at: vec![
+            refused("create secrets", 1),
+            refused("create secrets", 2),
+            refused("create secrets", 3),
+            refused(creates, 1),
+            refused(creates, 2),
+        ],
+        ..FaultPlan::none()
+    });
+    let process = faults.start();
+    let proxy = FaultProxy::start(cluster.admin.clone(), &process);
+    let proxy = proxy.await.unwrap();
+    let mut plan = Plan::of(&cluster, "podops");
+    plan.kubeconfig = proxy.kubeconfig();
+    let address = format!("127.0.0.1:{}", free_port());
+    plan.more = vec!["--webhook-address".to_owned(), address];
+    let mut replica = plan.spawn("podops");
+    let ready = replica.ready();
+    let metrics = ready["metrics"].as_str().unwrap();
+    let text = page(metrics, "/readyz").await;
+    for expected in [
+        "503 Service Unavailable",
+        "[-]webhooks of podops wait for their certificate failed",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    // Alive: a restart would not help.
+    let text = page(metrics, "/healthz").await;
+    assert!(text.contains("200 OK"), "{text}");
+    let name = longshore_podops::webhooks::MUTATING;
+    let without = [
+        "200 OK",
+        "[+]webhooks of podops are served, and no API server asks them without ",
+        name,
+    ];
+    until_page(metrics, "/readyz?verbose", &without).await;
+    let gauge = |value: u8| {
+        format!(
+            "longshore_webhook_configuration_missing{{role=\"podops\",configuration=\"MutatingWebhookConfiguration {name}\"}} {value}\n"
+        )
+    };
+    until_page(metrics, "/metrics", &[&gauge(1)]).await;
+    // The next try makes it.
+    let whole = ["200 OK", "[+]webhooks of podops are served ok"];
+    until_page(metrics, "/readyz?verbose", &whole).await;
+    until_page(metrics, "/metrics", &[&gauge(0)]).await;
+    assert_eq!(replica.stop(), Some(0), "{}", replica.log());
 }
