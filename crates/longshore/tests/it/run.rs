@@ -203,6 +203,27 @@ fn a_program_that_does_not_exist_is_named() {
     assert!(stderr.contains("no-such-program"), "{stderr}");
 }
 
+/// The README promises it to whoever looks for such a file.
+#[test]
+fn what_a_task_writes_outside_its_workspace_is_gone_with_its_pod() {
+    let folder = TempDir::new().unwrap();
+    let dag = folder.path().join("dag.yaml");
+    let path = std::env::temp_dir().join(format!("longshore-{}", uuid::Uuid::new_v4()));
+    let file = path.display();
+    let text = format!(
+        "dag_id: outside
+workspace: true
+tasks:
+  write: {{command: [sh, -c, 'echo x > {file} && cp {file} $LONGSHORE_WORKSPACE/kept']}}
+  look: {{depends_on: [write], command: [sh, -c, '! [ -e {file} ] && [ -e $LONGSHORE_WORKSPACE/kept ]']}}
+"
+    );
+    fs::write(&dag, text).unwrap();
+    let (code, _, stderr) = outcome(longshore().arg("run").arg(&dag).arg("--ephemeral"));
+    assert_eq!(code, 0, "{stderr}");
+    assert!(!path.exists(), "{file}");
+}
+
 /// A DAG whose first task waits for a file in the workspace, so that a test decides when it ends. (A task has a `/tmp`
 /// of its own.)
 const WAITING: &str = r#"
