@@ -15,6 +15,7 @@ use real_cluster::Components;
 
 mod benches;
 mod campaign;
+mod cargo_deny;
 mod flyte_sdk;
 mod guarded;
 mod kube_build;
@@ -57,6 +58,8 @@ enum Chore {
     Kubectl,
     /// Install the Flyte SDK for Python, if it was not yet, and print the path of its virtual environment
     FlyteSdk,
+    /// Install cargo-deny, if it was not yet, and print its path
+    CargoDeny,
     /// Become a program that is killed when its parent dies
     #[command(hide = true)]
     Guard {
@@ -97,6 +100,10 @@ fn main() -> Result<ExitCode> {
         }
         Chore::FlyteSdk => {
             println!("{}", flyte_sdk::environment()?.display());
+            Ok(ExitCode::SUCCESS)
+        }
+        Chore::CargoDeny => {
+            println!("{}", cargo_deny::program()?.display());
             Ok(ExitCode::SUCCESS)
         }
         Chore::Guard { parent, command } => match guarded::become_guarded(parent, &command)? {},
