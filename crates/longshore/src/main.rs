@@ -23,6 +23,8 @@ mod open_files;
 mod output;
 mod panics;
 mod progress;
+#[cfg(test)]
+mod reference;
 mod service;
 mod signals;
 mod storage_file;

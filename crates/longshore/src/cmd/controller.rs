@@ -65,6 +65,7 @@ pub(crate) struct ControllerArgs {
     #[arg(long, value_name = "FILE")]
     config: Vec<PathBuf>,
     // Hidden: what the peer's flags `--section.key=value` become.
+    /// One key of that configuration, which wins over the files; may be repeated
     #[arg(long, hide = true, value_name = "KEY=VALUE", value_parser = pair)]
     set: Vec<(String, String)>,
     /// Address of the HTTP API
@@ -144,6 +145,7 @@ struct RbacArgs {
     #[arg(long, value_name = "FILE")]
     config: Vec<PathBuf>,
     // Hidden: what the peer's flags `--section.key=value` become.
+    /// One key of that configuration, which wins over the files; may be repeated
     #[arg(long, hide = true, value_name = "KEY=VALUE", value_parser = pair)]
     set: Vec<(String, String)>,
 }

@@ -62,9 +62,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
     // Hidden: the help has to fit the first screen; as with kubectl.
+    /// Kubeconfig file of the context [default: as kubectl]
     #[arg(long, value_name = "FILE", hide = true, requires = "context")]
     kubeconfig: Option<PathBuf>,
     // Hidden, as above.
+    /// Namespace of the pods [default: that of the context]
     #[arg(
         short,
         long,

@@ -178,10 +178,13 @@ fn role_and_binding(role: &str, place: Place, namespace: &str, grants: &[Grant])
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, fs, path::Path};
+    use std::collections::BTreeSet;
 
     use super::*;
-    use crate::controller::roles::{ROLES, defaults};
+    use crate::{
+        controller::roles::{ROLES, defaults},
+        reference::is_in_the_repository,
+    };
 
     fn installation(reads_secrets: bool) -> Installation {
         Installation {
@@ -207,19 +210,6 @@ mod tests {
         let roles = yaml(&objects(&podops, &installation(false)));
         let made = format!("{PODOPS_HEAD}{resource}---\n{roles}---\n{PODOPS_SERVICE}");
         is_in_the_repository("deploy/podops.yaml", &made);
-    }
-
-    /// `UPDATE=1` writes it anew.
-    fn is_in_the_repository(path: &str, made: &str) {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../..")
-            .join(path);
-        #[expect(clippy::disallowed_methods, reason = "tests read the environment")]
-        if std::env::var_os("UPDATE").is_some() {
-            fs::write(&path, made).unwrap();
-        }
-        let found = fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(found, made, "UPDATE=1 cargo test -p longshore rbac");
     }
 
     const HEAD: &str = "\

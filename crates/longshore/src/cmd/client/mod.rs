@@ -42,6 +42,8 @@ pub(crate) struct ServerArgs {
     /// Data directory of the service, with its client.yaml
     #[arg(long, value_name = "DIR", env = "LONGSHORE_DATA_DIR", hide_env = true)]
     data_dir: Option<PathBuf>,
+    // Hidden: other users of the machine see the command line.
+    /// Token for the service that --server names [default: that of client.yaml]
     #[arg(long, hide = true, env = "LONGSHORE_TOKEN", hide_env_values = true)]
     token: Option<String>,
 }

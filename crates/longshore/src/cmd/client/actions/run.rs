@@ -63,6 +63,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
     // Hidden: the usage says it, and the help has to fit the first screen.
+    /// Command of the container, with its arguments
     #[arg(value_name = "CMD", required = true, last = true, hide = true)]
     command: Vec<String>,
 }
