@@ -35,9 +35,9 @@ mod text_template;
 
 pub use cache_key::{CacheKey, CacheKeyError};
 pub use config::{
-    AcceleratorNodes, Accelerators, CoPilot, CoPilotStorage, Config, ConfigErrors, ConfigProblem,
-    ConfigReport, ConfigWarning, DeviceClassConfig, GracePeriods, K8sConfig, Reading, Scheduling,
-    Section,
+    AcceleratorNodes, Accelerators, CoPilot, CoPilotStorage, Config, ConfigErrors, ConfigKey,
+    ConfigProblem, ConfigReport, ConfigWarning, DeviceClassConfig, GracePeriods, K8sConfig, KeyUse,
+    Reading, Scheduling, Section,
 };
 pub use connector::{
     ConnectorConfig, Connectors, Deployment, Limit, MethodPolicy, Quota, ResourceMeta, Retries,

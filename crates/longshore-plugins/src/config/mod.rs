@@ -4,6 +4,7 @@ mod accelerators;
 mod co_pilot;
 mod duration;
 mod k8s;
+mod keys;
 mod logs;
 mod read;
 mod section;
@@ -14,6 +15,7 @@ use serde_json::Value;
 
 pub use accelerators::{AcceleratorNodes, Accelerators, DeviceClassConfig};
 pub use co_pilot::{CoPilot, CoPilotStorage};
+pub use keys::{ConfigKey, KeyUse};
 pub(crate) use logs::{read as read_logs, read_link};
 pub use read::{ConfigErrors, Reading};
 pub use section::{ConfigProblem, ConfigReport, ConfigWarning, Section};

@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use super::{Config, ConfigProblem, ConfigWarning, Section, k8s, logs, section::ConfigReport};
+use super::{
+    Config, ConfigProblem, ConfigWarning, Section, k8s, keys::nothing, logs, section::ConfigReport,
+};
 
 /// What a configuration file says about plugins.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,29 +46,7 @@ impl Config {
     ) -> Result<Reading, ConfigErrors> {
         let mut report = ConfigReport::default();
         let mut config = Self::default();
-        let executor = field(document, "executor");
-        let account = executor.and_then(|executor| field(executor, "defaultK8sServiceAccount"));
-        config.default_service_account = account
-            .and_then(Value::as_str)
-            .filter(|account| !account.is_empty())
-            .map(str::to_owned);
-        if let Some(storage) = field(document, "storage") {
-            config.k8s.co_pilot.storage = k8s::storage_of(storage);
-        }
-        let level = field(document, "logger").and_then(|logger| field(logger, "level"));
-        if let Some(level) = level.and_then(Value::as_i64) {
-            config.k8s.co_pilot.log_level = level;
-        }
-        if let Some(plugins) = field(document, "plugins") {
-            config.read_plugins(plugins, &mut report, env);
-        }
-        let tasks = field(document, "tasks").and_then(|tasks| field(tasks, "task-plugins"));
-        if let Some(tasks) = tasks {
-            Section::read(tasks, "tasks.task-plugins", &mut report, |section| {
-                section.map("default-for-task-types", &mut config.default_for_task_types);
-                section.unsupported("enabled-plugins", "all plugins are enabled");
-            });
-        }
+        config.read_sections(document, env, &mut report);
         if report.problems.is_empty() {
             Ok(Reading {
                 config,
@@ -74,6 +54,48 @@ impl Config {
             })
         } else {
             Err(ConfigErrors(report.problems))
+        }
+    }
+
+    /// As [`Config::read`], as part of a reading of other sections.
+    pub fn read_sections(
+        &mut self,
+        document: &Value,
+        env: &dyn Fn(&str) -> Option<String>,
+        report: &mut ConfigReport,
+    ) {
+        let executor = field(document, "executor");
+        let account = executor.and_then(|executor| field(executor, "defaultK8sServiceAccount"));
+        self.default_service_account = account
+            .and_then(Value::as_str)
+            .filter(|account| !account.is_empty())
+            .map(str::to_owned);
+        if let Some(storage) = field(document, "storage") {
+            self.k8s.co_pilot.storage = k8s::storage_of(storage);
+        }
+        let co_pilot = &mut self.k8s.co_pilot;
+        report.record("logger.level", "a whole number", co_pilot.log_level);
+        let level = field(document, "logger").and_then(|logger| field(logger, "level"));
+        if let Some(level) = level.and_then(Value::as_i64) {
+            co_pilot.log_level = level;
+        }
+        if let Some(plugins) = field(document, "plugins") {
+            self.read_plugins(plugins, report, env);
+        }
+        let nothing = nothing();
+        if report.is_recording() {
+            for known in PLUGINS {
+                Section::read(&nothing, format!("plugins.{known}"), report, |section| {
+                    self.read_plugin(known, section, env);
+                });
+            }
+        }
+        let tasks = field(document, "tasks").and_then(|tasks| field(tasks, "task-plugins"));
+        if let Some(tasks) = tasks.or(report.is_recording().then_some(&nothing)) {
+            Section::read(tasks, "tasks.task-plugins", report, |section| {
+                section.map("default-for-task-types", &mut self.default_for_task_types);
+                section.unsupported("enabled-plugins", "all plugins are enabled");
+            });
         }
     }
 
@@ -99,21 +121,32 @@ impl Config {
                 }
                 continue;
             };
-            Section::read(value, path, report, |section| match known {
-                "catalogCache" => {
-                    section.duration("maxCacheAge", &mut self.max_cache_age);
-                    for key in ["reader", "writer"] {
-                        section.unsupported(key, "the cache is asked as attempts need it");
-                    }
-                }
-                "k8s" => k8s::read(section, &mut self.k8s, env),
-                "logs" => logs::read(section, &mut self.logs),
-                "spark" => self.spark.read(section),
-                "ray" => self.ray.read(section),
-                "dask" => logs_only(section, &mut self.dask.logs),
-                "kf-operator" => section.duration("timeout", &mut self.kubeflow.timeout),
-                _ => self.connector.read(section),
+            Section::read(value, path, report, |section| {
+                self.read_plugin(known, section, env);
             });
+        }
+    }
+
+    fn read_plugin(
+        &mut self,
+        known: &str,
+        section: &mut Section<'_>,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) {
+        match known {
+            "catalogCache" => {
+                section.duration("maxCacheAge", &mut self.max_cache_age);
+                for key in ["reader", "writer"] {
+                    section.unsupported(key, "the cache is asked as attempts need it");
+                }
+            }
+            "k8s" => k8s::read(section, &mut self.k8s, env),
+            "logs" => logs::read(section, &mut self.logs),
+            "spark" => self.spark.read(section),
+            "ray" => self.ray.read(section),
+            "dask" => logs_only(section, &mut self.dask.logs),
+            "kf-operator" => section.duration("timeout", &mut self.kubeflow.timeout),
+            _ => self.connector.read(section),
         }
     }
 }

@@ -1,11 +1,14 @@
 //! Reads sections of the peer's configuration: each key that is asked for is known, and what is left over is not.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use longshore_core::Quantity;
 use serde_json::Value;
 
-use super::duration;
+use super::{
+    duration,
+    keys::{ConfigKey, KeyUse, duration_text, map_text, nothing},
+};
 
 /// How many letters a suggestion may differ in.
 const MAX_DISTANCE: usize = 3;
@@ -61,9 +64,41 @@ pub struct ConfigReport {
     pub problems: Vec<ConfigProblem>,
     /// What is done otherwise here.
     pub warnings: Vec<ConfigWarning>,
+    /// The keys that were asked for, where a reading records them.
+    keys: Option<Vec<ConfigKey>>,
 }
 
 impl ConfigReport {
+    /// For a reading that records each key that it asks for, and that enters sections which the document does not have.
+    pub fn recording() -> Self {
+        Self {
+            keys: Some(Vec::new()),
+            ..Self::default()
+        }
+    }
+
+    /// Whether keys are recorded.
+    pub fn is_recording(&self) -> bool {
+        self.keys.is_some()
+    }
+
+    /// The recorded keys, in the order in which they were asked for.
+    pub fn into_keys(self) -> Vec<ConfigKey> {
+        self.keys.unwrap_or_default()
+    }
+
+    /// Records a key that is read without a [`Section`]; nothing where keys are not recorded.
+    pub fn record(&mut self, path: &str, expected: &'static str, default: impl fmt::Display) {
+        let default = default.to_string();
+        self.record_use(path.to_owned(), KeyUse::Read { expected, default });
+    }
+
+    fn record_use(&mut self, path: String, key_use: KeyUse) {
+        if let Some(keys) = &mut self.keys {
+            keys.push(ConfigKey { path, key_use });
+        }
+    }
+
     /// Reads a section of a whole document, if it is there.
     pub fn section(
         &mut self,
@@ -71,7 +106,9 @@ impl ConfigReport {
         name: &'static str,
         read: impl FnOnce(&mut Section<'_>),
     ) {
-        if let Some(section) = crate::proto_json::field(document, name) {
+        let nothing = nothing();
+        let section = crate::proto_json::field(document, name);
+        if let Some(section) = section.or(self.is_recording().then_some(&nothing)) {
             Section::read(section, name, self, read);
         }
     }
@@ -153,6 +190,14 @@ impl<'a> Section<'a> {
         Some(value).filter(|value| !value.is_null())
     }
 
+    /// Records a key with its default.
+    fn declare(&mut self, key: &'static str, expected: &'static str, default: impl fmt::Display) {
+        if self.report.is_recording() {
+            let path = format!("{}.{key}", self.path);
+            self.report.record(&path, expected, default);
+        }
+    }
+
     fn wrong(&mut self, path: String, expected: &'static str, found: &Value) {
         self.report.problems.push(ConfigProblem::WrongValue {
             path,
@@ -161,7 +206,7 @@ impl<'a> Section<'a> {
         });
     }
 
-    /// Reads a key into its place, if it is there.
+    /// Reads a key into its place, if it is there. Who calls it has declared the key.
     fn set<T>(
         &mut self,
         key: &'static str,
@@ -180,66 +225,97 @@ impl<'a> Section<'a> {
 
     /// A text; numbers and flags are texts too.
     pub fn text(&mut self, key: &'static str, place: &mut String) {
-        self.set(key, place, "a text", scalar);
+        let expected = "a text";
+        self.declare(key, expected, &*place);
+        self.set(key, place, expected, scalar);
     }
 
     /// One of several names.
-    pub fn choice<T>(
+    pub fn choice<T: fmt::Display>(
         &mut self,
         key: &'static str,
         place: &mut T,
         expected: &'static str,
         read: impl FnOnce(&str) -> Option<T>,
     ) {
+        self.declare(key, expected, &*place);
+        self.set(key, place, expected, |value| read(value.as_str()?));
+    }
+
+    /// One of several texts, some of which mean none.
+    pub fn option_choice<T>(
+        &mut self,
+        key: &'static str,
+        place: &mut Option<T>,
+        expected: &'static str,
+        read: impl FnOnce(&str) -> Option<Option<T>>,
+    ) {
+        self.declare(key, expected, "");
         self.set(key, place, expected, |value| read(value.as_str()?));
     }
 
     /// An empty text is none.
     pub fn option(&mut self, key: &'static str, place: &mut Option<String>) {
-        self.set(key, place, "a text", |value| {
+        let expected = "a text";
+        self.declare(key, expected, place.as_deref().unwrap_or_default());
+        self.set(key, place, expected, |value| {
             scalar(value).map(|text| Some(text).filter(|text| !text.is_empty()))
         });
     }
 
     /// True or false.
     pub fn flag(&mut self, key: &'static str, place: &mut bool) {
-        self.set(key, place, "true or false", flag);
+        let expected = "true or false";
+        self.declare(key, expected, &*place);
+        self.set(key, place, expected, flag);
     }
 
     /// True or false, or nothing said.
     pub fn option_flag(&mut self, key: &'static str, place: &mut Option<bool>) {
-        self.set(key, place, "true or false", |value| flag(value).map(Some));
+        let expected = "true or false";
+        self.declare(key, expected, "");
+        self.set(key, place, expected, |value| flag(value).map(Some));
     }
 
     /// A whole number.
-    pub fn number<T: TryFrom<i64>>(&mut self, key: &'static str, place: &mut T) {
-        self.set(key, place, "a whole number", |value| {
+    pub fn number<T: TryFrom<i64> + fmt::Display>(&mut self, key: &'static str, place: &mut T) {
+        let expected = "a whole number";
+        self.declare(key, expected, &*place);
+        self.set(key, place, expected, |value| {
             T::try_from(value.as_i64()?).ok()
         });
     }
 
     /// A whole number, or nothing said.
     pub fn option_number<T: TryFrom<i64>>(&mut self, key: &'static str, place: &mut Option<T>) {
-        self.set(key, place, "a whole number", |value| {
+        let expected = "a whole number";
+        self.declare(key, expected, "");
+        self.set(key, place, expected, |value| {
             T::try_from(value.as_i64()?).ok().map(Some)
         });
     }
 
     /// An amount of Kubernetes, as `500m`.
     pub fn quantity(&mut self, key: &'static str, place: &mut String) {
-        self.set(key, place, "an amount as \"500m\" or \"2Gi\"", |value| {
+        let expected = "an amount as \"500m\" or \"2Gi\"";
+        self.declare(key, expected, &*place);
+        self.set(key, place, expected, |value| {
             scalar(value).filter(|text| Quantity::parse(text).is_some())
         });
     }
 
     /// A duration as Go writes it, or nanoseconds.
     pub fn duration(&mut self, key: &'static str, place: &mut Duration) {
-        self.set(key, place, "a duration as \"1m30s\"", duration_of);
+        let expected = "a duration as \"1m30s\"";
+        self.declare(key, expected, duration_text(*place));
+        self.set(key, place, expected, duration_of);
     }
 
     /// Durations by name.
     pub fn durations(&mut self, key: &'static str, place: &mut BTreeMap<String, Duration>) {
-        self.set(key, place, "durations as \"1m30s\" by name", |value| {
+        let expected = "durations as \"1m30s\" by name";
+        self.declare(key, expected, map_text(place, |it| duration_text(*it)));
+        self.set(key, place, expected, |value| {
             let durations = value.as_object()?.iter();
             durations
                 .map(|(name, value)| Some((name.clone(), duration_of(value)?)))
@@ -249,31 +325,44 @@ impl<'a> Section<'a> {
 
     /// A list of texts.
     pub fn texts(&mut self, key: &'static str, place: &mut Vec<String>) {
-        self.set(key, place, "a list of texts", |value| {
+        let expected = "a list of texts";
+        self.declare(key, expected, place.join(", "));
+        self.set(key, place, expected, |value| {
             value.as_array()?.iter().map(scalar).collect()
         });
     }
 
     /// A map of texts, or a list of such maps, which is how upstream keeps the case of the keys.
     pub fn map(&mut self, key: &'static str, place: &mut BTreeMap<String, String>) {
-        self.set(key, place, "texts by name", map);
+        let expected = "texts by name";
+        self.declare(key, expected, map_text(place, Clone::clone));
+        self.set(key, place, expected, map);
     }
 
     /// A part of the Kubernetes API, as it is.
     pub fn object(&mut self, key: &'static str, place: &mut Option<Value>) {
-        self.set(key, place, "an object", |value| {
+        let expected = "an object";
+        let default = place.as_ref().map(Value::to_string);
+        self.declare(key, expected, default.unwrap_or_default());
+        self.set(key, place, expected, |value| {
             value.is_object().then(|| Some(value.clone()))
         });
     }
 
     /// A list of parts of the Kubernetes API, as they are.
     pub fn objects(&mut self, key: &'static str, place: &mut Vec<Value>) {
-        self.set(key, place, "a list of objects", objects);
+        let expected = "a list of objects";
+        let default: Vec<String> = place.iter().map(Value::to_string).collect();
+        self.declare(key, expected, default.join(", "));
+        self.set(key, place, expected, objects);
     }
 
     /// Lists of parts of the Kubernetes API by name.
     pub fn objects_by_name(&mut self, key: &'static str, place: &mut BTreeMap<String, Vec<Value>>) {
-        self.set(key, place, "lists of objects by name", |value| {
+        let expected = "lists of objects by name";
+        let text = |list: &Vec<Value>| Value::from(list.clone()).to_string();
+        self.declare(key, expected, map_text(place, text));
+        self.set(key, place, expected, |value| {
             let lists = value.as_object()?.iter();
             lists
                 .map(|(name, list)| Some((name.clone(), objects(list)?)))
@@ -283,7 +372,9 @@ impl<'a> Section<'a> {
 
     /// A section in this one.
     pub fn section(&mut self, key: &'static str, read: impl FnOnce(&mut Section<'_>)) {
-        if let Some(value) = self.find(key) {
+        let (nothing, is_recording) = (nothing(), self.report.is_recording());
+        let value: Option<&Value> = self.find(key);
+        if let Some(value) = value.or(is_recording.then_some(&nothing)) {
             let path = format!("{}.{key}", self.path);
             Section::read(value, path, self.report, read);
         }
@@ -291,6 +382,10 @@ impl<'a> Section<'a> {
 
     /// Sections in this one, by a name that is the user's.
     pub fn sections(&mut self, key: &'static str, mut read: impl FnMut(&str, &mut Section<'_>)) {
+        if self.report.is_recording() {
+            let (nothing, path) = (nothing(), format!("{}.{key}.NAME", self.path));
+            Section::read(&nothing, path, self.report, |section| read("NAME", section));
+        }
         let Some(value) = self.find(key) else {
             return;
         };
@@ -306,6 +401,10 @@ impl<'a> Section<'a> {
 
     /// A list of sections.
     pub fn list(&mut self, key: &'static str, mut read: impl FnMut(&mut Section<'_>)) {
+        if self.report.is_recording() {
+            let (nothing, path) = (nothing(), format!("{}.{key}[]", self.path));
+            Section::read(&nothing, path, self.report, &mut read);
+        }
         let Some(value) = self.find(key) else {
             return;
         };
@@ -320,14 +419,16 @@ impl<'a> Section<'a> {
     }
 
     /// One of several names, which has to be there.
-    pub fn required<T>(
+    pub fn required<T: fmt::Display>(
         &mut self,
         key: &'static str,
         place: &mut T,
         expected: &'static str,
         read: impl FnOnce(&str) -> Option<T>,
     ) {
-        if self.find(key).is_some() {
+        if self.report.is_recording() {
+            self.declare(key, expected, "required");
+        } else if self.find(key).is_some() {
             self.choice(key, place, expected, read);
         } else {
             self.wrong(format!("{}.{key}", self.path), expected, &Value::Null);
@@ -336,6 +437,11 @@ impl<'a> Section<'a> {
 
     /// A key of upstream's that changes nothing here.
     pub fn unsupported(&mut self, key: &'static str, instead: &str) {
+        if self.report.is_recording() {
+            let (path, instead) = (format!("{}.{key}", self.path), instead.to_owned());
+            let key_use = KeyUse::Unsupported { instead };
+            self.report.record_use(path, key_use);
+        }
         if self.find(key).is_some() {
             self.differs(key, instead);
         }

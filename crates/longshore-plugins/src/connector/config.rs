@@ -133,7 +133,7 @@ impl Deployment {
         section.duration("defaultTimeout", &mut self.default_timeout);
         section.text("project", &mut self.project);
         section.text("domain", &mut self.domain);
-        section.choice(
+        section.option_choice(
             "defaultServiceConfig",
             &mut self.service_config,
             "gRPC's service configuration as JSON text",

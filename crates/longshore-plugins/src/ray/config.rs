@@ -1,6 +1,6 @@
 //! `plugins.ray`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde_json::Value;
 
@@ -71,6 +71,12 @@ impl SubmissionMode {
             Self::Http => "HTTPMode",
             Self::Sidecar => "SidecarMode",
         }
+    }
+}
+
+impl fmt::Display for SubmissionMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

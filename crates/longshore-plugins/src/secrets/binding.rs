@@ -3,6 +3,8 @@
 //! Secrets are found by labels that the author of a pod writes. A namespace is what an API server vouches for: it decides
 //! which labels are believed.
 
+use std::fmt;
+
 use longshore_api::flyte::ORGANIZATION;
 
 use super::{SecretError, SecretScope};
@@ -119,6 +121,12 @@ const ORG: &str = "org";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceTemplate(String);
 
+impl fmt::Display for NamespaceTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 impl NamespaceTemplate {
     /// A template; `None` where it has placeholders that mean nothing, or one without an end.
     pub fn parse(text: &str) -> Option<Self> {
@@ -160,6 +168,12 @@ impl NamespaceTemplate {
 /// A text in which `*` stands for any characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(pub String);
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 impl Default for Pattern {
     /// Everything.

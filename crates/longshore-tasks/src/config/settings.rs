@@ -3,9 +3,9 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use longshore_plugins::{
-    Config, ConfigErrors, ConfigProblem, ConfigReport, ConfigWarning, Reading, Section,
+    ConfigErrors, ConfigKey, ConfigProblem, ConfigReport, ConfigWarning, Section,
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{TasksConfig, WebhookSettings};
 use crate::data::StorageConfig;
@@ -53,27 +53,38 @@ impl Settings {
     ) -> Result<(Self, Vec<ConfigWarning>), ConfigErrors> {
         let mut settings = Self::default();
         let mut report = ConfigReport::default();
-        report.section(document, "executor", |section| settings.executor(section));
-        report.section(document, "webhook", |section| {
-            settings.webhook.read(section)
-        });
-        report.section(document, "namespace_mapping", |section| {
-            settings.webhook.read_mapping(section)
-        });
-        settings.read_storage(document, &mut report);
-        settings.tasks.shared_namespace = own_namespace(document, env);
-        match Config::read(document, env) {
-            Ok(Reading { config, warnings }) => {
-                settings.tasks.plugins = config;
-                report.warnings.extend(warnings);
-            }
-            Err(ConfigErrors(problems)) => report.problems.extend(problems),
-        }
+        settings.read_sections(document, env, &mut report);
         if report.problems.is_empty() {
             Ok((settings, report.warnings))
         } else {
             Err(ConfigErrors(report.problems))
         }
+    }
+
+    /// Every key that [`Settings::read`] asks for, with its default, but those of the section `storage`: that is a
+    /// [`StorageConfig`].
+    pub fn keys() -> Vec<ConfigKey> {
+        let mut report = ConfigReport::recording();
+        let document = Value::Object(Map::new());
+        Self::default().read_sections(&document, &|_| None, &mut report);
+        report.into_keys()
+    }
+
+    fn read_sections(
+        &mut self,
+        document: &Value,
+        env: &dyn Fn(&str) -> Option<String>,
+        report: &mut ConfigReport,
+    ) {
+        report.section(document, "executor", |section| self.executor(section));
+        report.section(document, "webhook", |section| self.webhook.read(section));
+        report.section(document, "namespace_mapping", |section| {
+            self.webhook.read_mapping(section)
+        });
+        self.read_storage(document, report);
+        report.record("actions.kubernetes.namespace", "a text", "");
+        self.tasks.shared_namespace = own_namespace(document, env);
+        self.tasks.plugins.read_sections(document, env, report);
     }
 
     fn executor(&mut self, section: &mut Section<'_>) {
@@ -97,7 +108,7 @@ impl Settings {
         });
         // Read by the plugins.
         section.option("defaultK8sServiceAccount", &mut None);
-        section.choice(
+        section.option_choice(
             "healthProbeBindAddress",
             &mut self.health_address,
             "an address as \":8081\", or \"0\" for none",
