@@ -5,6 +5,7 @@
 use std::{fs, path::Path};
 
 mod cli;
+mod configuration;
 mod markdown;
 
 /// Compares a file of the repository with `made`. With `UPDATE=1` in the environment it is written first.
