@@ -10,19 +10,22 @@ use std::{
 };
 
 use prometheus_client::{
-    encoding::{EncodeLabelSet, text::encode},
+    encoding::EncodeLabelSet,
     metrics::{
         counter::Counter,
         family::{Family, MetricConstructor},
         gauge::Gauge,
         histogram::{Histogram, exponential_buckets},
     },
-    registry::Registry,
 };
 
 use tokio::time::Instant;
 
 use crate::outcome::Outcome;
+
+mod registrar;
+
+pub use registrar::{DeclaredMetric, Registrar};
 
 /// The content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -34,7 +37,7 @@ pub struct Metrics {
 }
 
 struct Shared {
-    registry: Mutex<Registry>,
+    registrar: Mutex<Registrar>,
     controllers: Controllers,
     requests: Family<RequestLabels, Counter>,
     request_seconds: Family<VerbLabels, Histogram, Seconds>,
@@ -109,26 +112,29 @@ impl Default for Metrics {
         let requests = Family::default();
         let request_seconds = Family::new_with_constructor(Seconds);
         let pods_created = Family::default();
-        let mut registry = Registry::default();
-        controllers.register(&mut registry);
-        registry.register(
+        let mut registrar = Registrar::default();
+        controllers.register(&mut registrar);
+        registrar.register(
             "longshore_api_requests",
             "Requests of our own parts to the Kubernetes API",
+            &["client", "verb", "resource", "code"],
             requests.clone(),
         );
-        registry.register(
+        registrar.register(
             "longshore_api_request_duration_seconds",
-            "Time to the answer of those requests; of a watch, to its first byte",
+            "Time to the answer of a request to the Kubernetes API; of a watch, to its first byte",
+            &["verb"],
             request_seconds.clone(),
         );
-        registry.register(
+        registrar.register(
             "longshore_pods_created",
-            "Pods that were asked for, by the answer",
+            "Requests that create a pod, by what came of them",
+            &["result"],
             pods_created.clone(),
         );
         Self {
             shared: Arc::new(Shared {
-                registry: Mutex::new(registry),
+                registrar: Mutex::new(registrar),
                 controllers,
                 requests,
                 request_seconds,
@@ -150,30 +156,35 @@ impl Controllers {
         }
     }
 
-    fn register(&self, registry: &mut Registry) {
-        registry.register(
+    fn register(&self, registrar: &mut Registrar) {
+        registrar.register(
             "controller_runtime_reconcile",
             "Rounds, by what came of them",
+            &["controller", "result"],
             self.rounds.clone(),
         );
-        registry.register(
+        registrar.register(
             "controller_runtime_reconcile_errors",
             "Rounds that failed",
+            &["controller"],
             self.errors.clone(),
         );
-        registry.register(
+        registrar.register(
             "controller_runtime_reconcile_time_seconds",
             "How long rounds took",
+            &["controller"],
             self.seconds.clone(),
         );
-        registry.register(
+        registrar.register(
             "controller_runtime_active_workers",
             "Rounds that run",
+            &["controller"],
             self.active.clone(),
         );
-        registry.register(
+        registrar.register(
             "workqueue_depth",
             "Keys that wait for a round, those that are due later included",
+            &["name"],
             self.depth.clone(),
         );
     }
@@ -192,16 +203,18 @@ impl Metrics {
     }
 
     /// Adds the metrics of a subsystem. Once per process and name.
-    pub fn register(&self, add: impl FnOnce(&mut Registry)) {
-        add(&mut self.registry());
+    pub fn register(&self, add: impl FnOnce(&mut Registrar)) {
+        add(&mut self.registrar());
+    }
+
+    /// What was registered, in that order.
+    pub fn declared(&self) -> Vec<DeclaredMetric> {
+        self.registrar().declared().to_vec()
     }
 
     /// Everything as OpenMetrics text.
     pub fn text(&self) -> String {
-        let mut text = String::new();
-        // Writing to a string cannot fail; if it did, an empty scrape shows.
-        let _ = encode(&mut text, &self.registry());
-        text
+        self.registrar().text()
     }
 
     /// How long ago the loop of each controller of this process turned. It does every few seconds, whatever there is to
@@ -254,9 +267,9 @@ impl Metrics {
         }
     }
 
-    fn registry(&self) -> MutexGuard<'_, Registry> {
-        let registry = self.shared.registry.lock();
-        registry.unwrap_or_else(PoisonError::into_inner)
+    fn registrar(&self) -> MutexGuard<'_, Registrar> {
+        let registrar = self.shared.registrar.lock();
+        registrar.unwrap_or_else(PoisonError::into_inner)
     }
 }
 

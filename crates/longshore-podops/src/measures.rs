@@ -60,20 +60,23 @@ impl PodMeasures {
     /// Counts here. Once per process.
     pub fn new(metrics: &Metrics) -> Self {
         let measures = Self::default();
-        metrics.register(|registry| {
-            registry.register(
+        metrics.register(|registrar| {
+            registrar.register(
                 "longshore_podops_pods",
                 "Pods that take part in PodOpsLifecycle, by phase",
+                &["phase"],
                 measures.pods.clone(),
             );
-            registry.register(
+            registrar.register(
                 "longshore_podops_held_pods",
                 "Pods that do not go on before something lets them go, by what kind of thing that is",
+                &["blocker"],
                 measures.held.clone(),
             );
-            registry.register(
+            registrar.register(
                 "longshore_podops_held_deletes",
                 "Deletes that are held until their pods may go",
+                &[],
                 measures.held_deletes.clone(),
             );
         });

@@ -116,30 +116,35 @@ impl ActionMeasures {
     pub fn new(metrics: &Metrics) -> Self {
         let measures = Self::default();
         let shared = &measures.shared;
-        metrics.register(|registry| {
-            registry.register(
+        metrics.register(|registrar| {
+            registrar.register(
                 "taskaction_active",
                 "TaskActions that have not ended, by the phase of their plugin",
+                &["phase"],
                 shared.active.clone(),
             );
-            registry.register(
+            registrar.register(
                 "taskaction_k8s_duration_milliseconds",
                 "Time to the answer of a write of a TaskAction",
+                &["op", "error"],
                 shared.requests.clone(),
             );
-            registry.register(
+            registrar.register(
                 "taskaction_crd_size_bytes",
                 "Size of TaskActions as JSON before each write of a status",
+                &[],
                 shared.sizes.clone(),
             );
-            registry.register(
+            registrar.register(
                 "taskaction_gc_deletions",
                 "TaskActions that ended long ago, by what became of them",
+                &["outcome"],
                 shared.deletions.clone(),
             );
-            registry.register(
+            registrar.register(
                 "taskaction_gc_sweep_duration_milliseconds",
                 "How long a pass over ended TaskActions took",
+                &["error"],
                 shared.sweeps.clone(),
             );
         });

@@ -58,25 +58,29 @@ impl Measures {
     /// Counts here. Once per process.
     pub fn new(metrics: &Metrics) -> Self {
         let measures = Self::default();
-        metrics.register(|registry| {
-            registry.register(
+        metrics.register(|registrar| {
+            registrar.register(
                 "controller_runtime_webhook_latency_seconds",
-                "Time from the question of an API server to the answer",
+                "Time from the request of an API server to the answer",
+                &["webhook"],
                 measures.seconds.clone(),
             );
-            registry.register(
+            registrar.register(
                 "controller_runtime_webhook_requests",
-                "Questions of API servers, by the HTTP status of the answer",
+                "Requests of API servers, by the HTTP status of the answer",
+                &["webhook", "code"],
                 measures.answers.clone(),
             );
-            registry.register(
+            registrar.register(
                 "controller_runtime_webhook_requests_in_flight",
-                "Questions without an answer yet",
+                "Requests of API servers that have no answer yet",
+                &["webhook"],
                 measures.in_flight.clone(),
             );
-            registry.register(
+            registrar.register(
                 "longshore_webhook_unauthenticated_requests",
                 "Requests of callers without credentials, answered with 401",
+                &["webhook"],
                 measures.refused.clone(),
             );
         });

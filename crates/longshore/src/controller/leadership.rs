@@ -156,21 +156,23 @@ pub(crate) struct Standing {
 
 impl Standing {
     /// All of them wait.
-    pub(super) fn new(metrics: &Metrics, roles: &[&'static Role]) -> Self {
+    pub(crate) fn new(metrics: &Metrics, roles: &[&'static Role]) -> Self {
         let standing = Self {
             stands: Arc::default(),
             is_leader: Family::default(),
             lost: Family::default(),
         };
-        metrics.register(|registry| {
-            registry.register(
+        metrics.register(|registrar| {
+            registrar.register(
                 "leader_election_master_status",
-                "Whether this replica holds the lease",
+                "Whether this replica holds the lease of a role (1) or not (0)",
+                &["name"],
                 standing.is_leader.clone(),
             );
-            registry.register(
+            registrar.register(
                 "longshore_lease_lost",
                 "Leases that were lost while they were needed",
+                &["name"],
                 standing.lost.clone(),
             );
         });

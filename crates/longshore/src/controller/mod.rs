@@ -39,8 +39,7 @@ mod served;
 mod tasks;
 pub(crate) mod webhook;
 
-pub(crate) use leadership::Election;
-use leadership::Standing;
+pub(crate) use leadership::{Election, Standing};
 use roles::Role;
 
 /// How long probes under way have to end.

@@ -4,6 +4,7 @@ use std::io;
 
 use async_trait::async_trait;
 use longshore_dags::logs::{LogArchive, LogDirectory, LogPath, LogStream};
+use longshore_kit::metrics::Registrar;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{
@@ -11,7 +12,6 @@ use prometheus_client::{
         family::Family,
         histogram::{Histogram, exponential_buckets},
     },
-    registry::Registry,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -38,15 +38,17 @@ impl Default for Measures {
 
 impl Measures {
     /// Shows them. Once per process.
-    pub(crate) fn register(&self, registry: &mut Registry) {
-        registry.register(
+    pub(crate) fn register(&self, registrar: &mut Registrar) {
+        registrar.register(
             "longshore_store_commit_seconds",
             "How long commits of the database took",
+            &[],
             self.commit_seconds.clone(),
         );
-        registry.register(
+        registrar.register(
             "longshore_log_upload",
-            "Logs of ended pods that were to be stored, by what came of it",
+            "Logs of ended pods that were to be stored, by what came of that",
+            &["result"],
             self.stored_logs.clone(),
         );
     }

@@ -7,6 +7,7 @@ use std::{fs, path::Path};
 mod cli;
 mod configuration;
 mod markdown;
+mod metrics;
 
 /// Compares a file of the repository with `made`. With `UPDATE=1` in the environment it is written first.
 pub(crate) fn is_in_the_repository(path: &str, made: &str) {

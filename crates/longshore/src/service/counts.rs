@@ -7,12 +7,12 @@ use std::{
 
 use longshore_console::Scrape;
 use longshore_dags::{Change, Dags};
-use longshore_kit::{Clock, Metrics, SystemClock, Tasks};
+use longshore_kit::{Clock, Metrics, SystemClock, Tasks, metrics::Registrar};
 use longshore_store::TaskState;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge},
-    registry::{Registry, Unit},
+    registry::Unit,
 };
 use tokio::sync::broadcast::error::RecvError;
 
@@ -65,7 +65,7 @@ impl Counts {
     /// Nothing counted yet. Once per process.
     pub(crate) fn new(metrics: &Metrics) -> Self {
         let counts = Self::default();
-        metrics.register(|registry| counts.register(registry));
+        metrics.register(|registrar| counts.register(registrar));
         counts
     }
 
@@ -90,33 +90,42 @@ impl Counts {
         self.measures.clone()
     }
 
-    fn register(&self, registry: &mut Registry) {
-        self.measures.register(registry);
-        registry.register(
+    fn register(&self, registrar: &mut Registrar) {
+        self.measures.register(registrar);
+        registrar.register(
             "longshore_task_instances",
             "Task instances of unfinished runs, by state",
+            &["state"],
             self.tasks.clone(),
         );
-        registry.register(
+        registrar.register(
             "longshore_task_state_changes",
             "State changes of task instances",
+            &["from", "to"],
             self.changes.clone(),
         );
-        registry.register(
+        registrar.register(
             "longshore_scheduler_heartbeat_timestamp_seconds",
-            "When the scheduler's loop last turned",
+            "When the loop of the scheduler last turned, in seconds since 1970",
+            &[],
             self.heartbeat.clone(),
         );
-        registry.register_with_unit(
+        registrar.register_with_unit(
             "process_resident_memory",
-            "Resident memory",
+            "Resident memory of the process",
             Unit::Bytes,
+            &[],
             self.resident.clone(),
         );
         let build: Family<BuildLabels, Gauge> = Family::default();
         let version = env!("CARGO_PKG_VERSION");
         build.get_or_create(&BuildLabels { version }).set(1);
-        registry.register("longshore_build_info", "The version that runs", build);
+        registrar.register(
+            "longshore_build_info",
+            "The version that runs",
+            &["version"],
+            build,
+        );
     }
 
     /// What is read rather than counted.

@@ -20,6 +20,7 @@ mod errors;
 mod flyte_sdk;
 mod full_disk;
 mod lint;
+mod metrics_reference;
 #[path = "../../../longshore-store/tests/it/server.rs"]
 mod postgres;
 mod quickstart_programs;

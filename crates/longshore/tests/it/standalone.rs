@@ -22,7 +22,9 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::{
-    longshore, outcome,
+    longshore,
+    metrics_reference::all_is_in_the_reference,
+    outcome,
     service_process::{Service, until},
 };
 
@@ -388,6 +390,7 @@ fn health_and_metrics_are_told_to_everybody_on_this_machine() {
     ] {
         assert!(metrics.contains(part), "{part}\n{metrics}");
     }
+    all_is_in_the_reference(&metrics);
     // A name that somebody else's page could use to reach us.
     let foreign = get(&service, "/metrics", "evil.example");
     assert!(foreign.contains("LS1802"), "{foreign}");

@@ -17,7 +17,9 @@ use super::replica::{Plan, Replica, page, until};
 use crate::{
     canary::{files_with_one, found_of, no_command_line_has_one_of},
     cluster::TestCluster,
-    longshore, outcome,
+    longshore,
+    metrics_reference::all_is_in_the_reference,
+    outcome,
     task_actions::{TaskActions, action},
 };
 
@@ -183,6 +185,7 @@ async fn what_is_given_to_the_controller_is_nowhere_where_others_may_read_it() {
     no_command_line_has_one_of(&ALL);
     let metrics = page(ready["metrics"].as_str().unwrap(), "/metrics").await;
     assert!(metrics.contains("longshore_"), "{metrics}");
+    all_is_in_the_reference(&metrics);
     nothing_in("metrics", &metrics);
     nothing_in("the cluster", &said_in_the_cluster(&cluster.admin).await);
     assert_eq!(replica.stop(), Some(0), "{}", replica.log());

@@ -16,7 +16,7 @@ use super::{
     kubelet::{Kubelet, PLAYED, Pace},
     place::Place,
 };
-use crate::cluster::TestCluster;
+use crate::{cluster::TestCluster, metrics_reference::all_is_in_the_reference};
 
 /// What the manifest for a controller beside a real API server is made with.
 pub(super) const GRANTED: [&str; 3] = ["--enable", "podops", "--webhook-on-loopback"];
@@ -234,6 +234,7 @@ impl World {
     pub(super) async fn note_asked(&self) {
         let address = self.controller.lock().unwrap().metrics.clone();
         let text = page(&address, "/metrics").await;
+        all_is_in_the_reference(&text);
         let mut controller = self.controller.lock().unwrap();
         for line in text.lines() {
             let label = |name: &str| {
