@@ -12,7 +12,7 @@ pub const LABEL_SCHEDULER: &str = "longshore.dev/scheduler";
 /// Image of a container task that names none: the machine itself on the process node.
 pub const IMAGE_HOST: &str = "longshore.dev/host";
 
-/// Environment variable: the file that takes a task's small result, at most [`MAX_RESULT_BYTES`] of JSON.
+/// Environment variable: the file that takes a task's small result, at most [`MAX_RESULT_BYTES`] bytes of JSON.
 pub const ENV_RETURN: &str = "LONGSHORE_RETURN";
 /// Environment variable: the directory that all tasks of the run share.
 pub const ENV_WORKSPACE: &str = "LONGSHORE_WORKSPACE";

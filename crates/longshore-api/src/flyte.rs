@@ -90,7 +90,7 @@ pub const ANNOTATION_SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/saf
 
 /// Finalizer of a TaskAction: added once it is valid, removed after abort and finalize.
 pub const FINALIZER_PLUGIN: &str = "flyte.org/plugin-finalizer";
-/// Finalizer of a task's resource, only with `plugins.k8s.inject-finalizer`.
+/// Finalizer of the resource of a task: there only with `plugins.k8s.inject-finalizer`.
 pub const FINALIZER_RESOURCE: &str = "flyte/flytek8s";
 
 /// Condition: whether the action is on its way, and how far (its reason).
@@ -112,7 +112,7 @@ pub const REASON_COMPLETED: &str = "Completed";
 pub const REASON_RETRYABLE_FAILURE: &str = "RetryableFailure";
 /// Reason, and phase in the history: it failed for good.
 pub const REASON_PERMANENT_FAILURE: &str = "PermanentFailure";
-/// Reason, and phase in the history: it was given up because somebody asked for it.
+/// Reason, and phase in the history: it was aborted on request.
 pub const REASON_ABORTED: &str = "Aborted";
 /// Reason: no plugin takes its task type.
 pub const REASON_PLUGIN_NOT_FOUND: &str = "PluginNotFound";
@@ -124,6 +124,22 @@ pub const REASON_PAUSED: &str = "Paused";
 pub const REASON_SIGNALED: &str = "Signaled";
 /// Reason, and phase in the history: a condition action waited too long.
 pub const REASON_TIMED_OUT: &str = "TimedOut";
+
+/// Reason of an Event about a TaskAction: its plugin failed for want of something else, for example an answer of the API
+/// server. The attempt goes on, unless it was one failure too many.
+pub const REASON_FAILED_PLUGIN_HANDLE: &str = "FailedPluginHandle";
+/// Reason of an Event about a TaskAction: no plugin takes its task type. It has failed.
+pub const REASON_FAILED_PLUGIN_RESOLVE: &str = "FailedPluginResolve";
+/// Reason of an Event about a TaskAction: its spec cannot be run. It has failed.
+pub const REASON_FAILED_VALIDATION: &str = "FailedValidation";
+/// Reason of an Event about a TaskAction: it was deleted, and its spec does not say what there is to abort.
+pub const REASON_FINALIZATION_SKIPPED: &str = "FinalizationSkipped";
+/// Reason of an Event about a TaskAction: the events service did not take a change of it. It waits, and sends it again.
+pub const REASON_EVENT_PUBLISH_FAILED: &str = "ActionEventPublishFailed";
+/// Reason of an Event about a TaskAction: cached outputs could not be copied to where its outputs belong. It tries again.
+pub const REASON_OUTPUTS_NOT_COPIED: &str = "CachedOutputsNotCopied";
+/// Reason of an Event about a TaskAction: the directory of its outputs could not be made. It tries again.
+pub const REASON_NO_OUTPUT_DIRECTORY: &str = "NoOutputDirectory";
 
 /// `status.errorState.kind`, and of errors everywhere: the user's code or specification is to blame.
 pub const ERROR_KIND_USER: &str = "USER";

@@ -22,11 +22,11 @@ pub const LABEL_STAY_OFFLINE: &str = "podopslifecycle.kusionstack.io/stay-offlin
 /// Label of a pod, ours: it took part until its label [`LABEL_CONTROL`] was removed, and its gate is not open yet. Set by
 /// the webhook in that request, removed by the controller once the gate is open. Value: since when.
 pub const LABEL_RELEASED: &str = "longshore.dev/released";
-/// Label: a hint that the operation ends with the pod's removal.
+/// Label, by users: a hint that the operation ends with the removal of the pod.
 pub const LABEL_PREPARING_TO_DELETE: &str = "podopslifecycle.kusionstack.io/preparing-to-delete";
-/// Label, by CollaSet, of a pod that was just created; removed when it serves.
+/// Label, by CollaSet: the pod was just created. Removed when it serves.
 pub const LABEL_CREATING: &str = "podopslifecycle.kusionstack.io/creating";
-/// Label, by CollaSet, of a pod that was created again; removed when it serves.
+/// Label, by CollaSet: the pod was created again. Removed when it serves.
 pub const LABEL_COMPLETING: &str = "podopslifecycle.kusionstack.io/completing";
 /// Label, by the GraceDelete webhook, CollaSet or users: delete this pod by an operation.
 pub const LABEL_TO_DELETE: &str = "collaset.kusionstack.io/to-delete";
@@ -35,7 +35,8 @@ pub const LABEL_TO_DELETE: &str = "collaset.kusionstack.io/to-delete";
 pub const CONDITION_SERVICE_READY: &str = "pod.kusionstack.io/service-ready";
 /// The message of [`CONDITION_SERVICE_READY`].
 pub const SERVICE_READY_MESSAGE: &str = "updated by PodOpsLifecycle";
-/// What finalizers that protect traffic begin with.
+/// Finalizer, by who protects traffic: the pod stays until its operation has drained the traffic; its name follows the
+/// prefix.
 pub const PROTECTION_FINALIZER_PREFIX: &str = "prot.podopslifecycle.kusionstack.io";
 
 /// Annotation: JSON `{"expectedFinalizers": {"<Kind>/<ns>/<name>": "<finalizer>"}}`: which ones the pod must carry before
@@ -44,14 +45,15 @@ pub const ANNOTATION_AVAILABLE_CONDITIONS: &str = "pod.kusionstack.io/available-
 /// Annotation: when somebody last asked for the pod's deletion.
 pub const ANNOTATION_DELETE_TIMESTAMP: &str = "gracedelete.kusionstack.io/delete-timestamp";
 
-/// Annotation of a pod, ours: how long its operations wait for those who protect its traffic, as `10m`. Then what they
-/// hold it with is removed. Wins over what the controller was told; without either they wait for ever, as upstream.
+/// Annotation of a pod, ours, by users: how long its operations wait for those who protect its traffic, as `10m`. Then the
+/// controller removes their finalizers. Wins over `--protection-deadline`; without either, operations wait for ever, as
+/// upstream.
 pub const ANNOTATION_PROTECTION_DEADLINE: &str = "longshore.dev/protection-deadline";
 
 /// Finalizer, ours: a Service may still route traffic to the pod. Begins with [`PROTECTION_FINALIZER_PREFIX`].
 pub const FINALIZER_SERVICES: &str = "prot.podopslifecycle.kusionstack.io/longshore-services";
-/// Annotation of a Service, ours: how long a pod is still held by [`FINALIZER_SERVICES`] after it has left the
-/// EndpointSlices of the Service, as `10s`. Wins over what the controller was told.
+/// Annotation of a Service, ours, by users: how long a pod is still held by [`FINALIZER_SERVICES`] after it has left the
+/// EndpointSlices of the Service, as `10s`. Wins over `--drain-delay`.
 pub const ANNOTATION_DRAIN_DELAY: &str = "longshore.dev/drain-delay";
 
 /// Annotation of a pod, ours: when somebody last asked for its eviction. Nobody asked for its deletion since.
@@ -65,8 +67,7 @@ pub const EVICTION_ALLOWED: &str = "allowed";
 /// The ValidatingAdmissionPolicy of `deploy/podops-evictions.yaml`, and its binding.
 pub const EVICTION_POLICY: &str = "longshore-podops-evictions";
 
-/// Annotation of a pod, ours: until when somebody who asked for its deletion is held by the webhook, and deletes it when
-/// it may go.
+/// Annotation of a pod, ours: until when the webhook holds a delete of it, whose client deletes it as soon as it may go.
 pub const ANNOTATION_HELD_UNTIL: &str = "longshore.dev/delete-held-until";
 
 /// The operation that deletes a pod.
@@ -74,24 +75,24 @@ pub const ID_POD_DELETE: &str = "pod-delete";
 /// The type of [`ID_POD_DELETE`].
 pub const TYPE_DELETE: &str = "delete";
 
-/// Reason of an Event about a pod: the gate was changed.
+/// Reason of an Event about a pod: its condition [`CONDITION_SERVICE_READY`] was changed.
 pub const REASON_SERVICE_READY: &str = "ServiceReady";
 /// Reason of an Event about a pod: it was deleted, by its operation.
 pub const REASON_POD_DELETION: &str = "PodDeletion";
 
-/// Reason of an Event about a pod: its labels or annotations say nothing that can be followed.
+/// Reason of an Event about a pod: its labels or annotations are not valid. The controller waits until they change.
 pub const REASON_INVALID_LIFECYCLE: &str = "InvalidLifecycle";
 /// Reason of an Event about a pod: an operation waits longer than usual for those who protect its traffic.
 pub const REASON_WAITS_FOR_PROTECTION: &str = "WaitsForProtection";
-/// Reason of an Event about a pod: those who protect its traffic did not let go in time, and no longer hold it.
+/// Reason of an Event about a pod: its traffic was protected for longer than its deadline. The finalizers were removed.
 pub const REASON_PROTECTION_EXPIRED: &str = "ProtectionExpired";
-/// Reason of an Event about a pod: a Service says nothing that can be followed about how long its traffic drains.
+/// Reason of an Event about a pod: [`ANNOTATION_DRAIN_DELAY`] of a Service in front of it is not valid.
 pub const REASON_INVALID_DRAIN_DELAY: &str = "InvalidDrainDelay";
-/// Reason of an Event about a PodTransitionRule: it says nothing that can be followed.
+/// Reason of an Event about a PodTransitionRule: its spec is not valid. The note of the Event says why.
 pub const REASON_INVALID_RULE: &str = "InvalidRule";
 
-/// How the label begins that permits all operations of one type: `<this>/<type>`. Not one of [`OperationLabel`], because
-/// it is about a type and not about an operation.
+// Not one of [`OperationLabel`], because it is about a type and not about an operation.
+/// Label: permits all operations of one type, since when; `/` and the type follow the prefix.
 pub const OPERATION_PERMISSION_PREFIX: &str = "operation-permission.podopslifecycle.kusionstack.io";
 
 /// Whether a key is [`OPERATION_PERMISSION_PREFIX`], alone or with a type behind it. A key whose prefix only begins like

@@ -116,7 +116,8 @@ impl Actions {
     async fn report(&self, key: &ActionKey, event: &ActionEvent) -> Result<(), NotPublished> {
         let published = self.events.publish(event).await;
         if let Err(error) = &published {
-            self.warn(key, "ActionEventPublishFailed", error.to_string());
+            let reason = longshore_api::flyte::REASON_EVENT_PUBLISH_FAILED;
+            self.warn(key, reason, error.to_string());
         }
         published
     }
@@ -126,7 +127,8 @@ impl Actions {
         let Err(source) = told else {
             return Ok(());
         };
-        self.warn(key, "CachedOutputsNotCopied", source.why());
+        let reason = longshore_api::flyte::REASON_OUTPUTS_NOT_COPIED;
+        self.warn(key, reason, source.why());
         Err(ActionError::NotCopied {
             key: key.clone(),
             source,
@@ -150,7 +152,8 @@ impl Actions {
         let kind = ObstacleKind::NoDirectory(message);
         let obstacles = &self.observer.obstacles;
         obstacles.note(key, launch, kind, self.clock.now());
-        self.warn(key, "NoOutputDirectory", why);
+        let reason = longshore_api::flyte::REASON_NO_OUTPUT_DIRECTORY;
+        self.warn(key, reason, why);
         Err(ActionError::NoDirectory {
             key: key.clone(),
             source,

@@ -14,11 +14,12 @@ pub const KIND_POD_TRANSITION_RULE: &str = "PodTransitionRule";
 /// Upstream's CustomResourceDefinition, unchanged (source and licence: `crds/SOURCE.md`).
 pub const POD_TRANSITION_RULE_CRD: &str =
     include_str!("../../crds/apps.kusionstack.io_podtransitionrules.yaml");
-/// Finalizer of a rule whose annotations are on pods.
+/// Finalizer of a PodTransitionRule: it stays until its annotations are removed from pods.
 pub const FINALIZER_PROTECTED: &str = "finalizer.operating.kusionstack.io/protected";
-/// Annotation of a pod: JSON `{"skipRules": ["<rule name>"]}`.
+/// Annotation of a pod, by users: the rules that it does not have to pass, as JSON `{"skipRules": ["<rule name>"]}`.
 pub const ANNOTATION_SKIP_RULES: &str = "podtransitionrule.kusionstack.io/skip-rule-conditions";
-/// What the annotation of a pod begins with that shows what a rule says of it: `<this>/<name of the PodTransitionRule>`.
+/// Annotation of a pod: what a PodTransitionRule says of it, as JSON; `/` and the name of the PodTransitionRule follow the
+/// prefix.
 pub const ANNOTATION_DETAIL_PREFIX: &str = "detail.podtransitionrule.kusionstack.io";
 
 /// The annotation that shows what this PodTransitionRule says of a pod.

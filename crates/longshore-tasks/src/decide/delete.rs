@@ -1,6 +1,6 @@
 //! An action that is being deleted: abort, then let it go (task action spec §5.3).
 
-use longshore_api::flyte::FINALIZER_PLUGIN;
+use longshore_api::flyte::{FINALIZER_PLUGIN, REASON_FINALIZATION_SKIPPED};
 use longshore_core::{Action as Do, Next, Plan};
 use longshore_plugins::{Phase, PhaseInfo};
 
@@ -39,7 +39,7 @@ pub(super) fn decide(round: &Round<'_>) -> ActionPlan {
             actions.push(Do::Call(Effect::Report(Box::new(event))));
         }
         Work::Invalid(invalid) => {
-            actions.push(round.warn("FinalizationSkipped", invalid.message.clone()));
+            actions.push(round.warn(REASON_FINALIZATION_SKIPPED, invalid.message.clone()));
         }
         Work::Task(_) | Work::Remote(_) | Work::Condition | Work::Nothing => {}
     }

@@ -109,7 +109,7 @@ pub(super) fn too_many(round: &Round<'_>, id: &str, text: &str) -> Option<PhaseI
 /// What people are told of a system failure.
 pub(super) fn warning(round: &Round<'_>, id: &str, text: &str) -> Step {
     let note = format!("Plugin {id:?} system error: {text}");
-    round.warn("FailedPluginHandle", note)
+    round.warn(longshore_api::flyte::REASON_FAILED_PLUGIN_HANDLE, note)
 }
 
 fn is_ours(child: &crate::model::Child) -> bool {

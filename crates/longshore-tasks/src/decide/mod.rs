@@ -176,9 +176,9 @@ impl Round<'_> {
         let mut steps = self.finish(status);
         steps.extend(self.action.children.ours().flat_map(release));
         let reason = if invalid.reason == longshore_api::flyte::REASON_PLUGIN_NOT_FOUND {
-            "FailedPluginResolve"
+            longshore_api::flyte::REASON_FAILED_PLUGIN_RESOLVE
         } else {
-            "FailedValidation"
+            longshore_api::flyte::REASON_FAILED_VALIDATION
         };
         steps.push(self.warn(reason, invalid.message.clone()));
         Plan::of(steps)

@@ -5,6 +5,7 @@
 use std::{fs, path::Path};
 
 mod cli;
+mod conditions;
 mod configuration;
 mod markdown;
 mod metrics;
