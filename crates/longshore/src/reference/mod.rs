@@ -41,3 +41,22 @@ fn head(title: &str, about: &str) -> String {
         "# {title}\n\n{about}\n\nThis page is made from the code, and a test compares it with the code: do not edit it.\n"
     )
 }
+
+#[test]
+fn every_page_is_in_the_index_and_every_link_of_it_leads_to_a_page() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let index = fs::read_to_string(docs.join("README.md")).unwrap();
+    let links = index.split("](").skip(1);
+    let links: Vec<&str> = links.filter_map(|rest| rest.split(')').next()).collect();
+    for link in &links {
+        assert!(docs.join(link).is_file(), "{link}");
+    }
+    for folder in ["", "reference/"] {
+        for entry in fs::read_dir(docs.join(folder)).unwrap() {
+            let name = entry.unwrap().file_name();
+            let page = format!("{folder}{}", name.to_str().unwrap());
+            let is_page = page.ends_with(".md") && page != "README.md";
+            assert!(!is_page || links.contains(&page.as_str()), "{page}");
+        }
+    }
+}
