@@ -123,9 +123,12 @@ fn task(i: usize) -> String {
 /// Puts a DAG into the folder; its schedule is due at once.
 fn ask(folder: &std::path::Path, dag_id: &str, n: usize, order: Order) -> Result<()> {
     let path = folder.join(format!("{dag_id}.yaml"));
-    let new = path.with_extension("new");
-    fs::write(&new, document(dag_id, n, order)?)?;
-    Ok(fs::rename(new, path)?)
+    let text = document(dag_id, n, order)?;
+    Ok(longshore_files::replace_unsynced(
+        &path,
+        0o644,
+        text.as_bytes(),
+    )?)
 }
 
 fn document(dag_id: &str, n: usize, order: Order) -> Result<String> {

@@ -1,21 +1,17 @@
 //! Where the logs of ended pods are kept: Airflow's log path under one root, written before the pod is deleted.
 
-use std::{
-    fs::{self, File},
-    io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
-    path::PathBuf,
-    pin::Pin,
-};
+use std::{io, path::PathBuf, pin::Pin};
 
 use async_trait::async_trait;
 use futures::AsyncBufRead;
+use longshore_files::{Disk, Draft, System};
 use longshore_store::{TaskInstance, TaskKey};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio_util::compat::FuturesAsyncReadCompatExt;
 
-/// A log shorter than this, in bytes, is stored at one go: each step on its own would have to wait for a thread.
-const HEAD: usize = 64 * 1024;
+/// As many bytes of a log are written at one go. A shorter log is stored at one go: each step on its own would have to
+/// wait for a thread.
+const CHUNK: usize = 64 * 1024;
 
 /// The log of one pod, as the API server streams it.
 pub type LogStream = Pin<Box<dyn AsyncBufRead + Send>>;
@@ -74,80 +70,62 @@ fn component(name: &str) -> String {
 
 /// Logs in a directory.
 #[derive(Clone, Debug)]
-pub struct LogDirectory {
+pub struct LogDirectory<D: Disk = System> {
+    disk: D,
     root: PathBuf,
 }
 
 impl LogDirectory {
     /// Logs below `root`, which is created with the first log.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self::on(System, root)
+    }
+}
+
+impl<D: Disk> LogDirectory<D> {
+    /// The same on another disk.
+    pub fn on(disk: D, root: impl Into<PathBuf>) -> Self {
+        Self {
+            disk,
+            root: root.into(),
+        }
     }
 
     /// Where the log of a try is, or will be.
     pub fn file(&self, path: &LogPath) -> PathBuf {
         self.root.join(path.as_str())
     }
+
+    /// Begins the new content of a log. Whole or not at all: a crash leaves the draft, which the repeat replaces.
+    fn begin(&self, path: &LogPath) -> impl FnOnce() -> io::Result<Draft<D>> + Send + use<D> {
+        let (disk, file) = (self.disk.clone(), self.file(path));
+        move || Draft::begin_in_new_directory(disk, &file, 0o600, 0o700)
+    }
 }
 
 #[async_trait]
-impl LogArchive for LogDirectory {
+impl<D: Disk> LogArchive for LogDirectory<D> {
     async fn store(&self, path: &LogPath, log: LogStream) -> io::Result<()> {
-        let part = Part::of(self.file(path));
+        let begin = self.begin(path);
         let mut log = log.compat();
-        let mut head = Vec::new();
-        (&mut log).take(HEAD as u64).read_to_end(&mut head).await?;
-        if head.len() < HEAD {
-            return blocking(move || part.finish(part.begin(&head)?)).await;
+        let mut chunk = read_chunk(&mut log).await?;
+        if chunk.len() < CHUNK {
+            return blocking(move || begin()?.with(&chunk)?.commit()).await;
         }
-        let (part, begun) = blocking(move || {
-            let begun = part.begin(&head)?;
-            Ok((part, begun))
-        })
-        .await?;
-        let mut begun = tokio::fs::File::from_std(begun);
-        tokio::io::copy(&mut log, &mut begun).await?;
-        begun.flush().await?;
-        let whole = begun.into_std().await;
-        blocking(move || part.finish(whole)).await
+        let mut draft = blocking(begin).await?;
+        while !chunk.is_empty() {
+            draft = blocking(move || draft.with(&chunk)).await?;
+            chunk = read_chunk(&mut log).await?;
+        }
+        blocking(move || draft.commit()).await
     }
 }
 
-/// A log that is being written. Whole or not at all: a crash leaves the part file, which the repeat replaces.
-struct Part {
-    file: PathBuf,
-    part: PathBuf,
-}
-
-impl Part {
-    fn of(file: PathBuf) -> Self {
-        Self {
-            part: file.with_extension("log.part"),
-            file,
-        }
-    }
-
-    fn begin(&self, head: &[u8]) -> io::Result<File> {
-        if let Some(folder) = self.file.parent() {
-            fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(folder)?;
-        }
-        let mut begun = File::options()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&self.part)?;
-        begun.write_all(head)?;
-        Ok(begun)
-    }
-
-    fn finish(&self, whole: File) -> io::Result<()> {
-        whole.sync_data()?;
-        fs::rename(&self.part, &self.file)
-    }
+/// The next bytes of a log, [`CHUNK`] of them unless it ends.
+async fn read_chunk(log: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+    let mut chunk = Vec::new();
+    log.take(CHUNK as u64).read_to_end(&mut chunk).await?;
+    Ok(chunk)
 }
 
 async fn blocking<T: Send + 'static>(
@@ -171,19 +149,40 @@ impl LogArchive for NoLogArchive {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use futures::{TryStreamExt, stream};
+    use longshore_files::lossy::LossyDisk;
 
     use super::*;
+
+    fn log_of(length: usize) -> (Vec<u8>, LogStream) {
+        let log: Vec<u8> = (0..length).map(|i| i as u8).collect();
+        let chunks: Vec<_> = log.chunks(1_000).map(|chunk| Ok(chunk.to_vec())).collect();
+        (log, Box::pin(stream::iter(chunks).into_async_read()))
+    }
+
+    #[tokio::test]
+    async fn a_stored_log_survives_a_loss_of_power() {
+        for length in [0, 1, CHUNK, 3 * CHUNK] {
+            let disk = LossyDisk::default();
+            let logs = LogDirectory::on(disk.clone(), "/logs");
+            let path = LogPath("dag_id=d/run_id=r/task_id=t/attempt=1.log".to_owned());
+            let (log, stream) = log_of(length);
+            logs.store(&path, stream).await.unwrap();
+            disk.lose_power_after(0);
+            disk.restore_power();
+            assert!(disk.read(&logs.file(&path)) == Some(log), "{length}");
+        }
+    }
 
     #[tokio::test]
     async fn a_log_of_any_length_is_stored_whole_and_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let logs = LogDirectory::new(folder.path());
         let path = LogPath("dag_id=d/run_id=r/task_id=t/attempt=1.log".to_owned());
-        for length in [0, 1, HEAD - 1, HEAD, HEAD + 1, 3 * HEAD, 7] {
-            let log: Vec<u8> = (0..length).map(|i| i as u8).collect();
-            let chunks: Vec<_> = log.chunks(1_000).map(|chunk| Ok(chunk.to_vec())).collect();
-            let stream: LogStream = Box::pin(stream::iter(chunks).into_async_read());
+        for length in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 7] {
+            let (log, stream) = log_of(length);
             logs.store(&path, stream).await.unwrap();
             assert!(fs::read(logs.file(&path)).unwrap() == log, "{length}");
         }
@@ -195,12 +194,12 @@ mod tests {
         let logs = LogDirectory::new(folder.path());
         let path = LogPath("attempt=1.log".to_owned());
         for (end, is_stored) in [(None, true), (Some(io::Error::other("gone")), false)] {
-            let chunks = [Ok("line\n".repeat(HEAD))].into_iter();
+            let chunks = [Ok("line\n".repeat(CHUNK))].into_iter();
             let chunks = chunks.chain(end.map(Err));
             let stream: LogStream = Box::pin(stream::iter(chunks).into_async_read());
             assert_eq!(logs.store(&path, stream).await.is_ok(), is_stored);
         }
         let stored = fs::read_to_string(logs.file(&path)).unwrap();
-        assert_eq!(stored.len(), 5 * HEAD);
+        assert_eq!(stored.len(), 5 * CHUNK);
     }
 }

@@ -1,28 +1,15 @@
-//! Directories and files for this user alone, and directories that every user of a container may enter: whatever the
+//! Directories for this user alone, and directories that every user of a container may enter: whatever the
 //! umask of the node is.
 
-use std::fs::{self, DirBuilder, OpenOptions, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
 /// Makes a directory for this user alone; one that exists becomes so.
 pub(crate) fn make(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     fs::set_permissions(dir, Permissions::from_mode(0o700))
-}
-
-/// Writes a file for this user alone, from its creation.
-pub(crate) fn write(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)?;
-    // One that exists keeps its mode otherwise.
-    file.set_permissions(Permissions::from_mode(0o600))?;
-    file.write_all(content)
 }
 
 /// Makes the directories from `top` down to `dir` that are missing, for every user of a container. What is above `top`
@@ -46,13 +33,9 @@ mod tests {
     #[test]
     fn what_is_private_is_so_from_the_start_and_what_is_not_can_be_entered() {
         let folder = tempfile::tempdir().unwrap();
-        let (private, file) = (folder.path().join("private"), folder.path().join("file"));
+        let private = folder.path().join("private");
         make(&private).unwrap();
-        fs::write(&file, "old").unwrap();
-        fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
-        write(&file, b"new").unwrap();
-        assert_eq!((mode(&private), mode(&file)), (0o700, 0o600));
-        assert_eq!(fs::read(&file).unwrap(), b"new");
+        assert_eq!(mode(&private), 0o700);
         let top = private.join("volume");
         make_readable(&top, &top.join("a/b")).unwrap();
         for dir in [&top, &top.join("a"), &top.join("a/b")] {

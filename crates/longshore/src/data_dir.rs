@@ -1,9 +1,9 @@
 //! The data directory: everything durable of the embedded cluster and its controllers, for one process at a time.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read, Seek, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     thread,
     time::Duration,
@@ -208,7 +208,7 @@ fn close_to_others(path: &Path, foreign_root: ForeignRoot) -> Result<(), CliErro
 
 /// Makes a directory for us only, and gives its absolute path.
 pub(crate) fn make(path: &Path) -> io::Result<PathBuf> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    longshore_files::make_directories(path, 0o700)?;
     fs::canonicalize(path)
 }
 

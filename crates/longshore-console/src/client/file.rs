@@ -1,9 +1,8 @@
 //! `client.yaml`: where the service is and how it knows its clients, in the data directory that both use.
 
 use std::{
-    fs::{self, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    fs, io,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
@@ -103,22 +102,9 @@ impl ClientFile {
     /// Writes the file of a data directory: readable by its owner only, whole or not at all.
     pub fn write(&self, data_dir: &Path) -> Result<(), FileError> {
         let path = Self::path(data_dir);
-        let part = path.with_extension("yaml.part");
         let write = || -> io::Result<()> {
             let text = serde_saphyr::to_string(self).map_err(io::Error::other)?;
-            // A file that a crash left may have another mode.
-            match fs::remove_file(&part) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                Ok(()) | Err(_) => {}
-            }
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&part)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_data()?;
-            fs::rename(&part, &path)
+            longshore_files::replace(&path, 0o600, text.as_bytes())
         };
         write().map_err(|source| FileError::Io { path, source })
     }
@@ -136,7 +122,7 @@ mod tests {
             server: "http://127.0.0.1:7080".to_owned(),
             token: Token::new("abc"),
         };
-        fs::write(folder.path().join("client.yaml.part"), "left by a crash").unwrap();
+        fs::write(folder.path().join("client.yaml.new"), "left by a crash").unwrap();
         file.write(folder.path()).unwrap();
         file.write(folder.path()).unwrap();
         let read = ClientFile::read(folder.path()).unwrap().unwrap();

@@ -30,17 +30,15 @@ pub(crate) fn remember(dir: &Path, pod: &Pod, acknowledged_at: Timestamp) -> io:
         acknowledged_at,
         pod: pod.clone(),
     };
-    let temporary = dir.join("pod.tmp");
-    private_dir::write(&temporary, &serde_json::to_vec(&memory)?)?;
-    fs::rename(temporary, dir.join("pod.json"))
+    let bytes = serde_json::to_vec(&memory)?;
+    longshore_files::replace_unsynced(&dir.join("pod.json"), 0o600, &bytes)
 }
 
 /// Remembers that the containers are being stopped, before anything is done about it: a node that comes back goes on
 /// where this one was.
 pub(crate) fn remember_stop(dir: &Path, stop: &BegunStop) -> io::Result<()> {
-    let temporary = dir.join("stop.tmp");
-    private_dir::write(&temporary, &serde_json::to_vec(stop)?)?;
-    fs::rename(temporary, dir.join("stop.json"))
+    let bytes = serde_json::to_vec(stop)?;
+    longshore_files::replace_unsynced(&dir.join("stop.json"), 0o600, &bytes)
 }
 
 fn recall_stop(dir: &Path) -> Option<BegunStop> {

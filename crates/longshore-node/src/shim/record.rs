@@ -2,7 +2,6 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -51,28 +50,11 @@ impl Record {
         }
     }
 
-    /// Writes the first record of an attempt durably and at its full size: a temporary file, fsync, rename, fsync of the
-    /// directory.
+    /// Writes the first record of an attempt durably and at its full size. Where the disk is full, no draft stays behind:
+    /// its space is needed to say so.
     pub(crate) fn begin(&self, pod_dir: &Path) -> io::Result<()> {
-        let dir = attempt_dir(pod_dir, &self.id);
-        let temporary = dir.join("record.tmp");
-        let created = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&temporary);
-        let written = created.and_then(|mut file| {
-            file.write_all(&self.to_bytes()?)?;
-            file.sync_all()
-        });
-        if let Err(e) = written {
-            // The room that it took is needed to say so.
-            drop(fs::remove_file(temporary));
-            return Err(e);
-        }
-        fs::rename(temporary, dir.join(FILE))?;
-        fs::File::open(dir)?.sync_all()
+        let path = attempt_dir(pod_dir, &self.id).join(FILE);
+        longshore_files::replace(&path, 0o600, &self.to_bytes()?)
     }
 
     /// Writes the end of an attempt durably, in the room of its first record where it has one.

@@ -5,16 +5,18 @@
 
 use std::{
     fs::{File, Metadata},
-    io::{self, Read, Write},
+    io::{self, Read},
     os::fd::OwnedFd,
-    path::PathBuf,
+    path::{Path, PathBuf},
+    sync::Arc,
 };
 
+use longshore_files::{Disk, Draft};
 use nix::{
     errno::Errno,
     fcntl::{OFlag, open, openat, renameat},
     sys::stat::{Mode, mkdirat},
-    unistd::{UnlinkatFlags, unlinkat},
+    unistd::{UnlinkatFlags, fsync, unlinkat},
 };
 
 /// Files below a directory.
@@ -33,7 +35,7 @@ pub(super) enum Content {
 
 /// What makes a directory, whose users a umask chooses: pods under other users read and write there.
 const DIRECTORY: Mode = Mode::from_bits_truncate(0o777);
-const FILE: Mode = Mode::from_bits_truncate(0o666);
+const FILE: u32 = 0o666;
 
 impl Beneath {
     pub(super) fn new(root: PathBuf) -> Self {
@@ -68,21 +70,11 @@ impl Beneath {
     /// Writes a file, whatever was there: all of it or nothing.
     pub(super) fn write(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
         let (directories, name) = split(key)?;
-        let directory = self.walk(&directories, true)?;
+        let directory = Handle(Arc::new(self.walk(&directories, true)?));
+        // Two writers of one file have a draft each. What a crash leaves of one has a name that nobody asks for.
         let draft = format!(".{name}.{}", uuid::Uuid::new_v4());
-        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL;
-        let file = openat(&directory, draft.as_str(), flags | COMMON, FILE)?;
-        let mut file = File::from(file);
-        let written = file
-            .write_all(bytes)
-            .and_then(|()| file.sync_all())
-            .and_then(|()| Ok(renameat(&directory, draft.as_str(), &directory, name)?));
-        if written.is_err() {
-            // What is left of it has a name that nobody asks for.
-            let _ = unlinkat(&directory, draft.as_str(), UnlinkatFlags::NoRemoveDir);
-        }
-        written?;
-        File::from(directory).sync_all()
+        let draft = Draft::begin_as(directory, Path::new(&draft), Path::new(name), FILE)?;
+        draft.with(bytes)?.commit()
     }
 
     /// Whether there is a directory.
@@ -119,7 +111,8 @@ impl Beneath {
         for part in parts {
             if makes {
                 match mkdirat(&directory, *part, DIRECTORY) {
-                    Ok(()) | Err(Errno::EEXIST) => {}
+                    Ok(()) => fsync(&directory)?,
+                    Err(Errno::EEXIST) => {}
                     Err(error) => return Err(error.into()),
                 }
             }
@@ -127,6 +120,48 @@ impl Beneath {
             directory = openat(&directory, *part, flags, Mode::empty())?;
         }
         Ok(directory)
+    }
+}
+
+/// A directory that is open: every name is one in it.
+#[derive(Clone, Debug)]
+struct Handle(Arc<OwnedFd>);
+
+impl Disk for Handle {
+    type File = File;
+
+    fn create(&self, name: &Path, mode: u32) -> io::Result<File> {
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | COMMON;
+        let mode = Mode::from_bits_truncate(mode);
+        Ok(File::from(openat(&self.0, name, flags, mode)?))
+    }
+
+    fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_all()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        Ok(renameat(&self.0, from, &self.0, to)?)
+    }
+
+    fn remove(&self, name: &Path) -> io::Result<()> {
+        match unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir) {
+            Ok(()) | Err(Errno::ENOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn sync_directory(&self, _path: &Path) -> io::Result<()> {
+        Ok(fsync(&self.0)?)
+    }
+
+    fn create_directory(&self, name: &Path, mode: u32) -> io::Result<()> {
+        Ok(mkdirat(&self.0, name, Mode::from_bits_truncate(mode))?)
+    }
+
+    fn has_directory(&self, name: &Path) -> bool {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | COMMON;
+        openat(&self.0, name, flags, Mode::empty()).is_ok()
     }
 }
 

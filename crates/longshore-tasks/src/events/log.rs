@@ -9,7 +9,7 @@ mod read;
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read, Seek, SeekFrom, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -127,10 +127,7 @@ impl EventSink for EventLog {
 impl Newest {
     fn open(directory: &Path, limits: LogLimits) -> io::Result<Self> {
         // What it holds, inputs of tasks among it, is for this user alone.
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)?;
+        longshore_files::make_directories(directory, 0o700)?;
         let number = files(directory)?.last().map_or(1, |(number, _)| *number);
         let mut file = begin(directory, number)?;
         let length = whole_lines(&mut file)?;
@@ -200,7 +197,7 @@ fn begin(directory: &Path, number: u64) -> io::Result<File> {
     options.read(true).write(true).create(true).truncate(false);
     options.mode(0o600);
     let file = options.open(path)?;
-    File::open(directory)?.sync_all()?;
+    longshore_files::sync_directory(directory)?;
     Ok(file)
 }
 

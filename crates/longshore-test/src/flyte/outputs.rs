@@ -75,7 +75,5 @@ fn write(directory: &Path, name: &str) -> io::Result<()> {
     };
     fs::create_dir_all(directory)?;
     // As one: whoever looks meanwhile must not find half of it.
-    let half = directory.join(".half");
-    fs::write(&half, outputs.encode_to_vec())?;
-    fs::rename(half, directory.join(FILE))
+    longshore_files::replace_unsynced(&directory.join(FILE), 0o644, &outputs.encode_to_vec())
 }

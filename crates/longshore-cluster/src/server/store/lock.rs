@@ -1,6 +1,6 @@
 //! One process at a time: a lock that dies with its holder and names it.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::Path;
 
@@ -18,8 +18,7 @@ pub(super) struct DirectoryLock {
 impl DirectoryLock {
     /// Makes the directory (for its owner only) and locks it.
     pub(super) fn take(directory: &Path) -> Result<DirectoryLock, OpenError> {
-        private_directory()
-            .create(directory)
+        longshore_files::make_directories(directory, 0o700)
             .map_err(|error| OpenError::from_io(directory, error))?;
         let path = directory.join(LOCK_FILE);
         let failed = |error| OpenError::from_io(&path, error);
@@ -54,12 +53,4 @@ pub(super) fn private_file() -> OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options
-}
-
-fn private_directory() -> DirBuilder {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder
 }

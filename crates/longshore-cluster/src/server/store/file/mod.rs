@@ -7,10 +7,10 @@ mod open_database;
 mod rows;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
+use longshore_files::{Draft, System};
 use redb::backends::FileBackend;
 use redb::{Database, ReadableDatabase, StorageBackend};
 
@@ -56,7 +56,7 @@ impl FileStore {
             .try_exists()
             .map_err(|error| OpenError::from_io(&path, error))?;
         if !is_there {
-            create(directory, &path)?;
+            create(&path)?;
         }
         let file = private_file()
             .open(&path)
@@ -279,21 +279,15 @@ fn database(medium: impl StorageBackend) -> Result<Database, Failure> {
 }
 
 /// Makes an empty store under another name first, so that the name always means a whole one.
-fn create(directory: &Path, path: &Path) -> Result<(), OpenError> {
-    let unfinished = path.with_extension("new");
-    let failed = |error| OpenError::from_io(&unfinished, error);
-    let file = private_file()
-        .create(true)
-        .truncate(true)
-        .open(&unfinished)
-        .map_err(failed)?;
-    guarded(&unfinished, || {
+fn create(path: &Path) -> Result<(), OpenError> {
+    let failed = |error| OpenError::from_io(path, error);
+    let mut draft = Draft::begin(System, path, 0o600).map_err(failed)?;
+    let file = draft.file().and_then(|file| file.try_clone());
+    let file = file.map_err(failed)?;
+    guarded(path, || {
         Writer::initialise(&database(FileBackend::new(file)?)?)
     })?;
-    std::fs::rename(&unfinished, path).map_err(failed)?;
-    File::open(directory)
-        .and_then(|directory| directory.sync_all())
-        .map_err(|error| OpenError::from_io(directory, error))
+    draft.commit().map_err(failed)
 }
 
 /// Gives space back when less than a third of the file is in use.
