@@ -11,7 +11,6 @@ pub mod error;
 pub mod names;
 pub mod object;
 pub mod plan;
-pub mod pod_merge;
 pub mod quantity;
 pub mod seen;
 

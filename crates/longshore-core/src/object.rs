@@ -4,8 +4,6 @@ use std::fmt;
 
 use serde::Serialize;
 
-use longshore_api::flyte;
-
 /// Whether objects of a resource live in a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum Scope {
@@ -38,15 +36,6 @@ impl Resource {
     /// `v1` PersistentVolumeClaim.
     pub const PERSISTENT_VOLUME_CLAIM: Self =
         Self::core("PersistentVolumeClaim", "persistentvolumeclaims");
-    /// `flyte.org/v1` TaskAction.
-    pub const TASK_ACTION: Self = Self {
-        group: flyte::GROUP,
-        version: flyte::VERSION,
-        kind: flyte::KIND,
-        plural: "taskactions",
-        scope: Scope::Namespaced,
-    };
-
     const fn core(kind: &'static str, plural: &'static str) -> Self {
         Self {
             group: "",

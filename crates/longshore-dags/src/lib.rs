@@ -7,6 +7,7 @@
 //! runs by itself, `catalog` which DAGs are known. [`service`] runs it all.
 
 pub mod actions;
+pub mod airflow;
 mod catalog;
 pub mod document;
 pub mod folder;

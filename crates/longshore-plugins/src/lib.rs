@@ -31,6 +31,7 @@ mod secrets;
 mod sleep;
 mod spark;
 mod state;
+mod task_action;
 mod text_template;
 
 pub use cache_key::{CacheKey, CacheKeyError};
@@ -65,6 +66,7 @@ pub use secrets::{
 };
 pub use spark::{Feature, SparkConfig, SparkLogs};
 pub use state::{K8sState, Launch, PluginState, STATE_VERSION, StateError};
+pub use task_action::TASK_ACTION;
 
 #[cfg(test)]
 mod fixtures;

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use longshore_api::flyte;
-use longshore_core::Resource;
 use serde_json::{Map, Value, json};
 
-use crate::{config::K8sConfig, context::TaskContext};
+use crate::{TASK_ACTION, config::K8sConfig, context::TaskContext};
 
 /// The TaskAction that a resource is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +47,7 @@ pub fn with_metadata(
     metadata.insert("namespace".to_owned(), json!(context.namespace));
     if !config.disable_inject_owner_references {
         let reference = json!({
-            "apiVersion": Resource::TASK_ACTION.api_version(),
+            "apiVersion": TASK_ACTION.api_version(),
             "kind": flyte::KIND,
             "name": owner.name,
             "uid": owner.uid,

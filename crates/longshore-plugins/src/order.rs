@@ -6,7 +6,6 @@ use longshore_api::flyte::{
     self, ACTION_TYPE_TASK, LABEL_FLYTE_ACTION, LABEL_FLYTE_ACTION_TYPE, LABEL_FLYTE_DOMAIN,
     LABEL_FLYTE_IS_ROOT, LABEL_FLYTE_PROJECT, LABEL_FLYTE_RUN, TaskActionSpec,
 };
-use longshore_core::Resource;
 use longshore_proto::flyteidl2::core::{
     Container, Identifier, KeyValuePair, ResourceType, Resources, RetryStrategy, TaskMetadata,
     TaskTemplate, TypedInterface,
@@ -17,7 +16,7 @@ use longshore_proto::flyteidl2::core::{
 use prost::Message;
 use serde_json::{Value, json};
 
-use crate::proto_json::struct_from_json;
+use crate::{TASK_ACTION, proto_json::struct_from_json};
 
 const PROJECT: &str = "default";
 const DOMAIN: &str = "development";
@@ -106,7 +105,7 @@ impl Order {
             ..TaskActionSpec::default()
         };
         json!({
-            "apiVersion": Resource::TASK_ACTION.api_version(),
+            "apiVersion": TASK_ACTION.api_version(),
             "kind": flyte::KIND,
             "metadata": {
                 "name": self.name(),

@@ -9,8 +9,9 @@ use kube::{
     core::{DynamicObject, ObjectMeta},
 };
 use longshore_api::flyte::{LABEL_COMPLETED_TIME, LABEL_TERMINATION_STATUS, TERMINATED};
-use longshore_core::{ObjectRef, Resource};
+use longshore_core::ObjectRef;
 use longshore_kit::{Clock, Requests};
+use longshore_plugins::TASK_ACTION;
 use tokio::time::Instant;
 
 use crate::{
@@ -75,7 +76,7 @@ async fn pass(
 
 async fn delete(requests: &Requests, name: &str, metadata: &ObjectMeta) -> Swept {
     let target = ObjectRef {
-        resource: Resource::TASK_ACTION,
+        resource: TASK_ACTION,
         namespace: metadata.namespace.clone().unwrap_or_default(),
         name: name.to_owned(),
         uid: metadata.uid.clone(),

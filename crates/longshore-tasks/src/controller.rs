@@ -4,10 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use longshore_core::{
-    Announcement, Class, Classify, Create, EventType, ObjectRef, Plan, Resource, Seen,
-};
+use longshore_core::{Announcement, Class, Classify, Create, EventType, ObjectRef, Plan, Seen};
 use longshore_kit::{Applier, ApplyError, Clock, Controller, Postponed, RawObject, Refusal};
+use longshore_plugins::TASK_ACTION;
 use tokio::time::Instant;
 
 use crate::{
@@ -164,7 +163,7 @@ impl Actions {
     fn warn(&self, key: &ActionKey, reason: &'static str, note: String) {
         let announcement = Announcement {
             regarding: ObjectRef {
-                resource: Resource::TASK_ACTION,
+                resource: TASK_ACTION,
                 namespace: key.namespace.clone(),
                 name: key.name.clone(),
                 uid: None,

@@ -13,7 +13,7 @@ use longshore_api::{
 use longshore_core::{ObjectRef, Resource, Seen};
 use longshore_plugins::{
     Call, Happening, Launch, Phase, PhaseInfo, Plugin, PluginState, RemotePlugin, StateError, Step,
-    TaskContext,
+    TASK_ACTION, TaskContext,
 };
 use serde_json::Value;
 
@@ -369,7 +369,7 @@ impl Action {
             }
         };
         Ok(Self {
-            target: address(Resource::TASK_ACTION, &object),
+            target: address(TASK_ACTION, &object),
             spec,
             status,
             is_deleting: is_deleting(&object),

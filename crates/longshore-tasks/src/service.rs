@@ -17,7 +17,7 @@ use longshore_core::Resource;
 use longshore_kit::{
     Applier, Cache, CacheFeed, Clock, ListWatch, RawObject, Runner, Update, api_resource,
 };
-use longshore_plugins::{Plugin, Registry, Runner as RunsTask};
+use longshore_plugins::{Plugin, Registry, Runner as RunsTask, TASK_ACTION};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -163,7 +163,7 @@ impl Tasks {
         let kinds = Arc::new(Kinds::of(self.plugins.makers()));
         let actions = Cache::new();
         let feed: Arc<dyn CacheFeed> = actions.clone();
-        let caches = kinds.feeds().chain([(Resource::TASK_ACTION, feed)]);
+        let caches = kinds.feeds().chain([(TASK_ACTION, feed)]);
         let applier = Applier::new(client.clone(), "tasks", caches)
             .with_metrics(self.config.metrics.clone())
             .learning();
@@ -187,7 +187,7 @@ impl Tasks {
         let shared = self.config.shared_namespace.clone();
         let pod_templates = PodTemplates::new(shared.filter(|_| namespace.is_none()));
         let templates = pod_templates.follow(&client, namespace).for_each(ready);
-        let actions_api = api(&client, Resource::TASK_ACTION, namespace);
+        let actions_api = api(&client, TASK_ACTION, namespace);
         let clock = Arc::clone(&self.clock);
         let measures = self.config.measures.clone();
         let collection = collect::run(actions_api, self.config.collection, measures, clock);
@@ -255,7 +255,7 @@ fn triggers(
         .labels(format!("{LABEL_MANAGED}={TRUE}"))
         .into_cache(kinds.pods())
         .boxed();
-    let actions = ListWatch::new(api(&watches.client, Resource::TASK_ACTION, namespace))
+    let actions = ListWatch::new(api(&watches.client, TASK_ACTION, namespace))
         .into_cache(actions)
         .boxed();
     let events = ListWatch::new(api(&watches.client, EVENT, namespace))

@@ -21,7 +21,7 @@ const ALLOWED: [(&str, &[&str]); 21] = [
     ("longshore-api", &[]),
     ("longshore-files", &[]),
     ("longshore-proto", &[]),
-    ("longshore-core", &["longshore-api"]),
+    ("longshore-core", &[]),
     (
         "longshore-plugins",
         &["longshore-api", "longshore-proto", "longshore-core"],

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use longshore_api::dags;
-use longshore_core::names;
 use longshore_plugins::{Order, OrderedContainer};
 use serde_json::{Map, Value, json};
 
 use crate::{
+    airflow::names,
     model::PluginTask,
     pods::{
         build::{

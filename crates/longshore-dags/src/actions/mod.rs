@@ -1,8 +1,8 @@
 //! The launcher of tasks with a plugin: TaskActions, which Flyte's executor runs (`longshore-tasks`, or upstream's).
 
 use kube::{Api, Client};
-use longshore_core::Resource;
 use longshore_kit::api_resource;
+use longshore_plugins::TASK_ACTION;
 
 pub mod build;
 pub mod events;
@@ -17,9 +17,5 @@ pub(crate) const NOT_INSTALLED: &str = "the cluster has no TaskActions (flyte.or
 
 /// The TaskActions of a namespace.
 pub(crate) fn api(client: &Client, namespace: &str) -> Api<TaskAction> {
-    Api::namespaced_with(
-        client.clone(),
-        namespace,
-        &api_resource(Resource::TASK_ACTION),
-    )
+    Api::namespaced_with(client.clone(), namespace, &api_resource(TASK_ACTION))
 }

@@ -9,8 +9,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, api::LogParams};
 use longshore_api::airflow::CONTAINER_BASE;
-use longshore_core::{Action, Class, Classify, Never, ObjectRef, Plan, Resource};
+use longshore_core::{Action, Class, Classify, Never, ObjectRef, Plan};
 use longshore_kit::Controller;
+use longshore_plugins::TASK_ACTION;
 use longshore_store::{StoreError, TaskInstance};
 use uuid::Uuid;
 
@@ -155,7 +156,7 @@ impl KeepLogs {
         object: &ObjectRef,
     ) -> Result<Option<LogStream>, kube::Error> {
         let pods = Api::<Pod>::namespaced(self.client.clone(), &object.namespace);
-        let pod = if object.resource == Resource::TASK_ACTION {
+        let pod = if object.resource == TASK_ACTION {
             actions::pod_of(&pods, ti_id).await?
         } else {
             Some(TaskPod {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use longshore_core::{ObjectRef, Resource, Seen};
+use longshore_core::{ObjectRef, Seen};
 use longshore_kit::CacheFeed;
+use longshore_plugins::TASK_ACTION;
 use longshore_store::{RunKey, TaskInstance};
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -178,5 +179,5 @@ impl Moves {
 }
 
 fn is_action(object: &ObjectRef) -> bool {
-    object.resource == Resource::TASK_ACTION
+    object.resource == TASK_ACTION
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use longshore_core::Resource;
+use longshore_plugins::TASK_ACTION;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -42,7 +43,7 @@ impl Launcher {
     pub fn resource(self) -> Resource {
         match self {
             Self::Pod => Resource::POD,
-            Self::TaskAction => Resource::TASK_ACTION,
+            Self::TaskAction => TASK_ACTION,
         }
     }
 }

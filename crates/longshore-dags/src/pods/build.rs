@@ -8,11 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use longshore_api::{airflow, dags};
-use longshore_core::{
-    error::{Class, Classify},
-    names,
-    pod_merge::merge_pods,
-};
+use longshore_core::error::{Class, Classify};
 use longshore_store::model::{Run, TaskInstance};
 
 mod shared;
@@ -23,6 +19,7 @@ pub use shared::{
 
 use super::template::{self, Context, RenderError};
 use crate::{
+    airflow::{names, pod_merge::merge_pods},
     model::{Dag, Launcher, Task},
     scheduler::identity::object_name,
 };

@@ -12,12 +12,13 @@ use longshore_api::{
     airflow::{LABEL_DAG_ID, LABEL_RUN_ID},
     dags::ANNOTATION_RUN,
 };
-use longshore_core::{Class, Classify, Never, ObjectRef, Plan, Resource, names};
+use longshore_core::{Class, Classify, Never, ObjectRef, Plan, Resource};
 use longshore_kit::{Controller, Refusal, cache::reference};
 use longshore_store::{RunKey, RunState};
 
 use super::decide::{RunEffect, RunObserved, decide_run};
 use crate::{
+    airflow::names,
     pods::build::{self, PodConfig},
     scheduler::{board::ActiveRun, facts::Fact},
     service::shared::Shared,

@@ -6,7 +6,7 @@ use longshore_store::{RunKey, TaskInstance, TaskKey};
 use sha2::{Digest, Sha256};
 use uuid::{Builder, Uuid};
 
-use crate::model::Launcher;
+use crate::{airflow::names::pod_name, model::Launcher};
 
 /// The id of a try: a UUIDv7 with the time at which the try was decided, and in place of random bits those of SHA-256
 /// over the task instance and the number of the try.
@@ -46,7 +46,7 @@ pub fn object_name(launcher: Launcher, row: &TaskInstance) -> String {
         id, key, launch, ..
     } = row;
     match launcher {
-        Launcher::Pod => names::pod_name(&key.run.dag_id, &key.task_id, &id.to_string(), *launch),
+        Launcher::Pod => pod_name(&key.run.dag_id, &key.task_id, &id.to_string(), *launch),
         Launcher::TaskAction => {
             format!("{}-{}", action_run(&key.run), action_name(id, *launch))
         }

@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt};
 use longshore_core::Resource;
 use longshore_kit::{Applier, CacheFeed, Clock, Controller, Key, Metrics, Runner, Tasks};
+use longshore_plugins::TASK_ACTION;
 use longshore_store::{Run, RunKey, RunStore, StoreError, TaskInstance, TaskState};
 use tokio::sync::broadcast;
 
@@ -158,7 +159,7 @@ impl Dags {
         let namespace = &shared.pod_config.namespace;
         let caches: [(Resource, Arc<dyn CacheFeed>); 2] = [
             (Resource::POD, shared.launched.pods.cache.clone()),
-            (Resource::TASK_ACTION, shared.launched.actions.cache.clone()),
+            (TASK_ACTION, shared.launched.actions.cache.clone()),
         ];
         let applier =
             Applier::new(client.clone(), "dags", caches).with_metrics(config.metrics.clone());

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use longshore_core::Resource;
 use longshore_kit::Gate;
+use longshore_plugins::TASK_ACTION;
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, served::until_served};
@@ -22,7 +22,7 @@ pub(super) async fn run(
     let settings = context.config.settings.clone();
     let storage = storage_file::open(&settings.storage)?;
     let executor = actions::executor(settings, Some(namespace), &context.metrics, storage)?;
-    let served = until_served(ROLE, Resource::TASK_ACTION, &context, &client);
+    let served = until_served(ROLE, TASK_ACTION, &context, &client);
     if shutdown.run_until_cancelled(served).await.is_none() {
         return Ok(());
     }

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use longshore_core::{ObjectRef, Resource, Scope};
+use longshore_plugins::TASK_ACTION;
 use longshore_podops::{leave, model::Pod, rule::RULE};
 use longshore_tasks::WebhookSettings;
 use serde::Serialize;
@@ -41,7 +42,7 @@ pub(super) async fn of(
         left.extend(kept(objects, RULE, None).await?);
     }
     if role.name == "tasks" {
-        left.extend(kept(objects, Resource::TASK_ACTION, Some(namespace)).await?);
+        left.extend(kept(objects, TASK_ACTION, Some(namespace)).await?);
     }
     left.extend(applied(role, namespace, settings, objects).await);
     if mode == Mode::Real {

@@ -15,8 +15,8 @@ mod sweep;
 
 use std::time::Duration;
 
-use longshore_core::Resource;
 use longshore_kit::{Clock, Metrics, Requests, SystemClock};
+use longshore_plugins::TASK_ACTION;
 use longshore_tasks::WebhookSettings;
 use serde::Serialize;
 
@@ -224,10 +224,7 @@ impl Uninstall {
             return Ok(Vec::new());
         }
         let place = Some(self.namespace.as_str());
-        let actions = self
-            .objects
-            .list(Resource::TASK_ACTION, place, None)
-            .await?;
+        let actions = self.objects.list(TASK_ACTION, place, None).await?;
         let running = actions
             .iter()
             .filter(|action| !steps::has_ended(action))

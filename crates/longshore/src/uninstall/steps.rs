@@ -7,7 +7,7 @@ use longshore_api::{
 };
 use longshore_core::{ObjectRef, Patch, PatchKind, Resource, Scope};
 use longshore_kit::lease::LEASE;
-use longshore_plugins::{Config, Registry};
+use longshore_plugins::{Config, Registry, TASK_ACTION};
 use longshore_podops::{
     leave,
     model::Pod,
@@ -155,10 +155,10 @@ fn tasks(namespace: &str) -> Vec<Step> {
         Step::Mark,
         Step::Sweep(Sweep {
             what: "TaskActions with our finalizer".to_owned(),
-            resource: Resource::TASK_ACTION,
+            resource: TASK_ACTION,
             namespace: Some(namespace.to_owned()),
             labels: None,
-            due: Box::new(|action, _| without(Resource::TASK_ACTION, FINALIZER_PLUGIN, action)),
+            due: Box::new(|action, _| without(TASK_ACTION, FINALIZER_PLUGIN, action)),
         }),
     ];
     let mut made = vec![Resource::POD];
@@ -397,11 +397,11 @@ mod tests {
             "name": "a", "namespace": "n", "uid": "u", "resourceVersion": "3",
             "finalizers": ["x/y", FINALIZER_PLUGIN],
         }});
-        let due = without(Resource::TASK_ACTION, FINALIZER_PLUGIN, &object);
+        let due = without(TASK_ACTION, FINALIZER_PLUGIN, &object);
         assert_eq!(
             due[0].patch,
             json!({"metadata": {"finalizers": ["x/y"], "resourceVersion": "3"}})
         );
-        assert!(without(Resource::TASK_ACTION, FINALIZER_RESOURCE, &object).is_empty());
+        assert!(without(TASK_ACTION, FINALIZER_RESOURCE, &object).is_empty());
     }
 }

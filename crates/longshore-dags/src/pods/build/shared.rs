@@ -6,11 +6,10 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use longshore_api::{airflow, dags};
-use longshore_core::names;
 use longshore_store::model::RunKey;
 
 use super::PodConfig;
-use crate::model::Dag;
+use crate::{airflow::names, model::Dag};
 
 /// What the objects are for that the pods of a run share; part of their names.
 const FILES: &str = "files";

@@ -14,6 +14,7 @@ use kube::{
 use longshore_api::flyte::{KIND, LABEL_ACTION, LABEL_MANAGED, LABEL_RUN, TRUE};
 use longshore_core::{ObjectRef, Resource, Scope};
 use longshore_kit::{ApiError, Requests, api_resource};
+use longshore_plugins::TASK_ACTION;
 use longshore_tasks::events::{EventLog, LoggedEvent, Wanted};
 use serde_json::Value;
 
@@ -168,11 +169,7 @@ impl Actions {
     }
 
     pub(super) async fn list_everywhere(&self) -> Result<Vec<Value>, CliError> {
-        Self::list_of(Api::all_with(
-            self.client(),
-            &api_resource(Resource::TASK_ACTION),
-        ))
-        .await
+        Self::list_of(Api::all_with(self.client(), &api_resource(TASK_ACTION))).await
     }
 
     pub(super) async fn get(&self, name: &str) -> Result<Value, CliError> {
@@ -232,11 +229,7 @@ impl Actions {
 
     /// For watches.
     pub(super) fn api(&self) -> Api<DynamicObject> {
-        Api::namespaced_with(
-            self.client(),
-            &self.namespace,
-            &api_resource(Resource::TASK_ACTION),
-        )
+        Api::namespaced_with(self.client(), &self.namespace, &api_resource(TASK_ACTION))
     }
 
     fn client(&self) -> Client {
@@ -245,7 +238,7 @@ impl Actions {
 
     fn target(&self, name: &str) -> ObjectRef {
         ObjectRef {
-            resource: Resource::TASK_ACTION,
+            resource: TASK_ACTION,
             namespace: self.namespace.clone(),
             name: name.to_owned(),
             uid: None,

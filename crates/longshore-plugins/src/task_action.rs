@@ -1,0 +1,13 @@
+//! The kind of object that asks for one action of a Flyte run.
+
+use longshore_api::flyte;
+use longshore_core::{Resource, Scope};
+
+/// `flyte.org/v1` TaskAction.
+pub const TASK_ACTION: Resource = Resource {
+    group: flyte::GROUP,
+    version: flyte::VERSION,
+    kind: flyte::KIND,
+    plural: "taskactions",
+    scope: Scope::Namespaced,
+};
