@@ -6,19 +6,15 @@
 //!
 //! Read [`plan`] first.
 
-pub mod backoff;
 pub mod error;
 pub mod names;
 pub mod object;
 pub mod plan;
-pub mod quantity;
 pub mod seen;
 
-pub use backoff::Backoff;
 pub use error::{Class, Classify};
 pub use object::{ObjectRef, Resource, Scope};
 pub use plan::{
     Action, Announcement, Create, Delete, EventType, Never, Next, Patch, PatchKind, Plan,
 };
-pub use quantity::Quantity;
 pub use seen::Seen;

@@ -7,6 +7,7 @@ use kube::{Client, core::ObjectMeta};
 use longshore_core::{
     Announcement, Class, Classify, Create, Delete, ObjectRef, Patch, PatchKind, Resource,
 };
+use longshore_k8s::metadata::is_deleting;
 use serde_json::{Value, json};
 
 use crate::{
@@ -223,7 +224,7 @@ impl Applier {
         let theirs = annotations
             .and_then(|annotations| annotations.get(annotation))
             .and_then(Value::as_str);
-        if object.pointer("/metadata/deletionTimestamp").is_some() {
+        if is_deleting(&object) {
             Err(ApplyError::StillDeleting(target.to_string()))
         } else if theirs == Some(ours) {
             Ok(object)

@@ -8,12 +8,13 @@ use std::{
 
 use kube::core::{ObjectMeta, WatchEvent};
 use longshore_core::{ObjectRef, Resource, Seen};
+use longshore_k8s::metadata::parse_version;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::{
-    own_writes::{CacheFeed, Until, Written, parse_version},
+    own_writes::{CacheFeed, Until, Written},
     requests::Answer,
 };
 

@@ -11,13 +11,10 @@ use kube::{
     api::{ListParams, WatchParams},
     core::WatchEvent,
 };
-use longshore_core::Backoff;
+use longshore_k8s::{Backoff, metadata::parse_version};
 use tokio::time::Instant;
 
-use crate::{
-    cache::{Cache, Cached, Update},
-    own_writes::parse_version,
-};
+use crate::cache::{Cache, Cached, Update};
 
 /// The wait before a failed list or watch is tried again.
 const BACKOFF: Backoff = Backoff {

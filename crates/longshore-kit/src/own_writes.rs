@@ -55,11 +55,6 @@ impl Written {
     }
 }
 
-/// A `resourceVersion` as a number. They are compared as integers, as Kubernetes does since 1.35.
-pub fn parse_version(version: &str) -> Option<u64> {
-    version.parse().ok()
-}
-
 /// A cache that rounds decide upon, as seen by the writes.
 pub trait CacheFeed: Debug + Send + Sync {
     /// Whether the cache shows this write.

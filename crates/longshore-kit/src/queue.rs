@@ -5,7 +5,8 @@ use std::{
     time::Duration,
 };
 
-use longshore_core::{Backoff, Class, Next};
+use longshore_core::{Class, Next};
+use longshore_k8s::Backoff;
 use tokio::time::Instant;
 
 use crate::controller::Key;

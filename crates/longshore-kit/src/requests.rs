@@ -10,10 +10,11 @@ use kube::{
     core::Status,
 };
 use longshore_core::{Class, Classify, Delete, ObjectRef, PatchKind, Resource, Scope};
+use longshore_k8s::metadata::parse_version;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{lease::Deposed, own_writes::parse_version};
+use crate::lease::Deposed;
 
 /// A request that is not answered within this time counts as lost: a hung connection must not hold a key for ever.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{
     Container, EnvVarSource, ObjectFieldSelector, Pod, ResourceFieldSelector,
 };
+use longshore_k8s::Quantity;
 
-use crate::quantity;
 use crate::sources::{Kind, Sources};
 
 /// A variable cannot be given its value.
@@ -198,13 +198,19 @@ pub(crate) fn resource_of(
             .unwrap_or_else(|| "0".into()),
         _ => return None,
     };
-    let divisor = field.divisor.as_ref().map_or("1", |d| d.0.as_str());
-    let divisor = if divisor.is_empty() || divisor == "0" {
-        "1"
+    let divisor = field
+        .divisor
+        .as_ref()
+        .filter(|divisor| !divisor.0.is_empty());
+    let divisor = Quantity::parse(divisor.map_or("1", |divisor| divisor.0.as_str()))?;
+    // As in Kubernetes, whose zero stands for a divisor that was left out.
+    let divisor = if divisor.is_zero() {
+        Quantity::ONE
     } else {
         divisor
     };
-    quantity::divided(&amount, divisor).map(|n| n.to_string())
+    let divided = Quantity::parse(&amount)?.divided_by(divisor)?;
+    Some(divided.to_string())
 }
 
 fn lines(map: Option<&BTreeMap<String, String>>) -> String {

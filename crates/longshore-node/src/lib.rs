@@ -22,7 +22,6 @@ mod pod;
 mod private_dir;
 mod probes;
 mod profile;
-mod quantity;
 mod refusal;
 mod register;
 pub mod shim;

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use longshore_api::node::{LABEL_NODE_KIND, LABEL_NODE_PROFILE, NODE_KIND_PROCESS};
-use longshore_core::Backoff;
+use longshore_k8s::Backoff;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

@@ -49,7 +49,7 @@ pub use dask::DaskConfig;
 pub use kubeflow::KubeflowConfig;
 pub use links::{AzureTemplate, LinkTemplate, LogConfig};
 pub use metadata::{Owner, with_metadata};
-pub use names::{fixed_length_unique_id, is_dns_label, label_value, subdomain};
+pub use names::{fixed_length_unique_id, label_value, subdomain};
 pub use order::{Order, OrderedContainer};
 pub use paths::Paths;
 pub use phase::{ErrorKind, Happening, Info, NOTHING_KNOWN, Phase, PhaseInfo, TaskError};

@@ -1,11 +1,11 @@
 //! Names of resources and values of labels, exactly as upstream makes them from texts that may hold anything.
 
+use longshore_k8s::names::is_subdomain;
+
 /// Longest value of a label.
 const MAX_LABEL: usize = 63;
 /// Longest name of a resource (a DNS-1123 subdomain).
 const MAX_SUBDOMAIN: usize = 253;
-/// Longest name of a container (a DNS-1123 label).
-const MAX_DNS_LABEL: usize = 63;
 /// What upstream leaves for the hash at the end of a name that is too long.
 const MAX_UNIQUE_ID: usize = 20;
 
@@ -66,23 +66,6 @@ pub fn subdomain(name: &str) -> String {
     }
     let hash = fixed_length_unique_id(allowed, MAX_UNIQUE_ID);
     format!("{}-{hash}", &allowed[..MAX_SUBDOMAIN - MAX_UNIQUE_ID - 1])
-}
-
-/// Whether a text can be the name of a resource.
-fn is_subdomain(name: &str) -> bool {
-    name.len() <= MAX_SUBDOMAIN && name.split('.').all(is_dns_label_of_any_length)
-}
-
-/// Whether a text can be the name of a container.
-pub fn is_dns_label(name: &str) -> bool {
-    name.len() <= MAX_DNS_LABEL && is_dns_label_of_any_length(name)
-}
-
-fn is_dns_label_of_any_length(name: &str) -> bool {
-    !name.is_empty()
-        && name.chars().all(is_subdomain_inner)
-        && !name.starts_with('-')
-        && !name.ends_with('-')
 }
 
 fn is_subdomain_inner(c: char) -> bool {
@@ -153,13 +136,5 @@ mod tests {
         let name = subdomain(&long);
         assert_eq!(name.len(), MAX_SUBDOMAIN - MAX_UNIQUE_ID + 8);
         assert!(is_subdomain(&name), "{name}");
-    }
-
-    #[test]
-    fn containers_have_shorter_names_than_resources() {
-        assert!(is_dns_label("a-1"));
-        for name in ["", "-a", "a-", "a.b", "A", &"a".repeat(64)] {
-            assert!(!is_dns_label(name), "{name:?}");
-        }
     }
 }

@@ -12,8 +12,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use kube::core::{Expression, Selector};
 use longshore_api::podops::{ANNOTATION_DETAIL_PREFIX, Detail};
+use longshore_k8s::Selector;
 use longshore_kit::{Parsed, cache::Follow};
 
 use crate::{
@@ -357,18 +357,11 @@ impl Namespace {
 
     /// The requirement of a selector by which the fewest rules are found already.
     fn choose(&self, selector: &Selector) -> FoundBy {
-        let requirements = selector.clone().into_iter();
-        let requirements = requirements.filter_map(|requirement| match requirement {
-            Expression::Equal(key, value) => Some(vec![(key, value)]),
-            Expression::In(key, values) => {
-                let values = values.into_iter();
-                Some(values.map(|value| (key.clone(), value)).collect())
-            }
-            // Of these, a pod may have none.
-            Expression::NotEqual(..)
-            | Expression::NotIn(..)
-            | Expression::Exists(_)
-            | Expression::DoesNotExist(_) => None,
+        let requirements = selector.requirements().iter();
+        let requirements = requirements.filter_map(|requirement| {
+            let values = requirement.needed_values()?.iter();
+            let pair = |value: &String| (requirement.key().to_owned(), value.clone());
+            Some(values.map(pair).collect())
         });
         let n_rules =
             |pairs: &Vec<Pair>| -> usize { pairs.iter().map(|it| self.n_rules(it)).sum() };

@@ -1,71 +1,74 @@
-//! Label selectors as objects carry them.
+//! Label selectors of rules: what is wrong with one, in the words of the webhook that refuses the rule.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use kube::core::ParseExpressionError;
-pub(crate) use kube::core::{Selector, SelectorExt};
-use serde::Deserialize;
+use longshore_k8s::{
+    Selector,
+    selector::{self, Fault},
+};
 use serde_json::Value;
 
 use crate::model::Labels;
 
-/// A selector that says nothing that can be followed.
-#[derive(Debug, thiserror::Error)]
-pub enum InvalidSelector {
-    /// It does not have the shape of one.
-    #[error("not a label selector: {0}")]
-    Shape(#[from] serde_json::Error),
-    /// One of its expressions makes no sense.
-    #[error("not a label selector: {0}")]
-    Expression(#[from] ParseExpressionError),
-}
-
-/// Reads a selector.
-pub fn parse(selector: &Value) -> Result<Selector, InvalidSelector> {
-    let selector = LabelSelector::deserialize(selector)?;
-    Ok(Selector::try_from(selector)?)
-}
-
 /// What makes a selector at this path one that cannot be followed, or that selects nothing whatever the labels are:
 /// where, what was found, and what was expected.
 pub fn faults(path: &str, selector: &Value) -> Vec<String> {
-    let selector = match LabelSelector::deserialize(selector) {
-        Ok(selector) => selector,
-        Err(error) => {
-            return vec![format!(
-                "{path}: Invalid value: {selector}: expected a label selector: {error}"
-            )];
-        }
-    };
-    let expressions = selector.match_expressions.unwrap_or_default();
-    let mut faults = Vec::new();
-    for (n, expression) in expressions.into_iter().enumerate() {
-        let path = format!("{path}.matchExpressions[{n}]");
-        let operator = expression.operator.as_str();
-        let values: Vec<String> = expression.values.into_iter().flatten().collect();
-        if expression.key.is_empty() {
-            faults.push(format!(
-                "{path}.key: Invalid value: \"\": expected the key of a label"
-            ));
-        }
-        match operator {
-            "In" | "NotIn" if values.is_empty() => faults.push(format!(
-                "{path}.values: Invalid value: []: expected at least one value for the operator {operator}"
-            )),
-            "Exists" | "DoesNotExist" if !values.is_empty() => faults.push(format!(
-                "{path}.values: Invalid value: {values:?}: expected no values for the operator {operator}"
-            )),
-            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            _ => faults.push(format!(
-                "{path}.operator: Invalid value: {operator:?}: expected one of In, NotIn, Exists, DoesNotExist"
-            )),
-        }
+    if selector.is_null() {
+        return vec![format!(
+            "{path}: Invalid value: null: expected a label selector"
+        )];
     }
+    let faults = selector::faults(selector).into_iter();
     faults
+        .map(|fault| describe(path, selector, fault))
+        .collect()
+}
+
+fn describe(path: &str, selector: &Value, fault: Fault) -> String {
+    let (place, found, expected) = match fault {
+        Fault::Shape(why) => {
+            let expected = format!("a label selector: {why}");
+            return format!("{path}: Invalid value: {selector}: expected {expected}");
+        }
+        Fault::Label { key, value } => {
+            let expected = "the key and the value of a label".to_owned();
+            let found = format!("\"{key}={value}\"");
+            return format!("{path}.matchLabels: Invalid value: {found}: expected {expected}");
+        }
+        Fault::Key { at, key } => (
+            format!("[{at}].key"),
+            format!("{key:?}"),
+            "the key of a label".to_owned(),
+        ),
+        Fault::Operator { at, operator } => (
+            format!("[{at}].operator"),
+            format!("{operator:?}"),
+            "one of In, NotIn, Exists, DoesNotExist".to_owned(),
+        ),
+        Fault::ValuesMissing { at, operator } => (
+            format!("[{at}].values"),
+            "[]".to_owned(),
+            format!("at least one value for the operator {operator}"),
+        ),
+        Fault::ValuesForbidden {
+            at,
+            operator,
+            values,
+        } => (
+            format!("[{at}].values"),
+            format!("{values:?}"),
+            format!("no values for the operator {operator}"),
+        ),
+        Fault::Value { at, n, value } => (
+            format!("[{at}].values[{n}]"),
+            format!("{value:?}"),
+            "the value of a label".to_owned(),
+        ),
+    };
+    format!("{path}.matchExpressions{place}: Invalid value: {found}: expected {expected}")
 }
 
 /// Whether a selector selects these labels; none where there is no selector, or none that can be read.
 pub fn selects(selector: Option<&Value>, labels: &Labels) -> bool {
-    let selector = selector.and_then(|selector| parse(selector).ok());
+    let selector = selector.and_then(|selector| Selector::read(selector).ok());
     selector.is_some_and(|selector| selector.matches(labels))
 }
 
@@ -105,6 +108,14 @@ mod tests {
             (
                 one(json!({"key": "", "operator": "Exists"})),
                 "p.matchExpressions[0].key: Invalid value: \"\": expected the key of a label",
+            ),
+            (
+                one(json!({"key": "a", "operator": "In", "values": ["b", "c d"]})),
+                "p.matchExpressions[0].values[1]: Invalid value: \"c d\": expected the value of a label",
+            ),
+            (
+                json!({"matchLabels": {"a": "b c"}}),
+                "p.matchLabels: Invalid value: \"a=b c\": expected the key and the value of a label",
             ),
         ] {
             assert_eq!(faults("p", &selector).join("\n"), expected, "{selector}");

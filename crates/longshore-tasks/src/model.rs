@@ -11,6 +11,7 @@ use longshore_api::{
     tasks::ANNOTATION_LAUNCH,
 };
 use longshore_core::{ObjectRef, Resource, Seen};
+use longshore_k8s::metadata::is_deleting;
 use longshore_plugins::{
     Call, Happening, Launch, Phase, PhaseInfo, Plugin, PluginState, RemotePlugin, StateError, Step,
     TASK_ACTION, TaskContext,
@@ -447,10 +448,6 @@ fn address(resource: Resource, object: &Value) -> ObjectRef {
         name: text("name").unwrap_or_default(),
         uid: text("uid"),
     }
-}
-
-fn is_deleting(object: &Value) -> bool {
-    !object["metadata"]["deletionTimestamp"].is_null()
 }
 
 fn has_finalizer(object: &Value, finalizer: &str) -> bool {

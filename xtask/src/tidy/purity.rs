@@ -6,7 +6,12 @@ use crate::repository::Source;
 /// Files that are pure in every subsystem, and folders of the same name.
 const PURE: [&str; 5] = ["model", "decide", "build", "status", "admit"];
 /// Crates that are pure throughout.
-const PURE_CRATES: [&str; 3] = ["longshore-api", "longshore-core", "longshore-plugins"];
+const PURE_CRATES: [&str; 4] = [
+    "longshore-api",
+    "longshore-core",
+    "longshore-k8s",
+    "longshore-plugins",
+];
 /// Subsystems whose files keep that shape.
 const CONTROLLERS: [&str; 6] = [
     "longshore-tasks",

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use longshore_k8s::Backoff;
 use tokio::time::Instant;
 
-/// First pause after a failure; it doubles with every further one.
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// Longest pause after a failure.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// The pause after failures in a row.
+const BACKOFF: Backoff = Backoff {
+    first: Duration::from_millis(20),
+    max: Duration::from_secs(10),
+};
 
 /// A queue of keys, ordered by when they are due.
 #[derive(Debug)]
@@ -35,11 +37,9 @@ impl<K: Ord + Clone> Queue<K> {
 
     /// Adds a key again after work on it has failed.
     pub(crate) fn retry(&mut self, key: K) {
-        let n_failures = self.failures.get(&key).copied().unwrap_or(0);
-        let pause = FIRST_PAUSE
-            .saturating_mul(1 << n_failures.min(12))
-            .min(LONGEST_PAUSE);
-        self.failures.insert(key.clone(), n_failures + 1);
+        let n_failures = self.failures.entry(key.clone()).or_default();
+        *n_failures = n_failures.saturating_add(1);
+        let pause = BACKOFF.wait(*n_failures);
         self.put(key, pause);
     }
 

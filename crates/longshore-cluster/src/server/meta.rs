@@ -1,6 +1,7 @@
 //! Reading and keeping `metadata`: who may set what.
 
 use jiff::Timestamp;
+use longshore_k8s::names::{key_violations, label_value_violations};
 use serde_json::{Map, Value};
 
 use super::error::Cause;
@@ -31,7 +32,7 @@ pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
 
 /// Whether the object is on its way out.
 pub(crate) fn is_deleting(object: &Value) -> bool {
-    !text(object, "/metadata/deletionTimestamp").is_empty()
+    longshore_k8s::metadata::is_deleting(object)
 }
 
 /// The object's map, made if it is something else.
@@ -154,14 +155,9 @@ pub(crate) fn label_violations(field: &str, key: &str, value: &Value) -> Vec<Cau
         .iter()
         .map(|why| Cause::invalid(field, &key.into(), why))
         .collect();
-    let text = value.as_str().unwrap_or("");
-    if text.len() > NAME_PART_LIMIT {
-        let why = format!("must be no more than {NAME_PART_LIMIT} characters");
-        causes.push(Cause::invalid(field, value, &why));
-    }
-    if !(text.is_empty() || is_name_part(text)) {
-        causes.push(Cause::invalid(field, value, LABEL_VALUE_MESSAGE));
-    }
+    let complaints = label_value_violations(value.as_str().unwrap_or(""));
+    let of_value = complaints.iter();
+    causes.extend(of_value.map(|why| Cause::invalid(field, value, why)));
     causes
 }
 
@@ -220,64 +216,4 @@ fn owner_violations(object: &Value) -> Vec<Cause> {
         causes.push(Cause::invalid("metadata.ownerReferences", &"".into(), why));
     }
     causes
-}
-
-/// Longest name part of a key, and longest value of a label.
-const NAME_PART_LIMIT: usize = 63;
-
-const QUALIFIED_NAME_MESSAGE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
-     with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
-     '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
-const LABEL_VALUE_MESSAGE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', \
-     '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', \
-     regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
-
-/// The form of a name part and of a label value, length aside.
-fn is_name_part(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let is_edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    is_edge(bytes.first())
-        && is_edge(bytes.last())
-        && bytes
-            .iter()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
-}
-
-/// What is wrong with the key of a label, of an annotation, or with a finalizer: a name, or a
-/// domain and a name.
-pub(crate) fn key_violations(key: &str) -> Vec<String> {
-    let parts: Vec<&str> = key.split('/').collect();
-    let mut complaints = Vec::new();
-    let name = match parts.as_slice() {
-        [name] => *name,
-        [prefix, name] => {
-            let prefix_complaints = match *prefix {
-                "" => vec!["must be non-empty".to_owned()],
-                prefix => super::names::NameRule::Subdomain.violations(prefix),
-            };
-            complaints.extend(
-                prefix_complaints
-                    .iter()
-                    .map(|why| format!("prefix part {why}")),
-            );
-            *name
-        }
-        _ => {
-            return vec![format!(
-                "a qualified name {QUALIFIED_NAME_MESSAGE} with an optional DNS subdomain prefix and '/' \
-                 (e.g. 'example.com/MyName')"
-            )];
-        }
-    };
-    if name.is_empty() {
-        complaints.push("name part must be non-empty".to_owned());
-    } else if name.len() > NAME_PART_LIMIT {
-        complaints.push(format!(
-            "name part must be no more than {NAME_PART_LIMIT} characters"
-        ));
-    }
-    if !is_name_part(name) {
-        complaints.push(format!("name part {QUALIFIED_NAME_MESSAGE}"));
-    }
-    complaints
 }

@@ -1,5 +1,7 @@
 //! Names of objects: what is allowed, and what the refusal says.
 
+use longshore_k8s::names;
+
 /// Which names a resource allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NameRule {
@@ -11,13 +13,6 @@ pub(crate) enum NameRule {
     PathSegment,
 }
 
-const LABEL_MESSAGE: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', \
-     and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation \
-     is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-const SUBDOMAIN_MESSAGE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, \
-     '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation \
-     is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-
 /// Characters of generated suffixes: no vowels, no look-alikes.
 const SUFFIX_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
@@ -27,23 +22,11 @@ const BASE_LENGTH: usize = 63 - SUFFIX_LENGTH;
 impl NameRule {
     /// What is wrong with a name; empty when nothing is.
     pub(crate) fn violations(self, name: &str) -> Vec<String> {
-        let (longest, message) = match self {
-            NameRule::Subdomain => (253, SUBDOMAIN_MESSAGE),
-            NameRule::Label => (63, LABEL_MESSAGE),
-            NameRule::PathSegment => return path_segment_violations(name),
-        };
-        let is_well_formed = match self {
-            NameRule::Label => is_label(name),
-            NameRule::Subdomain | NameRule::PathSegment => name.split('.').all(is_label),
-        };
-        let mut violations = Vec::new();
-        if name.len() > longest {
-            violations.push(format!("must be no more than {longest} characters"));
+        match self {
+            NameRule::Subdomain => names::subdomain_violations(name),
+            NameRule::Label => names::label_violations(name),
+            NameRule::PathSegment => path_segment_violations(name),
         }
-        if !is_well_formed {
-            violations.push(message.to_owned());
-        }
-        violations
     }
 }
 
@@ -56,17 +39,6 @@ fn path_segment_violations(name: &str) -> Vec<String> {
         .filter(|illegal| name.contains(**illegal))
         .map(|illegal| format!("may not contain '{illegal}'"))
         .collect()
-}
-
-/// Whether the text is one RFC 1123 label, length aside.
-fn is_label(text: &str) -> bool {
-    let is_alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let bytes = text.as_bytes();
-    bytes
-        .iter()
-        .all(|byte| is_alphanumeric(*byte) || *byte == b'-')
-        && bytes.first().is_some_and(|byte| is_alphanumeric(*byte))
-        && bytes.last().is_some_and(|byte| is_alphanumeric(*byte))
 }
 
 /// A name from `generateName` and a random number.

@@ -49,6 +49,26 @@ async fn pods_are_completed_as_kubernetes_completes_them() {
 }
 
 #[tokio::test]
+async fn a_pod_is_guaranteed_what_it_may_use_however_the_quantities_are_written() {
+    let api = Api::new(&Cluster::in_memory());
+    for (name, requests, class) in [
+        (
+            "same",
+            json!({"cpu": "1000m", "memory": "1048576Ki"}),
+            "Guaranteed",
+        ),
+        ("number", json!({"cpu": 1, "memory": "1Gi"}), "Guaranteed"),
+        ("less", json!({"cpu": "999m", "memory": "1Gi"}), "Burstable"),
+    ] {
+        let mut asked = pod(name);
+        asked["spec"]["containers"][0]["resources"] =
+            json!({"requests": requests, "limits": {"cpu": "1", "memory": "1Gi"}});
+        let made = api.make(PODS, asked).await;
+        assert_eq!(made["status"]["qosClass"], class, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_manifest_can_be_put_again() {
     let api = Api::new(&Cluster::in_memory());
     let mut manifest = pod("a");

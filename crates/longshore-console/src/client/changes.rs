@@ -5,14 +5,18 @@ use std::{collections::VecDeque, pin::Pin, time::Duration};
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use http::{Method, header};
+use longshore_k8s::Backoff;
 
 use super::{Client, ClientError, sse, unreachable};
 use crate::{names::RunName, objects::Change};
 
 /// The service says something this often, or it is gone.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(45);
-/// Between two attempts to connect: doubles from the first to the last.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+/// The wait between two attempts to connect.
+const BACKOFF: Backoff = Backoff {
+    first: Duration::from_millis(200),
+    max: Duration::from_secs(5),
+};
 /// Attempts in a row before the follower gives up: some minutes, enough for a restart.
 const MAX_ATTEMPTS: u32 = 30;
 
@@ -141,8 +145,7 @@ impl Changes {
 
     async fn connect(&mut self) -> Result<Chunks, ClientError> {
         if self.n_failures > 0 {
-            let doubled = PAUSE.0 * 2_u32.saturating_pow(self.n_failures.min(8));
-            tokio::time::sleep(doubled.min(PAUSE.1)).await;
+            tokio::time::sleep(BACKOFF.wait(self.n_failures)).await;
         }
         let query = [
             ("dagId", self.run.dag_id.as_str()),

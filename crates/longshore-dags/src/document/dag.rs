@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, io, time::Duration};
 
+use longshore_k8s::Quantity;
 use serde_json::Value;
 
 use super::{
@@ -234,15 +235,8 @@ fn read_workspace(reader: &mut Reader<'_>, node: &Node) -> Option<Workspace> {
 
 /// A Kubernetes quantity above zero.
 fn read_size(reader: &mut Reader<'_>, what: &str, node: &Node) -> Option<String> {
-    const SUFFIXES: [&str; 13] = [
-        "", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
-    ];
     let text = reader.scalar(what, node)?.text;
-    let digits = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (number, suffix) = text.split_at(digits);
-    if number.parse::<f64>().is_ok_and(|number| number > 0.0) && SUFFIXES.contains(&suffix) {
+    if Quantity::parse(&text).is_some_and(Quantity::is_positive) {
         return Some(text);
     }
     let message = format!("{what} must be a size, but is {}", node.describe());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use longshore_core::Quantity;
+use longshore_k8s::Quantity;
 use longshore_plugins::Order;
 
 use super::{

@@ -8,7 +8,8 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt, stream::BoxStream};
 use kube::{Api, api::ListParams};
-use longshore_kit::{ListWatch, Update, own_writes::parse_version};
+use longshore_k8s::metadata::parse_version;
+use longshore_kit::{ListWatch, Update};
 use tokio_util::sync::CancellationToken;
 
 use super::{

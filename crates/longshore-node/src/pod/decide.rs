@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use longshore_core::Backoff;
+use longshore_k8s::Backoff;
 use serde_json::Value;
 
 use super::model::{

@@ -201,6 +201,32 @@ async fn configuration_arrives_as_variables_and_files() {
 }
 
 #[tokio::test]
+async fn a_limit_is_published_however_its_quantity_is_written() {
+    let rig = Rig::new();
+    let node = rig.start().await;
+    for (name, limit, divisor, expected) in [
+        ("suffix", "1G", "1", "1000000000"),
+        ("exponent", "1e9", "1", "1000000000"),
+        ("capital", "1E9", "1k", "1000000"),
+        ("signed", "+1e+9", "1Mi", "954"),
+        ("fraction", ".5e9", "0", "500000000"),
+        ("small", "1000000000000000000n", "1M", "1000"),
+        ("binary", "1.5Gi", "1Ki", "1572864"),
+    ] {
+        let mut spec = script("echo $LIMIT");
+        let reference = json!({"resource": "limits.memory", "divisor": divisor});
+        let container = &mut spec["containers"][0];
+        container["resources"] = json!({"limits": {"memory": limit}});
+        container["env"] = json!([{"name": "LIMIT", "valueFrom": {"resourceFieldRef": reference}}]);
+        rig.run(name, spec).await;
+        rig.until_phase(name, "Succeeded").await;
+        let log = node.log(name, LogOptions::default()).await;
+        assert_eq!(log, format!("{expected}\n"), "{limit} in {divisor}");
+    }
+    node.stop().await;
+}
+
+#[tokio::test]
 async fn a_claim_keeps_its_files_and_memory_is_forgotten() {
     let rig = Rig::new();
     let node = rig.start().await;

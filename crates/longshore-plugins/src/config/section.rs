@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use longshore_core::Quantity;
+use longshore_k8s::Quantity;
 use serde_json::Value;
 
 use super::{

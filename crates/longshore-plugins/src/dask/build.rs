@@ -1,5 +1,6 @@
 //! A Dask job as a DaskJob.
 
+use longshore_k8s::Quantity;
 use longshore_proto::flyteidl2::{
     core::{Resources, TaskLog, task_log::LinkType},
     plugins::{DaskJob, DaskScheduler, DaskWorkerGroup},
@@ -91,7 +92,7 @@ fn worker(
 
 /// As many as are needed for the amount: `1500m` are 2.
 fn whole_cores(amount: &str) -> String {
-    let cores = longshore_core::Quantity::parse(amount).map(longshore_core::Quantity::rounded_up);
+    let cores = Quantity::parse(amount).map(Quantity::rounded_up);
     cores.map_or_else(|| amount.to_owned(), |cores| cores.to_string())
 }
 

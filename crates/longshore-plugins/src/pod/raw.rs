@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use longshore_api::flyte::ANNOTATION_PRIMARY_CONTAINER;
+use longshore_k8s::names::is_label;
 use longshore_proto::flyteidl2::core::{Container, K8sPod, TaskTemplate, task_template::Target};
 use serde_json::{Map, Value, json};
 
@@ -64,7 +65,7 @@ fn one_container(
 ) -> Result<Pod, BuildError> {
     let generated = &context.generated_name;
     // Upstream takes four random characters where the name cannot be a container's; ours are always the same.
-    let name = if names::is_dns_label(generated) {
+    let name = if is_label(generated) {
         generated.clone()
     } else {
         names::fixed_length_unique_id(generated, 0)

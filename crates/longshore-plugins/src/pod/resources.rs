@@ -1,6 +1,6 @@
 //! What containers ask for and may use (task action spec §11.6).
 
-use longshore_core::Quantity;
+use longshore_k8s::Quantity;
 use longshore_proto::flyteidl2::core::{
     ExtendedResources, GpuAccelerator, Resources,
     gpu_accelerator::DeviceClass,

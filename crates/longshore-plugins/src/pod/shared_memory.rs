@@ -1,6 +1,6 @@
 //! Memory that the processes of a task share: a volume in memory.
 
-use longshore_core::Quantity;
+use longshore_k8s::Quantity;
 use longshore_proto::flyteidl2::core::SharedMemory;
 use serde_json::{Value, json};
 

@@ -1,6 +1,7 @@
 //! What a RayJob says about its task.
 
 use jiff::Timestamp;
+use longshore_k8s::metadata::is_true;
 use longshore_proto::flyteidl2::core::{TaskLog, task_log::LinkType};
 use serde_json::Value;
 
@@ -48,7 +49,10 @@ pub(super) fn of(context: &TaskContext, job: &Value, config: &Config, now: Times
             format!("the RayJob has the unknown deployment status {status:?}"),
         ),
     };
-    let is_ready = context.head_pod.as_ref().is_some_and(is_ready);
+    let is_ready = context
+        .head_pod
+        .as_ref()
+        .is_some_and(|pod| is_true(pod, "Ready"));
     for link in &mut info.logs {
         let what = match link.link_type() {
             LinkType::Dashboard => "Ray dashboard",
@@ -82,14 +86,6 @@ fn failed(context: &TaskContext, job: &Value) -> PhaseInfo {
             PhaseInfo::permanent(ErrorKind::User, code, message)
         }
     }
-}
-
-fn is_ready(pod: &Value) -> bool {
-    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    let mut ready = conditions
-        .into_iter()
-        .filter(|condition| condition["type"] == "Ready");
-    ready.any(|condition| condition["status"] == "True")
 }
 
 fn info(context: &TaskContext, job: &Value, config: &Config) -> Info {

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use k8s_openapi::api::core::v1::Pod;
 use longshore_api::podops::{CONTROLLED, FINALIZER_CLEAN, FINALIZER_CLEAN_BEFORE, LABEL_CONTROL};
 use longshore_core::{ObjectRef, Resource, Seen};
+use longshore_k8s::metadata::is_deleting;
 use serde_json::Value;
 
 use super::table::{Entries, Part};
@@ -65,7 +66,7 @@ impl Employer {
             finalizers: finalizers
                 .filter_map(|it| Some(it.as_str()?.to_owned()))
                 .collect(),
-            is_wanted: is_controlled && metadata["deletionTimestamp"].is_null(),
+            is_wanted: is_controlled && !is_deleting(object),
         }
     }
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use kube::core::{Selector, SelectorExt};
 use longshore_core::{ObjectRef, Resource, Scope};
+use longshore_k8s::Selector;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::count::Held;
-use crate::{model::Pod, selector::parse};
+use crate::model::Pod;
 
 /// `policy/v1` PodDisruptionBudget.
 pub const BUDGET: Resource = Resource {
@@ -199,7 +199,9 @@ impl<'de> Deserialize<'de> for Budget {
             name: metadata.name,
             spares_unready: spec.unhealthy_pod_eviction_policy.as_deref() == Some("AlwaysAllow"),
             // One that cannot be read selects nothing, as for API servers.
-            selector: spec.selector.and_then(|selector| parse(&selector).ok()),
+            selector: spec
+                .selector
+                .and_then(|selector| Selector::read(&selector).ok()),
         })
     }
 }

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use longshore_api::podops::{
     AvailablePolicy, PodTransitionRuleSpec, RulePoll, RuleWebhook, TransitionRule,
 };
+use longshore_k8s::int_or_percent;
 use longshore_outbound::shown;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{kind::RuleKind, numbers::is_amount};
+use super::kind::RuleKind;
 use crate::selector;
 
 /// Seconds between questions about a task, upstream's.
@@ -167,7 +168,10 @@ fn never_met(path: &str, rule: &TransitionRule) -> Vec<String> {
             ("minAvailableValue", min_available_value),
         ];
         for (field, amount) in amounts {
-            if let Some(found) = amount.as_ref().filter(|amount| !is_amount(amount)) {
+            if let Some(found) = amount
+                .as_ref()
+                .filter(|amount| !int_or_percent::is_admitted(amount))
+            {
                 faults.push(format!(
                     "{path}.availablePolicy.{field}: Invalid value: {found}: expected a number of pods or a \
                      percentage as \"50%\", not below 0"

@@ -1,11 +1,9 @@
 //! availablePolicy: how many of the selected pods may be out of service.
 
 use longshore_api::podops::AvailablePolicy;
+use longshore_k8s::{IntOrPercent, InvalidIntOrPercent, Rounding};
 
-use super::{
-    evaluate::{Outcome, Subject},
-    numbers::{Round, scaled},
-};
+use super::evaluate::{Outcome, Subject};
 
 /// What is left to give away.
 struct Budget {
@@ -31,7 +29,7 @@ pub(super) fn check(
 ) -> Vec<Outcome> {
     let mut budget = match budget(policy, targets, n_missing, &has_passed) {
         Ok(budget) => budget,
-        Err(why) => return subjects.iter().map(|_| Err(why.clone())).collect(),
+        Err(why) => return subjects.iter().map(|_| Err(why.to_string())).collect(),
     };
     let mut checks = Vec::new();
     for subject in subjects {
@@ -50,14 +48,15 @@ fn budget(
     targets: &[Subject],
     n_missing: usize,
     has_passed: impl Fn(&Subject) -> bool,
-) -> Result<Budget, String> {
+) -> Result<Budget, InvalidIntOrPercent> {
     let n = targets.len() + n_missing;
-    let max_unavailable = policy.max_unavailable_value.as_ref();
-    let max_unavailable = max_unavailable.map(|value| scaled(value, n, Round::Up));
     let all = i64::try_from(n).unwrap_or(i64::MAX);
+    let scaled = |value, rounding| Ok(IntOrPercent::read(value)?.scaled(all, rounding));
+    let max_unavailable = policy.max_unavailable_value.as_ref();
+    let max_unavailable = max_unavailable.map(|value| scaled(value, Rounding::Up));
     let max_unavailable = max_unavailable.unwrap_or(Ok(all))?;
     let min_available = policy.min_available_value.as_ref();
-    let min_available = min_available.map(|value| scaled(value, n, Round::Down));
+    let min_available = min_available.map(|value| scaled(value, Rounding::Down));
     let mut budget = Budget {
         available: 0,
         min_available: min_available.unwrap_or(Ok(0))?,

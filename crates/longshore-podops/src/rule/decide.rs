@@ -10,6 +10,7 @@ use longshore_api::podops::{
     Detail, FINALIZER_PROTECTED, PodTransitionRuleSpec, REASON_INVALID_RULE, detail_annotation,
 };
 use longshore_core::{Action, Announcement, EventType, Never, Next, Patch, PatchKind, Plan, Seen};
+use longshore_k8s::Selector;
 use serde_json::{Value, json};
 
 use super::{
@@ -23,7 +24,6 @@ use crate::{
     LOOK_AGAIN,
     model::Pod,
     replicas::{Workload, missing},
-    selector::parse,
 };
 
 /// What is asked of somebody else, beside the rounds.
@@ -84,7 +84,7 @@ pub fn decide(observed: &Observed) -> RulePlan {
         let target = rule.target.clone();
         return Plan::of(vec![Action::EnsureFinalizer { target, finalizer }]);
     }
-    if let Some(Err(invalid)) = rule.spec.selector.as_ref().map(parse) {
+    if let Some(Err(invalid)) = rule.spec.selector.as_ref().map(Selector::read) {
         return complain(rule, invalid.to_string());
     }
     let mut selected: Vec<Subject> = pods

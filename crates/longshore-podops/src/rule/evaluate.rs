@@ -7,6 +7,7 @@ use longshore_api::podops::{
     ANNOTATION_SKIP_RULES, Detail, OperationLabel, PodTransitionRuleSpec, RejectInfo, RuleState,
     Stage, TransitionRule,
 };
+use longshore_k8s::Selector;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -18,7 +19,7 @@ use super::{
 };
 use crate::{
     model::{Labels, Pod, has_prefix, parse_stamp},
-    selector::{parse, selects},
+    selector::selects,
 };
 
 /// Passed, or why not.
@@ -394,8 +395,8 @@ fn check_labels(requires: Option<&Value>, subject: &Subject) -> Outcome {
     let Some(requires) = requires else {
         return Err("labelCheck.requires is missing".to_owned());
     };
-    let selector = parse(requires).map_err(|error| error.to_string())?;
-    if selects(Some(requires), &subject.labels) {
+    let selector = Selector::read(requires).map_err(|error| error.to_string())?;
+    if selector.matches(&subject.labels) {
         return Ok(());
     }
     Err(format!(

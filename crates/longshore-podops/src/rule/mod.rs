@@ -10,7 +10,6 @@ mod decide;
 mod evaluate;
 mod kind;
 mod model;
-mod numbers;
 mod task;
 #[cfg(test)]
 mod tests;

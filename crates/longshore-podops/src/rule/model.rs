@@ -4,6 +4,7 @@ use longshore_api::podops::{
     GROUP, KIND_POD_TRANSITION_RULE, PodTransitionRuleSpec, PodTransitionRuleStatus, Stage, VERSION,
 };
 use longshore_core::{ObjectRef, Resource, Scope};
+use longshore_k8s::Selector;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -11,7 +12,6 @@ use crate::{
     lifecycle::RuleSays,
     model::{Labels, Pod, PodKey},
     replicas::Workload,
-    selector::{Selector, SelectorExt, parse},
 };
 
 /// `apps.kusionstack.io/v1alpha1` PodTransitionRule.
@@ -57,7 +57,7 @@ impl<'de> Deserialize<'de> for Rule {
         let metadata = wire.metadata;
         let selector = wire.spec.selector.as_ref();
         Ok(Self {
-            selector: selector.and_then(|selector| parse(selector).ok()),
+            selector: selector.and_then(|selector| Selector::read(selector).ok()),
             target: ObjectRef {
                 resource: RULE,
                 namespace: metadata.namespace,

@@ -15,6 +15,7 @@ use async_trait::async_trait;
 use kube::{Api, api::ListParams};
 use longshore_api::podops::{ANNOTATION_EVICTION, EVICTION_ALLOWED};
 use longshore_core::{ObjectRef, Patch, Resource, Seen};
+use longshore_k8s::metadata;
 use longshore_kit::{Answer, Clock, RawObject, Requests, api_resource};
 use longshore_outbound::Boundaries;
 use longshore_webhook::{Admission, Denial, Response, Review, TIME_LIMIT, Verdict};
@@ -162,11 +163,6 @@ impl Admission for Validating {
     }
 }
 
-/// The version of an object, as a number that tells which of two came first.
-fn version_of(object: &Value) -> Option<u64> {
-    object["metadata"]["resourceVersion"].as_str()?.parse().ok()
-}
-
 /// Whether a review is about the delete of a pod.
 fn is_delete(review: &Review) -> bool {
     review.operation == "DELETE" && review.subresource.is_empty()
@@ -236,7 +232,7 @@ impl Validating {
     /// Waits for the operation of a delete that is held; whether it may touch the pod. `version` is the one that began it,
     /// where somebody had to.
     async fn is_granted(&self, review: &Review, slot: Slot, version: Option<u64>) -> bool {
-        let since = version.or_else(|| version_of(&review.old_object));
+        let since = version.or_else(|| metadata::version(&review.old_object));
         match (&self.holds, since) {
             (Some(holds), Some(since)) => holds.wait(slot, since).await,
             (Some(_) | None, _) => false,
@@ -254,7 +250,7 @@ impl Validating {
             .await;
         let version = |answer: Answer| {
             let object = answer.object_of(&begin.target).ok()?;
-            version_of(&object)
+            metadata::version(&object)
         };
         written.map(version).map_err(|error| {
             if error.code() == Some(422) {

@@ -1,6 +1,5 @@
 //! The next step of a deployment. Pure.
 
-use kube::core::SelectorExt;
 use serde_json::json;
 
 use super::model::{ANNOTATION_DESIRED, Desired, Observed, Set, Sets, Strategy};

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::core::Selector;
+use longshore_k8s::{IntOrPercent, Rounding, Selector};
 use serde_json::Value;
 
-use crate::controllers::workloads::amounts::{Rounding, resolve};
 use crate::controllers::workloads::{Body, Malformed};
 
 pub(super) const ANNOTATION_REVISION: &str = "deployment.kubernetes.io/revision";
@@ -87,8 +86,13 @@ fn strategy(deployment: &Body, n_replicas: i64) -> Strategy {
         return Strategy::Recreate;
     }
     let rolling = deployment.at("/spec/strategy/rollingUpdate");
-    let max_surge = resolve(&rolling["maxSurge"], n_replicas, Rounding::Up);
-    let max_unavailable = resolve(&rolling["maxUnavailable"], n_replicas, Rounding::Down);
+    // What API servers refuse counts as 0.
+    let scaled = |field: &str, rounding: Rounding| {
+        let amount = IntOrPercent::read(&rolling[field]);
+        amount.map_or(0, |it| it.scaled(n_replicas, rounding).max(0))
+    };
+    let max_surge = scaled("maxSurge", Rounding::Up);
+    let max_unavailable = scaled("maxUnavailable", Rounding::Down);
     Strategy::Rolling {
         max_surge,
         // Otherwise nothing would ever move.

@@ -7,6 +7,10 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use longshore_k8s::{IntOrPercent, InvalidIntOrPercent, Rounding};
+use serde_json::json;
+
+use crate::controllers::workloads::pods::is_ready;
 
 /// How long an eviction is believed that was allowed and that nothing came of.
 const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
@@ -36,7 +40,10 @@ pub(super) fn status(
         pod.metadata.deletion_timestamp.is_none() && !disrupted.contains_key(name) && is_ready(pod)
     };
     let n_healthy = count(pods.iter().filter(is_healthy).count());
-    let (n_expected, n_desired) = amounts(budget, count(pods.len()), n_expected);
+    let (n_expected, n_desired) = match amounts(budget, count(pods.len()), n_expected) {
+        Ok(amounts) => amounts,
+        Err(why) => return failed(budget, &why.to_string(), now),
+    };
     // A budget without pods must not allow the first of them to go unseen.
     let n_allowed = match n_expected {
         0 => 0,
@@ -76,38 +83,31 @@ pub(super) fn next_look(status: &PodDisruptionBudgetStatus, now: Timestamp) -> O
 }
 
 /// Expected and desired number of pods.
-fn amounts(budget: &PodDisruptionBudget, n_pods: i32, n_expected: i32) -> (i32, i32) {
+fn amounts(
+    budget: &PodDisruptionBudget,
+    n_pods: i32,
+    n_expected: i32,
+) -> Result<(i32, i32), InvalidIntOrPercent> {
     let spec = budget.spec.as_ref();
     let most = spec.and_then(|spec| spec.max_unavailable.as_ref());
     let least = spec.and_then(|spec| spec.min_available.as_ref());
-    match (most, least) {
-        (Some(most), _) => (n_expected, (n_expected - share(most, n_expected)).max(0)),
+    Ok(match (most, least) {
+        (Some(most), _) => (n_expected, (n_expected - share(most, n_expected)?).max(0)),
         (None, Some(IntOrString::Int(least))) => (n_pods, *least),
-        (None, Some(least)) => (n_expected, share(least, n_expected)),
+        (None, Some(least)) => (n_expected, share(least, n_expected)?),
         (None, None) => (0, 0),
-    }
+    })
 }
 
 /// A number, or a percentage of another one, rounded up.
-fn share(amount: &IntOrString, of: i32) -> i32 {
-    match amount {
-        IntOrString::Int(number) => *number,
-        IntOrString::String(text) => {
-            let percents: i64 = text.trim_end_matches('%').parse().unwrap_or(0);
-            let share = (percents * i64::from(of) + 99) / 100;
-            i32::try_from(share).unwrap_or(i32::MAX)
-        }
-    }
+fn share(amount: &IntOrString, of: i32) -> Result<i32, InvalidIntOrPercent> {
+    let amount = IntOrPercent::read(&json!(amount))?;
+    let share = amount.scaled(i64::from(of), Rounding::Up);
+    Ok(i32::try_from(share).unwrap_or(i32::MAX))
 }
 
 fn count(n: usize) -> i32 {
     i32::try_from(n).unwrap_or(i32::MAX)
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|it| it.conditions.as_ref());
-    let mut conditions = conditions.into_iter().flatten();
-    conditions.any(|it| it.type_ == "Ready" && it.status == "True")
 }
 
 /// Evicted pods that are still there and expected to go.
@@ -185,7 +185,7 @@ fn with_condition(present: &PodDisruptionBudgetStatus, mut condition: Condition)
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::Value;
 
     use super::*;
 
@@ -215,6 +215,9 @@ mod tests {
             (json!({"maxUnavailable": "34%"}), 3, (3, 1, 1)),
             (json!({"maxUnavailable": 5}), 3, (3, 0, 2)),
             (json!({"maxUnavailable": 5}), 0, (0, 0, 0)),
+            // What is no percentage allows nothing.
+            (json!({"maxUnavailable": "50"}), 3, (0, 0, 0)),
+            (json!({"minAvailable": "some"}), 3, (0, 0, 0)),
             (json!({}), 3, (0, 0, 0)),
         ] {
             let status = counted(spec.clone(), json!({}), n_expected);

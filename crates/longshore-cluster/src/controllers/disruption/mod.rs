@@ -16,10 +16,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{ListParams, PostParams};
-use kube::core::{PartialObjectMeta, Selector};
+use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Config, Event, watcher};
 use kube::{Api, Client, Error};
+use longshore_k8s::Selector;
+use serde_json::json;
 
 use super::patience::patiently;
 use super::queue::Queue;
@@ -164,12 +166,13 @@ async fn pods_of(
     namespace: &str,
     budget: &PodDisruptionBudget,
 ) -> Result<Vec<Pod>, Error> {
-    let selector = budget.spec.as_ref().and_then(|spec| spec.selector.clone());
-    let Some(selector) = selector.and_then(|it| Selector::try_from(it).ok()) else {
+    let spec = budget.spec.as_ref();
+    let selector = spec.and_then(|spec| spec.selector.as_ref());
+    let Some(selector) = selector.and_then(|it| Selector::read(&json!(it)).ok()) else {
         return Ok(Vec::new());
     };
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let list = ListParams::default().labels_from(&selector);
+    let list = ListParams::default().labels(&selector.to_string());
     Ok(patiently(|| api.list(&list)).await?.items)
 }
 

@@ -1,7 +1,7 @@
 //! What a service asks for, and what a pod is to it. Pure.
 
 use k8s_openapi::api::core::v1::{ContainerPort, Pod};
-use kube::core::Selector;
+use longshore_k8s::Selector;
 use serde_json::{Map, Value, json};
 
 use crate::controllers::workloads::{Body, LABEL_SERVICE_NAME, pods, service_selector};

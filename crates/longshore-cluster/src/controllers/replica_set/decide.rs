@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::core::SelectorExt;
 
 use super::model::{Desired, Observed};
 use super::ranking::in_order_of_deletion;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{
     Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, Taint, Toleration,
 };
+use longshore_k8s::{Operator, Requirement};
 
-use super::ledger::{Amounts, Ledger, demand};
-use super::quantity::thousandths;
+use super::ledger::{Amounts, Ledger, demand, thousandths};
 
 /// The node with the fewest pods among those that fit; else what stands in the way, as `kubectl
 /// describe` shows it.
@@ -80,7 +80,7 @@ fn obstacles(pod: &Pod, demand: &Amounts, node: &Node, used: &Amounts) -> Vec<St
         .and_then(|status| status.allocatable.as_ref());
     let lacks = |name: &&String| {
         let offered = match allocatable.map(|offered| offered.get(name.as_str())) {
-            Some(Some(quantity)) => thousandths(&quantity.0).unwrap_or(0),
+            Some(Some(quantity)) => thousandths(quantity).unwrap_or(0),
             // A node that does not say how many pods it takes takes them all.
             None | Some(None) if name.as_str() == "pods" => return false,
             None | Some(None) => 0,
@@ -162,32 +162,31 @@ fn matches_selectors(pod: &Pod, node: &Node) -> bool {
 fn matches_term(term: &NodeSelectorTerm, labels: &BTreeMap<String, String>, name: &str) -> bool {
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
     let fields = term.match_fields.as_deref().unwrap_or_default();
-    let field = |requirement: &NodeSelectorRequirement| {
-        (requirement.key == "metadata.name").then_some(name)
-    };
     (!expressions.is_empty() || !fields.is_empty())
         && expressions
             .iter()
             .all(|it| satisfies(it, labels.get(&it.key).map(String::as_str)))
-        && fields.iter().all(|it| satisfies(it, field(it)))
+        && fields.iter().all(|it| is_of_name(it, name))
 }
 
-fn satisfies(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
+/// Fields are no labels: `metadata.name` is the only one, and has one value.
+fn is_of_name(requirement: &NodeSelectorRequirement, name: &str) -> bool {
     let values = requirement.values.as_deref().unwrap_or_default();
-    let is_among = |value: &str| values.iter().any(|it| it == value);
-    let compared = || -> Option<std::cmp::Ordering> {
-        let bound: i64 = values.first()?.parse().ok()?;
-        Some(value?.parse::<i64>().ok()?.cmp(&bound))
-    };
-    match requirement.operator.as_str() {
-        "In" => value.is_some_and(is_among),
-        "NotIn" => !value.is_some_and(is_among),
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        "Gt" => compared().is_some_and(std::cmp::Ordering::is_gt),
-        "Lt" => compared().is_some_and(std::cmp::Ordering::is_lt),
-        _ => false,
-    }
+    let [value] = values else { return false };
+    requirement.key == "metadata.name"
+        && match Operator::parse(&requirement.operator) {
+            Some(Operator::In) => value == name,
+            Some(Operator::NotIn) => value != name,
+            Some(_) | None => false,
+        }
+}
+
+/// A requirement that API servers would refuse is met by no node, as for kube-scheduler.
+fn satisfies(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
+    let values = requirement.values.iter().flatten().cloned();
+    let operator = Operator::parse(&requirement.operator);
+    let read = operator.and_then(|it| Requirement::new(&requirement.key, it, values).ok());
+    read.is_some_and(|requirement| requirement.allows(value))
 }
 
 #[cfg(test)]
@@ -279,6 +278,8 @@ mod tests {
         );
         check(request("2"), json!({}), fits);
         check(request("2001m"), json!({}), Err("Insufficient cpu"));
+        check(request("2000001u"), json!({}), Err("Insufficient cpu"));
+        check(request("3e0"), json!({}), Err("Insufficient cpu"));
     }
 
     #[test]

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-
-use super::quantity::thousandths;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as WireQuantity;
+use longshore_k8s::Quantity;
 
 /// Amounts by resource name, in thousandths.
 pub(super) type Amounts = BTreeMap<String, i128>;
@@ -13,11 +12,16 @@ pub(super) type Amounts = BTreeMap<String, i128>;
 /// Namespace and name of a pod.
 pub(super) type PodKey = (String, String);
 
-fn amounts(quantities: Option<&BTreeMap<String, Quantity>>) -> Amounts {
+/// A quantity in thousandths, rounded up; `None` when the text is none.
+pub(super) fn thousandths(quantity: &WireQuantity) -> Option<i128> {
+    Some(Quantity::parse(&quantity.0)?.milli_rounded_up())
+}
+
+fn amounts(quantities: Option<&BTreeMap<String, WireQuantity>>) -> Amounts {
     quantities
         .into_iter()
         .flatten()
-        .filter_map(|(name, quantity)| Some((name.clone(), thousandths(&quantity.0)?)))
+        .filter_map(|(name, quantity)| Some((name.clone(), thousandths(quantity)?)))
         .collect()
 }
 

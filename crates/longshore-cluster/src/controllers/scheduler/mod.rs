@@ -6,7 +6,6 @@
 
 mod fit;
 mod ledger;
-mod quantity;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::core::SelectorExt;
 
 use super::build;
 use super::model::{Desired, Observed, Update, revision_of};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::core::Selector;
+use longshore_k8s::Selector;
 use serde_json::Value;
 
 use crate::controllers::workloads::{Body, Malformed};

@@ -1,8 +1,8 @@
 //! Objects as JSON with their metadata read: templates that a user wrote stay what they are.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::DynamicObject;
-use kube::core::Selector;
+use longshore_k8s::Selector;
 use serde_json::{Value, json};
 
 /// An object is not what its kind says.
@@ -80,8 +80,7 @@ impl Body {
 
 /// A label selector that selects something.
 pub(crate) fn workload_selector(selector: &Value) -> Option<Selector> {
-    let wire: LabelSelector = serde_json::from_value(selector.clone()).ok()?;
-    let selector = Selector::try_from(wire).ok()?;
+    let selector = Selector::read(selector).ok()?;
     (!selector.selects_all()).then_some(selector)
 }
 

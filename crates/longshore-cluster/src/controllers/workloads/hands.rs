@@ -8,10 +8,10 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{
     DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
 };
-use kube::core::Selector;
 use kube::discovery::ApiResource;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Api, Client, Error};
+use longshore_k8s::Selector;
 use serde_json::{Value, json};
 
 use super::body::Body;

@@ -5,7 +5,6 @@
 //! can mistake its own last write for missing. Rounds of one object never overlap, rounds of
 //! different objects do: one that waits for a slow admission webhook keeps nobody else.
 
-pub(crate) mod amounts;
 mod body;
 pub(crate) mod claim;
 pub(crate) mod hands;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::{Selector, SelectorExt};
 use kube::runtime::watcher::{self, Event};
+use longshore_k8s::Selector;
 use serde_json::Value;
 
 use super::body::{controller_of, workload_selector};
@@ -99,7 +99,7 @@ pub(super) fn selector_of(kind: Kind, data: &Value) -> Option<Selector> {
 /// The selector of a service; one that is empty leaves the endpoints to somebody else.
 pub(crate) fn service_selector(selector: &Value) -> Option<Selector> {
     let labels: BTreeMap<String, String> = serde_json::from_value(selector.clone()).ok()?;
-    let selector: Selector = labels.into_iter().collect();
+    let selector = Selector::of_labels(&labels);
     (!selector.selects_all()).then_some(selector)
 }
 

@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 
 use http::Uri;
+use longshore_k8s::names;
+use longshore_k8s::selector::{Fault, faults};
 use serde_json::{Value, json};
 
 use crate::server::error::Cause;
@@ -339,45 +341,45 @@ fn path_violations(field: &str, path: &str) -> Vec<Cause> {
 
 /// What is wrong with a label selector at a field; nothing when there is none.
 pub(crate) fn selector_violations(field: &str, selector: &Value) -> Vec<Cause> {
-    let mut causes = Vec::new();
-    let labels = selector.get("matchLabels").and_then(Value::as_object);
-    for (key, value) in labels.into_iter().flatten() {
-        causes.extend(meta::label_violations(
-            &format!("{field}.matchLabels"),
-            key,
-            value,
-        ));
-    }
-    for (index, expression) in list(selector, "matchExpressions").iter().enumerate() {
-        let field = format!("{field}.matchExpressions[{index}]");
-        let values = list(expression, "values");
-        match (meta::text(expression, "/operator"), values.is_empty()) {
-            ("In" | "NotIn", true) => {
-                let why = "must be specified when `operator` is 'In' or 'NotIn'";
-                causes.push(Cause::required(&format!("{field}.values"), why));
-            }
-            ("Exists" | "DoesNotExist", false) => {
-                let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                causes.push(Cause::forbidden(&format!("{field}.values"), why));
-            }
-            ("In" | "NotIn", false) | ("Exists" | "DoesNotExist", true) => {}
-            (other, _) => {
-                let why = "not a valid selector operator";
-                causes.push(Cause::invalid(
-                    &format!("{field}.operator"),
-                    &other.into(),
-                    why,
-                ));
-            }
+    let faults = faults(selector).into_iter();
+    faults
+        .flat_map(|fault| fault_causes(field, fault))
+        .collect()
+}
+
+fn fault_causes(field: &str, fault: Fault) -> Vec<Cause> {
+    let place = |at: usize, name: &str| format!("{field}.matchExpressions[{at}].{name}");
+    let invalid = |field: String, value: String, violations: Vec<String>| {
+        let value = Value::from(value);
+        let causes = violations.iter();
+        let causes = causes.map(|why| Cause::invalid(&field, &value, why));
+        causes.collect()
+    };
+    match fault {
+        // Objects of another shape are refused before this.
+        Fault::Shape(_) => Vec::new(),
+        Fault::Label { key, value } => {
+            meta::label_violations(&format!("{field}.matchLabels"), &key, &value.into())
         }
-        let key = meta::text(expression, "/key");
-        let complaints = meta::key_violations(key);
-        let field = format!("{field}.key");
-        causes.extend(
-            complaints
-                .iter()
-                .map(|why| Cause::invalid(&field, &key.into(), why)),
-        );
+        Fault::Key { at, key } => {
+            let violations = names::key_violations(&key);
+            invalid(place(at, "key"), key, violations)
+        }
+        Fault::Operator { at, operator } => {
+            let why = "not a valid selector operator".to_owned();
+            invalid(place(at, "operator"), operator, vec![why])
+        }
+        Fault::ValuesMissing { at, .. } => {
+            let why = "must be specified when `operator` is 'In' or 'NotIn'";
+            vec![Cause::required(&place(at, "values"), why)]
+        }
+        Fault::ValuesForbidden { at, .. } => {
+            let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+            vec![Cause::forbidden(&place(at, "values"), why)]
+        }
+        Fault::Value { at, n, value } => {
+            let violations = names::label_value_violations(&value);
+            invalid(place(at, &format!("values[{n}]")), value, violations)
+        }
     }
-    causes
 }

@@ -164,7 +164,7 @@ impl<'a> Question<'a> {
 
     fn is_in_namespace_of(&self, webhook: &Webhook, new: &Value) -> Result<bool> {
         let selector = &webhook.namespace_selector;
-        if selector.is_empty() {
+        if selector.selects_all() {
             return Ok(true);
         }
         let is_namespace = self.is_about_namespaces();
@@ -172,7 +172,7 @@ impl<'a> Question<'a> {
         let is_written =
             is_namespace && self.call.subresource.is_none() && self.operation != Operation::Delete;
         if is_written {
-            return Ok(selector.matches(&labels(new)));
+            return Ok(selector.matches_object(new));
         }
         let name = match &self.call.namespace {
             Some(namespace) => namespace,
@@ -192,10 +192,10 @@ impl<'a> Question<'a> {
         // A Scale has no labels.
         let has_labels = self.content != Content::Scale;
         let matches = |object: &Value| match has_labels {
-            true => !object.is_null() && selector.matches(&labels(object)),
+            true => !object.is_null() && selector.matches_object(object),
             false => selector.matches(&BTreeMap::new()),
         };
-        selector.is_empty() || matches(new) || old.is_some_and(matches)
+        selector.selects_all() || matches(new) || old.is_some_and(matches)
     }
 
     fn is_about_namespaces(&self) -> bool {
@@ -304,14 +304,4 @@ impl<'a> Question<'a> {
 
 fn resource(shown: &Resource) -> Value {
     json!({"group": shown.group, "version": shown.version, "resource": shown.plural})
-}
-
-fn labels(object: &Value) -> BTreeMap<String, String> {
-    let labels = object
-        .pointer("/metadata/labels")
-        .and_then(Value::as_object);
-    let pairs = labels.into_iter().flatten();
-    pairs
-        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
-        .collect()
 }

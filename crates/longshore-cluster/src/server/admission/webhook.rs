@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, WebhookClientConfig};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as WireSelector;
+use longshore_k8s::Selector;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::rules::Rule;
-use crate::server::selectors::LabelSelector;
 
 /// Seconds that a webhook has when its registration does not say.
 const DEFAULT_TIMEOUT_SECONDS: i32 = 10;
@@ -44,8 +44,8 @@ pub(super) struct Webhook {
     pub(super) rules: Vec<Rule>,
     /// The rules are about every version of a resource.
     pub(super) matches_equivalent: bool,
-    pub(super) namespace_selector: LabelSelector,
-    pub(super) object_selector: LabelSelector,
+    pub(super) namespace_selector: Selector,
+    pub(super) object_selector: Selector,
     pub(super) failure_policy: FailurePolicy,
     /// It may be asked what would happen.
     pub(super) takes_dry_runs: bool,
@@ -105,6 +105,6 @@ fn target(config: &WebhookClientConfig) -> Target {
 }
 
 /// Nothing selects everything. What could not be read was refused when it was registered.
-fn selector(selector: Option<&WireSelector>) -> LabelSelector {
-    LabelSelector::of(&json!(selector)).unwrap_or_default()
+fn selector(selector: Option<&WireSelector>) -> Selector {
+    Selector::read(&json!(selector)).unwrap_or_default()
 }

@@ -1,22 +1,22 @@
 //! Which objects a list or a watch is about.
 
 mod field;
-mod label;
 
-use super::error::Result;
+use super::error::{ApiError, Result};
 use super::hub::{Event, EventType, Object};
 use super::registry::Resource;
 use std::sync::Arc;
 
+use longshore_k8s::Selector;
+
 use field::FieldSelector;
-pub(crate) use label::LabelSelector;
 
 /// The objects of one collection that a request selects.
 #[derive(Debug, Clone)]
 pub(crate) struct Selection {
     /// `namespace/`, when the request is about one namespace.
     prefix: Option<String>,
-    labels: LabelSelector,
+    labels: Selector,
     fields: FieldSelector,
 }
 
@@ -30,7 +30,8 @@ impl Selection {
     ) -> Result<Selection> {
         Ok(Selection {
             prefix: namespace.map(|namespace| format!("{namespace}/")),
-            labels: LabelSelector::parse(label_selector)?,
+            labels: Selector::parse(label_selector)
+                .map_err(|error| ApiError::bad_request(error.to_string()))?,
             fields: FieldSelector::parse(field_selector, resource)?,
         })
     }
@@ -48,7 +49,7 @@ impl Selection {
 
     /// Whether a selector (beyond the namespace) is in force.
     pub(crate) fn has_selector(&self) -> bool {
-        !self.labels.is_empty() || !self.fields.is_empty()
+        !self.labels.selects_all() || !self.fields.is_empty()
     }
 
     /// Whether the object is selected.

@@ -1,5 +1,6 @@
 //! PodDisruptionBudgets: how much of an application may be missing, as a number or a percentage.
 
+use longshore_k8s::int_or_percent::{IntOrPercent, is_percentage};
 use serde_json::{Value, json};
 
 use crate::server::admission::selector_violations;
@@ -48,17 +49,15 @@ fn amount_violation(field: &str, amount: &Value) -> Option<Cause> {
             Some(_) | None => None,
         };
     };
-    let digits = text.strip_suffix('%').unwrap_or("");
-    let is_percentage = !digits.is_empty() && digits.bytes().all(|it| it.is_ascii_digit());
-    if !is_percentage {
+    if !is_percentage(text) {
         return refuse(
             "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex \
              used for validation is '[0-9]+%')",
         );
     }
-    match digits.parse::<u64>() {
-        Ok(0..=100) => None,
-        Ok(_) | Err(_) => refuse("must not be greater than 100%"),
+    match IntOrPercent::percentage(text) {
+        Some(IntOrPercent::Percent(..=100)) => None,
+        Some(_) | None => refuse("must not be greater than 100%"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Pods: a status that only `/status` writes, a specification that hardly ever changes.
 
+use longshore_k8s::Quantity;
 use serde_json::{Value, json};
 
 use super::pod_defaults::{set_admission_defaults, set_defaults};
@@ -48,10 +49,14 @@ fn containers<'a>(pod: &'a Value, list: &str) -> impl Iterator<Item = &'a Value>
 
 /// The pod's quality-of-service class, from requests and limits of CPU and memory.
 fn qos_class(pod: &Value) -> &'static str {
+    // As in Kubernetes, zero says nothing.
     let quantity = |container: &Value, kind: &str, resource: &str| {
-        container
-            .pointer(&format!("/resources/{kind}/{resource}"))
-            .cloned()
+        let quantity = container.pointer(&format!("/resources/{kind}/{resource}"))?;
+        let quantity = match quantity.as_str() {
+            Some(text) => Quantity::parse(text),
+            None => Quantity::parse(&quantity.to_string()),
+        };
+        quantity.filter(|quantity| quantity.is_positive())
     };
     let all: Vec<&Value> = containers(pod, "containers")
         .chain(containers(pod, "initContainers"))

@@ -1,8 +1,10 @@
 //! Workloads and Services: values that they have when nobody sets them.
 
+use longshore_k8s::Selector;
 use serde_json::{Map, Value, json};
 
 use super::{pod_defaults, pod_rules};
+use crate::server::admission;
 use crate::server::error::Cause;
 use crate::server::meta;
 
@@ -229,7 +231,7 @@ fn selector_violations(kind: &str, new: &Value, old: Option<&Value>, causes: &mu
             let why = format!("empty selector is invalid for {}", kind.to_lowercase());
             causes.push(Cause::invalid("spec.selector", &json!({}), &why));
         }
-        Some(_) => {}
+        Some(selector) => causes.extend(admission::selector_violations("spec.selector", selector)),
     }
     if let Some(old) = old
         && selector != old.pointer("/spec/selector")
@@ -241,19 +243,23 @@ fn selector_violations(kind: &str, new: &Value, old: Option<&Value>, causes: &mu
             "field is immutable",
         ));
     }
-    let labels = new.pointer("/spec/template/metadata/labels");
-    let wanted = selector
-        .and_then(|it| it.get("matchLabels"))
-        .and_then(Value::as_object);
-    let is_selected = |(key, value): (&String, &Value)| {
-        labels
-            .and_then(|labels| labels.get(key))
-            .is_some_and(|it| it == value)
-    };
-    if selector.is_none() || !wanted.into_iter().flatten().all(is_selected) {
-        let found = labels.cloned().unwrap_or_default();
-        let why = "`selector` does not match template `labels`";
-        causes.push(Cause::invalid("spec.template.metadata.labels", &found, why));
+    let template = new.pointer("/spec/template").unwrap_or(&Value::Null);
+    match selector.map(Selector::read) {
+        Some(Ok(read)) if read.matches_object(template) => {}
+        Some(Err(_)) => {
+            let found = selector.cloned().unwrap_or_default();
+            causes.push(Cause::invalid(
+                "spec.selector",
+                &found,
+                "invalid label selector",
+            ));
+        }
+        Some(Ok(_)) | None => {
+            let labels = template.pointer("/metadata/labels");
+            let found = labels.cloned().unwrap_or_default();
+            let why = "`selector` does not match template `labels`";
+            causes.push(Cause::invalid("spec.template.metadata.labels", &found, why));
+        }
     }
 }
 

@@ -1,11 +1,11 @@
 //! Disruption budgets as evictions are held against them. Pure.
 
 use jiff::Timestamp;
+use longshore_k8s::{Selector, metadata};
 use serde_json::{Value, json};
 
 use crate::server::error::ApiError;
 use crate::server::meta;
-use crate::server::selectors::LabelSelector;
 
 /// Evicted pods that a budget remembers until they are gone.
 const MOST_DISRUPTED: usize = 2000;
@@ -14,17 +14,8 @@ const MOST_DISRUPTED: usize = 2000;
 /// empty one everything.
 pub(super) fn covers(budget: &Value, pod: &Value) -> bool {
     let selector = budget.pointer("/spec/selector").filter(|it| !it.is_null());
-    let Some(selector) = selector.and_then(LabelSelector::of) else {
-        return false;
-    };
-    let labels = pod.pointer("/metadata/labels").and_then(Value::as_object);
-    let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
-    let labels = labels.into_iter().flatten();
-    selector.matches(
-        &labels
-            .map(|(key, value)| (key.clone(), text(value)))
-            .collect(),
-    )
+    let selector = selector.and_then(|it| Selector::read(it).ok());
+    selector.is_some_and(|selector| selector.matches_object(pod))
 }
 
 /// Whether the pod does no work yet.
@@ -40,18 +31,12 @@ pub(super) fn is_over(pod: &Value) -> bool {
 /// Whether a pod that is not ready may go although the budget is spent: it is not what the budget
 /// counts on.
 pub(super) fn gives_up(budget: &Value, pod: &Value) -> bool {
-    if is_ready(pod) {
+    if metadata::is_true(pod, "Ready") {
         return false;
     }
     let number = |key: &str| number(budget, key);
     meta::text(budget, "/spec/unhealthyPodEvictionPolicy") == "AlwaysAllow"
         || (number("desiredHealthy") > 0 && number("currentHealthy") >= number("desiredHealthy"))
-}
-
-fn is_ready(pod: &Value) -> bool {
-    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
-    let mut conditions = conditions.into_iter().flatten();
-    conditions.any(|it| meta::text(it, "/type") == "Ready" && meta::text(it, "/status") == "True")
 }
 
 fn number(budget: &Value, key: &str) -> i64 {

@@ -1,6 +1,10 @@
 //! `/scale` of workloads and custom resources: their number of replicas as an `autoscaling/v1` Scale.
 
+use std::collections::BTreeMap;
+
 use http::{Response, StatusCode};
+use longshore_k8s::Selector;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::server::crd::ScalePaths;
@@ -124,32 +128,12 @@ fn scale_of(paths: Option<&ScalePaths>, workload: &Value) -> Value {
 
 /// A selector object in the form of query options. ReplicationControllers have plain labels.
 fn selector_text(selector: &Value) -> String {
-    let labels = match selector.get("matchLabels") {
-        Some(labels) => labels,
-        None if selector.get("matchExpressions").is_some() => &Value::Null,
-        None => selector,
-    };
-    let mut parts: Vec<String> = labels
-        .as_object()
-        .into_iter()
-        .flatten()
-        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or("")))
-        .collect();
-    let expressions = selector.get("matchExpressions").and_then(Value::as_array);
-    for expression in expressions.into_iter().flatten() {
-        let key = meta::text(expression, "/key");
-        let values: Vec<&str> = expression["values"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
-        parts.push(match meta::text(expression, "/operator") {
-            "In" => format!("{key} in ({})", values.join(",")),
-            "NotIn" => format!("{key} notin ({})", values.join(",")),
-            "DoesNotExist" => format!("!{key}"),
-            _ => key.to_owned(),
-        });
+    let is_object = ["matchLabels", "matchExpressions"]
+        .iter()
+        .any(|field| selector.get(field).is_some());
+    if is_object {
+        return Selector::read(selector).unwrap_or_default().to_string();
     }
-    parts.join(",")
+    let labels = BTreeMap::<String, String>::deserialize(selector);
+    Selector::of_labels(&labels.unwrap_or_default()).to_string()
 }

@@ -491,7 +491,7 @@ fn a_container_whose_name_cannot_be_the_pods_has_another_stable_one() {
     let plugin = PodPlugin::new(Arc::default());
     let pod = plugin.build(&context).unwrap();
     let name = pod["spec"]["containers"][0]["name"].as_str().unwrap();
-    assert!(crate::is_dns_label(name), "{name}");
+    assert!(longshore_k8s::names::is_label(name), "{name}");
     assert_eq!(pod, plugin.build(&context).unwrap());
     assert_eq!(plugin.resource_name(&context), "r.a-0");
 }

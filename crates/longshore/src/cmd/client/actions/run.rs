@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use clap::Args;
-use longshore_core::Quantity;
+use longshore_k8s::Quantity;
 use longshore_plugins::Order;
 use uuid::Uuid;
 

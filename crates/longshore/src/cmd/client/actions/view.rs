@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use longshore_api::flyte::{
     CONDITION_FAILED, CONDITION_PROGRESSING, Condition, TaskActionSpec, TaskActionStatus,
 };
+use longshore_k8s::metadata::is_deleting;
 use longshore_plugins::Paths;
 use longshore_tasks::{catalog::CatalogCacheStatus, events::LoggedEvent};
 use serde::Serialize;
@@ -107,7 +108,7 @@ impl Action {
             phase: progressing.map(|condition| condition.reason.clone()),
             is_over,
             is_failed: failed.is_some(),
-            is_deleting: metadata["deletionTimestamp"].is_string(),
+            is_deleting: is_deleting(object),
             attempt,
             system_failures: status.system_failures,
             message: message.cloned(),

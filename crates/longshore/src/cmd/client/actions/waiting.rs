@@ -1,6 +1,7 @@
 //! What a TaskAction waits for, as far as its cluster says. Pure.
 
 use longshore_api::flyte::{LABEL_ATTEMPT, REASON_EXECUTING, REASON_PAUSED};
+use longshore_k8s::metadata::is_deleting;
 use serde_json::Value;
 
 use super::view::Action;
@@ -68,7 +69,7 @@ fn current<'a>(action: &Action, around: &'a Around) -> Option<&'a Value> {
 
 fn of_pod(pod: &Value) -> String {
     let name = text(&pod["metadata"]["name"]);
-    if pod["metadata"]["deletionTimestamp"].is_string() {
+    if is_deleting(pod) {
         return format!("pod {name} to be gone");
     }
     let conditions = pod["status"]["conditions"].as_array();
