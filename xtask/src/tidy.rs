@@ -8,6 +8,7 @@ use crate::repository::{self, Source};
 
 mod clients;
 mod edges;
+mod files;
 mod literals;
 mod orphans;
 mod purity;
@@ -62,6 +63,7 @@ fn check(sources: &[Source]) -> Result<Vec<Finding>> {
     findings.extend(purity::check(sources));
     findings.extend(orphans::check(sources));
     findings.extend(clients::check(sources));
+    findings.extend(files::check(sources));
     findings.extend(size::check(sources));
     findings.extend(words::check(sources));
     findings.extend(edges::check(&edges::of_workspace()?));
