@@ -61,6 +61,7 @@ impl Readiness {
             registry.register(
                 "longshore_webhook_configuration_missing",
                 "Whether a webhook configuration is missing, or names other webhooks, so that API servers do not ask",
+                &["role", "configuration"],
                 readiness.missing.clone(),
             );
         });

@@ -266,7 +266,7 @@ impl<'a> Section<'a> {
     /// True or false.
     pub fn flag(&mut self, key: &'static str, place: &mut bool) {
         let expected = "true or false";
-        self.declare(key, expected, &*place);
+        self.declare(key, expected, *place);
         self.set(key, place, expected, flag);
     }
 
