@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use longshore_kit::{Metrics, metrics::DeclaredMetric};
 use longshore_podops::PodMeasures;
 use longshore_tasks::ActionMeasures;
-use longshore_webhook::Measures;
+use longshore_webhook::{Measures, Readiness};
 
 use super::{
     head, is_in_the_repository,
@@ -53,6 +53,7 @@ const GROUPS: [Group; 6] = [
         about: "The roles `webhook` and `podops` of `longshore controller`, and `standalone`.",
         register: |metrics| {
             Measures::new(metrics);
+            Readiness::new(metrics);
         },
     },
     Group {
@@ -65,7 +66,7 @@ const GROUPS: [Group; 6] = [
 ];
 
 /// What labels mean.
-const LABELS: [(&str, &str); 17] = [
+const LABELS: [(&str, &str); 19] = [
     (
         "blocker",
         "What kind of thing holds a pod, for example `Rule`, `Budget` or `Protection`. [Operating on pods](../podops.md) explains them.",
@@ -75,6 +76,10 @@ const LABELS: [(&str, &str); 17] = [
         "The part of Longshore that made the request, for example `dags`, `tasks` or `podops`.",
     ),
     ("code", "HTTP status of the answer; 0 where there was none."),
+    (
+        "configuration",
+        "Kind and name of the webhook configuration.",
+    ),
     (
         "controller",
         "Name of the controller, for example `dags.scheduler`.",
@@ -107,6 +112,10 @@ const LABELS: [(&str, &str); 17] = [
     (
         "result",
         "Of rounds: `success`, `requeue_after` (it waits for a time), `error`, `abandoned` (it was interrupted). Of pods: `created`, `exists`, `refused`, `unknown` (no answer). Of logs: `success`, `error`.",
+    ),
+    (
+        "role",
+        "The role whose webhooks those are: `podops` or `webhook`.",
     ),
     (
         "state",

@@ -215,9 +215,6 @@ mod tests {
             (json!({"maxUnavailable": "34%"}), 3, (3, 1, 1)),
             (json!({"maxUnavailable": 5}), 3, (3, 0, 2)),
             (json!({"maxUnavailable": 5}), 0, (0, 0, 0)),
-            // What is no percentage allows nothing.
-            (json!({"maxUnavailable": "50"}), 3, (0, 0, 0)),
-            (json!({"minAvailable": "some"}), 3, (0, 0, 0)),
             (json!({}), 3, (0, 0, 0)),
         ] {
             let status = counted(spec.clone(), json!({}), n_expected);
@@ -230,6 +227,23 @@ mod tests {
             assert_eq!(
                 (status.current_healthy, status.observed_generation),
                 (2, Some(3))
+            );
+        }
+    }
+
+    #[test]
+    fn a_budget_of_what_is_no_percentage_allows_nothing() {
+        for spec in [
+            json!({"maxUnavailable": "50"}),
+            json!({"minAvailable": "some"}),
+        ] {
+            let status = counted(spec.clone(), json!({}), 3);
+            let conditions = status.conditions.unwrap();
+            let reason = conditions[0].reason.as_str();
+            assert_eq!(
+                (status.disruptions_allowed, reason),
+                (0, "SyncFailed"),
+                "{spec}"
             );
         }
     }
