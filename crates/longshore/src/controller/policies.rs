@@ -173,27 +173,52 @@ fn statuses() -> Value {
     ])
 }
 
+/// How many entries of `disruptedPods` one write may add beyond those for which it takes a disruption.
+const ENTRIES_ADDED: usize = 64;
+
 /// What may be changed with the status of a disruption budget. A user who may write all of it may allow any number of
 /// disruptions, and say that none of the evicted pods counts: only the disruption controller may do that.
+///
+/// The disruption controller drops an entry that is older than two minutes, and counts its pod as healthy again: an entry
+/// that is dated back gives a disruption as one that is removed. CEL knows no current time, so that an entry may be dated
+/// ahead.
 fn budgets() -> Value {
     let metadata = ["labels", "annotations", "finalizers", "ownerReferences"];
     let same = metadata
         .map(|field| format!("object.metadata.?{field} == oldObject.metadata.?{field}"))
         .join(" && ");
-    let fewer = "object.status.disruptionsAllowed <= oldObject.status.disruptionsAllowed && \
-                 oldObject.status.?disruptedPods.orValue({}).all(name, \
-                 name in object.status.?disruptedPods.orValue({}))";
+    let (new, old) = (
+        "object.status.?disruptedPods.orValue({})",
+        "oldObject.status.?disruptedPods.orValue({})",
+    );
+    // Times are texts here; a time of zero is null. The lists give names to both maps, so that the cost of the
+    // expression does not grow with a new map for each entry.
+    let kept = format!(
+        "object.status.disruptionsAllowed <= oldObject.status.disruptionsAllowed && \
+         [{old}].all(old, [{new}].all(new, old.all(name, name in new && (old[name] == null || \
+         (new[name] != null && timestamp(new[name]) >= timestamp(old[name]))))))"
+    );
+    let bounded = format!(
+        "size({new}) <= size({old}) + oldObject.status.disruptionsAllowed \
+         - object.status.disruptionsAllowed + {ENTRIES_ADDED}"
+    );
     json!([
         validation(
             format!(
                 "{same} && {}",
                 same_status_but(&["disruptedPods", "disruptionsAllowed"])
             ),
-            "Longshore reserves disruptions in the status of disruption budgets, and changes nothing else of them",
+            "Longshore changes disruptedPods and disruptionsAllowed of disruption budgets, and no other field of them",
         ),
         validation(
-            fewer,
-            "Longshore takes disruptions from disruption budgets, and gives them none",
+            kept,
+            "Longshore adds nothing to disruptionsAllowed of disruption budgets, and removes or dates back no entry of disruptedPods",
+        ),
+        validation(
+            bounded,
+            format!(
+                "Longshore adds at most {ENTRIES_ADDED} entries to disruptedPods beyond the disruptions that it takes"
+            ),
         ),
     ])
 }

@@ -254,6 +254,56 @@ async fn with_the_token_of_podops_nobody_sends_api_servers_to_their_loopback() {
     }
 }
 
+/// So many entries that have ended.
+fn many(n: usize) -> Value {
+    let entry = |n| (format!("many-{n}"), json!("1971-01-01T00:00:00Z"));
+    (0..n).map(entry).collect::<serde_json::Map<_, _>>().into()
+}
+
+/// Statuses of a budget with two disruptions and the entry `a` that are accepted.
+fn accepted_reservations() -> [Value; 6] {
+    [
+        // A reservation for another pod.
+        json!({"disruptionsAllowed": 1, "disruptedPods": {"b": "2026-01-01T00:00:01Z"}}),
+        // One that is renewed, also with those of other pods.
+        json!({"disruptedPods": {"a": "2026-01-01T00:01:00Z"}}),
+        json!({"disruptionsAllowed": 0, "disruptedPods": {
+            "a": "2026-01-01T00:00:00Z", "b": "2026-01-01T00:00:01Z", "c": "2026-01-01T00:00:01Z",
+        }}),
+        // An entry that has ended already gives nothing.
+        json!({"disruptedPods": {"b": "1971-01-01T00:00:00Z"}}),
+        json!({"disruptedPods": many(64)}),
+        json!({"disruptionsAllowed": 0, "disruptedPods": many(66)}),
+    ]
+}
+
+/// Writes of the status of a budget with the entry `a`, and why they are refused.
+fn refused_reservations() -> Vec<(Value, &'static str)> {
+    let status = |status: Value| json!({"status": status});
+    let entry = |at: Value| status(json!({"disruptedPods": {"a": at}}));
+    let (given, no_other) = (
+        "adds nothing to disruptionsAllowed",
+        "no other field of them",
+    );
+    vec![
+        (status(json!({"disruptionsAllowed": 9})), given),
+        (entry(Value::Null), given),
+        // The disruption controller drops an entry of the past, and counts its pod as healthy again.
+        (entry(json!("1971-01-01T00:00:00Z")), given),
+        (entry(json!("2025-12-31T23:59:59Z")), given),
+        (entry(json!("2026-01-01T00:59:59+01:00")), given),
+        (entry(json!("0001-01-01T00:00:00Z")), given),
+        (
+            status(json!({"disruptionsAllowed": 1, "disruptedPods": {
+                "a": "2025-12-31T23:57:00Z", "b": "2026-01-01T00:00:01Z",
+            }})),
+            given,
+        ),
+        (status(json!({"currentHealthy": 9})), no_other),
+        (json!({"metadata": {"labels": {"a": "b"}}}), no_other),
+    ]
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn with_the_token_of_podops_nobody_gives_disruptions_to_a_budget_or_changes_it() {
     if is_skipped() {
@@ -286,32 +336,32 @@ async fn with_the_token_of_podops_nobody_gives_disruptions_to_a_budget_or_change
     admin.ask(Method::PATCH, &status, &counted).await.unwrap();
     // The disruption controller of a whole cluster would count again: what is tried is not written.
     let tried = format!("{status}?dryRun=All");
-    for (change, expected) in [
-        (
-            json!({"status": {"disruptionsAllowed": 9}}),
-            "gives them none",
-        ),
-        (
-            json!({"status": {"disruptedPods": {"a": null}}}),
-            "gives them none",
-        ),
-        (
-            json!({"status": {"currentHealthy": 9}}),
-            "changes nothing else of them",
-        ),
-        (
-            json!({"metadata": {"labels": {"a": "b"}}}),
-            "changes nothing else of them",
-        ),
-    ] {
+    for (change, expected) in refused_reservations() {
         admin.ask(Method::PATCH, &status, &counted).await.unwrap();
         let why = refused_at_last(&account, Method::PATCH, &tried, &[change]).await;
         assert!(why.contains(expected), "{why}");
     }
-    let taken = json!({"status": {
-        "disruptionsAllowed": 0, "disruptedPods": {"b": "2026-01-01T00:00:01Z"},
-    }});
-    account.ask(Method::PATCH, &tried, &taken).await.unwrap();
+    for taken in accepted_reservations() {
+        admin.ask(Method::PATCH, &status, &counted).await.unwrap();
+        let taken = json!({"status": taken});
+        account.ask(Method::PATCH, &tried, &taken).await.unwrap();
+    }
+    for taken in [
+        json!({"disruptedPods": many(65)}),
+        json!({"disruptionsAllowed": 0, "disruptedPods": many(67)}),
+        json!({"disruptedPods": many(3_000)}),
+    ] {
+        admin.ask(Method::PATCH, &status, &counted).await.unwrap();
+        let taken = json!({"status": taken});
+        let why = refused_at_last(&account, Method::PATCH, &tried, &[taken]).await;
+        assert!(why.contains("adds at most 64 entries"), "{why}");
+    }
+    // So many disruptions of one budget can be under way: the policy still counts them.
+    let large = json!({"status": {"disruptedPods": many(2_000)}});
+    admin.ask(Method::PATCH, &status, &counted).await.unwrap();
+    admin.ask(Method::PATCH, &status, &large).await.unwrap();
+    let renewed = json!({"status": {"disruptedPods": {"many-7": "2026-01-01T00:00:00Z"}}});
+    account.ask(Method::PATCH, &tried, &renewed).await.unwrap();
     admin
         .ask(Method::DELETE, &path, &Value::Null)
         .await
