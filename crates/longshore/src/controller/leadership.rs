@@ -178,6 +178,10 @@ impl Standing {
         });
         for role in roles {
             standing.set(role, WAITS);
+            // From the start: an alert on a counter that appears with its first loss misses that loss.
+            if let Some(name) = role.lease {
+                standing.lost.get_or_create(&LeaseLabels { name }).inc_by(0);
+            }
         }
         standing
     }
@@ -233,6 +237,26 @@ mod tests {
     use std::{sync::mpsc, time::Duration};
 
     use super::*;
+    use crate::controller::roles::ROLES;
+
+    #[test]
+    fn losses_of_each_lease_are_counted_from_the_start() {
+        let metrics = Metrics::new();
+        let roles: Vec<&'static Role> = ROLES.iter().collect();
+        let standing = Standing::new(&metrics, &roles);
+        for lease in ["longshore-dags", "longshore-tasks", "longshore-podops"] {
+            let none = format!("longshore_lease_lost_total{{name=\"{lease}\"}} 0\n");
+            assert!(metrics.text().contains(&none), "{}", metrics.text());
+        }
+        let dags = roles.iter().find(|role| role.name == "dags").unwrap();
+        standing.lost(dags);
+        let one = "longshore_lease_lost_total{name=\"longshore-dags\"} 1\n";
+        assert!(metrics.text().contains(one), "{}", metrics.text());
+        let without: Vec<&'static Role> = ROLES.iter().filter(|it| it.lease.is_none()).collect();
+        let metrics = Metrics::new();
+        Standing::new(&metrics, &without);
+        assert!(!metrics.text().contains("longshore_lease_lost_total{"));
+    }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_lease_is_kept_while_the_work_keeps_its_thread_busy() {
