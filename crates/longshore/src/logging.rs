@@ -39,18 +39,62 @@ fn filter(verbosity: u8) -> EnvFilter {
         clippy::disallowed_methods,
         reason = "the binary reads the environment"
     )]
-    let directives = std::env::var("LONGSHORE_LOG").unwrap_or_else(|_| {
-        match verbosity {
-            // The client notes every answer of 5xx that it will ask again for; what comes of it we say ourselves.
-            0 => "info,kube_client::client::builder=off",
-            // A round writes its whole plan, with the parameters and environments of the pods that it creates.
-            1 => "debug,longshore_kit::round=info",
-            // The others write every header, and so whatever tokens are in paths and headers.
-            _ => {
-                "trace,longshore_kit::round=info,h2=debug,hyper=debug,hyper_util=debug,rustls=debug,tower_http=debug"
-            }
-        }
-        .to_owned()
-    });
+    let named = std::env::var("LONGSHORE_LOG");
+    let directives = named.unwrap_or_else(|_| directives(verbosity).to_owned());
     EnvFilter::builder().parse_lossy(directives)
+}
+
+/// What is logged unless `LONGSHORE_LOG` says otherwise.
+fn directives(verbosity: u8) -> &'static str {
+    match verbosity {
+        // The client notes every answer of 5xx that it will ask again for; what comes of it we say ourselves. What the
+        // libraries of connections warn of is what a peer does, so that anybody who connects could fill the log.
+        0 => {
+            "info,kube_client::client::builder=off,h2=error,hyper=error,hyper_util=error,rustls=error"
+        }
+        // A round writes its whole plan, with the parameters and environments of the pods that it creates.
+        1 => "debug,longshore_kit::round=info",
+        // The others write every header, and so whatever tokens are in paths and headers.
+        _ => {
+            "trace,longshore_kit::round=info,h2=debug,hyper=debug,hyper_util=debug,rustls=debug,tower_http=debug"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::{Level, enabled, subscriber::with_default};
+
+    use super::*;
+
+    #[test]
+    fn peers_of_connections_write_nothing_into_the_log() {
+        let subscriber = |directives: &str| {
+            tracing_subscriber::fmt()
+                .with_env_filter(EnvFilter::builder().parse_lossy(directives))
+                .with_writer(std::io::sink)
+                .finish()
+        };
+        let warnings = || {
+            [
+                enabled!(target: "h2::proto::streams::recv", Level::WARN),
+                enabled!(target: "hyper::proto::h1", Level::WARN),
+                enabled!(target: "hyper_util::server", Level::WARN),
+                enabled!(target: "rustls::common_state", Level::WARN),
+            ]
+        };
+        with_default(subscriber(directives(0)), || {
+            assert_eq!(warnings(), [false; 4]);
+            assert!(enabled!(target: "h2::proto::connection", Level::ERROR));
+            assert!(enabled!(target: "longshore_webhook::serve", Level::WARN));
+            assert!(enabled!(target: "longshore::controller", Level::INFO));
+        });
+        // Whoever looks for the reason gets them.
+        with_default(subscriber("info,h2=warn"), || {
+            assert!(enabled!(target: "h2::proto::streams::recv", Level::WARN));
+        });
+        with_default(subscriber(directives(1)), || {
+            assert_eq!(warnings(), [true; 4]);
+        });
+    }
 }
