@@ -12,7 +12,7 @@ use crate::{
     cli::{Format, Globals, help_end},
     cmd::run::duration,
     controller::{
-        self, ControllerConfig, Election, config_file,
+        self, ControllerConfig, Election, config_file, podops,
         podops_args::PodOpsArgs,
         rbac,
         roles::{Role, defaults, role},
@@ -150,6 +150,29 @@ struct RbacArgs {
     set: Vec<(String, String)>,
 }
 
+impl RbacArgs {
+    /// What to say of flags that change nothing.
+    fn unused(&self, roles: &[&'static Role]) -> Vec<&'static str> {
+        let has = |name: &str| roles.iter().any(|role| role.name == name);
+        let mut unused = Vec::new();
+        if self.webhook_on_loopback && !has(podops::ROLE) {
+            unused.push(
+                "--webhook-on-loopback changes nothing without podops in --enable, the only role whose webhooks API servers reach by URL: add it, or leave the flag out",
+            );
+        } else if self.webhook_on_loopback && self.without_policies {
+            unused.push(
+                "--webhook-on-loopback changes nothing beside --without-policies, because it changes a policy: leave one of them out",
+            );
+        }
+        if self.secrets_namespace.is_some() && !has(webhook::ROLE) {
+            unused.push(
+                "--secrets-namespace changes nothing without webhook in --enable, the only role that reads the Secrets of tasks: add it, or leave the flag out",
+            );
+        }
+        unused
+    }
+}
+
 /// Print the definitions of the resources that roles work on, for clusters without them
 #[derive(Args, Debug)]
 #[command(after_help = help_end("longshore controller crd | kubectl apply -f -"))]
@@ -184,6 +207,9 @@ fn print_rbac(args: &RbacArgs, globals: &Globals) -> Result<(), CliError> {
         namespace.clone_into(&mut webhook.secrets_namespace);
     }
     let roles = args.roles.roles();
+    for note in args.unused(&roles) {
+        output::note(note);
+    }
     if roles.iter().any(|role| role.name == webhook::ROLE) {
         let found = &webhook.secrets_namespace;
         if !reads_secrets {
@@ -239,6 +265,9 @@ fn serve(args: &ControllerArgs, globals: &Globals) -> Result<Exit, CliError> {
         output::note(&format!("{path} is not supported: {instead}"));
     }
     let roles = args.roles.roles();
+    for note in args.podops.unused_by(&roles) {
+        output::note(&note);
+    }
     let serves_api = roles.iter().any(|role| role.name == "dags");
     if serves_api && !args.address.ip().is_loopback() {
         let address = args.address;
@@ -255,6 +284,7 @@ fn serve(args: &ControllerArgs, globals: &Globals) -> Result<Exit, CliError> {
         dags_folder: args.dags_folder.clone(),
         settings,
         podops: args.podops.settings(),
+        webhook_address: args.podops.webhook_address(),
         client_authority: args.podops.client_authority(),
         address: args.address,
         metrics_address: args.podops.metrics_address(args.metrics_address),

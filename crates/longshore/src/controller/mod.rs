@@ -28,7 +28,7 @@ mod dags;
 mod leadership;
 pub(crate) mod mark;
 pub(crate) mod permissions;
-mod podops;
+pub(crate) mod podops;
 pub(crate) mod podops_args;
 mod policies;
 pub(crate) mod rbac;
@@ -66,6 +66,8 @@ pub(crate) struct ControllerConfig {
     pub(crate) settings: Settings,
     /// What is said about the role `podops`.
     pub(crate) podops: PodOpsSettings,
+    /// Where the role `webhook` listens; `None`: at the port that `settings` name, on every address.
+    pub(crate) webhook_address: Option<SocketAddr>,
     /// Which client certificates webhooks take; `None`: they take tokens.
     pub(crate) client_authority: Option<ClientAuthority>,
     /// Where health and metrics are.

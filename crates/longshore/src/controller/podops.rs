@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Its name among the roles.
-pub(super) const ROLE: &str = "podops";
+pub(crate) const ROLE: &str = "podops";
 
 /// Its lease.
 pub(super) const LEASE: &str = "longshore-podops";

@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::{Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -23,6 +23,11 @@ use crate::{
     service::podops::{PodOpsSettings, ServiceName},
 };
 
+mod unused;
+
+/// Where the webhooks listen, unless a flag says otherwise.
+const WEBHOOK_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9443);
+
 // All hidden: the help has to fit the first screen, and docs/podops.md has them.
 /// About the role `podops`.
 #[derive(Args, Clone, Debug)]
@@ -30,14 +35,10 @@ pub(crate) struct PodOpsArgs {
     /// Upstream's feature gates, as GraceDeleteWebhook=true
     #[arg(long, hide = true, value_name = "GATES", default_value = "", value_parser = gates)]
     feature_gates: FeatureGates,
-    /// Where the webhooks listen; on loopback, API servers are told this address instead of a Service
-    #[arg(
-        long,
-        hide = true,
-        value_name = "IP:PORT",
-        default_value = "0.0.0.0:9443"
-    )]
-    webhook_address: SocketAddr,
+    /// Where the webhooks listen; on loopback, API servers are told this address instead of a Service of podops
+    /// [default: 0.0.0.0:9443]
+    #[arg(long, hide = true, value_name = "IP:PORT")]
+    webhook_address: Option<SocketAddr>,
     /// The Service in front of the webhooks, as NAME.NAMESPACE.svc
     #[arg(long, hide = true, value_name = "NAME", value_parser = service)]
     dns_name: Option<ServiceName>,
@@ -147,7 +148,7 @@ impl PodOpsArgs {
                 failure_policies: self.webhook_failure_policy,
                 excluded_namespaces: self.exclude_namespaces.clone(),
             },
-            address: self.webhook_address,
+            address: self.webhook_address.unwrap_or(WEBHOOK_ADDRESS),
             service: self.dns_name.clone(),
             skipped_rules: self.skip_pod_transition_rules.0.clone(),
             protection_deadline: self.protection_deadline,
@@ -158,22 +159,9 @@ impl PodOpsArgs {
         }
     }
 
-    /// What to say of flags that change nothing without another one.
-    fn unused_flags(&self) -> Vec<&'static str> {
-        let mut unused = Vec::new();
-        if !self.hold_deletes.is_zero() && !self.feature_gates.grace_delete {
-            unused.push(
-                "--hold-deletes holds no delete, because deletes are no operations: \
-                 set --feature-gates GraceDeleteWebhook=true as well, or leave it out",
-            );
-        }
-        if self.drain_delay.is_some() && !self.protect_services {
-            unused.push(
-                "--drain-delay delays nothing, because Services protect no pods: \
-                 leave out --protect-services=false, or --drain-delay",
-            );
-        }
-        unused
+    /// Where the role `webhook` listens, where our own flag says this.
+    pub(crate) fn webhook_address(&self) -> Option<SocketAddr> {
+        self.webhook_address
     }
 
     /// Which client certificates the webhooks of all roles take; `None`: they take tokens.
@@ -436,32 +424,6 @@ mod tests {
         assert_eq!(hold("20s"), Ok(Duration::from_secs(20)));
         assert!(hold("21s").unwrap_err().starts_with("expected at most 20s"));
         assert!(hold("soon").is_err());
-    }
-
-    #[test]
-    fn a_flag_that_changes_nothing_without_another_one_is_named() {
-        #[derive(clap::Parser)]
-        struct Line {
-            #[command(flatten)]
-            podops: PodOpsArgs,
-        }
-        let unused = |flags: &[&str]| {
-            let line = [&["longshore"][..], flags].concat();
-            let line = <Line as clap::Parser>::try_parse_from(line).unwrap();
-            let unused = line.podops.settings().unused_flags;
-            let names = unused.iter().filter_map(|text| text.split(' ').next());
-            names.collect::<Vec<_>>().join(" ")
-        };
-        let gate = "--feature-gates=GraceDeleteWebhook=true";
-        assert_eq!(unused(&[]), "");
-        assert_eq!(unused(&["--hold-deletes", "5s"]), "--hold-deletes");
-        assert_eq!(unused(&["--hold-deletes", "0s"]), "");
-        assert_eq!(unused(&["--hold-deletes", "5s", gate]), "");
-        assert_eq!(unused(&["--drain-delay", "5s"]), "");
-        assert_eq!(
-            unused(&["--drain-delay", "5s", "--protect-services=false"]),
-            "--drain-delay"
-        );
     }
 
     #[test]

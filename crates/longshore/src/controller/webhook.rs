@@ -17,7 +17,7 @@ use longshore_tasks::{
 use longshore_webhook::{Admission, Certificates, Identity};
 use tokio_util::sync::CancellationToken;
 
-use super::Context;
+use super::{Context, podops};
 use crate::{
     error::CliError,
     output,
@@ -67,12 +67,16 @@ pub(super) async fn run(
         certificates = certificates.publishing(registration);
     }
     certificates = certificates.reporting(context.readiness.of(ROLE));
-    let (listener, _) = listen(PART, everywhere(settings.listen_port), LISTEN_PORT).await?;
+    let config = &context.config;
+    let is_beside_podops = config.roles.iter().any(|role| role.name == podops::ROLE);
+    let port = settings.listen_port;
+    let (address, setting) = listens_at(config.webhook_address, is_beside_podops, port);
+    let (listener, _) = listen(PART, address, setting).await?;
     let tasks = Tasks::new();
     match &settings.invalidation_token_file {
         Some(file) if settings.invalidation_port != 0 => {
             let token = invalidation_token(file)?;
-            let address = everywhere(settings.invalidation_port);
+            let address = (address.ip(), settings.invalidation_port).into();
             let (listener, _) = listen(INVALIDATION, address, INVALIDATION_PORT).await?;
             let router = secret_cache::router(cache, token);
             let serving = serve::serve(listener, router, tasks.shutdown());
@@ -114,7 +118,42 @@ fn invalidation_token(file: &Path) -> Result<InvalidationToken, CliError> {
     InvalidationToken::new(&text).map_err(|source| CliError::engine(INVALIDATION, source))
 }
 
-/// API servers are on other machines.
-fn everywhere(port: u16) -> SocketAddr {
-    (Ipv4Addr::UNSPECIFIED, port).into()
+/// Where it listens, and the setting that says so: the flag before the file. Beside `podops`, whose webhooks have the
+/// address of the flag, it has the same IP with the port of the file. Without the flag it listens on every address,
+/// because API servers are on other machines.
+fn listens_at(
+    flag: Option<SocketAddr>,
+    is_beside_podops: bool,
+    port: u16,
+) -> (SocketAddr, &'static str) {
+    match flag {
+        Some(flag) if is_beside_podops => ((flag.ip(), port).into(), LISTEN_PORT),
+        Some(flag) => (flag, "--webhook-address"),
+        None => ((Ipv4Addr::UNSPECIFIED, port).into(), LISTEN_PORT),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flag_says_where_it_listens_and_beside_podops_on_which_ip() {
+        let flag: SocketAddr = "127.0.0.1:29443".parse().unwrap();
+        let text = |flag, is_beside_podops| {
+            let (address, setting) = listens_at(flag, is_beside_podops, 9444);
+            format!("{address} {setting}")
+        };
+        assert_eq!(text(Some(flag), false), "127.0.0.1:29443 --webhook-address");
+        assert_eq!(
+            text(Some(flag), true),
+            "127.0.0.1:9444 webhook.listenPort of the configuration"
+        );
+        for is_beside_podops in [false, true] {
+            assert_eq!(
+                text(None, is_beside_podops),
+                "0.0.0.0:9444 webhook.listenPort of the configuration"
+            );
+        }
+    }
 }

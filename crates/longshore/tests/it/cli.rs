@@ -95,6 +95,55 @@ fn a_wrong_command_line_exits_2_and_says_so_on_stderr() {
 }
 
 #[test]
+fn flags_that_change_nothing_for_the_roles_are_named() {
+    let rbac = |arguments: &[&str]| {
+        let (code, stdout, stderr) =
+            outcome(longshore().args(["controller", "rbac"]).args(arguments));
+        assert_eq!(code, 0, "{arguments:?}: {stderr}");
+        (stdout, stderr)
+    };
+    for (plain, flags) in [
+        (&["--enable", "webhook"][..], &["--webhook-on-loopback"][..]),
+        (
+            &["--enable", "podops", "--without-policies"][..],
+            &["--webhook-on-loopback"][..],
+        ),
+        (
+            &["--enable", "dags"][..],
+            &["--secrets-namespace", "flyte"][..],
+        ),
+    ] {
+        let (manifest, _) = rbac(plain);
+        let (same, stderr) = rbac(&[plain, flags].concat());
+        assert_eq!(same, manifest, "{plain:?}");
+        let note = format!("{} changes nothing ", flags[0]);
+        assert!(stderr.contains(&note), "{plain:?}: {stderr}");
+    }
+    for used in [
+        &["--enable", "podops", "--webhook-on-loopback"][..],
+        &["--enable", "webhook", "--secrets-namespace", "flyte"],
+    ] {
+        let (_, stderr) = rbac(used);
+        assert!(!stderr.contains("changes nothing"), "{used:?}: {stderr}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--webhook-address", "127.0.0.1:1", "--hold-deletes", "5s"];
+    let (_, _, stderr) = outcome(
+        longshore()
+            .args(["controller", "--enable", "dags"])
+            .args(arguments)
+            .arg("--kubeconfig")
+            .arg(folder.path().join("none"))
+            .arg("--data-dir")
+            .arg(folder.path()),
+    );
+    for flag in ["--webhook-address", "--hold-deletes"] {
+        let note = format!("{flag} changes nothing without podops");
+        assert!(stderr.contains(&note), "{stderr}");
+    }
+}
+
+#[test]
 fn version_has_every_format() {
     let version = env!("CARGO_PKG_VERSION");
     let (code, stdout, _) = outcome(longshore().arg("version"));

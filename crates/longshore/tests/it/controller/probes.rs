@@ -4,8 +4,9 @@ use std::{fs, time::Duration};
 
 use longshore_test::{Fault, FaultPlan, FaultProxy, Faults, Point, faults::Refusal};
 use serde_json::json;
+use tokio::net::TcpStream;
 
-use super::replica::{Plan, free_port, page};
+use super::replica::{Plan, free_port, page, until};
 use crate::cluster::TestCluster;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,5 +106,38 @@ async fn readiness_waits_for_webhooks_that_are_served_and_names_configurations_t
     let whole = ["200 OK", "[+]webhooks of podops are served ok"];
     until_page(metrics, "/readyz?verbose", &whole).await;
     until_page(metrics, "/metrics", &[&gauge(0)]).await;
+    assert_eq!(replica.stop(), Some(0), "{}", replica.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_role_webhook_listens_where_its_flag_says_and_nowhere_else() {
+    let cluster = TestCluster::embedded().await;
+    let (of_flag, of_file, invalidation) = (free_port(), free_port(), free_port());
+    let token = cluster.folder.path().join("token");
+    fs::write(&token, "0123456789abcdef0123456789abcdef").unwrap();
+    // No API server is to ask it: this is about its ports.
+    let config = json!({"webhook": {
+        "listenPort": of_file, "cacheInvalidationPort": invalidation,
+        "cacheInvalidationTokenFile": token, "disableCreateMutatingWebhookConfig": true,
+    }});
+    let file = cluster.folder.path().join("config.yaml");
+    fs::write(&file, config.to_string()).unwrap();
+    let mut plan = Plan::of(&cluster, "webhook");
+    plan.config = Some(file);
+    plan.more = vec![
+        "--webhook-address".to_owned(),
+        format!("127.0.0.1:{of_flag}"),
+    ];
+    let mut replica = plan.start("webhook");
+    until("it serves", || replica.leads()).await;
+    let says = format!("https://127.0.0.1:{of_flag}/");
+    assert!(replica.log().contains(&says), "{}", replica.log());
+    let connects = async |ip: &str, port: u16| TcpStream::connect((ip, port)).await.is_ok();
+    for port in [of_flag, invalidation] {
+        assert!(connects("127.0.0.1", port).await, "{port}");
+        // Another address of this machine.
+        assert!(!connects("127.0.0.2", port).await, "{port}");
+    }
+    assert!(!connects("127.0.0.1", of_file).await, "{of_file}");
     assert_eq!(replica.stop(), Some(0), "{}", replica.log());
 }
