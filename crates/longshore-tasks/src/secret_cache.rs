@@ -176,6 +176,14 @@ mod tests {
         }
     }
 
+    /// The body that the documentation shows.
+    fn documented() -> &'static str {
+        let page = include_str!("../../../docs/secrets.md");
+        let (_, command) = page.split_once("/invalidate-secret -H").unwrap();
+        let (_, body) = command.split_once(" -d '").unwrap();
+        body.split_once('\'').unwrap().0
+    }
+
     #[tokio::test]
     async fn whoever_does_not_show_the_token_gets_401_and_changes_nothing() {
         let cache = Arc::new(SecretCache::default());
@@ -237,5 +245,10 @@ mod tests {
         assert_eq!(post(changed).await, 200);
         assert_eq!(cache.get(&names[0]), None);
         assert!(cache.get(&names[1]).is_some());
+
+        let of_page = secret_name("flyte", "production", "reports", "db-password");
+        cache.keep(&of_page, kept());
+        assert_eq!(post(documented()).await, 200);
+        assert_eq!(cache.get(&of_page), None);
     }
 }

@@ -3,8 +3,11 @@
 
 use std::fs;
 
-use k8s_openapi::api::{admissionregistration::v1::MutatingWebhookConfiguration, core::v1::Secret};
-use kube::{Api, ResourceExt};
+use k8s_openapi::api::{
+    admissionregistration::v1::MutatingWebhookConfiguration,
+    core::v1::{Namespace, Secret},
+};
+use kube::{Api, ResourceExt, api::PostParams};
 use longshore_api::flyte::FINALIZER_PLUGIN;
 use serde_json::{Value, json};
 
@@ -14,7 +17,7 @@ use super::{
 };
 use crate::{
     cluster::TestCluster,
-    longshore, outcome,
+    longshore, outcome, repository,
     task_actions::{TaskActions, action},
 };
 
@@ -251,4 +254,66 @@ async fn the_role_webhook_leaves_no_webhook_and_a_replica_that_is_started_makes_
         .delete(&made.name_any(), &Default::default())
         .await
         .unwrap();
+}
+
+/// What follows in the lines of docs/secrets.md that begin with this, word by word, up to a pipe.
+fn documented(start: &str) -> Vec<Vec<String>> {
+    let page = fs::read_to_string(repository().join("docs/secrets.md")).unwrap();
+    let lines = page.lines().filter_map(|line| line.strip_prefix(start));
+    let commands = lines.map(|line| line.split(" | ").next().unwrap());
+    let words = commands.map(|line| line.split(' ').map(str::to_owned).collect());
+    words.collect()
+}
+
+/// Runs a command of the page on the cluster; what it prints.
+async fn run_documented(cluster: &TestCluster, arguments: &[String]) -> String {
+    let mut command = longshore();
+    command.args(arguments).args(["-o", "json"]);
+    if arguments[0] == "uninstall" {
+        command.arg("--yes");
+        command.arg("--kubeconfig").arg(cluster.admin_kubeconfig());
+    }
+    let ended = tokio::task::spawn_blocking(move || outcome(&mut command));
+    let (code, stdout, stderr) = ended.await.unwrap();
+    assert_eq!(code, 0, "{arguments:?}: {stderr}");
+    stdout
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_commands_of_the_page_on_secrets_install_the_role_and_remove_it() {
+    let cluster = TestCluster::embedded().await;
+    let namespaces: Api<Namespace> = Api::all(cluster.admin.clone());
+    for name in documented("kubectl create namespace ").concat() {
+        let namespace = json!({"metadata": {"name": name}});
+        let namespace = serde_json::from_value(namespace).unwrap();
+        let created = namespaces.create(&PostParams::default(), &namespace);
+        created.await.unwrap();
+    }
+    let commands = documented("longshore ");
+    let [rbac, controller, uninstall, undo] = commands.as_slice() else {
+        panic!("{commands:?}");
+    };
+    let manifest = run_documented(&cluster, rbac).await;
+    let manifest: Value = serde_json::from_str(&manifest).unwrap();
+    for object in manifest["items"].as_array().unwrap() {
+        if let Some(namespace) = object["metadata"]["namespace"].as_str() {
+            let found = namespaces.get_opt(namespace).await.unwrap();
+            assert!(found.is_some(), "{object}");
+        }
+    }
+    assert_eq!(controller[..4], ["controller", "--enable", "webhook", "-n"]);
+    let mut plan = Plan::of(&cluster, "webhook");
+    plan.namespace.clone_from(&controller[4]);
+    plan.more = vec!["--webhook-address".to_owned(), "127.0.0.1:0".to_owned()];
+    let mut replica = plan.start("webhook");
+    let configurations: Api<MutatingWebhookConfiguration> = Api::all(cluster.admin.clone());
+    let name = "flyte-pod-webhook";
+    while configurations.get_opt(name).await.unwrap().is_none() {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    run_documented(&cluster, uninstall).await;
+    assert!(configurations.get_opt(name).await.unwrap().is_none());
+    assert_eq!(undo[..2], uninstall[..2]);
+    run_documented(&cluster, undo).await;
+    assert_eq!(replica.stop(), Some(0), "{}", replica.log());
 }
