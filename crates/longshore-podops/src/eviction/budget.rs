@@ -90,9 +90,18 @@ impl Budget {
     }
 
     /// Whether a disruption of this budget has to be reserved for the pod: as for API servers, only pods that run and are
-    /// Ready cost one. A budget that is not counted has none to give: it [holds](Self::holds) every pod.
+    /// Ready cost one. That does not depend on whether the budget is counted: a budget that is not counted has no disruption
+    /// to give, and still [holds](Self::holds) every pod that it selects.
     pub(super) fn charges(&self, pod: &Pod) -> bool {
-        pod.is_ready && !pod.is_pending && self.counted.is_ok() && self.selects(pod)
+        pod.is_ready && !pod.is_pending && self.selects(pod)
+    }
+
+    /// Whether as many pods were healthy as have to stay, without those that have an entry: the pods that have one may
+    /// leave. It is not so where the budget was raised after the disruptions were reserved, or where another pod has
+    /// failed; without a count nobody knows.
+    pub(super) fn has_enough(&self) -> bool {
+        let counted = self.counted.as_ref();
+        counted.is_ok_and(|counted| counted.healthy >= counted.desired)
     }
 
     /// Whether a disruption is reserved for the pod, whoever wrote the entry.
@@ -255,13 +264,7 @@ struct WireCondition {
 impl WireStatus {
     /// What was counted, where that is about the present spec.
     fn counted(&self, generation: i64) -> Result<Counted, String> {
-        if self
-            .observed_generation
-            .is_none_or(|seen| seen < generation)
-        {
-            let why = "the disruption controller has not counted the pods for its present spec";
-            return Err(why.to_owned());
-        }
+        // The condition comes first: the disruption controller leaves the observed generation as it is where it fails.
         let mut conditions = self.conditions.iter().flatten();
         let failed = conditions.find(|condition| {
             condition.kind == "DisruptionAllowed"
@@ -272,6 +275,11 @@ impl WireStatus {
             return Err(format!(
                 "the disruption controller cannot count the pods: {why}"
             ));
+        }
+        let seen = self.observed_generation;
+        if seen.is_none_or(|seen| seen < generation) {
+            let why = "the disruption controller has not counted the pods for its present spec";
+            return Err(why.to_owned());
         }
         if self.expected_pods <= 0 {
             return Err("the disruption controller has counted no pods yet".to_owned());

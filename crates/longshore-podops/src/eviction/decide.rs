@@ -21,8 +21,8 @@ use serde_json::{Map, json};
 use super::{
     budget::Budget,
     count::{Counts, Held},
-    evicted_at, is_waiting, keeps_reservations,
-    reserve::{has_reservations, renewed_in, reserve},
+    evicted_at, is_to_leave, is_waiting, keeps_reservations,
+    reserve::{has_reservations, holding, renewed_in, reserve},
 };
 use crate::{
     LOOK_AGAIN,
@@ -157,10 +157,10 @@ pub fn holders(
             held.insert(pod.target.name.clone(), refusing);
         }
     }
-    for pod in unprotected(pods, budgets, now) {
-        let spent = super::reserve::spent(pod, budgets, now);
-        if !spent.is_empty() {
-            held.insert(pod.target.name.clone(), spent);
+    for pod in pods.iter().filter(|pod| is_to_leave(pod)) {
+        let holding = holding(pod, budgets, now);
+        if !holding.is_empty() {
+            held.insert(pod.target.name.clone(), holding);
         }
     }
     held

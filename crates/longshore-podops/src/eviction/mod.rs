@@ -23,7 +23,7 @@ pub use count::{Counts, Held};
 pub(crate) use decide::TRIED_AGAIN;
 pub use decide::{EvictionEffect, EvictionPlan, Observed, decide, holders, is_short};
 pub use removal::{Removal, removal};
-pub use reserve::has_reservations;
+pub use reserve::{has_reservations, may_leave};
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ use longshore_api::podops::{ANNOTATION_EVICTED_AT, ID_POD_DELETE};
 
 use crate::{
     admit::grace::{is_begun, may_delete},
-    model::{Operation, Pod, parse_stamp},
+    model::{ConditionStatus, Operation, Pod, parse_stamp},
 };
 
 /// How long an eviction that was refused is remembered. Whoever still wants it asks again within that time; a pod that
@@ -62,6 +62,11 @@ pub(crate) fn keeps_reservations(pod: &Pod) -> bool {
     let is_begun = is_begun(&Operation::of(&pod.labels, ID_POD_DELETE));
     let is_here = pod.is_controlled() && pod.is_ready && !pod.has_ended && !pod.is_deleting;
     is_begun && is_here && evicted_at(pod).is_some()
+}
+
+/// Whether a pod that [keeps its reservations](keeps_reservations) has yet to be taken out of service.
+pub(crate) fn is_to_leave(pod: &Pod) -> bool {
+    keeps_reservations(pod) && pod.service_ready != Some(ConditionStatus::False)
 }
 
 /// Whether what is done about a pod depends on its budgets: it is evicted, and it may go, or is about to be taken out of

@@ -10,6 +10,10 @@
 //! entry is renewed until the pod is not Ready: from then on, the disruption controller counts it as missing anyway. A pod
 //! that has an entry and is not Ready counts as missing once. Where nobody was there to renew the entry, the disruption
 //! may have gone to another pod: then the pod is not taken out of service before one is reserved anew.
+//!
+//! A budget may change while an operation waits. Where it is not counted, or fewer pods are healthy than have to stay, the
+//! pod goes on to serve and the entry is not renewed: of several pods that had room before, those whose entries have ended
+//! count as healthy again, and the others may go.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,6 +37,13 @@ const RESERVED_A_ROUND: usize = 16;
 /// Whether each of the budgets that charge for the pod has a reservation for it, which lasts: its operation may begin.
 pub fn has_reservations(pod: &Pod, budgets: &[Budget], now: Timestamp) -> bool {
     lacking(pod, budgets, now).next().is_none()
+}
+
+/// Whether the budgets let an operation that has begun take the pod out of service: the reservations last, and enough
+/// other pods are healthy. A pod that is not Ready costs nothing.
+pub fn may_leave(pod: &Pod, budgets: &[Budget], now: Timestamp) -> bool {
+    let mut charging = budgets.iter().filter(|budget| budget.charges(pod));
+    charging.all(|budget| budget.has_enough() && budget.reservation(pod, now) == Reservation::Valid)
 }
 
 /// The budgets in which a disruption has to be reserved for the pod, or its reservation renewed.
@@ -63,7 +74,8 @@ pub(super) fn reserve(
         if is_stuck && !keeps_reservations(pod) {
             continue;
         }
-        let writable = lacking(pod, budgets, now).filter(|budget| !has_failed(budget));
+        let writable =
+            lacking(pod, budgets, now).filter(|budget| budget.has_enough() && !has_failed(budget));
         for budget in writable {
             let entry = lacks.entry(&budget.name);
             let (_, lacking_pods) = entry.or_insert_with(|| (budget, Vec::new()));
@@ -76,12 +88,18 @@ pub(super) fn reserve(
         .collect()
 }
 
-/// The budgets that have no disruption left for a pod whose operation has begun.
-pub(super) fn spent(pod: &Pod, budgets: &[Budget], now: Timestamp) -> Vec<Held> {
-    let spent = lacking(pod, budgets, now).filter(|budget| {
-        budget.allowed < 1 && budget.reservation(pod, now) == Reservation::Missing
+/// The budgets that hold a pod in service whose operation has begun: those that are not counted, those that lack healthy
+/// pods, and those that have no disruption left.
+pub(crate) fn holding(pod: &Pod, budgets: &[Budget], now: Timestamp) -> Vec<Held> {
+    let charging = budgets.iter().filter(|budget| budget.charges(pod));
+    let holding = charging.filter_map(|budget| {
+        if !budget.has_enough() {
+            return Some(budget.holds());
+        }
+        let is_missing = budget.reservation(pod, now) == Reservation::Missing;
+        (is_missing && budget.allowed < 1).then(|| budget.holds_without_disruption())
     });
-    spent.map(Budget::holds_without_disruption).collect()
+    holding.collect()
 }
 
 /// After which time the first reservation has to be renewed of the pods whose operations have begun; `None` where there

@@ -1,6 +1,7 @@
 //! Pods of a workload under a budget, and everybody around them in any order: evictors, other operations, a node, the
-//! disruption controller, and our controllers, which see budgets late and are killed between any two writes. Some of the
-//! pods may be without the label: the API server alone evicts those.
+//! disruption controller, and our controllers, which see budgets late and are killed between any two writes. Somebody edits
+//! the budget meanwhile, and the disruption controller may fail to count. Some of the pods may be without the label: the API
+//! server alone evicts those.
 
 mod world;
 
@@ -34,6 +35,10 @@ enum Step {
     Act(usize),
     /// A pod is decided upon.
     Round(usize),
+    /// Somebody edits the budget: so many pods have to stay from now on.
+    Edit(usize),
+    /// The disruption controller cannot count, until it counts the next time.
+    Fail,
     /// Time passes in which no controller of ours runs: what was reserved ends.
     Pass,
 }
@@ -52,6 +57,8 @@ fn steps(disturbs: bool) -> impl Strategy<Value = Vec<Step>> {
         4 => any::<bool>().prop_map(|pods| Step::Look { pods }),
         4 => (0..3_usize).prop_map(Step::Act),
         8 => n().prop_map(Step::Round),
+        1 => n().prop_map(Step::Edit),
+        1 => Just(Step::Fail),
         1 => Just(Step::Pass),
     ];
     let steps = prop::collection::vec(step, 0..120);

@@ -232,6 +232,19 @@ fn what_a_budget_asks_for_is_what_was_counted_for_its_present_spec() {
     ]);
 }
 
+/// The disruption controller leaves the observed generation as it is where it cannot count.
+#[test]
+fn a_budget_whose_edit_cannot_be_counted_says_why() {
+    let budget = budget("web", [3, 2, 3], |it| {
+        it["status"]["observedGeneration"] = json!(1);
+        it["status"]["conditions"] = json!([{
+            "type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale",
+        }]);
+    });
+    let why = "the disruption controller cannot count the pods: no scale";
+    assert_eq!(budget.counted, Err(why.to_owned()));
+}
+
 #[test]
 fn a_budget_is_about_the_pods_that_it_selects_and_those_that_run() {
     let generous = |it: &mut Value| it["spec"]["unhealthyPodEvictionPolicy"] = json!("AlwaysAllow");

@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use super::{blocked, clean, idle, untyped};
 use crate::{
     admit::advance::advance,
-    eviction::{Budget, has_reservations, keeps_reservations},
+    eviction::{Budget, keeps_reservations, may_leave},
     model::{ConditionStatus, Labels, Namespace, Operation, Operations, Pod, stamp},
     traffic::Traffic,
 };
@@ -260,10 +260,12 @@ fn wanted_gate(operations: &Operations) -> Option<ConditionStatus> {
     }
 }
 
-/// Whether a pod has to have its disruptions reserved before its gate is set: `Present` where one is missing.
+/// Whether a pod has to wait for its budgets before its gate is set: `Present` where one of them holds it.
 ///
-/// An operation that begins for an eviction has them. They end where no controller has run for a while, and the
-/// disruptions may have gone to other pods: then the pod serves until they are reserved anew.
+/// An operation that begins for an eviction has its disruptions reserved. They end where no controller has run for a
+/// while, and may have gone to other pods: then the pod serves until they are reserved anew. A budget may have been
+/// raised, or not be counted any more: then the pod serves until the budget has room. A pod without service that its
+/// budget does not let go would neither serve nor be replaced.
 fn awaits_budgets(pod: &Pod, gate: ConditionStatus, observed: &Observed) -> Seen<()> {
     let prepares = Operation::of(&pod.labels, ID_POD_DELETE).has(OperationLabel::Preparing);
     let goes_out = gate == ConditionStatus::False && prepares && keeps_reservations(pod);
@@ -271,7 +273,7 @@ fn awaits_budgets(pod: &Pod, gate: ConditionStatus, observed: &Observed) -> Seen
         return Seen::Absent;
     }
     match &observed.budgets {
-        Seen::Present(budgets) if has_reservations(pod, budgets, observed.now) => Seen::Absent,
+        Seen::Present(budgets) if may_leave(pod, budgets, observed.now) => Seen::Absent,
         Seen::Present(_) => Seen::Present(()),
         Seen::Absent => Seen::Absent,
         Seen::Unknown(why) => Seen::Unknown(why.clone()),

@@ -268,54 +268,100 @@ fn a_service_that_is_gone_is_waited_for_by_nobody() {
     );
 }
 
-/// The disruption may have gone to another pod while no controller was there to renew the entry.
-#[test]
-fn an_evicted_pod_stays_in_service_until_its_budgets_have_a_disruption_reserved() {
+/// The pod of an operation that prepares for an eviction; it is Ready or not.
+fn evicted(is_ready: bool) -> Pod {
     const PREPARING: &str = "operating/pod-delete operation-type/pod-delete=delete pre-checked/pod-delete \
                              operation-permission/delete preparing/pod-delete";
-    let evicted = |pod: &mut Value| {
+    pod(PREPARING, |pod| {
         pod["metadata"]["annotations"][ANNOTATION_EVICTED_AT] = json!(stamp(NOW));
-    };
-    let ready = || pod(PREPARING, evicted);
-    let unready = || {
-        pod(PREPARING, |pod| {
-            evicted(pod);
+        if !is_ready {
             not_ready(pod);
-        })
-    };
-    let budgets = |entry: Option<i64>| {
-        let mut budget = json!({
-            "metadata": {"namespace": "default", "name": "web", "generation": 1},
-            "spec": {"selector": {}},
-            "status": {
-                "expectedPods": 3, "desiredHealthy": 2, "currentHealthy": 2,
-                "disruptionsAllowed": 0, "observedGeneration": 1,
-            },
-        });
-        if let Some(seconds) = entry {
-            let at = NOW - jiff::SignedDuration::from_secs(seconds);
-            budget["status"]["disruptedPods"] = json!({"web-0": at.to_string()});
         }
-        let budget: Budget = serde_json::from_value(budget).unwrap();
-        Seen::Present(vec![budget])
-    };
-    let unknown = || Seen::Unknown("down".to_owned());
-    let (stays, goes) = (Namespace::Stays, Namespace::Goes);
-    let closes = r#"gate "False""#;
-    for (what, pod, budgets, namespace, expected) in [
-        ("reserved", ready(), budgets(Some(10)), stays, closes),
-        ("to be renewed", ready(), budgets(Some(70)), stays, ""),
-        ("not reserved", ready(), budgets(None), stays, ""),
-        ("not seen", ready(), unknown(), stays, ""),
-        ("nobody looks", ready(), Seen::Absent, stays, closes),
-        ("not Ready", unready(), budgets(None), stays, closes),
-        ("all goes", ready(), budgets(None), goes, closes),
-    ] {
+    })
+}
+
+/// A budget over all pods, with an entry of the pod that was made so many seconds ago.
+fn budgets(entry: Option<i64>, change: fn(&mut Value)) -> Seen<Vec<Budget>> {
+    let mut budget = json!({
+        "metadata": {"namespace": "default", "name": "web", "generation": 1},
+        "spec": {"selector": {}},
+        "status": {
+            "expectedPods": 3, "desiredHealthy": 2, "currentHealthy": 2,
+            "disruptionsAllowed": 0, "observedGeneration": 1,
+        },
+    });
+    if let Some(seconds) = entry {
+        let at = NOW - jiff::SignedDuration::from_secs(seconds);
+        budget["status"]["disruptedPods"] = json!({"web-0": at.to_string()});
+    }
+    change(&mut budget);
+    let budget: Budget = serde_json::from_value(budget).unwrap();
+    Seen::Present(vec![budget])
+}
+
+fn check_budgets(cases: Vec<(&str, bool, Seen<Vec<Budget>>, Namespace, &str)>) {
+    for (what, is_ready, budgets, namespace, expected) in cases {
         let observed = Observed {
             budgets,
             namespace,
-            ..observed(pod)
+            ..observed(evicted(is_ready))
         };
         assert_eq!(patch(&observed), expected, "{what}");
     }
+}
+
+const CLOSES: &str = r#"gate "False""#;
+
+/// The disruption may have gone to another pod while no controller was there to renew the entry.
+#[test]
+fn an_evicted_pod_stays_in_service_until_its_budgets_have_a_disruption_reserved() {
+    let of = |entry| budgets(entry, |_| {});
+    let unknown = || Seen::Unknown("down".to_owned());
+    let (stays, goes) = (Namespace::Stays, Namespace::Goes);
+    check_budgets(vec![
+        ("reserved", true, of(Some(10)), stays, CLOSES),
+        ("to be renewed", true, of(Some(70)), stays, ""),
+        ("not reserved", true, of(None), stays, ""),
+        ("not seen", true, unknown(), stays, ""),
+        ("nobody looks", true, Seen::Absent, stays, CLOSES),
+        ("not Ready", false, of(None), stays, CLOSES),
+        ("all goes", true, of(None), goes, CLOSES),
+    ]);
+}
+
+/// A pod that its budget does not let go would neither serve nor be replaced.
+#[test]
+fn an_evicted_pod_stays_in_service_while_its_budget_is_not_counted_or_wants_more_pods() {
+    let edited = |it: &mut Value| it["metadata"]["generation"] = json!(2);
+    let raised = |it: &mut Value| {
+        it["status"]["expectedPods"] = json!(4);
+        it["status"]["currentHealthy"] = json!(3);
+        it["status"]["desiredHealthy"] = json!(4);
+    };
+    let failed = |it: &mut Value| {
+        it["status"]["conditions"] = json!([{"type": "DisruptionAllowed", "reason": "SyncFailed"}]);
+    };
+    let uncounted = |it: &mut Value| it["status"] = Value::Null;
+    let none = |it: &mut Value| it["status"]["desiredHealthy"] = json!(0);
+    let of_others = |it: &mut Value| {
+        it["metadata"]["generation"] = json!(2);
+        it["spec"]["selector"] = json!({"matchLabels": {"app": "other"}});
+    };
+    let generous = |it: &mut Value| {
+        it["metadata"]["generation"] = json!(2);
+        it["spec"]["unhealthyPodEvictionPolicy"] = json!("AlwaysAllow");
+    };
+    let (stays, goes) = (Namespace::Stays, Namespace::Goes);
+    let of = |change: fn(&mut Value)| budgets(Some(10), change);
+    check_budgets(vec![
+        ("edited", true, of(edited), stays, ""),
+        ("raised", true, of(raised), stays, ""),
+        ("cannot be counted", true, of(failed), stays, ""),
+        ("not counted", true, of(uncounted), stays, ""),
+        ("wants none", true, of(none), stays, CLOSES),
+        ("of others", true, of(of_others), stays, CLOSES),
+        ("raised, not Ready", false, of(raised), stays, CLOSES),
+        ("edited, not Ready", false, of(generous), stays, CLOSES),
+        ("edited, all goes", true, of(edited), goes, CLOSES),
+    ]);
 }

@@ -25,6 +25,10 @@ pub(super) struct World {
     /// Whether each second pod is without the label.
     is_mixed: bool,
     desired: i64,
+    /// So many pods must be Ready: as many as have to stay, or as many as were left when the budget was raised.
+    floor: i64,
+    /// Whether pods may be evicted at all, whatever is edited.
+    is_generous: bool,
     budget: Value,
     version: u64,
     n_made: usize,
@@ -45,6 +49,8 @@ impl World {
             replicas,
             is_mixed,
             desired,
+            floor: desired,
+            is_generous: usize::try_from(desired).is_ok_and(|desired| desired < replicas),
             budget: json!({
                 "metadata": {
                     "namespace": "default", "name": "web", "uid": "b", "generation": 1,
@@ -241,17 +247,54 @@ impl World {
             Step::Look { pods } => self.look(pods),
             Step::Act(n) => self.act(n),
             Step::Round(n) => self.round(n),
+            Step::Edit(n) => self.edit(n),
+            Step::Fail => self.fail(),
             Step::Pass => {
                 self.node();
                 self.seconds += 130;
             }
         }
+        self.floor = self.floor.max(self.desired.min(self.staying()));
         assert!(
-            self.is_disturbed || self.ready() >= self.desired,
+            self.is_disturbed || self.ready() >= self.floor,
             "{} of {} are Ready after {step:?}",
             self.ready(),
-            self.desired
+            self.floor
         );
+    }
+
+    /// Those that are Ready and whose gates are open.
+    fn staying(&self) -> i64 {
+        let pods = self.all();
+        let staying = pods.iter().filter(|pod| {
+            let is_open = !pod.has_gate || pod.service_ready != Some(ConditionStatus::False);
+            pod.is_ready && is_open
+        });
+        i64::try_from(staying.count()).unwrap()
+    }
+
+    /// Pods that are out of service already are not brought back. Our watches deliver the edit at once: of a budget that
+    /// nobody has seen nobody can know.
+    fn edit(&mut self, n: usize) {
+        if self.is_generous {
+            self.desired = i64::try_from(n % self.replicas).unwrap();
+            self.floor = self.desired.min(self.staying());
+        }
+        self.version += 1;
+        let metadata = &mut self.budget["metadata"];
+        metadata["generation"] = json!(metadata["generation"].as_i64().unwrap() + 1);
+        metadata["resourceVersion"] = json!(self.version.to_string());
+        self.look(false);
+    }
+
+    /// As the disruption controller does it.
+    fn fail(&mut self) {
+        let mut status = self.budget["status"].clone();
+        status["disruptionsAllowed"] = json!(0);
+        status["conditions"] = json!([{
+            "type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no",
+        }]);
+        self.count_as(status);
     }
 
     /// Somebody takes pods away whom no budget binds. Our watches deliver it at once: what nobody has seen cannot be
@@ -312,7 +355,8 @@ impl World {
             return;
         }
         let n_allowed = number("disruptionsAllowed");
-        if n_allowed > 0 {
+        let generation = self.budget["metadata"]["generation"].as_i64().unwrap();
+        if n_allowed > 0 && number("observedGeneration") >= generation {
             let mut status = self.budget["status"].clone();
             status["disruptionsAllowed"] = json!(n_allowed - 1);
             status["disruptedPods"][name] = json!(self.now().to_string());
@@ -370,7 +414,8 @@ impl World {
         let pods = self.all();
         let healthy = i64::try_from(pods.iter().filter(counts).count()).unwrap();
         let status = json!({
-            "observedGeneration": 1, "expectedPods": self.pods.len(), "disruptedPods": disrupted,
+            "observedGeneration": self.budget["metadata"]["generation"],
+            "expectedPods": self.pods.len(), "disruptedPods": disrupted,
             "currentHealthy": healthy, "desiredHealthy": self.desired,
             "disruptionsAllowed": (healthy - self.desired).max(0),
         });
@@ -454,6 +499,11 @@ impl World {
     /// Everybody does what they have to, until those who evict have what they want.
     pub(super) fn settle(&mut self) {
         self.broken.clear();
+        // API servers let no pod go while too few are left, and those that are out of service already do not come back.
+        let left = self.staying();
+        if self.is_generous && left < self.desired {
+            self.edit(usize::try_from(left).unwrap());
+        }
         for _ in 0..300 {
             for n in 0..self.replicas {
                 self.step(Step::Finish(n));

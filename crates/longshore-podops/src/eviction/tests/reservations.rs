@@ -197,6 +197,91 @@ fn the_reservation_of_an_operation_that_has_begun_is_renewed_while_the_pod_is_re
     assert_eq!(decide(&out).next, Next::AwaitChange);
 }
 
+/// The budget was edited, cannot be counted, or wants more pods to stay than there are without the one that is to go.
+#[test]
+fn a_budget_that_changes_while_an_operation_waits_holds_the_pod_in_service_and_takes_nothing() {
+    let edited = |it: &mut Value| it["metadata"]["generation"] = json!(3);
+    let failed = |it: &mut Value| {
+        it["status"]["conditions"] = json!([{
+            "type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale",
+        }]);
+    };
+    let never = |it: &mut Value| it["status"]["observedGeneration"] = Value::Null;
+    let cases: [(&str, [i64; 3], fn(&mut Value), &str); 5] = [
+        (
+            "edited",
+            [3, 2, 2],
+            edited,
+            "has not counted the pods for its present spec",
+        ),
+        (
+            "failed",
+            [3, 2, 2],
+            failed,
+            "cannot count the pods: no scale",
+        ),
+        (
+            "never counted",
+            [3, 2, 2],
+            never,
+            "has not counted the pods for its present spec",
+        ),
+        (
+            "raised",
+            [4, 4, 3],
+            nothing,
+            "4 of 4 must stay available, 3 are",
+        ),
+        ("no pods", [0, 0, 0], nothing, "has counted no pods yet"),
+    ];
+    let begun = || pods(&["ready evicted begun", "ready", "ready"]);
+    for (what, numbers, change, message) in cases {
+        for age in [10, 70] {
+            let budget = budget("web", numbers, |it| {
+                entry("web-0", age)(it);
+                it["status"]["disruptionsAllowed"] = json!(1);
+                change(it);
+            });
+            let budgets = vec![budget];
+            assert!(!may_leave(&begun()[0], &budgets, NOW), "{what}");
+            let held = holders(&begun(), &budgets, &[], NOW);
+            let said = &held["web-0"][0].message;
+            assert!(said.ends_with(message), "{what}: {said}");
+            // The entry ends by itself: what it takes is needed by others.
+            let seen = observed(begun(), budgets.clone());
+            assert_eq!(written(&seen), (Vec::new(), Vec::new()), "{what} {age}");
+            // A pod that is not Ready costs nothing, and is not held.
+            let unready = pod("web-0", "unready evicted begun");
+            assert!(may_leave(&unready, &budgets, NOW), "{what}");
+            // One that is out of service is not held in it.
+            let closed = pods(&["ready evicted begun closed", "ready", "ready"]);
+            assert!(holders(&closed, &budgets, &[], NOW).is_empty(), "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_budget_that_is_lowered_again_or_wants_no_pod_lets_the_operation_go_on() {
+    let begun = || pods(&["ready evicted begun", "ready", "ready"]);
+    let lowered = [budget("web", [3, 2, 2], entry("web-0", 10))];
+    assert!(may_leave(&begun()[0], &lowered, NOW));
+    assert!(holders(&begun(), &lowered, &[], NOW).is_empty());
+    let none = [budget("web", [3, 0, 2], entry("web-0", 10))];
+    assert!(may_leave(&begun()[0], &none, NOW));
+}
+
+#[test]
+fn a_budget_that_cannot_be_counted_takes_no_reservation_and_keeps_nobody_from_another_one() {
+    let edited = |it: &mut Value| it["metadata"]["generation"] = json!(3);
+    let budgets = vec![
+        budget("a", [3, 1, 3], edited),
+        budget("b", [3, 1, 3], nothing),
+    ];
+    let begun = observed(pods(&["ready evicted begun", "ready", "ready"]), budgets);
+    let of_b = ("b".to_owned(), "web-0".to_owned(), Some(1));
+    assert_eq!(said(&written(&begun).0), [of_b]);
+}
+
 #[test]
 fn a_pod_with_a_reservation_that_is_still_ready_is_deleted_and_costs_no_second_one() {
     let (ready, unready) = (pod("web-0", "ready"), pod("web-0", "unready"));
