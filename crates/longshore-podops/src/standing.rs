@@ -214,14 +214,15 @@ impl Standing {
     /// The same, with the disruption budgets that hold its eviction.
     #[must_use]
     pub fn held_by(mut self, budgets: &[Held]) -> Self {
-        let Some(since) = self.evicted_at.filter(|_| !budgets.is_empty()) else {
+        if self.evicted_at.is_none() || budgets.is_empty() {
             return self;
-        };
+        }
         let ours = |it: &Blocker| it.kind == BlockerKind::Controller;
         self.blockers.retain(|blocker| !ours(blocker));
         self.blockers.extend(budgets.iter().map(|held| {
             let message = held.message.clone();
-            blocker(BlockerKind::Budget, &held.budget, message, Some(since))
+            // Nobody knows since when the budget holds it: it may be younger than the eviction.
+            blocker(BlockerKind::Budget, &held.budget, message, None)
         }));
         self
     }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::{Denial, GRACE_DELETE, Request, Verdict};
 use crate::{
     config::AdmitConfig,
-    eviction::{Budget, evicted_at, is_waiting},
+    eviction::{Budget, evicted_at, is_overdue, is_waiting},
     model::{Labels, Operation, Pod, parse_stamp, stamp},
 };
 
@@ -65,12 +65,15 @@ pub(super) fn evict(
         return Verdict::default();
     }
     let is_under_way = is_begun(&Operation::of(&pod.labels, ID_POD_DELETE));
-    let holds = |budget: &Budget| budget.selects(pod) && !budget.has_room();
-    let is_held = !is_under_way && budgets.iter().any(holds);
+    let selecting = budgets.iter().filter(|budget| budget.selects(pod));
+    let selecting: Vec<&Budget> = selecting.collect();
+    let has_room = selecting.iter().all(|budget| budget.has_room_for(pod, now));
+    let is_stuck = !selecting.is_empty() && is_overdue(pod, now);
+    let is_held = !is_under_way && (!has_room || is_stuck);
     let why = if is_under_way {
         under_way(pod)
     } else {
-        waits_for(pod, budgets)
+        waits_for(pod, &selecting, now)
     };
     let denial = Denial {
         code: 429,
@@ -113,14 +116,27 @@ fn note(pod: &Pod, now: Timestamp) -> Patch {
 }
 
 /// What an eviction waits for that has not begun.
-fn waits_for(pod: &Pod, budgets: &[Budget]) -> String {
+fn waits_for(pod: &Pod, budgets: &[&Budget], now: Timestamp) -> String {
     const NOTED: &str = "the eviction is noted, and begins as soon as the disruption budgets of the pod have room for it";
-    let says = budgets.iter().filter(|budget| budget.selects(pod));
-    let says: Vec<String> = says.map(Budget::says_of_status).collect();
-    if says.is_empty() {
-        NOTED.to_owned()
-    } else {
-        format!("{NOTED}: {}", says.join("; "))
+    const NOT_BEGUN: &str = "the disruption controller counts room for it: other operations have taken the room, or no \
+                             disruption could be reserved, or the operation could not begin; longshore pods explain and the Events of the pod say more";
+    let lacking = budgets
+        .iter()
+        .filter(|budget| !budget.has_room_for(pod, now));
+    let lacking: Vec<String> = lacking.map(|budget| budget.says_to(pod, now)).collect();
+    if !lacking.is_empty() {
+        return format!("{NOTED}: {}", lacking.join("; "));
+    }
+    let noted_at = evicted_at(pod).filter(|_| is_overdue(pod, now));
+    match noted_at.filter(|_| !budgets.is_empty()) {
+        None => NOTED.to_owned(),
+        Some(at) => {
+            let says: Vec<String> = budgets.iter().map(|it| it.says_of_status()).collect();
+            let (at, says) = (at.strftime("%Y-%m-%dT%H:%M:%SZ"), says.join("; "));
+            format!(
+                "the eviction was noted at {at}, and has not begun although {NOT_BEGUN}: {says}"
+            )
+        }
     }
 }
 

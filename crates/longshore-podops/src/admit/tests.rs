@@ -519,6 +519,70 @@ fn an_eviction_that_waits_is_answered_with_the_budgets_of_its_pod() {
     }
 }
 
+/// A role without the right, or somebody else's policy, lets no disruption be reserved and no operation begin.
+#[test]
+fn an_eviction_that_does_not_begin_although_its_budgets_have_room_is_answered_so() {
+    let said = |seconds: i64, numbers: [i64; 2], entry: Option<&str>| {
+        let [healthy, allowed] = numbers;
+        let mut budget = json!({
+            "metadata": {"namespace": "default", "name": "web", "generation": 1},
+            "spec": {"selector": {}},
+            "status": {
+                "expectedPods": 3, "desiredHealthy": 2, "currentHealthy": healthy,
+                "disruptionsAllowed": allowed, "observedGeneration": 1,
+            },
+        });
+        let pod = pod(|pod| {
+            let at = stamp(NOW - jiff::SignedDuration::from_secs(seconds));
+            pod["metadata"]["annotations"] = json!({ANNOTATION_EVICTED_AT: at});
+            pod["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
+        });
+        if let Some(at) = entry {
+            let name = pod["metadata"]["name"].as_str().unwrap();
+            budget["status"]["disruptedPods"] = json!({name: at});
+        }
+        let budgets = [serde_json::from_value::<Budget>(budget).unwrap()];
+        let request = deletion(Value::Null);
+        let verdict = validate_eviction(&graceful(), &request, Seen::Present(&pod), &budgets, NOW);
+        let denial = verdict.denial.unwrap();
+        (denial.message, denial.retry_after_seconds)
+    };
+    let not_begun = "has not begun although the disruption controller counts room for it";
+    let now = NOW.to_string();
+    for (what, seconds, numbers, entry, expected, again) in [
+        ("not reserved", 12, [3, 1], None, not_begun, None),
+        ("reserved", 12, [2, 0], Some(now.as_str()), not_begun, None),
+        (
+            "a moment ago",
+            3,
+            [3, 1],
+            None,
+            "begins as soon as",
+            Some(5),
+        ),
+        (
+            "no room",
+            12,
+            [2, 0],
+            None,
+            "must stay available, 2 are",
+            None,
+        ),
+        (
+            "taken by others",
+            12,
+            [3, 0],
+            None,
+            "no further disruption",
+            None,
+        ),
+    ] {
+        let (message, retry_after) = said(seconds, numbers, entry);
+        assert!(message.contains(expected), "{what}: {message}");
+        assert_eq!(retry_after, again, "{what}");
+    }
+}
+
 #[test]
 fn a_delete_that_is_held_says_until_when_and_no_longer_than_that() {
     let config = AdmitConfig {

@@ -146,11 +146,35 @@ impl Budget {
         self.says(self.counted.as_ref().map_or(0, |counted| counted.healthy))
     }
 
-    /// Whether it spares a pod, by what the disruption controller has counted; without a count it spares none.
-    pub(crate) fn has_room(&self) -> bool {
-        self.counted
-            .as_ref()
-            .is_ok_and(|counted| counted.healthy > counted.desired)
+    /// Whether it spares this pod, by what the disruption controller has counted; without a count it spares none.
+    pub(crate) fn has_room_for(&self, pod: &Pod, now: Timestamp) -> bool {
+        if self.charges(pod) && self.reservation(pod, now) != Reservation::Missing {
+            // It is not among the healthy pods.
+            return self.has_enough();
+        }
+        let counted = self.counted.as_ref();
+        let has_more = counted.is_ok_and(|counted| counted.healthy > counted.desired);
+        has_more && (self.allowed > 0 || !self.charges(pod))
+    }
+
+    /// What it asks for, to a pod for which it has no room.
+    pub(crate) fn says_to(&self, pod: &Pod, now: Timestamp) -> String {
+        let is_charged = self.charges(pod) && self.reservation(pod, now) == Reservation::Missing;
+        let has_more = self.counted.as_ref();
+        let has_more = has_more.is_ok_and(|counted| counted.healthy > counted.desired);
+        if is_charged && has_more && self.allowed < 1 {
+            return self.holds_without_disruption().message;
+        }
+        self.says_of_status()
+    }
+
+    /// The budget has room for a pod whose operation has not begun all the same.
+    pub(super) fn holds_with_room(&self, what: &str) -> Held {
+        let says = self.says_of_status();
+        Held {
+            budget: self.name.clone(),
+            message: format!("{says}: it has room, and {what}; Events of the pod say why"),
+        }
     }
 
     /// A pod is held by it: by what the disruption controller has counted.

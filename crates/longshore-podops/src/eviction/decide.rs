@@ -21,8 +21,8 @@ use serde_json::{Map, json};
 use super::{
     budget::Budget,
     count::{Counts, Held},
-    evicted_at, is_to_leave, is_waiting, keeps_reservations,
-    reserve::{has_reservations, holding, renewed_in, reserve},
+    evicted_at, is_overdue, is_to_leave, is_waiting, keeps_reservations,
+    reserve::{has_reservations, holding, renewed_in, reserve, stuck},
 };
 use crate::{
     LOOK_AGAIN,
@@ -147,7 +147,14 @@ pub fn holders(
     rules: &[Rule],
     now: Timestamp,
 ) -> BTreeMap<String, Vec<Held>> {
-    let mut held = assign(pods, Counts::of(pods, budgets, rules, now), now).held;
+    let counts = Counts::of(pods, budgets, rules, now);
+    let Assigned { begins, mut held } = assign(pods, counts, now);
+    for pod in begins.into_iter().filter(|pod| is_overdue(pod, now)) {
+        let stuck = stuck(pod, budgets, now);
+        if !stuck.is_empty() {
+            held.insert(pod.target.name.clone(), stuck);
+        }
+    }
     let granted = pods
         .iter()
         .filter(|pod| evicted_at(pod).is_some() && may_delete(pod));

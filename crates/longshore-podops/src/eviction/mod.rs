@@ -55,6 +55,15 @@ pub fn is_waiting(pod: &Pod, now: Timestamp) -> bool {
     wanted_until(pod).is_some_and(|until| now < until)
 }
 
+/// An operation begins within this time where the budgets of its pod have room; or something is in its way.
+const BEGINS_WITHIN: Duration = Duration::from_secs(10);
+
+/// Whether the operation of a pod whose eviction waits would have begun by now, if nothing were in its way.
+pub(crate) fn is_overdue(pod: &Pod, now: Timestamp) -> bool {
+    let begins_by = evicted_at(pod).and_then(|at| at.checked_add(BEGINS_WITHIN).ok());
+    begins_by.is_some_and(|by| by <= now)
+}
+
 /// Whether the operation of a pod has begun for its eviction, and the pod still counts as healthy for the disruption
 /// controller. The reservations of such a pod are renewed: the operation goes on whenever its rules let it, and neither
 /// this controller nor the API server may give its places to other pods meanwhile.

@@ -102,6 +102,22 @@ pub(crate) fn holding(pod: &Pod, budgets: &[Budget], now: Timestamp) -> Vec<Held
     holding.collect()
 }
 
+/// The budgets of a pod that have room for it, where its operation has not begun all the same: a reservation or the pod
+/// could not be written.
+pub(super) fn stuck(pod: &Pod, budgets: &[Budget], now: Timestamp) -> Vec<Held> {
+    let lacking = lacking(pod, budgets, now);
+    let unreserved: Vec<Held> = lacking
+        .map(|budget| budget.holds_with_room("no disruption could be reserved in it"))
+        .collect();
+    if !unreserved.is_empty() {
+        return unreserved;
+    }
+    let selecting = budgets.iter().filter(|budget| budget.selects(pod));
+    selecting
+        .map(|budget| budget.holds_with_room("the operation could not begin"))
+        .collect()
+}
+
 /// After which time the first reservation has to be renewed of the pods whose operations have begun; `None` where there
 /// is none that lasts.
 pub(super) fn renewed_in(pods: &[Pod], budgets: &[Budget], now: Timestamp) -> Option<Duration> {

@@ -271,6 +271,25 @@ fn a_budget_that_is_lowered_again_or_wants_no_pod_lets_the_operation_go_on() {
 }
 
 #[test]
+fn a_pod_that_its_budgets_let_go_and_that_does_not_begin_says_what_could_not_be_written() {
+    let held = |words: &str, budget: Budget| {
+        let held = holders(&pods(&[words, "ready", "ready"]), &[budget], &[], NOW);
+        let held = held.get("web-0").and_then(|held| held.first());
+        held.map_or(String::new(), |held| held.message.clone())
+    };
+    let room = || budget("web", [3, 2, 3], nothing);
+    let reserved = || budget("web", [3, 2, 2], entry("web-0", 10));
+    let says = "PodDisruptionBudget shop/web: 2 of 3 must stay available, 3 are: it has room, and no disruption could be \
+                reserved in it; Events of the pod say why";
+    assert_eq!(held("ready earlier", room()), says);
+    let message = held("ready earlier", reserved());
+    let expected = "it has room, and the operation could not begin; Events of the pod say why";
+    assert!(message.ends_with(expected), "{message}");
+    // A moment ago: it is about to begin.
+    assert_eq!(held("ready evicted", room()), "");
+}
+
+#[test]
 fn a_budget_that_cannot_be_counted_takes_no_reservation_and_keeps_nobody_from_another_one() {
     let edited = |it: &mut Value| it["metadata"]["generation"] = json!(3);
     let budgets = vec![

@@ -1,8 +1,13 @@
 //! Why a pod does not go on, in sentences, and what to do about it. Pure.
 
 use jiff::Timestamp;
-use longshore_api::podops::{ANNOTATION_PROTECTION_DEADLINE, FINALIZER_SERVICES, OperationLabel};
-use longshore_podops::standing::{Blocker, BlockerKind, Phase};
+use longshore_api::podops::{
+    ANNOTATION_PROTECTION_DEADLINE, FINALIZER_SERVICES, ID_POD_DELETE, OperationLabel,
+};
+use longshore_podops::{
+    eviction::REMEMBERED,
+    standing::{Blocker, BlockerKind, Phase},
+};
 
 use super::{
     super::{printable::one_line, table::since},
@@ -27,6 +32,7 @@ pub(super) fn text(pod: &PodView, now: Timestamp) -> String {
         let since = age(operation.since, now);
         sentences.push(format!("Operation {id} {of} is in {phase}{since}."));
     }
+    sentences.extend(eviction(pod, now));
     for blocker in &standing.blockers {
         let (kind, name) = (blocker.kind.as_str(), &blocker.name);
         let (since, message) = (age(blocker.since, now), one_line(&blocker.message));
@@ -38,6 +44,28 @@ pub(super) fn text(pod: &PodView, now: Timestamp) -> String {
     // Messages and names are other people's: none of them begins a line of its own.
     let lines = sentences.iter().map(|sentence| one_line(sentence));
     lines.map(|line| line + "\n").collect()
+}
+
+/// When somebody last asked for the eviction of the pod, where that is remembered.
+fn eviction(pod: &PodView, now: Timestamp) -> Option<String> {
+    let standing = &pod.standing;
+    let at = standing.evicted_at?;
+    let mut operations = standing.operations.iter();
+    let has_begun = operations.any(|operation| operation.id == ID_POD_DELETE);
+    let is_remembered = at
+        .checked_add(REMEMBERED)
+        .is_ok_and(|forgotten_at| now < forgotten_at);
+    let asked = format!(
+        "Somebody last asked for its eviction {} ago",
+        since(Some(at), now)
+    );
+    if has_begun {
+        Some(format!("{asked}."))
+    } else if is_remembered {
+        Some(format!("{asked}, and its operation has not begun."))
+    } else {
+        None
+    }
 }
 
 fn says(phase: Phase) -> &'static str {
@@ -181,7 +209,7 @@ mod tests {
                 LABEL_CONTROL: "true", "podopslifecycle.kusionstack.io/service-available": "1767225600000000000",
             });
             pod["metadata"]["finalizers"] = json!([]);
-            pod["metadata"]["annotations"] = json!({ANNOTATION_EVICTED_AT: "1767225600000000000"});
+            pod["metadata"]["annotations"] = json!({ANNOTATION_EVICTED_AT: "1767225875000000000"});
         };
         let held = Held {
             budget: "web".to_owned(),
@@ -193,7 +221,8 @@ mod tests {
         assert_eq!(
             text(&view, NOW),
             "web-0 is ServiceAvailable: it serves, and nobody operates on it, since 5m5s.\n\
-             Held by Budget web, since 5m5s: PodDisruptionBudget shop/web: 2 of 3 must stay available, 2 are.\n\
+             Somebody last asked for its eviction 30s ago, and its operation has not begun.\n\
+             Held by Budget web: PodDisruptionBudget shop/web: 2 of 3 must stay available, 2 are.\n\
              next: kubectl get poddisruptionbudget web -n shop -o yaml\n"
         );
     }
