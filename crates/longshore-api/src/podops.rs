@@ -84,6 +84,9 @@ pub const REASON_POD_DELETION: &str = "PodDeletion";
 pub const REASON_INVALID_LIFECYCLE: &str = "InvalidLifecycle";
 /// Reason of an Event about a pod: an operation waits longer than usual for those who protect its traffic.
 pub const REASON_WAITS_FOR_PROTECTION: &str = "WaitsForProtection";
+/// Reason of an Event about a pod: its eviction waits, because a disruption could not be reserved or the pod could not be
+/// written, in the words of the API server.
+pub const REASON_EVICTION_REFUSED: &str = "EvictionRefused";
 /// Reason of an Event about a pod: its traffic was protected for longer than its deadline. The finalizers were removed.
 pub const REASON_PROTECTION_EXPIRED: &str = "ProtectionExpired";
 /// Reason of an Event about a pod: [`ANNOTATION_DRAIN_DELAY`] of a Service in front of it is not valid.

@@ -8,14 +8,17 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::{Api, api::ListParams};
-use longshore_api::podops::{CONTROLLED, LABEL_CONTROL};
-use longshore_core::{Class, Classify, Never, ObjectRef, Resource, Seen, error::chain};
+use longshore_api::podops::{CONTROLLED, LABEL_CONTROL, REASON_EVICTION_REFUSED};
+use longshore_core::{
+    Announcement, Class, Classify, EventType, Never, ObjectRef, Resource, Seen, error::chain,
+};
 use longshore_kit::{
     Applier, ApplyError, Cache, Clock, Controller, Parsed, RawObject, api_resource,
 };
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::{
     eviction::{self, Budget, EvictionEffect, EvictionPlan, Observed, TRIED_AGAIN},
@@ -42,6 +45,10 @@ pub(crate) struct Evictions {
     pub(crate) applier: Applier,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) failed: Failed,
+    /// Pods whose operations were refused, for a reason that does not pass by itself.
+    pub(crate) refused: Failed,
+    /// Pods that have an Event about it.
+    pub(crate) announced: Failed,
 }
 
 /// Pods and budgets that could not be written, by their uids.
@@ -51,6 +58,10 @@ pub(crate) struct Failed(Mutex<BTreeMap<String, Failure>>);
 /// A write that failed.
 #[derive(Debug)]
 struct Failure {
+    /// When the first one of those failed that have followed one another.
+    since: Timestamp,
+    /// When the last one did.
+    last: Timestamp,
     /// When it is tried again.
     until: Timestamp,
     why: String,
@@ -58,6 +69,10 @@ struct Failure {
 
 /// After this time without another failure the object was written, or is gone.
 const FORGOTTEN: Duration = Duration::from_secs(60);
+/// After this time of refusals a pod gives others their turn: before its reservation is due to be renewed.
+const LASTING: SignedDuration = SignedDuration::from_secs(50);
+/// For so long it does.
+const GIVEN_UP: Duration = Duration::from_secs(300);
 
 impl Failed {
     /// Answers whether that is news: the last write of the object did not fail, or for another reason.
@@ -65,11 +80,18 @@ impl Failed {
         let (Some(uid), Ok(until)) = (&target.uid, now.checked_add(TRIED_AGAIN)) else {
             return true;
         };
+        let mut failures = self.failures();
+        let before = failures.remove(uid);
+        let follows = before
+            .as_ref()
+            .filter(|before| before.lasts(FORGOTTEN, now));
         let failure = Failure {
+            since: follows.map_or(now, |before| before.since),
+            last: now,
             until,
             why: why.to_owned(),
         };
-        let before = self.failures().insert(uid.clone(), failure);
+        failures.insert(uid.clone(), failure);
         before.is_none_or(|before| before.why != why)
     }
 
@@ -79,13 +101,34 @@ impl Failed {
 
     /// Those that are not to be tried yet.
     fn at(&self, now: Timestamp) -> BTreeSet<String> {
-        let mut failures = self.failures();
-        failures.retain(|_, failure| {
-            let forgotten = failure.until.checked_add(FORGOTTEN);
-            forgotten.is_ok_and(|forgotten| now < forgotten)
-        });
+        self.forget(FORGOTTEN, now);
+        let failures = self.failures();
         let waiting = failures.iter().filter(|(_, failure)| now < failure.until);
         waiting.map(|(uid, _)| uid.clone()).collect()
+    }
+
+    /// Those of long ago.
+    fn forget(&self, after: Duration, now: Timestamp) {
+        let mut failures = self.failures();
+        failures.retain(|_, failure| failure.lasts(after, now));
+    }
+
+    /// Those that failed for so long that others have their turn.
+    fn lasting(&self, now: Timestamp) -> BTreeSet<String> {
+        self.forget(GIVEN_UP, now);
+        let failures = self.failures();
+        let lasting = failures
+            .iter()
+            .filter(|(_, failure)| failure.last.duration_since(failure.since) >= LASTING);
+        lasting.map(|(uid, _)| uid.clone()).collect()
+    }
+}
+
+impl Failure {
+    /// Whether so much time has not yet passed since it was to be tried again.
+    fn lasts(&self, time: Duration, now: Timestamp) -> bool {
+        let ends_at = self.until.checked_add(time);
+        ends_at.is_ok_and(|ends_at| now < ends_at)
     }
 }
 
@@ -102,6 +145,7 @@ impl Controller for Evictions {
 
     async fn observe(&self, key: &EvictionsOf, now: Timestamp) -> Result<Observed, ApplyError> {
         let EvictionsOf(namespace) = key;
+        self.announced.forget(FORGOTTEN, now);
         let (pods, budgets) = concerned(
             self.pods.beginning(namespace, ""),
             self.budgets.beginning(namespace, ""),
@@ -115,6 +159,7 @@ impl Controller for Evictions {
             rules: read_some(self.rules.beginning(namespace, ""), Rule::rejects),
             others: Seen::Absent,
             failed: self.failed.at(now),
+            given_up: self.refused.lasting(now),
         };
         if eviction::is_short(&observed) {
             observed.others = self.others(namespace).await;
@@ -132,18 +177,9 @@ impl Controller for Evictions {
 
     /// An object that somebody else wrote first is decided upon anew. Any other failure is about this object alone.
     async fn call(&self, key: &EvictionsOf, effect: &EvictionEffect) -> Result<(), ApplyError> {
-        let (patch, cannot) = match effect {
-            EvictionEffect::Reserve(patch) => (patch, "no disruption can be reserved"),
-            EvictionEffect::Begin(patch) => (patch, "the eviction cannot begin"),
-        };
-        match self.applier.patch(key, patch).await {
+        match self.applier.patch(key, effect.patch()).await {
             Err(error) if error.class() != Class::Conflict => {
-                let (object, error) = (&patch.target, chain(&error));
-                if self.failed.note(object, &error, self.clock.now()) {
-                    tracing::info!(%object, error, "{cannot}, trying again");
-                } else {
-                    tracing::debug!(%object, error, "{cannot}, trying again");
-                }
+                self.note(key, effect, &error);
                 Ok(())
             }
             written => written,
@@ -152,6 +188,57 @@ impl Controller for Evictions {
 }
 
 impl Evictions {
+    /// A write has failed: the log and an Event on each of its pods say so once, until it fails for another reason.
+    fn note(
+        &self,
+        EvictionsOf(namespace): &EvictionsOf,
+        effect: &EvictionEffect,
+        error: &ApplyError,
+    ) {
+        let (object, now) = (&effect.patch().target, self.clock.now());
+        let why = chain(error);
+        let cannot = match effect {
+            EvictionEffect::Reserve(_) => "no disruption can be reserved",
+            EvictionEffect::Begin(_) => "the eviction cannot begin",
+        };
+        if self.failed.note(object, &why, now) {
+            tracing::info!(%object, error = why, "{cannot}, trying again");
+        } else {
+            tracing::debug!(%object, error = why, "{cannot}, trying again");
+        }
+        // A failure that passes by itself, as that of an API server that is not there, is no reason to pass anybody over.
+        if matches!(effect, EvictionEffect::Begin(_)) && error.class() != Class::Retry {
+            self.refused.note(object, &why, now);
+        }
+        for regarding in self.pods_of(namespace, effect) {
+            let note = format!("{cannot}: {object}: {why}");
+            if self.announced.note(&regarding, &note, now) {
+                let announcement = Announcement {
+                    regarding,
+                    event_type: EventType::Warning,
+                    reason: REASON_EVICTION_REFUSED,
+                    note,
+                };
+                self.applier.announce(&announcement, now);
+            }
+        }
+    }
+
+    /// The pods that an effect is about.
+    fn pods_of(&self, namespace: &str, effect: &EvictionEffect) -> Vec<ObjectRef> {
+        let patch = match effect {
+            EvictionEffect::Begin(patch) => return vec![patch.target.clone()],
+            EvictionEffect::Reserve(patch) => patch,
+        };
+        let entries = patch.patch.pointer("/status/disruptedPods");
+        let entries = entries.and_then(Value::as_object).into_iter().flatten();
+        let known =
+            entries.filter_map(|(name, _)| self.pods.get(namespace, name).present().cloned());
+        known
+            .filter_map(|pod| Some(pod.value()?.target.clone()))
+            .collect()
+    }
+
     /// Pods without the label. Nobody watches them: a list is made where a budget that holds an eviction is about some
     /// of them, and only then.
     async fn others(&self, namespace: &str) -> Seen<Vec<Pod>> {

@@ -323,6 +323,7 @@ fn observed_evictions() -> impl Strategy<Value = eviction::Observed> {
         rules: Seen::Present(Vec::new()),
         others: others.map_or(Seen::Absent, Seen::Present),
         failed: BTreeSet::new(),
+        given_up: BTreeSet::new(),
     })
 }
 

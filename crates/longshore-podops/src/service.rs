@@ -106,6 +106,8 @@ impl PodOps {
             applier: applier.clone(),
             clock: Arc::clone(&self.clock),
             failed: Failed::default(),
+            refused: Failed::default(),
+            announced: Failed::default(),
         };
         let (conversations, answered) =
             Conversations::new(Arc::clone(&self.transport), Arc::clone(&self.clock));

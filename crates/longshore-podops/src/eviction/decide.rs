@@ -52,6 +52,8 @@ pub enum EvictionEffect {
 const BEGUN_A_ROUND: usize = 16;
 /// When it is looked again for what could not be written.
 pub(crate) const TRIED_AGAIN: Duration = Duration::from_secs(5);
+/// When it is looked again for pods whose operations were refused for long.
+const LOOKED_FOR_AGAIN: Duration = Duration::from_secs(30);
 
 /// A snapshot of all that a round about the evictions of a namespace reads.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,6 +70,17 @@ pub struct Observed {
     pub others: Seen<Vec<Pod>>,
     /// The uids of pods and budgets that could not be written a moment ago.
     pub failed: BTreeSet<String>,
+    /// The uids of pods whose operations were refused for so long that others have their turn.
+    pub given_up: BTreeSet<String>,
+}
+
+impl EvictionEffect {
+    /// What it writes.
+    pub(crate) fn patch(&self) -> &Patch {
+        match self {
+            Self::Reserve(patch) | Self::Begin(patch) => patch,
+        }
+    }
 }
 
 /// Decides about the evictions of a namespace.
@@ -85,7 +98,16 @@ pub fn decide(observed: &Observed) -> EvictionPlan {
     let counts = Counts::of(&all, budgets, rules, now);
     // Those that could not be written keep their places: what was answered may have been lost on its way.
     let has_failed = |uid: Option<&String>| uid.is_some_and(|uid| observed.failed.contains(uid));
-    let assigned = assign(pods, counts, now).begins;
+    // A pod that cannot be written for long has no place, and its entry is not renewed: others have their turn.
+    let has_given_up = |pod: &Pod| {
+        let uid = pod.target.uid.as_ref();
+        let is_known = uid.is_some_and(|uid| observed.given_up.contains(uid));
+        is_known && budgets.iter().any(|budget| budget.selects(pod))
+    };
+    let (given_up, waiting): (Vec<&Pod>, Vec<&Pod>) = waiting(pods, now)
+        .into_iter()
+        .partition(|pod| has_given_up(pod));
+    let assigned = assign(waiting, counts).begins;
     let (reserved, unreserved): (Vec<&Pod>, Vec<&Pod>) = assigned
         .iter()
         .copied()
@@ -103,8 +125,10 @@ pub fn decide(observed: &Observed) -> EvictionPlan {
     let reserves = reserves.into_iter();
     let reserves = reserves.map(|patch| Action::Call(EvictionEffect::Reserve(patch)));
     let renewed = renewed_in(pods, budgets, now).map_or(Next::AwaitChange, Next::After);
-    let next = if is_idle {
+    let next = if is_idle && given_up.is_empty() {
         Next::AwaitChange
+    } else if is_idle {
+        Next::After(LOOKED_FOR_AGAIN)
     } else {
         Next::After(TRIED_AGAIN)
     };
@@ -148,7 +172,7 @@ pub fn holders(
     now: Timestamp,
 ) -> BTreeMap<String, Vec<Held>> {
     let counts = Counts::of(pods, budgets, rules, now);
-    let Assigned { begins, mut held } = assign(pods, counts, now);
+    let Assigned { begins, mut held } = assign(waiting(pods, now), counts);
     for pod in begins.into_iter().filter(|pod| is_overdue(pod, now)) {
         let stuck = stuck(pod, budgets, now);
         if !stuck.is_empty() {
@@ -180,9 +204,9 @@ struct Assigned<'a> {
     held: BTreeMap<String, Vec<Held>>,
 }
 
-fn assign<'a>(pods: &'a [Pod], mut counts: Counts<'_>, now: Timestamp) -> Assigned<'a> {
+fn assign<'a>(waiting: Vec<&'a Pod>, mut counts: Counts<'_>) -> Assigned<'a> {
     let mut assigned = Assigned::default();
-    for pod in waiting(pods, now) {
+    for pod in waiting {
         let held = counts.held(pod);
         if held.is_empty() {
             counts.take(pod);

@@ -119,6 +119,7 @@ fn observed(pods: Vec<Pod>, budgets: Vec<Budget>) -> Observed {
         rules: Seen::Present(Vec::new()),
         others: Seen::Absent,
         failed: BTreeSet::new(),
+        given_up: BTreeSet::new(),
     }
 }
 
@@ -386,4 +387,29 @@ fn a_pod_that_cannot_be_written_keeps_its_place_and_holds_nobody_else() {
     seen.failed.insert("web-0".to_owned());
     assert_eq!(begun(&seen), "web-1");
     assert_ne!(decide(&seen).next, Next::AwaitChange);
+}
+
+#[test]
+fn a_pod_that_cannot_be_written_for_long_gives_its_place_to_others_and_renews_nothing() {
+    let entry = |seconds: i64| {
+        move |it: &mut Value| {
+            let at = NOW - SignedDuration::from_secs(seconds);
+            it["status"]["disruptedPods"] = json!({"web-0": at.to_string()});
+        }
+    };
+    let given_up = |numbers: [i64; 3], change: Box<dyn FnOnce(&mut Value)>| Observed {
+        given_up: BTreeSet::from(["web-0".to_owned()]),
+        ..observed(
+            pods(&["earlier", "evicted", "ready"]),
+            vec![budget("web", numbers, change)],
+        )
+    };
+    let free = given_up([3, 2, 3], Box::new(nothing));
+    assert_eq!(begun(&free), "web-1");
+    // Its entry ends by itself, and then the other one has the place.
+    for seconds in [10, 70] {
+        let taken = given_up([3, 2, 2], Box::new(entry(seconds)));
+        assert_eq!(written(&taken), (Vec::new(), Vec::new()), "{seconds}");
+        assert_ne!(decide(&taken).next, Next::AwaitChange);
+    }
 }

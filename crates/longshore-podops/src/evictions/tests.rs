@@ -109,6 +109,7 @@ proptest! {
             rules: read_all(parsed(&rules)),
             others: Seen::Absent,
             failed: BTreeSet::new(),
+            given_up: BTreeSet::new(),
         };
         let (pods, budgets) = concerned(parsed(&pods), parsed(&budgets), NOW);
         let some = Observed {
@@ -146,4 +147,32 @@ fn a_write_that_fails_for_the_same_reason_again_is_no_news() {
     // It was written, and much later not.
     assert!(failed.at(after(600)).is_empty());
     assert!(failed.note(&target, "a quota refuses it", after(600)));
+}
+
+#[test]
+fn a_pod_that_was_refused_for_a_minute_gives_others_their_turn_for_some_minutes() {
+    let refused = Failed::default();
+    let target = ObjectRef {
+        resource: Resource::POD,
+        namespace: "default".to_owned(),
+        name: "web-0".to_owned(),
+        uid: Some("u".to_owned()),
+    };
+    let after = |seconds: i64| NOW + jiff::SignedDuration::from_secs(seconds);
+    let is_given_up = |seconds| !refused.lasting(after(seconds)).is_empty();
+    for seconds in [0, 20, 40, 49] {
+        refused.note(&target, "a policy refuses it", after(seconds));
+        assert!(!is_given_up(seconds), "{seconds}");
+    }
+    // For another reason: it is still refused.
+    refused.note(&target, "another policy refuses it", after(65));
+    assert!(is_given_up(65));
+    assert!(is_given_up(300));
+    assert!(!is_given_up(400));
+    // It is tried again, for another minute.
+    refused.note(&target, "a policy refuses it", after(401));
+    assert!(!is_given_up(401));
+    // Two failures that are far apart are two.
+    refused.note(&target, "a policy refuses it", after(520));
+    assert!(!is_given_up(520));
 }

@@ -438,6 +438,7 @@ impl World {
             rules: Seen::Present(Vec::new()),
             others: Seen::Absent,
             failed: BTreeSet::new(),
+            given_up: BTreeSet::new(),
         };
         if is_short(&observed) {
             observed.others = Seen::Present(self.labelled(false));
