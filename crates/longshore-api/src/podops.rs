@@ -75,6 +75,10 @@ pub const ID_POD_DELETE: &str = "pod-delete";
 /// The type of [`ID_POD_DELETE`].
 pub const TYPE_DELETE: &str = "delete";
 
+/// An entry in the `disruptedPods` of a PodDisruptionBudget that can be no pod's: the disruption controller drops it, and
+/// counts the pods again.
+pub const ENTRY_COUNT_AGAIN: &str = "longshore.dev/count-again";
+
 /// Reason of an Event about a pod: its condition [`CONDITION_SERVICE_READY`] was changed.
 pub const REASON_SERVICE_READY: &str = "ServiceReady";
 /// Reason of an Event about a pod: it was deleted, by its operation.

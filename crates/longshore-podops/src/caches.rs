@@ -10,7 +10,7 @@ use longshore_kit::{Cache, Clock, Parsed, RawObject, Update};
 use crate::{
     config::PodOpsConfig,
     eviction::{self, Budget},
-    evictions::{EvictionsOf, Waiting},
+    evictions::{EvictionsOf, Waiting, read_all},
     measures::PodMeasures,
     model::{Pod, PodKey},
     pods,
@@ -159,6 +159,10 @@ impl Caches {
             let budgets = budgets.iter().filter_map(|budget| budget.value());
             let selecting = budgets.filter(|budget| budget.selects(pod));
             held.extend(selecting.map(|budget| budget.holds()));
+        } else if eviction::is_to_leave(pod) {
+            let budgets = read_all(self.budgets.beginning(&key.namespace, ""));
+            let budgets = budgets.present().map_or(&[][..], Vec::as_slice);
+            held = eviction::holding(pod, budgets, self.clock.now());
         }
         self.measures
             .see(key, pod, &self.selections.say(pod), &held);
@@ -175,9 +179,16 @@ impl Caches {
             let pod = object.value();
             pod.is_some_and(|pod| eviction::needs_budgets(pod))
         };
-        let pods = pods.iter().filter(is_evicted);
-        let pods = pods.map(|pod| Woken::Pod(key_of(pod.raw())));
-        pods.chain(self.evictions_of(&namespace)).collect()
+        let mut woken = Vec::new();
+        for object in pods.iter().filter(is_evicted) {
+            let key = key_of(object.raw());
+            if let Some(pod) = object.value() {
+                self.measure(&key, pod);
+            }
+            woken.push(Woken::Pod(key));
+        }
+        woken.extend(self.evictions_of(&namespace));
+        woken
     }
 
     /// The rules that count its pods.

@@ -49,6 +49,8 @@ pub(crate) struct Evictions {
     pub(crate) refused: Failed,
     /// Pods that have an Event about it.
     pub(crate) announced: Failed,
+    /// Budgets that were written so that they are counted again.
+    pub(crate) recounted: Failed,
 }
 
 /// Pods and budgets that could not be written, by their uids.
@@ -160,6 +162,7 @@ impl Controller for Evictions {
             others: Seen::Absent,
             failed: self.failed.at(now),
             given_up: self.refused.lasting(now),
+            recounted: self.recounted.at(now),
         };
         if eviction::is_short(&observed) {
             observed.others = self.others(namespace).await;
@@ -182,7 +185,13 @@ impl Controller for Evictions {
                 self.note(key, effect, &error);
                 Ok(())
             }
-            written => written,
+            Ok(()) => {
+                if let EvictionEffect::CountAgain(patch) = effect {
+                    self.recounted.note(&patch.target, "", self.clock.now());
+                }
+                Ok(())
+            }
+            conflict => conflict,
         }
     }
 }
@@ -200,6 +209,7 @@ impl Evictions {
         let cannot = match effect {
             EvictionEffect::Reserve(_) => "no disruption can be reserved",
             EvictionEffect::Begin(_) => "the eviction cannot begin",
+            EvictionEffect::CountAgain(_) => "an old count cannot be renewed",
         };
         if self.failed.note(object, &why, now) {
             tracing::info!(%object, error = why, "{cannot}, trying again");
@@ -228,6 +238,7 @@ impl Evictions {
     fn pods_of(&self, namespace: &str, effect: &EvictionEffect) -> Vec<ObjectRef> {
         let patch = match effect {
             EvictionEffect::Begin(patch) => return vec![patch.target.clone()],
+            EvictionEffect::CountAgain(_) => return Vec::new(),
             EvictionEffect::Reserve(patch) => patch,
         };
         let entries = patch.patch.pointer("/status/disruptedPods");
@@ -275,15 +286,14 @@ fn read_some<T: DeserializeOwned + Clone>(
     })
 }
 
-/// The budgets that a pod waits for, or in which it keeps a reservation, with all pods that they count. What the other
+/// The budgets that a pod waits for, or in which it keeps a reservation, or that may refuse its removal, with all pods that they count. What the other
 /// budgets of the namespace count is of no consequence, and most of its pods may be theirs.
 fn concerned(
     pods: Seen<Vec<Arc<Parsed<Pod>>>>,
     budgets: Seen<Vec<Arc<Parsed<Budget>>>>,
     now: Timestamp,
 ) -> (Seen<Vec<Pod>>, Seen<Vec<Budget>>) {
-    let is_concerned =
-        |pod: &Pod| eviction::is_waiting(pod, now) || eviction::keeps_reservations(pod);
+    let is_concerned = |pod: &Pod| eviction::is_concerned(pod, now);
     let mut waiting = Vec::new();
     for pod in pods.present().into_iter().flatten() {
         waiting.extend(pod.value().filter(|pod| is_concerned(pod)).cloned());
@@ -309,7 +319,7 @@ impl Waiting {
     /// A pod is as this, or gone.
     pub(crate) fn see(&self, key: &PodKey, pod: Option<&Pod>) {
         let until = pod.and_then(|pod| {
-            let keeps = eviction::keeps_reservations(pod).then_some(Timestamp::MAX);
+            let keeps = eviction::keeps_waiting(pod).then_some(Timestamp::MAX);
             eviction::wanted_until(pod).or(keeps)
         });
         let mut waiting = self.lock();

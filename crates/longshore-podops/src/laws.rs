@@ -91,9 +91,9 @@ impl Decider for OfEvictions {
         eviction::decide(observed)
     }
 
-    /// Operations that begin, and budgets in which disruptions are reserved.
+    /// Operations that begin, budgets in which disruptions are reserved, and budgets that are to be counted again.
     fn max_actions(&self) -> usize {
-        16 + 16
+        16 + 16 + 16
     }
 
     fn intent_of(&self, action: &Action<Never, EvictionEffect>) -> Option<String> {
@@ -324,6 +324,7 @@ fn observed_evictions() -> impl Strategy<Value = eviction::Observed> {
         others: others.map_or(Seen::Absent, Seen::Present),
         failed: BTreeSet::new(),
         given_up: BTreeSet::new(),
+        recounted: BTreeSet::new(),
     })
 }
 

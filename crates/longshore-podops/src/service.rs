@@ -108,6 +108,7 @@ impl PodOps {
             failed: Failed::default(),
             refused: Failed::default(),
             announced: Failed::default(),
+            recounted: Failed::default(),
         };
         let (conversations, answered) =
             Conversations::new(Arc::clone(&self.transport), Arc::clone(&self.clock));

@@ -86,9 +86,21 @@ impl<'a> Counts<'a> {
                 });
             }
             let is_spent = !self.has_disruption(budget, pod);
-            is_spent.then(|| budget.holds_without_disruption())
+            is_spent.then(|| self.spent(budget))
         });
         held.collect()
+    }
+
+    /// A budget that has room by this count, and no disruption left. The disruption controller may not have seen all pods.
+    fn spent(&self, budget: &Budget) -> Held {
+        let mut held = budget.holds_without_disruption();
+        let n_ready = self.available(budget);
+        let counted = budget.counted.as_ref();
+        if let Some(counted) = counted.ok().filter(|counted| counted.healthy < n_ready) {
+            let more = format!("; {} are counted, {n_ready} are Ready", counted.healthy);
+            held.message.push_str(&more);
+        }
+        held
     }
 
     /// Counts a pod as taken out of service from now on.

@@ -22,6 +22,7 @@ use super::{
     budget::Budget,
     count::{Counts, Held},
     evicted_at, is_overdue, is_to_leave, is_waiting, keeps_reservations,
+    recount::recount,
     reserve::{has_reservations, holding, renewed_in, reserve, stuck},
 };
 use crate::{
@@ -45,6 +46,8 @@ pub enum EvictionEffect {
     Reserve(Patch),
     /// The operation of a pod begins, with this write.
     Begin(Patch),
+    /// The disruption controller counts a budget again, after this write of its status.
+    CountAgain(Patch),
 }
 
 /// Operations that begin in one round; the changes of their pods bring about the next one. Of pods whose operations are
@@ -72,13 +75,15 @@ pub struct Observed {
     pub failed: BTreeSet<String>,
     /// The uids of pods whose operations were refused for so long that others have their turn.
     pub given_up: BTreeSet<String>,
+    /// The uids of budgets that were to be counted again a moment ago.
+    pub recounted: BTreeSet<String>,
 }
 
 impl EvictionEffect {
     /// What it writes.
     pub(crate) fn patch(&self) -> &Patch {
         match self {
-            Self::Reserve(patch) | Self::Begin(patch) => patch,
+            Self::Reserve(patch) | Self::Begin(patch) | Self::CountAgain(patch) => patch,
         }
     }
 }
@@ -121,7 +126,16 @@ pub fn decide(observed: &Observed) -> EvictionPlan {
     let begins = begins.take(BEGUN_A_ROUND).map(|pod| begin(pod, now));
     let reserves = reserve(&lacking, budgets, &observed.failed, now);
     let is_stuck = budgets.iter().any(|budget| has_failed(budget.uid.as_ref()));
-    let is_idle = assigned.is_empty() && reserves.is_empty() && !is_stuck;
+    let reserved = reserves.iter().map(|it| it.target.name.as_str()).collect();
+    let passed_over = observed.failed.union(&observed.recounted).collect();
+    let recount = recount(&all, budgets, &passed_over, &reserved, now);
+    let is_idle = assigned.is_empty()
+        && reserves.is_empty()
+        && !is_stuck
+        && !recount.looks_again
+        && recount.writes.is_empty();
+    let recounts = recount.writes.into_iter();
+    let recounts = recounts.map(|patch| Action::Call(EvictionEffect::CountAgain(patch)));
     let reserves = reserves.into_iter();
     let reserves = reserves.map(|patch| Action::Call(EvictionEffect::Reserve(patch)));
     let renewed = renewed_in(pods, budgets, now).map_or(Next::AwaitChange, Next::After);
@@ -133,7 +147,7 @@ pub fn decide(observed: &Observed) -> EvictionPlan {
         Next::After(TRIED_AGAIN)
     };
     Plan {
-        actions: begins.chain(reserves).collect(),
+        actions: begins.chain(reserves).chain(recounts).collect(),
         next: next.min(renewed),
     }
 }

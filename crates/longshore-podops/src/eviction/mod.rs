@@ -11,6 +11,7 @@
 mod budget;
 mod count;
 mod decide;
+mod recount;
 mod removal;
 mod reserve;
 #[cfg(test)]
@@ -23,6 +24,7 @@ pub use count::{Counts, Held};
 pub(crate) use decide::TRIED_AGAIN;
 pub use decide::{EvictionEffect, EvictionPlan, Observed, decide, holders, is_short};
 pub use removal::{Removal, removal};
+pub(crate) use reserve::holding;
 pub use reserve::{has_reservations, may_leave};
 
 use std::time::Duration;
@@ -83,6 +85,18 @@ pub(crate) fn is_to_leave(pod: &Pod) -> bool {
 pub(crate) fn needs_budgets(pod: &Pod) -> bool {
     let is_to_go = pod.annotations.contains_key(ANNOTATION_EVICTED_AT) && may_delete(pod);
     is_to_go || keeps_reservations(pod)
+}
+
+/// Whether the budgets of a pod are of interest for its eviction: it waits for them, may be about to be taken out of
+/// service, or may go.
+pub(crate) fn is_concerned(pod: &Pod, now: Timestamp) -> bool {
+    is_waiting(pod, now) || keeps_waiting(pod)
+}
+
+/// Whether a pod whose operation has begun for its eviction may wait for its budgets, however long that takes.
+pub(crate) fn keeps_waiting(pod: &Pod) -> bool {
+    let is_here = pod.is_controlled() && !pod.has_ended && !pod.is_deleting;
+    is_here && needs_budgets(pod)
 }
 
 /// When somebody last asked for the eviction of a pod.

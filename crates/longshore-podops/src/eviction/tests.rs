@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{model::stamp, rule::Rule};
 
+mod recounts;
 mod reservations;
 
 const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0);
@@ -120,6 +121,7 @@ fn observed(pods: Vec<Pod>, budgets: Vec<Budget>) -> Observed {
         others: Seen::Absent,
         failed: BTreeSet::new(),
         given_up: BTreeSet::new(),
+        recounted: BTreeSet::new(),
     }
 }
 
@@ -130,9 +132,10 @@ fn written(observed: &Observed) -> (Vec<Patch>, Vec<String>) {
         let Action::Call(effect) = action else {
             panic!("{action:?}");
         };
-        match effect {
+        match effect.clone() {
             EvictionEffect::Reserve(patch) => reserves.push(patch),
             EvictionEffect::Begin(patch) => begins.push(patch.target.name),
+            EvictionEffect::CountAgain(_) => panic!("{effect:?}"),
         }
     }
     (reserves, begins)

@@ -110,6 +110,7 @@ proptest! {
             others: Seen::Absent,
             failed: BTreeSet::new(),
             given_up: BTreeSet::new(),
+            recounted: BTreeSet::new(),
         };
         let (pods, budgets) = concerned(parsed(&pods), parsed(&budgets), NOW);
         let some = Observed {

@@ -439,6 +439,7 @@ impl World {
             others: Seen::Absent,
             failed: BTreeSet::new(),
             given_up: BTreeSet::new(),
+            recounted: BTreeSet::new(),
         };
         if is_short(&observed) {
             observed.others = Seen::Present(self.labelled(false));
@@ -449,7 +450,7 @@ impl World {
             };
             let patch = match effect {
                 EvictionEffect::Begin(patch) => patch,
-                EvictionEffect::Reserve(patch) => {
+                EvictionEffect::Reserve(patch) | EvictionEffect::CountAgain(patch) => {
                     self.reserve(patch);
                     continue;
                 }
