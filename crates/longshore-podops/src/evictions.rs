@@ -21,6 +21,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
+    caches::Caches,
     eviction::{self, Budget, EvictionEffect, EvictionPlan, Observed, TRIED_AGAIN},
     model::{Pod, PodKey},
     rule::Rule,
@@ -39,23 +40,23 @@ impl fmt::Display for EvictionsOf {
 /// Decides about evictions.
 #[derive(Debug)]
 pub(crate) struct Evictions {
-    pub(crate) pods: Arc<Cache<Parsed<Pod>>>,
-    pub(crate) rules: Arc<Cache<Parsed<Rule>>>,
-    pub(crate) budgets: Arc<Cache<Parsed<Budget>>>,
-    pub(crate) applier: Applier,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) failed: Failed,
+    pods: Arc<Cache<Parsed<Pod>>>,
+    rules: Arc<Cache<Parsed<Rule>>>,
+    budgets: Arc<Cache<Parsed<Budget>>>,
+    applier: Applier,
+    clock: Arc<dyn Clock>,
+    failed: Failed,
     /// Pods whose operations were refused, for a reason that does not pass by itself.
-    pub(crate) refused: Failed,
+    refused: Failed,
     /// Pods that have an Event about it.
-    pub(crate) announced: Failed,
+    announced: Failed,
     /// Budgets that were written so that they are counted again.
-    pub(crate) recounted: Failed,
+    recounted: Failed,
 }
 
 /// Pods and budgets that could not be written, by their uids.
 #[derive(Debug, Default)]
-pub(crate) struct Failed(Mutex<BTreeMap<String, Failure>>);
+struct Failed(Mutex<BTreeMap<String, Failure>>);
 
 /// A write that failed.
 #[derive(Debug)]
@@ -197,6 +198,21 @@ impl Controller for Evictions {
 }
 
 impl Evictions {
+    /// A controller that reads these caches.
+    pub(crate) fn new(caches: &Caches, applier: Applier, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            pods: Arc::clone(&caches.pods),
+            rules: Arc::clone(&caches.rules),
+            budgets: Arc::clone(&caches.budgets),
+            applier,
+            clock,
+            failed: Failed::default(),
+            refused: Failed::default(),
+            announced: Failed::default(),
+            recounted: Failed::default(),
+        }
+    }
+
     /// A write has failed: the log and an Event on each of its pods say so once, until it fails for another reason.
     fn note(
         &self,

@@ -21,7 +21,7 @@ use crate::{
     config::PodOpsConfig,
     conversations::Conversations,
     eviction::BUDGET,
-    evictions::{Evictions, Failed},
+    evictions::Evictions,
     measures::Counting,
     model::PodKey,
     pods::{self, Pods},
@@ -99,17 +99,7 @@ impl PodOps {
             applier: applier.clone(),
             config: self.config.clone(),
         };
-        let of_evictions = Evictions {
-            pods: caches.pods.clone(),
-            rules: caches.rules.clone(),
-            budgets: caches.budgets,
-            applier: applier.clone(),
-            clock: Arc::clone(&self.clock),
-            failed: Failed::default(),
-            refused: Failed::default(),
-            announced: Failed::default(),
-            recounted: Failed::default(),
-        };
+        let of_evictions = Evictions::new(&caches, applier.clone(), Arc::clone(&self.clock));
         let (conversations, answered) =
             Conversations::new(Arc::clone(&self.transport), Arc::clone(&self.clock));
         let of_rules = Rules {

@@ -286,8 +286,8 @@ async fn the_commands_of_the_page_on_secrets_install_the_role_and_remove_it() {
     for name in documented("kubectl create namespace ").concat() {
         let namespace = json!({"metadata": {"name": name}});
         let namespace = serde_json::from_value(namespace).unwrap();
-        let created = namespaces.create(&PostParams::default(), &namespace);
-        created.await.unwrap();
+        let parameters = PostParams::default();
+        namespaces.create(&parameters, &namespace).await.unwrap();
     }
     let commands = documented("longshore ");
     let [rbac, controller, uninstall, undo] = commands.as_slice() else {
