@@ -411,6 +411,7 @@ fn observed_rules() -> impl Strategy<Value = rule::Observed> {
                 });
             rule::Observed {
                 now: NOW,
+                name: "rule".to_owned(),
                 rule: Seen::Present(Rule::of(&rule).unwrap()),
                 answers: Answers::from([("hook".to_owned(), heard.collect())]),
                 polls,

@@ -111,7 +111,8 @@ impl Selections {
         rules.iter().filter_map(|rule| rule.says_of(pod)).collect()
     }
 
-    /// The rules that select a pod, and those whose status says that they did.
+    /// The rules that select a pod, those whose status says that they did, and those that it has an annotation of, whether
+    /// these rules still exist or not.
     pub(crate) fn rules_about(&self, pod: &Pod) -> Vec<RuleKey> {
         let namespace = &pod.target.namespace;
         let names = self.look(namespace, |here| {
@@ -123,7 +124,9 @@ impl Selections {
             }
             names
         });
-        keys(namespace, names.unwrap_or_default())
+        let mut names = names.unwrap_or_default();
+        names.extend(shown(pod).map(Name::from));
+        keys(namespace, names)
     }
 
     /// The rules whose selectors match these labels of a workload's pods.

@@ -62,11 +62,16 @@ impl Controller for Rules {
                     known = self.known(key, rule, pods);
                 }
             }
-            Seen::Absent => self.conversations.forget(key),
+            Seen::Absent => {
+                self.conversations.forget(key);
+                // Those that have its annotation still.
+                pods = self.pods(key, &workloads);
+            }
             Seen::Unknown(_) => {}
         }
         Ok(Observed {
             now,
+            name: key.name.clone(),
             rule: rule.map(|rule| Rule::clone(&rule)),
             pods,
             workloads,

@@ -48,6 +48,8 @@ const ANNOTATIONS_A_ROUND: usize = 16;
 pub struct Observed {
     /// The current instant.
     pub now: Timestamp,
+    /// The name of the rule, whether the rule exists or not.
+    pub name: String,
     /// The rule.
     pub rule: Seen<Rule>,
     /// The pods of its namespace.
@@ -67,7 +69,7 @@ pub fn decide(observed: &Observed) -> RulePlan {
     let (rule, pods) = match (&observed.rule, &observed.pods) {
         (Seen::Present(rule), Seen::Present(pods)) => (rule, pods.as_slice()),
         (Seen::Present(rule), Seen::Absent) => (rule, &[][..]),
-        (Seen::Absent, _) => return Plan::await_change(),
+        (Seen::Absent, pods) => return of_no_rule(&observed.name, pods),
         (Seen::Unknown(_), _) | (_, Seen::Unknown(_)) => return Plan::after(LOOK_AGAIN),
     };
     let finalizer = FINALIZER_PROTECTED;
@@ -118,7 +120,8 @@ pub fn decide(observed: &Observed) -> RulePlan {
         && before.targets == targets
         && before.rule_states == states;
     let mut plan = if is_written {
-        in_part(annotations(rule, pods, |pod| shown(&details, pod)))
+        let wanted = |pod: &Pod| shown(&details, pod);
+        in_part(annotations(&rule.target.name, pods, wanted))
     } else {
         let status = json!({"targets": targets, "details": details, "ruleStates": states});
         write_status(rule, status, observed.now)
@@ -136,9 +139,15 @@ pub fn decide(observed: &Observed) -> RulePlan {
     plan
 }
 
+/// Takes the details off the pods of a rule that does not exist: somebody has removed its finalizer before they were gone.
+fn of_no_rule(name: &str, pods: &Seen<Vec<Pod>>) -> RulePlan {
+    let pods = pods.present().map_or(&[][..], Vec::as_slice);
+    in_part(annotations(name, pods, |_| None))
+}
+
 /// Takes the details off the pods, and lets the rule go after them.
 fn removal(rule: &Rule, pods: &[Pod], is_held: bool) -> RulePlan {
-    let annotations = annotations(rule, pods, |_| None);
+    let annotations = annotations(&rule.target.name, pods, |_| None);
     if !annotations.is_empty() {
         return in_part(annotations);
     }
@@ -211,11 +220,11 @@ fn shown(details: &[Detail], pod: &Pod) -> Option<String> {
 
 /// The annotations that are not as they should be.
 fn annotations(
-    rule: &Rule,
+    rule: &str,
     pods: &[Pod],
     wanted: impl Fn(&Pod) -> Option<String>,
 ) -> Vec<RuleAction> {
-    let key = detail_annotation(&rule.target.name);
+    let key = detail_annotation(rule);
     let mut patches = Vec::new();
     for pod in pods {
         let wanted = wanted(pod);
@@ -232,10 +241,16 @@ fn annotations(
     patches
 }
 
-/// A few now, and the others in later rounds: pods that change bring them about.
+/// A few now, and the others in the next round, which comes at once: a pod that the rule has let go may never change
+/// again.
 fn in_part(mut actions: Vec<RuleAction>) -> RulePlan {
+    let next = if actions.len() > ANNOTATIONS_A_ROUND {
+        Next::After(Duration::ZERO)
+    } else {
+        Next::AwaitChange
+    };
     actions.truncate(ANNOTATIONS_A_ROUND);
-    Plan::of(actions)
+    Plan { actions, next }
 }
 
 fn complain(rule: &Rule, note: String) -> RulePlan {

@@ -48,6 +48,7 @@ fn pods(kinds: &str) -> Vec<Pod> {
 fn observed(rule: Rule, pods: Vec<Pod>) -> Observed {
     Observed {
         now: NOW,
+        name: rule.target.name.clone(),
         rule: Seen::Present(rule),
         pods: Seen::Present(pods),
         workloads: Seen::Absent,
@@ -444,6 +445,69 @@ fn what_a_pod_shows_follows_the_status() {
     assert_eq!(shown(&rule, &pods), "web-0 null");
     pods[0].annotations.clear();
     assert!(shown(&rule, &pods).starts_with("RemoveFinalizer"));
+}
+
+/// Applies the plans of a rule to these pods until no annotation is left; how many rounds wrote.
+fn rounds_until_nothing_is_shown(mut observed: Observed, mut pods: Vec<Pod>) -> usize {
+    let key = detail_annotation("ptr");
+    let is_shown = |pod: &Pod| pod.annotations.contains_key(&key);
+    let mut n_rounds = 0;
+    loop {
+        observed.pods = Seen::Present(pods.clone());
+        let plan = decide(&observed);
+        let mut n_written = 0;
+        for action in &plan.actions {
+            let Action::Patch(patch) = action else {
+                panic!("{action:?}")
+            };
+            assert_eq!(patch.subresource, None, "{patch:?}");
+            let mut pods = pods.iter_mut();
+            let pod = pods.find(|pod| pod.target == patch.target).unwrap();
+            assert!(pod.annotations.remove(&key).is_some(), "{patch:?}");
+            n_written += 1;
+        }
+        n_rounds += 1;
+        if !pods.iter().any(is_shown) {
+            assert_eq!(plan.next, Next::AwaitChange);
+            return n_rounds;
+        }
+        // No event has to come: none of these pods may ever change again.
+        assert!(n_written > 0);
+        assert_eq!(plan.next, Next::After(std::time::Duration::ZERO));
+    }
+}
+
+/// So many pods with the annotation of the rule, which it does not select.
+fn let_go(n: usize) -> Vec<Pod> {
+    let mut pods = pods(&"s".repeat(n));
+    for pod in &mut pods {
+        pod.labels.insert("app".to_owned(), "db".to_owned());
+        let key = detail_annotation("ptr");
+        pod.annotations.insert(key, "{}".to_owned());
+    }
+    pods
+}
+
+#[test]
+fn all_pods_that_a_rule_lets_go_at_once_lose_its_annotation() {
+    let mut rule = rule(json!([]));
+    told(&mut rule, &[]);
+    for (n, n_rounds) in [(1, 1), (16, 1), (17, 2), (40, 3)] {
+        let observed = observed(rule.clone(), Vec::new());
+        assert_eq!(rounds_until_nothing_is_shown(observed, let_go(n)), n_rounds);
+    }
+    rule.is_deleting = true;
+    let observed = observed(rule, Vec::new());
+    assert_eq!(rounds_until_nothing_is_shown(observed, let_go(17)), 2);
+}
+
+#[test]
+fn pods_lose_the_annotation_of_a_rule_that_is_gone() {
+    let observed = Observed {
+        rule: Seen::Absent,
+        ..observed(rule(json!([])), Vec::new())
+    };
+    assert_eq!(rounds_until_nothing_is_shown(observed, let_go(17)), 2);
 }
 
 #[test]

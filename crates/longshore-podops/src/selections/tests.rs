@@ -95,10 +95,16 @@ impl World {
             let about = self
                 .rules()
                 .filter(|rule| rule.selects(pod) || rule.status.targets.contains(&pod.target.name));
-            let about: Vec<&str> = about.map(|rule| rule.target.name.as_str()).collect();
+            let about = about.map(|rule| rule.target.name.as_str());
+            // Also rules that do not exist: what they have left is removed.
+            let about: BTreeSet<&str> = about.chain(shown(pod)).collect();
             let found = self.selections.rules_about(pod);
             let found: Vec<&str> = found.iter().map(|key| key.name.as_str()).collect();
-            assert_eq!(found, about, "about {pod:?}");
+            assert_eq!(
+                found,
+                about.into_iter().collect::<Vec<_>>(),
+                "about {pod:?}"
+            );
         }
         let workload = Workload {
             uid: "w0".to_owned(),
@@ -233,4 +239,31 @@ fn rules_that_share_a_pair_of_labels_are_found_by_another_one() {
         by_app.map_or(0, |by_value| by_value.rules.values().map(Names::len).sum());
     assert!(n_by_app <= 1, "{n_by_app} rules are found by app");
     assert_eq!(here.rules.len(), 100);
+}
+
+#[test]
+fn a_rule_is_about_the_pods_that_have_its_annotation_after_it_has_let_them_go() {
+    let mut world = World::default();
+    let rule = json!({
+        "metadata": {"namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}},
+    });
+    world.change(&Change::Rule(0, Some(rule)));
+    for n in 0..20 {
+        let pod = json!({"metadata": {
+            "namespace": "default",
+            "labels": {"app": "db", LABEL_CONTROL: CONTROLLED},
+            "annotations": {detail_annotation(&name(0)): "{}"},
+        }});
+        world.change(&Change::Pod(n, Some(pod)));
+    }
+    world.check();
+    for pod in world.pods() {
+        assert_eq!(world.selections.rules_about(pod), [key(0)]);
+    }
+    assert_eq!(world.selections.pods_of(&key(0), &[]).len(), 20);
+    world.change(&Change::Rule(0, None));
+    for pod in world.pods() {
+        assert_eq!(world.selections.rules_about(pod), [key(0)], "it is gone");
+    }
 }
