@@ -319,7 +319,9 @@ impl<K: Cached> State<K> {
         let name = name_of(&object);
         let known = self.entries.get(&name);
         if known.is_some_and(|entry| entry.object.is_some() && entry.uid != object.meta().uid) {
-            return None; // The next incarnation is known already, from a live read.
+            // The next incarnation is known already, from a live read, and may be none that the watch delivers: this end is
+            // the only news of the old one.
+            return Some(Arc::new(object));
         }
         if self.is_complete {
             self.entries.remove(&name);
@@ -328,6 +330,35 @@ impl<K: Cached> State<K> {
             self.bury(name, object.meta().uid.clone(), version, None);
         }
         Some(Arc::new(object))
+    }
+
+    /// Puts what a live read found. The answer may be late: an object that the watch has come past, and that is not here,
+    /// was deleted after the read, or the watch does not select it. No event would ever remove it again.
+    fn put_live(&mut self, object: K) {
+        let version = version_of(&object);
+        let known = self.entries.get(&name_of(&object));
+        let is_here = known.is_some_and(|entry| entry.object.is_some());
+        if is_here || !self.is_complete || version > self.progress {
+            self.put(object, version);
+        }
+    }
+
+    /// A live read found nothing of this name. The answer may be late: another incarnation that is here was made after the
+    /// one that was read.
+    fn lose(&mut self, target: &ObjectRef) {
+        let name = name_in(target);
+        let known = self.entries.get(&name);
+        let is_another = |entry: &Entry<K>| {
+            entry.object.is_some() && target.uid.is_some() && entry.uid != target.uid
+        };
+        if known.is_some_and(is_another) {
+            return;
+        }
+        let version = known.map_or(0, |entry| entry.version);
+        let uid = known.and_then(|entry| entry.uid.clone());
+        let untold = known.and_then(|entry| entry.object.as_ref().or(entry.untold.as_ref()));
+        let untold = untold.cloned();
+        self.bury(name, uid.or_else(|| target.uid.clone()), version, untold);
     }
 
     /// An object whose end we know before the watch tells of it.
@@ -409,20 +440,8 @@ impl<K: Cached> CacheFeed for Cache<K> {
         let live = live.map(serde_json::from_value::<K>).transpose()?;
         let mut state = self.write();
         match live {
-            Some(object) => {
-                let version = version_of(&object);
-                state.put(object, version);
-            }
-            None => {
-                let name = name_in(target);
-                let known = state.entries.get(&name);
-                let version = known.map_or(0, |entry| entry.version);
-                let uid = known.and_then(|entry| entry.uid.clone());
-                let untold =
-                    known.and_then(|entry| entry.object.as_ref().or(entry.untold.as_ref()));
-                let untold = untold.cloned();
-                state.bury(name, uid.or_else(|| target.uid.clone()), version, untold);
-            }
+            Some(object) => state.put_live(object),
+            None => state.lose(target),
         }
         self.changed(state);
         Ok(())

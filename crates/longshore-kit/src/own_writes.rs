@@ -63,7 +63,8 @@ pub trait CacheFeed: Debug + Send + Sync {
     /// Changes its value whenever the cache changes.
     fn changes(&self) -> watch::Receiver<u64>;
 
-    /// Takes what a live read found, `None` where the object does not exist. Older than what is cached: ignored.
+    /// Takes what a live read found, `None` where the object does not exist. An answer that is older than what the cache
+    /// or the watch has seen changes nothing.
     fn feed(&self, target: &ObjectRef, live: Option<Value>) -> Result<(), serde_json::Error>;
 
     /// Takes the answer to a write of ours. One that the watch has come past changes nothing: the object may be gone.

@@ -92,10 +92,10 @@ fn a_live_read_ahead_of_the_watch_survives_the_end_of_the_old_incarnation() {
     let cache = Cache::<Pod>::new();
     cache.replace(vec![pod("u", 4)], 4);
     cache.feed(&target("v"), Some(object("v", 9))).unwrap();
+    let told = cache.apply_event(WatchEvent::Deleted(pod("u", 7)));
     assert!(
-        cache
-            .apply_event(WatchEvent::Deleted(pod("u", 7)))
-            .is_none()
+        matches!(told, Some(Update::Deleted(_))),
+        "the watch may select the old one only"
     );
     assert_eq!(state(&cache), "9");
     cache.replace(vec![pod("u", 4)], 5);
@@ -105,6 +105,30 @@ fn a_live_read_ahead_of_the_watch_survives_the_end_of_the_old_incarnation() {
         matches!(gone.as_slice(), [Update::Deleted(_), Update::Reached(12)]),
         "{gone:?}"
     );
+    assert_eq!(state(&cache), "absent");
+}
+
+#[test]
+fn a_live_read_that_is_late_does_not_bring_back_what_is_gone() {
+    let cache = Cache::<Pod>::new();
+    cache.replace(vec![pod("u", 4)], 4);
+    cache.apply_event(WatchEvent::Deleted(pod("u", 6)));
+    // It was read before it went.
+    cache.feed(&target("u"), Some(object("u", 5))).unwrap();
+    assert_eq!(state(&cache), "absent");
+    cache.feed(&target("v"), Some(object("v", 7))).unwrap();
+    assert_eq!(state(&cache), "7", "the watch has yet to deliver it");
+}
+
+#[test]
+fn a_live_read_that_found_nothing_does_not_hide_the_next_incarnation() {
+    let cache = Cache::<Pod>::new();
+    cache.replace(vec![pod("u", 4)], 4);
+    cache.apply_event(WatchEvent::Deleted(pod("u", 6)));
+    cache.apply_event(WatchEvent::Added(pod("v", 7)));
+    cache.feed(&target("u"), None).unwrap();
+    assert_eq!(state(&cache), "7");
+    cache.feed(&target("v"), None).unwrap();
     assert_eq!(state(&cache), "absent");
 }
 

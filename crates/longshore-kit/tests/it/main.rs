@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod cache;
 #[cfg(test)]
+mod cache_model;
+#[cfg(test)]
 mod list_watch;
 #[cfg(test)]
 mod runner;
