@@ -49,6 +49,13 @@ pub trait Controller: Send + Sync + 'static {
         Duration::ZERO
     }
 
+    /// The group of a key, as its namespace. Groups with due keys take turns, so that the load of one does not delay the
+    /// others; head starts count within a group. Always the same for the same key. By default all keys are of one group.
+    fn group<'a>(&self, key: &'a Self::Key) -> &'a str {
+        let _ = key;
+        ""
+    }
+
     /// Reads, and nothing else.
     fn observe(
         &self,

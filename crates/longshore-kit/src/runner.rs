@@ -71,7 +71,7 @@ impl<C: Controller> Runner<C> {
     /// `triggers` ends nothing: keys still come back by `Next::After` and after failures.
     ///
     /// *Guarantees*: one round per key at a time; a key that is triggered while it runs comes again; a panic fails its
-    /// own round only.
+    /// own round only; due keys of different [groups](Controller::group) take turns.
     ///
     /// *Log*: a key that is refused, or that keeps failing, has one line for each message in a row, and the retries that
     /// end with the same message are told at DEBUG.
@@ -107,8 +107,9 @@ impl<C: Controller> Runner<C> {
                 }
                 Some(key) = triggers.next() => {
                     let now = Instant::now();
-                    let head_start = self.round.controller.head_start(&key);
-                    queue.trigger(key, now.checked_sub(head_start).unwrap_or(now));
+                    let controller = &self.round.controller;
+                    let due = now.checked_sub(controller.head_start(&key)).unwrap_or(now);
+                    queue.trigger(key, |key| controller.group(key), due);
                 }
                 () = sleep_until(due), if due.is_some() => {}
                 () = tokio::time::sleep(BEAT) => {}

@@ -88,6 +88,10 @@ impl Controller for Pods {
         "podops.pods"
     }
 
+    fn group<'a>(&self, key: &'a PodKey) -> &'a str {
+        &key.namespace
+    }
+
     async fn observe(&self, key: &PodKey, now: Timestamp) -> Result<Observed, PodError> {
         let pod = match self.pods.get(&key.namespace, &key.name) {
             Seen::Present(object) => Seen::Present(match object.value() {

@@ -30,6 +30,10 @@ impl Controller for Released {
         "podops.released"
     }
 
+    fn group<'a>(&self, key: &'a PodKey) -> &'a str {
+        &key.namespace
+    }
+
     async fn observe(&self, key: &PodKey, now: Timestamp) -> Result<Observed, PodError> {
         let pod = match self.pods.get(&key.namespace, &key.name) {
             Seen::Present(object) => Seen::Present(read(key, &object)?),

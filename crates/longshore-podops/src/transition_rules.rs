@@ -50,6 +50,10 @@ impl Controller for Rules {
         "podops.rules"
     }
 
+    fn group<'a>(&self, key: &'a RuleKey) -> &'a str {
+        &key.namespace
+    }
+
     async fn observe(&self, key: &RuleKey, now: Timestamp) -> Result<Observed, UnreadableRule> {
         let rule = self.read(key)?;
         let (mut pods, mut workloads) = (Seen::Absent, Seen::Absent);
