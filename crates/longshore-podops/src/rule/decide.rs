@@ -14,6 +14,7 @@ use longshore_k8s::Selector;
 use serde_json::{Value, json};
 
 use super::{
+    annotate::annotate,
     evaluate::{Before, Subject, evaluate},
     kind::RuleKind,
     model::Rule,
@@ -229,13 +230,7 @@ fn annotations(
     for pod in pods {
         let wanted = wanted(pod);
         if pod.annotations.get(&key) != wanted.as_ref() {
-            let value = wanted.map_or(Value::Null, Value::String);
-            patches.push(Action::Patch(Patch {
-                target: pod.target.clone(),
-                subresource: None,
-                kind: PatchKind::Merge,
-                patch: json!({"metadata": {"annotations": {&key: value}}}),
-            }));
+            patches.push(Action::Patch(annotate(pod, &key, wanted)));
         }
     }
     patches

@@ -5,6 +5,7 @@
 //! of somebody else, and [`admit`] what API servers ask about rules.
 
 pub mod admit;
+mod annotate;
 mod available;
 mod decide;
 mod evaluate;

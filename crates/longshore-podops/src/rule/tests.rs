@@ -417,14 +417,16 @@ fn what_a_pod_shows_follows_the_status() {
     let mut pods = pods("ps");
     told(&mut rule, &pods);
     let key = detail_annotation("ptr");
+    let path = format!("/metadata/annotations/{}", key.replace('/', "~1"));
     let shown = |rule: &Rule, pods: &[Pod]| {
         let plan = decide(&observed(rule.clone(), pods.to_vec()));
         let patches = plan.actions.iter().map(|action| {
             let Action::Patch(patch) = action else {
                 return format!("{action:?}");
             };
-            let shown = &patch.patch["metadata"]["annotations"][&key];
-            format!("{} {shown}", patch.target.name)
+            let operations = patch.patch.as_array().unwrap();
+            let shown = operations.iter().find(|it| it["path"] == path.as_str());
+            format!("{} {}", patch.target.name, shown.unwrap()["value"])
         });
         patches.collect::<Vec<_>>().join("\n")
     };
