@@ -10,8 +10,7 @@ use longshore_kit::{Cache, Clock, Parsed, RawObject, Update};
 use crate::{
     config::PodOpsConfig,
     eviction::{self, Budget},
-    evictions::{EvictionsOf, Waiting, read_all},
-    measures::PodMeasures,
+    evictions::{EvictionsOf, Waiting},
     model::{Pod, PodKey},
     pods,
     replicas::{Changed, Workloads},
@@ -35,7 +34,6 @@ pub(crate) struct Caches {
     clock: Arc<dyn Clock>,
     /// `None` where Services protect no pods.
     pub(crate) routes: Option<Routes>,
-    measures: PodMeasures,
 }
 
 /// Whom a change wakes.
@@ -60,7 +58,6 @@ impl Caches {
             waiting: Waiting::default(),
             clock,
             routes: config.drain_delay.map(Routes::new),
-            measures: config.measures.clone(),
         }
     }
 
@@ -125,18 +122,12 @@ impl Caches {
         };
         let key = key_of(object.raw());
         let mut woken = Vec::new();
-        if is_gone {
-            self.measures.forget(&key);
-            if let (Some(routes), Some(uid)) = (&self.routes, &object.meta().uid) {
-                routes.forget(uid);
-            }
+        if is_gone && let (Some(routes), Some(uid)) = (&self.routes, &object.meta().uid) {
+            routes.forget(uid);
         }
         let pod = object.value().map(|pod| &**pod);
         self.waiting.see(&key, pod.filter(|_| !is_gone));
         if let Some(pod) = pod {
-            if !is_gone {
-                self.measure(&key, pod);
-            }
             let rules = self.selections.rules_about(pod);
             woken.extend(rules.into_iter().map(Woken::Rule));
         }
@@ -149,23 +140,6 @@ impl Caches {
     fn evictions_of(&self, namespace: &str) -> Option<Woken> {
         let is_any = self.waiting.is_any_in(namespace, self.clock.now());
         is_any.then(|| Woken::Evictions(EvictionsOf(namespace.to_owned())))
-    }
-
-    /// Counts a pod where it stands.
-    fn measure(&self, key: &PodKey, pod: &Pod) {
-        let mut held = Vec::new();
-        if eviction::is_waiting(pod, self.clock.now()) {
-            let budgets = known(self.budgets.beginning(&key.namespace, ""));
-            let budgets = budgets.iter().filter_map(|budget| budget.value());
-            let selecting = budgets.filter(|budget| budget.selects(pod));
-            held.extend(selecting.map(|budget| budget.holds()));
-        } else if eviction::is_to_leave(pod) {
-            let budgets = read_all(self.budgets.beginning(&key.namespace, ""));
-            let budgets = budgets.present().map_or(&[][..], Vec::as_slice);
-            held = eviction::holding(pod, budgets, self.clock.now());
-        }
-        self.measures
-            .see(key, pod, &self.selections.say(pod), &held);
     }
 
     /// The evictions that may wait for a budget, and the pods that are evicted.
@@ -216,12 +190,10 @@ impl Caches {
         let mut woken = Vec::new();
         for pod in self.selections.take_news(&key) {
             if stage_of(&pod).is_some() {
-                let key = PodKey {
+                woken.push(Woken::Pod(PodKey {
                     namespace: pod.target.namespace.clone(),
                     name: pod.target.name.clone(),
-                };
-                self.measure(&key, &pod);
-                woken.push(Woken::Pod(key));
+                }));
             }
         }
         woken.extend(self.evictions_of(&key.namespace));

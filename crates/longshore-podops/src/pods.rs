@@ -111,6 +111,7 @@ impl Controller for Pods {
                 traffic = routes.of(pod, now);
             }
         }
+        self.measure(key, &pod, &rules, now);
         Ok(Observed {
             now,
             pod,
@@ -161,6 +162,31 @@ impl Pods {
     fn rules_of(&self, pod: &Pod) -> Seen<Vec<RuleSays>> {
         let rules = self.rules.complete();
         rules.map(|()| self.selections.say(pod))
+    }
+
+    /// Counts a pod where it stands. Each change of the pod and of what rules say of it leads to a round, and changes that
+    /// come at once to one round: where they come, nobody waits for this.
+    fn measure(&self, key: &PodKey, pod: &Seen<Pod>, rules: &Seen<Vec<RuleSays>>, now: Timestamp) {
+        let measures = &self.config.measures;
+        let pod = match pod {
+            Seen::Present(pod) => pod,
+            Seen::Absent => return measures.forget(key),
+            Seen::Unknown(_) => return,
+        };
+        let mut held = Vec::new();
+        if (eviction::is_waiting(pod, now) || eviction::is_to_leave(pod))
+            && let Some(budgets) = &self.budgets
+            && let Seen::Present(budgets) = read_all(budgets.beginning(&key.namespace, ""))
+        {
+            if eviction::is_waiting(pod, now) {
+                let selecting = budgets.iter().filter(|budget| budget.selects(pod));
+                held.extend(selecting.map(Budget::holds));
+            } else {
+                held = eviction::holding(pod, &budgets, now);
+            }
+        }
+        let rules = rules.present().map_or(&[][..], Vec::as_slice);
+        measures.see(key, pod, rules, &held);
     }
 
     /// The budgets of its namespace, where somebody has asked for its eviction, and it may go or be taken out of service.

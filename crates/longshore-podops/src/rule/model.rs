@@ -41,7 +41,7 @@ pub struct Rule {
     pub is_deleting: bool,
     /// What it says.
     pub spec: PodTransitionRuleSpec,
-    /// What came of it.
+    /// What came of it. Its details are sorted by the names of their pods, whoever has written them.
     pub status: PodTransitionRuleStatus,
     /// The selector of its spec, read once: it is held against many pods. `None` where it selects no pod, because it is
     /// missing or cannot be read.
@@ -53,7 +53,9 @@ impl<'de> Deserialize<'de> for Rule {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[cfg(test)]
         crate::model::reads::count();
-        let wire = Wire::deserialize(deserializer)?;
+        let mut wire = Wire::deserialize(deserializer)?;
+        // Of several about one pod, the first stays the first.
+        wire.status.details.sort_by(|a, b| a.name.cmp(&b.name));
         let metadata = wire.metadata;
         let selector = wire.spec.selector.as_ref();
         Ok(Self {
@@ -116,8 +118,9 @@ impl Rule {
         if !is_here || self.is_deleting || !self.selects(pod) {
             return None;
         }
-        let mut details = self.status.details.iter();
-        let detail = details.find(|detail| detail.name == pod.target.name);
+        let (details, name) = (&self.status.details, &pod.target.name);
+        let first = details.partition_point(|detail| detail.name < *name);
+        let detail = details.get(first).filter(|detail| detail.name == *name);
         // What an earlier version of the rules has said is not what they say.
         let is_current = self.status.observed_generation == self.generation;
         Some(RuleSays {

@@ -540,3 +540,28 @@ fn a_rule_is_about_pods_of_its_namespace_that_it_has_looked_at() {
     rule.target.namespace = "other".to_owned();
     assert_eq!(rule.says_of(&pods[0]), None);
 }
+
+#[test]
+fn the_first_detail_of_a_pod_counts_in_whatever_order_somebody_has_written_them() {
+    let detail = |name: &str, stage: &str| json!({"name": name, "stage": stage});
+    let details = [
+        detail("web-2", "a"),
+        detail("web-0", "b"),
+        detail("web-2", "c"),
+        detail("web-3", "d"),
+    ];
+    let rule = Rule::of(&json!({
+        "metadata": {"namespace": "default", "name": "ptr", "generation": 1},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}},
+        "status": {"observedGeneration": 1, "details": details},
+    }))
+    .unwrap();
+    let pods = pods("ssss");
+    let stages = pods.iter().map(|pod| {
+        let detail = rule.says_of(pod).unwrap().detail;
+        detail.map(|detail| detail.stage)
+    });
+    let stages: Vec<Option<String>> = stages.collect();
+    let stage = |stage: &str| Some(stage.to_owned());
+    assert_eq!(stages, [stage("b"), None, stage("a"), stage("d")]);
+}
