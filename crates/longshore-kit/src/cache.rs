@@ -1,7 +1,7 @@
 //! A cache of one resource, fed by watch events, that knows what it has not seen.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::Debug,
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
@@ -78,6 +78,8 @@ struct State<K> {
     progress: u64,
     /// Whether everything that exists is in `entries`.
     is_complete: bool,
+    /// What live reads found and the watch has yet to deliver, by version.
+    ahead: BTreeSet<(u64, Name)>,
     /// Who is told of each change of `entries`.
     follower: Option<Arc<dyn Follow<K>>>,
 }
@@ -91,6 +93,8 @@ struct Entry<K> {
     /// What was last seen of an object that a live read found gone, until the watch or a list says so too: whoever
     /// follows the updates is told of every end once.
     untold: Option<Arc<K>>,
+    /// Whether a live read found it, and the watch has not delivered it.
+    is_ahead: bool,
     /// The versions that our own writes made and the watch has yet to deliver: they are no news.
     ours: Vec<u64>,
 }
@@ -109,6 +113,7 @@ impl<K: Cached> Cache<K> {
                 entries: BTreeMap::new(),
                 progress: 0,
                 is_complete: false,
+                ahead: BTreeSet::new(),
                 follower,
             }),
             changes: watch::Sender::new(0),
@@ -262,6 +267,19 @@ impl<K: Cached> State<K> {
 
     fn see(&mut self, version: u64) {
         self.progress = self.progress.max(version);
+        while self
+            .ahead
+            .first()
+            .is_some_and(|(at, _)| *at < self.progress)
+            && let Some((at, name)) = self.ahead.pop_first()
+        {
+            let entry = self.entries.get(&name);
+            // The watch has come past it: it does not select the object, and would never tell of its end.
+            if entry.is_some_and(|entry| entry.is_ahead && entry.version == at) {
+                self.entries.remove(&name);
+                self.tell(&name, None);
+            }
+        }
     }
 
     fn apply(&mut self, object: K) -> Option<Arc<K>> {
@@ -293,6 +311,7 @@ impl<K: Cached> State<K> {
             version,
             object: Some(Arc::clone(&object)),
             untold: None,
+            is_ahead: false,
             ours: Vec::new(),
         };
         self.entries.insert(name, entry);
@@ -338,8 +357,17 @@ impl<K: Cached> State<K> {
         let version = version_of(&object);
         let known = self.entries.get(&name_of(&object));
         let is_here = known.is_some_and(|entry| entry.object.is_some());
-        if is_here || !self.is_complete || version > self.progress {
-            self.put(object, version);
+        let is_ahead = version > self.progress;
+        if !is_here && self.is_complete && !is_ahead {
+            return;
+        }
+        let name = name_of(&object);
+        self.put(object, version);
+        let entry = self.entries.get_mut(&name);
+        let is_put = |entry: &&mut Entry<K>| entry.object.is_some() && entry.version == version;
+        if let Some(entry) = entry.filter(is_put).filter(|_| is_ahead) {
+            entry.is_ahead = true;
+            self.ahead.insert((version, name));
         }
     }
 
@@ -379,6 +407,7 @@ impl<K: Cached> State<K> {
             version,
             object: None,
             untold,
+            is_ahead: false,
             ours: Vec::new(),
         };
         self.entries.insert(name, entry);

@@ -133,6 +133,24 @@ fn a_live_read_that_found_nothing_does_not_hide_the_next_incarnation() {
 }
 
 #[test]
+fn a_live_read_of_an_object_that_the_watch_does_not_select_is_forgotten_in_the_end() {
+    let cache = Cache::<Pod>::new();
+    cache.replace(vec![pod("u", 4)], 4);
+    cache.feed(&target("v"), Some(object("v", 9))).unwrap();
+    cache.apply_event(WatchEvent::Deleted(pod("u", 7)));
+    assert_eq!(state(&cache), "9", "the watch may deliver it");
+    let mut other = pod("w", 10);
+    other.metadata.name = Some("b".to_owned());
+    cache.apply_event(WatchEvent::Added(other.clone()));
+    assert_eq!(state(&cache), "absent", "it has not");
+    cache.feed(&target("x"), Some(object("x", 12))).unwrap();
+    cache.apply_event(WatchEvent::Added(pod("x", 12)));
+    other.metadata.resource_version = Some("13".to_owned());
+    cache.apply_event(WatchEvent::Modified(other));
+    assert_eq!(state(&cache), "12", "it has");
+}
+
+#[test]
 fn an_answer_is_learned_unless_the_watch_has_come_past_it() {
     let cache = Cache::<Pod>::new();
     cache.replace(Vec::new(), 3);
