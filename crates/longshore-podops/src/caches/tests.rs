@@ -1,7 +1,7 @@
 //! An event costs what it concerns, however much else the namespace has.
 
 use kube::core::WatchEvent;
-use longshore_api::podops::{CONTROLLED, LABEL_CONTROL, OperationLabel};
+use longshore_api::podops::{CONTROLLED, LABEL_CONTROL, OperationLabel, detail_annotation};
 use longshore_kit::SystemClock;
 use serde_json::json;
 
@@ -84,6 +84,19 @@ fn an_event_of_a_pod_reads_that_pod_and_wakes_the_rules_that_are_about_it() {
     let woken = caches.by_pod(&update.unwrap());
     assert_eq!(reads::take(), 1, "objects were read");
     assert_eq!(woken, [rule_of(7), rule_of(8), pod_of(7)]);
+}
+
+#[test]
+fn an_event_of_a_pod_wakes_the_rules_whose_annotations_it_has() {
+    let caches = filled();
+    let mut object = pod(7, 7, 2).raw().to_value().unwrap();
+    object["metadata"]["annotations"] =
+        json!({detail_annotation("rule-9"): "{}", detail_annotation("gone"): "{}"});
+    let pod = serde_json::from_value(object).unwrap();
+    let update = caches.pods.apply_event(WatchEvent::Modified(pod));
+    let woken = caches.by_pod(&update.unwrap());
+    let gone = Woken::Rule(key("gone"));
+    assert_eq!(woken, [gone, rule_of(7), rule_of(9), pod_of(7)]);
 }
 
 #[test]
