@@ -433,3 +433,30 @@ async fn after_a_conflict_the_next_round_sees_what_is_there() {
     let labels = seen.present().unwrap().metadata.labels.clone();
     assert_eq!(labels.unwrap()["a"], "theirs");
 }
+
+#[tokio::test(start_paused = true)]
+async fn after_a_test_of_a_json_patch_that_does_not_hold_the_next_round_sees_what_is_there() {
+    let _logs = quiet_logs();
+    let cluster = cluster(SimClock::start(), 1);
+    let target = stored(&cluster, "a").await;
+    let (cache, applier) = cached(&cluster, Some(WatchFault::late(Duration::from_secs(20))));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let others = Applier::new(cluster.client(), "others", []);
+    let theirs = label(target.clone(), "theirs");
+    others.patch(&"k", &theirs).await.unwrap();
+    let ours = Patch {
+        kind: PatchKind::Json,
+        patch: json!([
+            {"op": "test", "path": "/metadata/labels/a", "value": "as before"},
+            {"op": "add", "path": "/metadata/labels/a", "value": "ours"},
+        ]),
+        ..label(target, "ours")
+    };
+    let error = applier.patch(&"k", &ours).await.unwrap_err();
+    assert_eq!(error.class(), Class::Invalid);
+    let writes = applier.own_writes();
+    writes.settle(&"k", applier.requests()).await.unwrap();
+    let seen = cache.get("default", "a");
+    let labels = seen.present().unwrap().metadata.labels.clone();
+    assert_eq!(labels.unwrap()["a"], "theirs");
+}
