@@ -153,16 +153,9 @@ impl Caches {
             let pod = object.value();
             pod.is_some_and(|pod| eviction::needs_budgets(pod))
         };
-        let mut woken = Vec::new();
-        for object in pods.iter().filter(is_evicted) {
-            let key = key_of(object.raw());
-            if let Some(pod) = object.value() {
-                self.measure(&key, pod);
-            }
-            woken.push(Woken::Pod(key));
-        }
-        woken.extend(self.evictions_of(&namespace));
-        woken
+        let pods = pods.iter().filter(is_evicted);
+        let pods = pods.map(|pod| Woken::Pod(key_of(pod.raw())));
+        pods.chain(self.evictions_of(&namespace)).collect()
     }
 
     /// The rules that count its pods.

@@ -299,7 +299,16 @@ fn budgets(entry: Option<i64>, change: fn(&mut Value)) -> Seen<Vec<Budget>> {
     Seen::Present(vec![budget])
 }
 
-fn check_budgets(cases: Vec<(&str, bool, Seen<Vec<Budget>>, Namespace, &str)>) {
+/// What it is, whether the pod is Ready, its budgets, its namespace, and what is expected.
+type BudgetCase = (
+    &'static str,
+    bool,
+    Seen<Vec<Budget>>,
+    Namespace,
+    &'static str,
+);
+
+fn check_budgets(cases: Vec<BudgetCase>) {
     for (what, is_ready, budgets, namespace, expected) in cases {
         let observed = Observed {
             budgets,

@@ -46,8 +46,8 @@ mod tests {
         let pod = Pod::of(&json!({"metadata": seen})).unwrap();
         let patch = annotate(&pod, "example.com/a", value.map(str::to_owned));
         let mut object = json!({"metadata": now});
-        for operation in patch.patch.as_array().unwrap() {
-            let path = operation["path"].as_str().unwrap();
+        for operation in patch.patch.as_array()? {
+            let path = operation["path"].as_str()?;
             // API servers take a member that is not there for null.
             let is_test = operation["op"] == "test";
             if is_test && operation["value"].is_null() && object.pointer(path).is_none() {

@@ -207,7 +207,8 @@ fn a_budget_that_changes_while_an_operation_waits_holds_the_pod_in_service_and_t
         }]);
     };
     let never = |it: &mut Value| it["status"]["observedGeneration"] = Value::Null;
-    let cases: [(&str, [i64; 3], fn(&mut Value), &str); 5] = [
+    type Case = (&'static str, [i64; 3], fn(&mut Value), &'static str);
+    let cases: [Case; 5] = [
         (
             "edited",
             [3, 2, 2],
