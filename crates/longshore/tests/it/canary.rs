@@ -25,6 +25,8 @@ const ENV: &str = "canary-of-an-env-27d0";
 const SECRET: &str = "canary-of-a-secret-93aa";
 const STORE: &str = "canary-of-a-store-5b6e";
 const DATABASE: &str = "canary-of-a-database-e41d";
+/// What tests give on command lines.
+const OTHER: &str = "another-canary";
 const ALL: [&str; 5] = [PARAM, ENV, SECRET, STORE, DATABASE];
 
 /// Its task has every canary in its environment, and waits.
@@ -256,14 +258,11 @@ fn a_password_on_the_command_line_is_warned_of_and_not_repeated() {
         ])
         .arg("--data-dir")
         .arg(folder.path().join("data"))
-        .args([
-            "--database-url",
-            &format!("mysql://ann:{}@db/runs", "other-canary"),
-        ]);
+        .args(["--database-url", &format!("mysql://ann:{OTHER}@db/runs")]);
     let (code, stdout, stderr) = outcome(&mut command);
     assert_eq!(code, 1, "{stderr}");
     assert!(stderr.contains("--database-url-file"), "{stderr}");
-    assert!(!stderr.contains("other-canary") && !stdout.contains("other-canary"));
+    assert!(!(stdout + &stderr).contains(OTHER));
 }
 
 #[test]
@@ -272,17 +271,18 @@ fn a_secret_in_a_flag_of_the_configuration_is_warned_of_and_not_repeated() {
     for (command, flags, expected) in [
         (
             &["controller"][..],
-            &["--storage.connection.secret-key", STORE][..],
+            &["--storage.connection.secret-key", OTHER][..],
             "the secret in storage.connection.secret-key is on the command line",
         ),
         (
             &["controller", "rbac"],
-            &["--storage.stow.config", "{json: canary-of-a-store-5b6e}"],
+            &["--storage.stow.config", "{json: another-canary}"],
             "`storage: {stow: {config: {json: …}}}`, and name that with --config",
         ),
         (
             &["dags", "list", "--server", "http://127.0.0.1:1"],
-            &["--token", SECRET],
+            // Other tests look at all command lines meanwhile, for the canaries above.
+            &["--token", OTHER],
             "the token is on the command line",
         ),
     ] {
@@ -297,7 +297,7 @@ fn a_secret_in_a_flag_of_the_configuration_is_warned_of_and_not_repeated() {
         }
         let (_, stdout, stderr) = outcome(&mut longshore);
         assert!(stderr.contains(expected), "{stderr}");
-        assert_eq!(found(&(stdout + &stderr)), [] as [&str; 0], "{stderr}");
+        assert!(!(stdout + &stderr).contains(OTHER), "{stderr}");
     }
 }
 
