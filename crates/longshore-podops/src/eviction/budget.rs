@@ -221,7 +221,9 @@ impl<'de> Deserialize<'de> for Budget {
         } = Wire::deserialize(deserializer)?;
         let status = status.unwrap_or_default();
         let disrupted = status.disrupted_pods.iter().flatten();
-        let at = |(name, at): (&String, &String)| Some((name.clone(), at.parse().ok()?));
+        let at = |(name, at): (&String, &Option<String>)| {
+            Some((name.clone(), at.as_ref()?.parse().ok()?))
+        };
         Ok(Self {
             disrupted: disrupted.filter_map(at).collect(),
             allowed: status.disruptions_allowed,
@@ -272,7 +274,8 @@ struct WireStatus {
     desired_healthy: i64,
     current_healthy: i64,
     disruptions_allowed: i64,
-    disrupted_pods: Option<BTreeMap<String, String>>,
+    /// API servers print the first instant of the year 1 as `null`.
+    disrupted_pods: Option<BTreeMap<String, Option<String>>>,
     conditions: Option<Vec<WireCondition>>,
 }
 

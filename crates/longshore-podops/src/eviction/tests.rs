@@ -1,6 +1,6 @@
 //! Which evictions begin, case by case.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use longshore_api::podops::{
@@ -247,6 +247,18 @@ fn a_budget_whose_edit_cannot_be_counted_says_why() {
     });
     let why = "the disruption controller cannot count the pods: no scale";
     assert_eq!(budget.counted, Err(why.to_owned()));
+}
+
+/// API servers print the first instant of the year 1 so.
+#[test]
+fn an_entry_without_a_time_is_no_disruption() {
+    let budget = budget("web", [3, 2, 3], |it| {
+        it["status"]["disruptedPods"] = json!({"web-0": null, "web-1": NOW.to_string()});
+    });
+    assert_eq!(
+        budget.disrupted,
+        BTreeMap::from([("web-1".to_owned(), NOW)])
+    );
 }
 
 #[test]
