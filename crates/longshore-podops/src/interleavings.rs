@@ -28,6 +28,8 @@ const PROTECTION: &str = "prot.podopslifecycle.kusionstack.io/traffic";
 enum Step {
     /// This operation begins, where it has not.
     Begin(usize),
+    /// It begins again, however far it is.
+    BeginAgain(usize),
     /// It ends, or where it may not touch the pod yet, is given up without an undo.
     Finish(usize),
     /// It ends if it may touch the pod.
@@ -155,6 +157,7 @@ impl World {
         };
         match step {
             Step::Begin(n) => self.begin(&pod, n),
+            Step::BeginAgain(n) => self.begin_again(n),
             Step::Finish(n) => self.label(|labels| {
                 labels.remove(&OperationLabel::Operating.of(OPERATIONS[n].0));
             }),
@@ -214,16 +217,20 @@ impl World {
     }
 
     fn begin(&mut self, pod: &Pod, n: usize) -> bool {
-        let (id, of) = OPERATIONS[n];
+        let (id, _) = OPERATIONS[n];
         let is_over = !pod
             .labels
             .keys()
             .any(|key| key.ends_with(&format!("/{id}")));
-        is_over
-            && self.label(|labels| {
-                labels.insert(OperationLabel::Operating.of(id), json!("1"));
-                labels.insert(OperationLabel::OperationType.of(id), json!(of));
-            })
+        is_over && self.begin_again(n)
+    }
+
+    fn begin_again(&mut self, n: usize) -> bool {
+        let (id, of) = OPERATIONS[n];
+        self.label(|labels| {
+            labels.insert(OperationLabel::Operating.of(id), json!("1"));
+            labels.insert(OperationLabel::OperationType.of(id), json!(of));
+        })
     }
 
     fn act(&mut self) -> bool {
@@ -380,6 +387,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let n = || 0..OPERATIONS.len();
     let step = prop_oneof![
         3 => n().prop_map(Step::Begin),
+        1 => n().prop_map(Step::BeginAgain),
         1 => n().prop_map(Step::Finish),
         3 => n().prop_map(Step::Work),
         1 => n().prop_map(Step::Undo),

@@ -9,7 +9,9 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use longshore_api::podops::{LABEL_SERVICE_AVAILABLE, OperationLabel, operation_permission};
+use longshore_api::podops::{
+    LABEL_SERVICE_AVAILABLE, OperationLabel, is_operation_permission, operation_permission,
+};
 
 use crate::model::{InvalidLabel, Labels, MalformedConditions, Operation, Operations, Pod, stamp};
 
@@ -22,6 +24,20 @@ const LOST_AT_THE_END: [OperationLabel; 6] = [
     OperationLabel::PostChecked,
     OperationLabel::Completing,
 ];
+
+/// Labels of work that is done. An operation that is begun again while it completes loses them when it prepares: with them
+/// it would neither work nor complete, and its pod would stay out of service. Upstream keeps them.
+const LOST_WHEN_BEGUN_AGAIN: [OperationLabel; 5] = [
+    OperationLabel::Operated,
+    OperationLabel::DoneOperationType,
+    OperationLabel::PostCheck,
+    OperationLabel::PostChecked,
+    OperationLabel::Completing,
+];
+
+/// What the rules have said to an operation that was given up before it was granted.
+const LOST_WHEN_BEGUN_ANEW: [OperationLabel; 2] =
+    [OperationLabel::PreChecked, OperationLabel::Preparing];
 
 /// Why the labels of a pod cannot be taken further.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +66,7 @@ pub fn advance(pod: &Pod, old: &Labels, now: Timestamp) -> Result<Labels, NotAdv
     let operations = Operations::of(&pod.labels)?;
     let now = stamp(now);
     let mut labels = pod.labels.clone();
-    let mut counts = count_and_begin(pod, &operations, &mut labels, &now);
+    let mut counts = count_and_begin(pod, &operations, old, &mut labels, &now);
     for (undone, n) in &counts.undone {
         if *n == operations.count(undone) {
             labels.remove(&operation_permission(undone));
@@ -94,6 +110,7 @@ pub fn advance(pod: &Pod, old: &Labels, now: Timestamp) -> Result<Labels, NotAdv
 fn count_and_begin<'a>(
     pod: &Pod,
     operations: &'a Operations,
+    old: &Labels,
     labels: &mut Labels,
     now: &str,
 ) -> Counts<'a> {
@@ -106,9 +123,13 @@ fn count_and_begin<'a>(
         }
         if operation.has(OperationLabel::Operating) {
             counts.operating += 1;
-            begin(pod, id, operation, labels, now);
+            if is_begun_anew(id, operation, old) {
+                begin_anew(id, labels, now);
+            } else {
+                begin(pod, id, operation, labels, now);
+            }
         }
-        if operation.has(OperationLabel::PostChecked) {
+        if labels.contains_key(&OperationLabel::PostChecked.of(id)) {
             labels.remove(&OperationLabel::PostCheck.of(id));
             if !operation.has(OperationLabel::Completing) {
                 labels.insert(OperationLabel::Completing.of(id), now.to_owned());
@@ -119,6 +140,27 @@ fn count_and_begin<'a>(
         counts.completing += one_if(OperationLabel::Completing);
     }
     counts
+}
+
+/// Whether an operation begins with this write that was given up before: its rules have yet to look at it. Upstream goes
+/// on where the one before was given up, with a permission that may be gone.
+fn is_begun_anew(id: &str, operation: &Operation, old: &Labels) -> bool {
+    let had = |label: OperationLabel| old.contains_key(&label.of(id));
+    had(OperationLabel::PreChecked)
+        && !had(OperationLabel::Operating)
+        && !operation.has(OperationLabel::Operate)
+}
+
+/// The webhook refuses a pod that has permissions and no operation that has passed its rules.
+fn begin_anew(id: &str, labels: &mut Labels, now: &str) {
+    remove_all(labels, id, &LOST_WHEN_BEGUN_ANEW);
+    labels.insert(OperationLabel::PreCheck.of(id), now.to_owned());
+    if !labels
+        .keys()
+        .any(|key| OperationLabel::PreChecked.is_in(key))
+    {
+        labels.retain(|key, _| !is_operation_permission(key));
+    }
 }
 
 /// From the first wish to the permission to touch the pod.
@@ -135,6 +177,7 @@ fn begin(pod: &Pod, id: &str, operation: &Operation, labels: &mut Labels, now: &
     }
     if !operation.has(OperationLabel::Preparing) {
         labels.remove(LABEL_SERVICE_AVAILABLE);
+        remove_all(labels, id, &LOST_WHEN_BEGUN_AGAIN);
         labels.insert(OperationLabel::Preparing.of(id), now.to_owned());
     }
     if pod.is_ready_to_operate() {

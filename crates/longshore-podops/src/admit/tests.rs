@@ -1,5 +1,6 @@
 //! Upstream's recorded verdicts, and what differs on purpose.
 
+mod again;
 mod eviction;
 mod release;
 

@@ -119,3 +119,20 @@ proptest! {
         check(replicas, spare, true, steps);
     }
 }
+
+/// An operation is begun again while it completes, and given up: its pod serves again, and gives the budget its place.
+#[test]
+fn a_pod_whose_operation_was_begun_again_and_given_up_holds_no_eviction() {
+    use Step::{Break, Evict, Finish, Operate, Round};
+
+    let begun = [
+        Operate(0),
+        Round(0),
+        Round(0),
+        Finish(0),
+        Break(1),
+        Operate(0),
+    ];
+    let steps = [&[Break(1)][..], &begun, &[Evict(1)]].concat();
+    check(2, 1, false, steps);
+}

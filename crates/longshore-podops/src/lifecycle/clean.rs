@@ -1,13 +1,21 @@
 //! Labels of operations that are no more.
 //!
 //! Who takes `operating` away before `operate` was granted ends the operation without an undo: upstream leaves its other
-//! labels for ever. A permission stays behind as well where an operation gets another type.
+//! labels for ever. So it is where an operation is begun again while it completes, and is given up before its second
+//! permission. A permission stays behind as well where an operation gets another type.
 
 use std::collections::BTreeSet;
 
 use longshore_api::podops::{OperationLabel, is_operation_permission};
 
-use crate::model::{Labels, Operations, has_prefix};
+use crate::model::{Labels, Operation, Operations, has_prefix};
+
+/// What an operation that was begun again has of its second beginning, until it is granted.
+const BEGUN_AGAIN: [OperationLabel; 3] = [
+    OperationLabel::PreCheck,
+    OperationLabel::PreChecked,
+    OperationLabel::Preparing,
+];
 
 /// The labels without what operations have left behind; `None` where nothing is.
 pub(super) fn without_left_overs(labels: &Labels, operations: &Operations) -> Option<Labels> {
@@ -15,20 +23,41 @@ pub(super) fn without_left_overs(labels: &Labels, operations: &Operations) -> Op
     let exists = |key: &str| id_of(key).is_some_and(|id| operations.get(&id).is_some());
     let mut kept = labels.clone();
     kept.retain(|key, _| !has_prefix(key, &OperationLabel::ALL) || exists(key));
-
-    let needed: BTreeSet<&str> = operations
+    let given_up = operations
         .iter()
-        .filter(|(_, operation)| operation.has(OperationLabel::PreChecked))
-        .filter_map(|(_, operation)| operation.operation_type())
+        .filter(|(_, operation)| is_given_up(operation));
+    for (id, operation) in given_up {
+        for label in BEGUN_AGAIN {
+            kept.remove(&label.of(id));
+        }
+        // Otherwise it is the type of the work that is done.
+        if operation.has(OperationLabel::DoneOperationType) {
+            kept.remove(&OperationLabel::OperationType.of(id));
+        }
+    }
+
+    let checked: Vec<&Operation> = operations
+        .iter()
+        .map(|(_, operation)| operation)
+        .filter(|it| it.has(OperationLabel::PreChecked) && !is_given_up(it))
+        .collect();
+    let needed: BTreeSet<&str> = checked
+        .iter()
+        .filter_map(|it| it.operation_type())
         .collect();
     let is_needed = |key: &str| id_of(key).is_some_and(|of| needed.contains(of.as_str()));
-    let is_checked = operations.any(OperationLabel::PreChecked);
     let has_needed = kept
         .keys()
         .any(|key| is_operation_permission(key) && is_needed(key));
     // What has passed its rules has some permission: the webhook refuses a pod without any.
-    if has_needed || !is_checked {
+    if has_needed || checked.is_empty() {
         kept.retain(|key, _| !is_operation_permission(key) || is_needed(key));
     }
     (kept != *labels).then_some(kept)
+}
+
+/// Whether an operation is done with its work, was begun again, and is not wanted any more.
+fn is_given_up(operation: &Operation) -> bool {
+    let goes_on = [OperationLabel::Operating, OperationLabel::Operate];
+    operation.has(OperationLabel::Operated) && !goes_on.iter().any(|it| operation.has(*it))
 }

@@ -161,6 +161,7 @@ fn an_operation_is_taken_from_stage_to_stage() {
     let other =
         "operating/b operation-type/b=update operation-permission/update pre-checked/b operate/b";
     let given_up = "operation-type/a=update pre-checked/a operation-permission/update preparing/a";
+    let again = format!("{done} post-check/a pre-check/a {given_up}");
     check(&[
         (
             "of a new pod",
@@ -193,6 +194,11 @@ fn an_operation_is_taken_from_stage_to_stage() {
             "given up without an undo",
             pod(given_up, closed),
             r#"{"operation-permission/update":null,"operation-type/a":null,"pre-checked/a":null,"preparing/a":null}"#,
+        ),
+        (
+            "begun again while it completes, and given up",
+            pod(&again, closed),
+            r#"{"operation-permission/update":null,"operation-type/a":null,"pre-check/a":null,"pre-checked/a":null,"preparing/a":null}"#,
         ),
     ]);
 }
