@@ -13,7 +13,7 @@ const HAS_OPERATIONS: &str =
 
 /// Writes of pods that the state machine may change: creates, and updates of a pod that has operations, or that takes
 /// part no more.
-pub(super) fn mutated() -> String {
+pub(super) fn advanced() -> String {
     format!(
         "request.operation != 'UPDATE' || !has(object.metadata.labels) || \
          !('{LABEL_CONTROL}' in object.metadata.labels) || \
@@ -22,24 +22,25 @@ pub(super) fn mutated() -> String {
     )
 }
 
-/// Writes of pods that may be refused: creates, updates of a pod with operations or expected finalizers, and deletes of a
-/// pod that is protected still.
-pub(super) fn validated() -> String {
-    let expects = format!(
-        "has(object.metadata.annotations) && \
-         '{ANNOTATION_AVAILABLE_CONDITIONS}' in object.metadata.annotations"
-    );
-    let is_protected = format!(
-        "!has(oldObject.metadata.deletionTimestamp) && \
+/// Writes of pods that the state machine may change, or that may be refused: the same, and updates of a pod with
+/// expected finalizers.
+pub(super) fn written() -> String {
+    let advanced = advanced();
+    format!(
+        "{advanced} || (has(object.metadata.annotations) && \
+         '{ANNOTATION_AVAILABLE_CONDITIONS}' in object.metadata.annotations)"
+    )
+}
+
+/// Creates of pods, and deletes of a pod that is protected still.
+pub(super) fn protected() -> String {
+    format!(
+        "request.operation != 'DELETE' || \
+         (!has(oldObject.metadata.deletionTimestamp) && \
          !(has(oldObject.status) && has(oldObject.status.phase) && \
          oldObject.status.phase in ['Succeeded', 'Failed']) && \
          has(oldObject.spec.readinessGates) && \
-         oldObject.spec.readinessGates.exists(gate, gate.conditionType == '{CONDITION_SERVICE_READY}')"
-    );
-    format!(
-        "request.operation == 'DELETE' ? ({is_protected}) : \
-         (request.operation != 'UPDATE' || ({expects}) || \
-         (has(object.metadata.labels) && {HAS_OPERATIONS}))"
+         oldObject.spec.readinessGates.exists(gate, gate.conditionType == '{CONDITION_SERVICE_READY}'))"
     )
 }
 

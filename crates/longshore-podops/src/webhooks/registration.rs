@@ -9,7 +9,8 @@
 //! the mark of what the webhook allows.
 //!
 //! Where API servers take `matchConditions` ([`conditions`]), they do not ask about writes that the webhooks would leave
-//! alone. Neither the namespaces of the cluster itself nor the one in which we run ever wait: our own replicas, and
+//! alone. For each webhook with such a condition they convert the object and the old one, which costs them half as much as
+//! to ask: the mutating webhook validates updates as well, so that one webhook is about each write. Neither the namespaces of the cluster itself nor the one in which we run ever wait: our own replicas, and
 //! whatever they need to come up, can always be created, evicted and deleted.
 
 use longshore_api::podops::{CONTROLLED, GROUP, LABEL_CONTROL, VERSION};
@@ -144,7 +145,7 @@ fn mutating(config: &AdmitConfig, registration: &RegistrationConfig) -> Vec<Webh
         selector: controlled(),
         failure_policy: policies.pods,
         timeout_seconds: TIMEOUT,
-        conditions: vec![("operations", conditions::mutated())],
+        conditions: vec![("operations", conditions::written())],
         side_effects: "None",
     };
     let statuses = Webhook {
@@ -153,7 +154,7 @@ fn mutating(config: &AdmitConfig, registration: &RegistrationConfig) -> Vec<Webh
         selector: controlled(),
         failure_policy: policies.statuses,
         timeout_seconds: STATUS_TIMEOUT,
-        conditions: vec![("operations", conditions::mutated())],
+        conditions: vec![("operations", conditions::advanced())],
         ..pods
     };
     let mut webhooks = vec![
@@ -184,9 +185,9 @@ fn validating(config: &AdmitConfig, registration: &RegistrationConfig) -> Vec<We
     let policies = &registration.failure_policies;
     // Without the gate deletes are nobody's business.
     let operations: &[&str] = if config.grace_delete {
-        &["CREATE", "UPDATE", "DELETE"]
+        &["CREATE", "DELETE"]
     } else {
-        &["CREATE", "UPDATE"]
+        &["CREATE"]
     };
     // A delete may be held, and is answered then.
     let held = config.hold_deletes.filter(|_| config.grace_delete);
@@ -200,7 +201,7 @@ fn validating(config: &AdmitConfig, registration: &RegistrationConfig) -> Vec<We
         selector: controlled(),
         failure_policy: policies.pods,
         timeout_seconds: (TIMEOUT + held).min(MAX_TIMEOUT),
-        conditions: vec![("operations", conditions::validated())],
+        conditions: vec![("operations", conditions::protected())],
         // A delete that is refused begins an operation, but not in a dry run.
         side_effects: "NoneOnDryRun",
     };

@@ -302,3 +302,25 @@ async fn what_is_written_to_a_pod_is_taken_further_and_other_resources_are_let_b
         assert_eq!(webhook.admit(&other).await.verdict, Verdict::Allowed);
     }
 }
+
+#[tokio::test]
+async fn an_update_with_labels_that_do_not_fit_together_is_refused_by_the_webhook_that_is_asked() {
+    let world = World::new();
+    let mut object = pod();
+    object["metadata"]["labels"][OperationLabel::Operated.of("a")] = json!("1");
+    let update = Review {
+        object,
+        old_object: pod(),
+        ..review("UPDATE", "")
+    };
+    let refused = denial(world.mutating.admit(&update).await);
+    assert_eq!(refused.code, 403);
+    let why = "failed to validate PodOpsLifecycleWebhook, not found label done-operation-type";
+    assert!(refused.reason.starts_with(why), "{refused:?}");
+    let of_status = Review {
+        subresource: "status".to_owned(),
+        ..update
+    };
+    let allowed = world.mutating.admit(&of_status).await.verdict;
+    assert!(!matches!(allowed, Verdict::Denied(_)), "{allowed:?}");
+}
