@@ -15,7 +15,9 @@ use longshore_api::podops::{
 
 use crate::model::{InvalidLabel, Labels, MalformedConditions, Operation, Operations, Pod, stamp};
 
-/// Labels that an operation loses at its end.
+/// Labels that an operation loses at its end, or when it prepares for the second time because somebody has begun it again
+/// while it completes. With these labels the operation would neither work nor complete, and its pod would stay out of
+/// service. Upstream keeps them.
 const LOST_AT_THE_END: [OperationLabel; 6] = [
     OperationLabel::Operate,
     OperationLabel::Operated,
@@ -25,17 +27,8 @@ const LOST_AT_THE_END: [OperationLabel; 6] = [
     OperationLabel::Completing,
 ];
 
-/// Labels of work that is done. An operation that is begun again while it completes loses them when it prepares: with them
-/// it would neither work nor complete, and its pod would stay out of service. Upstream keeps them.
-const LOST_WHEN_BEGUN_AGAIN: [OperationLabel; 5] = [
-    OperationLabel::Operated,
-    OperationLabel::DoneOperationType,
-    OperationLabel::PostCheck,
-    OperationLabel::PostChecked,
-    OperationLabel::Completing,
-];
-
-/// What the rules have said to an operation that was given up before it was granted.
+/// Labels that an operation loses when somebody begins it after it was given up: they say that the rules let the first
+/// attempt pass.
 const LOST_WHEN_BEGUN_ANEW: [OperationLabel; 2] =
     [OperationLabel::PreChecked, OperationLabel::Preparing];
 
@@ -142,8 +135,8 @@ fn count_and_begin<'a>(
     counts
 }
 
-/// Whether an operation begins with this write that was given up before: its rules have yet to look at it. Upstream goes
-/// on where the one before was given up, with a permission that may be gone.
+/// Whether this write begins an operation that was given up before: the rules have yet to look at the pod. Upstream
+/// continues where the first attempt was given up, with a permission that may be gone.
 fn is_begun_anew(id: &str, operation: &Operation, old: &Labels) -> bool {
     let had = |label: OperationLabel| old.contains_key(&label.of(id));
     had(OperationLabel::PreChecked)
@@ -151,7 +144,8 @@ fn is_begun_anew(id: &str, operation: &Operation, old: &Labels) -> bool {
         && !operation.has(OperationLabel::Operate)
 }
 
-/// The webhook refuses a pod that has permissions and no operation that has passed its rules.
+/// Takes an operation back to PreCheck. Permissions go with the last operation that has passed its rules: the webhook
+/// refuses a pod that has permissions and no such operation.
 fn begin_anew(id: &str, labels: &mut Labels, now: &str) {
     remove_all(labels, id, &LOST_WHEN_BEGUN_ANEW);
     labels.insert(OperationLabel::PreCheck.of(id), now.to_owned());
@@ -177,7 +171,7 @@ fn begin(pod: &Pod, id: &str, operation: &Operation, labels: &mut Labels, now: &
     }
     if !operation.has(OperationLabel::Preparing) {
         labels.remove(LABEL_SERVICE_AVAILABLE);
-        remove_all(labels, id, &LOST_WHEN_BEGUN_AGAIN);
+        remove_all(labels, id, &LOST_AT_THE_END);
         labels.insert(OperationLabel::Preparing.of(id), now.to_owned());
     }
     if pod.is_ready_to_operate() {

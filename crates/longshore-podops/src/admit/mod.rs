@@ -144,23 +144,16 @@ impl Denial {
     }
 }
 
-/// The mutating webhook on pods and pods/status: what [`mutate`] makes of the object. An update is [validated](validate)
-/// here as well, so that API servers ask once about it: pods are updated much more often than they are created.
+/// The mutating webhook on pods and pods/status: the object that [`mutate`] returns. This webhook also checks the labels of
+/// an updated pod, so that API servers send each update to one webhook.
 ///
 /// *Errors*: the request has to be refused.
-pub fn write(mut request: Request, now: Timestamp) -> Result<Option<Value>, Denial> {
-    let changed = mutate(&request, now)?;
-    if request.operation != Operation::Update {
-        return Ok(changed);
+pub fn write(request: &Request, now: Timestamp) -> Result<Option<Value>, Denial> {
+    let changed = mutate(request, now)?;
+    if request.operation == Operation::Update && request.sub_resource.is_empty() {
+        check_labels(changed.as_ref().unwrap_or(&request.object))?;
     }
-    let is_changed = changed.is_some();
-    if let Some(object) = changed {
-        request.object = object;
-    }
-    match validate(&AdmitConfig::default(), &request, now).denial {
-        Some(denial) => Err(denial),
-        None => Ok(is_changed.then_some(request.object)),
-    }
+    Ok(changed)
 }
 
 /// What the object becomes; `None` where nothing changes.
@@ -210,20 +203,24 @@ pub fn validate(config: &AdmitConfig, request: &Request, now: Timestamp) -> Verd
         return Verdict::default();
     }
     match request.operation {
-        Operation::Create | Operation::Update => match Pod::of(&request.object) {
-            Err(error) => Verdict::denied(Denial::undecodable(&error)),
-            Ok(pod) if !pod.is_controlled() => Verdict::default(),
-            Ok(pod) => match validate::validate(&pod) {
-                Ok(()) => Verdict::default(),
-                Err(why) => Verdict::denied(Denial::by(LIFECYCLE, why)),
-            },
-        },
+        Operation::Create | Operation::Update => {
+            check_labels(&request.object).map_or_else(Verdict::denied, |()| Verdict::default())
+        }
         Operation::Delete => match Pod::of(&request.old_object) {
             Err(error) => Verdict::denied(Denial::undecodable(&error)),
             Ok(pod) => grace::delete(config, &pod, request, now),
         },
         Operation::Other => Verdict::default(),
     }
+}
+
+/// Refuses a pod that takes part and whose labels do not fit together.
+fn check_labels(object: &Value) -> Result<(), Denial> {
+    let pod = Pod::of(object).map_err(|error| Denial::undecodable(&error))?;
+    if !pod.is_controlled() {
+        return Ok(());
+    }
+    validate::validate(&pod).map_err(|why| Denial::by(LIFECYCLE, why))
 }
 
 /// Whether the eviction of a pod waits for its disruption budgets: then [`validate_eviction`] tells of them.

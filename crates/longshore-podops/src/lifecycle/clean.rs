@@ -1,8 +1,9 @@
 //! Labels of operations that are no more.
 //!
-//! Who takes `operating` away before `operate` was granted ends the operation without an undo: upstream leaves its other
-//! labels for ever. So it is where an operation is begun again while it completes, and is given up before its second
-//! permission. A permission stays behind as well where an operation gets another type.
+//! A client that removes `operating` before `operate` was granted gives the operation up without an undo: upstream leaves
+//! the other labels of the operation for ever. The same labels stay where a client begins an operation again while the
+//! operation completes, and gives the second attempt up. A permission stays behind as well where an operation gets another
+//! type.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,7 @@ use longshore_api::podops::{OperationLabel, is_operation_permission};
 
 use crate::model::{Labels, Operation, Operations, has_prefix};
 
-/// What an operation that was begun again has of its second beginning, until it is granted.
+/// Labels of the second attempt of an operation, which was begun again while it completed.
 const BEGUN_AGAIN: [OperationLabel; 3] = [
     OperationLabel::PreCheck,
     OperationLabel::PreChecked,
@@ -30,7 +31,7 @@ pub(super) fn without_left_overs(labels: &Labels, operations: &Operations) -> Op
         for label in BEGUN_AGAIN {
             kept.remove(&label.of(id));
         }
-        // Otherwise it is the type of the work that is done.
+        // Without `done-operation-type`, the label names the type of the work that is done.
         if operation.has(OperationLabel::DoneOperationType) {
             kept.remove(&OperationLabel::OperationType.of(id));
         }
@@ -56,7 +57,8 @@ pub(super) fn without_left_overs(labels: &Labels, operations: &Operations) -> Op
     (kept != *labels).then_some(kept)
 }
 
-/// Whether an operation is done with its work, was begun again, and is not wanted any more.
+/// Whether an operation has done its work and no client works on the pod for it: what a second attempt has left is of no
+/// use.
 fn is_given_up(operation: &Operation) -> bool {
     let goes_on = [OperationLabel::Operating, OperationLabel::Operate];
     operation.has(OperationLabel::Operated) && !goes_on.iter().any(|it| operation.has(*it))

@@ -22,8 +22,8 @@ pub(super) fn advanced() -> String {
     )
 }
 
-/// Writes of pods that the state machine may change, or that may be refused: the same, and updates of a pod with
-/// expected finalizers.
+/// Writes of pods that the mutating webhook may change or refuse: those that [`advanced`] selects, and updates of a pod
+/// with expected finalizers, whose annotation may be malformed.
 pub(super) fn written() -> String {
     let advanced = advanced();
     format!(

@@ -102,7 +102,7 @@ impl Admission for Mutating {
         if review.resource != Resource::POD.plural {
             return Verdict::Allowed.into();
         }
-        match admit::write(request(review), self.clock.now()) {
+        match admit::write(&request(review), self.clock.now()) {
             Ok(None) => Verdict::Allowed.into(),
             Ok(Some(pod)) => Verdict::Changed(pod).into(),
             Err(denial) => to_response(denial),

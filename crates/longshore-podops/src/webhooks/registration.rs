@@ -9,9 +9,12 @@
 //! the mark of what the webhook allows.
 //!
 //! Where API servers take `matchConditions` ([`conditions`]), they do not ask about writes that the webhooks would leave
-//! alone. For each webhook with such a condition they convert the object and the old one, which costs them half as much as
-//! to ask: the mutating webhook validates updates as well, so that one webhook is about each write. Neither the namespaces of the cluster itself nor the one in which we run ever wait: our own replicas, and
-//! whatever they need to come up, can always be created, evicted and deleted.
+//! alone. For each webhook with such a condition an API server converts the object and the old object, which costs about
+//! half as much as a call of the webhook. Therefore one webhook receives each update of a pod: the mutating webhook also
+//! checks its labels.
+//!
+//! Neither the namespaces of the cluster itself nor the one in which we run ever wait: our own replicas, and whatever they
+//! need to come up, can always be created, evicted and deleted.
 
 use longshore_api::podops::{CONTROLLED, GROUP, LABEL_CONTROL, VERSION};
 use longshore_webhook::Registration;

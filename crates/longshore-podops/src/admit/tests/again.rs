@@ -40,6 +40,7 @@ fn become_of(
         old_object: pod(old),
         options: Value::Null,
     };
+    // The webhook refuses malformed labels only, and returns nothing where it leaves the object as it was sent.
     let object = mutate(&request, NOW).unwrap().unwrap_or(request.object);
     let labels = &object["metadata"]["labels"];
     let has = |label: &OperationLabel| labels.get(label.of(ID)).is_some();
