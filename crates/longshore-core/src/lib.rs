@@ -1,20 +1,24 @@
 //! The pure vocabulary of every controller.
 //!
 //! A controller is *observe → decide → apply*: `observe` collects [`Seen`] facts, `decide` is a pure function from them
-//! to a [`Plan`], and the kit applies the plan's [`Action`]s in order. Everything in this crate is data and pure
-//! functions: no clock, no client, no async.
+//! to a [`Plan`], and the kit applies the plan's [`Action`]s in order. What a foreign system is [asked](ask) is an action,
+//! too; its answer is a fact of a later round. Everything in this crate is data and pure functions: no clock, no client,
+//! no async.
 //!
 //! Read [`plan`] first.
 
+pub mod ask;
 pub mod error;
 pub mod names;
 pub mod object;
 pub mod plan;
 pub mod seen;
 
+pub use ask::{AskError, Asked, Incarnation, NoAnswer, Question, QuestionId};
 pub use error::{Class, Classify};
 pub use object::{ObjectRef, Resource, Scope};
 pub use plan::{
-    Action, Announcement, Create, Delete, EventType, Never, Next, Patch, PatchKind, Plan,
+    Action, Announcement, ChildIdentity, Create, Delete, EventType, Never, Next, Patch, PatchKind,
+    Plan,
 };
-pub use seen::Seen;
+pub use seen::{Seen, Unknown, UnknownCause};

@@ -1,5 +1,7 @@
 //! What a controller saw when it looked.
 
+use std::fmt;
+
 /// The result of one external read. "Not there" and "could not look" are different values, and only the first one may
 /// lead to an effect.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -8,11 +10,60 @@ pub enum Seen<T> {
     Present(T),
     /// We looked, and it is not there.
     Absent,
-    /// We could not look, or what we saw is older than our own last write; the text says why.
-    Unknown(String),
+    /// We could not look, or what we saw is older than our own last write.
+    Unknown(Unknown),
+}
+
+/// Why something could not be seen.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unknown {
+    /// For decisions and metrics.
+    pub cause: UnknownCause,
+    /// In words, for conditions and logs.
+    pub message: String,
+}
+
+/// The causes of not knowing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum UnknownCause {
+    /// A watch has not delivered its first list, or not this object: it will.
+    NotListedYet,
+    /// Nothing watches this, as far as this process knows the cluster.
+    NotWatched,
+    /// We may not look.
+    Forbidden,
+    /// No answer: no connection, a time limit, or an error of the other side.
+    Unreachable,
+    /// An answer that is not of the expected form.
+    NotUnderstood,
+    /// The version that was asked for is no longer kept.
+    Expired,
+    /// What is seen is older than something else that is known: our own write, or an event that waits to be decided upon.
+    Behind,
+    /// A question to a foreign system is under way.
+    UnderWay,
+}
+
+impl Unknown {
+    /// Why something could not be seen, in words.
+    pub fn new(cause: UnknownCause, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { cause, message }
+    }
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
 }
 
 impl<T> Seen<T> {
+    /// We could not look.
+    pub fn unknown(cause: UnknownCause, message: impl Into<String>) -> Self {
+        Self::Unknown(Unknown::new(cause, message))
+    }
+
     /// The value, where there is one.
     pub fn present(&self) -> Option<&T> {
         match self {

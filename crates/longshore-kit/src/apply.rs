@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, fmt::Display, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use kube::{Client, core::ObjectMeta};
 use longshore_core::{
-    Announcement, Class, Classify, Create, Delete, ObjectRef, Patch, PatchKind, Resource,
+    Announcement, ChildIdentity, Class, Classify, Create, Delete, ObjectRef, Patch, PatchKind,
+    Resource,
 };
 use longshore_k8s::metadata::is_deleting;
 use serde_json::{Value, json};
@@ -16,6 +17,7 @@ use crate::{
     own_writes::{CacheFeed, OwnWrites, Until, Written},
     pause::Pause,
     requests::{Answer, ApiError, Requests},
+    round_writes::{self, version_of},
 };
 
 /// Applies Kubernetes actions and remembers what it wrote.
@@ -107,15 +109,21 @@ impl Applier {
         Ok(())
     }
 
-    /// Patches an object of the uid decided upon.
+    /// Patches an object of the uid decided upon. A merge patch may name the version decided upon; where the same plan
+    /// has written the object since, the version that it left counts.
     pub async fn patch(&self, key: &impl Display, patch: &Patch) -> Result<(), ApplyError> {
         let target = &patch.target;
-        let body = with_uid(patch);
+        let mut body = with_uid(patch);
+        if patch.kind == PatchKind::Merge {
+            upon_latest(target, &mut body);
+        }
+        let upon = version_of(&body).map(str::to_owned);
         let answer = self
             .requests
             .patch(target, patch.subresource, patch.kind, body);
         match answer.await {
             Ok(answer) => {
+                round_writes::wrote(target, upon.as_deref(), &answer);
                 self.wrote(key, target, &answer);
                 Ok(())
             }
@@ -225,21 +233,15 @@ impl Applier {
         let Some(object) = self.requests.get(target).await? else {
             return Err(ApplyError::Changed(target.to_string()));
         };
-        let (annotation, ours) = &create.identity;
-        let annotations = object.pointer("/metadata/annotations");
-        let theirs = annotations
-            .and_then(|annotations| annotations.get(annotation))
-            .and_then(Value::as_str);
         if is_deleting(&object) {
             Err(ApplyError::StillDeleting(target.to_string()))
-        } else if theirs == Some(ours) {
+        } else if create.identity.is_of(&object) {
             Ok(object)
         } else {
             Err(ApplyError::Foreign {
                 target: target.to_string(),
-                annotation,
-                ours: ours.clone(),
-                theirs: theirs.unwrap_or("none").to_owned(),
+                ours: create.identity.clone(),
+                theirs: create.identity.found_in(&object),
             })
         }
     }
@@ -278,6 +280,7 @@ impl Applier {
         let answer = self.requests.patch(target, None, PatchKind::Merge, body);
         match answer.await {
             Ok(answer) => {
+                round_writes::wrote(target, metadata.resource_version.as_deref(), &answer);
                 self.wrote(key, target, &answer);
                 Ok(())
             }
@@ -337,16 +340,21 @@ fn created(create: &Create) -> Result<ObjectRef, ApplyError> {
         name: text("/metadata/name"),
         uid: None,
     };
-    let (annotation, ours) = &create.identity;
-    let annotations = create.object.pointer("/metadata/annotations");
-    let carried = annotations.and_then(|annotations| annotations.get(annotation));
-    if carried.and_then(Value::as_str) == Some(ours) {
+    if create.identity.is_of(&create.object) {
         Ok(target)
     } else {
         Err(ApplyError::NoIdentity {
             target: target.to_string(),
-            annotation,
+            identity: create.identity.clone(),
         })
+    }
+}
+
+/// Where this round has written the version that a merge patch names, the patch comes upon what it left.
+fn upon_latest(target: &ObjectRef, body: &mut Value) {
+    let latest = version_of(body).and_then(|version| round_writes::latest(target, version));
+    if let Some(version) = latest.as_ref().and_then(version_of) {
+        body["metadata"]["resourceVersion"] = json!(version);
     }
 }
 
@@ -383,17 +391,14 @@ pub enum ApplyError {
     StillDeleting(String),
     /// The object of that name is somebody else's.
     #[error(
-        "{target} exists and is not ours: expected the annotation {annotation}={ours}, found {theirs}; \
-         delete it or rename it"
+        "{target} exists and is not ours: expected {ours}, found {theirs}; delete it or rename it"
     )]
     Foreign {
         /// The object.
         target: String,
-        /// The annotation that tells ours from others.
-        annotation: &'static str,
-        /// Its value in our object.
-        ours: String,
-        /// Its value in the existing object.
+        /// What tells ours from others.
+        ours: ChildIdentity,
+        /// What the existing object has in its place.
         theirs: String,
     },
     /// The API server has asked for no creates for a while.
@@ -411,12 +416,12 @@ pub enum ApplyError {
     #[error("the deletion of {0} names no uid")]
     NoUid(String),
     /// A create whose object does not carry its identity.
-    #[error("the new {target} does not carry its identity annotation {annotation}")]
+    #[error("the new {target} does not carry {identity}, which tells it from others")]
     NoIdentity {
         /// The object.
         target: String,
-        /// The annotation that it should carry.
-        annotation: &'static str,
+        /// What it should carry.
+        identity: ChildIdentity,
     },
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use kube::core::{ObjectMeta, WatchEvent};
-use longshore_core::{ObjectRef, Resource, Seen};
+use longshore_core::{ObjectRef, Resource, Seen, UnknownCause};
 use longshore_k8s::metadata::parse_version;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -142,7 +142,10 @@ impl<K: Cached> Cache<K> {
         match state.entries.get(&(namespace.to_owned(), name.to_owned())) {
             Some(entry) => entry.object.clone().into(),
             None if state.is_complete => Seen::Absent,
-            None => Seen::Unknown("the watch has not delivered it yet".to_owned()),
+            None => Seen::unknown(
+                UnknownCause::NotListedYet,
+                "the watch has not delivered it yet",
+            ),
         }
     }
 
@@ -151,7 +154,7 @@ impl<K: Cached> Cache<K> {
         if self.read().is_complete {
             Seen::Present(())
         } else {
-            Seen::Unknown("the first list is not complete".to_owned())
+            not_listed()
         }
     }
 
@@ -159,7 +162,7 @@ impl<K: Cached> Cache<K> {
     pub fn beginning(&self, namespace: &str, start: &str) -> Seen<Vec<Arc<K>>> {
         let state = self.read();
         if !state.is_complete {
-            return Seen::Unknown("the first list is not complete".to_owned());
+            return not_listed();
         }
         let from = (namespace.to_owned(), start.to_owned());
         let entries = state.entries.range(from..);
@@ -176,7 +179,7 @@ impl<K: Cached> Cache<K> {
     pub fn all(&self) -> Seen<Vec<Arc<K>>> {
         let state = self.read();
         if !state.is_complete {
-            return Seen::Unknown("the first list is not complete".to_owned());
+            return not_listed();
         }
         Seen::Present(state.objects().cloned().collect())
     }
@@ -494,6 +497,10 @@ impl<K: Cached> CacheFeed for Cache<K> {
         let object = state.entries.get(&name_in(target))?.object.as_ref()?;
         Some(object.meta().clone())
     }
+}
+
+fn not_listed<T>() -> Seen<T> {
+    Seen::unknown(UnknownCause::NotListedYet, "the first list is not complete")
 }
 
 /// The address of an object; `resource` says what it is.

@@ -8,9 +8,12 @@ use std::{
 };
 
 use jiff::Timestamp;
-use longshore_core::{Classify, Create, Plan};
+use longshore_core::{AskError, Classify, Create, Incarnation, NoAnswer, Plan, Question, Seen};
 
-use crate::apply::{Postponed, Refusal};
+use crate::{
+    apply::{Postponed, Refusal},
+    ask::Answers,
+};
 
 /// What a controller works on, one at a time: usually an object's name, for dags a run or a task instance.
 pub trait Key: Clone + Ord + Hash + Debug + Display + Send + Sync + 'static {}
@@ -20,7 +23,8 @@ impl<T: Clone + Ord + Hash + Debug + Display + Send + Sync + 'static> Key for T 
 ///
 /// *Flow*: the runner takes a due key, calls [`observe`](Self::observe), hands what was seen to the pure
 /// [`decide`](Self::decide) and applies the plan's actions in order. The Kubernetes actions are the kit's own; the two
-/// that differ by subsystem are [`persist`](Self::persist) and [`call`](Self::call).
+/// that differ by subsystem are [`persist`](Self::persist) and [`call`](Self::call). What a plan asks foreign systems is
+/// sent beside the rounds, by [`ask`](Self::ask); see [`ask`](crate::ask).
 ///
 /// *Guarantees*: one key is never worked on twice at once; a round of a key does not start before the caches have seen
 /// the last write of its earlier rounds; the first failure ends the round, and the key comes back after a back-off by
@@ -36,7 +40,9 @@ pub trait Controller: Send + Sync + 'static {
     type Status: Debug + Send + Sync;
     /// Its own effects; [`Never`](longshore_core::Never) where it has none.
     type Effect: Debug + Send + Sync;
-    /// What its own three async functions can fail with.
+    /// Its questions to foreign systems; [`Never`](longshore_core::Never) where it asks nobody.
+    type Question: Question;
+    /// What its own async functions can fail with.
     type Error: std::error::Error + Classify + Send + Sync + 'static;
 
     /// Its name in logs and metrics, as `dags.pods`.
@@ -56,18 +62,28 @@ pub trait Controller: Send + Sync + 'static {
         ""
     }
 
-    /// Reads, and nothing else.
+    /// Reads, and nothing else. `answers` is what foreign systems have answered.
     fn observe(
         &self,
         key: &Self::Key,
         now: Timestamp,
+        answers: &Answers<Self::Question>,
     ) -> impl Future<Output = Result<Self::Observed, Self::Error>> + Send;
+
+    /// Which incarnation of the key was observed, `Absent` where the key is gone: then all that was asked about it and
+    /// all that is [remembered](crate::memory) of it is dropped. Pure. A controller that asks or remembers has to say it;
+    /// where it is not `Present`, a plan must not ask.
+    fn incarnation(&self, observed: &Self::Observed) -> Seen<Incarnation> {
+        let _ = observed;
+        Seen::Absent
+    }
 
     /// Decides. Pure: equal inputs give equal plans.
     ///
     /// Where a read is `Unknown`, the plan is empty and asks for `Next::After`: no event of the key tells that it can be
     /// seen again.
-    fn decide(&self, observed: &Self::Observed) -> Plan<Self::Status, Self::Effect>;
+    fn decide(&self, observed: &Self::Observed)
+    -> Plan<Self::Status, Self::Effect, Self::Question>;
 
     /// Records `status` durably. When it returns, the record survives any crash.
     fn persist(
@@ -83,16 +99,41 @@ pub trait Controller: Send + Sync + 'static {
         effect: &Self::Effect,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// Told about a Kubernetes action that was refused for good (400, 403, 404, 405, 413, 422, or a foreign object of
-    /// the same name: class `Invalid`), so that the refusal can become a fact of the next round, which comes after
-    /// 100 ms. The default leaves it to the log and the back-off.
-    fn refused(&self, key: &Self::Key, refusal: &Refusal) {
-        let _ = (key, refusal);
+    /// Sends one question of a plan and returns the answer. Runs beside the rounds, within the time limit of the
+    /// question's kind, and is dropped at its next await when the time is over, the key is gone, the lease is lost or
+    /// the process ends.
+    ///
+    /// *Assumptions*: it reads at most `answer_bytes` of the answer and follows no endless redirects; it spawns no task
+    /// that outlives it, because the gate could not stop that.
+    ///
+    /// *Errors*: why there is no answer, which the next round observes.
+    fn ask(
+        &self,
+        key: &Self::Key,
+        question: &Self::Question,
+        answer_bytes: usize,
+    ) -> impl Future<Output = Result<<Self::Question as Question>::Answer, AskError>> + Send {
+        let _ = (key, answer_bytes);
+        let message = format!("{} has no way to ask {}", self.name(), question.kind());
+        std::future::ready(Err(AskError::new(NoAnswer::Refused, message)))
     }
 
-    /// Told about a create that did not happen for now, so that this can become a fact of the next round, which comes
-    /// after the back-off. The default leaves it to the log.
-    fn postponed(&self, key: &Self::Key, create: &Create, why: &Postponed) {
-        let _ = (key, create, why);
+    /// A Kubernetes action was refused for good (400, 403, 404, 405, 413, 422, or a foreign object of the same name:
+    /// class `Invalid`). What is noted here is a fact of the next round, which comes after 100 ms. `incarnation` is what
+    /// that of the round was. The default leaves it to the log and the back-off.
+    fn refused(&self, key: &Self::Key, incarnation: &Seen<Incarnation>, refusal: &Refusal) {
+        let _ = (key, incarnation, refusal);
+    }
+
+    /// A create did not happen for now. What is noted here is a fact of the next round, which comes after the back-off.
+    /// The default leaves it to the log.
+    fn postponed(
+        &self,
+        key: &Self::Key,
+        incarnation: &Seen<Incarnation>,
+        create: &Create,
+        why: &Postponed,
+    ) {
+        let _ = (key, incarnation, create, why);
     }
 }

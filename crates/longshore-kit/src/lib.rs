@@ -2,10 +2,12 @@
 //! back-off, shutdown.
 //!
 //! Read [`controller`] first: it is the contract between a subsystem and this crate. [`runner`] runs it, [`apply`] does
-//! its Kubernetes actions, [`cache`] and [`list_watch`] show it the world, and [`own_writes`] keeps it from deciding
-//! upon a world in which it has not acted yet. [`lease`] lets one replica act at a time. [`metrics`] has what all of them count.
+//! its Kubernetes actions, [`ask`] asks foreign systems for it beside the rounds, [`memory`] is what it remembers of its
+//! keys, [`cache`] and [`list_watch`] show it the world, and [`own_writes`] keeps it from deciding upon a world in which it
+//! has not acted yet. [`lease`] lets one replica act at a time. [`metrics`] has what all of them count.
 
 pub mod apply;
+pub mod ask;
 pub mod cache;
 pub mod clock;
 pub mod controller;
@@ -15,6 +17,7 @@ mod kind;
 pub mod lease;
 mod limit_writes;
 pub mod list_watch;
+pub mod memory;
 pub mod metrics;
 pub mod outcome;
 pub mod own_writes;
@@ -26,11 +29,13 @@ pub mod rbac;
 mod repeated;
 pub mod requests;
 mod round;
+mod round_writes;
 pub mod runner;
 pub mod spawn;
 mod status;
 
 pub use apply::{Applier, ApplyError, Postponed, Refusal};
+pub use ask::{Answers, AskLimits, KindLimits};
 pub use cache::{Cache, Update};
 pub use clock::{Clock, SystemClock};
 pub use controller::{Controller, Key};
@@ -39,6 +44,7 @@ pub use kind::api_resource;
 pub use lease::{Elector, Gate, GateWrites};
 pub use limit_writes::LimitWrites;
 pub use list_watch::ListWatch;
+pub use memory::{Memory, Notes};
 pub use metrics::Metrics;
 pub use outcome::{Counters, Outcome};
 pub use own_writes::{CacheFeed, OwnWrites};

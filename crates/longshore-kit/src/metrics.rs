@@ -52,6 +52,9 @@ struct Controllers {
     seconds: Family<ControllerLabels, Histogram, Seconds>,
     active: Family<ControllerLabels, Gauge>,
     depth: Family<QueueLabels, Gauge>,
+    questions: Family<QuestionLabels, Gauge>,
+    questions_ended: Family<QuestionResultLabels, Counter>,
+    question_seconds: Family<QuestionKindLabels, Histogram, Seconds>,
     /// When the loop of each was last seen to turn.
     beats: Arc<Mutex<BTreeMap<&'static str, Instant>>>,
 }
@@ -80,6 +83,26 @@ struct RoundLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct QueueLabels {
     name: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QuestionLabels {
+    controller: &'static str,
+    kind: &'static str,
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QuestionResultLabels {
+    controller: &'static str,
+    kind: &'static str,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QuestionKindLabels {
+    controller: &'static str,
+    kind: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -152,6 +175,9 @@ impl Controllers {
             seconds: Family::new_with_constructor(Seconds),
             active: Family::default(),
             depth: Family::default(),
+            questions: Family::default(),
+            questions_ended: Family::default(),
+            question_seconds: Family::new_with_constructor(Seconds),
             beats: Arc::default(),
         }
     }
@@ -186,6 +212,25 @@ impl Controllers {
             "Keys that wait for a round, those that are due later included",
             &["name"],
             self.depth.clone(),
+        );
+        self.register_questions(registry);
+    }
+
+    fn register_questions(&self, registry: &mut Registry) {
+        registry.register(
+            "longshore_questions",
+            "Questions to foreign systems that wait for their turn, and those in flight",
+            self.questions.clone(),
+        );
+        registry.register(
+            "longshore_questions_ended",
+            "Questions to foreign systems that were sent, by what came of them",
+            self.questions_ended.clone(),
+        );
+        registry.register(
+            "longshore_question_duration_seconds",
+            "Time from the sending of a question to a foreign system to its end",
+            self.question_seconds.clone(),
         );
     }
 }
@@ -322,6 +367,37 @@ impl ControllerMetrics {
         self.controllers.beats().insert(name, Instant::now());
     }
 
+    /// So many questions of a kind wait for their turn, and so many are in flight.
+    pub(crate) fn questions(&self, kind: &'static str, n_waiting: usize, n_in_flight: usize) {
+        let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        for (state, n) in [("waiting", n_waiting), ("in_flight", n_in_flight)] {
+            let labels = QuestionLabels {
+                controller: self.controller,
+                kind,
+                state,
+            };
+            let questions = &self.controllers.questions;
+            questions.get_or_create(&labels).set(count(n));
+        }
+    }
+
+    /// A question that was sent has ended.
+    pub(crate) fn question(&self, kind: &'static str, result: &'static str, took: Duration) {
+        let controller = self.controller;
+        let labels = QuestionResultLabels {
+            controller,
+            kind,
+            result,
+        };
+        self.controllers
+            .questions_ended
+            .get_or_create(&labels)
+            .inc();
+        let labels = QuestionKindLabels { controller, kind };
+        let seconds = self.controllers.question_seconds.get_or_create(&labels);
+        seconds.observe(took.as_secs_f64());
+    }
+
     /// The loop begins; from the end of the guard on nobody expects it to turn.
     pub(crate) fn begin(&self) -> Turning {
         Turning(self.clone())
@@ -349,6 +425,8 @@ mod tests {
         controller.round(Outcome::Applied, Duration::from_millis(3));
         controller.round(Outcome::Failed, Duration::from_millis(3));
         controller.load(7, 2);
+        controller.questions("log", 3, 1);
+        controller.question("log", "timed_out", Duration::from_secs(10));
         let took = Duration::from_millis(1);
         metrics.request("dags", "create", "pods".to_owned(), 201, took);
         metrics.request("dags", "create", "pods".to_owned(), 409, took);
@@ -360,6 +438,10 @@ mod tests {
             r#"controller_runtime_reconcile_time_seconds_count{controller="dags.pods"} 2"#,
             r#"controller_runtime_active_workers{controller="dags.pods"} 2"#,
             r#"workqueue_depth{name="dags.pods"} 7"#,
+            r#"longshore_questions{controller="dags.pods",kind="log",state="waiting"} 3"#,
+            r#"longshore_questions{controller="dags.pods",kind="log",state="in_flight"} 1"#,
+            r#"longshore_questions_ended_total{controller="dags.pods",kind="log",result="timed_out"} 1"#,
+            r#"longshore_question_duration_seconds_count{controller="dags.pods",kind="log"} 1"#,
             r#"longshore_api_requests_total{client="dags",verb="create",resource="pods",code="201"} 1"#,
             r#"longshore_pods_created_total{result="created"} 1"#,
             r#"longshore_pods_created_total{result="exists"} 1"#,

@@ -16,7 +16,10 @@ use longshore_core::{ObjectRef, Resource};
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 
-use crate::requests::{Answer, ApiError, Requests};
+use crate::{
+    requests::{Answer, ApiError, Requests},
+    round_writes,
+};
 
 /// How long a round waits for the caches before it reads live.
 const WAIT_FOR_CACHES: Duration = Duration::from_secs(1);
@@ -75,16 +78,19 @@ pub trait CacheFeed: Debug + Send + Sync {
     fn metadata(&self, target: &ObjectRef) -> Option<ObjectMeta>;
 }
 
-/// The table of our writes by round key.
+/// The table of our writes by controller and key: keys of two controllers may have the same text.
 ///
 /// Only resources with a cache are waited for: where a controller reads live, it sees its own writes anyway.
 #[derive(Debug, Default)]
 pub struct OwnWrites {
     caches: BTreeMap<Resource, Arc<dyn CacheFeed>>,
-    pending: Mutex<BTreeMap<String, Vec<Written>>>,
+    pending: Mutex<BTreeMap<Owner, Vec<Written>>>,
     n_waits: AtomicU64,
     n_live_reads: AtomicU64,
 }
+
+/// The controller, empty for what is written outside of rounds, and the text of its key.
+type Owner = (&'static str, String);
 
 impl OwnWrites {
     /// No writes yet; `caches` are those that rounds decide upon.
@@ -100,32 +106,43 @@ impl OwnWrites {
         self.caches.get(&resource)
     }
 
-    /// Notes that a round of `key` wrote.
+    /// Notes that this round, which is of `key`, wrote.
     pub fn record(&self, key: &impl Display, written: Written) {
         if self.caches.contains_key(&written.target.resource) {
             let mut pending = self.pending();
             if pending.len() % PRUNE_EVERY == PRUNE_EVERY - 1 {
                 pending.retain(|_, writes| writes.iter().any(|written| !self.has_seen(written)));
             }
-            let writes = pending.entry(key.to_string()).or_default();
+            let owner = (round_writes::controller(), key.to_string());
+            let writes = pending.entry(owner).or_default();
             writes.retain(|earlier| earlier.target != written.target);
             writes.push(written);
         }
     }
 
-    /// Waits until the caches show what earlier rounds of `key` wrote, at most a second, then reads live.
+    /// Waits until the caches show what earlier rounds of this controller wrote for `key`, and what was written for it
+    /// outside of rounds: at most a second, then reads live.
     ///
     /// *Errors*: of the live read; the writes stay unsettled, so that the next round tries again.
     pub async fn settle(&self, key: &impl Display, requests: &Requests) -> Result<(), ApiError> {
-        let key = key.to_string();
-        let Some(writes) = self.pending().get(&key).cloned() else {
-            return Ok(());
+        let ours = (round_writes::controller(), key.to_string());
+        let of_nobody = ("", ours.1.clone());
+        let writes: Vec<Written> = {
+            let pending = self.pending();
+            let of_nobody = pending.get(&of_nobody).filter(|_| ours != of_nobody);
+            let writes = pending.get(&ours).into_iter().chain(of_nobody);
+            writes.flatten().cloned().collect()
         };
+        if writes.is_empty() {
+            return Ok(());
+        }
         let deadline = Instant::now() + WAIT_FOR_CACHES;
         for written in &writes {
             self.settle_one(written, deadline, requests).await?;
         }
-        self.pending().remove(&key);
+        let mut pending = self.pending();
+        pending.remove(&ours);
+        pending.remove(&of_nobody);
         Ok(())
     }
 
@@ -168,7 +185,7 @@ impl OwnWrites {
         cache.is_none_or(|cache| cache.has_seen(written))
     }
 
-    fn pending(&self) -> MutexGuard<'_, BTreeMap<String, Vec<Written>>> {
+    fn pending(&self) -> MutexGuard<'_, BTreeMap<Owner, Vec<Written>>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,7 +9,9 @@ use kube::{
     },
     core::Status,
 };
-use longshore_core::{Class, Classify, Delete, ObjectRef, PatchKind, Resource, Scope};
+use longshore_core::{
+    Class, Classify, Delete, ObjectRef, PatchKind, Resource, Scope, Unknown, UnknownCause,
+};
 use longshore_k8s::metadata::parse_version;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -322,6 +324,22 @@ impl ApiError {
     pub fn retry_after(&self) -> Option<Duration> {
         let seconds = self.answer()?.details.as_ref()?.retry_after_seconds;
         (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+    }
+
+    /// What a read that failed so leaves unknown.
+    pub fn to_unknown(&self) -> Unknown {
+        let cause = match &self.cause {
+            Cause::Answer(status) => match status.code {
+                401 | 403 => UnknownCause::Forbidden,
+                410 => UnknownCause::Expired,
+                _ => UnknownCause::Unreachable,
+            },
+            Cause::Timeout(_) | Cause::Deposed(_) | Cause::NoAnswer(_) => UnknownCause::Unreachable,
+            Cause::Unreadable(_) | Cause::NotARequest(_) | Cause::NotAPatch(_) => {
+                UnknownCause::NotUnderstood
+            }
+        };
+        Unknown::new(cause, self.to_string())
     }
 
     fn answer(&self) -> Option<&Status> {

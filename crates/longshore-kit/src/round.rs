@@ -1,16 +1,22 @@
-//! One round of one key: settle, observe, decide, apply.
+//! One round of one key: settle, observe, decide, apply. Every action passes the gate.
 
 use std::{error::Error, sync::Arc, time::Duration};
 
-use longshore_core::{Action, Class, Classify, Next, error::chain};
+use longshore_core::{
+    Action, Class, Classify, Incarnation, Next, Plan, Question, Seen, error::chain,
+};
 use tokio::time::Instant;
 
 use crate::{
     apply::{Applier, ApplyError, Refusal},
+    ask::{Answers, Questions},
     clock::Clock,
     controller::Controller,
+    lease::Gate,
+    memory::Remembers,
     metrics::ControllerMetrics,
     outcome::{Counters, Outcome},
+    round_writes,
 };
 
 /// A round that ended without an error.
@@ -31,18 +37,37 @@ pub(crate) struct Failure {
 
 /// What a round needs.
 #[derive(Debug)]
-pub(crate) struct Round<C> {
+pub(crate) struct Round<C: Controller> {
     pub(crate) controller: Arc<C>,
+    pub(crate) questions: Questions<C::Key, C::Question>,
+    pub(crate) memories: Vec<Arc<dyn Remembers<C::Key>>>,
+    pub(crate) gate: Gate,
     pub(crate) applier: Applier,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) metrics: ControllerMetrics,
 }
 
-impl<C> Clone for Round<C> {
+/// What the actions of one plan have in common.
+struct Applying<'r, C: Controller> {
+    key: &'r C::Key,
+    incarnation: &'r Seen<Incarnation>,
+    /// What the plan was decided upon.
+    answers: &'r Answers<C::Question>,
+}
+
+type PlanOf<C> =
+    Plan<<C as Controller>::Status, <C as Controller>::Effect, <C as Controller>::Question>;
+type ActionOf<C> =
+    Action<<C as Controller>::Status, <C as Controller>::Effect, <C as Controller>::Question>;
+
+impl<C: Controller> Clone for Round<C> {
     fn clone(&self) -> Self {
         Self {
             controller: Arc::clone(&self.controller),
+            questions: self.questions.clone(),
+            memories: self.memories.clone(),
+            gate: self.gate.clone(),
             applier: self.applier.clone(),
             clock: Arc::clone(&self.clock),
             counters: Arc::clone(&self.counters),
@@ -60,7 +85,7 @@ impl<C: Controller> Round<C> {
             started_at: Instant::now(),
             outcome: Outcome::Abandoned,
         };
-        let result = self.work(&key).await;
+        let result = round_writes::within(self.controller.name(), self.work(&key)).await;
         guard.outcome = match &result {
             Ok(done) => done.outcome,
             Err(_) => Outcome::Failed,
@@ -73,8 +98,14 @@ impl<C: Controller> Round<C> {
         let settled = self.applier.own_writes().settle(key, requests).await;
         settled.map_err(|error| Failure::of_kit(&error.into()))?;
         let now = self.clock.now();
-        let observed = self.controller.observe(key, now).await;
+        let answers = self.questions.answers(key);
+        let observed = self.controller.observe(key, now, &answers).await;
         let observed = observed.map_err(|error| Failure::of_controller(&error))?;
+        let incarnation = self.controller.incarnation(&observed);
+        self.questions.keep(key, &incarnation);
+        for memory in &self.memories {
+            memory.keep(key, &incarnation);
+        }
         let plan = self.controller.decide(&observed);
         // What was observed is shared: as long as it is held, whoever changes it has to copy it.
         drop(observed);
@@ -86,8 +117,16 @@ impl<C: Controller> Round<C> {
                 Outcome::Applied
             }
         };
+        let applying = Applying {
+            key,
+            incarnation: &incarnation,
+            answers: &answers,
+        };
+        self.announce_questions(&applying, &plan)?;
         for action in &plan.actions {
-            self.apply(key, action).await?;
+            let applied = self.gate.while_open(self.apply(&applying, action));
+            let applied = applied.await;
+            applied.unwrap_or_else(|not_leader| Err(Failure::of_controller(&not_leader)))?;
         }
         Ok(Done {
             outcome,
@@ -95,12 +134,40 @@ impl<C: Controller> Round<C> {
         })
     }
 
-    async fn apply(
+    /// What the plan is about to ask is known to be ours before the first record of it can be written.
+    fn announce_questions(
         &self,
-        key: &C::Key,
-        action: &Action<C::Status, C::Effect>,
+        applying: &Applying<'_, C>,
+        plan: &PlanOf<C>,
     ) -> Result<(), Failure> {
-        let applier = &self.applier;
+        for action in &plan.actions {
+            if let Action::Ask(question) = action {
+                let incarnation = self.incarnation(applying, question)?;
+                self.questions
+                    .plan(applying.key, incarnation, &question.id());
+            }
+        }
+        Ok(())
+    }
+
+    /// The incarnation that a question is about.
+    fn incarnation<'a>(
+        &self,
+        applying: &Applying<'a, C>,
+        question: &C::Question,
+    ) -> Result<&'a Incarnation, Failure> {
+        applying.incarnation.present().ok_or_else(|| {
+            let controller = self.controller.name();
+            Failure::of_bug(format!(
+                "{controller} asks {} for {}, whose incarnation it did not observe",
+                question.kind(),
+                applying.key
+            ))
+        })
+    }
+
+    async fn apply(&self, applying: &Applying<'_, C>, action: &ActionOf<C>) -> Result<(), Failure> {
+        let (key, applier) = (applying.key, &self.applier);
         let applied = match action {
             Action::Persist(status) => {
                 let persisted = self.controller.persist(key, status).await;
@@ -109,6 +176,18 @@ impl<C: Controller> Round<C> {
             Action::Call(effect) => {
                 let called = self.controller.call(key, effect).await;
                 return called.map_err(|error| Failure::of_controller(&error));
+            }
+            Action::Ask(question) => {
+                let incarnation = self.incarnation(applying, question)?;
+                self.questions
+                    .ask(key, incarnation, question, applying.answers);
+                return Ok(());
+            }
+            Action::Used(id) => {
+                if let Some(incarnation) = applying.incarnation.present() {
+                    self.questions.used(key, incarnation, id);
+                }
+                return Ok(());
             }
             Action::Announce(announcement) => {
                 applier.announce(announcement, self.clock.now());
@@ -125,11 +204,13 @@ impl<C: Controller> Round<C> {
             }
         };
         applied.map_err(|error| {
+            let incarnation = applying.incarnation;
             if error.class() == Class::Invalid {
-                self.controller.refused(key, &refusal(action, &error));
+                self.controller
+                    .refused(key, incarnation, &refusal(action, &error));
             }
             if let (Action::Create(create), Some(why)) = (action, error.postponed()) {
-                self.controller.postponed(key, create, &why);
+                self.controller.postponed(key, incarnation, create, &why);
             }
             Failure::of_kit(&error)
         })
@@ -137,7 +218,7 @@ impl<C: Controller> Round<C> {
 }
 
 /// What the controller is told.
-fn refusal<S, E>(action: &Action<S, E>, error: &ApplyError) -> Refusal {
+fn refusal<S, E, Q>(action: &Action<S, E, Q>, error: &ApplyError) -> Refusal {
     let create = if let Action::Create(create) = action {
         Some(create.clone())
     } else {
@@ -166,8 +247,8 @@ impl Failure {
         }
     }
 
-    /// A round that panicked.
-    pub(crate) fn of_panic(report: String) -> Self {
+    /// A round that panicked, or whose plan is not one.
+    pub(crate) fn of_bug(report: String) -> Self {
         Self {
             class: Class::Bug,
             retry_after: None,

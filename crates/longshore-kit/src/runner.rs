@@ -1,6 +1,6 @@
-//! Runs a controller: takes due keys, runs their rounds, and decides when a key comes back.
+//! Runs a controller: takes due keys, runs their rounds, decides when a key comes back, and asks what their plans ask.
 
-use std::{any::Any, collections::HashMap, pin::pin, sync::Arc, time::Duration};
+use std::{any::Any, collections::HashMap, fmt, pin::pin, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt};
 use longshore_core::Class;
@@ -13,8 +13,11 @@ use tracing::Instrument;
 
 use crate::{
     apply::Applier,
+    ask::{AskLimits, Asks, Questions},
     clock::Clock,
-    controller::Controller,
+    controller::{Controller, Key},
+    lease::Gate,
+    memory::Memory,
     outcome::Counters,
     queue::{Finished, Queue},
     repeated::Repeated,
@@ -32,25 +35,58 @@ const WARN_AFTER: u32 = 5;
 
 /// Runs one controller.
 #[derive(Debug)]
-pub struct Runner<C> {
+pub struct Runner<C: Controller> {
     round: Round<C>,
     concurrency: usize,
+    limits: AskLimits,
 }
 
 impl<C: Controller> Runner<C> {
-    /// A runner of `controller`, whose Kubernetes actions go through `applier`.
+    /// A runner of `controller`, whose Kubernetes actions go through `applier`. Without a [gate](Self::gated_by) it
+    /// acts always.
     pub fn new(controller: Arc<C>, applier: Applier, clock: Arc<dyn Clock>) -> Self {
         let metrics = applier.metrics().controller(controller.name());
+        let limits = AskLimits::default();
         Self {
             round: Round {
                 controller,
+                questions: Questions::new(limits.clone(), Arc::clone(&clock)),
+                memories: Vec::new(),
+                gate: Gate::always_open(),
                 applier,
                 clock,
                 counters: Arc::default(),
                 metrics,
             },
             concurrency: CONCURRENCY,
+            limits,
         }
+    }
+
+    /// Applies actions and sends questions only while this gate is open.
+    #[must_use]
+    pub fn gated_by(mut self, gate: Gate) -> Self {
+        self.round.gate = gate;
+        self
+    }
+
+    /// Limits the questions to foreign systems so.
+    #[must_use]
+    pub fn asking(mut self, limits: AskLimits) -> Self {
+        let clock = Arc::clone(&self.round.clock);
+        self.round.questions = Questions::new(limits.clone(), clock);
+        self.limits = limits;
+        self
+    }
+
+    /// Drops what this memory has of keys that are gone, and of other incarnations.
+    #[must_use]
+    pub fn remembering<T>(mut self, memory: &Memory<C::Key, T>) -> Self
+    where
+        T: Clone + Default + fmt::Debug + Send + Sync + 'static,
+    {
+        self.round.memories.push(memory.remembers());
+        self
     }
 
     /// At most this many rounds at once; at least one.
@@ -71,13 +107,15 @@ impl<C: Controller> Runner<C> {
     /// `triggers` ends nothing: keys still come back by `Next::After` and after failures.
     ///
     /// *Guarantees*: one round per key at a time; a key that is triggered while it runs comes again; a panic fails its
-    /// own round only; due keys of different [groups](Controller::group) take turns.
+    /// own round only; due keys of different [groups](Controller::group) take turns. An answer of a foreign
+    /// system that is news leads to a round of its key.
     ///
     /// *Log*: a key that is refused, or that keeps failing, has one line for each message in a row, and the retries that
     /// end with the same message are told at DEBUG.
     ///
-    /// *Cancellation*: after `shutdown` no round starts, and running ones have 30 s to finish. Dropping the future
-    /// drops every round at its next await, as a crash would.
+    /// *Cancellation*: after `shutdown` no round starts, and running ones have 30 s to finish; questions in flight are
+    /// aborted at once, and no answer is used. Dropping the future drops every round at its next await, as a crash
+    /// would.
     pub async fn run(
         self,
         triggers: impl Stream<Item = C::Key> + Send,
@@ -87,6 +125,13 @@ impl<C: Controller> Runner<C> {
         let mut queue = Queue::new();
         let mut rounds = Rounds::default();
         let mut said = Repeated::default();
+        let mut asks = Asks::new(
+            Arc::clone(&self.round.controller),
+            self.round.questions.clone(),
+            self.limits.clone(),
+            self.round.gate.clone(),
+            self.round.metrics.clone(),
+        );
         let turning = self.round.metrics.begin();
         loop {
             while rounds.tasks.len() < self.concurrency
@@ -105,21 +150,25 @@ impl<C: Controller> Runner<C> {
                     let now = Instant::now();
                     self.finish(&mut queue, &mut said, key, result, now);
                 }
-                Some(key) = triggers.next() => {
-                    let now = Instant::now();
-                    let controller = &self.round.controller;
-                    let due = now.checked_sub(controller.head_start(&key)).unwrap_or(now);
-                    queue.trigger(key, |key| controller.group(key), due);
-                }
+                key = asks.next() => self.trigger(&mut queue, key),
+                Some(key) = triggers.next() => self.trigger(&mut queue, key),
                 () = sleep_until(due), if due.is_some() => {}
                 () = tokio::time::sleep(BEAT) => {}
             }
         }
+        drop(asks);
         drop(turning);
         let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, async {
             while rounds.next().await.is_some() {}
         })
         .await;
+    }
+
+    fn trigger(&self, queue: &mut Queue<C::Key>, key: C::Key) {
+        let now = Instant::now();
+        let controller = &self.round.controller;
+        let due = now.checked_sub(controller.head_start(&key)).unwrap_or(now);
+        queue.trigger(key, |key| controller.group(key), due);
     }
 
     fn finish(
@@ -181,7 +230,7 @@ impl<K> Default for Rounds<K> {
     }
 }
 
-impl<K: crate::controller::Key> Rounds<K> {
+impl<K: Key> Rounds<K> {
     fn start<C: Controller<Key = K>>(&mut self, round: Round<C>, key: K) {
         let controller = round.controller.name();
         let span = tracing::debug_span!("reconcile", controller, %key);
@@ -193,7 +242,7 @@ impl<K: crate::controller::Key> Rounds<K> {
     async fn next(&mut self) -> Option<(K, Result<Done, Failure>)> {
         let (id, result) = match self.tasks.join_next_with_id().await? {
             Ok(ended) => ended,
-            Err(error) => (error.id(), Err(Failure::of_panic(panicked(error)))),
+            Err(error) => (error.id(), Err(Failure::of_bug(panicked(error)))),
         };
         self.keys.remove(&id).map(|key| (key, result))
     }

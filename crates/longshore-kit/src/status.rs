@@ -5,10 +5,14 @@ use std::fmt::Display;
 use longshore_core::{ObjectRef, PatchKind};
 use serde_json::{Map, Value, json};
 
-use crate::apply::{Applier, ApplyError};
+use crate::{
+    apply::{Applier, ApplyError},
+    round_writes::{self, version_of},
+};
 
 impl Applier {
-    /// Makes `status` the status of an object that was decided upon as `seen`.
+    /// Makes `status` the status of an object that was decided upon as `seen`. Where the same plan has written the object
+    /// before, that is what it is written upon: a plan may hold several records, one after the other.
     ///
     /// *Flow*: a merge patch on `/status` with the version of `seen` as its precondition. After a conflict the live
     /// object decides: it has the wanted status already (an answer was lost): done; its status is still the one of
@@ -24,6 +28,8 @@ impl Applier {
         seen: &Value,
         status: &Value,
     ) -> Result<(), ApplyError> {
+        let latest = version_of(seen).and_then(|version| round_writes::latest(target, version));
+        let seen = latest.as_ref().unwrap_or(seen);
         let Some(change) = difference(&seen["status"], status) else {
             return Ok(());
         };
@@ -62,7 +68,9 @@ impl Applier {
         let answer = self
             .requests()
             .patch(target, Some("status"), PatchKind::Merge, body);
-        self.wrote(key, target, &answer.await?);
+        let answer = answer.await?;
+        round_writes::wrote(target, version_of(base), &answer);
+        self.wrote(key, target, &answer);
         Ok(())
     }
 }

@@ -12,10 +12,10 @@ use jiff::{SignedDuration, Timestamp};
 use kube::{Api, api::ListParams};
 use longshore_api::podops::{CONTROLLED, LABEL_CONTROL, REASON_EVICTION_REFUSED};
 use longshore_core::{
-    Announcement, Class, Classify, EventType, Never, ObjectRef, Resource, Seen, error::chain,
+    Announcement, Class, Classify, EventType, Never, ObjectRef, Resource, Seen, UnknownCause, error::chain,
 };
 use longshore_kit::{
-    Applier, ApplyError, Cache, Clock, Controller, Parsed, RawObject, api_resource,
+    Answers, Applier, ApplyError, Cache, Clock, Controller, Parsed, RawObject, api_resource,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -140,13 +140,19 @@ impl Controller for Evictions {
     type Observed = Observed;
     type Status = Never;
     type Effect = EvictionEffect;
+    type Question = Never;
     type Error = ApplyError;
 
     fn name(&self) -> &'static str {
         "podops.evictions"
     }
 
-    async fn observe(&self, key: &EvictionsOf, now: Timestamp) -> Result<Observed, ApplyError> {
+    async fn observe(
+        &self,
+        key: &EvictionsOf,
+        now: Timestamp,
+        _answers: &Answers<Never>,
+    ) -> Result<Observed, ApplyError> {
         let EvictionsOf(namespace) = key;
         self.announced.forget(FORGOTTEN, now);
         let (pods, budgets) = concerned(
@@ -278,7 +284,7 @@ impl Evictions {
                 let others = list.items.iter();
                 Seen::Present(others.filter_map(|it| it.read().ok()).collect())
             }
-            Err(error) => Seen::Unknown(error.to_string()),
+            Err(error) => Seen::unknown(UnknownCause::Unreachable, error.to_string()),
         }
     }
 }

@@ -285,6 +285,8 @@ impl World {
             | Action::EnsureFinalizer { .. }
             | Action::Create(_)
             | Action::Call(_)
+            | Action::Ask(_)
+            | Action::Used(_)
             | Action::RemoveFinalizer { .. } => panic!("unexpected: {action:?}"),
         })
     }

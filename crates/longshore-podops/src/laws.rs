@@ -9,7 +9,7 @@ use longshore_api::podops::{
     ANNOTATION_EVICTED_AT, CONDITION_SERVICE_READY, Detail, FINALIZER_PROTECTED,
     FINALIZER_SERVICES, LABEL_CONTROL, LABEL_TO_DELETE, OperationLabel, operation_permission,
 };
-use longshore_core::{Action, Never, Plan, Seen};
+use longshore_core::{Action, Never, Plan, Seen, Unknown, UnknownCause};
 use longshore_test::laws::{Decider, check_decider};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -33,6 +33,7 @@ impl Decider for OfPods {
     type Observed = lifecycle::Observed;
     type Status = Never;
     type Effect = PodEffect;
+    type Question = Never;
 
     fn decide(&self, observed: &lifecycle::Observed) -> PodPlan {
         pods::decide(observed)
@@ -44,11 +45,11 @@ impl Decider for OfPods {
 
     fn blinded(&self, observed: &lifecycle::Observed) -> Vec<lifecycle::Observed> {
         let no_pod = lifecycle::Observed {
-            pod: Seen::Unknown("the watch is down".to_owned()),
+            pod: Seen::unknown(UnknownCause::Unreachable, "the watch is down"),
             ..observed.clone()
         };
         let no_slices = lifecycle::Observed {
-            traffic: Seen::Unknown("the watch is down".to_owned()),
+            traffic: Seen::unknown(UnknownCause::Unreachable, "the watch is down"),
             ..observed.clone()
         };
         let pod = observed.pod.present();
@@ -61,7 +62,7 @@ impl Decider for OfPods {
         let removes = |action: &Action<_, _>| matches!(action, Action::Call(_));
         if pods::decide(observed).actions.iter().any(removes) {
             blinded.push(lifecycle::Observed {
-                budgets: Seen::Unknown("the watch is down".to_owned()),
+                budgets: Seen::unknown(UnknownCause::Unreachable, "the watch is down"),
                 ..observed.clone()
             });
         }
@@ -86,6 +87,7 @@ impl Decider for OfEvictions {
     type Observed = eviction::Observed;
     type Status = Never;
     type Effect = EvictionEffect;
+    type Question = Never;
 
     fn decide(&self, observed: &eviction::Observed) -> EvictionPlan {
         eviction::decide(observed)
@@ -113,7 +115,7 @@ impl Decider for OfEvictions {
     }
 
     fn blinded(&self, observed: &eviction::Observed) -> Vec<eviction::Observed> {
-        let unknown = || "the watch is down".to_owned();
+        let unknown = || Unknown::new(UnknownCause::Unreachable, "the watch is down");
         let (mut no_pods, mut no_budgets) = (observed.clone(), observed.clone());
         let (mut no_rules, mut no_others) = (observed.clone(), observed.clone());
         no_pods.pods = Seen::Unknown(unknown());
@@ -131,6 +133,7 @@ impl Decider for OfRules {
     type Observed = rule::Observed;
     type Status = Never;
     type Effect = Inquiry;
+    type Question = Never;
 
     fn decide(&self, observed: &rule::Observed) -> Plan<Never, Inquiry> {
         rule::decide(observed)
@@ -160,7 +163,7 @@ impl Decider for OfRules {
     }
 
     fn blinded(&self, observed: &rule::Observed) -> Vec<rule::Observed> {
-        let unknown = || "the watch is down".to_owned();
+        let unknown = || Unknown::new(UnknownCause::Unreachable, "the watch is down");
         let no_rule = rule::Observed {
             rule: Seen::Unknown(unknown()),
             ..observed.clone()

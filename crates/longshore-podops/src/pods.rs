@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::Timestamp;
 use kube::Resource as _;
 use longshore_core::{Action, Class, Classify, Never, ObjectRef, Resource, Scope, Seen};
-use longshore_kit::{Applier, ApplyError, Cache, Controller, Parsed, RawObject};
+use longshore_kit::{Answers, Applier, ApplyError, Cache, Controller, Parsed, RawObject};
 use serde_json::Value;
 
 use crate::{
@@ -82,6 +82,7 @@ impl Controller for Pods {
     type Observed = Observed;
     type Status = Never;
     type Effect = PodEffect;
+    type Question = Never;
     type Error = PodError;
 
     fn name(&self) -> &'static str {
@@ -92,7 +93,12 @@ impl Controller for Pods {
         &key.namespace
     }
 
-    async fn observe(&self, key: &PodKey, now: Timestamp) -> Result<Observed, PodError> {
+    async fn observe(
+        &self,
+        key: &PodKey,
+        now: Timestamp,
+        _answers: &Answers<Never>,
+    ) -> Result<Observed, PodError> {
         let pod = match self.pods.get(&key.namespace, &key.name) {
             Seen::Present(object) => Seen::Present(match object.value() {
                 Some(pod) => Pod::clone(pod),
@@ -220,7 +226,7 @@ impl Pods {
                 let selector = match self.applier.requests().get(&service).await {
                     Ok(Some(object)) => Seen::Present(selector_of(&object)),
                     Ok(None) => Seen::Absent,
-                    Err(error) => Seen::Unknown(error.to_string()),
+                    Err(error) => Seen::Unknown(error.to_unknown()),
                 };
                 services.insert(holder, selector);
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use longshore_core::{Never, Plan, Seen};
-use longshore_kit::{Cache, Controller, RawObject};
+use longshore_kit::{Answers, Cache, Controller, RawObject};
 
 use crate::{
     lifecycle::released::{Observed, decide},
@@ -24,6 +24,7 @@ impl Controller for Released {
     type Observed = Observed;
     type Status = Never;
     type Effect = Never;
+    type Question = Never;
     type Error = PodError;
 
     fn name(&self) -> &'static str {
@@ -34,7 +35,12 @@ impl Controller for Released {
         &key.namespace
     }
 
-    async fn observe(&self, key: &PodKey, now: Timestamp) -> Result<Observed, PodError> {
+    async fn observe(
+        &self,
+        key: &PodKey,
+        now: Timestamp,
+        _answers: &Answers<Never>,
+    ) -> Result<Observed, PodError> {
         let pod = match self.pods.get(&key.namespace, &key.name) {
             Seen::Present(object) => Seen::Present(read(key, &object)?),
             Seen::Absent => Seen::Absent,

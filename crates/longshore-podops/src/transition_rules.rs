@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use jiff::Timestamp;
 use longshore_core::{Class, Classify, Never, Plan, Seen};
-use longshore_kit::{Cache, Controller, Parsed};
+use longshore_kit::{Answers, Cache, Controller, Parsed};
 
 use crate::{
     conversations::{Conversations, Known, Wanted},
@@ -44,6 +44,7 @@ impl Controller for Rules {
     type Observed = Observed;
     type Status = Never;
     type Effect = Inquiry;
+    type Question = Never;
     type Error = UnreadableRule;
 
     fn name(&self) -> &'static str {
@@ -54,7 +55,12 @@ impl Controller for Rules {
         &key.namespace
     }
 
-    async fn observe(&self, key: &RuleKey, now: Timestamp) -> Result<Observed, UnreadableRule> {
+    async fn observe(
+        &self,
+        key: &RuleKey,
+        now: Timestamp,
+        _answers: &Answers<Never>,
+    ) -> Result<Observed, UnreadableRule> {
         let rule = self.read(key)?;
         let (mut pods, mut workloads) = (Seen::Absent, Seen::Absent);
         let mut known = Known::default();

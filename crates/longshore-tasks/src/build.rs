@@ -1,7 +1,7 @@
 //! The resource of an attempt: what the plugin makes of the template, and what makes it ours (task action spec §9.5).
 
 use longshore_api::tasks::ANNOTATION_LAUNCH;
-use longshore_core::{Create, ObjectRef};
+use longshore_core::{ChildIdentity, Create, ObjectRef};
 use longshore_plugins::{BuildError, K8sConfig, Owner, with_metadata};
 use serde_json::json;
 
@@ -29,6 +29,6 @@ pub(crate) fn create(
     Ok(Create {
         resource,
         object,
-        identity: (ANNOTATION_LAUNCH, launch.to_string()),
+        identity: ChildIdentity::annotation(ANNOTATION_LAUNCH, launch.to_string()),
     })
 }

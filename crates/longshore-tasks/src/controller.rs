@@ -4,8 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use longshore_core::{Announcement, Class, Classify, Create, EventType, ObjectRef, Plan, Seen};
-use longshore_kit::{Applier, ApplyError, Clock, Controller, Postponed, RawObject, Refusal};
+use longshore_core::{
+    Announcement, Class, Classify, Create, EventType, Incarnation, Never, ObjectRef, Plan,
+    Resource, Seen,
+};
+use longshore_kit::{
+    Answers, Applier, ApplyError, Clock, Controller, Postponed, RawObject, Refusal,
+};
 use longshore_plugins::TASK_ACTION;
 use tokio::time::Instant;
 
@@ -177,7 +182,7 @@ impl Actions {
 
     /// This kept a resource from being created.
     fn note(&self, key: &ActionKey, create: &Create, kind: ObstacleKind) {
-        let launch = &create.identity.1;
+        let launch = create.identity.value();
         let obstacles = &self.observer.obstacles;
         obstacles.note(key, launch, kind, self.clock.now());
     }
@@ -188,6 +193,7 @@ impl Controller for Actions {
     type Observed = Observed;
     type Status = Record;
     type Effect = Effect;
+    type Question = Never;
     type Error = ActionError;
 
     fn name(&self) -> &'static str {
@@ -205,7 +211,12 @@ impl Controller for Actions {
         }
     }
 
-    async fn observe(&self, key: &ActionKey, now: Timestamp) -> Result<Observed, ActionError> {
+    async fn observe(
+        &self,
+        key: &ActionKey,
+        now: Timestamp,
+        _answers: &Answers<Never>,
+    ) -> Result<Observed, ActionError> {
         let observed = self.observer.observe(key, now).await?;
         match &observed.action {
             Seen::Present(action) => self.measures.see(key, Some(&action.status)),
@@ -274,7 +285,7 @@ impl Controller for Actions {
         }
     }
 
-    fn refused(&self, key: &ActionKey, refusal: &Refusal) {
+    fn refused(&self, key: &ActionKey, _: &Seen<Incarnation>, refusal: &Refusal) {
         if let Some(create) = &refusal.create {
             let kind = match refusal.code {
                 Some(code) => ObstacleKind::Refused {
@@ -288,7 +299,7 @@ impl Controller for Actions {
         }
     }
 
-    fn postponed(&self, key: &ActionKey, create: &Create, why: &Postponed) {
+    fn postponed(&self, key: &ActionKey, _: &Seen<Incarnation>, create: &Create, why: &Postponed) {
         let kind = match why {
             Postponed::OverQuota(words) => ObstacleKind::OverQuota(words.clone()),
             Postponed::NameTaken => ObstacleKind::NameTaken,

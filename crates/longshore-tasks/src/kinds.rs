@@ -13,7 +13,7 @@ use futures::{
 };
 use kube::{Client, core::WatchEvent};
 use longshore_api::flyte::{LABEL_MANAGED, TRUE};
-use longshore_core::{ObjectRef, Resource, Scope, Seen};
+use longshore_core::{ObjectRef, Resource, Scope, Seen, UnknownCause};
 use longshore_kit::{Cache, CacheFeed, Clock, ListWatch, RawObject, Update};
 use longshore_plugins::{HeadPod, Plugin};
 use serde_json::Value;
@@ -93,14 +93,17 @@ impl Kinds {
         match self.by_resource.get(&target.resource) {
             Some(kind) if kind.served() == Served::No => Seen::Absent,
             Some(kind) => to_value(kind.cache.get(&target.namespace, &target.name)),
-            None => Seen::Unknown(format!("nobody watches {}", target.resource.plural)),
+            None => Seen::unknown(
+                UnknownCause::NotWatched,
+                format!("nothing watches {}", target.resource.plural),
+            ),
         }
     }
 
     /// The head of a resource with many pods.
     pub(crate) fn head(&self, namespace: &str, head: &HeadPod) -> Seen<Value> {
         let Some(pods) = self.cache(Resource::POD) else {
-            return Seen::Unknown("nobody watches pods".to_owned());
+            return Seen::unknown(UnknownCause::NotWatched, "nothing watches pods");
         };
         match head {
             HeadPod::Named(name) => to_value(pods.get(namespace, name)),
@@ -191,7 +194,7 @@ fn to_value(seen: Seen<Arc<RawObject>>) -> Seen<Value> {
     match seen {
         Seen::Present(object) => match object.to_value() {
             Ok(object) => Seen::Present(object),
-            Err(error) => Seen::Unknown(error.to_string()),
+            Err(error) => Seen::unknown(UnknownCause::NotUnderstood, error.to_string()),
         },
         Seen::Absent => Seen::Absent,
         Seen::Unknown(why) => Seen::Unknown(why),

@@ -1,7 +1,7 @@
 //! What a plugin asks to know besides its resource: inputs, PodTemplates, head pods.
 
 use jiff::Timestamp;
-use longshore_core::Seen;
+use longshore_core::{Seen, Unknown};
 use longshore_plugins::pod_template_name;
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ impl Observer {
         &self,
         task: &mut Task,
         now: Timestamp,
-    ) -> Result<(), String> {
+    ) -> Result<(), Unknown> {
         let context = &mut task.context;
         context.takes_pod_templates = self.kinds.takes_pod_templates(task.plugin.resource());
         if let Some(name) = pod_template_name(&context.template, &self.config.k8s) {
@@ -46,7 +46,7 @@ impl Observer {
         key: &ActionKey,
         task: &mut Task,
         resource: &Value,
-    ) -> Result<(), String> {
+    ) -> Result<(), Unknown> {
         let head = task.plugin.head_pod(&task.context, resource);
         self.heads.expect(key, head.as_ref());
         if let Some(head) = head {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use longshore_api::flyte::{CONDITION_SUCCEEDED, Condition, TaskActionStatus};
-use longshore_core::{Class, Classify, ObjectRef, Resource, Seen};
+use longshore_core::{Class, Classify, ObjectRef, Resource, Seen, UnknownCause};
 use longshore_kit::{Cache, RawObject, Requests};
 use longshore_plugins::{
     Config, ErrorFile, ErrorKind, Phase, PhaseInfo, Plugin, PluginState, Runner, TaskContext,
@@ -284,7 +284,7 @@ impl Observer {
     async fn live(&self, target: &ObjectRef) -> Seen<Value> {
         match self.requests.get(target).await {
             Ok(resource) => resource.into(),
-            Err(error) => Seen::Unknown(error.to_string()),
+            Err(error) => Seen::Unknown(error.to_unknown()),
         }
     }
 
@@ -312,7 +312,7 @@ impl Observer {
             Err(error) => {
                 let error = error.why();
                 tracing::warn!(error, "an ended attempt waits for what it left behind");
-                Seen::Unknown(error)
+                Seen::unknown(UnknownCause::Unreachable, error)
             }
         }
     }

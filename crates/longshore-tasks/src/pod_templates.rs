@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::{Stream, StreamExt, stream};
 use kube::Client;
-use longshore_core::{Resource, Scope, Seen};
+use longshore_core::{Resource, Scope, Seen, UnknownCause};
 use longshore_kit::{Cache, ListWatch, RawObject};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -51,8 +51,10 @@ impl PodTemplates {
             match self.cache.get(namespace, name) {
                 Seen::Present(template) => {
                     let template = template.to_value();
-                    return template
-                        .map_or_else(|error| Seen::Unknown(error.to_string()), Seen::Present);
+                    return template.map_or_else(
+                        |error| Seen::unknown(UnknownCause::NotUnderstood, error.to_string()),
+                        Seen::Present,
+                    );
                 }
                 Seen::Absent => {}
                 Seen::Unknown(why) => return Seen::Unknown(why),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use longshore_api::dags::ANNOTATION_LAUNCH;
-use longshore_core::{Class, Classify, Never, Plan, Seen};
-use longshore_kit::{Controller, Refusal};
+use longshore_core::{Class, Classify, Incarnation, Never, Plan, Seen, UnknownCause};
+use longshore_kit::{Answers, Controller, Refusal};
 use longshore_store::{StoreError, TaskInstance, TaskState};
 use serde_json::Value;
 use uuid::Uuid;
@@ -51,8 +51,9 @@ impl Launches {
 
     async fn task(&self, ti_id: &Uuid, is_launched: bool) -> Result<Seen<TaskView>, StoreError> {
         if self.shared.inbox.is_waiting_for(ti_id) {
-            return Ok(Seen::Unknown(
-                "the scheduler has not taken in what is known of it".to_owned(),
+            return Ok(Seen::unknown(
+                UnknownCause::Behind,
+                "the scheduler has not taken in what is known of it",
             ));
         }
         if let Some((active, row)) = self.shared.board().task_instance_by_id(ti_id) {
@@ -121,13 +122,19 @@ impl Controller for Launches {
     type Observed = LaunchObserved;
     type Status = Never;
     type Effect = LaunchEffect;
+    type Question = Never;
     type Error = LaunchError;
 
     fn name(&self) -> &'static str {
         "dags.pods"
     }
 
-    async fn observe(&self, ti_id: &Uuid, now: Timestamp) -> Result<LaunchObserved, LaunchError> {
+    async fn observe(
+        &self,
+        ti_id: &Uuid,
+        now: Timestamp,
+        _answers: &Answers<Never>,
+    ) -> Result<LaunchObserved, LaunchError> {
         let (launched, launcher) = (&self.shared.launched, self.launcher(ti_id));
         let mut pods = launched.of(ti_id, None);
         let mut task = self.task(ti_id, pods.present().is_some()).await?;
@@ -186,7 +193,7 @@ impl Controller for Launches {
     }
 
     /// The API server will never take this object: that is how its launch ended.
-    fn refused(&self, ti_id: &Uuid, refusal: &Refusal) {
+    fn refused(&self, ti_id: &Uuid, _: &Seen<Incarnation>, refusal: &Refusal) {
         let create = refusal.create.as_ref();
         let launch = create.and_then(|create| {
             create.object["metadata"]["annotations"][ANNOTATION_LAUNCH]

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use jiff::Timestamp;
 use longshore_api::airflow::ANNOTATION_TASK_INSTANCE_ID;
-use longshore_core::{Action, Create, Delete, Never, Next, ObjectRef, Plan, Seen};
+use longshore_core::{Action, ChildIdentity, Create, Delete, Never, Next, ObjectRef, Plan, Seen};
 use longshore_store::TaskState;
 use serde_json::Value;
 use uuid::Uuid;
@@ -259,7 +259,10 @@ fn create(
         Ok(object) => Action::Create(Create {
             resource: observed.launcher.resource(),
             object,
-            identity: (ANNOTATION_TASK_INSTANCE_ID, observed.ti_id.to_string()),
+            identity: ChildIdentity::annotation(
+                ANNOTATION_TASK_INSTANCE_ID,
+                observed.ti_id.to_string(),
+            ),
         }),
         Err(message) => Action::Call(LaunchEffect::ReportBuildFailure {
             launch: task.launch,

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, api::LogParams};
 use longshore_api::airflow::CONTAINER_BASE;
 use longshore_core::{Action, Class, Classify, Never, ObjectRef, Plan};
-use longshore_kit::Controller;
+use longshore_kit::{Answers, Controller};
 use longshore_plugins::TASK_ACTION;
 use longshore_store::{StoreError, TaskInstance};
 use uuid::Uuid;
@@ -184,13 +184,19 @@ impl Controller for KeepLogs {
     type Observed = Wanted;
     type Status = Never;
     type Effect = Keep;
+    type Question = Never;
     type Error = KeepLogError;
 
     fn name(&self) -> &'static str {
         "dags.logs"
     }
 
-    async fn observe(&self, key: &LogKey, _now: Timestamp) -> Result<Wanted, KeepLogError> {
+    async fn observe(
+        &self,
+        key: &LogKey,
+        _now: Timestamp,
+        _answers: &Answers<Never>,
+    ) -> Result<Wanted, KeepLogError> {
         let launched = &self.shared.launched;
         let is_there = launched.has(&key.ti_id, &key.object);
         let is_wanted = is_there && !launched.is_archived(&key.object);

@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 use kube::ResourceExt;
 use longshore_api::airflow::{ANNOTATION_DAG_ID, ANNOTATION_RUN_ID};
-use longshore_core::{ObjectRef, Seen};
+use longshore_core::{ObjectRef, Seen, UnknownCause};
 use longshore_kit::Cache;
 use longshore_store::{RunKey, TaskInstance};
 use tokio::sync::watch;
@@ -225,7 +225,10 @@ impl<K: Launched> LaunchTable<K> {
                 Stage::Idle | Stage::Missing => return Seen::Absent,
                 Stage::Wanted => {
                     let plural = K::LAUNCHER.resource().plural;
-                    return Seen::Unknown(format!("the {plural} have not been listed yet"));
+                    return Seen::unknown(
+                        UnknownCause::NotListedYet,
+                        format!("the {plural} have not been listed yet"),
+                    );
                 }
                 Stage::Listed | Stage::Replayed => {}
             }
@@ -236,7 +239,12 @@ impl<K: Launched> LaunchTable<K> {
         for (namespace, name) in &names {
             match self.cache.get(namespace, name) {
                 Seen::Present(object) => views.extend(view_of(&*object)),
-                Seen::Absent => return Seen::Unknown(format!("the end of {name} is news")),
+                Seen::Absent => {
+                    return Seen::unknown(
+                        UnknownCause::Behind,
+                        format!("{name} ended, and the scheduler has not recorded it yet"),
+                    );
+                }
                 Seen::Unknown(why) => return Seen::Unknown(why),
             }
         }

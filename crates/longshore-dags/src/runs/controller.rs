@@ -12,8 +12,8 @@ use longshore_api::{
     airflow::{LABEL_DAG_ID, LABEL_RUN_ID},
     dags::ANNOTATION_RUN,
 };
-use longshore_core::{Class, Classify, Never, ObjectRef, Plan, Resource};
-use longshore_kit::{Controller, Refusal, cache::reference};
+use longshore_core::{Class, Classify, Incarnation, Never, ObjectRef, Plan, Resource, Seen};
+use longshore_kit::{Answers, Controller, Refusal, cache::reference};
 use longshore_store::{RunKey, RunState};
 
 use super::decide::{RunEffect, RunObserved, decide_run};
@@ -111,13 +111,19 @@ impl Controller for Runs {
     type Observed = RunObserved;
     type Status = Never;
     type Effect = RunEffect;
+    type Question = Never;
     type Error = RunsError;
 
     fn name(&self) -> &'static str {
         "dags.runs"
     }
 
-    async fn observe(&self, key: &RunKey, _now: Timestamp) -> Result<RunObserved, RunsError> {
+    async fn observe(
+        &self,
+        key: &RunKey,
+        _now: Timestamp,
+        _answers: &Answers<Never>,
+    ) -> Result<RunObserved, RunsError> {
         if let Some(active) = self.shared.board().runs.get(key) {
             let is_waiting = active.run.state == RunState::Queued || active.run.is_prepared;
             return Ok(if is_waiting {
@@ -153,7 +159,7 @@ impl Controller for Runs {
         }
     }
 
-    fn refused(&self, key: &RunKey, refusal: &Refusal) {
+    fn refused(&self, key: &RunKey, _: &Seen<Incarnation>, refusal: &Refusal) {
         if refusal.create.is_some() {
             self.shared.inbox.push(Fact::RunPrepareRefused {
                 run: key.clone(),

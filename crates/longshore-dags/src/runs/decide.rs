@@ -1,7 +1,7 @@
 //! Which shared objects of a run are to be created or removed.
 
 use longshore_api::dags::ANNOTATION_RUN;
-use longshore_core::{Action, Create, Delete, Never, ObjectRef, Plan, Resource};
+use longshore_core::{Action, ChildIdentity, Create, Delete, Never, ObjectRef, Plan, Resource};
 use serde_json::Value;
 
 /// All that a round is decided upon.
@@ -37,7 +37,10 @@ pub(crate) fn decide_run(observed: &RunObserved) -> Plan<Never, RunEffect> {
                 Action::Create(Create {
                     resource: *resource,
                     object: object.clone(),
-                    identity: (ANNOTATION_RUN, identity.unwrap_or_default().to_owned()),
+                    identity: ChildIdentity::annotation(
+                        ANNOTATION_RUN,
+                        identity.unwrap_or_default(),
+                    ),
                 })
             });
             Plan::of(

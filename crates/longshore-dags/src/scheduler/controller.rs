@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use longshore_core::{Action, Class, Classify, Never, Next, Plan};
-use longshore_kit::Controller;
+use longshore_kit::{Answers, Controller};
 use longshore_store::{Changes, Run, RunKey, Snapshot, StoreError, TaskInstance};
 
 use super::{
@@ -285,13 +285,19 @@ impl Controller for Scheduler {
     type Observed = Seen;
     type Status = Round;
     type Effect = Never;
+    type Question = Never;
     type Error = SchedulerError;
 
     fn name(&self) -> &'static str {
         "dags.scheduler"
     }
 
-    async fn observe(&self, _key: &TheScheduler, now: Timestamp) -> Result<Seen, SchedulerError> {
+    async fn observe(
+        &self,
+        _key: &TheScheduler,
+        now: Timestamp,
+        _answers: &Answers<Never>,
+    ) -> Result<Seen, SchedulerError> {
         let batch = self.shared.inbox.peek();
         let (board, catalog) = (self.shared.board(), self.shared.catalog());
         let mut looked = Looked::new();

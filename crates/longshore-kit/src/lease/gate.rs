@@ -70,7 +70,7 @@ impl Gate {
     }
 
     /// A gate that is closed until it is [held open](Self::hold_until).
-    pub(super) fn closed(clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn closed(clock: Arc<dyn Clock>) -> Self {
         Self::new(State::Until(Instant::now(), Timestamp::MIN), clock)
     }
 
@@ -93,12 +93,27 @@ impl Gate {
         Err(Deposed)
     }
 
+    /// Does `work` for as long as writes may be made. It is asked before every step, not only before the first: between
+    /// two of them the process may have been paused with the request not sent yet.
+    ///
+    /// *Errors*: the gate has closed. Work that had begun is dropped where it was, as by a crash: nobody knows how much
+    /// of it was done.
+    pub async fn while_open<T>(&self, work: impl Future<Output = T>) -> Result<T, Deposed> {
+        let mut work = pin!(work);
+        poll_fn(|context| match self.check() {
+            Ok(()) => work.as_mut().poll(context).map(Ok),
+            Err(deposed) => Poll::Ready(Err(deposed)),
+        })
+        .await
+    }
+
     /// Writes that were refused.
     pub fn n_refused(&self) -> u64 {
         self.shared.n_refused.load(Ordering::Relaxed)
     }
 
-    fn is_open(&self) -> bool {
+    /// Whether [`check`](Self::check) would let a write pass. For those who only wait: it counts nothing.
+    pub(crate) fn is_open(&self) -> bool {
         match *self.state() {
             State::Always => true,
             State::Until(instant, at) => Instant::now() < instant && self.shared.clock.now() < at,
@@ -108,7 +123,7 @@ impl Gate {
 
     /// Opens it for `time` after `sent`, when the renewal was sent, or after `sent_at` by the other clock; never again
     /// once it was closed.
-    pub(super) fn hold_until(&self, sent: Instant, sent_at: Timestamp, time: Duration) {
+    pub(crate) fn hold_until(&self, sent: Instant, sent_at: Timestamp, time: Duration) {
         let mut state = self.state();
         if matches!(*state, State::Until(..)) {
             let at = sent_at.saturating_add(time).unwrap_or(Timestamp::MAX);
@@ -117,7 +132,7 @@ impl Gate {
     }
 
     /// Closes it for good.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         *self.state() = State::Closed;
     }
 
@@ -163,15 +178,8 @@ where
         }
         let gate = self.gate.clone();
         Box::pin(async move {
-            let mut answer = pin!(answer);
-            // Asked before every step, not only before the first: between two of them the process may have been paused
-            // with the request not sent yet. An answer that is not waited for leaves a write of which nobody knows
-            // whether it was made, as a crash does.
-            poll_fn(|cx| match gate.check() {
-                Ok(()) => answer.as_mut().poll(cx).map_err(Into::into),
-                Err(deposed) => Poll::Ready(Err(Box::new(deposed) as BoxError)),
-            })
-            .await
+            let answered = gate.while_open(answer).await;
+            answered?.map_err(Into::into)
         })
     }
 }

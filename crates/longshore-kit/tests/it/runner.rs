@@ -11,8 +11,11 @@ use std::{
 use futures::stream;
 use jiff::Timestamp;
 use kube::{Client, client::Body};
-use longshore_core::{Action, Class, Classify, Create, Delete, Next, ObjectRef, Plan, Resource};
-use longshore_kit::{Applier, Clock, Controller, Outcome, Refusal, Runner};
+use longshore_core::{
+    Action, ChildIdentity, Class, Classify, Create, Delete, Incarnation, Next, ObjectRef, Plan,
+    Resource, Seen,
+};
+use longshore_kit::{Answers, Applier, Clock, Controller, Outcome, Refusal, Runner};
 use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -79,13 +82,19 @@ impl Controller for Toy {
     type Observed = Plan<&'static str, Infallible>;
     type Status = &'static str;
     type Effect = Infallible;
+    type Question = Infallible;
     type Error = Told;
 
     fn name(&self) -> &'static str {
         "toy"
     }
 
-    async fn observe(&self, key: &Self::Key, _: Timestamp) -> Result<Self::Observed, Told> {
+    async fn observe(
+        &self,
+        key: &Self::Key,
+        _: Timestamp,
+        _: &Answers<Infallible>,
+    ) -> Result<Self::Observed, Told> {
         let n = {
             let mut rounds = self.rounds.lock().unwrap();
             let at = rounds.entry(key).or_default();
@@ -114,7 +123,7 @@ impl Controller for Toy {
         match *effect {}
     }
 
-    fn refused(&self, _: &Self::Key, refusal: &Refusal) {
+    fn refused(&self, _: &Self::Key, _: &Seen<Incarnation>, refusal: &Refusal) {
         let create = refusal.create.as_ref();
         let name = create.map_or("", |create| {
             create.object["metadata"]["name"].as_str().unwrap()
@@ -291,7 +300,7 @@ async fn a_refusal_says_what_could_not_be_created() {
     let create = Action::Create(Create {
         resource: Resource::POD,
         object: json!({"metadata": {"name": "new", "namespace": "default", "annotations": {"id": "1"}}}),
-        identity: ("id", "1".to_owned()),
+        identity: ChildIdentity::annotation("id", "1"),
     });
     let delete = Action::Delete(Delete {
         target: ObjectRef {

@@ -8,8 +8,8 @@ use std::{
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use longshore_core::{Class, Classify, Never, Plan, Resource, Seen};
-use longshore_kit::{Cache, Controller, RawObject};
+use longshore_core::{Class, Classify, Never, Plan, Resource, Seen, UnknownCause};
+use longshore_kit::{Answers, Cache, Controller, RawObject};
 use serde_json::Value;
 
 use super::{
@@ -69,13 +69,19 @@ impl<T: Table> Controller for Consist<T> {
     type Observed = Observed;
     type Status = Never;
     type Effect = Change;
+    type Question = Never;
     type Error = ConsistError<T::Error>;
 
     fn name(&self) -> &'static str {
         self.table.name()
     }
 
-    async fn observe(&self, key: &EmployerKey, _: Timestamp) -> Result<Observed, Self::Error> {
+    async fn observe(
+        &self,
+        key: &EmployerKey,
+        _: Timestamp,
+        _answers: &Answers<Never>,
+    ) -> Result<Observed, Self::Error> {
         let nothing = |employer| Observed {
             employer,
             employees: Seen::Absent,
@@ -162,7 +168,7 @@ impl<T: Table> Consist<T> {
     async fn current(&self, employer: &Value, part: Part) -> Seen<Entries> {
         match self.table.current(employer, part).await {
             Ok(entries) => Seen::Present(entries),
-            Err(error) => Seen::Unknown(error.to_string()),
+            Err(error) => Seen::unknown(UnknownCause::Unreachable, error.to_string()),
         }
     }
 

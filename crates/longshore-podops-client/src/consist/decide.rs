@@ -108,7 +108,7 @@ fn read(current: &Seen<Entries>) -> Result<&Entries, &str> {
     match current {
         Seen::Present(entries) => Ok(entries),
         Seen::Absent => Ok(NOTHING),
-        Seen::Unknown(why) => Err(why),
+        Seen::Unknown(why) => Err(&why.message),
     }
 }
 

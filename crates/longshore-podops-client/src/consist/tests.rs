@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use longshore_api::podops::{ANNOTATION_AVAILABLE_CONDITIONS, FINALIZER_CLEAN};
-use longshore_core::{Action, Never, Next, Plan, Resource, Seen};
+use longshore_core::{Action, Never, Next, Plan, Resource, Seen, Unknown, UnknownCause};
 use longshore_test::laws::{Decider, check_decider};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -110,7 +110,9 @@ fn told(plan: &ConsistPlan) -> Vec<String> {
             format!("{}{expects}{finalizers}", patch.target.name)
         }
         Action::Persist(never) => match *never {},
-        Action::Create(_) | Action::Delete(_) => panic!("{action:?}"),
+        Action::Create(_) | Action::Delete(_) | Action::Ask(_) | Action::Used(_) => {
+            panic!("{action:?}")
+        }
     };
     plan.actions.iter().map(tell).collect()
 }
@@ -218,9 +220,9 @@ fn what_fails_is_said() {
     });
     let again = ["say SyncEmployeesFailed", "Employees +a ~ -", "a protect"];
     assert_eq!(told(&decide(&seen)), again);
-    seen.current_employees = Seen::Unknown("down".to_owned());
+    seen.current_employees = Seen::unknown(UnknownCause::Unreachable, "down");
     assert_eq!(told(&decide(&seen)), ["say GetCurrentEmployeesFailed"]);
-    seen.current_employer = Seen::Unknown("down".to_owned());
+    seen.current_employer = Seen::unknown(UnknownCause::Unreachable, "down");
     assert_eq!(told(&decide(&seen)), ["say GetCurrentEmployerFailed"]);
 }
 
@@ -241,6 +243,7 @@ impl Decider for OfEmployers {
     type Observed = Observed;
     type Status = Never;
     type Effect = Change;
+    type Question = Never;
 
     fn decide(&self, observed: &Observed) -> ConsistPlan {
         decide(observed)
@@ -252,8 +255,8 @@ impl Decider for OfEmployers {
     }
 
     fn blinded(&self, observed: &Observed) -> Vec<Observed> {
-        let unknown = || "down".to_owned();
-        let blind = |change: fn(&mut Observed, String)| {
+        let unknown = || Unknown::new(UnknownCause::Unreachable, "down");
+        let blind = |change: fn(&mut Observed, Unknown)| {
             let mut observed = observed.clone();
             change(&mut observed, unknown());
             observed
@@ -362,6 +365,8 @@ fn broken(seen: &Observed) -> Result<(), String> {
             | Action::Announce(_)
             | Action::EnsureFinalizer { .. }
             | Action::Patch(_)
+            | Action::Ask(_)
+            | Action::Used(_)
             | Action::Call(_) => {}
         }
     }
@@ -423,7 +428,8 @@ fn done(seen: &Observed) -> Observed {
                 merge(&mut of.pod, &patch.patch["metadata"]);
             }
             Action::Persist(never) => match never {},
-            Action::Create(_) | Action::Delete(_) | Action::Announce(_) => {}
+            Action::Create(_) | Action::Delete(_) | Action::Announce(_) | Action::Used(_) => {}
+            Action::Ask(never) => match never {},
         }
     }
     next.employer = Seen::Present(employer);

@@ -12,7 +12,7 @@ use longshore_api::podops::{
     LABEL_RELEASED, LABEL_TO_DELETE, OPERATION_PERMISSION_PREFIX, OperationLabel,
     detail_annotation, operation_permission,
 };
-use longshore_core::PatchKind;
+use longshore_core::{PatchKind, UnknownCause};
 use serde::Deserialize;
 
 use super::*;

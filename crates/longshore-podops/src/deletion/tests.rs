@@ -5,7 +5,7 @@ use longshore_api::podops::{
     ANNOTATION_EVICTED_AT, ANNOTATION_HELD_UNTIL, CONDITION_SERVICE_READY, LABEL_CONTROL,
     LABEL_TO_DELETE, OperationLabel,
 };
-use longshore_core::{Action, Next, Seen};
+use longshore_core::{Action, Next, Seen, UnknownCause};
 use serde_json::{Value, json};
 
 use super::decide;
@@ -144,7 +144,7 @@ fn what_was_to_be_evicted_is_evicted_and_what_was_to_be_deleted_is_deleted() {
         (
             "not seen",
             evicted(),
-            Seen::Unknown("down".to_owned()),
+            Seen::unknown(UnknownCause::Unreachable, "down"),
             "look again",
         ),
     ] {

@@ -7,7 +7,7 @@ use longshore_api::podops::{
     ANNOTATION_DELETE_TIMESTAMP, ANNOTATION_EVICTED_AT, CONDITION_SERVICE_READY, LABEL_CONTROL,
     LABEL_PREPARING_TO_DELETE, LABEL_TO_DELETE, OperationLabel,
 };
-use longshore_core::{Action, Next, Patch, Seen};
+use longshore_core::{Action, Next, Patch, Seen, UnknownCause};
 use serde_json::{Value, json};
 
 use super::*;
@@ -360,7 +360,7 @@ fn pods_without_the_label_count_where_somebody_has_seen_them() {
     assert_eq!(begun(&seen), "web-0");
     seen.others = Seen::Present(vec![pod("other-0", "unready other")]);
     assert_eq!(begun(&seen), "");
-    seen.others = Seen::Unknown("down".to_owned());
+    seen.others = Seen::unknown(UnknownCause::Unreachable, "down");
     assert_eq!(begun(&seen), "");
     assert_ne!(decide(&seen).next, Next::AwaitChange);
     // All that the budget has counted take part: nobody else is asked for.

@@ -157,6 +157,8 @@ mod tests {
             | Action::Create(_)
             | Action::Delete(_)
             | Action::Call(_)
+            | Action::Ask(_)
+            | Action::Used(_)
             | Action::RemoveFinalizer { .. } => format!("{action:?}"),
         });
         let next = match plan.next {

@@ -4,7 +4,7 @@ use longshore_api::podops::{
     ANNOTATION_AVAILABLE_CONDITIONS, ANNOTATION_EVICTED_AT, CONDITION_SERVICE_READY, Detail,
     LABEL_CONTROL, LABEL_SERVICE_AVAILABLE, LABEL_STAY_OFFLINE, OperationLabel, RejectInfo,
 };
-use longshore_core::{Action, Next, Seen};
+use longshore_core::{Action, Next, Seen, UnknownCause};
 use serde_json::{Value, json};
 
 use super::*;
@@ -236,7 +236,7 @@ fn a_rule_holds_a_pod_until_it_has_passed_it_in_its_stage() {
         assert_eq!(!patch(&observed).is_empty(), passes, "{observed:?}");
     }
     let unknown = Observed {
-        rules: Seen::Unknown("down".to_owned()),
+        rules: Seen::unknown(UnknownCause::Unreachable, "down"),
         ..observed(waiting())
     };
     let plan = decide(&unknown);
@@ -269,7 +269,7 @@ fn a_service_that_is_gone_is_waited_for_by_nobody() {
     assert_eq!(patch(&of(Seen::Present(selector("other")))), gone);
     assert_eq!(patch(&of(Seen::Present(selector("web")))), "");
     assert_ne!(
-        decide(&of(Seen::Unknown("down".to_owned()))).next,
+        decide(&of(Seen::unknown(UnknownCause::Unreachable, "down"))).next,
         Next::AwaitChange
     );
 }
@@ -331,7 +331,7 @@ const CLOSES: &str = r#"gate "False""#;
 #[test]
 fn an_evicted_pod_stays_in_service_until_its_budgets_have_a_disruption_reserved() {
     let of = |entry| budgets(entry, |_| {});
-    let unknown = || Seen::Unknown("down".to_owned());
+    let unknown = || Seen::unknown(UnknownCause::Unreachable, "down");
     let (stays, goes) = (Namespace::Stays, Namespace::Goes);
     check_budgets(vec![
         ("reserved", true, of(Some(10)), stays, CLOSES),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use longshore_api::podops::{CONTROLLED, LABEL_CONTROL};
-use longshore_core::Seen;
+use longshore_core::{Seen, UnknownCause};
 use longshore_kit::{RawObject, Update};
 
 use super::model::{REPLICA_SET, STATEFUL_SET, Workload};
@@ -84,7 +84,10 @@ impl Workloads {
     ) -> Seen<Vec<Workload>> {
         let known = self.known();
         if known.complete.len() < KINDS.len() {
-            return Seen::Unknown("the workloads were not listed yet".to_owned());
+            return Seen::unknown(
+                UnknownCause::NotListedYet,
+                "the workloads were not listed yet",
+            );
         }
         let mut found = Vec::new();
         for kind in KINDS {

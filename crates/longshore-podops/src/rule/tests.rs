@@ -7,7 +7,7 @@ use longshore_api::podops::{
     CONTROLLED, FINALIZER_PROTECTED, LABEL_CONTROL, LABEL_SERVICE_AVAILABLE, OperationLabel,
     RuleTask, detail_annotation,
 };
-use longshore_core::{Action, Next, Seen};
+use longshore_core::{Action, Next, Seen, UnknownCause};
 use serde_json::{Value, json};
 
 use super::*;
@@ -163,7 +163,7 @@ fn a_replica_that_does_not_exist_yet_is_out_of_service() {
         workloads[0].labels.remove("app");
     }
     assert_eq!(details(&decide(&seen)), ["web-0 passed"]);
-    seen.workloads = Seen::Unknown("down".to_owned());
+    seen.workloads = Seen::unknown(UnknownCause::Unreachable, "down");
     assert!(decide(&seen).actions.is_empty());
 }
 
@@ -515,7 +515,7 @@ fn pods_lose_the_annotation_of_a_rule_that_is_gone() {
 #[test]
 fn nothing_is_concluded_from_what_cannot_be_seen() {
     let unknown = Observed {
-        pods: Seen::Unknown("down".to_owned()),
+        pods: Seen::unknown(UnknownCause::Unreachable, "down"),
         ..observed(rule(json!([])), Vec::new())
     };
     let plan = decide(&unknown);

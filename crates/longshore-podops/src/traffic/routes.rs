@@ -7,7 +7,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use longshore_core::Seen;
+use longshore_core::{Seen, UnknownCause};
 use longshore_kit::{RawObject, Update};
 
 use super::model::{Protects, Service, Slice, Traffic};
@@ -104,7 +104,10 @@ impl Routes {
     pub(crate) fn of(&self, pod: &Pod, now: Timestamp) -> Seen<Traffic> {
         let mut known = self.known();
         if !known.has_services || !known.has_slices {
-            return Seen::Unknown("Services and their slices were not listed yet".to_owned());
+            return Seen::unknown(
+                UnknownCause::NotListedYet,
+                "Services and their slices were not listed yet",
+            );
         }
         let namespace = &pod.target.namespace;
         let mut services = Vec::new();

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use longshore_api::podops::{
     ANNOTATION_DRAIN_DELAY, CONDITION_SERVICE_READY, FINALIZER_SERVICES, LABEL_CONTROL,
 };
-use longshore_core::{Action, Next, Seen};
+use longshore_core::{Action, Next, Seen, UnknownCause};
 use longshore_kit::{RawObject, Update};
 use serde_json::{Value, json};
 
@@ -141,6 +141,8 @@ fn done(pod: Pod, traffic: Seen<Traffic>) -> String {
             | Action::Create(_)
             | Action::Delete(_)
             | Action::Call(_)
+            | Action::Ask(_)
+            | Action::Used(_)
             | Action::RemoveFinalizer { .. } => panic!("{action:?}"),
         }
     }
@@ -205,7 +207,7 @@ fn a_pod_is_held_before_it_is_ready_and_until_its_traffic_has_drained() {
         (
             "unknown",
             pod(held),
-            Seen::Unknown("down".to_owned()),
+            Seen::unknown(UnknownCause::Unreachable, "down"),
             "cannot tell",
         ),
     ] {
@@ -231,7 +233,10 @@ fn a_pod_that_cannot_be_saved_is_not_held() {
             change(pod);
         });
         assert_eq!(done(is_held.clone(), traffic()), "-", "{is_held:?}");
-        assert_eq!(done(is_held, Seen::Unknown("down".to_owned())), "-");
+        assert_eq!(
+            done(is_held, Seen::unknown(UnknownCause::Unreachable, "down")),
+            "-"
+        );
     }
 }
 

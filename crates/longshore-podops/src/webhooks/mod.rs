@@ -192,7 +192,7 @@ impl Validating {
         let pod = match self.requests.get(&target).await {
             Ok(Some(pod)) => Seen::Present(pod),
             Ok(None) => Seen::Absent,
-            Err(error) => Seen::Unknown(error.to_string()),
+            Err(error) => Seen::Unknown(error.to_unknown()),
         };
         let now = self.clock.now();
         let is_held = matches!(&pod, Seen::Present(pod) if admit::is_held(&self.config, pod, now));

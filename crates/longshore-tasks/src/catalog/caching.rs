@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use jiff::Timestamp;
 use longshore_api::flyte::FILE_OUTPUTS;
-use longshore_core::{Class, Classify, Seen, error::chain};
+use longshore_core::{Class, Classify, Seen, UnknownCause, error::chain};
 use longshore_kit::Clock;
 use longshore_plugins::{CacheKey, CacheKeyError, TaskContext};
 use longshore_proto::flyteidl2::core::LiteralMap;
@@ -171,7 +171,7 @@ impl Caching {
             Err(error) => {
                 let why = chain(&error);
                 tracing::warn!(error = why, owner, "the cache cannot be asked");
-                return Seen::Unknown(why);
+                return Seen::unknown(UnknownCause::Unreachable, why);
             }
         };
         let updated_at = cached.metadata.as_ref().and_then(|it| it.last_updated_at);
@@ -188,7 +188,7 @@ impl Caching {
             Err(error) => {
                 let why = chain(&error);
                 tracing::warn!(error = why, owner, "cached outputs cannot be read");
-                Seen::Unknown(why)
+                Seen::unknown(UnknownCause::Unreachable, why)
             }
         }
     }

@@ -69,7 +69,7 @@ pub fn before(facts: &Facts<'_>) -> Before {
         match facts.outputs {
             Seen::Present(outputs) => return Before::Copy(outputs.clone()),
             Seen::Unknown(why) if facts.is_serializable => {
-                return Before::Wait(Wait::ForCache(why.clone()));
+                return Before::Wait(Wait::ForCache(why.to_string()));
             }
             Seen::Unknown(_) => return Before::Run,
             Seen::Absent => {}
@@ -84,7 +84,7 @@ pub fn before(facts: &Facts<'_>) -> Before {
         Some(_) if facts.is_launched => Before::Run,
         Some(Claim::HeldBy { owner, .. }) if owner == facts.owner => Before::Run,
         Some(Claim::HeldBy { owner, .. }) => Before::Wait(Wait::ForOwner(owner.clone())),
-        Some(Claim::Failed(why)) => Before::Wait(Wait::ForCache(why.clone())),
+        Some(Claim::Failed(why)) => Before::Wait(Wait::ForCache(why.to_string())),
     }
 }
 
@@ -147,6 +147,8 @@ pub fn cache_status(put: &Result<Put, CatalogError>) -> CatalogCacheStatus {
 
 #[cfg(test)]
 mod tests {
+    use longshore_core::UnknownCause;
+
     use super::*;
 
     fn held_by(owner: &str) -> Claim {
@@ -159,7 +161,10 @@ mod tests {
     #[test]
     fn before_the_launch_the_cache_is_asked_then_the_reservation() {
         let hit = Seen::Present(Bytes::from_static(b"outputs"));
-        let (miss, failed) = (Seen::Absent, Seen::Unknown("down".to_owned()));
+        let (miss, failed) = (
+            Seen::Absent,
+            Seen::unknown(UnknownCause::Unreachable, "down"),
+        );
         let (us, them) = (held_by("flyte/r-a"), held_by("flyte/r-b"));
         let lost = Claim::Failed("slow".to_owned());
         let copy = || Before::Copy(Bytes::from_static(b"outputs"));

@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use futures::{Stream, stream};
 use jiff::Timestamp;
-use longshore_core::{Seen, error::chain};
+use longshore_core::{Seen, UnknownCause, error::chain};
 use longshore_plugins::{CacheKey, TaskContext};
 use tokio::sync::mpsc;
 
@@ -138,7 +138,7 @@ impl CacheObserver {
             Err(error) => {
                 let why = chain(&error);
                 tracing::warn!(error = why, %key, "a cached task waits for its inputs");
-                Seen::Unknown(why)
+                Seen::unknown(UnknownCause::Unreachable, why)
             }
             Ok(Known { key: None, .. }) => Seen::Absent,
             Ok(Known {

@@ -246,7 +246,7 @@ fn go_on(round: &Round<'_>, task: &Task) -> ActionPlan {
 fn succeed(round: &Round<'_>, task: &Task) -> ActionPlan {
     match &task.outcome {
         Seen::Absent => Plan::after(LOOK_AGAIN),
-        Seen::Unknown(why) => outcome::wait(round, task, why),
+        Seen::Unknown(why) => outcome::wait(round, task, &why.message),
         Seen::Present(Outcome::Complete) => cached::succeed(round, task),
         Seen::Present(Outcome::Failed {
             error,

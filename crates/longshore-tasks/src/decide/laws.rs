@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use longshore_core::{Action as Do, Seen};
+use longshore_core::{Action as Do, Never, Seen, Unknown, UnknownCause};
 use longshore_plugins::{ErrorKind, K8sConfig, Phase, PhaseInfo};
 use longshore_test::{
     EPOCH,
@@ -29,6 +29,7 @@ impl Decider for Decisions {
     type Observed = Observed;
     type Status = Record;
     type Effect = Effect;
+    type Question = Never;
 
     fn decide(&self, observed: &Observed) -> ActionPlan {
         decide(&Policy::default(), &K8sConfig::default(), observed)
@@ -40,7 +41,7 @@ impl Decider for Decisions {
     }
 
     fn blinded(&self, observed: &Observed) -> Vec<Observed> {
-        let unknown = || "the watch is down".to_owned();
+        let unknown = || Unknown::new(UnknownCause::Unreachable, "the watch is down");
         let no_action = Observed {
             action: Seen::Unknown(unknown()),
             ..observed.clone()
@@ -64,7 +65,7 @@ impl Decider for Decisions {
 
     fn intent_of(&self, action: &Do<Record, Effect>) -> Option<String> {
         if let Do::Create(create) = action {
-            Some(create.identity.1.clone())
+            Some(create.identity.value().to_owned())
         } else {
             None
         }
@@ -101,7 +102,7 @@ fn caches() -> impl Strategy<Value = Seen<Cached>> {
     let outputs = prop::sample::select(vec![
         Seen::Absent,
         Seen::Present(Bytes::from_static(b"o")),
-        Seen::Unknown("down".to_owned()),
+        Seen::unknown(UnknownCause::Unreachable, "down"),
     ]);
     let owner = prop::sample::select(vec![Some("flyte/r-a"), Some("flyte/r-b"), None]);
     let held = prop::option::of((owner, 0..20_i64));
@@ -123,7 +124,7 @@ fn caches() -> impl Strategy<Value = Seen<Cached>> {
             cached.kept = kept;
             Seen::Present(cached)
         });
-    let unknown = Just(Seen::Unknown("no bucket".to_owned()));
+    let unknown = Just(Seen::unknown(UnknownCause::Unreachable, "no bucket"));
     prop_oneof![Just(Seen::Absent), unknown, cached]
 }
 

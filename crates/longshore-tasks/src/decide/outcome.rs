@@ -21,7 +21,7 @@ const LOOKS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 /// The attempt failed by itself. It may have written down why, which says more than an exit code.
 pub(super) fn fail(round: &Round<'_>, task: &Task) -> ActionPlan {
     match &task.outcome {
-        Seen::Unknown(why) => wait(round, task, why),
+        Seen::Unknown(why) => wait(round, task, &why.message),
         Seen::Present(Outcome::Failed {
             error,
             is_recoverable,

@@ -7,6 +7,7 @@ mod world;
 use std::time::Duration;
 
 use longshore_api::{flyte::FINALIZER_RESOURCE, tasks::ANNOTATION_LAUNCH};
+use longshore_core::UnknownCause;
 use longshore_plugins::{ErrorKind, Phase, PhaseInfo, StateError};
 use longshore_test::EPOCH;
 use serde_json::json;
@@ -378,7 +379,9 @@ fn failures_lead_to_the_next_attempt_the_next_launch_or_the_end() {
         ),
         (
             "not seen",
-            running().with(|it| it.action.children.current = Seen::Unknown("no answer".to_owned())),
+            running().with(|it| {
+                it.action.children.current = Seen::unknown(UnknownCause::Unreachable, "no answer")
+            }),
             "after 1s",
         ),
         (
@@ -465,7 +468,9 @@ fn an_action_goes_when_nothing_of_it_runs() {
         ),
         (
             "not seen",
-            running().with(|it| it.action.children.current = Seen::Unknown("no answer".to_owned())),
+            running().with(|it| {
+                it.action.children.current = Seen::unknown(UnknownCause::Unreachable, "no answer")
+            }),
             "after 1s",
         ),
     ]);

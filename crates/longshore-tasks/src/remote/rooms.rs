@@ -10,7 +10,7 @@ use std::{
 };
 
 use futures::{Stream, stream};
-use longshore_core::Seen;
+use longshore_core::{Seen, Unknown};
 use longshore_plugins::Quota;
 use tokio::sync::mpsc;
 
@@ -76,7 +76,7 @@ impl Rooms {
         key: &ActionKey,
         scope: &Scope,
         before: impl FnOnce() -> Seen<Vec<(ActionKey, Scope)>>,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, Unknown> {
         if self.quota.is_unlimited() {
             return Ok(true);
         }
@@ -169,6 +169,7 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use futures::{FutureExt, StreamExt};
+    use longshore_core::UnknownCause;
 
     use super::*;
 
@@ -249,7 +250,7 @@ mod tests {
         let (rooms, mut let_in) = Rooms::new(total(2));
         let of = scope("p", "d");
         let before = || Seen::Present(vec![(key("a"), of.clone()), (key("b"), of.clone())]);
-        let unknown = || Seen::Unknown("no list yet".to_owned());
+        let unknown = || Seen::unknown(UnknownCause::NotListedYet, "no list yet");
         assert!(rooms.ask(&key("c"), &of, unknown).is_err());
         rooms.take(&key("a"), &of);
         assert_eq!(rooms.ask(&key("c"), &of, before), Ok(false));
@@ -260,7 +261,7 @@ mod tests {
     #[test]
     fn without_limits_nobody_waits_and_nothing_is_kept() {
         let (rooms, _) = Rooms::new(Quota::default());
-        let nobody_knows = || Seen::Unknown("no list yet".to_owned());
+        let nobody_knows = || Seen::unknown(UnknownCause::NotListedYet, "no list yet");
         for name in ["a", "b"] {
             assert_eq!(
                 rooms.ask(&key(name), &Scope::default(), nobody_knows),

@@ -2,13 +2,14 @@
 
 use jiff::Timestamp;
 use longshore_api::flyte::{CONDITION_PROGRESSING, TaskActionStatus};
-use longshore_core::Seen;
+use longshore_core::{Seen, Unknown, UnknownCause};
 use longshore_kit::RawObject;
 use longshore_plugins::{Answer, K8sState, Phase, Room, Round, Runner, StoredState};
 
 use super::{exchange::Remembered, rooms::Scope};
 use crate::{
     catalog::decide::{Before, Facts, before},
+    data::DataError,
     model::{Action, ActionKey, RemoteTask, Work},
     observe::{Observer, owed},
 };
@@ -38,13 +39,18 @@ impl Observer {
         status: &TaskActionStatus,
         is_deleting: bool,
         now: Timestamp,
-    ) -> Result<(), String> {
+    ) -> Result<(), Unknown> {
         let state = stored(status);
         task.context.last = last(status);
         let (is_state_ours, answer) = match self.exchanges.recall(key, uid, state.bytes) {
             Remembered::Foreign => (false, None),
             Remembered::Quiet => (true, None),
-            Remembered::Asked => return Err("its connector has not answered yet".to_owned()),
+            Remembered::Asked => {
+                return Err(Unknown::new(
+                    UnknownCause::UnderWay,
+                    "its connector has not answered yet",
+                ));
+            }
             Remembered::Answered(answer) => (true, Some(answer)),
         };
         let is_begun = matches!(answer, Some(Answer::Created(_)));
@@ -54,7 +60,7 @@ impl Observer {
         }
         if task.plugin.needs_inputs(state) {
             let inputs = self.data.inputs(&task.context.paths.input).await;
-            task.context.inputs = inputs.map_err(|error| error.to_string())?;
+            task.context.inputs = inputs.map_err(|error| unreadable(&error))?;
         }
         let round = Round {
             state,
@@ -78,7 +84,7 @@ impl Observer {
             let owed = owed(&task.context.template);
             let prefix = &task.context.paths.output_prefix;
             let outcome = self.data.outcome(prefix, owed).await;
-            task.outcome = Seen::Present(outcome.map_err(|error| error.to_string())?);
+            task.outcome = Seen::Present(outcome.map_err(|error| unreadable(&error))?);
         }
         Ok(())
     }
@@ -91,7 +97,7 @@ impl Observer {
         key: &ActionKey,
         task: &RemoteTask,
         state: StoredState<'_>,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, Unknown> {
         let scope = Scope {
             project: task.context.project.clone(),
             domain: task.context.domain.clone(),
@@ -151,6 +157,10 @@ fn is_free_of_cache(task: &RemoteTask) -> bool {
             before(&facts) == Before::Run
         }
     }
+}
+
+fn unreadable(error: &DataError) -> Unknown {
+    Unknown::new(UnknownCause::Unreachable, error.to_string())
 }
 
 fn stored(status: &TaskActionStatus) -> StoredState<'_> {

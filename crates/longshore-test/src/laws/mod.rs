@@ -32,6 +32,8 @@ pub enum Law {
     NothingDropped,
     /// An irreversible action comes after the record of its intent.
     WrittenAhead,
+    /// An answer of a foreign system is used up after the record of what it means.
+    AnswersAreKept,
     /// With a read `Unknown` nothing is done and nothing is concluded, and the key comes back by time: no event of the
     /// key tells that it can be seen again.
     UnknownIsNotAbsent,

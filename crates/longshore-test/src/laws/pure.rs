@@ -5,13 +5,19 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use longshore_core::{Action, Next, ObjectRef, Plan};
+use longshore_core::{Action, Next, ObjectRef, Plan, Question};
 use proptest::{
     strategy::Strategy,
     test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner},
 };
 
 use super::{Law, Violation};
+
+/// The plans of a decider.
+pub type PlanOf<D> = Plan<<D as Decider>::Status, <D as Decider>::Effect, <D as Decider>::Question>;
+/// The actions of its plans.
+pub type ActionOf<D> =
+    Action<<D as Decider>::Status, <D as Decider>::Effect, <D as Decider>::Question>;
 
 /// A pure controller, with what the laws must know about its plans.
 pub trait Decider {
@@ -21,9 +27,11 @@ pub trait Decider {
     type Status: Debug + PartialEq;
     /// Its own effects.
     type Effect: Debug + PartialEq;
+    /// Its questions to foreign systems.
+    type Question: Question;
 
     /// The function under test.
-    fn decide(&self, observed: &Self::Observed) -> Plan<Self::Status, Self::Effect>;
+    fn decide(&self, observed: &Self::Observed) -> PlanOf<Self>;
 
     /// No plan has more actions than this.
     fn max_actions(&self) -> usize;
@@ -35,7 +43,7 @@ pub trait Decider {
     }
 
     /// Whether an action is allowed although a read is `Unknown`: a condition that says so, as a rule.
-    fn is_allowed_blind(&self, action: &Action<Self::Status, Self::Effect>) -> bool {
+    fn is_allowed_blind(&self, action: &ActionOf<Self>) -> bool {
         let _ = action;
         false
     }
@@ -46,8 +54,9 @@ pub trait Decider {
         false
     }
 
-    /// The intent that an irreversible action needs on record; `None` for actions that need none.
-    fn intent_of(&self, action: &Action<Self::Status, Self::Effect>) -> Option<String> {
+    /// The intent that an irreversible action needs on record, a question that creates something included; `None` for
+    /// actions that need none.
+    fn intent_of(&self, action: &ActionOf<Self>) -> Option<String> {
         let _ = action;
         None
     }
@@ -73,11 +82,12 @@ pub fn check_decider<D: Decider>(
     n_cases: u32,
 ) -> Vec<Violation> {
     type Check<D> = fn(&D, &<D as Decider>::Observed) -> Result<(), String>;
-    let laws: [(Law, Check<D>); 6] = [
+    let laws: [(Law, Check<D>); 7] = [
         (Law::Deterministic, deterministic),
         (Law::Bounded, bounded),
         (Law::StaleSafe, stale_safe),
         (Law::WrittenAhead, written_ahead),
+        (Law::AnswersAreKept, answers_are_kept),
         (Law::TerminalIsFinal, terminal_is_final),
         (Law::UnknownIsNotAbsent, unknown_is_not_absent),
     ];
@@ -111,7 +121,7 @@ pub fn check_decider<D: Decider>(
 }
 
 /// The plan, or nothing where `decide` panics: that breaks one law only.
-fn plan<D: Decider>(decider: &D, observed: &D::Observed) -> Option<Plan<D::Status, D::Effect>> {
+fn plan<D: Decider>(decider: &D, observed: &D::Observed) -> Option<PlanOf<D>> {
     catch_unwind(AssertUnwindSafe(|| decider.decide(observed))).ok()
 }
 
@@ -148,14 +158,19 @@ fn stale_safe<D: Decider>(decider: &D, observed: &D::Observed) -> Result<(), Str
 }
 
 /// The existing object that an action changes.
-fn target_of<S, E>(action: &Action<S, E>) -> Option<&ObjectRef> {
+fn target_of<S, E, Q>(action: &Action<S, E, Q>) -> Option<&ObjectRef> {
     match action {
         Action::Patch(patch) => Some(&patch.target),
         Action::Delete(delete) => Some(&delete.target),
         Action::EnsureFinalizer { target, .. } | Action::RemoveFinalizer { target, .. } => {
             Some(target)
         }
-        Action::Persist(_) | Action::Create(_) | Action::Call(_) | Action::Announce(_) => None,
+        Action::Persist(_)
+        | Action::Create(_)
+        | Action::Call(_)
+        | Action::Ask(_)
+        | Action::Used(_)
+        | Action::Announce(_) => None,
     }
 }
 
@@ -173,6 +188,8 @@ fn written_ahead<D: Decider>(decider: &D, observed: &D::Observed) -> Result<(), 
             | Action::Patch(_)
             | Action::Delete(_)
             | Action::Call(_)
+            | Action::Ask(_)
+            | Action::Used(_)
             | Action::Announce(_)
             | Action::RemoveFinalizer { .. } => false,
         });
@@ -183,6 +200,21 @@ fn written_ahead<D: Decider>(decider: &D, observed: &D::Observed) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// A plan that fails half-way is decided again, upon the same answers: they are used up after the records that they lead
+/// to.
+fn answers_are_kept<D: Decider>(decider: &D, observed: &D::Observed) -> Result<(), String> {
+    let actions = plan(decider, observed).map(|plan| plan.actions);
+    let actions = actions.unwrap_or_default();
+    let is_used = |action: &ActionOf<D>| matches!(action, Action::Used(_));
+    let mut after = actions.iter().skip_while(|action| !is_used(action));
+    match after.find(|action| matches!(action, Action::Persist(_))) {
+        None => Ok(()),
+        Some(record) => Err(format!(
+            "an answer is used up before {record:?}, which may fail: {actions:?}"
+        )),
+    }
 }
 
 fn terminal_is_final<D: Decider>(decider: &D, observed: &D::Observed) -> Result<(), String> {

@@ -9,10 +9,12 @@ use futures::{Stream, StreamExt, future::ready, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::{Api, Client};
-use longshore_core::{Class, Classify, Create, ObjectRef, Patch, PatchKind, Plan, Resource, Seen};
+use longshore_core::{
+    Class, Classify, Create, Incarnation, Never, ObjectRef, Patch, PatchKind, Plan, Resource, Seen,
+};
 use longshore_kit::{
-    ApiError, Applier, ApplyError, Cache, CacheFeed, Clock, Controller, ListWatch, Refusal, Runner,
-    Update, cache::reference,
+    Answers, ApiError, Applier, ApplyError, Cache, CacheFeed, Clock, Controller, ListWatch,
+    Refusal, Runner, Update, cache::reference,
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -181,13 +183,19 @@ impl Controller for Orders {
     type Observed = Observed;
     type Status = Status;
     type Effect = Effect;
+    type Question = Never;
     type Error = OrderError;
 
     fn name(&self) -> &'static str {
         "planted.orders"
     }
 
-    async fn observe(&self, key: &String, now: Timestamp) -> Result<Observed, OrderError> {
+    async fn observe(
+        &self,
+        key: &String,
+        now: Timestamp,
+        _: &Answers<Never>,
+    ) -> Result<Observed, OrderError> {
         let order = match self.maps.get(NAMESPACE, key) {
             Seen::Present(map) => Seen::Present(order_of(&map)?),
             Seen::Absent => Seen::Absent,
@@ -234,7 +242,7 @@ impl Controller for Orders {
                 if let Err(error) = &created {
                     *lock(&self.failed_creates).entry(key.clone()).or_default() += 1;
                     if error.class() == Class::Invalid {
-                        self.refused(key, &error.refusal());
+                        self.refused(key, &Seen::Absent, &error.refusal());
                     }
                 }
                 created?;
@@ -246,7 +254,7 @@ impl Controller for Orders {
         Ok(())
     }
 
-    fn refused(&self, key: &String, _: &Refusal) {
+    fn refused(&self, key: &String, _: &Seen<Incarnation>, _: &Refusal) {
         lock(&self.refused).insert(key.clone());
     }
 }

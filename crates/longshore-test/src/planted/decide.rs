@@ -4,7 +4,8 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use jiff::Timestamp;
 use longshore_core::{
-    Action, Announcement, Create, Delete, EventType, Next, ObjectRef, Plan, Resource, Seen,
+    Action, Announcement, ChildIdentity, Create, Delete, EventType, Next, ObjectRef, Plan,
+    Resource, Seen,
 };
 use serde_json::json;
 
@@ -289,7 +290,7 @@ fn pod(order: &Order, attempt: u32, name: &str) -> Create {
     Create {
         resource: Resource::POD,
         object,
-        identity: (ANNOTATION_IDENTITY, identity),
+        identity: ChildIdentity::annotation(ANNOTATION_IDENTITY, identity),
     }
 }
 

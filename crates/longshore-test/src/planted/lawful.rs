@@ -1,6 +1,6 @@
 //! What the pure laws must know about the toy, and the observations to check it with.
 
-use longshore_core::{Action, ObjectRef, Resource, Seen};
+use longshore_core::{Action, Never, ObjectRef, Resource, Seen, Unknown, UnknownCause};
 use proptest::{collection::vec, prelude::*};
 
 use super::{Bug, Effect, Observed, Order, OrderPod, PodPhase, State, Status, decide::OrderPlan};
@@ -13,6 +13,7 @@ impl Decider for Bug {
     type Observed = Observed;
     type Status = Status;
     type Effect = Effect;
+    type Question = Never;
 
     fn decide(&self, observed: &Observed) -> OrderPlan {
         self.plan(observed)
@@ -23,7 +24,7 @@ impl Decider for Bug {
     }
 
     fn blinded(&self, observed: &Observed) -> Vec<Observed> {
-        let unknown = || "the watch is down".to_owned();
+        let unknown = || Unknown::new(UnknownCause::Unreachable, "the watch is down");
         let mut no_order = observed.clone();
         no_order.order = Seen::Unknown(unknown());
         let mut no_pods = observed.clone();
@@ -40,7 +41,7 @@ impl Decider for Bug {
         match action {
             Action::Create(create)
             | Action::Call(Effect::CreateAnyhow(create) | Effect::CreateCounted(create)) => {
-                let attempt = create.identity.1.rsplit('/').next();
+                let attempt = create.identity.value().rsplit('/').next();
                 Some(format!("running {}", attempt.unwrap_or_default()))
             }
             Action::Persist(_)
@@ -49,6 +50,8 @@ impl Decider for Bug {
             | Action::Delete(_)
             | Action::Call(Effect::DeleteAnyhow(_))
             | Action::Announce(_)
+            | Action::Ask(_)
+            | Action::Used(_)
             | Action::RemoveFinalizer { .. } => None,
         }
     }

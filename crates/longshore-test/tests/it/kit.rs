@@ -8,8 +8,8 @@ use kube::{
 };
 use longshore_cluster::Cluster;
 use longshore_core::{
-    Announcement, Class, Classify, Create, Delete, EventType, ObjectRef, Patch, PatchKind,
-    Resource, Seen,
+    Announcement, ChildIdentity, Class, Classify, Create, Delete, EventType, ObjectRef, Patch,
+    PatchKind, Resource, Seen,
 };
 use longshore_kit::{Applier, ApplyError, Cache, Clock, ListWatch, cache::reference};
 use longshore_test::{
@@ -24,7 +24,7 @@ fn create(name: &str, identity: &str) -> Create {
     Create {
         resource: Resource::POD,
         object: pod(name).annotated(IDENTITY, identity).build(),
-        identity: (IDENTITY, identity.to_owned()),
+        identity: ChildIdentity::annotation(IDENTITY, identity),
     }
 }
 

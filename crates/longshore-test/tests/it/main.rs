@@ -9,6 +9,8 @@ mod lease;
 #[cfg(test)]
 mod node;
 #[cfg(test)]
+mod plans;
+#[cfg(test)]
 mod planted;
 #[cfg(test)]
 mod proxy;

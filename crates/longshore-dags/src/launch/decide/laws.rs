@@ -1,5 +1,6 @@
 //! The laws of every controller (style guide 3.6).
 
+use longshore_core::{Never, Unknown, UnknownCause};
 use longshore_test::laws::{Decider, check_decider};
 use proptest::prelude::*;
 use serde_json::json;
@@ -14,6 +15,7 @@ impl Decider for Pods {
     type Observed = LaunchObserved;
     type Status = Never;
     type Effect = LaunchEffect;
+    type Question = Never;
 
     fn decide(&self, observed: &LaunchObserved) -> Plan<Never, LaunchEffect> {
         decide_launch(observed)
@@ -24,7 +26,7 @@ impl Decider for Pods {
     }
 
     fn blinded(&self, observed: &LaunchObserved) -> Vec<LaunchObserved> {
-        let blind = || "not seen".to_owned();
+        let blind = || Unknown::new(UnknownCause::NotListedYet, "not seen");
         let (mut no_task, mut no_pods) = (observed.clone(), observed.clone());
         no_task.task = Seen::Unknown(blind());
         no_pods.pods = Seen::Unknown(blind());
@@ -42,6 +44,8 @@ impl Decider for Pods {
             | Action::Patch(_)
             | Action::Call(_)
             | Action::Announce(_)
+            | Action::Ask(_)
+            | Action::Used(_)
             | Action::RemoveFinalizer { .. } => None,
         }
     }

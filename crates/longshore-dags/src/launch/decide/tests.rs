@@ -1,5 +1,6 @@
 //! Which pods are made and removed.
 
+use longshore_core::{ChildIdentity, Unknown, UnknownCause};
 use serde_json::json;
 
 use super::*;
@@ -59,7 +60,7 @@ fn plan(observed: &LaunchObserved) -> String {
         Action::Create(create) => {
             assert_eq!(
                 create.identity,
-                ("task_instance_id", Uuid::nil().to_string())
+                ChildIdentity::annotation("task_instance_id", Uuid::nil().to_string())
             );
             "create".to_owned()
         }
@@ -78,6 +79,8 @@ fn plan(observed: &LaunchObserved) -> String {
         | Action::EnsureFinalizer { .. }
         | Action::Patch(_)
         | Action::Announce(_)
+        | Action::Ask(_)
+        | Action::Used(_)
         | Action::RemoveFinalizer { .. } => panic!("the pods controller does not do this"),
     };
     plan.actions
@@ -105,7 +108,7 @@ fn a_queued_try_without_a_pod_gets_one() {
 
 #[test]
 fn nothing_is_done_before_all_is_seen() {
-    let behind = || "the watch is behind".to_owned();
+    let behind = || Unknown::new(UnknownCause::Behind, "the watch is behind");
     let mut replaying = observed(TaskState::Queued, 1, Vec::new());
     replaying.replay_done = false;
     let mut no_pods = observed(TaskState::Queued, 1, Vec::new());

@@ -1,5 +1,6 @@
 //! The laws of every controller (style guide 3.6).
 
+use longshore_core::Never;
 use longshore_test::laws::{Decider, check_decider};
 use proptest::prelude::*;
 use serde_json::json;
@@ -12,6 +13,7 @@ impl Decider for Runs {
     type Observed = RunObserved;
     type Status = Never;
     type Effect = RunEffect;
+    type Question = Never;
 
     fn decide(&self, observed: &RunObserved) -> Plan<Never, RunEffect> {
         decide_run(observed)
@@ -32,6 +34,8 @@ impl Decider for Runs {
             | Action::Patch(_)
             | Action::Call(_)
             | Action::Announce(_)
+            | Action::Ask(_)
+            | Action::Used(_)
             | Action::RemoveFinalizer { .. } => None,
         }
     }

@@ -328,6 +328,7 @@ impl Decider for Scheduler {
     type Observed = Observed;
     type Status = Changes;
     type Effect = Never;
+    type Question = Never;
 
     fn decide(&self, observed: &Observed) -> Plan<Changes> {
         decide(observed)

@@ -19,7 +19,7 @@ fn an_eviction_is_noted_and_begins_nothing() {
     );
     let gone = validate_eviction(&graceful(), &request, Seen::Absent, &[], NOW);
     assert_eq!(gone, Verdict::default());
-    let unknown = Seen::Unknown("down".to_owned());
+    let unknown = Seen::unknown(UnknownCause::Unreachable, "down");
     let unknown = validate_eviction(&graceful(), &request, unknown, &[], NOW);
     assert_eq!(unknown.denial.unwrap().code, 500);
     let another = Request {

@@ -493,6 +493,8 @@ impl World {
                 Action::Persist(_)
                 | Action::EnsureFinalizer { .. }
                 | Action::Create(_)
+                | Action::Ask(_)
+                | Action::Used(_)
                 | Action::RemoveFinalizer { .. } => panic!("unexpected: {action:?}"),
             }
         }

@@ -1,5 +1,6 @@
 //! Tasks whose outputs are cached.
 
+use longshore_core::UnknownCause;
 use longshore_plugins::CacheKey;
 
 use super::*;
@@ -74,7 +75,7 @@ fn check_all(table: Vec<(&str, World, String)>) {
 #[test]
 fn the_cache_is_asked_before_the_launch() {
     let there = || Seen::Present(bytes::Bytes::from_static(b"o"));
-    let down = || Seen::Unknown("down".to_owned());
+    let down = || Seen::unknown(UnknownCause::Unreachable, "down");
     check_all(vec![
         (
             "cached",
@@ -103,11 +104,11 @@ fn waiting(cache: u8, next: &str) -> String {
 #[test]
 fn a_launch_that_is_to_be_the_only_one_is_reserved() {
     let there = || Seen::Present(bytes::Bytes::from_static(b"o"));
-    let down = || Seen::Unknown("down".to_owned());
+    let down = || Seen::unknown(UnknownCause::Unreachable, "down");
     check_all(vec![
         (
             "its key is not known",
-            action().with(|it| it.cached = Seen::Unknown("no bucket".to_owned())),
+            action().with(|it| it.cached = Seen::unknown(UnknownCause::Unreachable, "no bucket")),
             waiting(4, "10s"),
         ),
         (
@@ -272,7 +273,7 @@ fn outputs_are_cached_before_the_end_is_told_and_the_reservation_is_given_up() {
         ),
         (
             "under a key that is not known",
-            done().with(|it| it.cached = Seen::Unknown("no bucket".to_owned())),
+            done().with(|it| it.cached = Seen::unknown(UnknownCause::Unreachable, "no bucket")),
             end(5),
         ),
     ]);

@@ -1,5 +1,6 @@
 //! What attempts leave behind, and stores that do not tell.
 
+use longshore_core::UnknownCause;
 use longshore_plugins::TaskError;
 
 use super::*;
@@ -68,7 +69,12 @@ fn the_error_that_was_written_down_is_in_the_status_and_in_the_event() {
 
 #[test]
 fn a_store_that_refuses_is_waited_for_and_the_status_says_why_once() {
-    let refused = || Seen::Unknown("s3://b/x cannot be read: AccessDenied".to_owned());
+    let refused = || {
+        Seen::unknown(
+            UnknownCause::Unreachable,
+            "s3://b/x cannot be read: AccessDenied",
+        )
+    };
     let ended = || {
         action()
             .started(Phase::Running, 1, "")

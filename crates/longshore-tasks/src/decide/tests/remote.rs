@@ -1,5 +1,6 @@
 //! Tasks that make no resource.
 
+use longshore_core::UnknownCause;
 use longshore_plugins::{
     Config, PhaseInfo, RemotePlugin, Request, Round as PluginRound, StateError, Step, StoredState,
     TaskContext,
@@ -158,7 +159,8 @@ fn what_is_to_be_asked_is_remembered_first_and_the_answer_is_waited_for() {
         (
             "not answered yet",
             after(Phase::Queued, Phase::Queued).with(|it| {
-                it.world.action.children.current = Seen::Unknown("no answer".to_owned());
+                it.world.action.children.current =
+                    Seen::unknown(UnknownCause::Unreachable, "no answer");
             }),
             "after 1s",
         ),
@@ -198,7 +200,7 @@ fn a_success_is_told_once_its_outputs_are_there() {
         ),
         (
             "not to be seen",
-            done().with(|it| it.outcome = Seen::Unknown("down".to_owned())),
+            done().with(|it| it.outcome = Seen::unknown(UnknownCause::Unreachable, "down")),
             "after 1s",
         ),
         (

@@ -245,7 +245,7 @@ pub(in crate::decide) fn step(step: &Step) -> String {
         }
         Do::Create(create) => {
             let name = create.object["metadata"]["name"].as_str().unwrap();
-            format!("create {name} as {}", create.identity.1)
+            format!("create {name} as {}", create.identity.value())
         }
         Do::Patch(_) => "label".to_owned(),
         Do::Delete(delete) => format!("delete {}", delete.target.name),
@@ -276,6 +276,8 @@ pub(in crate::decide) fn step(step: &Step) -> String {
         Do::Call(Effect::End(_)) => "end".to_owned(),
         Do::Call(Effect::WriteOutputs { .. }) => "write outputs".to_owned(),
         Do::Announce(announcement) => format!("warn {}", announcement.reason),
+        Do::Used(id) => format!("use {}", id.kind),
+        Do::Ask(never) => match *never {},
         Do::EnsureFinalizer { .. } => "finalizer".to_owned(),
         Do::RemoveFinalizer { target, .. } => format!("release {}", target.name),
     }

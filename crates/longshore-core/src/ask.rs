@@ -1,0 +1,239 @@
+//! Questions to foreign systems, as data: what a plan asks, and what `observe` finds of it.
+//!
+//! A plan asks with [`Action::Ask`](crate::Action::Ask). The kit sends the question beside the rounds, and the answer
+//! stays with the key until a plan says [`Action::Used`](crate::Action::Used), asks the same question again, or the
+//! object is gone. So an answer survives a round that fails half-way.
+
+use std::{fmt, time::Duration};
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::plan::Never;
+
+/// A question to a foreign system: an HTTP service, an object store, a catalog, a child process.
+///
+/// Each controller has one type for all of its questions, an enum as a rule.
+pub trait Question: Clone + fmt::Debug + PartialEq + Send + Sync + 'static {
+    /// What the foreign system answers. Large parts of it belong behind an `Arc`: rounds clone answers.
+    type Answer: Clone + fmt::Debug + PartialEq + Send + Sync + 'static;
+
+    /// What is asked, from a closed set: the label of metrics, and what limits and time limits are configured by.
+    fn kind(&self) -> &'static str;
+
+    /// The foreign system whose limit this question counts against: the authority of its URL. Where tenants choose the
+    /// authorities, their namespace, so that a tenant has one limit for all of them.
+    fn host(&self) -> &str;
+
+    /// Tells questions of one kind and key apart, such as by attempt: one of each is in flight at a time.
+    fn about(&self) -> String {
+        String::new()
+    }
+
+    /// How long after an answer the kit sends the question again by itself, for as long as the answer stays the same
+    /// (a poll). `None`: only a plan sends it again.
+    fn repeats_after(&self) -> Option<Duration> {
+        None
+    }
+
+    /// What this question is known by among those of its key.
+    fn id(&self) -> QuestionId {
+        QuestionId {
+            kind: self.kind(),
+            about: self.about(),
+        }
+    }
+}
+
+/// The question of controllers that ask nobody.
+impl Question for Never {
+    type Answer = Self;
+
+    fn kind(&self) -> &'static str {
+        match *self {}
+    }
+
+    fn host(&self) -> &str {
+        match *self {}
+    }
+}
+
+/// One question among those of a key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct QuestionId {
+    /// [`Question::kind`].
+    pub kind: &'static str,
+    /// [`Question::about`].
+    pub about: String,
+}
+
+impl QuestionId {
+    /// The question of this kind about this.
+    pub fn new(kind: &'static str, about: impl Into<String>) -> Self {
+        let about = about.into();
+        Self { kind, about }
+    }
+}
+
+/// The incarnation of a key: questions and memories of another one are dropped.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation {
+    /// The uid of the object; a later object of the same name has another one.
+    pub uid: String,
+    /// What else starts anew without a new object, such as a generation or a launch; empty where nothing does.
+    pub epoch: String,
+}
+
+impl Incarnation {
+    /// The object of this uid, for as long as it lives.
+    pub fn of(uid: impl Into<String>) -> Self {
+        Self {
+            uid: uid.into(),
+            epoch: String::new(),
+        }
+    }
+
+    /// The same object from this point of its life on.
+    #[must_use]
+    pub fn since(self, epoch: impl fmt::Display) -> Self {
+        Self {
+            epoch: epoch.to_string(),
+            ..self
+        }
+    }
+}
+
+/// How far a question is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked<A> {
+    /// This process has not sent it, or its answer was used up.
+    NotAsked,
+    /// A plan asked, and there is no answer yet, or none that differs from the one before.
+    UnderWay {
+        /// When the plan asked.
+        since: Timestamp,
+    },
+    /// The foreign system answered.
+    Answered {
+        /// When.
+        at: Timestamp,
+        /// What.
+        answer: A,
+    },
+    /// There is no answer.
+    Failed {
+        /// When this was known.
+        at: Timestamp,
+        /// What kind of failure.
+        why: NoAnswer,
+        /// The failure in words, for people.
+        message: String,
+    },
+    /// The subsystem's record says that it was asked, and this process did not ask: another process of ours did, whose
+    /// answer nobody will see.
+    AskedByAnother,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub enum NoAnswer {
+    /// The foreign system said no, or an address must not be asked: the same question gets the same refusal.
+    Refused,
+    /// Nothing came within the time limit. The question may have had its effect.
+    TimedOut,
+    /// No connection, or one that broke. The question may have had its effect.
+    Unreachable,
+    /// An answer that is too large, or is not of the expected form.
+    NotUnderstood,
+}
+
+impl NoAnswer {
+    /// Its name in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::TimedOut => "timed_out",
+            Self::Unreachable => "unreachable",
+            Self::NotUnderstood => "not_understood",
+        }
+    }
+}
+
+/// A question that was not answered: what transports return.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskError {
+    /// What kind of failure.
+    pub why: NoAnswer,
+    /// The failure in words, for people: it names the foreign system, and quotes nothing secret.
+    pub message: String,
+}
+
+impl AskError {
+    /// A failure in words.
+    pub fn new(why: NoAnswer, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { why, message }
+    }
+}
+
+impl fmt::Display for AskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for AskError {}
+
+impl<A> Asked<A> {
+    /// The answer, where there is one.
+    pub fn answer(&self) -> Option<&A> {
+        match self {
+            Self::Answered { answer, .. } => Some(answer),
+            Self::NotAsked | Self::UnderWay { .. } | Self::Failed { .. } | Self::AskedByAnother => {
+                None
+            }
+        }
+    }
+
+    /// Whether there is an answer or a failure, which a plan has to use up.
+    pub fn is_over(&self) -> bool {
+        matches!(self, Self::Answered { .. } | Self::Failed { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq)]
+    struct Get(u32);
+
+    impl Question for Get {
+        type Answer = String;
+
+        fn kind(&self) -> &'static str {
+            "get"
+        }
+
+        fn host(&self) -> &str {
+            "example.test"
+        }
+
+        fn about(&self) -> String {
+            self.0.to_string()
+        }
+    }
+
+    #[test]
+    fn questions_of_one_kind_are_told_apart_by_what_they_are_about() {
+        assert_eq!(Get(1).id(), QuestionId::new("get", "1"));
+        assert_ne!(Get(1).id(), Get(2).id());
+    }
+
+    #[test]
+    fn another_object_or_epoch_is_another_incarnation() {
+        let first = Incarnation::of("u").since(1);
+        assert_ne!(first, Incarnation::of("u").since(2));
+        assert_ne!(first, Incarnation::of("v").since(1));
+    }
+}

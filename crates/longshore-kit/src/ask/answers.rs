@@ -1,0 +1,186 @@
+//! What is known of the questions of one key.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+use longshore_core::{AskError, Asked, Incarnation, Question, QuestionId};
+use tokio::{task::AbortHandle, time::Instant};
+
+use super::fair::Share;
+
+/// The questions of one key as they were when its round began: what `observe` reads. It cannot change anything.
+#[derive(Debug)]
+pub struct Answers<Q: Question> {
+    of: Option<OfKey<Q>>,
+}
+
+/// The questions of one key.
+#[derive(Debug)]
+pub(super) struct OfKey<Q: Question> {
+    pub(super) incarnation: Incarnation,
+    /// Shared with the rounds that observe them.
+    pub(super) slots: Arc<BTreeMap<QuestionId, Slot<Q>>>,
+}
+
+/// One question of one key.
+#[derive(Clone, Debug)]
+pub(super) struct Slot<Q: Question> {
+    /// What was asked last; `None` where nothing was.
+    pub(super) question: Option<Arc<Q>>,
+    pub(super) stage: Stage<Q>,
+    /// What it was answered before, where a plan has asked again.
+    pub(super) before: Option<Said<Q::Answer>>,
+    /// How often in a row there was no answer.
+    pub(super) n_failures: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Stage<Q: Question> {
+    /// A plan of this process is about to ask, or has used the answer up.
+    Idle,
+    UnderWay(UnderWay<Q>),
+    Over(Said<Q::Answer>),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct UnderWay<Q> {
+    pub(super) question: Arc<Q>,
+    pub(super) share: Share,
+    pub(super) since: Timestamp,
+    /// Its own among all questions of the controller.
+    pub(super) ticket: u64,
+    pub(super) step: Step,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    /// It is sent again at this time.
+    Later(Instant),
+    /// For its turn.
+    Waiting,
+    InFlight(AbortHandle),
+}
+
+/// An answer, or why there is none.
+#[derive(Clone, Debug)]
+pub(super) struct Said<A> {
+    pub(super) at: Timestamp,
+    pub(super) instant: Instant,
+    pub(super) ticket: u64,
+    pub(super) result: Result<A, AskError>,
+}
+
+impl<A: Clone> Said<A> {
+    fn to_asked(&self) -> Asked<A> {
+        let at = self.at;
+        match &self.result {
+            Ok(answer) => Asked::Answered {
+                at,
+                answer: answer.clone(),
+            },
+            Err(AskError { why, message }) => Asked::Failed {
+                at,
+                why: *why,
+                message: message.clone(),
+            },
+        }
+    }
+}
+
+impl<Q: Question> Slot<Q> {
+    fn to_asked(&self) -> Asked<Q::Answer> {
+        match &self.stage {
+            Stage::Idle => Asked::NotAsked,
+            Stage::UnderWay(UnderWay { since, .. }) => Asked::UnderWay { since: *since },
+            Stage::Over(said) => said.to_asked(),
+        }
+    }
+}
+
+impl<Q: Question> Clone for OfKey<Q> {
+    fn clone(&self) -> Self {
+        Self {
+            incarnation: self.incarnation.clone(),
+            slots: Arc::clone(&self.slots),
+        }
+    }
+}
+
+impl<Q: Question> Default for Answers<Q> {
+    fn default() -> Self {
+        Self { of: None }
+    }
+}
+
+impl<Q: Question> Answers<Q> {
+    /// Nothing was asked.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    pub(super) fn of(of: Option<OfKey<Q>>) -> Self {
+        Self { of }
+    }
+
+    /// How far a question about this incarnation is. What was asked about another one counts for nothing.
+    pub fn get(&self, incarnation: &Incarnation, id: &QuestionId) -> Asked<Q::Answer> {
+        let slot = self.slot(incarnation, id);
+        slot.map_or(Asked::NotAsked, Slot::to_asked)
+    }
+
+    /// The same where the subsystem's record says whether the question was asked. This process knows each question that
+    /// its own plans were about to ask; any other one of the record is another process's.
+    pub fn recorded(
+        &self,
+        incarnation: &Incarnation,
+        id: &QuestionId,
+        is_recorded: bool,
+    ) -> Asked<Q::Answer> {
+        match self.slot(incarnation, id) {
+            None if is_recorded => Asked::AskedByAnother,
+            None | Some(_) => self.get(incarnation, id),
+        }
+    }
+
+    /// The answer or the failure before the question that is under way: one that a plan asked again.
+    pub fn before(&self, incarnation: &Incarnation, id: &QuestionId) -> Asked<Q::Answer> {
+        let before = self.slot(incarnation, id);
+        let before = before.and_then(|slot| slot.before.as_ref());
+        before.map_or(Asked::NotAsked, Said::to_asked)
+    }
+
+    /// The questions about this incarnation that are under way, or whose answers wait to be used up, in the order of
+    /// their ids: for those who cannot know beforehand which ones there are.
+    pub fn all(&self, incarnation: &Incarnation) -> impl Iterator<Item = (&Q, Asked<Q::Answer>)> {
+        let of = self.of.as_ref().filter(|of| of.incarnation == *incarnation);
+        let slots = of.into_iter().flat_map(|of| of.slots.values());
+        slots.filter_map(|slot| {
+            let question = slot.question.as_deref()?;
+            Some((question, slot.to_asked()))
+        })
+    }
+
+    /// The ticket of an answer that these answers have.
+    pub(super) fn ticket(&self, incarnation: &Incarnation, id: &QuestionId) -> Option<u64> {
+        match &self.slot(incarnation, id)?.stage {
+            Stage::Over(said) => Some(said.ticket),
+            Stage::Idle | Stage::UnderWay(_) => None,
+        }
+    }
+
+    fn slot(&self, incarnation: &Incarnation, id: &QuestionId) -> Option<&Slot<Q>> {
+        let of = self.of.as_ref().filter(|of| of.incarnation == *incarnation);
+        of?.slots.get(id)
+    }
+}
+
+impl<Q: Question> Default for Slot<Q> {
+    fn default() -> Self {
+        Self {
+            question: None,
+            stage: Stage::Idle,
+            before: None,
+            n_failures: 0,
+        }
+    }
+}

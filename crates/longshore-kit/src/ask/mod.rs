@@ -1,0 +1,90 @@
+//! Asks foreign systems beside the rounds: whatever a foreign system does, no round waits for it.
+//!
+//! 1. A plan has an [`Action::Ask`](longshore_core::Action::Ask) with a [`Question`]. The plan goes on at once.
+//! 2. The runner sends the question when it is its turn ([`AskLimits`]), through [`Controller::ask`], for as long as
+//!    the lease is held. One question of a kind, and about the same thing, is in flight for a key at a time.
+//! 3. The answer, or the reason why there is none, leads to a round of the key. `observe` finds it in [`Answers`] and
+//!    cannot take it: it stays until a plan says [`Action::Used`](longshore_core::Action::Used), after the record of
+//!    what it means, or asks again.
+//! 4. What was asked about an object that is gone, or about another
+//!    [incarnation](longshore_core::Incarnation) of it, is cancelled and forgotten.
+//!
+//! A foreign system that never answers costs its own questions a [`Failed`](longshore_core::Asked::Failed) after their
+//! time limit, and holds its own share of the limits. Kinds, hosts and keys take turns, so that its other questions wait
+//! behind each other and nobody else's wait behind them. At shutdown the questions in flight are aborted.
+
+mod answers;
+mod asks;
+mod fair;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, time::Duration};
+
+#[cfg(doc)]
+use longshore_core::Question;
+
+#[cfg(doc)]
+use crate::controller::Controller;
+pub use answers::Answers;
+pub(crate) use asks::{Asks, Questions};
+
+/// How many questions of a controller may be in flight, and how long each may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskLimits {
+    /// In all; default 256.
+    pub in_flight: usize,
+    /// Of each kind that has no limits of its own.
+    pub each: KindLimits,
+    /// Of kinds with limits of their own.
+    pub kinds: BTreeMap<&'static str, KindLimits>,
+}
+
+/// Limits of the questions of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KindLimits {
+    /// How many may be in flight; default 128.
+    pub in_flight: usize,
+    /// How many of them to one host; default 16.
+    pub in_flight_per_host: usize,
+    /// Time from the sending to the end of the answer; default 10 s.
+    pub timeout: Duration,
+    /// The most bytes of an answer that the transport reads; default 1 MiB.
+    pub answer_bytes: usize,
+}
+
+impl Default for AskLimits {
+    fn default() -> Self {
+        Self {
+            in_flight: 256,
+            each: KindLimits::default(),
+            kinds: BTreeMap::new(),
+        }
+    }
+}
+
+impl Default for KindLimits {
+    fn default() -> Self {
+        Self {
+            in_flight: 128,
+            in_flight_per_host: 16,
+            timeout: Duration::from_secs(10),
+            answer_bytes: 1 << 20,
+        }
+    }
+}
+
+impl AskLimits {
+    /// The same with these limits of one kind.
+    #[must_use]
+    pub fn kind(mut self, kind: &'static str, limits: KindLimits) -> Self {
+        self.kinds.insert(kind, limits);
+        self
+    }
+
+    /// The limits of a kind.
+    pub fn of(&self, kind: &str) -> KindLimits {
+        self.kinds.get(kind).copied().unwrap_or(self.each)
+    }
+}
