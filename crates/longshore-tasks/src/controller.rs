@@ -5,8 +5,7 @@ use std::{sync::Arc, time::Duration};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use longshore_core::{
-    Announcement, Class, Classify, Create, EventType, Incarnation, Never, ObjectRef, Plan,
-    Resource, Seen,
+    Announcement, Class, Classify, Create, EventType, Incarnation, Never, ObjectRef, Plan, Seen,
 };
 use longshore_kit::{
     Answers, Applier, ApplyError, Clock, Controller, Postponed, RawObject, Refusal,

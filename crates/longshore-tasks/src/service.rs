@@ -15,7 +15,7 @@ use kube::{
 use longshore_api::flyte::{KIND, LABEL_MANAGED, TRUE};
 use longshore_core::Resource;
 use longshore_kit::{
-    Applier, Cache, CacheFeed, Clock, ListWatch, RawObject, Runner, Update, api_resource,
+    Applier, Cache, CacheFeed, Clock, Gate, ListWatch, RawObject, Runner, Update, api_resource,
 };
 use longshore_plugins::{Plugin, Registry, Runner as RunsTask, TASK_ACTION};
 use tokio_util::sync::CancellationToken;
@@ -67,6 +67,7 @@ pub struct Tasks {
     caching: Option<Caching>,
     connectors: Arc<dyn AskConnectors>,
     clock: Arc<dyn Clock>,
+    gate: Gate,
 }
 
 /// Who is told.
@@ -101,6 +102,7 @@ impl Tasks {
             config,
             plugins,
             clock,
+            gate: Gate::always_open(),
         }
     }
 
@@ -151,6 +153,13 @@ impl Tasks {
         self
     }
 
+    /// Acts only while this gate is open.
+    #[must_use]
+    pub fn gated_by(mut self, gate: Gate) -> Self {
+        self.gate = gate;
+        self
+    }
+
     /// Runs actions until `shutdown`.
     ///
     /// *Flow*: the pods are listed first, so that no action is decided upon before its pod can be seen.
@@ -188,8 +197,7 @@ impl Tasks {
         let pod_templates = PodTemplates::new(shared.filter(|_| namespace.is_none()));
         let templates = pod_templates.follow(&client, namespace).for_each(ready);
         let actions_api = api(&client, TASK_ACTION, namespace);
-        let clock = Arc::clone(&self.clock);
-        let measures = self.config.measures.clone();
+        let (measures, clock) = (self.config.measures.clone(), Arc::clone(&self.clock));
         let collection = collect::run(actions_api, self.config.collection, measures, clock);
         let observer = Observer {
             actions,
@@ -219,6 +227,7 @@ impl Tasks {
             measures: self.config.measures,
         });
         let rounds = Runner::new(controller, applier, Arc::clone(&self.clock))
+            .gated_by(self.gate)
             .concurrency(self.config.concurrency)
             .run(triggers, shutdown.clone());
         tokio::join!(

@@ -13,7 +13,7 @@ use futures::Stream;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt};
 use longshore_core::Resource;
-use longshore_kit::{Applier, CacheFeed, Clock, Controller, Key, Metrics, Runner, Tasks};
+use longshore_kit::{Applier, CacheFeed, Clock, Controller, Gate, Key, Metrics, Runner, Tasks};
 use longshore_plugins::TASK_ACTION;
 use longshore_store::{Run, RunKey, RunStore, StoreError, TaskInstance, TaskState};
 use tokio::sync::broadcast;
@@ -56,6 +56,8 @@ pub struct DagsConfig {
     pub concurrency: usize,
     /// Where rounds are counted.
     pub metrics: Metrics,
+    /// Rounds act only while it is open.
+    pub gate: Gate,
 }
 
 /// Why a scheduler cannot start.
@@ -87,6 +89,7 @@ pub enum RequestError {
 pub struct Dags {
     shared: Arc<Shared>,
     tasks: Tasks,
+    gate: Gate,
 }
 
 impl Drop for Dags {
@@ -143,6 +146,7 @@ impl Dags {
         let service = Self {
             shared,
             tasks: Tasks::new(),
+            gate: config.gate.clone(),
         };
         service.spawn(client, logs, config, at).await?;
         Ok(service)
@@ -222,6 +226,7 @@ impl Dags {
             self.shared.clock.clone(),
         );
         let rounds = runner
+            .gated_by(self.gate.clone())
             .concurrency(concurrency)
             .run(triggers, self.tasks.shutdown());
         self.tasks.spawn(name, rounds);

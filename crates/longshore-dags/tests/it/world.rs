@@ -219,6 +219,7 @@ fn config(scheduler_id: &str, place: &Place) -> DagsConfig {
         disposal: Disposal::default(),
         concurrency: 8,
         metrics: longshore_kit::Metrics::new(),
+        gate: longshore_kit::Gate::always_open(),
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) async fn run(
         return Ok(());
     }
     output::note("tasks: runs here");
-    executor.run(client, shutdown).await;
+    executor.gated_by(gate).run(client, shutdown).await;
     Ok(())
 }
 

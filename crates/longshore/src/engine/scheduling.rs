@@ -55,6 +55,7 @@ impl Scheduling {
         plan: SchedulingPlan,
         phases: &Phases,
     ) -> Result<Self, CliError> {
+        let gate = plan.gate.clone();
         let store = Arc::new(WatchedStore::new(store, plan.gate, &plan.measures));
         let logs = LogDirectory::new(plan.data_dir.join("logs"));
         let counted = CountedLogs {
@@ -62,12 +63,15 @@ impl Scheduling {
             measures: plan.measures,
         };
         phases.wait_for("the scheduler to take up its runs");
-        let config = config(
-            plan.parallelism,
-            &plan.namespace,
-            store.scheduler_id(),
-            plan.metrics.clone(),
-        );
+        let config = DagsConfig {
+            gate,
+            ..config(
+                plan.parallelism,
+                &plan.namespace,
+                store.scheduler_id(),
+                plan.metrics.clone(),
+            )
+        };
         let dags = Dags::start(
             client,
             store.clone(),
@@ -138,5 +142,6 @@ pub(crate) fn config(
         disposal: Disposal::default(),
         concurrency: 32,
         metrics,
+        gate: Gate::always_open(),
     }
 }

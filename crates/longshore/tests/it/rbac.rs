@@ -23,7 +23,7 @@ use longshore_dags::{
     scheduler::{Limits, NewRun},
 };
 use longshore_kit::{
-    CountRequests, Elector, Metrics, Rule, SystemClock,
+    CountRequests, Elector, Gate, Metrics, Rule, SystemClock,
     lease::{LeaseName, Terms},
 };
 use longshore_plugins::Registry;
@@ -195,6 +195,7 @@ async fn a_scheduler_with_the_generated_role_alone_does_all_its_work_and_uses_al
             disposal: Disposal::default(),
             concurrency: 8,
             metrics: Metrics::new(),
+            gate: Gate::always_open(),
         },
     );
     let dags = dags.await.unwrap();

@@ -16,7 +16,7 @@ use longshore_dags::{
     pods::build::{PodConfig, workspace_name},
     scheduler::{Limits, NewRun, identity::manual_run_id},
 };
-use longshore_kit::{Clock, Metrics, SystemClock};
+use longshore_kit::{Clock, Gate, Metrics, SystemClock};
 use longshore_node::{LogServer, Node, NodeConfig};
 use longshore_store::{RunState, RunStore, RunType, Store};
 use longshore_test::{Place, RealNamespace, RealServer};
@@ -71,6 +71,7 @@ fn config(namespace: &str, scheduler_id: &str, binding: Binding) -> DagsConfig {
         disposal: Disposal::default(),
         concurrency: 8,
         metrics: Metrics::new(),
+        gate: Gate::always_open(),
     }
 }
 
