@@ -1,14 +1,20 @@
 //! A toy controller with planted bugs: each law must reject the one that breaks it.
 //!
-//! An *order* is a ConfigMap that asks for a pod to succeed within some attempts. Its state stands in the ConfigMap.
+//! An *order* is a ConfigMap that asks for a pod to succeed within some attempts. Its state stands in the ConfigMap. An
+//! *errand* is one that has a foreign system asked.
 
 mod controller;
 mod decide;
+mod errands;
 mod lawful;
 mod scenario;
 
 pub use controller::Orders;
 pub use decide::{Effect, Observed, Order, OrderPod, PodPhase, State, Status};
+pub use errands::{
+    Errand, ErrandBug, ErrandObserved, ErrandRecord, ErrandScenario, ErrandWorld, Fetch,
+    errand_ends, errand_observations,
+};
 pub use lawful::observations;
 pub use scenario::OrderScenario;
 

@@ -1,7 +1,10 @@
 use longshore_test::{
     FaultPlan,
     laws::{Law, breaks, check_decider, check_scenario, check_seeds, replay},
-    planted::{Bug, OrderScenario, observations},
+    planted::{
+        Bug, ErrandBug, ErrandScenario, OrderScenario, errand_ends, errand_observations,
+        observations,
+    },
 };
 
 #[test]
@@ -45,4 +48,28 @@ fn a_seed_replays() {
         "no fault was drawn:\n{}",
         first.log
     );
+}
+
+#[test]
+fn a_controller_that_asks_a_foreign_system_keeps_every_law() {
+    let violations = check_decider(&ErrandBug::None, &errand_observations(), 200);
+    assert!(violations.is_empty(), "{}", violations[0]);
+    let undisturbed = replay(&ErrandScenario(ErrandBug::None), FaultPlan::none());
+    assert_eq!(undisturbed.digest, errand_ends());
+    let report = check_scenario(&ErrandScenario(ErrandBug::None));
+    assert!(report.n_worlds > 60, "only {} worlds", report.n_worlds);
+    report.assert_kept();
+    check_seeds(&ErrandScenario(ErrandBug::None), 0..50).assert_kept();
+}
+
+#[test]
+fn each_planted_bug_of_asking_breaks_the_law_that_is_named_for_it() {
+    for (bug, law) in ErrandBug::ALL {
+        let pure = check_decider(&bug, &errand_observations(), 200);
+        let is_found = pure.iter().any(|violation| violation.law == law);
+        assert!(
+            is_found || breaks(&ErrandScenario(bug), law),
+            "{bug:?}: {law:?}"
+        );
+    }
 }

@@ -1,0 +1,143 @@
+//! A foreign system that plays a script: what a controller asks beside its rounds.
+//!
+//! It belongs to the world, so that it remembers what it was asked while the controller is killed and started again.
+//! Each start asks it through a [`ForeignClient`] of its own, which has the faults of the run: the point of a question is
+//! `ask <kind>`.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    future::pending,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use longshore_core::{AskError, NoAnswer};
+
+use crate::faults::{Injected, Process};
+
+/// What it does with a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Answers at once.
+    Answers(String),
+    /// Answers after this time. Whoever was killed meanwhile never learns of it.
+    AnswersAfter(Duration, String),
+    /// Takes the question in after this time, even if nobody waits for the answer any more.
+    LandsAfter(Duration, String),
+    /// Takes the question in and says nothing.
+    Hangs,
+    /// Fails.
+    Fails(NoAnswer, String),
+}
+
+/// A foreign system. Clones are the same one.
+#[derive(Clone)]
+pub struct ForeignSystem {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    script: Script,
+    log: Mutex<Log>,
+}
+
+type Script = Box<dyn Fn(&str, u32) -> Reply + Send + Sync>;
+
+#[derive(Debug, Default)]
+struct Log {
+    n_sent: BTreeMap<String, u32>,
+    taken_in: Vec<String>,
+}
+
+/// What one start of the process under test asks it through.
+#[derive(Clone, Debug)]
+pub struct ForeignClient {
+    system: ForeignSystem,
+    process: Process,
+}
+
+impl fmt::Debug for ForeignSystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ForeignSystem").field(&*self.log()).finish()
+    }
+}
+
+impl ForeignSystem {
+    /// `script` says what it does when it is asked something for the n-th time, counted from 1.
+    pub fn new(script: impl Fn(&str, u32) -> Reply + Send + Sync + 'static) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                script: Box::new(script),
+                log: Mutex::default(),
+            }),
+        }
+    }
+
+    /// The questions that it has taken in, in their order.
+    pub fn taken_in(&self) -> Vec<String> {
+        self.log().taken_in.clone()
+    }
+
+    /// The way to it for one start of the process under test.
+    pub fn through(&self, process: &Process) -> ForeignClient {
+        ForeignClient {
+            system: self.clone(),
+            process: process.clone(),
+        }
+    }
+
+    async fn take(&self, question: &str) -> Result<String, AskError> {
+        let n = {
+            let mut log = self.log();
+            let n = log.n_sent.entry(question.to_owned()).or_default();
+            *n += 1;
+            *n
+        };
+        let reply = (self.shared.script)(question, n);
+        if let Reply::LandsAfter(time, answer) = reply {
+            let (system, question) = (self.clone(), question.to_owned());
+            let landing = tokio::spawn(async move {
+                tokio::time::sleep(time).await;
+                system.log().taken_in.push(question);
+            });
+            let landed = landing.await;
+            return landed
+                .map(|()| answer)
+                .map_err(|error| AskError::new(NoAnswer::Unreachable, error.to_string()));
+        }
+        self.log().taken_in.push(question.to_owned());
+        match reply {
+            Reply::Answers(answer) | Reply::LandsAfter(_, answer) => Ok(answer),
+            Reply::AnswersAfter(time, answer) => {
+                tokio::time::sleep(time).await;
+                Ok(answer)
+            }
+            Reply::Hangs => pending().await,
+            Reply::Fails(why, message) => Err(AskError { why, message }),
+        }
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        let log = self.shared.log.lock();
+        log.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ForeignClient {
+    /// Asks, under the faults of the run.
+    ///
+    /// # Errors
+    /// What the script says, or the fault: a refused question does not arrive, a lost answer is one that timed out.
+    pub async fn ask(&self, kind: &'static str, question: &str) -> Result<String, AskError> {
+        let point = format!("ask {kind}");
+        let asked = self.process.effect(&point, self.system.take(question));
+        asked.await.unwrap_or_else(|injected| {
+            let why = match injected {
+                Injected::Refused(_) => NoAnswer::Unreachable,
+                Injected::Lost => NoAnswer::TimedOut,
+            };
+            Err(AskError::new(why, injected.to_string()))
+        })
+    }
+}
