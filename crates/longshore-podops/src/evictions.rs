@@ -12,7 +12,8 @@ use jiff::{SignedDuration, Timestamp};
 use kube::{Api, api::ListParams};
 use longshore_api::podops::{CONTROLLED, LABEL_CONTROL, REASON_EVICTION_REFUSED};
 use longshore_core::{
-    Announcement, Class, Classify, EventType, Never, ObjectRef, Resource, Seen, UnknownCause, error::chain,
+    Announcement, Class, Classify, EventType, Never, ObjectRef, Resource, Seen, UnknownCause,
+    error::chain,
 };
 use longshore_kit::{
     Answers, Applier, ApplyError, Cache, Clock, Controller, Parsed, RawObject, api_resource,

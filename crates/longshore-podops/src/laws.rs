@@ -9,7 +9,7 @@ use longshore_api::podops::{
     ANNOTATION_EVICTED_AT, CONDITION_SERVICE_READY, Detail, FINALIZER_PROTECTED,
     FINALIZER_SERVICES, LABEL_CONTROL, LABEL_TO_DELETE, OperationLabel, operation_permission,
 };
-use longshore_core::{Action, Never, Plan, Seen, Unknown, UnknownCause};
+use longshore_core::{Action, Never, Seen, Unknown, UnknownCause};
 use longshore_test::laws::{Decider, check_decider};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ use crate::{
     lifecycle::{self, PodEffect, PodPlan, RuleSays},
     model::{Labels, Namespace, Pod, stamp},
     pods,
-    rule::{self, Answers, Begun, Heard, Inquiry, Polled, Polls, Rule, Subject},
+    rule::{self, Answers, Begun, Heard, Inquiry, Polled, Polls, Rule, RuleAsk, RulePlan, Subject},
     traffic::{DrainDelay, Service, Traffic},
 };
 
@@ -132,10 +132,10 @@ struct OfRules;
 impl Decider for OfRules {
     type Observed = rule::Observed;
     type Status = Never;
-    type Effect = Inquiry;
-    type Question = Never;
+    type Effect = Never;
+    type Question = RuleAsk;
 
-    fn decide(&self, observed: &rule::Observed) -> Plan<Never, Inquiry> {
+    fn decide(&self, observed: &rule::Observed) -> RulePlan {
         rule::decide(observed)
     }
 
@@ -144,8 +144,12 @@ impl Decider for OfRules {
         16 + 2
     }
 
-    fn intent_of(&self, action: &Action<Never, Inquiry>) -> Option<String> {
-        if let Action::Call(Inquiry::Poll(poll)) = action {
+    fn intent_of(&self, action: &Action<Never, Never, RuleAsk>) -> Option<String> {
+        if let Action::Ask(RuleAsk {
+            inquiry: Inquiry::Poll(poll),
+            ..
+        }) = action
+        {
             return Some(poll.task_id.clone());
         }
         None
@@ -418,6 +422,7 @@ fn observed_rules() -> impl Strategy<Value = rule::Observed> {
                 rule: Seen::Present(Rule::of(&rule).unwrap()),
                 answers: Answers::from([("hook".to_owned(), heard.collect())]),
                 polls,
+                spent: Vec::new(),
                 workloads: Seen::Present(Vec::new()),
                 pods: Seen::Present(pods.into_values().collect()),
                 skipped: BTreeSet::new(),

@@ -12,7 +12,6 @@ mod api_servers;
 mod ask_webhooks;
 mod caches;
 mod config;
-mod conversations;
 pub mod deletion;
 pub mod eviction;
 mod evictions;

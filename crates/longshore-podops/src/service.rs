@@ -10,7 +10,8 @@ use kube::{
 use longshore_api::podops::{CONTROLLED, LABEL_CONTROL, LABEL_RELEASED};
 use longshore_core::{Resource, Scope};
 use longshore_kit::{
-    Applier, Cache, CacheFeed, Clock, ListWatch, RawObject, Runner, Update, api_resource,
+    Applier, Cache, CacheFeed, Clock, Controller, Gate, ListWatch, RawObject, Runner, Update,
+    api_resource,
 };
 use tokio::task::coop::consume_budget;
 use tokio_util::sync::CancellationToken;
@@ -19,7 +20,6 @@ use crate::{
     ask_webhooks::{AskWebhooks, RuleTransport},
     caches::{Caches, Woken},
     config::PodOpsConfig,
-    conversations::Conversations,
     eviction::BUDGET,
     evictions::Evictions,
     measures::Counting,
@@ -29,7 +29,7 @@ use crate::{
     replicas::{REPLICA_SET, STATEFUL_SET},
     rule::RULE,
     traffic::ENDPOINT_SLICE,
-    transition_rules::Rules,
+    transition_rules::{self, Rules},
 };
 
 /// `v1` Namespace.
@@ -47,6 +47,7 @@ pub struct PodOps {
     config: PodOpsConfig,
     clock: Arc<dyn Clock>,
     transport: Arc<dyn RuleTransport>,
+    gate: Gate,
 }
 
 /// Changes of one kind of object.
@@ -60,6 +61,7 @@ impl PodOps {
             config,
             clock,
             transport: Arc::new(AskWebhooks::within(boundaries)),
+            gate: Gate::always_open(),
         }
     }
 
@@ -67,6 +69,13 @@ impl PodOps {
     #[must_use]
     pub fn asking(mut self, transport: Arc<dyn RuleTransport>) -> Self {
         self.transport = transport;
+        self
+    }
+
+    /// Acts only while this gate is open.
+    #[must_use]
+    pub fn gated_by(mut self, gate: Gate) -> Self {
+        self.gate = gate;
         self
     }
 
@@ -100,10 +109,8 @@ impl PodOps {
             config: self.config.clone(),
         };
         let of_evictions = Evictions::new(&caches, applier.clone(), Arc::clone(&self.clock));
-        let (conversations, answered) =
-            Conversations::new(Arc::clone(&self.transport), Arc::clone(&self.clock));
         let of_rules = Rules {
-            conversations,
+            transport: Arc::clone(&self.transport),
             pods: caches.pods,
             rules: caches.rules,
             selections: caches.selections,
@@ -123,23 +130,23 @@ impl PodOps {
             // A list is one batch of updates: everybody else on this thread has their turn in between.
             consume_budget()
         });
-        let pod_rounds = Runner::new(Arc::new(of_pods), applier.clone(), Arc::clone(&self.clock))
-            .concurrency(self.config.concurrency)
-            .run(woken_pods, shutdown.clone());
-        let of_evictions = Arc::new(of_evictions);
-        let eviction_rounds = Runner::new(of_evictions, applier.clone(), Arc::clone(&self.clock))
-            .concurrency(self.config.concurrency)
-            .run(woken_evictions, shutdown.clone());
-        let rule_rounds = Runner::new(Arc::new(of_rules), applier, Arc::clone(&self.clock))
-            .concurrency(self.config.concurrency)
-            .run(stream::select(woken_rules, answered), shutdown.clone());
+        let pod_rounds = self.runner(of_pods, applier.clone());
+        let eviction_rounds = self.runner(of_evictions, applier.clone());
+        let rule_rounds = self.runner(of_rules, applier);
+        let rule_rounds = rule_rounds.asking(transition_rules::limits());
         tokio::join!(
-            pod_rounds,
-            rule_rounds,
-            eviction_rounds,
+            pod_rounds.run(woken_pods, shutdown.clone()),
+            rule_rounds.run(woken_rules, shutdown.clone()),
+            eviction_rounds.run(woken_evictions, shutdown.clone()),
             release,
             shutdown.run_until_cancelled(waking)
         );
+    }
+
+    fn runner<C: Controller>(&self, controller: C, applier: Applier) -> Runner<C> {
+        Runner::new(Arc::new(controller), applier, Arc::clone(&self.clock))
+            .gated_by(self.gate.clone())
+            .concurrency(self.config.concurrency)
     }
 
     /// Opens the gates of pods that take part no more. They are watched by their mark, in a cache of their own: there are
@@ -156,14 +163,8 @@ impl PodOps {
             let object = update.into_object();
             std::future::ready(object.map(|object| key_of(&object)))
         });
-        Runner::new(
-            Arc::new(Released { pods }),
-            applier,
-            Arc::clone(&self.clock),
-        )
-        .concurrency(1)
-        .run(woken, shutdown)
-        .await;
+        let runner = self.runner(Released { pods }, applier).concurrency(1);
+        runner.run(woken, shutdown).await;
     }
 
     fn api<K>(&self, client: &Client, resource: Resource) -> Api<K>

@@ -1,16 +1,19 @@
 //! The controller of PodTransitionRules.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use longshore_core::{Class, Classify, Never, Plan, Seen};
-use longshore_kit::{Answers, Cache, Controller, Parsed};
+use longshore_core::{AskError, Class, Classify, Incarnation, Never, NoAnswer, Question, Seen};
+use longshore_kit::{Answers, AskLimits, Cache, Controller, KindLimits, Parsed};
 
 use crate::{
-    conversations::{Conversations, Known, Wanted},
+    ask_webhooks::RuleTransport,
     model::Pod,
     replicas::{Workload, Workloads},
-    rule::{Inquiry, Observed, Rule, RuleKey, RuleKind, Subject, decide, stage_of},
+    rule::{
+        Exchange, Inquiry, Known, Observed, Rule, RuleAsk, RuleKey, RuleKind, RulePlan, RuleReply,
+        Subject, Wanted, decide, known, stage_of,
+    },
     selections::Selections,
 };
 
@@ -22,7 +25,24 @@ pub(crate) struct Rules {
     pub(crate) selections: Selections,
     pub(crate) workloads: Workloads,
     pub(crate) skipped: BTreeSet<RuleKind>,
-    pub(crate) conversations: Arc<Conversations>,
+    pub(crate) transport: Arc<dyn RuleTransport>,
+}
+
+/// Longer than a transport takes: its own failures say more.
+const ASK_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// Webhooks that take their whole time keep only the rules of their own namespace waiting.
+pub(crate) fn limits() -> AskLimits {
+    AskLimits {
+        in_flight: 128,
+        each: KindLimits {
+            in_flight: 64,
+            in_flight_per_host: 8,
+            timeout: ASK_TIMEOUT,
+            ..KindLimits::default()
+        },
+        ..AskLimits::default()
+    }
 }
 
 /// A rule that cannot be read.
@@ -43,8 +63,8 @@ impl Controller for Rules {
     type Key = RuleKey;
     type Observed = Observed;
     type Status = Never;
-    type Effect = Inquiry;
-    type Question = Never;
+    type Effect = Never;
+    type Question = RuleAsk;
     type Error = UnreadableRule;
 
     fn name(&self) -> &'static str {
@@ -59,7 +79,7 @@ impl Controller for Rules {
         &self,
         key: &RuleKey,
         now: Timestamp,
-        _answers: &Answers<Never>,
+        answers: &Answers<RuleAsk>,
     ) -> Result<Observed, UnreadableRule> {
         let rule = self.read(key)?;
         let (mut pods, mut workloads) = (Seen::Absent, Seen::Absent);
@@ -69,11 +89,10 @@ impl Controller for Rules {
                 workloads = self.workloads.of(&key.namespace, |it| rule.is_of(it));
                 pods = self.pods(key, &workloads);
                 if let Seen::Present(pods) = &pods {
-                    known = self.known(key, rule, pods);
+                    known = self.known(key, rule, pods, answers);
                 }
             }
             Seen::Absent => {
-                self.conversations.forget(key);
                 // Those that have its annotation still.
                 pods = self.pods(key, &workloads);
             }
@@ -87,11 +106,17 @@ impl Controller for Rules {
             workloads,
             answers: known.answers,
             polls: known.polls,
+            spent: known.spent,
             skipped: self.skipped.clone(),
         })
     }
 
-    fn decide(&self, observed: &Observed) -> Plan<Never, Inquiry> {
+    /// Another generation asks anew.
+    fn incarnation(&self, observed: &Observed) -> Seen<Incarnation> {
+        observed.rule.as_ref().map(incarnation)
+    }
+
+    fn decide(&self, observed: &Observed) -> RulePlan {
         decide(observed)
     }
 
@@ -99,24 +124,33 @@ impl Controller for Rules {
         match *status {}
     }
 
-    async fn call(&self, key: &RuleKey, inquiry: &Inquiry) -> Result<(), UnreadableRule> {
-        // Of the version that was decided upon, or of the next one, which has a round of its own.
-        let Seen::Present(rule) = self.read(key)? else {
-            return Ok(());
-        };
-        let asked = &self.conversations;
-        match inquiry {
+    async fn call(&self, _: &RuleKey, effect: &Never) -> Result<(), UnreadableRule> {
+        match *effect {}
+    }
+
+    async fn ask(&self, key: &RuleKey, ask: &RuleAsk, _: usize) -> Result<RuleReply, AskError> {
+        let failed = |why: String| AskError::new(NoAnswer::Unreachable, why);
+        match &ask.inquiry {
             Inquiry::Ask(question) => {
                 let body = question.body(|name| {
                     let pod = self.pods.get(&key.namespace, name);
                     pod.present().and_then(|pod| pod.raw().to_value().ok())
                 });
-                asked.ask(key, rule.generation, question, body);
+                let whom = &question.webhook.client_config;
+                let answer = self.transport.ask(whom, &body).await;
+                answer.map(RuleReply::Asked).map_err(failed)
             }
-            Inquiry::Poll(poll) => asked.poll(key, rule.generation, poll),
+            Inquiry::Poll(poll) => {
+                let answer = self.transport.poll(&poll.poll, &poll.task_id).await;
+                answer.map(RuleReply::Polled).map_err(failed)
+            }
         }
-        Ok(())
     }
+}
+
+fn incarnation(rule: &Rule) -> Incarnation {
+    let uid = rule.target.uid.clone().unwrap_or_default();
+    Incarnation::of(uid).since(rule.generation)
 }
 
 impl Rules {
@@ -144,7 +178,7 @@ impl Rules {
     }
 
     /// What was said about the pods that are in a stage, and about the tasks that the status has.
-    fn known(&self, key: &RuleKey, rule: &Rule, pods: &[Pod]) -> Known {
+    fn known(&self, key: &RuleKey, rule: &Rule, pods: &[Pod], answers: &Answers<RuleAsk>) -> Known {
         let is_in_stage = |pod: &&Pod| stage_of(pod).is_some() && rule.selects(pod);
         let subjects = pods.iter().filter(is_in_stage).map(Subject::of);
         let tasks = rule.status.rule_states.iter().flat_map(|state| {
@@ -156,6 +190,12 @@ impl Rules {
             occasions: subjects.map(|subject| subject.occasion).collect(),
             tasks: tasks.collect(),
         };
-        self.conversations.known(key, rule.generation, &wanted)
+        let incarnation = incarnation(rule);
+        let exchanges = answers.all(&incarnation).map(|(ask, asked)| Exchange {
+            ask,
+            asked,
+            before: answers.before(&incarnation, &ask.id()),
+        });
+        known(key, exchanges, &wanted)
     }
 }

@@ -9,7 +9,9 @@ use jiff::Timestamp;
 use longshore_api::podops::{
     Detail, FINALIZER_PROTECTED, PodTransitionRuleSpec, REASON_INVALID_RULE, detail_annotation,
 };
-use longshore_core::{Action, Announcement, EventType, Never, Next, Patch, PatchKind, Plan, Seen};
+use longshore_core::{
+    Action, Announcement, EventType, Never, Next, Patch, PatchKind, Plan, QuestionId, Seen,
+};
 use longshore_k8s::Selector;
 use serde_json::{Value, json};
 
@@ -18,6 +20,7 @@ use super::{
     evaluate::{Before, Subject, evaluate},
     kind::RuleKind,
     model::Rule,
+    questions::RuleAsk,
     task::{Poll, Polls},
     webhook::{Answers, Question},
 };
@@ -37,9 +40,9 @@ pub enum Inquiry {
 }
 
 /// What is done about a rule.
-pub type RulePlan = Plan<Never, Inquiry>;
+pub type RulePlan = Plan<Never, Never, RuleAsk>;
 
-type RuleAction = Action<Never, Inquiry>;
+type RuleAction = Action<Never, Never, RuleAsk>;
 
 /// Annotations that are written in one round.
 const ANNOTATIONS_A_ROUND: usize = 16;
@@ -61,6 +64,8 @@ pub struct Observed {
     pub answers: Answers,
     /// What they have answered about tasks that the status has.
     pub polls: Polls,
+    /// Questions of which nothing is of interest any more: nobody waits for their answers.
+    pub spent: Vec<QuestionId>,
     /// Kinds of rules that nobody is asked about.
     pub skipped: BTreeSet<RuleKind>,
 }
@@ -131,8 +136,10 @@ pub fn decide(observed: &Observed) -> RulePlan {
     // anybody asks about it again.
     let questions = said.questions.into_iter().map(Inquiry::Ask);
     let polls = said.polls.into_iter().filter(|_| is_written);
-    let inquiries = questions.chain(polls.map(Inquiry::Poll)).map(Action::Call);
-    plan.actions = inquiries.chain(plan.actions).collect();
+    let asks = asks(rule, questions.chain(polls.map(Inquiry::Poll)));
+    // First, because the same question may be asked anew.
+    let spent = observed.spent.iter().cloned().map(Action::Used);
+    plan.actions = spent.chain(asks).chain(plan.actions).collect();
     let next_at = asked_again(&observed.answers)
         .into_iter()
         .chain(said.next_at);
@@ -144,6 +151,13 @@ pub fn decide(observed: &Observed) -> RulePlan {
 fn of_no_rule(name: &str, pods: &Seen<Vec<Pod>>) -> RulePlan {
     let pods = pods.present().map_or(&[][..], Vec::as_slice);
     in_part(annotations(name, pods, |_| None))
+}
+
+fn asks(rule: &Rule, inquiries: impl Iterator<Item = Inquiry>) -> impl Iterator<Item = RuleAction> {
+    inquiries.map(|inquiry| {
+        let namespace = rule.target.namespace.clone();
+        Action::Ask(RuleAsk { namespace, inquiry })
+    })
 }
 
 /// Takes the details off the pods, and lets the rule go after them.

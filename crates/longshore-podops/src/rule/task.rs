@@ -62,6 +62,11 @@ pub struct Polled {
 }
 
 impl Poll {
+    /// Between two questions about the task.
+    pub fn interval(&self) -> Duration {
+        interval(&self.poll)
+    }
+
     /// What is known after an answer, or the reason why there is none. What was approved before stays so.
     pub fn hear(
         &self,

@@ -54,6 +54,7 @@ fn observed(rule: Rule, pods: Vec<Pod>) -> Observed {
         workloads: Seen::Absent,
         answers: Answers::new(),
         polls: Polls::new(),
+        spent: Vec::new(),
         skipped: Default::default(),
     }
 }
@@ -311,7 +312,11 @@ fn hook() -> Value {
 /// Who is asked about whom.
 fn asked(plan: &RulePlan) -> Vec<String> {
     let questions = plan.actions.iter().filter_map(|action| {
-        let Action::Call(Inquiry::Ask(question)) = action else {
+        let Action::Ask(RuleAsk {
+            inquiry: Inquiry::Ask(question),
+            ..
+        }) = action
+        else {
             return None;
         };
         Some(question)

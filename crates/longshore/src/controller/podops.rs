@@ -36,7 +36,7 @@ pub(super) async fn run(
     output::note("podops: runs here");
     let settings = &context.config.podops;
     let controllers = settings.controllers(&context.metrics, &context.pods);
-    controllers.run(client, shutdown).await;
+    controllers.gated_by(gate).run(client, shutdown).await;
     Ok(())
 }
 

@@ -12,7 +12,7 @@ fn slow() -> Value {
 fn follow(seen: &mut Observed) -> (Vec<String>, String) {
     let plan = decide(seen);
     let asks = plan.actions.iter().filter_map(|action| {
-        let Action::Call(inquiry) = action else {
+        let Action::Ask(RuleAsk { inquiry, .. }) = action else {
             return None;
         };
         Some(match inquiry {
@@ -194,7 +194,11 @@ fn the_same_question_has_the_same_trace_and_another_one_another() {
     let trace = |seen: &Observed| {
         let plan = decide(seen);
         let mut questions = plan.actions.iter().filter_map(|action| {
-            let Action::Call(Inquiry::Ask(question)) = action else {
+            let Action::Ask(RuleAsk {
+                inquiry: Inquiry::Ask(question),
+                ..
+            }) = action
+            else {
                 return None;
             };
             Some(question.trace_id.clone())
