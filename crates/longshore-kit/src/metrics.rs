@@ -213,23 +213,26 @@ impl Controllers {
             &["name"],
             self.depth.clone(),
         );
-        self.register_questions(registry);
+        self.register_questions(registrar);
     }
 
-    fn register_questions(&self, registry: &mut Registry) {
-        registry.register(
+    fn register_questions(&self, registrar: &mut Registrar) {
+        registrar.register(
             "longshore_questions",
             "Questions to foreign systems that wait for their turn, and those in flight",
+            &["controller", "kind", "state"],
             self.questions.clone(),
         );
-        registry.register(
+        registrar.register(
             "longshore_questions_ended",
             "Questions to foreign systems that were sent, by what came of them",
+            &["controller", "kind", "result"],
             self.questions_ended.clone(),
         );
-        registry.register(
+        registrar.register(
             "longshore_question_duration_seconds",
             "Time from the sending of a question to a foreign system to its end",
+            &["controller", "kind"],
             self.question_seconds.clone(),
         );
     }

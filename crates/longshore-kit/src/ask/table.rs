@@ -4,7 +4,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use longshore_core::{AskError, Backoff, Incarnation, Question, QuestionId, Seen};
+use longshore_core::{AskError, Incarnation, Question, QuestionId, Seen};
+use longshore_k8s::Backoff;
 use tokio::{task::AbortHandle, time::Instant};
 
 use super::{

@@ -12,7 +12,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::{Api, Client, api::PostParams};
 use longshore_cluster::Cluster;
 use longshore_core::{
-    Action, ChildIdentity, Class, Create, Never, ObjectRef, Patch, PatchKind, Plan, Resource,
+    Action, ChildIdentity, Class, Classify, Create, Never, ObjectRef, Patch, PatchKind, Plan,
+    Resource,
 };
 use longshore_kit::{
     Answers, Applier, ApplyError, Cache, CacheFeed, Controller, ListWatch, Runner, cache::reference,
