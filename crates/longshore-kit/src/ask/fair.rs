@@ -303,7 +303,12 @@ mod tests {
         queue.push(&share("put", "d"), &31, 31);
         let put = all(&mut queue);
         assert_eq!(put.len(), 1, "of all");
+        // The last one was a `put`, so that the place that gets free is for a `get`, and the next one for a `put`.
         queue.ended(&of_a[0].0);
+        let get = all(&mut queue);
+        assert_eq!(get.len(), 1, "of all");
+        assert_eq!(get[0].0.kind, "get");
+        queue.ended(&get[0].0);
         assert_eq!(all(&mut queue)[0].0, share("put", "d"));
     }
 
