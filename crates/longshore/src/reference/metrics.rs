@@ -66,7 +66,7 @@ const GROUPS: [Group; 6] = [
 ];
 
 /// What labels mean.
-const LABELS: [(&str, &str); 19] = [
+const LABELS: [(&str, &str); 20] = [
     (
         "blocker",
         "What kind of thing holds a pod, for example `Rule`, `Budget` or `Protection`. [Operating on pods](../podops.md) explains them.",
@@ -93,6 +93,10 @@ const LABELS: [(&str, &str); 19] = [
         "State of the task instance before; `waiting` where it had none.",
     ),
     (
+        "kind",
+        "Kind of the question to a foreign system, for example `log` or `rule_webhook`.",
+    ),
+    (
         "name",
         "Of `workqueue_depth`: name of the controller. Of leases: name of the Lease.",
     ),
@@ -111,7 +115,7 @@ const LABELS: [(&str, &str); 19] = [
     ),
     (
         "result",
-        "Of rounds: `success`, `requeue_after` (it waits for a time), `error`, `abandoned` (it was interrupted). Of pods: `created`, `exists`, `refused`, `unknown` (no answer). Of logs: `success`, `error`.",
+        "Of rounds: `success`, `requeue_after` (it waits for a time), `error`, `abandoned` (it was interrupted). Of pods: `created`, `exists`, `refused`, `unknown` (no answer). Of logs: `success`, `error`. Of questions: `answered`, `refused`, `timed_out`, `unreachable`, `not_understood`, `cancelled`.",
     ),
     (
         "role",
@@ -119,7 +123,7 @@ const LABELS: [(&str, &str); 19] = [
     ),
     (
         "state",
-        "State of the task instance; `waiting` where it has none yet.",
+        "Of task instances: the state of the task instance; `waiting` where it has none yet. Of questions: `waiting`, `in_flight`.",
     ),
     ("to", "State of the task instance afterwards."),
     (
