@@ -1,17 +1,24 @@
 //! Where the logs of ended pods are kept: Airflow's log path under one root, written before the pod is deleted.
 
-use std::{io, path::PathBuf, pin::Pin};
+use std::{fmt, io, path::PathBuf, pin::Pin, sync::Arc};
 
 use async_trait::async_trait;
 use futures::AsyncBufRead;
 use longshore_files::{Disk, Draft, System};
+use longshore_kit::Gate;
 use longshore_store::{TaskInstance, TaskKey};
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio_util::compat::FuturesAsyncReadCompatExt;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    sync::Semaphore,
+};
+use tokio_util::{compat::FuturesAsyncReadCompatExt, sync::CancellationToken};
 
 /// As many bytes of a log are written at one go. A shorter log is stored at one go: each step on its own would have to
 /// wait for a thread.
 const CHUNK: usize = 64 * 1024;
+/// As many threads write logs at most. A disk that hangs keeps them, and no more of those that the process has for all of
+/// its files.
+const THREADS: usize = 64;
 
 /// The log of one pod, as the API server streams it.
 pub type LogStream = Pin<Box<dyn AsyncBufRead + Send>>;
@@ -19,8 +26,43 @@ pub type LogStream = Pin<Box<dyn AsyncBufRead + Send>>;
 /// Keeps logs beyond the life of their pods. Storing the same log again replaces it.
 #[async_trait]
 pub trait LogArchive: Send + Sync + 'static {
-    /// Stores the whole log of one try durably.
-    async fn store(&self, path: &LogPath, log: LogStream) -> io::Result<()>;
+    /// Stores the whole log of one try durably. Right before the step that replaces an earlier log, it has to
+    /// [check](StorePermit::check) the permit, which may have ended meanwhile: another process may be the leader, and has
+    /// stored the log.
+    ///
+    /// *Cancellation*: the archive is as it was, or has the whole log.
+    async fn store(&self, path: &LogPath, log: LogStream, permit: StorePermit) -> io::Result<()>;
+}
+
+/// The permission to store one log. It ends when the process is not the leader any more, and when nobody waits for the
+/// log any more. Clones are the same permit.
+#[derive(Clone, Debug)]
+pub struct StorePermit {
+    gate: Gate,
+    given_up: CancellationToken,
+}
+
+impl StorePermit {
+    /// A permit that ends when `gate` closes, and when `given_up` is cancelled.
+    pub fn new(gate: Gate, given_up: CancellationToken) -> Self {
+        Self { gate, given_up }
+    }
+
+    /// A permit that never ends, for a process that is the only one.
+    pub fn unlimited() -> Self {
+        Self::new(Gate::always_open(), CancellationToken::new())
+    }
+
+    /// Whether the log may be stored now.
+    ///
+    /// # Errors
+    /// The permit has ended.
+    pub fn check(&self) -> io::Result<()> {
+        if self.given_up.is_cancelled() {
+            return Err(io::Error::other("the copy of the log was given up"));
+        }
+        self.gate.check().map_err(io::Error::other)
+    }
 }
 
 /// Airflow's `log_path`: `dag_id=<d>/run_id=<r>/task_id=<t>/[map_index=<m>/]attempt=<try>.log`.
@@ -68,11 +110,18 @@ fn component(name: &str) -> String {
     encoded
 }
 
-/// Logs in a directory.
-#[derive(Clone, Debug)]
+/// Logs in a directory. Clones share the limit of threads.
+#[derive(Clone)]
 pub struct LogDirectory<D: Disk = System> {
     disk: D,
     root: PathBuf,
+    threads: Arc<Semaphore>,
+}
+
+impl<D: Disk> fmt::Debug for LogDirectory<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LogDirectory").field(&self.root).finish()
+    }
 }
 
 impl LogDirectory {
@@ -88,6 +137,7 @@ impl<D: Disk> LogDirectory<D> {
         Self {
             disk,
             root: root.into(),
+            threads: Arc::new(Semaphore::new(THREADS)),
         }
     }
 
@@ -101,24 +151,48 @@ impl<D: Disk> LogDirectory<D> {
         let (disk, file) = (self.disk.clone(), self.file(path));
         move || Draft::begin_in_new_directory(disk, &file, 0o600, 0o700)
     }
+
+    /// Does one step on a thread of its own, if the permit has not ended when the thread begins. A step that has begun
+    /// goes on if its caller is dropped.
+    async fn step<T: Send + 'static>(
+        &self,
+        permit: &StorePermit,
+        work: impl FnOnce(&StorePermit) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let thread = Arc::clone(&self.threads).acquire_owned().await;
+        let thread = thread.map_err(io::Error::other)?;
+        let permit = permit.clone();
+        let step = tokio::task::spawn_blocking(move || {
+            let _thread = thread;
+            permit.check()?;
+            work(&permit)
+        });
+        step.await.map_err(io::Error::other)?
+    }
 }
 
 #[async_trait]
 impl<D: Disk> LogArchive for LogDirectory<D> {
-    async fn store(&self, path: &LogPath, log: LogStream) -> io::Result<()> {
+    async fn store(&self, path: &LogPath, log: LogStream, permit: StorePermit) -> io::Result<()> {
         let begin = self.begin(path);
         let mut log = log.compat();
         let mut chunk = read_chunk(&mut log).await?;
         if chunk.len() < CHUNK {
-            return blocking(move || begin()?.with(&chunk)?.commit()).await;
+            let whole = move |permit: &StorePermit| commit(begin()?.with(&chunk)?, permit);
+            return self.step(&permit, whole).await;
         }
-        let mut draft = blocking(begin).await?;
+        let mut draft = self.step(&permit, |_| begin()).await?;
         while !chunk.is_empty() {
-            draft = blocking(move || draft.with(&chunk)).await?;
+            draft = self.step(&permit, move |_| draft.with(&chunk)).await?;
             chunk = read_chunk(&mut log).await?;
         }
-        blocking(move || draft.commit()).await
+        self.step(&permit, move |permit| commit(draft, permit))
+            .await
     }
+}
+
+fn commit<D: Disk>(draft: Draft<D>, permit: &StorePermit) -> io::Result<()> {
+    draft.commit_if(|| permit.check())
 }
 
 /// The next bytes of a log, [`CHUNK`] of them unless it ends.
@@ -128,31 +202,28 @@ async fn read_chunk(log: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
     Ok(chunk)
 }
 
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(io::Error::other)?
-}
-
 /// Keeps no logs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoLogArchive;
 
 #[async_trait]
 impl LogArchive for NoLogArchive {
-    async fn store(&self, _path: &LogPath, _log: LogStream) -> io::Result<()> {
+    async fn store(&self, _: &LogPath, _: LogStream, _: StorePermit) -> io::Result<()> {
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{
+        fs,
+        path::Path,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
 
     use futures::{TryStreamExt, stream};
     use longshore_files::lossy::LossyDisk;
+    use tokio::sync::RwLock;
 
     use super::*;
 
@@ -169,7 +240,9 @@ mod tests {
             let logs = LogDirectory::on(disk.clone(), "/logs");
             let path = LogPath("dag_id=d/run_id=r/task_id=t/attempt=1.log".to_owned());
             let (log, stream) = log_of(length);
-            logs.store(&path, stream).await.unwrap();
+            logs.store(&path, stream, StorePermit::unlimited())
+                .await
+                .unwrap();
             disk.lose_power_after(0);
             disk.restore_power();
             assert!(disk.read(&logs.file(&path)) == Some(log), "{length}");
@@ -183,7 +256,9 @@ mod tests {
         let path = LogPath("dag_id=d/run_id=r/task_id=t/attempt=1.log".to_owned());
         for length in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 7] {
             let (log, stream) = log_of(length);
-            logs.store(&path, stream).await.unwrap();
+            logs.store(&path, stream, StorePermit::unlimited())
+                .await
+                .unwrap();
             assert!(fs::read(logs.file(&path)).unwrap() == log, "{length}");
         }
     }
@@ -197,9 +272,115 @@ mod tests {
             let chunks = [Ok("line\n".repeat(CHUNK))].into_iter();
             let chunks = chunks.chain(end.map(Err));
             let stream: LogStream = Box::pin(stream::iter(chunks).into_async_read());
-            assert_eq!(logs.store(&path, stream).await.is_ok(), is_stored);
+            let stored = logs.store(&path, stream, StorePermit::unlimited()).await;
+            assert_eq!(stored.is_ok(), is_stored);
         }
         let stored = fs::read_to_string(logs.file(&path)).unwrap();
         assert_eq!(stored.len(), 5 * CHUNK);
+    }
+
+    /// A disk on which something happens before a step.
+    #[derive(Clone)]
+    struct SlowDisk {
+        disk: LossyDisk,
+        before: Arc<dyn Fn(&str) + Send + Sync>,
+    }
+
+    impl SlowDisk {
+        fn new(before: impl Fn(&str) + Send + Sync + 'static) -> Self {
+            Self {
+                disk: LossyDisk::default(),
+                before: Arc::new(before),
+            }
+        }
+    }
+
+    impl Disk for SlowDisk {
+        type File = <LossyDisk as Disk>::File;
+
+        fn create(&self, path: &Path, mode: u32) -> io::Result<Self::File> {
+            (self.before)("create");
+            self.disk.create(path, mode)
+        }
+
+        fn sync(&self, file: &Self::File) -> io::Result<()> {
+            (self.before)("sync");
+            self.disk.sync(file)
+        }
+
+        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+            self.disk.rename(from, to)
+        }
+
+        fn remove(&self, path: &Path) -> io::Result<()> {
+            self.disk.remove(path)
+        }
+
+        fn sync_directory(&self, path: &Path) -> io::Result<()> {
+            self.disk.sync_directory(path)
+        }
+
+        fn create_directory(&self, path: &Path, mode: u32) -> io::Result<()> {
+            self.disk.create_directory(path, mode)
+        }
+
+        fn has_directory(&self, path: &Path) -> bool {
+            self.disk.has_directory(path)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_log_whose_copy_was_given_up_on_the_way_replaces_nothing() {
+        for gives_up_in in ["create", "sync", ""] {
+            for length in [1, 3 * CHUNK] {
+                let given_up = CancellationToken::new();
+                let permit = StorePermit::new(Gate::always_open(), given_up.clone());
+                let disk = SlowDisk::new(move |step| {
+                    if step == gives_up_in {
+                        given_up.cancel();
+                    }
+                });
+                let logs = LogDirectory::on(disk.clone(), "/logs");
+                let path = LogPath("attempt=1.log".to_owned());
+                let stored = logs.store(&path, log_of(length).1, permit).await;
+                let is_stored = disk.disk.read(&logs.file(&path)).is_some();
+                assert_eq!(is_stored, stored.is_ok());
+                assert_eq!(is_stored, gives_up_in.is_empty(), "{gives_up_in} {length}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_hangs_holds_no_more_threads_than_it_may() {
+        let released = Arc::<RwLock<()>>::default();
+        let n_hanging = Arc::<AtomicUsize>::default();
+        let (of_disk, counted) = (Arc::clone(&released), Arc::clone(&n_hanging));
+        let disk = SlowDisk::new(move |step| {
+            if step == "create" {
+                counted.fetch_add(1, Ordering::SeqCst);
+                drop(of_disk.blocking_read());
+            }
+        });
+        let logs = LogDirectory::on(disk, "/logs");
+        let hangs = released.clone().write_owned().await;
+        let stores = (0..2 * THREADS).map(|n| {
+            let logs = logs.clone();
+            tokio::spawn(async move {
+                let path = LogPath(format!("attempt={n}.log"));
+                let log = log_of(1).1;
+                logs.store(&path, log, StorePermit::unlimited()).await
+            })
+        });
+        let stores: Vec<_> = stores.collect();
+        while n_hanging.load(Ordering::SeqCst) < THREADS {
+            tokio::task::yield_now().await;
+        }
+        // Others still get a thread, and no further log has got one.
+        tokio::task::spawn_blocking(|| ()).await.unwrap();
+        assert_eq!(n_hanging.load(Ordering::SeqCst), THREADS);
+        drop(hangs);
+        for store in stores {
+            store.await.unwrap().unwrap();
+        }
     }
 }

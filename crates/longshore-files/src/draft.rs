@@ -73,10 +73,20 @@ impl<D: Disk> Draft<D> {
     ///
     /// # Errors
     /// Nothing was replaced and the draft is gone, or only the sync of the directory failed.
-    pub fn commit(mut self) -> io::Result<()> {
+    pub fn commit(self) -> io::Result<()> {
+        self.commit_if(|| Ok(()))
+    }
+
+    /// The same, unless `may_replace` refuses: it is called when the draft is durable, right before the draft takes the
+    /// name.
+    ///
+    /// # Errors
+    /// Nothing was replaced and the draft is gone, or only the sync of the directory failed.
+    pub fn commit_if(mut self, may_replace: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let file = self.file.take().ok_or_else(no_file)?;
         self.disk.sync(&file)?;
         drop(file);
+        may_replace()?;
         self.take_name()?;
         self.disk.sync_directory(directory_of(&self.target))
     }

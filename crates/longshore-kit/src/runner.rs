@@ -96,6 +96,11 @@ impl<C: Controller> Runner<C> {
         self
     }
 
+    /// The name of its controller.
+    pub fn name(&self) -> &'static str {
+        self.round.controller.name()
+    }
+
     /// What came of the rounds so far.
     pub fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.round.counters)

@@ -53,6 +53,11 @@ impl Launched for TaskAction {
         }
     }
 
+    /// Its pods are looked up when the log is read.
+    fn node(&self) -> &str {
+        ""
+    }
+
     fn change(&self, event: WatchedEvent) -> LaunchChange {
         change(event, self)
     }

@@ -4,18 +4,25 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use longshore_api::dags::ANNOTATION_LAUNCH;
-use longshore_core::{Class, Classify, Incarnation, Never, Plan, Seen, UnknownCause};
+use longshore_core::{
+    AskError, Class, Classify, Incarnation, Never, Question as _, Seen, UnknownCause,
+};
 use longshore_kit::{Answers, Controller, Refusal};
 use longshore_store::{StoreError, TaskInstance, TaskState};
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::{
-    decide::{Disposal, LaunchEffect, LaunchObserved, TaskView, decide_launch},
-    keep_logs::LogKey,
+    decide::{
+        Disposal, LaunchEffect, LaunchObserved, LaunchPlan, LogAnswer, LogQuestion, TaskView,
+        decide_launch,
+    },
+    keep_log::LogKeeper,
+    tables::incarnation_of,
 };
 use crate::{
     actions,
+    logs::LogPath,
     model::{Launcher, Task},
     pods::build::{self, BuildInput},
     scheduler::{board::ActiveRun, decide::deadline, facts::Fact},
@@ -26,6 +33,7 @@ use crate::{
 pub(crate) struct Launches {
     shared: Arc<Shared>,
     config: Disposal,
+    log_keeper: LogKeeper,
 }
 
 /// Why a round about a try failed.
@@ -45,8 +53,12 @@ impl Classify for LaunchError {
 }
 
 impl Launches {
-    pub(crate) fn new(shared: Arc<Shared>, config: Disposal) -> Self {
-        Self { shared, config }
+    pub(crate) fn new(shared: Arc<Shared>, config: Disposal, log_keeper: LogKeeper) -> Self {
+        Self {
+            shared,
+            config,
+            log_keeper,
+        }
     }
 
     async fn task(&self, ti_id: &Uuid, is_launched: bool) -> Result<Seen<TaskView>, StoreError> {
@@ -122,7 +134,7 @@ impl Controller for Launches {
     type Observed = LaunchObserved;
     type Status = Never;
     type Effect = LaunchEffect;
-    type Question = Never;
+    type Question = LogQuestion;
     type Error = LaunchError;
 
     fn name(&self) -> &'static str {
@@ -133,7 +145,7 @@ impl Controller for Launches {
         &self,
         ti_id: &Uuid,
         now: Timestamp,
-        _answers: &Answers<Never>,
+        answers: &Answers<LogQuestion>,
     ) -> Result<LaunchObserved, LaunchError> {
         let (launched, launcher) = (&self.shared.launched, self.launcher(ti_id));
         let mut pods = launched.of(ti_id, None);
@@ -145,11 +157,8 @@ impl Controller for Launches {
                 pods = launched.of(ti_id, Some((launcher, name_of(pod))));
             }
         }
-        let views = pods.present().into_iter().flatten();
-        let archived = views.filter(|view| launched.is_archived(&view.object));
-        let archived = archived
-            .filter_map(|view| view.object.uid.clone())
-            .collect();
+        let incarnation = incarnation_of(ti_id);
+        let asked = answers.all(&incarnation);
         Ok(LaunchObserved {
             now,
             ti_id: *ti_id,
@@ -158,11 +167,20 @@ impl Controller for Launches {
             pods,
             replay_done: launched.is_replayed(launcher),
             config: self.config,
-            archived,
+            asked: asked
+                .map(|(question, asked)| (question.about(), asked))
+                .collect(),
+            log_notes: launched.log_notes(ti_id),
         })
     }
 
-    fn decide(&self, observed: &LaunchObserved) -> Plan<Never, LaunchEffect> {
+    /// A try that has no objects has no logs.
+    fn incarnation(&self, observed: &LaunchObserved) -> Seen<Incarnation> {
+        let pods = observed.pods.as_ref();
+        pods.map(|_| incarnation_of(&observed.ti_id))
+    }
+
+    fn decide(&self, observed: &LaunchObserved) -> LaunchPlan {
         decide_launch(observed)
     }
 
@@ -172,9 +190,17 @@ impl Controller for Launches {
 
     async fn call(&self, ti_id: &Uuid, effect: &LaunchEffect) -> Result<(), LaunchError> {
         match effect {
-            LaunchEffect::ArchiveLog { object, .. } => {
-                let (ti_id, object) = (*ti_id, object.clone());
-                self.shared.log_keys.add([LogKey { ti_id, object }]);
+            LaunchEffect::NoteLog { object, note } => {
+                match &note.problem {
+                    Some(problem) if note.is_kept => {
+                        tracing::warn!(%object, problem, "the log is not whole");
+                    }
+                    Some(problem) => {
+                        tracing::warn!(%object, problem, "the log is not stored; its pod stays");
+                    }
+                    None => {}
+                }
+                self.shared.launched.note_log(ti_id, object, note);
                 Ok(())
             }
             LaunchEffect::ReportEnded => {
@@ -190,6 +216,16 @@ impl Controller for Launches {
                 Ok(())
             }
         }
+    }
+
+    /// The answer is no part of the log, which goes to the archive as it comes.
+    async fn ask(
+        &self,
+        _ti_id: &Uuid,
+        question: &LogQuestion,
+        _answer_bytes: usize,
+    ) -> Result<LogAnswer, AskError> {
+        self.log_keeper.keep(question).await
     }
 
     /// The API server will never take this object: that is how its launch ended.
@@ -218,6 +254,7 @@ fn view(row: &TaskInstance) -> TaskView {
         pod_uid: row.pod_uid.clone(),
         pod: None,
         deadline: None,
+        log: LogPath::of(row),
     }
 }
 

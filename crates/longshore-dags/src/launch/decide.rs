@@ -1,16 +1,26 @@
 //! Which object of a try is to be created or removed: its pod, or its TaskAction. One round is about one try, that is:
 //! one task-instance id.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use longshore_api::airflow::ANNOTATION_TASK_INSTANCE_ID;
-use longshore_core::{Action, ChildIdentity, Create, Delete, Never, Next, ObjectRef, Plan, Seen};
+use longshore_core::{
+    Action, Asked, ChildIdentity, Create, Delete, Never, Next, ObjectRef, Plan, Seen,
+};
 use longshore_store::TaskState;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::model::Launcher;
+pub use self::log::{LogAnswer, LogNote, LogNotes, LogQuestion, OnError};
+use crate::{logs::LogPath, model::Launcher};
+
+pub(crate) mod log;
+
+/// What a round does.
+pub type LaunchPlan = Plan<Never, LaunchEffect, LogQuestion>;
+/// One action of a round.
+pub type LaunchAction = Action<Never, LaunchEffect, LogQuestion>;
 
 /// What could not be seen is looked at again after this, if no change comes before.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -33,8 +43,10 @@ pub struct LaunchObserved {
     pub replay_done: bool,
     /// What becomes of objects that have ended.
     pub config: Disposal,
-    /// Uids of the objects whose log is kept, as far as it could be read.
-    pub archived: BTreeSet<String>,
+    /// How far the copies of logs are, by the uid of the object.
+    pub asked: BTreeMap<String, Asked<LogAnswer>>,
+    /// What is remembered of the logs.
+    pub log_notes: Arc<LogNotes>,
 }
 
 /// What becomes of pods that have ended, from Airflow's `[kubernetes_executor]`.
@@ -69,6 +81,8 @@ pub struct TaskView {
     pub pod: Option<Result<Value, String>>,
     /// When it is to be stopped, where nobody else does that.
     pub deadline: Option<Timestamp>,
+    /// Where the archive stores the log of the try.
+    pub log: LogPath,
 }
 
 /// What a try was launched as, as far as the decision goes.
@@ -82,6 +96,8 @@ pub struct LaunchedView {
     pub phase: LaunchedPhase,
     /// Whether its deletion is under way.
     pub is_deleting: bool,
+    /// The IP address of the node that has its log; empty where that is not known.
+    pub node: String,
 }
 
 /// Where an object is in its life.
@@ -98,13 +114,12 @@ pub enum LaunchedPhase {
 /// What the controller does besides creating and deleting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LaunchEffect {
-    /// Have the log of what ran copied to where it outlives the object. That is done beside the rounds, which do not
-    /// wait for it: a node that does not give its logs must not hold any other object.
-    ArchiveLog {
-        /// The object.
+    /// Remember what came of the copy of a log, before the answer is used up. After a restart the log is copied again.
+    NoteLog {
+        /// The object that has the log.
         object: ObjectRef,
-        /// The try.
-        ti_id: Uuid,
+        /// What is remembered from now on.
+        note: LogNote,
     },
     /// Tell the scheduler that nothing of a restarting try lives
     /// ([`Fact::LaunchEnded`](crate::scheduler::Fact::LaunchEnded)).
@@ -124,8 +139,8 @@ pub enum LaunchEffect {
 /// - A queued try without a pod of its launch gets it, once the pods of earlier launches have failed or are gone: two
 ///   pods of one try never live at the same time, even if that means to wait for a node that is gone, and the scheduler
 ///   decides first upon one that has succeeded.
-/// - A pod that no row wants is deleted. The log of one that has ended is archived first, and once it is, whether the
-///   pod goes is the configuration's to say.
+/// - A pod that no row wants is deleted. The log of one that has ended is copied to the archive first, beside the rounds
+///   ([`LogQuestion`]), and once it is, whether the pod goes is the configuration's to say.
 /// - A restarting try has ended once none of its pods lives. That is told before their logs are kept, so that a log
 ///   which cannot be read does not hold the next try.
 /// - A try that runs for longer than it may is stopped, where nobody else does that; once its object is gone, it has
@@ -134,8 +149,9 @@ pub enum LaunchEffect {
 ///
 /// Whether the object is a pod or a TaskAction makes no difference: a TaskAction is gone only after its pods have ended.
 ///
-/// At most one action for each object, one report, and one create.
-pub fn decide_launch(observed: &LaunchObserved) -> Plan<Never, LaunchEffect> {
+/// At most three actions for each object, one for each question about an object that is gone, one report, and one
+/// create.
+pub fn decide_launch(observed: &LaunchObserved) -> LaunchPlan {
     let pods: &[LaunchedView] = match &observed.pods {
         Seen::Present(pods) => pods,
         Seen::Absent => &[],
@@ -150,30 +166,27 @@ pub fn decide_launch(observed: &LaunchObserved) -> Plan<Never, LaunchEffect> {
         .and_then(|task| ended(observed, task, pods))
         .into_iter()
         .collect();
+    actions.extend(log::cancelled(observed, pods));
+    let mut next = task.map_or(Next::AwaitChange, |task| until_deadline(task, observed.now));
     for pod in pods.iter().filter(|pod| !pod.is_deleting) {
-        match fate(pod, task, observed) {
-            Fate::Stays => {}
-            Fate::IsDeleted => actions.push(delete(pod)),
-            Fate::IsArchived { then_delete } => {
-                let uid = pod.object.uid.as_ref();
-                if !uid.is_some_and(|uid| observed.archived.contains(uid)) {
-                    actions.push(Action::Call(LaunchEffect::ArchiveLog {
-                        object: pod.object.clone(),
-                        ti_id: observed.ti_id,
-                    }));
-                } else if then_delete {
+        match (fate(pod, task, observed), task) {
+            (Fate::IsArchived { then_delete }, Some(task)) => {
+                let step = log::keep(observed, task, pod);
+                actions.extend(step.actions);
+                next = next.min(step.next);
+                if step.is_kept && then_delete {
                     actions.push(delete(pod));
                 }
             }
+            (Fate::IsDeleted, _) => actions.push(delete(pod)),
+            // Only a row asks for a log.
+            (Fate::Stays, _) | (Fate::IsArchived { .. }, None) => {}
         }
     }
     if let Some(task) = task {
         actions.extend(create(observed, task, pods));
     }
-    Plan {
-        actions,
-        next: task.map_or(Next::AwaitChange, |task| until_deadline(task, observed.now)),
-    }
+    Plan { actions, next }
 }
 
 /// A running try is looked at again when it has to end.
@@ -247,7 +260,7 @@ fn create(
     observed: &LaunchObserved,
     task: &TaskView,
     pods: &[LaunchedView],
-) -> Option<Action<Never, LaunchEffect>> {
+) -> Option<LaunchAction> {
     let is_wanted = task.state == Some(TaskState::Queued) && task.pod_uid.is_none();
     let is_blocked = pods
         .iter()
@@ -276,13 +289,13 @@ fn ended(
     observed: &LaunchObserved,
     task: &TaskView,
     pods: &[LaunchedView],
-) -> Option<Action<Never, LaunchEffect>> {
+) -> Option<LaunchAction> {
     let is_restarting = task.state == Some(TaskState::Restarting);
     let is_over = observed.replay_done && pods.iter().all(|pod| pod.phase != LaunchedPhase::Live);
     (is_restarting && is_over).then_some(Action::Call(LaunchEffect::ReportEnded))
 }
 
-fn delete(pod: &LaunchedView) -> Action<Never, LaunchEffect> {
+fn delete(pod: &LaunchedView) -> LaunchAction {
     Action::Delete(Delete {
         target: pod.object.clone(),
         grace_period_seconds: None,

@@ -39,6 +39,9 @@ pub(crate) trait Launched: Cached {
     /// Where it is in its life.
     fn phase(&self) -> LaunchedPhase;
 
+    /// The IP address of the node that has its log; empty where the object does not have it.
+    fn node(&self) -> &str;
+
     /// What an event about it means.
     fn change(&self, event: WatchedEvent) -> LaunchChange;
 }
@@ -79,5 +82,6 @@ pub(crate) fn view_of<K: Launched>(object: &K) -> Option<LaunchedView> {
         launch,
         phase: object.phase(),
         is_deleting: meta.deletion_timestamp.is_some(),
+        node: object.node().to_owned(),
     })
 }

@@ -1,81 +1,131 @@
 //! The log of a pod on its way into the archive, and what stands there if it cannot be read.
 
-use std::{io, sync::Arc, sync::Mutex, sync::PoisonError, time::Duration};
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use futures::{AsyncReadExt, TryStreamExt, stream};
-use jiff::Timestamp;
-use longshore_core::ObjectRef;
+use tokio::time::{Instant, sleep_until};
 
-use super::decide::LaunchedPhase;
+use super::decide::OnError;
 use crate::logs::LogStream;
 
-/// For how long the log of an ended pod is asked for. A node that is gone for longer does not come back with it.
-const ENDED_LIMIT: Duration = Duration::from_secs(600);
-/// For how long a pod that is to be stopped may go on because its log cannot be read.
-const LIVE_LIMIT: Duration = Duration::from_secs(30);
 /// A log of which nothing comes for this long is broken: none is followed, so that all of it is there.
 const STALL_LIMIT: Duration = Duration::from_secs(10);
+/// A log that takes longer than this, and comes slower than [`SLOWEST_BYTES_PER_SECOND`], is broken.
+const SLOW_LIMIT: Duration = Duration::from_secs(30);
+const SLOWEST_BYTES_PER_SECOND: u64 = 64 * 1024;
+/// A log that takes longer than this is broken, however fast it comes.
+const READ_LIMIT: Duration = Duration::from_secs(3_600);
+/// An archive that takes nothing for this long is given up, if it has not taken [`ARCHIVE_BYTES_PER_SECOND`] for longer:
+/// the last step may make all of the log durable.
+const ARCHIVE_LIMIT: Duration = Duration::from_secs(60);
+const ARCHIVE_BYTES_PER_SECOND: u64 = 1024 * 1024;
 /// Bytes read at once.
 const CHUNK: usize = 64 * 1024;
+/// Reading and storing one log takes no longer: an hour for each of them.
+pub(super) const COPY_LIMIT: Duration = Duration::from_secs(2 * 3_600);
 
-/// What is done about a log that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum OnError {
-    /// It is asked for again later; nothing is stored.
-    AskAgain,
-    /// What could be read is stored, and this line after it.
-    EndWith(String),
+/// One log while it is copied. Clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Copying(Arc<Mutex<Progress>>);
+
+#[derive(Debug)]
+struct Progress {
+    /// The error that ended the log.
+    broken: Option<io::Error>,
+    n_bytes: u64,
+    /// Since when the archive has to do the next step; `None` while the source has to.
+    archive_since: Option<Instant>,
 }
 
-impl OnError {
-    /// What is done now, where the log could first not be read at `since`.
-    pub(super) fn at(
-        now: Timestamp,
-        since: Option<Timestamp>,
-        pod: &ObjectRef,
-        phase: Option<LaunchedPhase>,
-    ) -> Self {
-        let limit = match phase {
-            Some(LaunchedPhase::Live) => LIVE_LIMIT,
-            Some(LaunchedPhase::Succeeded | LaunchedPhase::Failed) | None => ENDED_LIMIT,
-        };
-        let elapsed = since.and_then(|since| Duration::try_from(now.duration_since(since)).ok());
-        match elapsed.filter(|elapsed| *elapsed >= limit) {
-            None => Self::AskAgain,
-            Some(elapsed) => Self::EndWith(format!(
-                "longshore: the log of {pod} ends here, because it could not be read for {} s",
-                elapsed.as_secs()
-            )),
+impl Default for Progress {
+    fn default() -> Self {
+        Self {
+            broken: None,
+            n_bytes: 0,
+            archive_since: Some(Instant::now()),
         }
     }
 }
 
-/// Where the error is left that ended a log.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Broken(Arc<Mutex<Option<io::Error>>>);
-
-impl Broken {
-    /// The error, once.
-    pub(super) fn take(&self) -> Option<io::Error> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+impl Copying {
+    /// Takes the error that ended the log.
+    pub(super) fn take_error(&self) -> Option<io::Error> {
+        self.progress().broken.take()
     }
 
-    fn set(&self, error: io::Error) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    /// Waits until the archive has taken too long for a step.
+    ///
+    /// # Errors
+    /// Always the one that says so.
+    pub(super) async fn archive_stalls(&self) -> io::Error {
+        loop {
+            let now = Instant::now();
+            let (since, limit) = {
+                let progress = self.progress();
+                let whole = Duration::from_secs(progress.n_bytes / ARCHIVE_BYTES_PER_SECOND);
+                (progress.archive_since, ARCHIVE_LIMIT.max(whole))
+            };
+            let due = since.unwrap_or(now) + limit;
+            if due <= now {
+                let why = format!("the archive took nothing for {} s", limit.as_secs());
+                return io::Error::new(io::ErrorKind::TimedOut, why);
+            }
+            sleep_until(due).await;
+        }
+    }
+
+    fn source_begins(&self) {
+        self.progress().archive_since = None;
+    }
+
+    fn archive_begins(&self, n_bytes: usize) {
+        let mut progress = self.progress();
+        progress.n_bytes += n_bytes as u64;
+        progress.archive_since = Some(Instant::now());
+    }
+
+    fn breaks(&self, error: io::Error) {
+        self.progress().broken = Some(error);
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A log as the archive gets it: an error of the source ends it as `on_error` says, and is left in `broken`, so that it
+/// A source, and how much time it has taken for how many bytes.
+struct Source {
+    log: LogStream,
+    n_bytes: u64,
+    time: Duration,
+}
+
+/// A log as the archive gets it: an error of the source ends it as `on_error` says, and is left in `copying`, so that it
 /// is not mistaken for one of the archive.
 pub(super) fn watched(
     source: io::Result<LogStream>,
     on_error: OnError,
-    broken: Broken,
+    copying: Copying,
 ) -> LogStream {
+    let source = source.map(|log| Source {
+        log,
+        n_bytes: 0,
+        time: Duration::ZERO,
+    });
     let chunks = stream::unfold(Some(source), move |source| {
-        let (on_error, broken) = (on_error.clone(), broken.clone());
+        let (on_error, copying) = (on_error.clone(), copying.clone());
         async move {
-            match next_chunk(source?).await {
+            copying.source_begins();
+            let next = next_chunk(source?).await;
+            copying.archive_begins(match &next {
+                Ok(Some((chunk, _))) => chunk.len(),
+                Ok(None) | Err(_) => 0,
+            });
+            match next {
                 Ok(None) => None,
                 Ok(Some((chunk, rest))) => Some((Ok(chunk), Some(Ok(rest)))),
                 Err(error) => {
@@ -83,7 +133,7 @@ pub(super) fn watched(
                         OnError::AskAgain => Err(io::Error::from(error.kind())),
                         OnError::EndWith(line) => Ok(format!("{line}: {error}\n").into_bytes()),
                     };
-                    broken.set(error);
+                    copying.breaks(error);
                     Some((last, None))
                 }
             }
@@ -92,38 +142,40 @@ pub(super) fn watched(
     Box::pin(Box::pin(chunks).into_async_read())
 }
 
-/// The answer, unless it takes too long.
-pub(super) async fn in_time<T>(answer: impl Future<Output = T>) -> io::Result<T> {
-    let answer = tokio::time::timeout(STALL_LIMIT, answer).await;
-    answer.map_err(|_| {
-        let why = format!("nothing came for {} s", STALL_LIMIT.as_secs());
-        io::Error::new(io::ErrorKind::TimedOut, why)
-    })
+/// The result of `work`, unless that takes too long.
+pub(super) async fn in_time<T>(work: impl Future<Output = T>) -> io::Result<T> {
+    let result = tokio::time::timeout(STALL_LIMIT, work).await;
+    result.map_err(|_| too_slow(format!("nothing came for {} s", STALL_LIMIT.as_secs())))
 }
 
-async fn next_chunk(source: io::Result<LogStream>) -> io::Result<Option<(Vec<u8>, LogStream)>> {
+async fn next_chunk(source: io::Result<Source>) -> io::Result<Option<(Vec<u8>, Source)>> {
     let mut source = source?;
+    let allowed = Duration::from_secs(source.n_bytes / SLOWEST_BYTES_PER_SECOND);
+    if source.time > SLOW_LIMIT.max(allowed).min(READ_LIMIT) {
+        let kib = SLOWEST_BYTES_PER_SECOND / 1024;
+        let minutes = READ_LIMIT.as_secs() / 60;
+        let why = format!("it comes slower than {kib} KiB/s, or for longer than {minutes} min");
+        return Err(too_slow(why));
+    }
+    let begun = Instant::now();
     let mut chunk = vec![0; CHUNK];
-    let n = in_time(source.read(&mut chunk)).await??;
+    let n = in_time(source.log.read(&mut chunk)).await??;
     chunk.truncate(n);
+    source.time += begun.elapsed();
+    source.n_bytes += n as u64;
     Ok((n > 0).then_some((chunk, source)))
+}
+
+fn too_slow(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, why)
 }
 
 #[cfg(test)]
 mod tests {
     use futures::{StreamExt, io::Cursor};
-    use longshore_core::Resource;
+    use tokio::time::sleep;
 
     use super::*;
-
-    fn pod() -> ObjectRef {
-        ObjectRef {
-            resource: Resource::POD,
-            namespace: "default".to_owned(),
-            name: "a".to_owned(),
-            uid: None,
-        }
-    }
 
     /// Two lines, and then an error.
     fn breaks() -> LogStream {
@@ -134,30 +186,30 @@ mod tests {
     async fn read(
         source: io::Result<LogStream>,
         on_error: OnError,
-    ) -> (io::Result<String>, Broken) {
-        let broken = Broken::default();
+    ) -> (io::Result<String>, Copying) {
+        let copying = Copying::default();
         let mut text = String::new();
-        let mut log = watched(source, on_error, broken.clone());
+        let mut log = watched(source, on_error, copying.clone());
         let read = log.read_to_string(&mut text).await;
-        (read.map(|_| text), broken)
+        (read.map(|_| text), copying)
     }
 
     #[tokio::test]
     async fn a_whole_log_is_as_it_was() {
         let log: LogStream = Box::pin(Cursor::new("x".repeat(3 * CHUNK)));
-        let (text, broken) = read(Ok(log), OnError::EndWith("line".to_owned())).await;
+        let (text, copying) = read(Ok(log), OnError::EndWith("line".to_owned())).await;
         assert_eq!(text.unwrap().len(), 3 * CHUNK);
-        assert!(broken.take().is_none());
+        assert!(copying.take_error().is_none());
     }
 
     #[tokio::test]
     async fn a_log_that_breaks_is_an_error_until_it_is_given_up() {
-        let (text, broken) = read(Ok(breaks()), OnError::AskAgain).await;
-        assert!(text.is_err() && broken.take().is_some());
+        let (text, copying) = read(Ok(breaks()), OnError::AskAgain).await;
+        assert!(text.is_err() && copying.take_error().is_some());
         let end = || OnError::EndWith("the end".to_owned());
-        let (text, broken) = read(Ok(breaks()), end()).await;
+        let (text, copying) = read(Ok(breaks()), end()).await;
         assert_eq!(text.unwrap(), "one\ntwo\nthe end: the node is gone\n");
-        assert!(broken.take().is_some());
+        assert!(copying.take_error().is_some());
         let (text, _) = read(Err(io::Error::other("no route")), end()).await;
         assert_eq!(text.unwrap(), "the end: no route\n");
     }
@@ -166,30 +218,64 @@ mod tests {
     async fn a_log_that_stalls_is_broken() {
         let stalls = stream::iter([Ok("one\n")]).chain(stream::pending());
         let log: LogStream = Box::pin(stalls.into_async_read());
-        let (text, broken) = read(Ok(log), OnError::EndWith("the end".to_owned())).await;
+        let (text, copying) = read(Ok(log), OnError::EndWith("the end".to_owned())).await;
         assert_eq!(text.unwrap(), "one\nthe end: nothing came for 10 s\n");
-        assert!(broken.take().is_some());
+        assert!(copying.take_error().is_some());
     }
 
-    #[test]
-    fn a_log_is_given_up_sooner_where_a_pod_waits_to_be_stopped() {
-        let now: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
-        let ago = |seconds: i64| Some(now - jiff::SignedDuration::from_secs(seconds));
-        for (since, phase, is_given_up) in [
-            (None, LaunchedPhase::Live, false),
-            (ago(29), LaunchedPhase::Live, false),
-            (ago(30), LaunchedPhase::Live, true),
-            (ago(599), LaunchedPhase::Succeeded, false),
-            (ago(600), LaunchedPhase::Succeeded, true),
-            (ago(600), LaunchedPhase::Failed, true),
-            (ago(-5), LaunchedPhase::Live, false),
-        ] {
-            let on_error = OnError::at(now, since, &pod(), Some(phase));
-            assert_eq!(
-                on_error != OnError::AskAgain,
-                is_given_up,
-                "{since:?} {phase:?}"
-            );
+    /// A source that gives one byte every nine seconds never stalls.
+    #[tokio::test(start_paused = true)]
+    async fn a_log_that_drips_is_broken() {
+        let drips = stream::unfold((), |()| async {
+            sleep(Duration::from_secs(9)).await;
+            Some((Ok("x"), ()))
+        });
+        let begun = Instant::now();
+        let log: LogStream = Box::pin(Box::pin(drips).into_async_read());
+        let (text, copying) = read(Ok(log), OnError::EndWith("the end".to_owned())).await;
+        let text = text.unwrap();
+        assert!(
+            text.starts_with("xxxxthe end: it comes slower than 64 KiB/s"),
+            "{text}"
+        );
+        assert!(copying.take_error().is_some());
+        assert_eq!(begun.elapsed(), Duration::from_secs(36));
+    }
+
+    /// What the archive takes for a chunk is not the time of the source.
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_archive_does_not_break_a_log() {
+        let log: LogStream = Box::pin(Cursor::new("x".repeat(3 * CHUNK)));
+        let copying = Copying::default();
+        let mut log = watched(Ok(log), OnError::AskAgain, copying.clone());
+        let mut chunk = vec![0; CHUNK];
+        for _ in 0..3 {
+            sleep(Duration::from_secs(50)).await;
+            assert_eq!(log.read(&mut chunk).await.unwrap(), CHUNK);
         }
+        assert_eq!(log.read(&mut chunk).await.unwrap(), 0);
+        assert!(copying.take_error().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_archive_that_takes_nothing_stalls_and_a_slow_source_does_not_count_for_it() {
+        let begun = Instant::now();
+        let late = stream::once(async {
+            sleep(Duration::from_secs(9)).await;
+            Ok("late")
+        });
+        let log: LogStream = Box::pin(Box::pin(late).into_async_read());
+        let copying = Copying::default();
+        let mut log = watched(Ok(log), OnError::AskAgain, copying.clone());
+        let storing = async {
+            sleep(Duration::from_secs(50)).await;
+            assert_eq!(log.read(&mut [0; 4]).await.unwrap(), 4);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = storing => {}
+            error = copying.archive_stalls() => assert_eq!(error.kind(), io::ErrorKind::TimedOut),
+        }
+        assert_eq!(begun.elapsed(), Duration::from_secs(50 + 9 + 60));
     }
 }

@@ -2,7 +2,7 @@
 
 pub(crate) mod controller;
 pub mod decide;
-pub(crate) mod keep_logs;
+pub(crate) mod keep_log;
 pub mod launched;
 mod log;
 pub(crate) mod table;

@@ -5,10 +5,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use jiff::Timestamp;
 use kube::ResourceExt;
 use longshore_api::airflow::{ANNOTATION_DAG_ID, ANNOTATION_RUN_ID};
-use longshore_core::{ObjectRef, Seen, UnknownCause};
+use longshore_core::{Seen, UnknownCause};
 use longshore_kit::Cache;
 use longshore_store::{RunKey, TaskInstance};
 use tokio::sync::watch;
@@ -16,7 +15,7 @@ use uuid::Uuid;
 
 use super::{
     decide::{LaunchedPhase, LaunchedView},
-    launched::{Launched, view_of},
+    launched::{Launched, launch_of, view_of},
 };
 
 /// How far the watch has come.
@@ -48,10 +47,6 @@ pub(crate) struct LaunchTable<K> {
 #[derive(Debug)]
 struct Known {
     objects: BTreeMap<Uuid, Objects>,
-    /// Uids of objects whose log is stored.
-    archived: BTreeSet<String>,
-    /// Since when the log of an object cannot be read, by uid.
-    unreadable: BTreeMap<String, Timestamp>,
     stage: Stage,
 }
 
@@ -70,8 +65,6 @@ impl<K: Launched> LaunchTable<K> {
             cache: Cache::new(),
             known: Mutex::new(Known {
                 objects: BTreeMap::new(),
-                archived: BTreeSet::new(),
-                unreadable: BTreeMap::new(),
                 stage,
             }),
             moved: watch::Sender::new(0),
@@ -98,9 +91,6 @@ impl<K: Launched> LaunchTable<K> {
     /// An object is gone, and the inbox has the fact.
     pub(crate) fn remove(&self, ti_id: Uuid, object: &K) {
         self.change(|known| {
-            let uid = object.meta().uid.as_deref().unwrap_or_default();
-            known.archived.remove(uid);
-            known.unreadable.remove(uid);
             let Some(objects) = known.objects.get_mut(&ti_id) else {
                 return;
             };
@@ -134,38 +124,13 @@ impl<K: Launched> LaunchTable<K> {
         }
     }
 
-    /// The log of this object is stored.
-    pub(crate) fn set_archived(&self, uid: &str) {
-        self.change(|known| {
-            known.archived.insert(uid.to_owned());
-            known.unreadable.remove(uid);
-        });
-    }
-
-    /// Since when the log of this object cannot be read.
-    pub(crate) fn unreadable_since(&self, uid: &str) -> Option<Timestamp> {
-        self.known().unreadable.get(uid).copied()
-    }
-
-    /// The log of this object cannot be read.
-    pub(crate) fn set_unreadable(&self, uid: &str, now: Timestamp) {
-        self.known().unreadable.entry(uid.to_owned()).or_insert(now);
-    }
-
-    /// Where an object is in its life.
-    pub(crate) fn phase(&self, object: &ObjectRef) -> Option<LaunchedPhase> {
-        let seen = self.cache.get(&object.namespace, &object.name);
-        seen.present().map(|object| object.phase())
-    }
-
-    /// Whether the log of this object is stored.
-    pub(crate) fn is_archived(&self, uid: Option<&str>) -> bool {
-        uid.is_some_and(|uid| self.known().archived.contains(uid))
-    }
-
     /// Whether a run has objects that are still to be dealt with: anything but a failed one that is kept, its log
     /// stored.
-    pub(crate) fn is_busy_with(&self, run: &RunKey) -> bool {
+    pub(crate) fn is_busy_with(
+        &self,
+        run: &RunKey,
+        is_log_kept: impl Fn(&Uuid, &str) -> bool,
+    ) -> bool {
         let is_of_run = |object: &&Arc<K>| {
             let annotation = |key| object.annotations().get(key).map(String::as_str);
             annotation(ANNOTATION_DAG_ID) == Some(&run.dag_id)
@@ -175,7 +140,8 @@ impl<K: Launched> LaunchTable<K> {
             let view = view_of(&**object);
             let is_kept =
                 view.is_some_and(|view| view.phase == LaunchedPhase::Failed && !view.is_deleting);
-            is_kept && self.is_archived(object.meta().uid.as_deref())
+            let uid = object.meta().uid.as_deref().unwrap_or_default();
+            is_kept && launch_of(&**object).is_some_and(|(ti_id, _)| is_log_kept(&ti_id, uid))
         };
         let all = self.cache.all();
         let mut all = all.present().into_iter().flatten().filter(is_of_run);
@@ -200,6 +166,11 @@ impl<K: Launched> LaunchTable<K> {
                 return;
             }
         }
+    }
+
+    /// Something of its objects has changed that is not in the table.
+    pub(crate) fn moves(&self) {
+        self.change(|_| {});
     }
 
     /// Changes its value whenever the table changes.

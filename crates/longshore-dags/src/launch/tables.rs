@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-use longshore_core::{ObjectRef, Seen};
-use longshore_kit::CacheFeed;
-use longshore_plugins::TASK_ACTION;
+use longshore_core::{Incarnation, ObjectRef, Seen};
+use longshore_kit::{CacheFeed, Memory, Notes};
 use longshore_store::{RunKey, TaskInstance};
 use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::{
-    decide::{LaunchedPhase, LaunchedView},
+    decide::{LaunchedView, LogNote, LogNotes},
     table::{LaunchTable, Stage},
 };
 use crate::{
@@ -24,13 +22,23 @@ pub(crate) struct Tables {
     pub(crate) pods: LaunchTable<LaunchedPod>,
     /// Followed from the first task with a plugin on.
     pub(crate) actions: LaunchTable<TaskAction>,
+    log_memory: Memory<Uuid, LogNotes>,
+    log_notes: Notes<Uuid, LogNotes>,
+}
+
+/// What is asked and remembered of a try's objects is bound to its id, which no other try has.
+pub(crate) fn incarnation_of(ti_id: &Uuid) -> Incarnation {
+    Incarnation::of(ti_id.to_string())
 }
 
 impl Tables {
     pub(crate) fn new() -> Self {
+        let (log_memory, log_notes) = Memory::new();
         Self {
             pods: LaunchTable::new(Stage::Wanted),
             actions: LaunchTable::new(Stage::Idle),
+            log_memory,
+            log_notes,
         }
     }
 
@@ -75,63 +83,23 @@ impl Tables {
         }
     }
 
-    /// Where an object is in its life.
-    pub(crate) fn phase(&self, object: &ObjectRef) -> Option<LaunchedPhase> {
-        if is_action(object) {
-            self.actions.phase(object)
-        } else {
-            self.pods.phase(object)
-        }
+    /// What the runner has to keep in step with its keys.
+    pub(crate) fn log_memory(&self) -> &Memory<Uuid, LogNotes> {
+        &self.log_memory
     }
 
-    /// Whether this object is there.
-    pub(crate) fn has(&self, ti_id: &Uuid, object: &ObjectRef) -> bool {
-        let uid = object.uid.as_deref().unwrap_or_default();
-        if is_action(object) {
-            self.actions.has(ti_id, uid)
-        } else {
-            self.pods.has(ti_id, uid)
-        }
+    /// What is remembered of the logs of a try's objects.
+    pub(crate) fn log_notes(&self, ti_id: &Uuid) -> Arc<LogNotes> {
+        self.log_memory.get(ti_id, &incarnation_of(ti_id))
     }
 
-    /// Whether the log of this object is stored.
-    pub(crate) fn is_archived(&self, object: &ObjectRef) -> bool {
-        let uid = object.uid.as_deref();
-        if is_action(object) {
-            self.actions.is_archived(uid)
-        } else {
-            self.pods.is_archived(uid)
-        }
-    }
-
-    /// The log of this object is stored.
-    pub(crate) fn set_archived(&self, object: &ObjectRef) {
-        let uid = object.uid.as_deref().unwrap_or_default();
-        if is_action(object) {
-            self.actions.set_archived(uid);
-        } else {
-            self.pods.set_archived(uid);
-        }
-    }
-
-    /// Since when the log of this object cannot be read.
-    pub(crate) fn unreadable_since(&self, object: &ObjectRef) -> Option<Timestamp> {
-        let uid = object.uid.as_deref().unwrap_or_default();
-        if is_action(object) {
-            self.actions.unreadable_since(uid)
-        } else {
-            self.pods.unreadable_since(uid)
-        }
-    }
-
-    /// The log of this object cannot be read.
-    pub(crate) fn set_unreadable(&self, object: &ObjectRef, now: Timestamp) {
-        let uid = object.uid.as_deref().unwrap_or_default();
-        if is_action(object) {
-            self.actions.set_unreadable(uid, now);
-        } else {
-            self.pods.set_unreadable(uid, now);
-        }
+    /// Remembers what came of the copy of a log.
+    pub(crate) fn note_log(&self, ti_id: &Uuid, object: &ObjectRef, note: &LogNote) {
+        let uid = object.uid.clone().unwrap_or_default();
+        self.log_notes.note(ti_id, &incarnation_of(ti_id), |notes| {
+            notes.insert(uid, note.clone());
+        });
+        self.pods.moves();
     }
 
     /// This run is over.
@@ -153,7 +121,11 @@ impl Tables {
 
     /// Whether a run has objects that are still to be dealt with.
     pub(crate) fn is_busy_with(&self, run: &RunKey) -> bool {
-        self.pods.is_busy_with(run) || self.actions.is_busy_with(run)
+        let is_log_kept = |ti_id: &Uuid, uid: &str| {
+            let notes = self.log_notes(ti_id);
+            notes.get(uid).is_some_and(|note| note.is_kept)
+        };
+        self.pods.is_busy_with(run, is_log_kept) || self.actions.is_busy_with(run, is_log_kept)
     }
 
     /// Says when something has changed.
@@ -176,8 +148,4 @@ impl Moves {
         let changes = self.0.iter_mut().map(|moved| Box::pin(moved.changed()));
         futures::future::select_all(changes).await.0.is_ok()
     }
-}
-
-fn is_action(object: &ObjectRef) -> bool {
-    object.resource == TASK_ACTION
 }

@@ -65,6 +65,10 @@ impl Launched for LaunchedPod {
         }
     }
 
+    fn node(&self) -> &str {
+        self.status.host_ip.as_deref().unwrap_or_default()
+    }
+
     fn change(&self, event: WatchedEvent) -> LaunchChange {
         change(event, self)
     }

@@ -13,7 +13,7 @@ use futures::Stream;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt};
 use longshore_core::Resource;
-use longshore_kit::{Applier, CacheFeed, Clock, Controller, Gate, Key, Metrics, Runner, Tasks};
+use longshore_kit::{Applier, CacheFeed, Clock, Controller, Gate, Metrics, Runner, Tasks};
 use longshore_plugins::TASK_ACTION;
 use longshore_store::{Run, RunKey, RunStore, StoreError, TaskInstance, TaskState};
 use tokio::sync::broadcast;
@@ -27,7 +27,10 @@ use crate::{
     actions,
     catalog::Catalog,
     launch::{
-        controller::Launches, decide::Disposal, keep_logs::KeepLogs, table::Stage,
+        controller::Launches,
+        decide::Disposal,
+        keep_log::{self, LogKeeper},
+        table::Stage,
         watch::LaunchWatch,
     },
     logs::LogArchive,
@@ -184,51 +187,43 @@ impl Dags {
         shared.launched.pods.reached(Stage::Listed).await;
 
         let scheduler = Scheduler::new(shared.clone(), config.limits);
-        self.run(scheduler, &applier, 1, scheduler_triggers(shared.clone()));
-        let keep_logs = KeepLogs::new(shared.clone(), client.clone(), logs);
-        self.run(
-            keep_logs,
-            &applier,
-            config.concurrency,
-            shared.log_keys.clone().stream(),
-        );
-        let launches = Launches::new(shared.clone(), config.disposal);
-        self.run(
-            launches,
-            &applier,
-            config.concurrency,
-            shared.launch_keys.clone().stream(),
-        );
+        let scheduler = self.runner(scheduler, &applier, 1);
+        self.run(scheduler, scheduler_triggers(shared.clone()));
+        let log_keeper = LogKeeper::new(client.clone(), logs, self.gate.clone());
+        let launches = Launches::new(shared.clone(), config.disposal, log_keeper);
+        let launches = self
+            .runner(launches, &applier, config.concurrency)
+            .asking(keep_log::limits(config.concurrency))
+            .remembering(shared.launched.log_memory());
+        self.run(launches, shared.launch_keys.clone().stream());
         let runs = Runs::new(shared.clone(), client);
-        self.run(
-            runs,
-            &applier,
-            config.concurrency,
-            shared.run_keys.clone().stream(),
-        );
+        let runs = self.runner(runs, &applier, config.concurrency);
+        self.run(runs, shared.run_keys.clone().stream());
         shared
             .run_keys
             .add(shared.board().runs.keys().cloned().chain(left_behind));
         Ok(())
     }
 
-    fn run<K: Key, C: Controller<Key = K>>(
+    fn runner<C: Controller>(
         &self,
         controller: C,
         applier: &Applier,
         concurrency: usize,
-        triggers: impl Stream<Item = K> + Send + 'static,
-    ) {
-        let name = controller.name();
-        let runner = Runner::new(
-            Arc::new(controller),
-            applier.clone(),
-            self.shared.clock.clone(),
-        );
-        let rounds = runner
+    ) -> Runner<C> {
+        let clock = self.shared.clock.clone();
+        Runner::new(Arc::new(controller), applier.clone(), clock)
             .gated_by(self.gate.clone())
             .concurrency(concurrency)
-            .run(triggers, self.tasks.shutdown());
+    }
+
+    fn run<C: Controller>(
+        &self,
+        runner: Runner<C>,
+        triggers: impl Stream<Item = C::Key> + Send + 'static,
+    ) {
+        let name = runner.name();
+        let rounds = runner.run(triggers, self.tasks.shutdown());
         self.tasks.spawn(name, rounds);
     }
 

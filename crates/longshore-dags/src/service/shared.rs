@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::{change::StateChange, triggers::Triggers};
 use crate::{
     catalog::Catalog,
-    launch::{keep_logs::LogKey, table::Stage, tables::Tables},
+    launch::{table::Stage, tables::Tables},
     pods::build::PodConfig,
     scheduler::{board::Board, inbox::Inbox},
 };
@@ -31,8 +31,6 @@ pub(crate) struct Shared {
     pub(crate) launched: Tables,
     /// Tries whose objects want a look.
     pub(crate) launch_keys: Arc<Triggers<Uuid>>,
-    /// Objects whose logs are wanted.
-    pub(crate) log_keys: Arc<Triggers<LogKey>>,
     /// Runs whose shared objects want a look.
     pub(crate) run_keys: Arc<Triggers<RunKey>>,
     pub(crate) changes: broadcast::Sender<StateChange>,
@@ -59,7 +57,6 @@ impl Shared {
             inbox: Inbox::default(),
             launched: Tables::new(),
             launch_keys: Triggers::new(),
-            log_keys: Triggers::new(),
             run_keys: Triggers::new(),
             changes: broadcast::Sender::new(CHANGES),
             committed: Notify::new(),

@@ -2,6 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
+use longshore_kit::lease::{Elector, LeaseName, Terms};
 use longshore_store::RunState;
 use longshore_test::faults::{FaultPlan, Faults};
 
@@ -83,6 +84,86 @@ async fn logs_of_which_nothing_comes_hold_no_other_pod() {
     world.logs.stall.store(false, Ordering::Relaxed);
     dags.released(&run).await;
     assert_eq!(world.logs.stored().len(), 40);
+    assert!(left(&world, "pods").await.is_empty());
+}
+
+/// More logs than the archive is asked to store at the same time.
+#[tokio::test(start_paused = true)]
+async fn an_archive_that_never_answers_holds_no_other_pod_and_gets_the_logs_later() {
+    let world = World::new(&two_layers()).await;
+    world.logs.archive_hangs.store(true, Ordering::Relaxed);
+    let dags = world.start(&Faults::new(FaultPlan::none()).start()).await;
+    let run = world.request(&dags, RUN_ID).await;
+    let ended = tokio::time::timeout(Duration::from_secs(30), dags.ended(&run));
+    let (ended, _) = ended.await.unwrap().unwrap().unwrap();
+    assert_eq!(ended.state, RunState::Success);
+    assert_eq!(
+        left(&world, "pods").await.len(),
+        40,
+        "none goes before its log is stored"
+    );
+    world.logs.archive_hangs.store(false, Ordering::Relaxed);
+    let released = tokio::time::timeout(Duration::from_secs(90), dags.released(&run));
+    released.await.unwrap();
+    assert_eq!(world.logs.stored().len(), 40);
+    assert!(left(&world, "pods").await.is_empty());
+}
+
+/// A stop does not wait for an archive, and what was not stored is stored after the next start.
+#[tokio::test(start_paused = true)]
+async fn a_scheduler_stops_while_its_archive_never_answers() {
+    let world = World::new(ONE).await;
+    world.logs.archive_hangs.store(true, Ordering::Relaxed);
+    let dags = world.start(&Faults::new(FaultPlan::none()).start()).await;
+    let run = world.request(&dags, RUN_ID).await;
+    dags.ended(&run).await.unwrap();
+    seconds(5).await;
+    assert!(dags.shutdown(Duration::from_secs(3)).await);
+    assert_eq!(left(&world, "pods").await, ["a:Succeeded"]);
+    world.logs.archive_hangs.store(false, Ordering::Relaxed);
+    let dags = world.start(&Faults::new(FaultPlan::none()).start()).await;
+    dags.released(&run).await;
+    assert_eq!(world.logs.stored().len(), 1);
+    assert!(left(&world, "pods").await.is_empty());
+}
+
+/// A leader whose lease expires while it stores a log, and who goes on after that.
+#[tokio::test(start_paused = true)]
+async fn a_deposed_leader_stores_no_log_and_the_next_one_does() {
+    let mut world = World::new(ONE).await;
+    let elector = |world: &World, me: &str| {
+        let lease = LeaseName {
+            namespace: world.place.namespace().to_owned(),
+            name: "longshore-dags".to_owned(),
+        };
+        let clock = world.clock.clone();
+        Elector::new(
+            world.place.client(),
+            lease,
+            me,
+            Terms::lasting(Duration::from_secs(30)),
+            clock,
+        )
+    };
+    world.config.gate = elector(&world, "first").acquire(|_| {}).await.unwrap();
+    world.logs.archive_pauses.store(true, Ordering::Relaxed);
+    let faults = Faults::new(FaultPlan::none());
+    let deposed = world.start(&faults.start()).await;
+    let run = world.request(&deposed, RUN_ID).await;
+    deposed.ended(&run).await.unwrap();
+    seconds(20).await;
+    assert!(world.config.gate.check().is_err());
+    assert_eq!(faults.count("archive log"), 1);
+    world.logs.archive_pauses.store(false, Ordering::Relaxed);
+    seconds(20).await;
+    assert!(world.logs.stored().is_empty());
+    assert_eq!(left(&world, "pods").await, ["a:Succeeded"]);
+
+    let mut next = elector(&world, "next");
+    world.config.gate = next.acquire(|_| {}).await.unwrap();
+    let dags = world.start(&Faults::new(FaultPlan::none()).start()).await;
+    dags.released(&run).await;
+    assert_eq!(world.logs.stored().len(), 1);
     assert!(left(&world, "pods").await.is_empty());
 }
 

@@ -77,6 +77,10 @@ pub(crate) struct Logs {
     pub(crate) are_unreadable: Arc<AtomicBool>,
     /// They begin, and nothing more comes.
     pub(crate) stall: Arc<AtomicBool>,
+    /// The archive takes them, and never says that it has stored them.
+    pub(crate) archive_hangs: Arc<AtomicBool>,
+    /// The archive takes them, and stores them once this is off again.
+    pub(crate) archive_pauses: Arc<AtomicBool>,
     stored: Arc<Mutex<BTreeMap<String, String>>>,
 }
 

@@ -1,6 +1,10 @@
 //! A cluster, a database, a scripted node: everything around one scheduler.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use futures::AsyncReadExt;
@@ -8,7 +12,7 @@ use jiff::Timestamp;
 use longshore_dags::{
     Dags, DagsConfig, RequestError, document,
     launch::decide::Disposal,
-    logs::{LogArchive, LogPath, LogStream},
+    logs::{LogArchive, LogPath, LogStream, StorePermit},
     model::Dag,
     pods::build::PodConfig,
     scheduler::{Limits, NewRun},
@@ -295,10 +299,22 @@ struct FaultyLogs {
 
 #[async_trait]
 impl LogArchive for FaultyLogs {
-    async fn store(&self, path: &LogPath, mut log: LogStream) -> io::Result<()> {
+    async fn store(
+        &self,
+        path: &LogPath,
+        mut log: LogStream,
+        permit: StorePermit,
+    ) -> io::Result<()> {
         let stored = self.process.effect("archive log", async {
             let mut text = String::new();
             log.read_to_string(&mut text).await?;
+            if self.logs.archive_hangs.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
+            while self.logs.archive_pauses.load(Ordering::Relaxed) {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            permit.check()?;
             self.logs.store(path.as_str(), text);
             Ok(())
         });

@@ -3,7 +3,7 @@
 use std::io;
 
 use async_trait::async_trait;
-use longshore_dags::logs::{LogArchive, LogDirectory, LogPath, LogStream};
+use longshore_dags::logs::{LogArchive, LogDirectory, LogPath, LogStream, StorePermit};
 use longshore_kit::metrics::Registrar;
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -63,8 +63,8 @@ pub(super) struct CountedLogs {
 
 #[async_trait]
 impl LogArchive for CountedLogs {
-    async fn store(&self, path: &LogPath, log: LogStream) -> io::Result<()> {
-        let stored = self.logs.store(path, log).await;
+    async fn store(&self, path: &LogPath, log: LogStream, permit: StorePermit) -> io::Result<()> {
+        let stored = self.logs.store(path, log, permit).await;
         let result = if stored.is_ok() { "success" } else { "error" };
         let labels = ResultLabels { result };
         self.measures.stored_logs.get_or_create(&labels).inc();

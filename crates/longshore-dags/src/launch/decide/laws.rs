@@ -1,11 +1,13 @@
 //! The laws of every controller (style guide 3.6).
 
-use longshore_core::{Never, Unknown, UnknownCause};
+use longshore_core::{Never, NoAnswer, Unknown, UnknownCause};
+use longshore_store::RunKey;
 use longshore_test::laws::{Decider, check_decider};
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::test_rows::queued;
 
 const MAX_PODS: usize = 3;
 
@@ -15,14 +17,15 @@ impl Decider for Pods {
     type Observed = LaunchObserved;
     type Status = Never;
     type Effect = LaunchEffect;
-    type Question = Never;
+    type Question = LogQuestion;
 
-    fn decide(&self, observed: &LaunchObserved) -> Plan<Never, LaunchEffect> {
+    fn decide(&self, observed: &LaunchObserved) -> LaunchPlan {
         decide_launch(observed)
     }
 
     fn max_actions(&self) -> usize {
-        MAX_PODS + 2
+        // The answers about pods that are gone, a report, a create.
+        3 * MAX_PODS + MAX_PODS + 2
     }
 
     fn blinded(&self, observed: &LaunchObserved) -> Vec<LaunchObserved> {
@@ -33,7 +36,7 @@ impl Decider for Pods {
         vec![no_task, no_pods]
     }
 
-    fn intent_of(&self, action: &Action<Never, LaunchEffect>) -> Option<String> {
+    fn intent_of(&self, action: &LaunchAction) -> Option<String> {
         match action {
             Action::Create(create) => create.object["metadata"]["name"]
                 .as_str()
@@ -93,6 +96,7 @@ fn pod(index: usize) -> impl Strategy<Value = LaunchedView> {
         launch,
         phase,
         is_deleting,
+        node: String::new(),
     })
 }
 
@@ -138,33 +142,140 @@ fn task(ti_id: Uuid) -> impl Strategy<Value = Seen<TaskView>> {
             pod_uid: is_recorded.then(|| format!("uid-{launch}")),
             pod: pods[usize::from(pod)].clone(),
             deadline,
+            log: LogPath::of(&queued(ti_id, &run(), "task")),
         })
     });
     prop_oneof![9 => view, 1 => Just(Seen::Absent)]
 }
 
+fn run() -> RunKey {
+    RunKey {
+        dag_id: "dag".to_owned(),
+        run_id: "run".to_owned(),
+    }
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn asked() -> impl Strategy<Value = Asked<LogAnswer>> {
+    let problem = || "broken".to_owned();
+    let answers = [
+        LogAnswer::Stored,
+        LogAnswer::StoredInPart(problem()),
+        LogAnswer::NoLog,
+        LogAnswer::Unreadable(problem()),
+    ];
+    let answered = (prop::sample::select(answers.to_vec()), -700..=0_i64);
+    let answered = answered.prop_map(|(answer, second)| Asked::Answered {
+        at: at(second),
+        answer,
+    });
+    prop_oneof![
+        Just(Asked::NotAsked),
+        Just(Asked::UnderWay { since: at(0) }),
+        answered,
+        Just(Asked::Failed {
+            at: at(0),
+            why: NoAnswer::TimedOut,
+            message: problem(),
+        }),
+        Just(Asked::AskedByAnother),
+    ]
+}
+
+fn note() -> impl Strategy<Value = LogNote> {
+    let since = prop::option::of(-700..=0_i64);
+    (any::<bool>(), since).prop_map(|(is_kept, since)| LogNote {
+        is_kept,
+        unreadable_since: since.map(at),
+        problem: since.map(|_| "broken".to_owned()),
+    })
+}
+
 fn observed() -> impl Strategy<Value = LaunchObserved> {
     let ti_id = Uuid::from_u128(1);
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
-    (task(ti_id), pods(), flags).prop_map(move |(task, pods, flags)| LaunchObserved {
-        now: Timestamp::UNIX_EPOCH,
-        ti_id,
-        task,
-        pods,
-        launcher: Launcher::TaskAction,
-        replay_done: flags.0,
-        config: Disposal {
-            delete_worker_pods: flags.1,
-            delete_worker_pods_on_failure: flags.2,
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    let uid = || prop::sample::select(vec!["uid-1", "uid-2", "uid-3"]).prop_map(str::to_owned);
+    let asked = prop::collection::btree_map(uid(), asked(), 0..=MAX_PODS);
+    let notes = prop::collection::btree_map(uid(), note(), 0..=MAX_PODS);
+    (task(ti_id), pods(), flags, asked, notes).prop_map(
+        move |(task, pods, flags, asked, log_notes)| LaunchObserved {
+            now: Timestamp::UNIX_EPOCH,
+            ti_id,
+            task,
+            pods,
+            launcher: Launcher::TaskAction,
+            replay_done: flags.0,
+            config: Disposal {
+                delete_worker_pods: flags.1,
+                delete_worker_pods_on_failure: flags.2,
+            },
+            asked,
+            log_notes: Arc::new(log_notes),
         },
-        archived: (1..=MAX_PODS)
-            .filter(|_| flags.3)
-            .map(|n| format!("uid-{n}"))
-            .collect(),
-    })
+    )
 }
 
 #[test]
 fn the_decision_about_the_pods_of_a_try_keeps_the_laws() {
     assert_eq!(check_decider(&Pods, &observed(), 2_000), []);
+}
+
+/// A pod whose row has reached an end, by itself or by a cancellation, goes only after its log is kept.
+fn is_deleted_unkept(observed: &LaunchObserved) -> bool {
+    let Seen::Present(task) = &observed.task else {
+        return false;
+    };
+    let has_ended = task.state.is_some_and(TaskState::is_finished);
+    let is_kept = |uid: &String| {
+        let note = observed.log_notes.get(uid);
+        let answer = observed.asked.get(uid).and_then(Asked::answer);
+        note.is_some_and(|note| note.is_kept)
+            || answer.is_some_and(|answer| !matches!(answer, LogAnswer::Unreadable(_)))
+    };
+    let is_of_this_launch = |target: &ObjectRef| target.name == name(task.launch);
+    let plan = decide_launch(observed);
+    has_ended
+        && plan.actions.iter().any(|action| {
+            let Action::Delete(delete) = action else {
+                return false;
+            };
+            let uid = delete.target.uid.as_ref();
+            is_of_this_launch(&delete.target) && !uid.is_some_and(is_kept)
+        })
+}
+
+/// An answer is used up after the note of what it means, in the same plan.
+fn is_used_unnoted(observed: &LaunchObserved) -> bool {
+    let plan = decide_launch(observed);
+    let pods = observed.pods.present().into_iter().flatten();
+    let uids: Vec<&str> = pods.filter_map(|pod| pod.object.uid.as_deref()).collect();
+    plan.actions.iter().enumerate().any(|(index, action)| {
+        let Action::Used(id) = action else {
+            return false;
+        };
+        let uid = id.about.as_str();
+        let before = observed.log_notes.get(uid);
+        let was_kept = before.is_some_and(|note| note.is_kept);
+        let is_note = |action: &LaunchAction| {
+            matches!(action, Action::Call(LaunchEffect::NoteLog { object, note })
+                if note.is_kept && object.uid.as_deref() == Some(uid))
+        };
+        let is_noted = plan.actions.iter().take(index).any(is_note);
+        uids.contains(&uid) && !was_kept && !is_noted
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_log_is_kept_before_its_pod_goes(observed in observed()) {
+        prop_assert!(!is_deleted_unkept(&observed));
+    }
+
+    #[test]
+    fn what_is_known_of_a_log_is_noted_before_the_answer_is_used_up(observed in observed()) {
+        prop_assert!(!is_used_unnoted(&observed));
+    }
 }

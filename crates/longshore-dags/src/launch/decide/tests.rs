@@ -1,10 +1,11 @@
 //! Which pods are made and removed.
 
 use longshore_core::{ChildIdentity, Unknown, UnknownCause};
+use longshore_store::RunKey;
 use serde_json::json;
 
 use super::*;
-use crate::{launch::launched::view_of, pods::launched::LaunchedPod};
+use crate::{launch::launched::view_of, pods::launched::LaunchedPod, test_rows::queued};
 
 fn observed(state: TaskState, launch: u32, pods: Vec<LaunchedView>) -> LaunchObserved {
     LaunchObserved {
@@ -16,12 +17,21 @@ fn observed(state: TaskState, launch: u32, pods: Vec<LaunchedView>) -> LaunchObs
             pod_uid: None,
             pod: Some(Ok(json!({"kind": "Pod"}))),
             deadline: None,
+            log: LogPath::of(&queued(Uuid::nil(), &run(), "task")),
         }),
         pods: Seen::Present(pods),
         launcher: Launcher::Pod,
         replay_done: true,
         config: Disposal::default(),
-        archived: BTreeSet::new(),
+        asked: BTreeMap::new(),
+        log_notes: Arc::default(),
+    }
+}
+
+fn run() -> RunKey {
+    RunKey {
+        dag_id: "dag".to_owned(),
+        run_id: "run".to_owned(),
     }
 }
 
@@ -36,13 +46,18 @@ fn pod(launch: u32, phase: LaunchedPhase) -> LaunchedView {
         launch,
         phase,
         is_deleting: false,
+        node: String::new(),
     }
 }
 
 /// The same, with the log of the first pod kept.
 fn archived(observed: LaunchObserved) -> LaunchObserved {
+    let note = LogNote {
+        is_kept: true,
+        ..LogNote::default()
+    };
     LaunchObserved {
-        archived: BTreeSet::from(["uid-1".to_owned()]),
+        log_notes: Arc::new([("uid-1".to_owned(), note)].into()),
         ..observed
     }
 }
@@ -56,7 +71,7 @@ fn deleting(mut pod: LaunchedView) -> LaunchedView {
 fn plan(observed: &LaunchObserved) -> String {
     let plan = decide_launch(observed);
     assert_eq!(plan, decide_launch(observed));
-    let word = |action: Action<Never, LaunchEffect>| match action {
+    let word = |action: LaunchAction| match action {
         Action::Create(create) => {
             assert_eq!(
                 create.identity,
@@ -68,9 +83,7 @@ fn plan(observed: &LaunchObserved) -> String {
             assert!(delete.target.uid.is_some());
             format!("delete {}", delete.target.name)
         }
-        Action::Call(LaunchEffect::ArchiveLog { object: pod, .. }) => {
-            format!("archive {}", pod.name)
-        }
+        Action::Ask(question) => format!("archive {}", question.object.name),
         Action::Call(LaunchEffect::ReportEnded) => "report that it has ended".to_owned(),
         Action::Call(LaunchEffect::ReportBuildFailure { launch, message }) => {
             format!("report that launch {launch} cannot be built: {message}")
@@ -79,7 +92,7 @@ fn plan(observed: &LaunchObserved) -> String {
         | Action::EnsureFinalizer { .. }
         | Action::Patch(_)
         | Action::Announce(_)
-        | Action::Ask(_)
+        | Action::Call(LaunchEffect::NoteLog { .. })
         | Action::Used(_)
         | Action::RemoveFinalizer { .. } => panic!("the pods controller does not do this"),
     };
