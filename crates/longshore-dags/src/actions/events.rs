@@ -9,6 +9,8 @@
 //! | anything else | it is there |
 //! | it is gone | it was deleted; it goes only after what it made has ended |
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use kube::core::DynamicObject;
 use longshore_api::{
@@ -18,6 +20,7 @@ use longshore_api::{
         REASON_EXECUTING, TaskActionStatus,
     },
 };
+use longshore_kit::Cache;
 use longshore_store::Failure;
 
 use crate::{
@@ -25,7 +28,6 @@ use crate::{
         decide::LaunchedPhase,
         launched::{Launched, WatchedEvent},
         table::LaunchTable,
-        tables::Tables,
     },
     model::Launcher,
     scheduler::facts::LaunchChange,
@@ -41,8 +43,8 @@ impl Launched for TaskAction {
         format!("{LABEL_SCHEDULER}={scheduler_id}")
     }
 
-    fn table(tables: &Tables) -> &LaunchTable<Self> {
-        &tables.actions
+    fn cache(table: &LaunchTable) -> &Arc<Cache<Self>> {
+        &table.actions
     }
 
     fn phase(&self) -> LaunchedPhase {

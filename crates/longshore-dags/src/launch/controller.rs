@@ -18,7 +18,7 @@ use super::{
         decide_launch,
     },
     keep_log::LogKeeper,
-    tables::incarnation_of,
+    table::{Name, incarnation_of},
 };
 use crate::{
     actions,
@@ -154,7 +154,7 @@ impl Controller for Launches {
             task.pod = self.wanted(ti_id);
             if let Some(Ok(pod)) = &task.pod {
                 // The kit's live reads put it into the cache before the watch tells of it.
-                pods = launched.of(ti_id, Some((launcher, name_of(pod))));
+                pods = launched.of(ti_id, Some(name_of(launcher, pod)));
             }
         }
         let incarnation = incarnation_of(ti_id);
@@ -258,12 +258,14 @@ fn view(row: &TaskInstance) -> TaskView {
     }
 }
 
-fn name_of(pod: &Value) -> (String, String) {
+fn name_of(launcher: Launcher, object: &Value) -> Name {
     let text = |field: &str| {
-        pod["metadata"][field]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
+        let text = object["metadata"][field].as_str();
+        text.unwrap_or_default().to_owned()
     };
-    (text("namespace"), text("name"))
+    Name {
+        launcher,
+        namespace: text("namespace"),
+        name: text("name"),
+    }
 }

@@ -1,15 +1,16 @@
 //! What the launchers have in common: a try is launched as one object of a kind, and a watch tells what becomes of it.
 
+use std::sync::Arc;
+
 use kube::ResourceExt;
 use longshore_api::{airflow::ANNOTATION_TASK_INSTANCE_ID, dags::ANNOTATION_LAUNCH};
 use longshore_core::ObjectRef;
-use longshore_kit::cache::Cached;
+use longshore_kit::cache::{Cache, Cached};
 use uuid::Uuid;
 
 use super::{
     decide::{LaunchedPhase, LaunchedView},
     table::LaunchTable,
-    tables::Tables,
 };
 use crate::{
     model::Launcher,
@@ -33,8 +34,8 @@ pub(crate) trait Launched: Cached {
     /// The selector of those that are still of interest.
     fn selector(scheduler_id: &str) -> String;
 
-    /// The table of those that were seen.
-    fn table(tables: &Tables) -> &LaunchTable<Self>;
+    /// The cache of those that were seen.
+    fn cache(table: &LaunchTable) -> &Arc<Cache<Self>>;
 
     /// Where it is in its life.
     fn phase(&self) -> LaunchedPhase;

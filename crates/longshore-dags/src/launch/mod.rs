@@ -6,5 +6,4 @@ pub(crate) mod keep_log;
 pub mod launched;
 mod log;
 pub(crate) mod table;
-pub(crate) mod tables;
 pub(crate) mod watch;

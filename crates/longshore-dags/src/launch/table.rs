@@ -1,4 +1,4 @@
-//! The objects of one launcher that the watch has seen, by task-instance id.
+//! The objects that tries were launched as, by task-instance id, and how far the watches have come.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,18 +7,21 @@ use std::{
 
 use kube::ResourceExt;
 use longshore_api::airflow::{ANNOTATION_DAG_ID, ANNOTATION_RUN_ID};
-use longshore_core::{Seen, UnknownCause};
-use longshore_kit::Cache;
-use longshore_store::{RunKey, TaskInstance};
+use longshore_core::{Incarnation, ObjectRef, Seen, UnknownCause};
+use longshore_kit::{Cache, CacheFeed, Memory, Notes};
+use longshore_store::{ArchivedTry, RunKey, TaskInstance};
 use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::{
-    decide::{LaunchedPhase, LaunchedView},
+    decide::{LaunchedPhase, LaunchedView, LogNote, LogNotes},
     launched::{Launched, launch_of, view_of},
 };
+use crate::{
+    actions::TaskAction, model::Launcher, pods::launched::LaunchedPod, scheduler::board::ActiveRun,
+};
 
-/// How far the watch has come.
+/// How far the watch of a launcher has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     /// Nobody needs it: there is none.
@@ -33,41 +36,83 @@ pub(crate) enum Stage {
     Replayed,
 }
 
-/// The kit's cache of a launcher's objects, with an index by task-instance id, and how far the watch has come.
+/// The kit's caches of the objects of both launchers, with one index by task-instance id.
 ///
 /// The index follows the facts: an object leaves it only after the fact of its end is in the inbox. So one that is in
-/// the index and not in the cache has an end that nobody has decided upon yet, and is `Unknown`.
+/// the index and not in its cache has an end that nobody has decided upon yet, and is `Unknown`.
 #[derive(Debug)]
-pub(crate) struct LaunchTable<K> {
-    pub(crate) cache: Arc<Cache<K>>,
+pub(crate) struct LaunchTable {
+    pub(crate) pods: Arc<Cache<LaunchedPod>>,
+    /// Followed from the first task with a plugin on.
+    pub(crate) actions: Arc<Cache<TaskAction>>,
     known: Mutex<Known>,
     moved: watch::Sender<u64>,
+    log_memory: Memory<Uuid, LogNotes>,
+    log_notes: Notes<Uuid, LogNotes>,
 }
 
 #[derive(Debug)]
 struct Known {
-    objects: BTreeMap<Uuid, Objects>,
-    stage: Stage,
+    tries: BTreeMap<Uuid, Launches>,
+    pods: Stage,
+    actions: Stage,
 }
 
-/// The objects of one try.
+/// What one try was launched as. It has one object at least.
 #[derive(Debug, Default)]
-struct Objects {
-    /// Their namespaces and names.
-    names: BTreeSet<(String, String)>,
-    /// The row of the try, once its run is over and has left the board.
+struct Launches {
+    objects: BTreeSet<Name>,
+    /// The row of the try, once it has left the board.
     ended: Option<Arc<TaskInstance>>,
 }
 
-impl<K: Launched> LaunchTable<K> {
-    pub(crate) fn new(stage: Stage) -> Self {
+/// The name of an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Name {
+    pub(crate) launcher: Launcher,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+/// What is asked and remembered of a try's objects is bound to its id, which no other try has.
+pub(crate) fn incarnation_of(ti_id: &Uuid) -> Incarnation {
+    Incarnation::of(ti_id.to_string())
+}
+
+impl Known {
+    fn stage(&self, launcher: Launcher) -> Stage {
+        match launcher {
+            Launcher::Pod => self.pods,
+            Launcher::TaskAction => self.actions,
+        }
+    }
+}
+
+impl Name {
+    fn of<K: Launched>(object: &K) -> Self {
         Self {
-            cache: Cache::new(),
+            launcher: K::LAUNCHER,
+            namespace: object.namespace().unwrap_or_default(),
+            name: object.name_any(),
+        }
+    }
+}
+
+impl LaunchTable {
+    /// Nothing is seen yet. Pods are wanted, TaskActions are not.
+    pub(crate) fn new() -> Self {
+        let (log_memory, log_notes) = Memory::new();
+        Self {
+            pods: Cache::new(),
+            actions: Cache::new(),
             known: Mutex::new(Known {
-                objects: BTreeMap::new(),
-                stage,
+                tries: BTreeMap::new(),
+                pods: Stage::Wanted,
+                actions: Stage::Idle,
             }),
             moved: watch::Sender::new(0),
+            log_memory,
+            log_notes,
         }
     }
 
@@ -81,136 +126,211 @@ impl<K: Launched> LaunchTable<K> {
     }
 
     /// An object is there.
-    pub(crate) fn insert(&self, ti_id: Uuid, object: &K) {
+    pub(crate) fn insert<K: Launched>(&self, ti_id: Uuid, object: &K) {
         self.change(|known| {
-            let objects = known.objects.entry(ti_id).or_default();
-            objects.names.insert(name_of(object));
+            let launches = known.tries.entry(ti_id).or_default();
+            launches.objects.insert(Name::of(object));
         });
     }
 
     /// An object is gone, and the inbox has the fact.
-    pub(crate) fn remove(&self, ti_id: Uuid, object: &K) {
+    pub(crate) fn remove<K: Launched>(&self, ti_id: Uuid, object: &K) {
         self.change(|known| {
-            let Some(objects) = known.objects.get_mut(&ti_id) else {
-                return;
-            };
-            objects.names.remove(&name_of(object));
-            if objects.names.is_empty() {
-                known.objects.remove(&ti_id);
+            if let Some(launches) = known.tries.get_mut(&ti_id) {
+                launches.objects.remove(&Name::of(object));
+                if launches.objects.is_empty() {
+                    known.tries.remove(&ti_id);
+                }
             }
         });
     }
 
-    /// A run is over: those of its rows that have objects are kept for as long as they have, so that what becomes of the
-    /// objects needs no look into the store.
-    pub(crate) fn run_ended<'a>(&self, rows: impl Iterator<Item = &'a Arc<TaskInstance>>) {
+    /// These tries are followed by others: their rows are as they stay. Before the board has the new tries.
+    pub(crate) fn tries_ended(&self, tries: &[ArchivedTry]) {
         let mut known = self.known();
-        for row in rows {
-            if let Some(objects) = known.objects.get_mut(&row.id) {
-                objects.ended = Some(Arc::clone(row));
+        for ArchivedTry { task_instance } in tries {
+            if let Some(launches) = known.tries.get_mut(&task_instance.id) {
+                launches.ended = Some(Arc::new(task_instance.clone()));
             }
         }
     }
 
-    /// The row of a try whose run is over, where it is at hand.
-    pub(crate) fn ended(&self, ti_id: &Uuid) -> Option<Arc<TaskInstance>> {
-        self.known().objects.get(ti_id)?.ended.clone()
+    /// A run is over: those of its rows that have objects are kept for as long as they have, so that what becomes of the
+    /// objects needs no look into the store.
+    pub(crate) fn run_ended(&self, active: &ActiveRun) {
+        let mut known = self.known();
+        for row in active.tasks.values() {
+            if let Some(launches) = known.tries.get_mut(&row.id) {
+                launches.ended = Some(Arc::clone(row));
+            }
+        }
     }
 
-    /// The rows of runs that were over may have changed.
-    pub(crate) fn forget_ended(&self, is_changed: impl Fn(&RunKey) -> bool) {
-        for objects in self.known().objects.values_mut() {
-            objects.ended.take_if(|row| is_changed(&row.key.run));
+    /// Somebody else has written rows: those that are not on the board have to be read again.
+    pub(crate) fn rows_reloaded(&self) {
+        for launches in self.known().tries.values_mut() {
+            launches.ended = None;
         }
+    }
+
+    /// The row of a try that has left the board, where it is at hand.
+    pub(crate) fn ended(&self, ti_id: &Uuid) -> Option<Arc<TaskInstance>> {
+        self.known().tries.get(ti_id)?.ended.clone()
+    }
+
+    /// What the runner has to keep in step with its keys.
+    pub(crate) fn log_memory(&self) -> &Memory<Uuid, LogNotes> {
+        &self.log_memory
+    }
+
+    /// What is remembered of the logs of a try's objects.
+    pub(crate) fn log_notes(&self, ti_id: &Uuid) -> Arc<LogNotes> {
+        self.log_memory.get(ti_id, &incarnation_of(ti_id))
+    }
+
+    /// Remembers what came of the copy of a log.
+    pub(crate) fn note_log(&self, ti_id: &Uuid, object: &ObjectRef, note: &LogNote) {
+        let uid = object.uid.clone().unwrap_or_default();
+        self.log_notes.note(ti_id, &incarnation_of(ti_id), |notes| {
+            notes.insert(uid, note.clone());
+        });
+        self.change(|_| {});
     }
 
     /// Whether a run has objects that are still to be dealt with: anything but a failed one that is kept, its log
     /// stored.
-    pub(crate) fn is_busy_with(
-        &self,
-        run: &RunKey,
-        is_log_kept: impl Fn(&Uuid, &str) -> bool,
-    ) -> bool {
+    pub(crate) fn is_busy_with(&self, run: &RunKey) -> bool {
+        self.has_unsettled(&self.pods, run) || self.has_unsettled(&self.actions, run)
+    }
+
+    fn has_unsettled<K: Launched>(&self, cache: &Cache<K>, run: &RunKey) -> bool {
         let is_of_run = |object: &&Arc<K>| {
             let annotation = |key| object.annotations().get(key).map(String::as_str);
             annotation(ANNOTATION_DAG_ID) == Some(&run.dag_id)
                 && annotation(ANNOTATION_RUN_ID) == Some(&run.run_id)
         };
-        let is_settled = |object: &Arc<K>| {
-            let view = view_of(&**object);
-            let is_kept =
-                view.is_some_and(|view| view.phase == LaunchedPhase::Failed && !view.is_deleting);
-            let uid = object.meta().uid.as_deref().unwrap_or_default();
-            is_kept && launch_of(&**object).is_some_and(|(ti_id, _)| is_log_kept(&ti_id, uid))
+        let is_log_kept = |object: &K, view: &LaunchedView| {
+            let notes = launch_of(object).map(|(ti_id, _)| self.log_notes(&ti_id));
+            let note = notes.and_then(|notes| notes.get(view.object.uid.as_ref()?).cloned());
+            note.is_some_and(|note| note.is_kept)
         };
-        let all = self.cache.all();
+        let is_settled = |object: &Arc<K>| {
+            view_of(&**object).is_some_and(|view| {
+                let is_kept = view.phase == LaunchedPhase::Failed && !view.is_deleting;
+                is_kept && is_log_kept(object, &view)
+            })
+        };
+        let all = cache.all();
         let mut all = all.present().into_iter().flatten().filter(is_of_run);
         !all.all(is_settled)
     }
 
     /// How far the watch has come.
-    pub(crate) fn stage(&self) -> Stage {
-        self.known().stage
+    pub(crate) fn stage(&self, launcher: Launcher) -> Stage {
+        self.known().stage(launcher)
     }
 
     /// The watch has come this far. It never goes back, but for a kind that was missing.
-    pub(crate) fn reach(&self, stage: Stage) {
-        self.change(|known| known.stage = known.stage.max(stage));
+    pub(crate) fn reach(&self, launcher: Launcher, stage: Stage) {
+        self.change(|known| {
+            let reached = match launcher {
+                Launcher::Pod => &mut known.pods,
+                Launcher::TaskAction => &mut known.actions,
+            };
+            *reached = stage.max(*reached);
+        });
     }
 
     /// Waits until the watch has come this far.
-    pub(crate) async fn reached(&self, stage: Stage) {
-        let mut moved = self.moved();
-        while self.stage() < stage {
+    pub(crate) async fn reached(&self, launcher: Launcher, stage: Stage) {
+        let mut moved = self.moved.subscribe();
+        while self.stage(launcher) < stage {
             if moved.changed().await.is_err() {
                 return;
             }
         }
     }
 
-    /// Something of its objects has changed that is not in the table.
-    pub(crate) fn moves(&self) {
-        self.change(|_| {});
+    /// Whether the cluster does not have the kind of this launcher.
+    pub(crate) fn is_missing(&self, launcher: Launcher) -> bool {
+        self.stage(launcher) == Stage::Missing
     }
 
-    /// Changes its value whenever the table changes.
-    pub(crate) fn moved(&self) -> watch::Receiver<u64> {
-        self.moved.subscribe()
+    /// Whether an object of this launcher that is not seen does not exist.
+    pub(crate) fn is_replayed(&self, launcher: Launcher) -> bool {
+        matches!(self.stage(launcher), Stage::Replayed | Stage::Missing)
     }
 
-    /// The ids of all task instances that have objects.
-    pub(crate) fn ids(&self) -> Vec<Uuid> {
-        self.known().objects.keys().copied().collect()
+    /// Says when something has changed.
+    pub(crate) fn moves(&self) -> Moves {
+        Moves([
+            self.moved.subscribe(),
+            self.pods.changes(),
+            self.actions.changes(),
+        ])
+    }
+
+    /// The ids of all task instances that have objects of this launcher.
+    pub(crate) fn ids(&self, launcher: Launcher) -> Vec<Uuid> {
+        let is_its = |launches: &Launches| {
+            let mut objects = launches.objects.iter();
+            objects.any(|name| name.launcher == launcher)
+        };
+        let known = self.known();
+        let tries = known.tries.iter().filter(|(_, tries)| is_its(tries));
+        tries.map(|(ti_id, _)| *ti_id).collect()
     }
 
     /// The objects of one try. `wanted` is the name of the one that its row wants: the kit's live reads put it into the
     /// cache before the watch tells of it.
-    pub(crate) fn of(
+    pub(crate) fn of(&self, ti_id: &Uuid, wanted: Option<Name>) -> Seen<Vec<LaunchedView>> {
+        self.objects(&[Launcher::Pod, Launcher::TaskAction], ti_id, wanted)
+    }
+
+    /// Whether the object with this uid is there.
+    pub(crate) fn has(&self, launcher: Launcher, ti_id: &Uuid, uid: &str) -> bool {
+        match self.objects(&[launcher], ti_id, None) {
+            Seen::Present(views) => views
+                .iter()
+                .any(|view| view.object.uid.as_deref() == Some(uid)),
+            Seen::Absent => false,
+            Seen::Unknown(_) => true,
+        }
+    }
+
+    /// The objects of these launchers.
+    fn objects(
         &self,
+        launchers: &[Launcher],
         ti_id: &Uuid,
-        wanted: Option<(String, String)>,
+        wanted: Option<Name>,
     ) -> Seen<Vec<LaunchedView>> {
-        let mut names = {
+        let (names, wanted) = {
             let known = self.known();
-            match known.stage {
-                Stage::Idle | Stage::Missing => return Seen::Absent,
-                Stage::Wanted => {
-                    let plural = K::LAUNCHER.resource().plural;
-                    return Seen::unknown(
-                        UnknownCause::NotListedYet,
-                        format!("the {plural} have not been listed yet"),
-                    );
-                }
-                Stage::Listed | Stage::Replayed => {}
+            let stages = launchers.iter().map(|it| (it, known.stage(*it)));
+            if let Some((launcher, _)) = stages.clone().find(|(_, stage)| *stage == Stage::Wanted) {
+                let plural = launcher.resource().plural;
+                return Seen::unknown(
+                    UnknownCause::NotListedYet,
+                    format!("the {plural} have not been listed yet"),
+                );
             }
-            let objects = known.objects.get(ti_id);
-            objects.map(|known| known.names.clone()).unwrap_or_default()
+            let mut followed = stages.filter(|(_, stage)| *stage >= Stage::Listed);
+            let launches = known.tries.get(ti_id);
+            let names = launches.into_iter().flat_map(|it| &it.objects);
+            let names = names.filter(|name| launchers.contains(&name.launcher));
+            let names: BTreeSet<Name> = names.cloned().collect();
+            let wanted = wanted
+                .filter(|it| followed.any(|(launcher, _)| *launcher == it.launcher))
+                .filter(|it| !names.contains(it));
+            (names, wanted)
         };
         let mut views = Vec::new();
-        for (namespace, name) in &names {
-            match self.cache.get(namespace, name) {
-                Seen::Present(object) => views.extend(view_of(&*object)),
+        for name in &names {
+            match self.view(name) {
+                Seen::Present(view) => views.extend(view),
                 Seen::Absent => {
+                    let name = &name.name;
                     return Seen::unknown(
                         UnknownCause::Behind,
                         format!("{name} ended, and the scheduler has not recorded it yet"),
@@ -219,11 +339,8 @@ impl<K: Launched> LaunchTable<K> {
                 Seen::Unknown(why) => return Seen::Unknown(why),
             }
         }
-        if let Some((namespace, name)) = wanted
-            && let Seen::Present(object) = self.cache.get(&namespace, &name)
-            && names.insert((namespace, name))
-        {
-            views.extend(view_of(&*object));
+        if let Some(Seen::Present(view)) = wanted.map(|name| self.view(&name)) {
+            views.extend(view);
         }
         if views.is_empty() {
             Seen::Absent
@@ -232,49 +349,62 @@ impl<K: Launched> LaunchTable<K> {
         }
     }
 
-    /// Whether the object with this uid is there.
-    pub(crate) fn has(&self, ti_id: &Uuid, uid: &str) -> bool {
-        match self.of(ti_id, None) {
-            Seen::Present(views) => views
-                .iter()
-                .any(|view| view.object.uid.as_deref() == Some(uid)),
-            Seen::Absent => false,
-            Seen::Unknown(_) => true,
+    /// What its cache has of an object; nothing in it where it is not ours.
+    fn view(&self, name: &Name) -> Seen<Option<LaunchedView>> {
+        fn of<K: Launched>(cache: &Cache<K>, name: &Name) -> Seen<Option<LaunchedView>> {
+            let object = cache.get(&name.namespace, &name.name);
+            object.map(|object| view_of(&*object))
+        }
+        match name.launcher {
+            Launcher::Pod => of(&self.pods, name),
+            Launcher::TaskAction => of(&self.actions, name),
         }
     }
 }
 
-fn name_of<K: Launched>(object: &K) -> (String, String) {
-    (object.namespace().unwrap_or_default(), object.name_any())
+/// Who waits for a change.
+pub(crate) struct Moves([watch::Receiver<u64>; 3]);
+
+impl Moves {
+    /// Waits for the next change. Answers whether there can be another one.
+    pub(crate) async fn next(&mut self) -> bool {
+        let changes = self.0.iter_mut().map(|moved| Box::pin(moved.changed()));
+        futures::future::select_all(changes).await.0.is_ok()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use longshore_store::TaskState;
     use serde_json::json;
 
     use super::*;
-    use crate::{pods::launched::LaunchedPod, test_rows::queued};
+    use crate::test_rows::queued;
 
     fn pod(name: &str) -> LaunchedPod {
         serde_json::from_value(json!({"metadata": {"name": name, "namespace": "d", "uid": name}}))
             .unwrap()
     }
 
-    fn row(id: Uuid) -> Arc<TaskInstance> {
+    fn row(id: Uuid) -> TaskInstance {
         let run = RunKey {
             dag_id: "dag".to_owned(),
             run_id: "run".to_owned(),
         };
-        Arc::new(queued(id, &run, "task"))
+        queued(id, &run, "task")
+    }
+
+    fn archived(row: TaskInstance) -> ArchivedTry {
+        ArchivedTry { task_instance: row }
     }
 
     #[test]
-    fn rows_of_ended_runs_are_at_hand_until_their_last_object_is_gone() {
-        let table = LaunchTable::new(Stage::Listed);
+    fn rows_that_left_the_board_are_at_hand_until_their_last_object_is_gone() {
+        let table = LaunchTable::new();
         let [with, without] = [Uuid::new_v4(), Uuid::new_v4()];
         table.insert(with, &pod("a"));
         table.insert(with, &pod("b"));
-        table.run_ended([row(with), row(without)].iter());
+        table.tries_ended(&[archived(row(with)), archived(row(without))]);
         assert!(table.ended(&without).is_none(), "nobody would ever ask");
         table.remove(with, &pod("a"));
         assert!(table.ended(&with).is_some());
@@ -282,15 +412,44 @@ mod tests {
         assert!(table.ended(&with).is_none());
     }
 
+    /// A run that was over goes on when somebody clears it: the tries that are followed by others fail.
     #[test]
-    fn rows_of_a_run_that_goes_on_are_not_those_at_hand() {
-        let table = LaunchTable::new(Stage::Listed);
+    fn the_newest_row_is_the_one_at_hand_and_none_is_after_a_reload() {
+        let table = LaunchTable::new();
         let id = Uuid::new_v4();
         table.insert(id, &pod("a"));
-        table.run_ended([row(id)].iter());
-        table.forget_ended(|run| run.run_id == "another");
-        assert!(table.ended(&id).is_some());
-        table.forget_ended(|run| run.run_id == "run");
+        for state in [TaskState::Success, TaskState::Failed] {
+            let row = TaskInstance {
+                state: Some(state),
+                ..row(id)
+            };
+            table.tries_ended(&[archived(row)]);
+            assert_eq!(table.ended(&id).and_then(|row| row.state), Some(state));
+        }
+        table.rows_reloaded();
         assert!(table.ended(&id).is_none());
+    }
+
+    #[test]
+    fn an_object_is_there_unless_its_own_kind_was_listed_without_it() {
+        let table = LaunchTable::new();
+        let id = Uuid::new_v4();
+        assert!(table.has(Launcher::Pod, &id, "u"), "nothing is listed yet");
+        assert!(table.of(&id, None).is_unknown());
+        assert!(
+            !table.has(Launcher::TaskAction, &id, "u"),
+            "nobody needs them"
+        );
+        table.reach(Launcher::Pod, Stage::Listed);
+        table.reach(Launcher::TaskAction, Stage::Wanted);
+        assert!(!table.has(Launcher::Pod, &id, "u"));
+        assert!(table.has(Launcher::TaskAction, &id, "u"));
+        assert!(table.of(&id, None).is_unknown());
+        table.reach(Launcher::TaskAction, Stage::Missing);
+        assert!(table.of(&id, None).is_absent());
+        table.insert(id, &pod("a"));
+        assert!(table.of(&id, None).is_unknown(), "it is not in the cache");
+        assert_eq!(table.ids(Launcher::Pod), [id]);
+        assert!(table.ids(Launcher::TaskAction).is_empty());
     }
 }

@@ -42,7 +42,7 @@ impl<K: Launched> LaunchWatch<K> {
     /// remembers them.
     pub(crate) async fn run(self, stored: Option<u64>, shutdown: CancellationToken) {
         let follow = async {
-            self.table().reached(Stage::Wanted).await;
+            self.table().reached(K::LAUNCHER, Stage::Wanted).await;
             if K::LAUNCHER == Launcher::TaskAction {
                 self.installed().await;
             }
@@ -51,8 +51,12 @@ impl<K: Launched> LaunchWatch<K> {
         shutdown.run_until_cancelled(follow).await;
     }
 
-    fn table(&self) -> &LaunchTable<K> {
-        K::table(&self.shared.launched)
+    fn table(&self) -> &LaunchTable {
+        &self.shared.launched
+    }
+
+    fn reach(&self, stage: Stage) {
+        self.table().reach(K::LAUNCHER, stage);
     }
 
     /// Waits until the cluster has the kind. Whoever wants an object of it meanwhile is told so.
@@ -61,7 +65,7 @@ impl<K: Launched> LaunchWatch<K> {
         while let Err(kube::Error::Api(status)) = self.api.list(&one).await
             && status.code == 404
         {
-            self.table().reach(Stage::Missing);
+            self.reach(Stage::Missing);
             let board = self.shared.board();
             let ids = board.task_instances().map(|row| row.id);
             self.shared.launch_keys.add(ids);
@@ -81,14 +85,14 @@ impl<K: Launched> LaunchWatch<K> {
         }
         while let Some(update) = updates.next().await {
             let reached = self.take(update).await;
-            if reached >= listed && self.table().stage() != Stage::Replayed {
+            if reached >= listed && self.table().stage(K::LAUNCHER) != Stage::Replayed {
                 self.caught_up();
             }
         }
     }
 
     fn updates(&self, what: ListWatch<K>) -> BoxStream<'static, Update<K>> {
-        what.into_cache(self.table().cache.clone()).boxed()
+        what.into_cache(K::cache(self.table()).clone()).boxed()
     }
 
     /// Takes the first list in, whose objects come in no order of time: the position is its end. Returns it.
@@ -107,7 +111,7 @@ impl<K: Launched> LaunchWatch<K> {
                     if stored.is_none_or(|stored| stored >= listed) {
                         self.shared.inbox.reached(position::<K>(listed));
                     }
-                    self.table().reach(Stage::Listed);
+                    self.reach(Stage::Listed);
                     return listed;
                 }
             }
@@ -166,7 +170,7 @@ impl<K: Launched> LaunchWatch<K> {
 
     /// Every event up to the list has been seen: what we know of and do not see now was deleted meanwhile.
     fn caught_up(&self) {
-        self.table().reach(Stage::Replayed);
+        self.reach(Stage::Replayed);
         let board = self.shared.board();
         for (active, row) in board.launches() {
             let task = active.dag.tasks.get(&row.key.task_id);
@@ -174,7 +178,7 @@ impl<K: Launched> LaunchWatch<K> {
             let Some(pod_uid) = row.pod_uid.as_ref().filter(|_| is_ours) else {
                 continue;
             };
-            if !self.table().has(&row.id, pod_uid) {
+            if !self.table().has(K::LAUNCHER, &row.id, pod_uid) {
                 self.shared.inbox.push(Fact::Launched(LaunchFact {
                     ti_id: row.id,
                     launch: row.launch,
@@ -188,7 +192,7 @@ impl<K: Launched> LaunchWatch<K> {
         self.shared
             .launch_keys
             .add(board.task_instances().map(|row| row.id));
-        self.shared.launch_keys.add(self.table().ids());
+        self.shared.launch_keys.add(self.table().ids(K::LAUNCHER));
     }
 }
 

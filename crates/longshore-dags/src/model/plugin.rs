@@ -30,7 +30,7 @@ pub struct PluginTask {
 }
 
 /// What a try is launched as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Launcher {
     /// A pod that this scheduler makes.
     Pod,

@@ -5,6 +5,8 @@
 //! a deletion without `deletionTimestamp` is not read as "the pod left our selector", because a forced deletion looks
 //! just the same and must not leave the task waiting for ever.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, PodStatus},
@@ -16,6 +18,7 @@ use longshore_api::{
     },
     dags::MAX_RESULT_BYTES,
 };
+use longshore_kit::Cache;
 use longshore_store::Failure;
 use serde_json::Value;
 
@@ -24,7 +27,6 @@ use crate::{
         decide::LaunchedPhase,
         launched::{Launched, WatchedEvent},
         table::LaunchTable,
-        tables::Tables,
     },
     model::Launcher,
     pods::launched::LaunchedPod,
@@ -53,8 +55,8 @@ impl Launched for LaunchedPod {
         )
     }
 
-    fn table(tables: &Tables) -> &LaunchTable<Self> {
-        &tables.pods
+    fn cache(table: &LaunchTable) -> &Arc<Cache<Self>> {
+        &table.pods
     }
 
     fn phase(&self) -> LaunchedPhase {

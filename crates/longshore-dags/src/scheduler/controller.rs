@@ -97,9 +97,7 @@ impl Scheduler {
         facts.truncate(round.n_facts);
         facts.extend(round.scheduled.iter().cloned());
         let launched = &self.shared.launched;
-        for taken_back in cleared(&facts) {
-            launched.forget_ended(|run| *run == taken_back.run.key);
-        }
+        launched.tries_ended(&round.changes.archived);
         let (before, ended) = {
             let mut board = self.shared.board_mut();
             let before = Before::of(&round.changes, &board, &facts);
@@ -161,7 +159,7 @@ impl Scheduler {
         let reloaded = Board::load(snapshot, read_dag)?;
         let before = std::mem::replace(&mut *self.shared.board_mut(), reloaded.clone());
         self.shared.catalog_mut().reload(dags);
-        self.shared.launched.forget_ended(|_| true);
+        self.shared.launched.rows_reloaded();
         let before = with_cleared(before, &self.shared.inbox.peek().facts);
         for active in before.runs.values() {
             self.publish_since(active, &reloaded).await?;

@@ -34,7 +34,7 @@ use crate::{
         watch::LaunchWatch,
     },
     logs::LogArchive,
-    model::{CanonicalError, Dag},
+    model::{CanonicalError, Dag, Launcher},
     pods::{build::PodConfig, launched::LaunchedPod},
     runs::controller::{self, Runs},
     scheduler::{
@@ -140,7 +140,7 @@ impl Dags {
         shared.inbox.stored(at);
         if at.actions.is_some() {
             // TaskActions of runs that are over may be left.
-            shared.launched.actions.reach(Stage::Wanted);
+            shared.launched.reach(Launcher::TaskAction, Stage::Wanted);
         }
         shared.follow_actions_if_wanted();
         if has_moved {
@@ -165,8 +165,8 @@ impl Dags {
         let shared = &self.shared;
         let namespace = &shared.pod_config.namespace;
         let caches: [(Resource, Arc<dyn CacheFeed>); 2] = [
-            (Resource::POD, shared.launched.pods.cache.clone()),
-            (TASK_ACTION, shared.launched.actions.cache.clone()),
+            (Resource::POD, shared.launched.pods.clone()),
+            (TASK_ACTION, shared.launched.actions.clone()),
         ];
         let applier =
             Applier::new(client.clone(), "dags", caches).with_metrics(config.metrics.clone());
@@ -184,7 +184,8 @@ impl Dags {
             "dags.watch.actions",
             actions.run(at.actions, self.tasks.shutdown()),
         );
-        shared.launched.pods.reached(Stage::Listed).await;
+        let launched = &shared.launched;
+        launched.reached(Launcher::Pod, Stage::Listed).await;
 
         let scheduler = Scheduler::new(shared.clone(), config.limits);
         let scheduler = self.runner(scheduler, &applier, 1);
@@ -194,7 +195,7 @@ impl Dags {
         let launches = self
             .runner(launches, &applier, config.concurrency)
             .asking(keep_log::limits(config.concurrency))
-            .remembering(shared.launched.log_memory());
+            .remembering(launched.log_memory());
         self.run(launches, shared.launch_keys.clone().stream());
         let runs = Runs::new(shared.clone(), client);
         let runs = self.runner(runs, &applier, config.concurrency);

@@ -10,7 +10,8 @@ use uuid::Uuid;
 use super::{change::StateChange, triggers::Triggers};
 use crate::{
     catalog::Catalog,
-    launch::{table::Stage, tables::Tables},
+    launch::table::{LaunchTable, Stage},
+    model::Launcher,
     pods::build::PodConfig,
     scheduler::{board::Board, inbox::Inbox},
 };
@@ -28,7 +29,7 @@ pub(crate) struct Shared {
     pub(crate) pod_config: PodConfig,
     pub(crate) inbox: Inbox,
     /// What tries were launched as.
-    pub(crate) launched: Tables,
+    pub(crate) launched: LaunchTable,
     /// Tries whose objects want a look.
     pub(crate) launch_keys: Arc<Triggers<Uuid>>,
     /// Runs whose shared objects want a look.
@@ -55,7 +56,7 @@ impl Shared {
             cluster,
             pod_config,
             inbox: Inbox::default(),
-            launched: Tables::new(),
+            launched: LaunchTable::new(),
             launch_keys: Triggers::new(),
             run_keys: Triggers::new(),
             changes: broadcast::Sender::new(CHANGES),
@@ -67,9 +68,9 @@ impl Shared {
 
     /// TaskActions are followed from the first task on that is to become one.
     pub(crate) fn follow_actions_if_wanted(&self) {
-        let actions = &self.launched.actions;
-        if actions.stage() == Stage::Idle && self.board_mut().has_plugin_tasks() {
-            actions.reach(Stage::Wanted);
+        let is_idle = self.launched.stage(Launcher::TaskAction) == Stage::Idle;
+        if is_idle && self.board_mut().has_plugin_tasks() {
+            self.launched.reach(Launcher::TaskAction, Stage::Wanted);
         }
     }
 
