@@ -9,6 +9,7 @@ use crate::repository::{self, Source};
 mod clients;
 mod edges;
 mod files;
+mod floors;
 mod literals;
 mod orphans;
 mod purity;
@@ -64,6 +65,7 @@ fn check(sources: &[Source]) -> Result<Vec<Finding>> {
     findings.extend(orphans::check(sources));
     findings.extend(clients::check(sources));
     findings.extend(files::check(sources));
+    findings.extend(floors::check(sources));
     findings.extend(size::check(sources));
     findings.extend(words::check(sources));
     findings.extend(edges::check(&edges::of_workspace()?));

@@ -4,10 +4,11 @@
 //! `longshore-store`, [`scheduler`] moves them (which task may start, what became of a pod), [`launch`] makes and removes
 //! what the rows ask for: [`pods`], or [`actions`] for tasks with a plugin. `runs` does so for what all pods of a run
 //! share. [`timetable`] says when a DAG
-//! runs by itself, `catalog` which DAGs are known. [`service`] runs it all.
+//! runs by itself, `catalog` which DAGs are known. `base` is what all of them stand on, and [`service`] runs it all.
 
 pub mod actions;
 pub mod airflow;
+mod base;
 mod catalog;
 pub mod document;
 pub mod folder;
@@ -23,11 +24,9 @@ pub mod service;
 mod test_rows;
 pub mod timetable;
 
+pub use base::change::{Change, StateChange};
 pub use catalog::KnownDag;
 pub use rules::RULES;
 pub use service::{
-    Dags, DagsConfig, RequestError, StartError,
-    catalog::UnknownDag,
-    change::{Change, StateChange},
-    clear::ClearError,
+    Dags, DagsConfig, RequestError, StartError, catalog::UnknownDag, clear::ClearError,
 };

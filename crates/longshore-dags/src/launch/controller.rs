@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::{
     decide::{
-        Disposal, LaunchEffect, LaunchObserved, LaunchPlan, LogAnswer, LogQuestion, TaskView,
+        Disposal, LaunchEffect, LaunchPlan, LogAnswer, LogQuestion, Observed, TaskView,
         decide_launch,
     },
     keep_log::LogKeeper,
@@ -22,11 +22,11 @@ use super::{
 };
 use crate::{
     actions,
+    base::shared::Shared,
     logs::LogPath,
     model::{Launcher, Task},
     pods::build::{self, BuildInput},
     scheduler::{board::ActiveRun, decide::deadline, facts::Fact},
-    service::shared::Shared,
 };
 
 /// Makes the cluster hold what the committed rows ask for, and nothing else of ours.
@@ -131,7 +131,7 @@ impl Launches {
 
 impl Controller for Launches {
     type Key = Uuid;
-    type Observed = LaunchObserved;
+    type Observed = Observed;
     type Status = Never;
     type Effect = LaunchEffect;
     type Question = LogQuestion;
@@ -146,7 +146,7 @@ impl Controller for Launches {
         ti_id: &Uuid,
         now: Timestamp,
         answers: &Answers<LogQuestion>,
-    ) -> Result<LaunchObserved, LaunchError> {
+    ) -> Result<Observed, LaunchError> {
         let (launched, launcher) = (&self.shared.launched, self.launcher(ti_id));
         let mut pods = launched.of(ti_id, None);
         let mut task = self.task(ti_id, pods.present().is_some()).await?;
@@ -159,7 +159,7 @@ impl Controller for Launches {
         }
         let incarnation = incarnation_of(ti_id);
         let asked = answers.all(&incarnation);
-        Ok(LaunchObserved {
+        Ok(Observed {
             now,
             ti_id: *ti_id,
             task,
@@ -175,12 +175,12 @@ impl Controller for Launches {
     }
 
     /// A try that has no objects has no logs.
-    fn incarnation(&self, observed: &LaunchObserved) -> Seen<Incarnation> {
+    fn incarnation(&self, observed: &Observed) -> Seen<Incarnation> {
         let pods = observed.pods.as_ref();
         pods.map(|_| incarnation_of(&observed.ti_id))
     }
 
-    fn decide(&self, observed: &LaunchObserved) -> LaunchPlan {
+    fn decide(&self, observed: &Observed) -> LaunchPlan {
         decide_launch(observed)
     }
 

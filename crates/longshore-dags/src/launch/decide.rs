@@ -27,7 +27,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// All that a round is decided upon.
 #[derive(Clone, Debug)]
-pub struct LaunchObserved {
+pub struct Observed {
     /// The clock.
     pub now: Timestamp,
     /// The try.
@@ -151,7 +151,7 @@ pub enum LaunchEffect {
 ///
 /// At most three actions for each object, one for each question about an object that is gone, one report, and one
 /// create.
-pub fn decide_launch(observed: &LaunchObserved) -> LaunchPlan {
+pub fn decide_launch(observed: &Observed) -> LaunchPlan {
     let pods: &[LaunchedView] = match &observed.pods {
         Seen::Present(pods) => pods,
         Seen::Absent => &[],
@@ -208,7 +208,7 @@ enum Fate {
     IsArchived { then_delete: bool },
 }
 
-fn fate(pod: &LaunchedView, task: Option<&TaskView>, observed: &LaunchObserved) -> Fate {
+fn fate(pod: &LaunchedView, task: Option<&TaskView>, observed: &Observed) -> Fate {
     let config = observed.config;
     let Some(task) = task else {
         return Fate::IsDeleted;
@@ -256,11 +256,7 @@ fn fate(pod: &LaunchedView, task: Option<&TaskView>, observed: &LaunchObserved) 
 }
 
 /// The pod that the row wants and that was never there.
-fn create(
-    observed: &LaunchObserved,
-    task: &TaskView,
-    pods: &[LaunchedView],
-) -> Option<LaunchAction> {
+fn create(observed: &Observed, task: &TaskView, pods: &[LaunchedView]) -> Option<LaunchAction> {
     let is_wanted = task.state == Some(TaskState::Queued) && task.pod_uid.is_none();
     let is_blocked = pods
         .iter()
@@ -285,11 +281,7 @@ fn create(
 }
 
 /// A restarting try whose pods have all ended.
-fn ended(
-    observed: &LaunchObserved,
-    task: &TaskView,
-    pods: &[LaunchedView],
-) -> Option<LaunchAction> {
+fn ended(observed: &Observed, task: &TaskView, pods: &[LaunchedView]) -> Option<LaunchAction> {
     let is_restarting = task.state == Some(TaskState::Restarting);
     let is_over = observed.replay_done && pods.iter().all(|pod| pod.phase != LaunchedPhase::Live);
     (is_restarting && is_over).then_some(Action::Call(LaunchEffect::ReportEnded))

@@ -17,9 +17,9 @@ use super::{
     table::{LaunchTable, Stage},
 };
 use crate::{
+    base::{position::Reached, shared::Shared},
     model::Launcher,
     scheduler::facts::{Fact, LaunchChange, LaunchFact},
-    service::{position::Reached, shared::Shared},
 };
 
 /// How often a kind that the cluster does not have is looked for.

@@ -16,12 +16,12 @@ use longshore_core::{Class, Classify, Incarnation, Never, ObjectRef, Plan, Resou
 use longshore_kit::{Answers, Controller, Refusal, cache::reference};
 use longshore_store::{RunKey, RunState};
 
-use super::decide::{RunEffect, RunObserved, decide_run};
+use super::decide::{Observed, RunEffect, decide_run};
 use crate::{
     airflow::names,
+    base::shared::Shared,
     pods::build::{self, PodConfig},
     scheduler::{board::ActiveRun, facts::Fact},
-    service::shared::Shared,
 };
 
 /// Keeps the shared objects of runs.
@@ -108,7 +108,7 @@ fn run_of(map: &PartialObjectMeta<ConfigMap>, config: &PodConfig) -> Option<RunK
 
 impl Controller for Runs {
     type Key = RunKey;
-    type Observed = RunObserved;
+    type Observed = Observed;
     type Status = Never;
     type Effect = RunEffect;
     type Question = Never;
@@ -123,13 +123,13 @@ impl Controller for Runs {
         key: &RunKey,
         _now: Timestamp,
         _answers: &Answers<Never>,
-    ) -> Result<RunObserved, RunsError> {
+    ) -> Result<Observed, RunsError> {
         if let Some(active) = self.shared.board().runs.get(key) {
             let is_waiting = active.run.state == RunState::Queued || active.run.is_prepared;
             return Ok(if is_waiting {
-                RunObserved::Settled
+                Observed::Settled
             } else {
-                RunObserved::Unprepared {
+                Observed::Unprepared {
                     wanted: self.wanted(active),
                 }
             });
@@ -139,10 +139,10 @@ impl Controller for Runs {
             run: key.clone(),
             source: Box::new(source),
         })?;
-        Ok(RunObserved::Ended { files })
+        Ok(Observed::Ended { files })
     }
 
-    fn decide(&self, observed: &RunObserved) -> Plan<Never, RunEffect> {
+    fn decide(&self, observed: &Observed) -> Plan<Never, RunEffect> {
         decide_run(observed)
     }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// All that a round is decided upon.
 #[derive(Clone, Debug)]
-pub(crate) enum RunObserved {
+pub(crate) enum Observed {
     /// The run has started, and its objects are not known to exist.
     Unprepared {
         /// The objects that it wants, with their kind.
@@ -29,9 +29,9 @@ pub(crate) enum RunEffect {
 }
 
 /// Decides one round.
-pub(crate) fn decide_run(observed: &RunObserved) -> Plan<Never, RunEffect> {
+pub(crate) fn decide_run(observed: &Observed) -> Plan<Never, RunEffect> {
     match observed {
-        RunObserved::Unprepared { wanted } => {
+        Observed::Unprepared { wanted } => {
             let creates = wanted.iter().map(|(resource, object)| {
                 let identity = object["metadata"]["annotations"][ANNOTATION_RUN].as_str();
                 Action::Create(Create {
@@ -49,8 +49,8 @@ pub(crate) fn decide_run(observed: &RunObserved) -> Plan<Never, RunEffect> {
                     .collect(),
             )
         }
-        RunObserved::Settled => Plan::await_change(),
-        RunObserved::Ended { files } => Plan::of(
+        Observed::Settled => Plan::await_change(),
+        Observed::Ended { files } => Plan::of(
             files
                 .iter()
                 .map(|target| {

@@ -8,23 +8,22 @@ use longshore_kit::{Answers, Controller};
 use longshore_store::{Changes, Run, RunKey, Snapshot, StoreError, TaskInstance};
 
 use super::{
-    board::{ActiveRun, Board, LoadError},
-    decide::{self, Limits, Observed},
+    board::{ActiveRun, Board, LoadError, read_dag},
+    decide::{self, Limits},
     facts::Fact,
 };
 use crate::{
+    base::{
+        change::StateChange,
+        position::{Position, Reached},
+        shared::Shared,
+    },
     catalog::{
         Catalog, Entry,
         due::{self, Looked},
         rows,
     },
     model::CanonicalError,
-    service::{
-        change::StateChange,
-        position::{Position, Reached},
-        read_dag,
-        shared::Shared,
-    },
 };
 
 /// There is one scheduler per database, so there is one key.
@@ -39,8 +38,8 @@ impl fmt::Display for TheScheduler {
 
 /// What a round is decided upon.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
-    work: Observed,
+pub(crate) struct Observed {
+    work: decide::Observed,
     catalog: Catalog,
     /// Whether the runs that schedules want exist.
     looked: Looked,
@@ -49,7 +48,7 @@ pub(crate) struct Seen {
 /// What one round records: the rows that change, how many facts of the inbox that settles, and how much of what the
 /// catalog was told.
 #[derive(Clone, Debug)]
-pub(crate) struct Round {
+pub(crate) struct Record {
     changes: Changes,
     n_facts: usize,
     /// Runs that schedules want: further facts, which never were in the inbox.
@@ -92,32 +91,32 @@ impl Scheduler {
     }
 
     /// After a commit: the board follows, the facts are settled, everybody who waits is told.
-    fn committed(&self, round: &Round) {
+    fn committed(&self, record: &Record) {
         let mut facts = self.shared.inbox.peek().facts;
-        facts.truncate(round.n_facts);
-        facts.extend(round.scheduled.iter().cloned());
+        facts.truncate(record.n_facts);
+        facts.extend(record.scheduled.iter().cloned());
         let launched = &self.shared.launched;
-        launched.tries_ended(&round.changes.archived);
+        launched.tries_ended(&record.changes.archived);
         let (before, ended) = {
             let mut board = self.shared.board_mut();
-            let before = Before::of(&round.changes, &board, &facts);
-            let ended = board.apply(&round.changes, &facts);
+            let before = Before::of(&record.changes, &board, &facts);
+            let ended = board.apply(&record.changes, &facts);
             (before, ended)
         };
         ended.iter().for_each(|run| launched.run_ended(run));
-        self.shared.catalog_mut().apply(&round.dags, round.told);
-        let position = round.changes.watch_position.as_deref();
+        self.shared.catalog_mut().apply(&record.dags, record.told);
+        let position = record.changes.watch_position.as_deref();
         let position = position.map(|text| Reached::stored(Some(text), &self.shared.cluster));
-        self.shared.inbox.consume(round.n_facts, position);
+        self.shared.inbox.consume(record.n_facts, position);
         self.shared.follow_actions_if_wanted();
         let at = self.shared.clock.now();
         // A run begins before its tasks do, and ends after them.
         let runs = |is_over: bool| {
-            let runs = round.changes.runs.iter().zip(&before.runs);
+            let runs = record.changes.runs.iter().zip(&before.runs);
             let runs = runs.filter(move |(run, _)| run.state.is_finished() == is_over);
             runs.filter_map(|(run, before)| StateChange::of_run(at, before.as_deref(), run))
         };
-        let rows = &round.changes.task_instances;
+        let rows = &record.changes.task_instances;
         let tasks = rows.iter().zip(&before.rows);
         let tasks =
             tasks.filter_map(|(row, before)| StateChange::of_task(at, before.as_deref(), row));
@@ -132,7 +131,7 @@ impl Scheduler {
             .add(facts.iter().filter_map(Fact::ti_id));
         self.shared
             .run_keys
-            .add(round.changes.runs.iter().map(|run| run.key.clone()));
+            .add(record.changes.runs.iter().map(|run| run.key.clone()));
         self.shared.committed.notify_waiters();
     }
 
@@ -254,7 +253,7 @@ impl Before {
 }
 
 /// Decides upon further facts as well.
-fn decide_with(work: &Observed, further: &[Fact]) -> Plan<Changes> {
+fn decide_with(work: &decide::Observed, further: &[Fact]) -> Plan<Changes> {
     if further.is_empty() {
         return decide::decide(work);
     }
@@ -280,8 +279,8 @@ fn with_cleared(mut board: Board, facts: &[Fact]) -> Board {
 
 impl Controller for Scheduler {
     type Key = TheScheduler;
-    type Observed = Seen;
-    type Status = Round;
+    type Observed = Observed;
+    type Status = Record;
     type Effect = Never;
     type Question = Never;
     type Error = SchedulerError;
@@ -295,7 +294,7 @@ impl Controller for Scheduler {
         _key: &TheScheduler,
         now: Timestamp,
         _answers: &Answers<Never>,
-    ) -> Result<Seen, SchedulerError> {
+    ) -> Result<Observed, SchedulerError> {
         let batch = self.shared.inbox.peek();
         let (board, catalog) = (self.shared.board(), self.shared.catalog());
         let mut looked = Looked::new();
@@ -303,7 +302,7 @@ impl Controller for Scheduler {
             let is_there = self.shared.store.has_run(&key, logical_date).await?;
             looked.insert(key, is_there);
         }
-        let work = Observed {
+        let work = decide::Observed {
             now,
             board,
             facts: batch.facts,
@@ -311,7 +310,7 @@ impl Controller for Scheduler {
             store_position: false,
             limits: self.limits.clone(),
         };
-        Ok(Seen {
+        Ok(Observed {
             work,
             catalog,
             looked,
@@ -319,12 +318,12 @@ impl Controller for Scheduler {
     }
 
     /// The pure decisions, and a record of what they settle even where they change nothing.
-    fn decide(&self, seen: &Seen) -> Plan<Round> {
-        let Seen {
+    fn decide(&self, observed: &Observed) -> Plan<Record> {
+        let Observed {
             work,
             catalog,
             looked,
-        } = seen;
+        } = observed;
         let mut dags = rows::decide(catalog, work.now);
         let due = due::decide(catalog, &work.board, &work.facts, looked, work.now);
         // Never both: schedules wait until the rows are as they are to be.
@@ -347,22 +346,22 @@ impl Controller for Scheduler {
         if has_made_room || !catalog.is_settled() {
             plan.next = Next::After(Duration::ZERO);
         }
-        let round = Round {
+        let record = Record {
             n_facts: work.facts.len(),
             scheduled,
             dags,
             told: catalog.told(),
             changes,
         };
-        if round.n_facts > 0 || !round.changes.is_empty() || !catalog.is_settled() {
-            plan.actions.push(Action::Persist(round));
+        if record.n_facts > 0 || !record.changes.is_empty() || !catalog.is_settled() {
+            plan.actions.push(Action::Persist(record));
         }
         plan
     }
 
-    async fn persist(&self, _key: &TheScheduler, round: &Round) -> Result<(), SchedulerError> {
-        if !round.changes.is_empty() {
-            match self.shared.store.commit(&round.changes).await {
+    async fn persist(&self, _key: &TheScheduler, record: &Record) -> Result<(), SchedulerError> {
+        if !record.changes.is_empty() {
+            match self.shared.store.commit(&record.changes).await {
                 Ok(()) => {}
                 Err(error @ StoreError::Conflict { .. }) => {
                     self.reload().await?;
@@ -371,7 +370,7 @@ impl Controller for Scheduler {
                 Err(error) => return Err(error.into()),
             }
         }
-        self.committed(round);
+        self.committed(record);
         Ok(())
     }
 

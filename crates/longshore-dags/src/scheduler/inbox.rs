@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::{clear::Clearing, facts::Fact};
-use crate::service::position::Reached;
+use crate::base::position::Reached;
 
 /// Facts that one round takes at most: bounds a round's transaction.
 const ROUND_LIMIT: usize = 2_000;

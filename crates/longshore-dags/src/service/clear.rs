@@ -8,11 +8,11 @@ use std::{
 use longshore_store::{RunKey, Snapshot, StoreError, TaskState};
 use uuid::Uuid;
 
-use super::{Dags, read_dag};
+use super::Dags;
 use crate::{
     model::CanonicalError,
     scheduler::{
-        board::{ActiveRun, Board, LoadError},
+        board::{ActiveRun, Board, LoadError, read_dag},
         clear::{Clearing, Selection},
         facts::Fact,
     },

@@ -1,11 +1,7 @@
 //! One scheduler, running: the watch, the controllers, and the handle that the outside holds.
 
 pub mod catalog;
-pub mod change;
 pub mod clear;
-pub(crate) mod position;
-pub(crate) mod shared;
-pub(crate) mod triggers;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -18,13 +14,13 @@ use longshore_plugins::TASK_ACTION;
 use longshore_store::{Run, RunKey, RunStore, StoreError, TaskInstance, TaskState};
 use tokio::sync::broadcast;
 
-use self::{
-    change::StateChange,
-    position::{Position, Reached},
-    shared::Shared,
-};
 use crate::{
     actions,
+    base::{
+        change::StateChange,
+        position::{Position, Reached},
+        shared::Shared,
+    },
     catalog::Catalog,
     launch::{
         controller::Launches,
@@ -34,11 +30,11 @@ use crate::{
         watch::LaunchWatch,
     },
     logs::LogArchive,
-    model::{CanonicalError, Dag, Launcher},
+    model::{CanonicalError, Launcher},
     pods::{build::PodConfig, launched::LaunchedPod},
     runs::controller::{self, Runs},
     scheduler::{
-        board::{Board, LoadError},
+        board::{Board, LoadError, read_dag},
         controller::{Scheduler, TheScheduler},
         decide::Limits,
         facts::{Fact, NewRun},
@@ -343,11 +339,6 @@ impl Dags {
     pub async fn shutdown(&self, limit: Duration) -> bool {
         self.tasks.stop(limit).await
     }
-}
-
-/// Reads the DAG that a run is pinned to.
-pub(crate) fn read_dag(run: &Run) -> Result<Arc<Dag>, CanonicalError> {
-    Dag::from_json(&run.dag).map(Arc::new)
 }
 
 async fn cluster_id(client: &Client) -> Result<String, StartError> {

@@ -14,12 +14,12 @@ const MAX_PODS: usize = 3;
 struct Pods;
 
 impl Decider for Pods {
-    type Observed = LaunchObserved;
+    type Observed = Observed;
     type Status = Never;
     type Effect = LaunchEffect;
     type Question = LogQuestion;
 
-    fn decide(&self, observed: &LaunchObserved) -> LaunchPlan {
+    fn decide(&self, observed: &Observed) -> LaunchPlan {
         decide_launch(observed)
     }
 
@@ -28,7 +28,7 @@ impl Decider for Pods {
         3 * MAX_PODS + MAX_PODS + 2
     }
 
-    fn blinded(&self, observed: &LaunchObserved) -> Vec<LaunchObserved> {
+    fn blinded(&self, observed: &Observed) -> Vec<Observed> {
         let blind = || Unknown::new(UnknownCause::NotListedYet, "not seen");
         let (mut no_task, mut no_pods) = (observed.clone(), observed.clone());
         no_task.task = Seen::Unknown(blind());
@@ -54,7 +54,7 @@ impl Decider for Pods {
     }
 
     /// A pod is created for a committed row that waits for it, and deleted where no committed row wants it.
-    fn is_intended(&self, observed: &LaunchObserved, intent: &str) -> bool {
+    fn is_intended(&self, observed: &Observed, intent: &str) -> bool {
         let pods = observed.pods.present().into_iter().flatten();
         let Some(task) = observed.task.present() else {
             return intent.starts_with("delete");
@@ -194,14 +194,14 @@ fn note() -> impl Strategy<Value = LogNote> {
     })
 }
 
-fn observed() -> impl Strategy<Value = LaunchObserved> {
+fn observed() -> impl Strategy<Value = Observed> {
     let ti_id = Uuid::from_u128(1);
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
     let uid = || prop::sample::select(vec!["uid-1", "uid-2", "uid-3"]).prop_map(str::to_owned);
     let asked = prop::collection::btree_map(uid(), asked(), 0..=MAX_PODS);
     let notes = prop::collection::btree_map(uid(), note(), 0..=MAX_PODS);
     (task(ti_id), pods(), flags, asked, notes).prop_map(
-        move |(task, pods, flags, asked, log_notes)| LaunchObserved {
+        move |(task, pods, flags, asked, log_notes)| Observed {
             now: Timestamp::UNIX_EPOCH,
             ti_id,
             task,
@@ -224,7 +224,7 @@ fn the_decision_about_the_pods_of_a_try_keeps_the_laws() {
 }
 
 /// A pod whose row has reached an end, by itself or by a cancellation, goes only after its log is kept.
-fn is_deleted_unkept(observed: &LaunchObserved) -> bool {
+fn is_deleted_unkept(observed: &Observed) -> bool {
     let Seen::Present(task) = &observed.task else {
         return false;
     };
@@ -248,7 +248,7 @@ fn is_deleted_unkept(observed: &LaunchObserved) -> bool {
 }
 
 /// An answer is used up after the note of what it means, in the same plan.
-fn is_used_unnoted(observed: &LaunchObserved) -> bool {
+fn is_used_unnoted(observed: &Observed) -> bool {
     let plan = decide_launch(observed);
     let pods = observed.pods.present().into_iter().flatten();
     let uids: Vec<&str> = pods.filter_map(|pod| pod.object.uid.as_deref()).collect();

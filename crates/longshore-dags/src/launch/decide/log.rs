@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use longshore_core::{Action, Asked, Next, ObjectRef, Question, QuestionId};
 use uuid::Uuid;
 
-use super::{LaunchAction, LaunchEffect, LaunchObserved, LaunchedPhase, LaunchedView, TaskView};
+use super::{LaunchAction, LaunchEffect, LaunchedPhase, LaunchedView, Observed, TaskView};
 use crate::logs::LogPath;
 
 /// For how long the log of an ended pod is asked for. A node that is gone for longer does not come back with it.
@@ -143,7 +143,7 @@ impl LogStep {
 /// An answer is noted first and used up after that. A question that failed, which is a matter of the archive, is asked
 /// again for ever; a log that could not be read is given up after a while ([`OnError::at`]), else its object would stay
 /// for ever.
-pub(super) fn keep(observed: &LaunchObserved, task: &TaskView, pod: &LaunchedView) -> LogStep {
+pub(super) fn keep(observed: &Observed, task: &TaskView, pod: &LaunchedView) -> LogStep {
     let uid = pod.object.uid.as_deref().unwrap_or_default();
     let asked = observed.asked.get(uid);
     let note = observed.log_notes.get(uid).cloned().unwrap_or_default();
@@ -202,7 +202,7 @@ pub(super) fn keep(observed: &LaunchObserved, task: &TaskView, pod: &LaunchedVie
 
 /// Cancels the questions about objects that are gone.
 pub(super) fn cancelled<'a>(
-    observed: &'a LaunchObserved,
+    observed: &'a Observed,
     pods: &'a [LaunchedView],
 ) -> impl Iterator<Item = LaunchAction> {
     let is_there = move |uid: &String| pods.iter().any(|pod| pod.object.uid.as_ref() == Some(uid));

@@ -7,8 +7,8 @@ use serde_json::json;
 use super::*;
 use crate::{launch::launched::view_of, pods::launched::LaunchedPod, test_rows::queued};
 
-fn observed(state: TaskState, launch: u32, pods: Vec<LaunchedView>) -> LaunchObserved {
-    LaunchObserved {
+fn observed(state: TaskState, launch: u32, pods: Vec<LaunchedView>) -> Observed {
+    Observed {
         now: Timestamp::UNIX_EPOCH,
         ti_id: Uuid::nil(),
         task: Seen::Present(TaskView {
@@ -51,12 +51,12 @@ fn pod(launch: u32, phase: LaunchedPhase) -> LaunchedView {
 }
 
 /// The same, with the log of the first pod kept.
-fn archived(observed: LaunchObserved) -> LaunchObserved {
+fn archived(observed: Observed) -> Observed {
     let note = LogNote {
         is_kept: true,
         ..LogNote::default()
     };
-    LaunchObserved {
+    Observed {
         log_notes: Arc::new([("uid-1".to_owned(), note)].into()),
         ..observed
     }
@@ -68,7 +68,7 @@ fn deleting(mut pod: LaunchedView) -> LaunchedView {
 }
 
 /// The plan in words. Deletes must carry the uid, the create the identity.
-fn plan(observed: &LaunchObserved) -> String {
+fn plan(observed: &Observed) -> String {
     let plan = decide_launch(observed);
     assert_eq!(plan, decide_launch(observed));
     let word = |action: LaunchAction| match action {
@@ -109,7 +109,7 @@ use LaunchedPhase::{Failed, Live, Succeeded};
 fn a_queued_try_without_a_pod_gets_one() {
     let queued = || observed(TaskState::Queued, 1, Vec::new());
     assert_eq!(plan(&queued()), "create");
-    let absent = LaunchObserved {
+    let absent = Observed {
         pods: Seen::Absent,
         ..queued()
     };
@@ -215,7 +215,7 @@ fn pods_that_have_ended_are_archived_and_then_disposed_of_by_policy() {
         } else {
             TaskState::Success
         };
-        let seen = LaunchObserved {
+        let seen = Observed {
             config,
             ..observed(state, 1, vec![pod(1, phase)])
         };
@@ -238,7 +238,7 @@ fn pods_that_outlive_their_task_instance_are_deleted() {
         plan(&observed(TaskState::Success, 1, vec![pod(1, Live)])),
         ""
     );
-    let unknown_try = LaunchObserved {
+    let unknown_try = Observed {
         task: Seen::Absent,
         ..observed(TaskState::Queued, 1, vec![pod(1, Live), pod(2, Failed)])
     };

@@ -10,12 +10,12 @@ use super::*;
 struct Runs;
 
 impl Decider for Runs {
-    type Observed = RunObserved;
+    type Observed = Observed;
     type Status = Never;
     type Effect = RunEffect;
     type Question = Never;
 
-    fn decide(&self, observed: &RunObserved) -> Plan<Never, RunEffect> {
+    fn decide(&self, observed: &Observed) -> Plan<Never, RunEffect> {
         decide_run(observed)
     }
 
@@ -40,22 +40,22 @@ impl Decider for Runs {
         }
     }
 
-    fn is_intended(&self, observed: &RunObserved, intent: &str) -> bool {
+    fn is_intended(&self, observed: &Observed, intent: &str) -> bool {
         match observed {
-            RunObserved::Unprepared { .. } => intent.starts_with("create"),
-            RunObserved::Settled => false,
-            RunObserved::Ended { .. } => intent.starts_with("delete"),
+            Observed::Unprepared { .. } => intent.starts_with("create"),
+            Observed::Settled => false,
+            Observed::Ended { .. } => intent.starts_with("delete"),
         }
     }
 }
 
-fn observed() -> impl Strategy<Value = RunObserved> {
+fn observed() -> impl Strategy<Value = Observed> {
     let annotated = json!({"metadata": {"name": "n", "annotations": {ANNOTATION_RUN: "s/d/r"}}});
     let kinds = [Resource::CONFIG_MAP, Resource::PERSISTENT_VOLUME_CLAIM];
     let wanted = prop::sample::subsequence(kinds.to_vec(), 0..=2);
     let wanted = wanted.prop_map(move |kinds| {
         let objects = kinds.into_iter().map(|kind| (kind, annotated.clone()));
-        RunObserved::Unprepared {
+        Observed::Unprepared {
             wanted: objects.collect(),
         }
     });
@@ -68,8 +68,8 @@ fn observed() -> impl Strategy<Value = RunObserved> {
     let files = prop::collection::vec(any::<u8>().prop_map(file), 0..2);
     prop_oneof![
         wanted,
-        Just(RunObserved::Settled),
-        files.prop_map(|files| RunObserved::Ended { files }),
+        Just(Observed::Settled),
+        files.prop_map(|files| Observed::Ended { files }),
     ]
 }
 

@@ -35,14 +35,14 @@ fn ago(seconds: i64) -> Timestamp {
 }
 
 /// A try that succeeded, whose pod goes once its log is kept.
-fn observed(asked: Option<Asked<LogAnswer>>, note: LogNote) -> LaunchObserved {
+fn observed(asked: Option<Asked<LogAnswer>>, note: LogNote) -> Observed {
     let run = RunKey {
         dag_id: "dag".to_owned(),
         run_id: "run".to_owned(),
     };
     let row = queued(Uuid::nil(), &run, "task");
     let uid = || "uid-1".to_owned();
-    LaunchObserved {
+    Observed {
         now: NOW,
         ti_id: Uuid::nil(),
         task: Seen::Present(TaskView {
@@ -75,7 +75,7 @@ fn note(is_kept: bool, unreadable_since: Option<Timestamp>, problem: Option<&str
 }
 
 /// The plan in words.
-fn plan(observed: &LaunchObserved) -> String {
+fn plan(observed: &Observed) -> String {
     let plan = decide_launch(observed);
     let words = plan.actions.iter().map(|action| match action {
         Action::Ask(question) => match &question.on_error {
