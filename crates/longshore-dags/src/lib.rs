@@ -14,6 +14,7 @@ pub mod document;
 pub mod folder;
 pub mod launch;
 pub mod logs;
+mod measures;
 pub mod model;
 pub mod pods;
 mod rules;
@@ -26,6 +27,7 @@ pub mod timetable;
 
 pub use base::change::{Change, StateChange};
 pub use catalog::KnownDag;
+pub use measures::DagMeasures;
 pub use rules::RULES;
 pub use service::{
     Dags, DagsConfig, RequestError, StartError, catalog::UnknownDag, clear::ClearError,

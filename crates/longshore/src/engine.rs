@@ -11,7 +11,7 @@ use std::{
 };
 
 use longshore_dags::{
-    StateChange,
+    DagMeasures, StateChange,
     logs::{LogDirectory, LogPath},
     model::Dag,
     scheduler::{NewRun, identity::manual_run_id},
@@ -29,7 +29,6 @@ use crate::{
     engine::{
         cluster::RunCluster,
         database::{Database, Rights},
-        measures::Measures,
         scheduling::{Scheduling, SchedulingPlan, parallelism},
     },
     error::CliError,
@@ -40,7 +39,6 @@ use crate::{
 
 mod cluster;
 pub(crate) mod database;
-pub(crate) mod measures;
 pub(crate) mod scheduling;
 mod watched_store;
 
@@ -202,7 +200,7 @@ impl Engine {
             parallelism,
             gate: Gate::always_open(),
             metrics: metrics.clone(),
-            measures: Measures::default(),
+            measures: DagMeasures::default(),
         };
         let client = cluster.client("dags", &metrics)?;
         let scheduling = Scheduling::start(client, store, plan, &phases).await?;

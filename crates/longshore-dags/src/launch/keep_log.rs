@@ -17,6 +17,7 @@ use super::{
 use crate::{
     actions::{self, TaskPod},
     logs::{LogArchive, LogStream, StorePermit},
+    measures::DagMeasures,
 };
 
 /// The limits of questions about logs, where one node may give `concurrency` logs at a time.
@@ -43,15 +44,22 @@ pub(crate) struct LogKeeper {
     client: Client,
     archive: Arc<dyn LogArchive>,
     gate: Gate,
+    measures: DagMeasures,
 }
 
 impl LogKeeper {
     /// A keeper whose archive stores nothing once `gate` is closed.
-    pub(crate) fn new(client: Client, archive: Arc<dyn LogArchive>, gate: Gate) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        archive: Arc<dyn LogArchive>,
+        gate: Gate,
+        measures: DagMeasures,
+    ) -> Self {
         Self {
             client,
             archive,
             gate,
+            measures,
         }
     }
 
@@ -77,6 +85,7 @@ impl LogKeeper {
             stored = self.archive.store(&question.path, log, permit) => stored,
             error = copying.archive_stalls() => Err(error),
         };
+        self.measures.stored_log(stored.is_ok());
         match (stored, copying.take_error()) {
             (Ok(()), None) => Ok(LogAnswer::Stored),
             (Ok(()), Some(error)) => Ok(LogAnswer::StoredInPart(chain(&error))),

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use longshore_core::{Action, Class, Classify, Never, Next, Plan};
 use longshore_kit::{Answers, Controller};
 use longshore_store::{Changes, Run, RunKey, Snapshot, StoreError, TaskInstance};
+use tokio::time::Instant;
 
 use super::{
     board::{ActiveRun, Board, LoadError, read_dag},
@@ -23,6 +24,7 @@ use crate::{
         due::{self, Looked},
         rows,
     },
+    measures::DagMeasures,
     model::CanonicalError,
 };
 
@@ -63,6 +65,7 @@ pub(crate) struct Record {
 pub(crate) struct Scheduler {
     shared: Arc<Shared>,
     limits: Limits,
+    measures: DagMeasures,
 }
 
 /// Why a round of the scheduler failed.
@@ -86,8 +89,12 @@ impl Classify for SchedulerError {
 }
 
 impl Scheduler {
-    pub(crate) fn new(shared: Arc<Shared>, limits: Limits) -> Self {
-        Self { shared, limits }
+    pub(crate) fn new(shared: Arc<Shared>, limits: Limits, measures: DagMeasures) -> Self {
+        Self {
+            shared,
+            limits,
+            measures,
+        }
     }
 
     /// After a commit: the board follows, the facts are settled, everybody who waits is told.
@@ -361,7 +368,10 @@ impl Controller for Scheduler {
 
     async fn persist(&self, _key: &TheScheduler, record: &Record) -> Result<(), SchedulerError> {
         if !record.changes.is_empty() {
-            match self.shared.store.commit(&record.changes).await {
+            let began = Instant::now();
+            let committed = self.shared.store.commit(&record.changes).await;
+            self.measures.committed(began.elapsed());
+            match committed {
                 Ok(()) => {}
                 Err(error @ StoreError::Conflict { .. }) => {
                     self.reload().await?;

@@ -30,6 +30,7 @@ use crate::{
         watch::LaunchWatch,
     },
     logs::LogArchive,
+    measures::DagMeasures,
     model::{CanonicalError, Launcher},
     pods::{build::PodConfig, launched::LaunchedPod},
     runs::controller::{self, Runs},
@@ -55,6 +56,8 @@ pub struct DagsConfig {
     pub concurrency: usize,
     /// Where rounds are counted.
     pub metrics: Metrics,
+    /// What commits and logs are measured by.
+    pub measures: DagMeasures,
     /// Rounds act only while it is open.
     pub gate: Gate,
 }
@@ -183,10 +186,11 @@ impl Dags {
         let launched = &shared.launched;
         launched.reached(Launcher::Pod, Stage::Listed).await;
 
-        let scheduler = Scheduler::new(shared.clone(), config.limits);
+        let measures = config.measures;
+        let scheduler = Scheduler::new(shared.clone(), config.limits, measures.clone());
         let scheduler = self.runner(scheduler, &applier, 1);
         self.run(scheduler, scheduler_triggers(shared.clone()));
-        let log_keeper = LogKeeper::new(client.clone(), logs, self.gate.clone());
+        let log_keeper = LogKeeper::new(client.clone(), logs, self.gate.clone(), measures);
         let launches = Launches::new(shared.clone(), config.disposal, log_keeper);
         let launches = self
             .runner(launches, &applier, config.concurrency)

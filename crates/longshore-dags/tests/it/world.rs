@@ -223,6 +223,7 @@ fn config(scheduler_id: &str, place: &Place) -> DagsConfig {
         disposal: Disposal::default(),
         concurrency: 8,
         metrics: longshore_kit::Metrics::new(),
+        measures: longshore_dags::DagMeasures::default(),
         gate: longshore_kit::Gate::always_open(),
     }
 }

@@ -4,17 +4,13 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use kube::Client;
 use longshore_dags::{
-    Dags, DagsConfig, StartError, launch::decide::Disposal, logs::LogDirectory,
+    DagMeasures, Dags, DagsConfig, StartError, launch::decide::Disposal, logs::LogDirectory,
     pods::build::PodConfig, scheduler::Limits,
 };
 use longshore_kit::{Gate, Metrics, SystemClock};
 use longshore_store::{RunStore, Store};
 
-use super::{
-    database::Database,
-    measures::{CountedLogs, Measures},
-    watched_store::WatchedStore,
-};
+use super::{database::Database, watched_store::WatchedStore};
 use crate::{error::CliError, progress::phases::Phases};
 
 /// How long the controllers get to finish their rounds.
@@ -33,8 +29,8 @@ pub(crate) struct SchedulingPlan {
     pub(crate) gate: Gate,
     /// Where it counts.
     pub(crate) metrics: Metrics,
-    /// What database and logs are measured by.
-    pub(crate) measures: Measures,
+    /// What commits and logs are measured by.
+    pub(crate) measures: DagMeasures,
 }
 
 /// A scheduler over its database, running. Dropping it is like a crash: nothing is lost.
@@ -56,15 +52,12 @@ impl Scheduling {
         phases: &Phases,
     ) -> Result<Self, CliError> {
         let gate = plan.gate.clone();
-        let store = Arc::new(WatchedStore::new(store, plan.gate, &plan.measures));
+        let store = Arc::new(WatchedStore::new(store, plan.gate));
         let logs = LogDirectory::new(plan.data_dir.join("logs"));
-        let counted = CountedLogs {
-            logs: logs.clone(),
-            measures: plan.measures,
-        };
         phases.wait_for("the scheduler to take up its runs");
         let config = DagsConfig {
             gate,
+            measures: plan.measures,
             ..config(
                 plan.parallelism,
                 &plan.namespace,
@@ -75,7 +68,7 @@ impl Scheduling {
         let dags = Dags::start(
             client,
             store.clone(),
-            Arc::new(counted),
+            Arc::new(logs.clone()),
             Arc::new(SystemClock),
             config,
         );
@@ -142,6 +135,7 @@ pub(crate) fn config(
         disposal: Disposal::default(),
         concurrency: 32,
         metrics,
+        measures: DagMeasures::default(),
         gate: Gate::always_open(),
     }
 }

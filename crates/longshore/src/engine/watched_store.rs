@@ -9,12 +9,8 @@ use longshore_store::{
     ArchivedTry, Changes, Pool, Run, RunFilter, RunKey, RunStore, Snapshot, Store, StoreError,
     TaskInstance,
 };
-use prometheus_client::metrics::histogram::Histogram;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-
-use super::measures::Measures;
 
 /// A store that remembers its first failed write. After that it refuses all others until it is opened again, so that
 /// there is no point in waiting: a full disk must end the command, not hang it. A write that the gate refuses is none.
@@ -24,18 +20,16 @@ pub(crate) struct WatchedStore {
     gate: Gate,
     failure: OnceLock<StoreError>,
     broken: CancellationToken,
-    commit_seconds: Histogram,
 }
 
 impl WatchedStore {
-    /// Watches this store, whose writes pass `gate`, and measures it.
-    pub(crate) fn new(store: Store, gate: Gate, measures: &Measures) -> Self {
+    /// Watches this store, whose writes pass `gate`.
+    pub(crate) fn new(store: Store, gate: Gate) -> Self {
         Self {
             store,
             gate,
             failure: OnceLock::new(),
             broken: CancellationToken::new(),
-            commit_seconds: measures.commit_seconds.clone(),
         }
     }
 
@@ -80,10 +74,7 @@ impl RunStore for WatchedStore {
 
     async fn commit(&self, changes: &Changes) -> Result<(), StoreError> {
         self.check("commit")?;
-        let began = Instant::now();
-        let committed = self.store.commit(changes).await;
-        self.commit_seconds.observe(began.elapsed().as_secs_f64());
-        self.note(committed)
+        self.note(self.store.commit(changes).await)
     }
 
     async fn load(&self) -> Result<Snapshot, StoreError> {

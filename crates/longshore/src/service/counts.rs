@@ -6,7 +6,7 @@ use std::{
 };
 
 use longshore_console::Scrape;
-use longshore_dags::{Change, Dags};
+use longshore_dags::{Change, DagMeasures, Dags};
 use longshore_kit::{Clock, Metrics, SystemClock, Tasks, metrics::Registrar};
 use longshore_store::TaskState;
 use prometheus_client::{
@@ -16,7 +16,7 @@ use prometheus_client::{
 };
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::{engine::measures::Measures, progress::lines::task_word};
+use crate::progress::lines::task_word;
 
 /// The states that a task of an unfinished run can be in: each is shown, those without tasks as 0.
 const STATES: [Option<TaskState>; 11] = [
@@ -56,7 +56,7 @@ pub(crate) struct Counts {
     changes: Family<ChangeLabels, Counter>,
     heartbeat: Gauge<f64, AtomicU64>,
     resident: Gauge,
-    measures: Measures,
+    measures: DagMeasures,
     /// The scheduler that runs now, if one does.
     dags: Arc<Mutex<Weak<Dags>>>,
 }
@@ -85,8 +85,8 @@ impl Counts {
         })
     }
 
-    /// What the scheduler's database and log directory are measured by.
-    pub(crate) fn measures(&self) -> Measures {
+    /// What the scheduler's commits and logs are measured by.
+    pub(crate) fn measures(&self) -> DagMeasures {
         self.measures.clone()
     }
 

@@ -15,7 +15,7 @@ use kube::{
 };
 use longshore_api::flyte::{self, TASK_ACTION_CRD};
 use longshore_dags::{
-    Dags, DagsConfig, document,
+    DagMeasures, Dags, DagsConfig, document,
     launch::decide::Disposal,
     logs::NoLogArchive,
     model::Dag,
@@ -195,6 +195,7 @@ async fn a_scheduler_with_the_generated_role_alone_does_all_its_work_and_uses_al
             disposal: Disposal::default(),
             concurrency: 8,
             metrics: Metrics::new(),
+            measures: DagMeasures::default(),
             gate: Gate::always_open(),
         },
     );

@@ -8,7 +8,7 @@ use kube::{
     api::{DeleteParams, PostParams},
 };
 use longshore_dags::{
-    Dags, DagsConfig, document,
+    DagMeasures, Dags, DagsConfig, document,
     folder::read_beside,
     launch::decide::Disposal,
     logs::{LogDirectory, LogPath},
@@ -71,6 +71,7 @@ fn config(namespace: &str, scheduler_id: &str, binding: Binding) -> DagsConfig {
         disposal: Disposal::default(),
         concurrency: 8,
         metrics: Metrics::new(),
+        measures: DagMeasures::default(),
         gate: Gate::always_open(),
     }
 }

@@ -1,9 +1,7 @@
-//! What a scheduler's database and its log directory are measured by.
+//! What a scheduler counts beside what the kit does: commits of its database, and logs that are stored.
 
-use std::io;
+use std::time::Duration;
 
-use async_trait::async_trait;
-use longshore_dags::logs::{LogArchive, LogDirectory, LogPath, LogStream, StorePermit};
 use longshore_kit::metrics::Registrar;
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -19,14 +17,14 @@ struct ResultLabels {
     result: &'static str,
 }
 
-/// The measures of a process, whichever scheduler runs in it. Clones share them.
+/// The measures of a process, whichever scheduler runs in it. Clones share them; by default nobody reads them.
 #[derive(Clone, Debug)]
-pub(crate) struct Measures {
-    pub(super) commit_seconds: Histogram,
+pub struct DagMeasures {
+    commit_seconds: Histogram,
     stored_logs: Family<ResultLabels, Counter>,
 }
 
-impl Default for Measures {
+impl Default for DagMeasures {
     fn default() -> Self {
         Self {
             // From a commit in memory to one on a disk in trouble.
@@ -36,9 +34,9 @@ impl Default for Measures {
     }
 }
 
-impl Measures {
+impl DagMeasures {
     /// Shows them. Once per process.
-    pub(crate) fn register(&self, registrar: &mut Registrar) {
+    pub fn register(&self, registrar: &mut Registrar) {
         registrar.register(
             "longshore_store_commit_seconds",
             "How long commits of the database took",
@@ -52,22 +50,16 @@ impl Measures {
             self.stored_logs.clone(),
         );
     }
-}
 
-/// A log directory that counts what it takes and refuses.
-#[derive(Debug)]
-pub(super) struct CountedLogs {
-    pub(super) logs: LogDirectory,
-    pub(super) measures: Measures,
-}
+    /// A commit took this long, whatever came of it.
+    pub(crate) fn committed(&self, time: Duration) {
+        self.commit_seconds.observe(time.as_secs_f64());
+    }
 
-#[async_trait]
-impl LogArchive for CountedLogs {
-    async fn store(&self, path: &LogPath, log: LogStream, permit: StorePermit) -> io::Result<()> {
-        let stored = self.logs.store(path, log, permit).await;
-        let result = if stored.is_ok() { "success" } else { "error" };
+    /// The archive has stored a log, or has not.
+    pub(crate) fn stored_log(&self, is_stored: bool) {
+        let result = if is_stored { "success" } else { "error" };
         let labels = ResultLabels { result };
-        self.measures.stored_logs.get_or_create(&labels).inc();
-        stored
+        self.stored_logs.get_or_create(&labels).inc();
     }
 }
