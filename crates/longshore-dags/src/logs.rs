@@ -4,7 +4,7 @@ use std::{fmt, io, path::PathBuf, pin::Pin, sync::Arc};
 
 use async_trait::async_trait;
 use futures::AsyncBufRead;
-use longshore_files::{Disk, Draft, System};
+use longshore_files::{Disk, Draft, GroupSync, System};
 use longshore_kit::Gate;
 use longshore_store::{TaskInstance, TaskKey};
 use tokio::{
@@ -110,10 +110,10 @@ fn component(name: &str) -> String {
     encoded
 }
 
-/// Logs in a directory. Clones share the limit of threads.
+/// Logs in a directory. Clones share the limit of threads, and the syncs of directories.
 #[derive(Clone)]
 pub struct LogDirectory<D: Disk = System> {
-    disk: D,
+    disk: GroupSync<D>,
     root: PathBuf,
     threads: Arc<Semaphore>,
 }
@@ -135,7 +135,7 @@ impl<D: Disk> LogDirectory<D> {
     /// The same on another disk.
     pub fn on(disk: D, root: impl Into<PathBuf>) -> Self {
         Self {
-            disk,
+            disk: GroupSync::new(disk),
             root: root.into(),
             threads: Arc::new(Semaphore::new(THREADS)),
         }
@@ -147,7 +147,10 @@ impl<D: Disk> LogDirectory<D> {
     }
 
     /// Begins the new content of a log. Whole or not at all: a crash leaves the draft, which the repeat replaces.
-    fn begin(&self, path: &LogPath) -> impl FnOnce() -> io::Result<Draft<D>> + Send + use<D> {
+    fn begin(
+        &self,
+        path: &LogPath,
+    ) -> impl FnOnce() -> io::Result<Draft<GroupSync<D>>> + Send + use<D> {
         let (disk, file) = (self.disk.clone(), self.file(path));
         move || Draft::begin_in_new_directory(disk, &file, 0o600, 0o700)
     }

@@ -26,6 +26,11 @@ pub trait Disk: Clone + Send + Sync + 'static {
     fn create_directory(&self, path: &Path, mode: u32) -> io::Result<()>;
     /// Whether there is such a directory.
     fn has_directory(&self, path: &Path) -> bool;
+    /// Whether this disk has made a directory whose name no sync has made durable yet. `None` is the answer of a disk that
+    /// does not note this: there, a name is synced as soon as the directory is made.
+    fn has_unsynced_name(&self, _path: &Path) -> Option<bool> {
+        None
+    }
 }
 
 /// The file system of this machine.

@@ -88,7 +88,11 @@ impl<D: Disk> Draft<D> {
         drop(file);
         may_replace()?;
         self.take_name()?;
-        self.disk.sync_directory(directory_of(&self.target))
+        let directory = directory_of(&self.target);
+        self.disk.sync_directory(directory)?;
+        let above = directory.ancestors();
+        let mut unsynced = above.filter(|it| self.disk.has_unsynced_name(it) == Some(true));
+        unsynced.try_for_each(|it| sync_name(&self.disk, it))
     }
 
     /// The same for those who only need that no reader finds half of the file.
@@ -118,14 +122,15 @@ fn no_file() -> io::Error {
     io::Error::other("the draft was committed before")
 }
 
-fn directory_of(path: &Path) -> &Path {
+pub(crate) fn directory_of(path: &Path) -> &Path {
     match path.parent() {
         Some(directory) if !directory.as_os_str().is_empty() => directory,
         Some(_) | None => Path::new("."),
     }
 }
 
-/// Makes a directory and those above it that are missing. See [`make_directories`](crate::make_directories).
+/// Makes a directory and those above it that are missing. See [`make_directories`](crate::make_directories). A disk that
+/// notes the names that are not synced keeps them for the commit of a draft.
 pub(crate) fn make_directories(disk: &impl Disk, path: &Path, mode: u32) -> io::Result<()> {
     if disk.has_directory(path) {
         return Ok(());
@@ -135,11 +140,20 @@ pub(crate) fn make_directories(disk: &impl Disk, path: &Path, mode: u32) -> io::
         make_directories(disk, parent, mode)?;
     }
     match disk.create_directory(path, mode) {
-        // Another process made it in between, and may not have synced it.
+        // Another thread or process made it, and may not have synced it.
         Err(_) if disk.has_directory(path) => {}
         made => made?,
     }
-    match disk.sync_directory(parent) {
+    if disk.has_unsynced_name(path).is_some() {
+        // The commit syncs the name, unless another thread has done so by then.
+        return Ok(());
+    }
+    sync_name(disk, path)
+}
+
+/// Makes the name of a directory durable.
+fn sync_name(disk: &impl Disk, path: &Path) -> io::Result<()> {
+    match disk.sync_directory(directory_of(path)) {
         // Whoever may write in a directory need not be allowed to read it; such a one cannot be synced.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         synced => synced,

@@ -9,6 +9,7 @@
 
 pub mod disk;
 mod draft;
+mod group;
 #[cfg(any(test, feature = "testing"))]
 pub mod lossy;
 
@@ -16,6 +17,7 @@ use std::{io, path::Path};
 
 pub use disk::{Disk, System};
 pub use draft::Draft;
+pub use group::GroupSync;
 
 /// Replaces a file, or makes it: after a loss of power the file has its old content or all of the new one, and the new one
 /// once this has returned. Its permissions are `mode` less what the umask takes, whatever the old file had.
