@@ -6,18 +6,19 @@ use std::{
 };
 
 use longshore_api::podops::{
-    ANNOTATION_EVICTED_AT, CONDITION_SERVICE_READY, Detail, FINALIZER_PROTECTED,
-    FINALIZER_SERVICES, LABEL_CONTROL, LABEL_TO_DELETE, OperationLabel, operation_permission,
+    ANNOTATION_AVAILABLE_CONDITIONS, ANNOTATION_EVICTED_AT, CONDITION_SERVICE_READY, Detail,
+    FINALIZER_PROTECTED, FINALIZER_SERVICES, LABEL_CONTROL, LABEL_RELEASED, LABEL_TO_DELETE,
+    OperationLabel, operation_permission,
 };
-use longshore_core::{Action, Never, Seen, Unknown, UnknownCause};
-use longshore_test::laws::{Decider, check_decider};
+use longshore_core::{Action, Never, Plan, Seen};
+use longshore_test::laws::{Decider, Read, all_reads, check_decider};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
     admit::grace::may_delete,
     eviction::{self, Budget, EvictionEffect, EvictionPlan},
-    lifecycle::{self, PodEffect, PodPlan, RuleSays},
+    lifecycle::{self, PodEffect, PodPlan, RuleSays, released},
     model::{Labels, Namespace, Pod, stamp},
     pods,
     rule::{self, Answers, Begun, Heard, Inquiry, Polled, Polls, Rule, RuleAsk, RulePlan, Subject},
@@ -25,6 +26,13 @@ use crate::{
 };
 
 const NOW: jiff::Timestamp = jiff::Timestamp::constant(1_767_225_600, 0);
+
+longshore_test::reads! {
+    lifecycle::Observed { now, pod, rules, services, budgets, namespace, traffic, deadline }
+    eviction::Observed { now, pods, budgets, rules, others, failed, given_up, recounted }
+    rule::Observed { now, name, rule, pods, workloads, answers, polls, spent, skipped }
+    released::Observed { now, pod }
+}
 
 #[derive(Debug)]
 struct OfPods;
@@ -43,30 +51,11 @@ impl Decider for OfPods {
         2
     }
 
-    fn blinded(&self, observed: &lifecycle::Observed) -> Vec<lifecycle::Observed> {
-        let no_pod = lifecycle::Observed {
-            pod: Seen::unknown(UnknownCause::Unreachable, "the watch is down"),
-            ..observed.clone()
-        };
-        let no_slices = lifecycle::Observed {
-            traffic: Seen::unknown(UnknownCause::Unreachable, "the watch is down"),
-            ..observed.clone()
-        };
-        let pod = observed.pod.present();
-        // What Services do about a pod that goes anyway, or that nobody looks after, is of no interest.
-        let is_held = pod.is_some_and(|pod| pod.has_gate && !pod.is_deleting);
-        let mut blinded = vec![no_pod];
-        if is_held && observed.namespace == Namespace::Stays {
-            blinded.push(no_slices);
-        }
-        let removes = |action: &Action<_, _>| matches!(action, Action::Call(_));
-        if pods::decide(observed).actions.iter().any(removes) {
-            blinded.push(lifecycle::Observed {
-                budgets: Seen::unknown(UnknownCause::Unreachable, "the watch is down"),
-                ..observed.clone()
-            });
-        }
-        blinded
+    fn reads(
+        &self,
+        observed: &lifecycle::Observed,
+    ) -> Result<Vec<Read<lifecycle::Observed>>, String> {
+        all_reads(observed)
     }
 
     fn intent_of(&self, action: &Action<Never, PodEffect>) -> Option<String> {
@@ -114,15 +103,11 @@ impl Decider for OfEvictions {
         of_name.all(|pod| eviction::has_reservations(pod, budgets, observed.now))
     }
 
-    fn blinded(&self, observed: &eviction::Observed) -> Vec<eviction::Observed> {
-        let unknown = || Unknown::new(UnknownCause::Unreachable, "the watch is down");
-        let (mut no_pods, mut no_budgets) = (observed.clone(), observed.clone());
-        let (mut no_rules, mut no_others) = (observed.clone(), observed.clone());
-        no_pods.pods = Seen::Unknown(unknown());
-        no_budgets.budgets = Seen::Unknown(unknown());
-        no_rules.rules = Seen::Unknown(unknown());
-        no_others.others = Seen::Unknown(unknown());
-        vec![no_pods, no_budgets, no_rules, no_others]
+    fn reads(
+        &self,
+        observed: &eviction::Observed,
+    ) -> Result<Vec<Read<eviction::Observed>>, String> {
+        all_reads(observed)
     }
 }
 
@@ -166,26 +151,34 @@ impl Decider for OfRules {
         tasks.any(|task| task.task_id == task_id && task.begin_time.is_some())
     }
 
-    fn blinded(&self, observed: &rule::Observed) -> Vec<rule::Observed> {
-        let unknown = || Unknown::new(UnknownCause::Unreachable, "the watch is down");
-        let no_rule = rule::Observed {
-            rule: Seen::Unknown(unknown()),
-            ..observed.clone()
-        };
-        let no_pods = rule::Observed {
-            pods: Seen::Unknown(unknown()),
-            ..observed.clone()
-        };
-        let no_workloads = rule::Observed {
-            workloads: Seen::Unknown(unknown()),
-            ..observed.clone()
-        };
-        let is_deleting = |rule: &Rule| rule.is_deleting;
-        if observed.rule.present().is_some_and(is_deleting) {
-            // Nobody is counted any more.
-            return vec![no_rule, no_pods];
-        }
-        vec![no_rule, no_pods, no_workloads]
+    fn reads(&self, observed: &rule::Observed) -> Result<Vec<Read<rule::Observed>>, String> {
+        all_reads(observed)
+    }
+}
+
+#[derive(Debug)]
+struct OfReleasedPods;
+
+impl Decider for OfReleasedPods {
+    type Observed = released::Observed;
+    type Status = Never;
+    type Effect = Never;
+    type Question = Never;
+
+    fn decide(&self, observed: &released::Observed) -> Plan<Never> {
+        released::decide(observed)
+    }
+
+    /// The gate with its Event, or the label.
+    fn max_actions(&self) -> usize {
+        2
+    }
+
+    fn reads(
+        &self,
+        observed: &released::Observed,
+    ) -> Result<Vec<Read<released::Observed>>, String> {
+        all_reads(observed)
     }
 }
 
@@ -254,8 +247,17 @@ fn observed_pods() -> impl Strategy<Value = lifecycle::Observed> {
     let namespace = prop::sample::select(vec![Namespace::Stays, Namespace::Goes]);
     // The labels of the pods are as old as can be: each deadline has passed.
     let deadline = prop::option::of(Just(Duration::from_secs(60)));
-    let around = (namespace, deadline, traffic(), budgets());
-    (pods(), rules, around).prop_map(|(pod, says, (namespace, deadline, traffic, budgets))| {
+    let around = (namespace, deadline, traffic(), budgets(), services());
+    (pods(), rules, around).prop_map(|(mut pod, says, around)| {
+        let (namespace, deadline, traffic, budgets, services) = around;
+        if !services.is_empty() {
+            let held = services
+                .keys()
+                .map(|holder| (holder, "prot.podopslifecycle.kusionstack.io/s"));
+            let expected = json!({"expectedFinalizers": held.collect::<BTreeMap<_, _>>()});
+            let annotation = ANNOTATION_AVAILABLE_CONDITIONS.to_owned();
+            pod.annotations.insert(annotation, expected.to_string());
+        }
         lifecycle::Observed {
             now: NOW,
             namespace,
@@ -274,8 +276,35 @@ fn observed_pods() -> impl Strategy<Value = lifecycle::Observed> {
                     })
                     .collect(),
             ),
-            services: BTreeMap::new(),
+            services,
             traffic,
+        }
+    })
+}
+
+/// Services that hold a finalizer which the pod lacks: one that selects it, one that does not, and one that is gone.
+fn services() -> impl Strategy<Value = BTreeMap<String, Seen<Labels>>> {
+    let labels = |value: &str| Labels::from([("app".to_owned(), value.to_owned())]);
+    let selector = prop::sample::select(vec![
+        Seen::Present(labels("web")),
+        Seen::Present(labels("other")),
+        Seen::Absent,
+    ]);
+    prop::collection::btree_map("Service/default/[st]", selector, 0..3)
+}
+
+/// Pods that have the mark of those that take part no more, and others.
+fn observed_released_pods() -> impl Strategy<Value = released::Observed> {
+    (pods(), any::<bool>(), any::<bool>()).prop_map(|(mut pod, is_marked, takes_part)| {
+        if is_marked {
+            pod.labels.insert(LABEL_RELEASED.to_owned(), stamp(NOW));
+        }
+        if !takes_part {
+            pod.labels.remove(LABEL_CONTROL);
+        }
+        released::Observed {
+            now: NOW,
+            pod: Seen::Present(pod),
         }
     })
 }
@@ -484,5 +513,11 @@ fn decisions_about_evictions_keep_the_laws() {
 #[test]
 fn decisions_about_rules_keep_the_laws() {
     let broken = check_decider(&OfRules, &observed_rules(), 128);
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn decisions_about_pods_that_take_part_no_more_keep_the_laws() {
+    let broken = check_decider(&OfReleasedPods, &observed_released_pods(), 256);
     assert!(broken.is_empty(), "{broken:#?}");
 }

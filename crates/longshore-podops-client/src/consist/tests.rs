@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use longshore_api::podops::{ANNOTATION_AVAILABLE_CONDITIONS, FINALIZER_CLEAN};
-use longshore_core::{Action, Never, Next, Plan, Resource, Seen, Unknown, UnknownCause};
-use longshore_test::laws::{Decider, check_decider};
+use longshore_core::{Action, Never, Next, Plan, Resource, Seen, UnknownCause};
+use longshore_test::laws::{Decider, Read, all_reads, check_decider};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -239,6 +239,12 @@ fn at_rest_a_table_is_looked_at_now_and_then() {
 #[derive(Debug)]
 struct OfEmployers;
 
+longshore_test::reads! {
+    Observed {
+        employer, employees, expected, current_employer, current_employees, failure, resync,
+    }
+}
+
 impl Decider for OfEmployers {
     type Observed = Observed;
     type Status = Never;
@@ -254,24 +260,8 @@ impl Decider for OfEmployers {
         2 + 2 + 2 * 16
     }
 
-    fn blinded(&self, observed: &Observed) -> Vec<Observed> {
-        let unknown = || Unknown::new(UnknownCause::Unreachable, "down");
-        let blind = |change: fn(&mut Observed, Unknown)| {
-            let mut observed = observed.clone();
-            change(&mut observed, unknown());
-            observed
-        };
-        let mut blinded = vec![blind(|it, why| it.employer = Seen::Unknown(why))];
-        // One that is not held yet reads nothing else.
-        let employer = observed.employer.present();
-        if employer.is_some_and(|it| it.is_held() && it.migrated().is_none()) {
-            blinded.extend([
-                blind(|it, why| it.employees = Seen::Unknown(why)),
-                blind(|it, why| it.current_employer = Seen::Unknown(why)),
-                blind(|it, why| it.current_employees = Seen::Unknown(why)),
-            ]);
-        }
-        blinded
+    fn reads(&self, observed: &Observed) -> Result<Vec<Read<Observed>>, String> {
+        all_reads(observed)
     }
 
     fn is_allowed_blind(&self, action: &Action<Never, Change>) -> bool {

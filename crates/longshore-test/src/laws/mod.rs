@@ -6,12 +6,14 @@
 
 mod cases;
 pub mod pure;
+pub mod reads;
 pub mod real_time;
 pub mod system;
 
 use std::fmt;
 
 pub use pure::{Decider, check_decider};
+pub use reads::{Read, Reads, all_reads};
 pub use real_time::ends_as;
 pub use system::{
     Owned, Report, Run, Scenario, Troubles, breaks, check_scenario, check_seeds, play_until, replay,

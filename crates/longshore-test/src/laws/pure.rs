@@ -11,7 +11,7 @@ use proptest::{
     test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner},
 };
 
-use super::{Law, Violation};
+use super::{Law, Violation, reads::Read};
 
 /// The plans of a decider.
 pub type PlanOf<D> = Plan<<D as Decider>::Status, <D as Decider>::Effect, <D as Decider>::Question>;
@@ -36,7 +36,18 @@ pub trait Decider {
     /// No plan has more actions than this.
     fn max_actions(&self) -> usize;
 
-    /// The observation with one read after the other `Unknown`. None where it has no such read.
+    /// Every read of the observation: [`all_reads`](super::all_reads), where the observation has
+    /// [`Reads`](super::Reads). A read that this observation is not decided upon may fail without a trace.
+    ///
+    /// # Errors
+    /// A read that was not found, in words.
+    fn reads(&self, observed: &Self::Observed) -> Result<Vec<Read<Self::Observed>>, String> {
+        let _ = observed;
+        Ok(Vec::new())
+    }
+
+    /// The observation with one read after the other `Unknown`, by hand: for observations without
+    /// [`Reads`](super::Reads). Unlike with [`Self::reads`], each of them has to be decided upon.
     fn blinded(&self, observed: &Self::Observed) -> Vec<Self::Observed> {
         let _ = observed;
         Vec::new()
@@ -231,20 +242,44 @@ fn terminal_is_final<D: Decider>(decider: &D, observed: &D::Observed) -> Result<
 
 fn unknown_is_not_absent<D: Decider>(decider: &D, observed: &D::Observed) -> Result<(), String> {
     for blinded in decider.blinded(observed) {
-        let Some(plan) = plan(decider, &blinded) else {
+        if let Some(plan) = plan(decider, &blinded) {
+            looks_again(decider, &plan, &blinded)?;
+        }
+    }
+    let seen = plan(decider, observed);
+    for read in decider.reads(observed)? {
+        let Some(blind) = plan(decider, &read.unknown) else {
             continue;
         };
-        let mut actions = plan.actions.iter();
-        if let Some(action) = actions.find(|action| !decider.is_allowed_blind(action)) {
-            return Err(format!(
-                "decided without looking: {action:?}\nupon {blinded:#?}"
-            ));
+        let Err(why) = looks_again(decider, &blind, &read.unknown) else {
+            continue;
+        };
+        // Whatever the read would have found, the plan is the same: it is not decided upon.
+        let is_of_no_interest =
+            seen.as_ref() == Some(&blind) && plan(decider, &read.absent).as_ref() == Some(&blind);
+        if !is_of_no_interest {
+            return Err(format!("{} is unknown: {why}", read.path));
         }
-        if plan.next == Next::AwaitChange {
-            return Err(format!(
-                "no event tells that it can be seen again: {blinded:#?}"
-            ));
-        }
+    }
+    Ok(())
+}
+
+/// Whether a plan upon an observation with a failed read does nothing, and reads again.
+fn looks_again<D: Decider>(
+    decider: &D,
+    plan: &PlanOf<D>,
+    blinded: &D::Observed,
+) -> Result<(), String> {
+    let mut actions = plan.actions.iter();
+    if let Some(action) = actions.find(|action| !decider.is_allowed_blind(action)) {
+        return Err(format!(
+            "decided without looking: {action:?}\nupon {blinded:#?}"
+        ));
+    }
+    if plan.next == Next::AwaitChange {
+        return Err(format!(
+            "no event tells that it can be seen again: {blinded:#?}"
+        ));
     }
     Ok(())
 }

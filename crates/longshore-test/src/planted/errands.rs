@@ -15,7 +15,7 @@ use kube::{
 use longshore_cluster::Cluster;
 use longshore_core::{
     Action, AskError, Asked, Incarnation, Never, NoAnswer, ObjectRef, Patch, PatchKind, Plan,
-    Question, QuestionId, Resource, Seen, Unknown, UnknownCause,
+    Question, QuestionId, Resource, Seen,
 };
 use longshore_kit::{
     Answers, Applier, ApplyError, Cache, CacheFeed, Clock, Controller, ListWatch, Runner,
@@ -29,7 +29,7 @@ use crate::{
     EPOCH, Process, SimClock, clock,
     fixtures::config_map,
     foreign::{ForeignClient, ForeignSystem, Reply},
-    laws::{Decider, Law, Owned, Scenario},
+    laws::{Decider, Law, Owned, Read, Scenario, all_reads},
 };
 
 const NAMESPACE: &str = "default";
@@ -157,6 +157,10 @@ impl ErrandBug {
     }
 }
 
+crate::reads! {
+    ErrandObserved { errand, asked }
+}
+
 impl Decider for ErrandBug {
     type Observed = ErrandObserved;
     type Status = ErrandRecord;
@@ -171,10 +175,8 @@ impl Decider for ErrandBug {
         2
     }
 
-    fn blinded(&self, observed: &ErrandObserved) -> Vec<ErrandObserved> {
-        let mut blind = observed.clone();
-        blind.errand = Seen::Unknown(Unknown::new(UnknownCause::Unreachable, "down"));
-        vec![blind]
+    fn reads(&self, observed: &ErrandObserved) -> Result<Vec<Read<ErrandObserved>>, String> {
+        all_reads(observed)
     }
 
     fn intent_of(&self, action: &Action<ErrandRecord, Never, Fetch>) -> Option<String> {

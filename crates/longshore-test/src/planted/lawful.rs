@@ -1,13 +1,20 @@
 //! What the pure laws must know about the toy, and the observations to check it with.
 
-use longshore_core::{Action, Never, ObjectRef, Resource, Seen, Unknown, UnknownCause};
+use longshore_core::{Action, Never, ObjectRef, Resource, Seen};
 use proptest::{collection::vec, prelude::*};
 
 use super::{Bug, Effect, Observed, Order, OrderPod, PodPhase, State, Status, decide::OrderPlan};
-use crate::{EPOCH, laws::Decider};
+use crate::{
+    EPOCH,
+    laws::{Decider, Read, all_reads},
+};
 
 /// At most: the record, and the deletion of the pods of every attempt.
 const MAX_ACTIONS: usize = 5;
+
+crate::reads! {
+    Observed { order, pods, is_refused, n_failed_creates, now }
+}
 
 impl Decider for Bug {
     type Observed = Observed;
@@ -23,13 +30,8 @@ impl Decider for Bug {
         MAX_ACTIONS
     }
 
-    fn blinded(&self, observed: &Observed) -> Vec<Observed> {
-        let unknown = || Unknown::new(UnknownCause::Unreachable, "the watch is down");
-        let mut no_order = observed.clone();
-        no_order.order = Seen::Unknown(unknown());
-        let mut no_pods = observed.clone();
-        no_pods.pods = Seen::Unknown(unknown());
-        vec![no_order, no_pods]
+    fn reads(&self, observed: &Observed) -> Result<Vec<Read<Observed>>, String> {
+        all_reads(observed)
     }
 
     fn leaves_terminal(&self, observed: &Observed, status: &Status) -> bool {

@@ -1,8 +1,8 @@
 //! The laws of every controller (style guide 3.6).
 
-use longshore_core::{Never, NoAnswer, Unknown, UnknownCause};
+use longshore_core::{Never, NoAnswer};
 use longshore_store::RunKey;
-use longshore_test::laws::{Decider, check_decider};
+use longshore_test::laws::{Decider, Read, all_reads, check_decider};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -12,6 +12,10 @@ use crate::test_rows::queued;
 const MAX_PODS: usize = 3;
 
 struct Pods;
+
+longshore_test::reads! {
+    Observed { now, ti_id, task, launcher, pods, replay_done, config, asked, log_notes }
+}
 
 impl Decider for Pods {
     type Observed = Observed;
@@ -28,12 +32,8 @@ impl Decider for Pods {
         3 * MAX_PODS + MAX_PODS + 2
     }
 
-    fn blinded(&self, observed: &Observed) -> Vec<Observed> {
-        let blind = || Unknown::new(UnknownCause::NotListedYet, "not seen");
-        let (mut no_task, mut no_pods) = (observed.clone(), observed.clone());
-        no_task.task = Seen::Unknown(blind());
-        no_pods.pods = Seen::Unknown(blind());
-        vec![no_task, no_pods]
+    fn reads(&self, observed: &Observed) -> Result<Vec<Read<Observed>>, String> {
+        all_reads(observed)
     }
 
     fn intent_of(&self, action: &LaunchAction) -> Option<String> {
