@@ -131,7 +131,9 @@ impl ForeignClient {
     /// What the script says, or the fault: a refused question does not arrive, a lost answer is one that timed out.
     pub async fn ask(&self, kind: &'static str, question: &str) -> Result<String, AskError> {
         let point = format!("ask {kind}");
-        let asked = self.process.effect(&point, self.system.take(question));
+        let (system, question) = (self.system.clone(), question.to_owned());
+        let taken = async move { system.take(&question).await };
+        let asked = self.process.request(&point, taken);
         asked.await.unwrap_or_else(|injected| {
             let why = match injected {
                 Injected::Refused(_) => NoAnswer::Unreachable,

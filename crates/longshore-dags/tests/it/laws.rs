@@ -53,6 +53,12 @@ impl Scenario for Story {
         point.is_read() || point.what == "commit" || is_refused
     }
 
+    /// Not the ConfigMap of a workspace that is refused: it is deleted at once, and one that lands after that stays until
+    /// the next start, which looks for such ConfigMaps.
+    fn may_land_late(&self, point: &Point) -> bool {
+        !(self.name == scenarios::WORKSPACE_REFUSED.name && point.what == "create configmaps")
+    }
+
     /// A log is stored once, and again after each restart where its pod is kept, and after each failure. For the rest
     /// there is room for timing, and none for a loop.
     fn bound(&self, what: &str, troubles: &Troubles) -> Option<u32> {

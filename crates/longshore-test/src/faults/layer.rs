@@ -74,17 +74,17 @@ where
             if asked.is_watch {
                 return watch::connect(&process, &asked, request, inner).await;
             }
-            let pass = match process.before(&asked.what()).await {
-                Ok(pass) => pass,
+            let sent = async move {
+                let response = inner.oneshot(request).await.map_err(Into::into)?;
+                // The effect is done once the whole answer is there.
+                let (parts, body) = response.into_parts();
+                let body = body.collect().await.map_err(Into::into)?.to_bytes();
+                Ok::<_, BoxError>((parts, body))
+            };
+            let (parts, body) = match process.request(&asked.what(), sent).await {
+                Ok(answered) => answered?,
                 Err(injected) => return answer(injected),
             };
-            let response = inner.oneshot(request).await.map_err(Into::into)?;
-            // The effect is done once the whole answer is there.
-            let (parts, body) = response.into_parts();
-            let body = body.collect().await.map_err(Into::into)?.to_bytes();
-            if let Err(injected) = pass.after().await {
-                return answer(injected);
-            }
             Ok(Response::from_parts(parts, whole(body)))
         })
     }

@@ -1,8 +1,8 @@
 //! The fault layer: between the process under test and everything that it has effects on.
 //!
 //! A [`Faults`] carries a [`FaultPlan`] through one run and notes what happened. Each start of the process under test
-//! is a [`Process`]: its requests go through [`Process::layer`], its other effects (commits, uploads) through
-//! [`Process::effect`]. A killed process hangs from then on, in every effect, until the harness drops its tasks and
+//! is a [`Process`]: its requests go through [`Process::layer`] or [`Process::request`], its other effects (commits,
+//! uploads) through [`Process::effect`]. A killed process hangs from then on, in every effect, until the harness drops its tasks and
 //! starts the next one.
 //!
 //! A decorator of a trait of the caller's own is a line per method:
@@ -29,7 +29,7 @@ mod plan;
 mod watch;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::Write,
     future::{Future, pending},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -76,6 +76,8 @@ struct State {
     watch_events: BTreeMap<String, u32>,
     /// The last event delivered, by plural name.
     last_events: BTreeMap<String, bytes::Bytes>,
+    /// The effects that are requests.
+    requests: BTreeSet<String>,
     log: Vec<String>,
 }
 
@@ -156,6 +158,11 @@ impl Faults {
     /// How many watch events were delivered, by plural name.
     pub fn watch_events(&self) -> BTreeMap<String, u32> {
         self.state().watch_events.clone()
+    }
+
+    /// The effects that [can land late](Fault::LandLate).
+    pub fn requests(&self) -> BTreeSet<String> {
+        self.state().requests.clone()
     }
 
     /// Whether the run was stopped because it would never have ended.
@@ -259,6 +266,35 @@ impl Process {
         Ok(result)
     }
 
+    /// Sends a request under the plan. Unlike other effects, it can land after the process gave it up.
+    ///
+    /// # Errors
+    /// The injected ones; the caller turns them into the error that its own trait speaks.
+    pub async fn request<T>(
+        &self,
+        what: &str,
+        request: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, Injected>
+    where
+        T: Send + 'static,
+    {
+        self.faults.state().requests.insert(what.to_owned());
+        let pass = self.before(what).await?;
+        if let Some(Fault::LandLate(time)) = pass.fault {
+            let (faults, point) = (self.faults.clone(), pass.point.clone());
+            // It is on its way: it belongs to the world, and not to the process.
+            tokio::spawn(async move {
+                tokio::time::sleep(time).await;
+                faults.note(format!("{point} lands"));
+                drop(request.await);
+            });
+            return Err(Injected::Lost);
+        }
+        let answer = request.await;
+        pass.after().await?;
+        Ok(answer)
+    }
+
     /// The first half of [`effect`](Self::effect), for work that is no future.
     pub async fn before(&self, what: &str) -> Result<Pass, Injected> {
         self.live().await;
@@ -267,7 +303,7 @@ impl Process {
             Some(Fault::KillBefore) => self.faults.kill(),
             Some(Fault::Refuse(refusal)) => return Err(Injected::Refused(refusal)),
             Some(Fault::Delay(time)) => tokio::time::sleep(time).await,
-            Some(Fault::KillAfter | Fault::LoseAnswer) | None => {}
+            Some(Fault::KillAfter | Fault::LoseAnswer | Fault::LandLate(_)) | None => {}
         }
         self.live().await;
         Ok(Pass {
@@ -300,7 +336,7 @@ impl Pass {
         }
         self.process.live().await;
         match self.fault {
-            Some(Fault::LoseAnswer) => Err(Injected::Lost),
+            Some(Fault::LoseAnswer | Fault::LandLate(_)) => Err(Injected::Lost),
             Some(Fault::KillBefore | Fault::KillAfter | Fault::Refuse(_) | Fault::Delay(_))
             | None => Ok(()),
         }

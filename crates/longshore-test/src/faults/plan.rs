@@ -53,6 +53,10 @@ pub enum Fault {
     Refuse(Refusal),
     /// The effect happens after this time.
     Delay(Duration),
+    /// The process gets an error at once. The request lands after this time, whatever the process has done since, and
+    /// also where the process was killed. Only [requests](super::Process::request) can land without the process: other
+    /// effects happen at once, as with [`Self::LoseAnswer`].
+    LandLate(Duration),
 }
 
 /// An answer in place of an effect.

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
-use super::{Law, Run};
-use crate::faults::{Fault, FaultPlan, WatchFault, faults_for};
+use super::{Law, Run, Scenario};
+use crate::faults::{Fault, FaultPlan, Point, WatchFault, faults_for};
 
 /// How late watches are in the cases that make them late.
 const LATE: Duration = Duration::from_secs(2);
+/// When a create lands that the process gave up: within the life of most pods.
+const LATE_CREATE: Duration = Duration::from_millis(500);
+/// When another request lands that the process gave up: after most steps of a story.
+const LATE_WRITE: Duration = Duration::from_secs(10);
 /// How long nobody answers watches in the cases with an outage: longer than most steps of a scenario take.
 const OUTAGE: Duration = Duration::from_secs(5);
 
@@ -28,7 +32,7 @@ impl Case {
 }
 
 /// Every fault of the undisturbed world's watches, then every fault at every point of it.
-pub(super) fn cases(reference: &Run) -> Vec<Case> {
+pub(super) fn cases<S: Scenario>(scenario: &S, reference: &Run) -> Vec<Case> {
     let mut cases = vec![
         Case::watches(Law::StaleSafe, [WatchFault::late(LATE)]),
         Case::watches(Law::LevelTriggered, [WatchFault::NoBookmarks]),
@@ -42,17 +46,34 @@ pub(super) fn cases(reference: &Run) -> Vec<Case> {
         cases.extend(watch_cases(resource, *n_events));
     }
     for point in &reference.points {
-        for fault in faults_for(point) {
+        for fault in faults_at(scenario, reference, point) {
             let law = match fault {
                 Fault::KillBefore | Fault::KillAfter => Law::Restartable,
                 Fault::LoseAnswer => Law::Repeatable,
                 Fault::Refuse(_) | Fault::Delay(_) => Law::NothingDropped,
+                Fault::LandLate(_) => Law::StaleSafe,
             };
-            let plan = FaultPlan::at(point.clone(), *fault);
+            let plan = FaultPlan::at(point.clone(), fault);
             cases.push(Case { law, plan });
         }
     }
     cases
+}
+
+/// What can go wrong at a point of this run.
+pub(super) fn faults_at<S: Scenario>(scenario: &S, run: &Run, point: &Point) -> Vec<Fault> {
+    let is_request = run.requests.contains(&point.what) && !point.is_read();
+    let is_late = is_request && scenario.may_land_late(point);
+    let faults = faults_for(point).iter().copied();
+    faults.chain(is_late.then(|| lands_late(point))).collect()
+}
+
+fn lands_late(point: &Point) -> Fault {
+    Fault::LandLate(if point.what.starts_with("create ") {
+        LATE_CREATE
+    } else {
+        LATE_WRITE
+    })
 }
 
 /// What can go wrong with the watches of one resource alone.

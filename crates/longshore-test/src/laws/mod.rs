@@ -41,8 +41,8 @@ pub enum Law {
     UnknownIsNotAbsent,
     /// No transition leaves a terminal state.
     TerminalIsFinal,
-    /// Plans from old snapshots fail on preconditions: deletes and patches name their incarnation, and late watches
-    /// change nothing about the end.
+    /// Plans from old snapshots fail on preconditions: deletes and patches name their incarnation, and late watches and
+    /// requests that land late change nothing about the end.
     StaleSafe,
     /// A late watch leads to no further write: own writes are not decided upon twice (rule R5).
     ReadsOwnWrites,

@@ -1,7 +1,7 @@
 //! The laws of a whole controller: the same end, whatever goes wrong on the way.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::Write,
     future::Future,
     ops::Range,
@@ -94,6 +94,14 @@ pub trait Scenario: Sync {
         Duration::from_secs(3)
     }
 
+    /// Whether this request may [land late](crate::Fault::LandLate) and lead to the same end all the same. No precondition
+    /// keeps a late create from making an object once more after the first one was deleted: a story that deletes what it
+    /// has created within half a second says no.
+    fn may_land_late(&self, point: &Point) -> bool {
+        let _ = point;
+        true
+    }
+
     /// Whether two good runs may differ in how often this happens: a commit that takes in what has come since the last
     /// one, a read on the way to a decision.
     fn is_uncounted(&self, point: &Point) -> bool {
@@ -161,6 +169,8 @@ pub struct Run {
     pub digest: String,
     /// Every effect of the controller, in order.
     pub points: Vec<Point>,
+    /// The effects that are requests, which can land late.
+    pub requests: BTreeSet<String>,
     /// The writes after the world should have been at rest.
     pub late_writes: Vec<Point>,
     /// Laws of the scenario's own that were broken.
@@ -262,7 +272,7 @@ fn check_until<S: Scenario>(scenario: &S, is_enough: impl Fn(&Violation) -> bool
             detail: difference(&reference, &again),
         });
     }
-    let cases = cases(&reference);
+    let cases = cases(scenario, &reference);
     // What is wrong without any fault is wrong with each of them.
     if violations.is_empty() {
         violations = run_all(scenario, &cases, &reference, is_enough);
@@ -306,6 +316,7 @@ async fn run<S: Scenario>(scenario: &S, faults: Faults) -> Run {
         broken: scenario.broken(&world).await,
         watch_events: faults.watch_events(),
         log: faults.log(),
+        requests: faults.requests(),
         is_runaway: faults.is_runaway(),
         n_starts_and_faults: faults.n_starts_and_faults(),
         points,

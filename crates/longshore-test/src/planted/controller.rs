@@ -223,11 +223,15 @@ impl Controller for Orders {
         if let Some(at) = status.checked_at {
             data["checkedAt"] = json!(at.to_string());
         }
+        let mut patch = json!({"data": data});
+        if self.bug != Bug::WritesWithoutVersion {
+            patch["metadata"] = json!({"resourceVersion": status.version});
+        }
         let patch = Patch {
             target: status.target.clone(),
             subresource: None,
             kind: PatchKind::Merge,
-            patch: json!({"metadata": {"resourceVersion": status.version}, "data": data}),
+            patch,
         };
         Ok(self.applier.patch(key, &patch).await?)
     }

@@ -47,6 +47,8 @@ pub enum Bug {
     LeavesTerminal,
     /// Deletes whatever has the name.
     DeletesWithoutUid,
+    /// Writes its record upon whatever the record is by then.
+    WritesWithoutVersion,
     /// Decides before its caches have seen its own writes.
     SkipsOwnWrites,
     /// Must have seen a pod running to believe that it ended.
@@ -59,7 +61,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::RandomNames,
         Self::Panics,
         Self::NeverQuiet,
@@ -71,6 +73,7 @@ impl Bug {
         Self::AwaitsTheUnknown,
         Self::LeavesTerminal,
         Self::DeletesWithoutUid,
+        Self::WritesWithoutVersion,
         Self::SkipsOwnWrites,
         Self::NeedsTheEvent,
         Self::Unbounded,
@@ -89,7 +92,7 @@ impl Bug {
             Self::DropsFailedDeletes => Some(Law::NothingDropped),
             Self::UnknownIsAbsent | Self::AwaitsTheUnknown => Some(Law::UnknownIsNotAbsent),
             Self::LeavesTerminal => Some(Law::TerminalIsFinal),
-            Self::DeletesWithoutUid => Some(Law::StaleSafe),
+            Self::DeletesWithoutUid | Self::WritesWithoutVersion => Some(Law::StaleSafe),
             Self::SkipsOwnWrites => Some(Law::ReadsOwnWrites),
             Self::NeedsTheEvent => Some(Law::LevelTriggered),
             Self::Unbounded => Some(Law::Bounded),

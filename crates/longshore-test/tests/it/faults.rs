@@ -32,6 +32,7 @@ async fn each_fault_does_what_it_says() {
         (Fault::KillBefore, false, "hangs"),
         (Fault::KillAfter, true, "hangs"),
         (Fault::Delay(Duration::from_secs(5)), true, "ok"),
+        (Fault::LandLate(Duration::from_secs(5)), false, "no answer"),
     ];
     for (fault, happens, expected) in table {
         let cluster = cluster(clock.clone(), 1);
@@ -49,6 +50,43 @@ async fn each_fault_does_what_it_says() {
         let exists = maps.get_opt("a").await.unwrap().is_some();
         assert_eq!(exists, happens, "{fault:?}");
     }
+}
+
+/// The client asks again before the first request lands, and it lands although the process is dead by then.
+#[tokio::test(start_paused = true)]
+async fn a_late_request_lands_after_its_error_whatever_became_of_the_process() {
+    let _logs = quiet_logs();
+    let cluster = cluster(SimClock::start(), 1);
+    let seconds = Duration::from_secs;
+    let faults = Faults::new(FaultPlan {
+        at: vec![
+            (
+                Point::new("create configmaps", 1),
+                Fault::LandLate(seconds(5)),
+            ),
+            (Point::new("create configmaps", 2), Fault::KillBefore),
+        ],
+        ..FaultPlan::none()
+    });
+    let client = faults.start().client(cluster.service());
+    let lost = create(client.clone(), "a").await;
+    assert!(
+        !matches!(lost, Ok(_) | Err(kube::Error::Api(_))),
+        "{lost:?}"
+    );
+    let killed = timeout(seconds(1), create(client, "b")).await;
+    assert!(killed.is_err(), "{killed:?}");
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
+    assert!(maps.get_opt("a").await.unwrap().is_none());
+    tokio::time::sleep(seconds(5)).await;
+    assert!(maps.get_opt("a").await.unwrap().is_some());
+    assert!(maps.get_opt("b").await.unwrap().is_none());
+    assert!(
+        faults.log().contains("create configmaps #1 lands"),
+        "{}",
+        faults.log()
+    );
+    assert!(faults.requests().contains("create configmaps"));
 }
 
 #[tokio::test(start_paused = true)]

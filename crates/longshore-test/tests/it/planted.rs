@@ -31,6 +31,16 @@ fn each_planted_bug_breaks_the_law_that_is_named_for_it() {
     assert!(missed.is_empty(), "not found: {missed:?}");
 }
 
+/// A record without a version is safe whatever else goes wrong, because nobody else writes it.
+#[test]
+fn only_requests_that_land_late_show_a_write_without_a_version() {
+    let report = check_scenario(&OrderScenario(Bug::WritesWithoutVersion));
+    assert!(report.breaks(Law::StaleSafe));
+    for violation in &report.violations {
+        assert!(violation.case.contains("LandLate"), "{violation}");
+    }
+}
+
 #[test]
 fn many_faults_at_once_lead_to_the_same_end() {
     check_seeds(&OrderScenario(Bug::None), 0..100).assert_kept();
