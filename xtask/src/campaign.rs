@@ -20,6 +20,7 @@ mod dags_scale;
 mod dice;
 mod drain;
 mod kill_test;
+mod laws;
 mod node_kill;
 #[expect(
     clippy::unwrap_used,
@@ -40,9 +41,12 @@ pub(crate) struct Options {
     /// Keep runs in a Postgres server of the campaign's own
     #[arg(long)]
     postgres: bool,
-    /// The seed of what is random
+    /// The seed of what is random; the first one where there are several
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// How many seeds, instead of the campaign's number; with 1, `--seed` repeats what it found
+    #[arg(long)]
+    seeds: Option<u64>,
     /// This program instead of one that is built for the campaign
     #[arg(long, value_name = "PATH")]
     binary: Option<PathBuf>,
@@ -64,7 +68,7 @@ struct Campaign {
     run: fn(&Options) -> Result<Value>,
 }
 
-const CAMPAIGNS: [Campaign; 8] = [
+const CAMPAIGNS: [Campaign; 9] = [
     Campaign {
         name: "cluster-kill",
         purpose: "100 times SIGKILL on an embedded cluster under write load: no acknowledged write lost, no revision reused",
@@ -84,6 +88,11 @@ const CAMPAIGNS: [Campaign; 8] = [
         name: "controller-kill",
         purpose: "20 times SIGKILL on a controller, and on the leader of two, during 500 actions and a run of 200 tasks, on a real API server: each attempt one pod",
         run: controller_kill::run,
+    },
+    Campaign {
+        name: "laws",
+        purpose: "2,000 seeds, each a fault and a second one during the recovery from it, in each scenario of the laws: the same end, each time",
+        run: laws::run,
     },
     Campaign {
         name: "actions-thousand",

@@ -11,7 +11,7 @@ use longshore_test::{
 };
 
 use crate::{
-    scenarios::{self, Story},
+    scenarios::{self, People, Story},
     world::{World, digest},
 };
 
@@ -57,6 +57,10 @@ impl Scenario for Story {
     /// the next start, which looks for such ConfigMaps.
     fn may_land_late(&self, point: &Point) -> bool {
         !(self.name == scenarios::WORKSPACE_REFUSED.name && point.what == "create configmaps")
+    }
+
+    fn has_appointments(&self) -> bool {
+        !matches!(self.people, People::Watch | People::Schedule)
     }
 
     /// A log is stored once, and again after each restart where its pod is kept, and after each failure. For the rest

@@ -346,7 +346,7 @@ tasks:
   b: {command: [x], env: {SCRIPT: run 60s}, depends_on: a}
   c: {command: [x], env: {SCRIPT: run 1s}, depends_on: b}
 ",
-    people: People::Cancel(40),
+    people: People::Cancel(20),
     rules: &[],
 };
 

@@ -33,6 +33,7 @@ use std::{
     fmt::Write,
     future::{Future, pending},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use tokio::{sync::watch as channel, time::Instant};
@@ -45,6 +46,8 @@ pub use plan::{Fault, FaultPlan, Lot, Point, Refusal, WatchFault, faults_for};
 /// A run with more effects and watch events than this is stopped: it would never end, because a loop without waiting
 /// keeps paused time from moving on.
 const RUNAWAY: usize = 20_000;
+/// So long after a fault the process is taken to recover from it.
+const RECOVERY: Duration = Duration::from_secs(20);
 /// Log lines kept for failure messages.
 const LOG_LINES: usize = 400;
 
@@ -70,6 +73,10 @@ struct State {
     n_injected: u32,
     counts: BTreeMap<String, u32>,
     points: Vec<Point>,
+    /// When each point was reached.
+    reached_at: Vec<Instant>,
+    /// How many points had been reached when the first fault struck, and when that was.
+    struck: Option<(usize, Instant)>,
     n_drawn: u32,
     /// Until when nobody answers the watches of a resource.
     outages: BTreeMap<String, Instant>,
@@ -79,6 +86,13 @@ struct State {
     /// The effects that are requests.
     requests: BTreeSet<String>,
     log: Vec<String>,
+}
+
+impl State {
+    fn strike(&mut self) {
+        let now = (self.points.len(), Instant::now());
+        self.struck.get_or_insert(now);
+    }
 }
 
 /// What a process gets instead of the result of an effect.
@@ -144,6 +158,20 @@ impl Faults {
         self.state().points.clone()
     }
 
+    /// The points that were reached within 20 s after the first fault: all of them where none struck at a point or an
+    /// event, as with watches that are late all the time.
+    pub fn recovery(&self) -> Vec<Point> {
+        let state = self.state();
+        let Some((n_before, struck_at)) = state.struck else {
+            return state.points.clone();
+        };
+        let points = state.points.iter().zip(&state.reached_at).skip(n_before);
+        points
+            .take_while(|(_, at)| **at <= struck_at + RECOVERY)
+            .map(|(point, _)| point.clone())
+            .collect()
+    }
+
     /// How often the process was started, and how many faults it met.
     pub fn n_starts_and_faults(&self) -> (u32, u32) {
         let state = self.state();
@@ -185,6 +213,11 @@ impl Faults {
         self.state().log.push(line);
     }
 
+    /// A fault strikes beside the points: it ends or breaks a watch.
+    fn strike(&self) {
+        self.state().strike();
+    }
+
     /// Counts an occurrence and answers what goes wrong there.
     fn reach(&self, what: &str) -> (Point, Option<Fault>) {
         let mut state = self.state();
@@ -192,8 +225,12 @@ impl Faults {
         *n += 1;
         let point = Point::new(what, *n);
         state.points.push(point.clone());
+        state.reached_at.push(Instant::now());
         let fault = self.shared.plan.fault_at(&point, &mut state.n_drawn);
-        state.n_injected += u32::from(fault.is_some());
+        if fault.is_some() {
+            state.n_injected += 1;
+            state.strike();
+        }
         state.log.push(match fault {
             Some(fault) => format!("{point}: {fault:?}"),
             None => point.to_string(),

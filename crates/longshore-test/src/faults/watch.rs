@@ -215,6 +215,7 @@ impl Delivery {
         match end {
             None => Delivered::Passed(line),
             Some(end) => {
+                self.process.faults.strike();
                 self.process
                     .note(format!("{} event #{seen}: {end:?}", self.resource));
                 end
@@ -274,6 +275,7 @@ impl Process {
                 if *resource == asked.resource && *n == connection)
         });
         (is_over || is_expired).then(|| {
+            self.faults.strike();
             self.note(format!(
                 "watch {} #{connection}: 410 on connect",
                 asked.resource

@@ -1,13 +1,15 @@
 //! The laws that every controller keeps (style guide 3.6), as one harness.
 //!
 //! [`pure`] checks `decide` over generated observations. [`system`] runs the whole controller in simulated worlds, once
-//! undisturbed and then once for every fault at every point, and demands the same end each time.
+//! undisturbed and then once for every fault at every point, and demands the same end each time. [`recoveries`] adds a
+//! second fault while the controller recovers from the first one.
 //! [`planted`](crate::planted) proves that the harness sees what it should.
 
 mod cases;
 pub mod pure;
 pub mod reads;
 pub mod real_time;
+pub mod recoveries;
 pub mod system;
 
 use std::fmt;
@@ -15,6 +17,7 @@ use std::fmt;
 pub use pure::{Decider, check_decider};
 pub use reads::{Read, Reads, all_reads};
 pub use real_time::ends_as;
+pub use recoveries::{check_recoveries, recovery_plan};
 pub use system::{
     Owned, Report, Run, Scenario, Troubles, breaks, check_scenario, check_seeds, play_until, replay,
 };
@@ -30,6 +33,8 @@ pub enum Law {
     Restartable,
     /// An effect whose answer was lost is repeated without doing it twice.
     Repeatable,
+    /// A second fault during the recovery from a first one changes nothing about the end.
+    Recovers,
     /// An effect that was refused for the moment (409, 429, 500) still happens.
     NothingDropped,
     /// An irreversible action comes after the record of its intent.

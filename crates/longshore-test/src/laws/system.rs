@@ -15,6 +15,7 @@ use std::{
 use super::{
     Law, Violation,
     cases::{Case, cases},
+    recoveries,
 };
 use crate::faults::{FaultPlan, Faults, Point, Process, WatchFault, is_read};
 
@@ -102,6 +103,12 @@ pub trait Scenario: Sync {
         true
     }
 
+    /// Whether people act at fixed times, so that the end depends on what the controller has seen by then. A second fault
+    /// does not make the outage of a watch longer there.
+    fn has_appointments(&self) -> bool {
+        false
+    }
+
     /// Whether two good runs may differ in how often this happens: a commit that takes in what has come since the last
     /// one, a read on the way to a decision.
     fn is_uncounted(&self, point: &Point) -> bool {
@@ -171,6 +178,8 @@ pub struct Run {
     pub points: Vec<Point>,
     /// The effects that are requests, which can land late.
     pub requests: BTreeSet<String>,
+    /// What the controller did [to recover](Faults::recovery) from the first fault.
+    pub recovery: Vec<Point>,
     /// The writes after the world should have been at rest.
     pub late_writes: Vec<Point>,
     /// Laws of the scenario's own that were broken.
@@ -221,12 +230,18 @@ impl Report {
     }
 }
 
-/// Runs the scenario undisturbed, then once for every fault that can happen to it.
+/// Runs the scenario undisturbed, then once for every fault that can happen to it, and for a fixed share of these with a
+/// second fault during the recovery. In a campaign, which names seeds, it [checks these](recoveries::check_recoveries).
 ///
 /// # Panics
 /// Where a world panics.
 pub fn check_scenario<S: Scenario>(scenario: &S) -> Report {
-    check_until(scenario, |_| false)
+    let Some(seeds) = recoveries::seeds_of_campaign() else {
+        return check_until(scenario, |_| false);
+    };
+    let report = recoveries::check_recoveries(scenario, seeds);
+    recoveries::tell_campaign(&report);
+    report
 }
 
 /// Like [`check_scenario`], up to the first violation of `law`.
@@ -249,10 +264,11 @@ pub fn check_seeds<S: Scenario>(scenario: &S, seeds: Range<u64>) -> Report {
             plan: FaultPlan::seeded(seed),
         })
         .collect();
+    let (n_worlds, violations) = run_all(scenario, &cases, &reference, Seconds::None, |_| false);
     Report {
         scenario: scenario.name(),
-        n_worlds: cases.len() + 1,
-        violations: run_all(scenario, &cases, &reference, |_| false),
+        n_worlds: n_worlds + 1,
+        violations,
     }
 }
 
@@ -273,13 +289,16 @@ fn check_until<S: Scenario>(scenario: &S, is_enough: impl Fn(&Violation) -> bool
         });
     }
     let cases = cases(scenario, &reference);
+    let mut n_worlds = 2;
     // What is wrong without any fault is wrong with each of them.
     if violations.is_empty() {
-        violations = run_all(scenario, &cases, &reference, is_enough);
+        let (n_more, found) = run_all(scenario, &cases, &reference, Seconds::Share, is_enough);
+        n_worlds += n_more;
+        violations = found;
     }
     Report {
         scenario: scenario.name(),
-        n_worlds: cases.len() + 2,
+        n_worlds,
         violations,
     }
 }
@@ -317,6 +336,7 @@ async fn run<S: Scenario>(scenario: &S, faults: Faults) -> Run {
         watch_events: faults.watch_events(),
         log: faults.log(),
         requests: faults.requests(),
+        recovery: faults.recovery(),
         is_runaway: faults.is_runaway(),
         n_starts_and_faults: faults.n_starts_and_faults(),
         points,
@@ -347,37 +367,82 @@ pub async fn play_until<S: Scenario, T>(
     }
 }
 
+/// Which cases get a second fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seconds {
+    /// None of them.
+    None,
+    /// The share of every test run.
+    Share,
+}
+
+/// Runs a world for each case. Returns how many worlds there were, and which laws they broke.
 fn run_all<S: Scenario>(
     scenario: &S,
     cases: &[Case],
     reference: &Run,
+    seconds: Seconds,
     is_enough: impl Fn(&Violation) -> bool + Sync,
-) -> Vec<Violation> {
-    let next = AtomicUsize::new(0);
+) -> (usize, Vec<Violation>) {
+    let n_worlds = AtomicUsize::new(0);
     let violations = Mutex::new(Vec::new());
+    let play = |case: &Case| {
+        n_worlds.fetch_add(1, Ordering::Relaxed);
+        let run = replay(scenario, case.plan.clone());
+        let found = judge(scenario, case, &run, reference);
+        (run, found)
+    };
+    in_parallel(cases.len(), |n| {
+        let Some(case) = cases.get(n) else {
+            return false;
+        };
+        let (run, mut found) = play(case);
+        // What is wrong with one fault is wrong with two.
+        if seconds == Seconds::Share
+            && found.is_empty()
+            && let Some(second) = recoveries::of_test_run(scenario, n, case, &run)
+        {
+            found = play(&second).1;
+        }
+        let is_enough = found.iter().any(&is_enough);
+        let mut all = violations.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend(found);
+        is_enough
+    });
+    let violations = violations
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    (n_worlds.into_inner(), violations)
+}
+
+/// Works on each number below `n`, on all threads, until the work on one of them says that it is enough.
+pub(super) fn in_parallel(n: usize, work: impl Fn(usize) -> bool + Sync) {
+    let next = AtomicUsize::new(0);
     std::thread::scope(|threads| {
         for _ in 0..THREADS {
             threads.spawn(|| {
-                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let _slot = SLOTS.take();
-                    let run = replay(scenario, case.plan.clone());
-                    let found = judge(scenario, case, &run, reference);
-                    if found.iter().any(&is_enough) {
-                        next.store(cases.len(), Ordering::Relaxed);
+                loop {
+                    let this = next.fetch_add(1, Ordering::Relaxed);
+                    if this >= n {
+                        break;
                     }
-                    let mut all = violations.lock().unwrap_or_else(PoisonError::into_inner);
-                    all.extend(found);
+                    let _slot = SLOTS.take();
+                    if work(this) {
+                        next.store(n, Ordering::Relaxed);
+                    }
                 }
             });
         }
     });
-    violations
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The laws that one world broke.
-fn judge<S: Scenario>(scenario: &S, case: &Case, run: &Run, reference: &Run) -> Vec<Violation> {
+pub(super) fn judge<S: Scenario>(
+    scenario: &S,
+    case: &Case,
+    run: &Run,
+    reference: &Run,
+) -> Vec<Violation> {
     let mut found = run.broken.clone();
     if run.is_runaway {
         let detail = "so many effects in so little time that the world was stopped";
@@ -411,6 +476,10 @@ fn too_many_writes<S: Scenario>(
     run: &Run,
     reference: &Run,
 ) -> Option<Violation> {
+    // What is repeated because of another fault is no news of a watch.
+    if !case.plan.at.is_empty() {
+        return None;
+    }
     let is_late = matches!(case.plan.watches.as_slice(), [WatchFault::Late { .. }]);
     let law = match case.plan.watches.as_slice() {
         [] => return None,

@@ -171,6 +171,9 @@ impl Bug {
                 || pod.target.name == self.pod_name(observed, order, attempt)
         });
         let Some(pod) = pod else {
+            if self == Self::GivesUpAfterTwo && observed.n_failed_creates >= 2 {
+                return Plan::of(vec![persist(order, State::Failed(attempt))]);
+            }
             if self == Self::OutcomeBeforeEffect {
                 return self.fail(observed, order, attempt, pods);
             }
@@ -263,7 +266,7 @@ impl Bug {
         if self == Self::AdoptsAnything {
             return Action::Call(Effect::CreateAnyhow(create));
         }
-        if self == Self::RenamesOnRetry {
+        if matches!(self, Self::RenamesOnRetry | Self::GivesUpAfterTwo) {
             return Action::Call(Effect::CreateCounted(create));
         }
         Action::Create(create)

@@ -37,6 +37,8 @@ pub enum Bug {
     OutcomeBeforeEffect,
     /// Gives the next try of a create another name.
     RenamesOnRetry,
+    /// Gives an order up once two creates have failed, of whichever orders.
+    GivesUpAfterTwo,
     /// Takes a failed delete for done.
     DropsFailedDeletes,
     /// Takes pods that it could not look for as gone.
@@ -61,13 +63,14 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::RandomNames,
         Self::Panics,
         Self::NeverQuiet,
         Self::CreatesBeforePersist,
         Self::OutcomeBeforeEffect,
         Self::RenamesOnRetry,
+        Self::GivesUpAfterTwo,
         Self::DropsFailedDeletes,
         Self::UnknownIsAbsent,
         Self::AwaitsTheUnknown,
@@ -89,6 +92,7 @@ impl Bug {
             Self::CreatesBeforePersist => Some(Law::WrittenAhead),
             Self::OutcomeBeforeEffect => Some(Law::Restartable),
             Self::RenamesOnRetry => Some(Law::Repeatable),
+            Self::GivesUpAfterTwo => Some(Law::Recovers),
             Self::DropsFailedDeletes => Some(Law::NothingDropped),
             Self::UnknownIsAbsent | Self::AwaitsTheUnknown => Some(Law::UnknownIsNotAbsent),
             Self::LeavesTerminal => Some(Law::TerminalIsFinal),

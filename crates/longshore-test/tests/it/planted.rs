@@ -1,11 +1,19 @@
+use std::ops::Range;
+
 use longshore_test::{
     FaultPlan,
-    laws::{Law, breaks, check_decider, check_scenario, check_seeds, replay},
+    laws::{
+        Law, breaks, check_decider, check_recoveries, check_scenario, check_seeds, recovery_plan,
+        replay,
+    },
     planted::{
         Bug, ErrandBug, ErrandScenario, OrderScenario, errand_ends, errand_observations,
         observations,
     },
 };
+
+/// Pairs of faults that are enough to find the planted bug that needs two.
+const RECOVERIES: Range<u64> = 0..400;
 
 #[test]
 fn the_right_controller_keeps_every_law() {
@@ -22,8 +30,9 @@ fn each_planted_bug_breaks_the_law_that_is_named_for_it() {
     for bug in Bug::ALL {
         let law = bug.broken_law().unwrap();
         let pure = check_decider(&bug, &observations(), 500);
-        let is_found =
-            pure.iter().any(|violation| violation.law == law) || breaks(&OrderScenario(bug), law);
+        let is_found = pure.iter().any(|violation| violation.law == law)
+            || breaks(&OrderScenario(bug), law)
+            || check_recoveries(&OrderScenario(bug), RECOVERIES).breaks(law);
         if !is_found {
             missed.push((bug, law));
         }
@@ -39,6 +48,30 @@ fn only_requests_that_land_late_show_a_write_without_a_version() {
     for violation in &report.violations {
         assert!(violation.case.contains("LandLate"), "{violation}");
     }
+}
+
+#[test]
+fn a_second_fault_during_the_recovery_leads_to_the_same_end() {
+    check_recoveries(&OrderScenario(Bug::None), 0..100).assert_kept();
+    check_recoveries(&ErrandScenario(ErrandBug::None), 0..50).assert_kept();
+}
+
+#[test]
+fn only_a_second_fault_shows_a_controller_that_gives_up_after_two_failures() {
+    let scenario = OrderScenario(Bug::GivesUpAfterTwo);
+    let report = check_recoveries(&scenario, RECOVERIES);
+    assert!(report.breaks(Law::Recovers));
+    for violation in &report.violations {
+        assert!(violation.case.contains("\nseed "), "{violation}");
+    }
+    let seed = report.violations[0].case.rsplit("seed ").next().unwrap();
+    let plan = recovery_plan(&scenario, seed.parse().unwrap()).unwrap();
+    assert_eq!(plan.at.len(), 2, "{plan:?}");
+    let (run, end) = (
+        replay(&scenario, plan),
+        replay(&scenario, FaultPlan::none()),
+    );
+    assert_ne!(run.digest, end.digest, "the seed repeats what it found");
 }
 
 #[test]
