@@ -2,7 +2,7 @@
 //!
 //! [`pure`] checks `decide` over generated observations. [`system`] runs the whole controller in simulated worlds, once
 //! undisturbed and then once for every fault at every point, and demands the same end each time. [`recoveries`] adds a
-//! second fault while the controller recovers from the first one.
+//! second fault while the controller recovers from the first one, and [`silence`] has foreign systems that never answer.
 //! [`planted`](crate::planted) proves that the harness sees what it should.
 
 mod cases;
@@ -10,6 +10,7 @@ pub mod pure;
 pub mod reads;
 pub mod real_time;
 pub mod recoveries;
+pub mod silence;
 pub mod system;
 
 use std::fmt;
@@ -18,6 +19,7 @@ pub use pure::{Decider, check_decider};
 pub use reads::{Read, Reads, all_reads};
 pub use real_time::ends_as;
 pub use recoveries::{check_recoveries, recovery_plan};
+pub use silence::{Asking, Host, check_silence};
 pub use system::{
     Owned, Report, Run, Scenario, Troubles, breaks, check_scenario, check_seeds, play_until, replay,
 };
@@ -54,6 +56,8 @@ pub enum Law {
     /// No decision needs an event to be seen: cut, expired and repeated watches change nothing about the end, and lead
     /// to no further create or delete.
     LevelTriggered,
+    /// A foreign system that never answers delays no key that does not ask it.
+    DelaysNobodyElse,
     /// A plan has at most a stated number of actions, and a world at most a stated number of effects.
     Bounded,
     /// An object of the same name is adopted only if it carries our identity.

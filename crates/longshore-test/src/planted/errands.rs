@@ -25,6 +25,7 @@ use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use super::crowd::host_of;
 use crate::{
     EPOCH, Process, SimClock, clock,
     fixtures::config_map,
@@ -33,9 +34,14 @@ use crate::{
 };
 
 const NAMESPACE: &str = "default";
-const LABEL: &str = "test.longshore.dev/errand";
+/// The label of errands.
+pub(super) const LABEL: &str = "test.longshore.dev/errand";
+/// The state of an errand whose question may be under way.
+pub(super) const STATE_ASKED: &str = "asked";
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 const FETCH: &str = "fetch";
+/// How long [`ErrandBug::AsksInRounds`] waits for an answer: as long as the kit does.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Errands, and how they end.
 const ERRANDS: [(&str, &str); 4] = [
@@ -60,15 +66,21 @@ pub enum ErrandBug {
     WaitsForAnother,
     /// Takes a question that failed for one that is under way.
     IgnoresFailures,
+    /// Asks while it observes, so that its rounds wait for answers.
+    AsksInRounds,
+    /// Has one limit for all foreign systems.
+    OneLimitForAll,
 }
 
 impl ErrandBug {
     /// All of them, and the law that each breaks.
-    pub const ALL: [(Self, Law); 4] = [
+    pub const ALL: [(Self, Law); 6] = [
         (Self::AsksUnrecorded, Law::WrittenAhead),
         (Self::UsesFirst, Law::AnswersAreKept),
         (Self::WaitsForAnother, Law::Restartable),
         (Self::IgnoresFailures, Law::NothingDropped),
+        (Self::AsksInRounds, Law::DelaysNobodyElse),
+        (Self::OneLimitForAll, Law::DelaysNobodyElse),
     ];
 }
 
@@ -102,7 +114,10 @@ pub struct ErrandRecord {
 
 /// What the toy asks. The name is the idempotency key: asked twice, it is done once.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fetch(String);
+pub struct Fetch {
+    name: String,
+    host: String,
+}
 
 impl Question for Fetch {
     type Answer = String;
@@ -112,13 +127,25 @@ impl Question for Fetch {
     }
 
     fn host(&self) -> &str {
-        "foreign.test"
+        &self.host
     }
 }
 
 type ErrandPlan = Plan<ErrandRecord, Never, Fetch>;
 
 impl ErrandBug {
+    fn fetch(self, name: &str) -> Fetch {
+        let host = if self == Self::OneLimitForAll {
+            "foreign"
+        } else {
+            host_of(name)
+        };
+        Fetch {
+            name: name.to_owned(),
+            host: host.to_owned(),
+        }
+    }
+
     fn plan(self, observed: &ErrandObserved) -> ErrandPlan {
         let errand = match &observed.errand {
             Seen::Present(errand) => errand,
@@ -132,16 +159,22 @@ impl ErrandBug {
                 state: state.to_owned(),
             })
         };
-        let ask = || Action::Ask(Fetch(errand.target.name.clone()));
+        let ask = || Action::Ask(self.fetch(&errand.target.name));
         let used = || Action::Used(QuestionId::new(FETCH, ""));
         match (errand.state.as_str(), &observed.asked) {
             ("", _) if self == Self::AsksUnrecorded => Plan::of(vec![ask(), record("asked")]),
+            ("", _) if self == Self::AsksInRounds => Plan::of(vec![record("asked")]),
             ("", _) => Plan::of(vec![record("asked"), ask()]),
             ("asked", Asked::AskedByAnother) if self == Self::WaitsForAnother => {
                 Plan::await_change()
             }
             ("asked", Asked::Failed { .. }) if self == Self::IgnoresFailures => {
                 Plan::await_change()
+            }
+            ("asked", Asked::NotAsked | Asked::AskedByAnother | Asked::Failed { .. })
+                if self == Self::AsksInRounds =>
+            {
+                Plan::after(LOOK_AGAIN)
             }
             ("asked", Asked::NotAsked | Asked::AskedByAnother | Asked::Failed { .. }) => {
                 Plan::of(vec![ask()])
@@ -232,7 +265,7 @@ pub fn errand_observations() -> impl Strategy<Value = ErrandObserved> {
 
 /// The toy on the kit.
 #[derive(Debug)]
-struct Errands {
+pub(super) struct Errands {
     bug: ErrandBug,
     applier: Applier,
     maps: Arc<Cache<ConfigMap>>,
@@ -240,7 +273,12 @@ struct Errands {
 }
 
 impl Errands {
-    async fn run(bug: ErrandBug, client: Client, foreign: ForeignClient, clock: Arc<dyn Clock>) {
+    pub(super) async fn run(
+        bug: ErrandBug,
+        client: Client,
+        foreign: ForeignClient,
+        clock: Arc<dyn Clock>,
+    ) {
         let maps = Cache::new();
         let feed: Arc<dyn CacheFeed> = maps.clone();
         let applier = Applier::new(client.clone(), "planted", [(Resource::CONFIG_MAP, feed)]);
@@ -276,7 +314,7 @@ impl Controller for Errands {
     async fn observe(
         &self,
         key: &String,
-        _: Timestamp,
+        now: Timestamp,
         answers: &Answers<Fetch>,
     ) -> Result<ErrandObserved, ApplyError> {
         let errand = self.maps.get(NAMESPACE, key).map(|map| {
@@ -289,8 +327,11 @@ impl Controller for Errands {
             }
         });
         let asked = match &errand {
+            Seen::Present(errand) if self.bug == ErrandBug::AsksInRounds => {
+                self.asked_in_round(errand, now).await
+            }
             Seen::Present(errand) => {
-                let is_recorded = errand.state == "asked";
+                let is_recorded = errand.state == STATE_ASKED;
                 let id = QuestionId::new(FETCH, "");
                 answers.recorded(&incarnation(errand), &id, is_recorded)
             }
@@ -324,8 +365,28 @@ impl Controller for Errands {
         match *effect {}
     }
 
-    async fn ask(&self, _: &String, Fetch(name): &Fetch, _: usize) -> Result<String, AskError> {
-        self.foreign.ask(FETCH, name).await
+    async fn ask(&self, _: &String, fetch: &Fetch, _: usize) -> Result<String, AskError> {
+        self.foreign.ask(FETCH, &fetch.name).await
+    }
+}
+
+impl Errands {
+    /// What [`ErrandBug::AsksInRounds`] observes.
+    async fn asked_in_round(&self, errand: &Errand, now: Timestamp) -> Asked<String> {
+        if errand.state != STATE_ASKED {
+            return Asked::NotAsked;
+        }
+        let asked = self.foreign.ask(FETCH, &errand.target.name);
+        let error = match tokio::time::timeout(PATIENCE, asked).await {
+            Ok(Ok(answer)) => return Asked::Answered { at: now, answer },
+            Ok(Err(error)) => error,
+            Err(elapsed) => AskError::new(NoAnswer::TimedOut, elapsed.to_string()),
+        };
+        Asked::Failed {
+            at: now,
+            why: error.why,
+            message: error.message,
+        }
     }
 }
 

@@ -4,12 +4,14 @@
 //! *errand* is one that has a foreign system asked.
 
 mod controller;
+mod crowd;
 mod decide;
 mod errands;
 mod lawful;
 mod scenario;
 
 pub use controller::Orders;
+pub use crowd::{CrowdWorld, ErrandCrowd};
 pub use decide::{Effect, Observed, Order, OrderPod, PodPhase, State, Status};
 pub use errands::{
     Errand, ErrandBug, ErrandObserved, ErrandRecord, ErrandScenario, ErrandWorld, Fetch,

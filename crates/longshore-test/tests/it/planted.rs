@@ -3,12 +3,12 @@ use std::ops::Range;
 use longshore_test::{
     FaultPlan,
     laws::{
-        Law, breaks, check_decider, check_recoveries, check_scenario, check_seeds, recovery_plan,
-        replay,
+        Law, breaks, check_decider, check_recoveries, check_scenario, check_seeds, check_silence,
+        recovery_plan, replay,
     },
     planted::{
-        Bug, ErrandBug, ErrandScenario, OrderScenario, errand_ends, errand_observations,
-        observations,
+        Bug, ErrandBug, ErrandCrowd, ErrandScenario, OrderScenario, errand_ends,
+        errand_observations, observations,
     },
 };
 
@@ -111,8 +111,33 @@ fn each_planted_bug_of_asking_breaks_the_law_that_is_named_for_it() {
         let pure = check_decider(&bug, &errand_observations(), 200);
         let is_found = pure.iter().any(|violation| violation.law == law);
         assert!(
-            is_found || breaks(&ErrandScenario(bug), law),
+            is_found
+                || breaks(&ErrandScenario(bug), law)
+                || check_silence(&ErrandCrowd(bug)).breaks(law),
             "{bug:?}: {law:?}"
+        );
+    }
+}
+
+#[test]
+fn no_silent_foreign_system_delays_another_key() {
+    let report = check_silence(&ErrandCrowd(ErrandBug::None));
+    assert_eq!(report.n_worlds, 3);
+    report.assert_kept();
+}
+
+/// Each of them has the right end, whatever else goes wrong: only a silent foreign system shows what it costs others.
+#[test]
+fn only_silence_shows_rounds_that_wait_for_answers() {
+    for bug in [ErrandBug::AsksInRounds, ErrandBug::OneLimitForAll] {
+        check_scenario(&ErrandScenario(bug)).assert_kept();
+        let report = check_silence(&ErrandCrowd(bug));
+        assert!(report.breaks(Law::DelaysNobodyElse), "{bug:?}");
+        let cases = report.violations.iter().map(|violation| &violation.case);
+        let cases: Vec<_> = cases.collect();
+        assert!(
+            cases.iter().all(|case| case.ends_with("crowded is silent")),
+            "{cases:?}"
         );
     }
 }
