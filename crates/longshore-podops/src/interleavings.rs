@@ -1,11 +1,14 @@
 //! Everybody around one pod, in any order: operations that begin, end and are taken back, traffic that comes and goes, a
 //! node, and our controller, which acts upon what it saw some time ago and forgets everything now and then.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use longshore_api::podops::{
-    ANNOTATION_AVAILABLE_CONDITIONS, CONDITION_SERVICE_READY, Detail, LABEL_CONTROL,
+    ANNOTATION_AVAILABLE_CONDITIONS, CONDITION_SERVICE_READY, Detail, ID_POD_DELETE, LABEL_CONTROL,
     LABEL_TO_DELETE, OperationLabel, Stage, is_operation_permission,
 };
 use longshore_core::{Action, Patch, Seen};
@@ -18,8 +21,11 @@ use crate::{
     lifecycle::{Observed, RuleSays, released},
     model::{ConditionStatus, Labels, Namespace, Operations, Pod, has_prefix},
     pods,
+    standing::transitions::{Transition, taken},
     traffic::{DrainDelay, Service, Traffic},
 };
+
+mod edges;
 
 const PROTECTION: &str = "prot.podopslifecycle.kusionstack.io/traffic";
 
@@ -75,6 +81,8 @@ struct World {
     /// What the controller saw: the pod, and whether it was routed to.
     seen: Option<(Value, bool)>,
     n_writes: usize,
+    /// The edges that operations have taken.
+    taken: BTreeSet<Transition>,
 }
 
 impl World {
@@ -98,6 +106,7 @@ impl World {
             is_routed: false,
             seen: None,
             n_writes: 0,
+            taken: BTreeSet::new(),
         }
     }
 
@@ -127,6 +136,7 @@ impl World {
             old_object: old.clone(),
             options: Value::Null,
         };
+        let asked = request.object.clone();
         match mutate(&request, self.now()) {
             Err(_) => return false,
             Ok(changed) => request.object = changed.unwrap_or(request.object),
@@ -140,6 +150,9 @@ impl World {
         self.n_writes += 1;
         request.object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         assert_granted_safely(&old, &request.object, self.is_routed);
+        let labels = |pod| Pod::of(pod).unwrap().labels;
+        let edges = taken::by(&labels(&old), &labels(&asked), &labels(&request.object));
+        self.taken.extend(edges);
         self.pod = Some(request.object);
         true
     }
@@ -277,6 +290,8 @@ impl World {
             Action::Patch(patch) => self.patch(patch),
             Action::Delete(_) => {
                 assert!(crate::admit::grace::may_delete(&pod));
+                let edge = taken::by_removal(&pod.labels, ID_POD_DELETE);
+                self.taken.insert(edge);
                 self.pod = None;
                 true
             }

@@ -1,6 +1,7 @@
 //! Where a pod stands on its way through operations, and who holds it there: for people, and to be counted. Pure.
 
 mod blockers;
+pub mod transitions;
 
 use std::collections::BTreeSet;
 

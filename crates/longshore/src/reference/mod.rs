@@ -9,6 +9,7 @@ mod conditions;
 mod configuration;
 mod markdown;
 mod metrics;
+mod states;
 
 /// Compares a file of the repository with `made`. With `UPDATE=1` in the environment it is written first.
 pub(crate) fn is_in_the_repository(path: &str, made: &str) {
