@@ -6,6 +6,7 @@
 //! [`planted`](crate::planted) proves that the harness sees what it should.
 
 mod cases;
+mod judge;
 pub mod pure;
 pub mod reads;
 pub mod real_time;

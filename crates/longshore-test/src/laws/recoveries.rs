@@ -18,7 +18,8 @@ use serde_json::json;
 use super::{
     Law, Report, Run, Scenario, Violation,
     cases::{Case, cases, faults_at},
-    system::{in_parallel, judge, replay},
+    judge::judge,
+    system::{in_parallel, replay},
 };
 use crate::faults::{Fault, FaultPlan, Point};
 
