@@ -97,6 +97,9 @@ struct Entry<K> {
     is_ahead: bool,
     /// The versions that our own writes made and the watch has yet to deliver: they are no news.
     ours: Vec<u64>,
+    /// Whether the watch has delivered a change that nobody was told of, because a live read had found it, or what came
+    /// after it: the version that was found is news, even if a write of ours made it.
+    is_overdue: bool,
 }
 
 impl<K: Cached> Default for Cache<K> {
@@ -249,10 +252,24 @@ impl<K> Entry<K> {
     }
 
     /// The watch delivers an older version. Where a write of ours came after it, it may be somebody else's change, of
-    /// which nobody has been told: what is there now holds both.
+    /// which nobody has been told: what is there now holds both. What a live read found is told when the watch delivers it.
     fn overtaken(&mut self, version: u64) -> Option<Arc<K>> {
-        let is_untold = !self.ours.is_empty() && !self.is_ours(version);
-        self.object.clone().filter(|_| is_untold)
+        if self.ours.is_empty() {
+            self.is_overdue |= self.is_ahead;
+            return None;
+        }
+        if self.is_ours(version) {
+            return None;
+        }
+        self.is_overdue = false;
+        self.object.clone()
+    }
+
+    /// The watch delivers the version that is there already, made by a write of ours. It is news where somebody else's
+    /// change came before it that nobody has been told of.
+    fn confirmed(&mut self) -> Option<Arc<K>> {
+        let is_overdue = std::mem::take(&mut self.is_overdue);
+        self.object.clone().filter(|_| is_overdue)
     }
 }
 
@@ -304,7 +321,7 @@ impl<K: Cached> State<K> {
                 return entry.overtaken(version);
             }
             if entry.is_ours(version) {
-                return None;
+                return entry.confirmed();
             }
         }
         let object = Arc::new(object);
@@ -316,6 +333,7 @@ impl<K: Cached> State<K> {
             untold: None,
             is_ahead: false,
             ours: Vec::new(),
+            is_overdue: false,
         };
         self.entries.insert(name, entry);
         Some(object)
@@ -324,14 +342,15 @@ impl<K: Cached> State<K> {
     /// Puts the answer to a write of ours.
     fn put_ours(&mut self, object: K, version: u64) {
         let name = name_of(&object);
-        let mut ours = match self.entries.get_mut(&name) {
-            Some(entry) => std::mem::take(&mut entry.ours),
-            None => Vec::new(),
+        let (mut ours, is_overdue) = match self.entries.get_mut(&name) {
+            Some(entry) => (std::mem::take(&mut entry.ours), entry.is_overdue),
+            None => (Vec::new(), false),
         };
         ours.push(version);
         self.put(object, version);
         if let Some(entry) = self.entries.get_mut(&name) {
             entry.ours = ours;
+            entry.is_overdue = is_overdue;
         }
     }
 
@@ -360,6 +379,7 @@ impl<K: Cached> State<K> {
         let version = version_of(&object);
         let known = self.entries.get(&name_of(&object));
         let is_here = known.is_some_and(|entry| entry.object.is_some());
+        let is_overdue = known.is_some_and(|entry| entry.is_overdue);
         let is_ahead = version > self.progress;
         if !is_here && self.is_complete && !is_ahead {
             return;
@@ -370,6 +390,7 @@ impl<K: Cached> State<K> {
         let is_put = |entry: &&mut Entry<K>| entry.object.is_some() && entry.version == version;
         if let Some(entry) = entry.filter(is_put).filter(|_| is_ahead) {
             entry.is_ahead = true;
+            entry.is_overdue = is_overdue;
             self.ahead.insert((version, name));
         }
     }
@@ -412,6 +433,7 @@ impl<K: Cached> State<K> {
             untold,
             is_ahead: false,
             ours: Vec::new(),
+            is_overdue: false,
         };
         self.entries.insert(name, entry);
     }

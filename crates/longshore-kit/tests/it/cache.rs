@@ -215,6 +215,20 @@ fn own_writes_are_no_news_but_what_others_wrote_in_between_is() {
 }
 
 #[test]
+fn what_others_wrote_is_news_also_where_a_live_read_of_our_own_write_came_first() {
+    let cache = Cache::<Pod>::new();
+    cache.replace(vec![pod("u", 4)], 4);
+    let found = || cache.feed(&target("u"), Some(object("u", 6)));
+    found().unwrap();
+    let theirs = cache.apply_event(WatchEvent::Modified(pod("u", 5)));
+    assert!(theirs.is_none(), "the watch delivers what was found later");
+    found().unwrap();
+    cache.learn(&object("u", 6).into()).unwrap();
+    let both = cache.apply_event(WatchEvent::Modified(pod("u", 6)));
+    assert!(matches!(both, Some(Update::Applied(_))), "{both:?}");
+}
+
+#[test]
 fn a_cache_that_passes_on_keeps_nothing() {
     let cache = Cache::<Pod>::passing_on();
     assert_eq!(cache.replace(vec![pod("u", 4)], 4).len(), 2);
