@@ -108,6 +108,25 @@ impl<K: Key, T: Clone + Default + PartialEq> Notes<K, T> {
         result
     }
 
+    /// Changes what is remembered of all keys of which it `is_meant`, whatever their incarnation. Returns those keys.
+    pub fn note_all(&self, is_meant: impl Fn(&T) -> bool, change: impl Fn(&mut T)) -> Vec<K> {
+        let mut known = self.known.lock();
+        let mut changed = Vec::new();
+        known.retain(|key, of| {
+            let mut is_changed = false;
+            for (_, remembered) in of.iter_mut().filter(|(_, it)| is_meant(it)) {
+                change(Arc::make_mut(remembered));
+                is_changed = true;
+            }
+            if is_changed {
+                changed.push(key.clone());
+                of.retain(|(_, remembered)| **remembered != T::default());
+            }
+            !of.is_empty()
+        });
+        changed
+    }
+
     /// Forgets what is remembered of this incarnation.
     pub fn forget(&self, key: &K, incarnation: &Incarnation) {
         self.note(key, incarnation, |remembered| *remembered = T::default());
@@ -191,6 +210,21 @@ mod tests {
         }
         assert_eq!(len(&memory), 0);
         assert!(memory.known.lock().is_empty());
+    }
+
+    #[test]
+    fn a_fact_about_many_keys_is_noted_of_those_that_are_meant() {
+        let (memory, notes) = Memory::<_, Vec<u32>>::new();
+        let life = incarnation("u");
+        for (key, fact) in [("a", 1), ("b", 2), ("c", 1)] {
+            notes.note(&key, &life, |facts| facts.push(fact));
+        }
+        let changed = notes.note_all(|facts| facts.contains(&1), |facts| facts.push(3));
+        assert_eq!(changed, ["a", "c"]);
+        assert_eq!(*memory.get(&"a", &life), [1, 3]);
+        assert_eq!(*memory.get(&"b", &life), [2]);
+        notes.note_all(|facts| facts.contains(&3), Vec::clear);
+        assert_eq!(len(&memory), 1, "what is the default costs nothing");
     }
 
     #[test]
