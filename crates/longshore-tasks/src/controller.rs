@@ -5,24 +5,24 @@ use std::{sync::Arc, time::Duration};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use longshore_core::{
-    Announcement, Class, Classify, Create, EventType, Incarnation, Never, ObjectRef, Plan, Seen,
+    Announcement, AskError, Class, Classify, Create, EventType, Incarnation, ObjectRef, Seen,
 };
 use longshore_kit::{
-    Answers, Applier, ApplyError, Clock, Controller, Postponed, RawObject, Refusal,
+    Answers, Applier, ApplyError, Clock, Controller, Notes, Postponed, RawObject, Refusal,
 };
 use longshore_plugins::TASK_ACTION;
 use tokio::time::Instant;
 
 use crate::{
-    catalog::Order,
+    ask::Transport,
     config::Policy,
-    data::DataError,
-    decide::{Effect, Observed, Record, decide},
+    decide::{ActionPlan, Effect, Observed, Record, decide},
     events::{ActionEvent, ActionEvents, NotPublished},
+    facts::Facts,
     measures::ActionMeasures,
     model::{ActionKey, ObstacleKind},
-    observe::{Observer, Unreadable},
-    remote::{AskConnectors, ConnectorError, Questions},
+    observe::{Observer, Unreadable, incarnation},
+    questions::{TaskAnswer, TaskQuestion},
     status,
 };
 
@@ -36,8 +36,8 @@ pub(crate) struct Actions {
     pub(crate) policy: Policy,
     pub(crate) applier: Applier,
     pub(crate) events: Arc<dyn ActionEvents>,
-    pub(crate) connectors: Arc<dyn AskConnectors>,
-    pub(crate) questions: Questions,
+    pub(crate) transport: Transport,
+    pub(crate) facts: Notes<ActionKey, Facts>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) measures: ActionMeasures,
 }
@@ -51,22 +51,6 @@ pub(crate) enum ActionError {
     /// The run service did not acknowledge.
     #[error(transparent)]
     NotPublished(#[from] NotPublished),
-    /// Cached outputs are not where they belong.
-    #[error("TaskAction {key} waits for its cached outputs")]
-    NotCopied {
-        /// The action.
-        key: ActionKey,
-        /// Why.
-        source: DataError,
-    },
-    /// The attempt would have no place for what it makes.
-    #[error("TaskAction {key} waits for a place for its outputs")]
-    NoDirectory {
-        /// The action.
-        key: ActionKey,
-        /// Why.
-        source: DataError,
-    },
     /// The status was not written.
     #[error("the status of TaskAction {key} is not written")]
     Status {
@@ -74,22 +58,6 @@ pub(crate) enum ActionError {
         key: ActionKey,
         /// Why.
         source: ApplyError,
-    },
-    /// A job of a connector was not ended.
-    #[error("the job of TaskAction {key} is not ended")]
-    NotEnded {
-        /// The action.
-        key: ActionKey,
-        /// Why.
-        source: ConnectorError,
-    },
-    /// What a connector returned was not written.
-    #[error("the outputs of TaskAction {key} are not written")]
-    Outputs {
-        /// The action.
-        key: ActionKey,
-        /// Why.
-        source: DataError,
     },
     /// The status cannot be written.
     #[error("the status of TaskAction {key} is no JSON")]
@@ -106,10 +74,7 @@ impl Classify for ActionError {
         match self {
             Self::Unreadable(error) => error.class(),
             Self::NotPublished(error) => error.class(),
-            Self::NotCopied { source, .. } | Self::NoDirectory { source, .. } => source.class(),
             Self::Status { source, .. } => source.class(),
-            Self::NotEnded { .. } => Class::Retry,
-            Self::Outputs { source, .. } => source.class(),
             Self::Json { .. } => Class::Bug,
         }
     }
@@ -123,44 +88,6 @@ impl Actions {
             self.warn(key, reason, error.to_string());
         }
         published
-    }
-
-    async fn tell_cache(&self, key: &ActionKey, order: &Order) -> Result<(), ActionError> {
-        let told = self.observer.cache.tell(key, order).await;
-        let Err(source) = told else {
-            return Ok(());
-        };
-        let reason = longshore_api::flyte::REASON_OUTPUTS_NOT_COPIED;
-        self.warn(key, reason, source.why());
-        Err(ActionError::NotCopied {
-            key: key.clone(),
-            source,
-        })
-    }
-
-    /// Where that fails, the status says so in the next round: an action without any status looks like one that nobody has
-    /// taken up.
-    async fn make_directory(
-        &self,
-        key: &ActionKey,
-        url: &str,
-        launch: &str,
-    ) -> Result<(), ActionError> {
-        let made = self.observer.data.make_directory(url).await;
-        let Err(source) = made else {
-            return Ok(());
-        };
-        let why = source.why();
-        let message = format!("waiting for a place for its outputs: {why}");
-        let kind = ObstacleKind::NoDirectory(message);
-        let obstacles = &self.observer.obstacles;
-        obstacles.note(key, launch, kind, self.clock.now());
-        let reason = longshore_api::flyte::REASON_NO_OUTPUT_DIRECTORY;
-        self.warn(key, reason, why);
-        Err(ActionError::NoDirectory {
-            key: key.clone(),
-            source,
-        })
     }
 
     /// Says on the action why it waits.
@@ -180,10 +107,19 @@ impl Actions {
     }
 
     /// This kept a resource from being created.
-    fn note(&self, key: &ActionKey, create: &Create, kind: ObstacleKind) {
-        let launch = create.identity.value();
-        let obstacles = &self.observer.obstacles;
-        obstacles.note(key, launch, kind, self.clock.now());
+    fn note(
+        &self,
+        key: &ActionKey,
+        incarnation: &Seen<Incarnation>,
+        create: &Create,
+        kind: ObstacleKind,
+    ) {
+        if let Seen::Present(incarnation) = incarnation {
+            let (launch, now) = (create.identity.value(), self.clock.now());
+            self.facts.note(key, incarnation, |facts| {
+                facts.note_obstacle(launch, kind, now);
+            });
+        }
     }
 }
 
@@ -192,7 +128,7 @@ impl Controller for Actions {
     type Observed = Observed;
     type Status = Record;
     type Effect = Effect;
-    type Question = Never;
+    type Question = TaskQuestion;
     type Error = ActionError;
 
     fn name(&self) -> &'static str {
@@ -214,9 +150,9 @@ impl Controller for Actions {
         &self,
         key: &ActionKey,
         now: Timestamp,
-        _answers: &Answers<Never>,
+        answers: &Answers<TaskQuestion>,
     ) -> Result<Observed, ActionError> {
-        let observed = self.observer.observe(key, now).await?;
+        let observed = self.observer.observe(key, now, answers).await?;
         match &observed.action {
             Seen::Present(action) => self.measures.see(key, Some(&action.status)),
             Seen::Absent => self.measures.see(key, None),
@@ -225,7 +161,23 @@ impl Controller for Actions {
         Ok(observed)
     }
 
-    fn decide(&self, observed: &Observed) -> Plan<Record, Effect> {
+    /// Nothing is asked about an action that has ended, or was let go.
+    fn incarnation(&self, observed: &Observed) -> Seen<Incarnation> {
+        match &observed.action {
+            Seen::Present(action) => {
+                let is_let_go = action.is_deleting && !action.has_finalizer;
+                if action.status.is_terminal() || is_let_go {
+                    Seen::Absent
+                } else {
+                    Seen::Present(incarnation(action))
+                }
+            }
+            Seen::Absent => Seen::Absent,
+            Seen::Unknown(why) => Seen::Unknown(why.clone()),
+        }
+    }
+
+    fn decide(&self, observed: &Observed) -> ActionPlan {
         decide(&self.policy, &self.observer.config.k8s, observed)
     }
 
@@ -234,13 +186,19 @@ impl Controller for Actions {
             target,
             seen,
             status,
+            is_remote,
         } = record;
         let wire = status::to_wire(&seen["status"], status);
         let wire = wire.map_err(|source| ActionError::Json {
             key: key.clone(),
             source,
         })?;
-        self.observer.exchanges.writes(key, &status.plugin_state);
+        if *is_remote {
+            let incarnation = Incarnation::of(target.uid.clone().unwrap_or_default());
+            self.facts.note(key, &incarnation, |facts| {
+                facts.own_states.writes(&status.plugin_state);
+            });
+        }
         // Nothing is written out again only to be measured.
         let cached = self.observer.actions.get(&key.namespace, &key.name);
         let size = cached.present().map(|object| object.size());
@@ -260,31 +218,22 @@ impl Controller for Actions {
     async fn call(&self, key: &ActionKey, effect: &Effect) -> Result<(), ActionError> {
         match effect {
             Effect::Report(event) => Ok(self.report(key, event).await?),
-            Effect::Cache(order) => self.tell_cache(key, order).await,
-            Effect::MakeDirectory { url, launch } => self.make_directory(key, url, launch).await,
-            Effect::Ask(call) => {
-                self.observer.exchanges.asks(key);
-                self.questions.ask(key, call);
-                Ok(())
-            }
-            Effect::End(call) => {
-                let ended = self.connectors.ask(call).await;
-                ended.map(drop).map_err(|source| ActionError::NotEnded {
-                    key: key.clone(),
-                    source,
-                })
-            }
-            Effect::WriteOutputs { prefix, outputs } => {
-                let written = self.observer.data.write_outputs(prefix, outputs).await;
-                written.map_err(|source| ActionError::Outputs {
-                    key: key.clone(),
-                    source,
-                })
-            }
         }
     }
 
-    fn refused(&self, key: &ActionKey, _: &Seen<Incarnation>, refusal: &Refusal) {
+    /// A store reads no more of a file than its own limit.
+    async fn ask(
+        &self,
+        key: &ActionKey,
+        question: &TaskQuestion,
+        _answer_bytes: usize,
+    ) -> Result<TaskAnswer, AskError> {
+        let now = self.clock.now();
+        let (transport, observer) = (&self.transport, &self.observer);
+        transport.ask(observer, key, question, now).await
+    }
+
+    fn refused(&self, key: &ActionKey, incarnation: &Seen<Incarnation>, refusal: &Refusal) {
         if let Some(create) = &refusal.create {
             let kind = match refusal.code {
                 Some(code) => ObstacleKind::Refused {
@@ -294,15 +243,21 @@ impl Controller for Actions {
                 // Somebody else's resource has the name.
                 None => ObstacleKind::NameTaken,
             };
-            self.note(key, create, kind);
+            self.note(key, incarnation, create, kind);
         }
     }
 
-    fn postponed(&self, key: &ActionKey, _: &Seen<Incarnation>, create: &Create, why: &Postponed) {
+    fn postponed(
+        &self,
+        key: &ActionKey,
+        incarnation: &Seen<Incarnation>,
+        create: &Create,
+        why: &Postponed,
+    ) {
         let kind = match why {
             Postponed::OverQuota(words) => ObstacleKind::OverQuota(words.clone()),
             Postponed::NameTaken => ObstacleKind::NameTaken,
         };
-        self.note(key, create, kind);
+        self.note(key, incarnation, create, kind);
     }
 }

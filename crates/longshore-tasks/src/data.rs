@@ -84,18 +84,19 @@ pub trait TaskData: std::fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Whether an attempt could not write there yet, because nobody has made the directory, which is ours to make.
-    async fn lacks_directory(&self, _output_prefix: &str) -> bool {
+    /// Whether an attempt can only write there when its directory has been made, which is ours to do.
+    fn has_directories(&self, _output_prefix: &str) -> bool {
         false
     }
 
-    /// Makes the directory of an attempt, and those above it.
+    /// Makes the directory of an attempt, and those above it, where they are not there.
     ///
     /// # Errors
     /// Where the file system refuses.
     async fn make_directory(&self, _output_prefix: &str) -> Result<(), DataError> {
         Ok(())
     }
+
     /// Writes the outputs of an attempt that wrote none itself.
     ///
     /// # Errors
@@ -190,8 +191,8 @@ impl TaskData for StoredData {
         self.storage.is_supported(url)
     }
 
-    async fn lacks_directory(&self, output_prefix: &str) -> bool {
-        self.storage.lacks_directory(output_prefix).await
+    fn has_directories(&self, output_prefix: &str) -> bool {
+        self.storage.has_directories(output_prefix)
     }
 
     async fn make_directory(&self, output_prefix: &str) -> Result<(), DataError> {

@@ -1,22 +1,18 @@
 //! What a plugin asks to know besides its resource: inputs, PodTemplates, head pods.
 
-use jiff::Timestamp;
-use longshore_core::{Seen, Unknown};
+use longshore_core::{Asked, Seen, Unknown};
 use longshore_plugins::pod_template_name;
 use serde_json::Value;
 
 use crate::{
-    model::{ActionKey, Obstacle, ObstacleKind, Task},
+    model::{ActionKey, Task},
     observe::Observer,
+    questions::Known,
 };
 
 impl Observer {
     /// Reads what the resource of an attempt is built from. `Err` says what could not be read: then it is not built.
-    pub(crate) async fn learn_to_build(
-        &self,
-        task: &mut Task,
-        now: Timestamp,
-    ) -> Result<(), Unknown> {
+    pub(crate) fn learn_to_build(&self, task: &mut Task, known: Known<'_>) -> Result<(), Unknown> {
         let context = &mut task.context;
         context.takes_pod_templates = self.kinds.takes_pod_templates(task.plugin.resource());
         if let Some(name) = pod_template_name(&context.template, &self.config.k8s) {
@@ -27,21 +23,20 @@ impl Observer {
             };
         }
         if task.plugin.needs_inputs(&task.context) {
-            match self.data.inputs(&task.context.paths.input).await {
-                Ok(inputs) => task.context.inputs = inputs,
-                Err(error) => {
-                    let (since, kind) = (now, ObstacleKind::NoInputs(error.why()));
-                    task.obstacle = Some(Obstacle { since, kind });
-                }
+            let inputs = known.inputs();
+            if let Asked::Answered { answer, .. } = &inputs {
+                task.context.inputs = answer.as_deref().cloned();
             }
+            task.inputs = without_answer(inputs);
         }
         let prefix = &task.context.paths.output_prefix;
-        task.lacks_directory = self.data.lacks_directory(prefix).await;
+        let has_directories = self.data.has_directories(prefix);
+        task.directory = has_directories.then(|| known.directory(prefix));
         Ok(())
     }
 
     /// Reads what the resource of an attempt is judged by. `Err` says what could not be read: then it is not judged.
-    pub(crate) async fn learn_to_judge(
+    pub(crate) fn learn_to_judge(
         &self,
         key: &ActionKey,
         task: &mut Task,
@@ -57,5 +52,16 @@ impl Observer {
             };
         }
         Ok(())
+    }
+}
+
+/// Whether there is an answer, without it.
+pub(crate) fn without_answer<T>(asked: Asked<T>) -> Asked<()> {
+    match asked {
+        Asked::NotAsked => Asked::NotAsked,
+        Asked::AskedByAnother => Asked::AskedByAnother,
+        Asked::UnderWay { since } => Asked::UnderWay { since },
+        Asked::Answered { at, .. } => Asked::Answered { at, answer: () },
+        Asked::Failed { at, why, message } => Asked::Failed { at, why, message },
     }
 }

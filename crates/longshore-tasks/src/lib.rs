@@ -2,11 +2,12 @@
 //!
 //! Read [`decide`] first: it says what is written when, and why a crash in between loses nothing and runs nothing
 //! twice. [`model`] is what a decision sees, `observe` reads it, `status` and `build` make what is written. [`events`]
-//! tells the run service, [`data`] looks at what an attempt left behind, [`catalog`] spares an attempt whose outputs
-//! somebody else has made, `collect` removes what ended long ago. `kinds` watches what plugins make, [`remote`] is
-//! for tasks that make nothing. `happenings` follows Kubernetes Events, and `noticed`
-//! keeps changes that wait for the next one. [`Tasks`] runs it all.
+//! tells the run service, [`questions`] are what the kit asks stores and the catalog, `ask` sends them. [`data`] looks at
+//! what an attempt left behind, [`catalog`] spares an attempt whose outputs somebody else has made, `collect` removes what
+//! ended long ago. `kinds` watches what plugins make, [`remote`] is for tasks that make nothing. `happenings` follows
+//! Kubernetes Events, and `noticed` keeps changes that wait for the next one. [`Tasks`] runs it all.
 
+mod ask;
 mod build;
 pub mod catalog;
 mod collect;
@@ -16,6 +17,7 @@ mod controller;
 pub mod data;
 pub mod decide;
 pub mod events;
+mod facts;
 mod happenings;
 mod heads;
 mod kinds;
@@ -24,8 +26,8 @@ mod measures;
 pub mod model;
 mod noticed;
 mod observe;
-mod obstacles;
 mod pod_templates;
+pub mod questions;
 pub mod remote;
 mod rules;
 pub mod secret_cache;

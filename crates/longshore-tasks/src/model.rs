@@ -10,7 +10,7 @@ use longshore_api::{
     },
     tasks::ANNOTATION_LAUNCH,
 };
-use longshore_core::{ObjectRef, Resource, Seen};
+use longshore_core::{Asked, ObjectRef, QuestionId, Resource, Seen};
 use longshore_k8s::metadata::is_deleting;
 use longshore_plugins::{
     Call, Happening, Launch, Phase, PhaseInfo, Plugin, PluginState, RemotePlugin, StateError, Step,
@@ -18,7 +18,10 @@ use longshore_plugins::{
 };
 use serde_json::Value;
 
-use crate::{catalog::Cached, data::Outcome};
+use crate::{
+    catalog::Cache,
+    data::{Outcome, Owed},
+};
 
 /// The address of a TaskAction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,6 +57,8 @@ pub struct Action {
     pub work: Work,
     /// The resources made for it.
     pub children: Children,
+    /// The questions about it that are under way, or whose answers wait to be used up.
+    pub asked: Vec<QuestionId>,
 }
 
 /// What is to be done for an action.
@@ -91,18 +96,22 @@ pub struct Task {
     pub state: Result<PluginState, StateError>,
     /// What the plugin says about the resource of the attempt; `Undefined` where there is none.
     pub info: PhaseInfo,
-    /// What the attempt left behind; only looked for once it ended by itself.
-    pub outcome: Seen<Outcome>,
-    /// Whether the directory that the attempt is to write to is not there; only looked for before its launch.
-    pub lacks_directory: bool,
+    /// What the attempt owes; `None` as long as it has not ended by itself.
+    pub owed: Option<Owed>,
+    /// What the attempt left behind.
+    pub outcome: Asked<Outcome>,
+    /// Whether the inputs were read, of a task whose resource cannot be built without them.
+    pub inputs: Asked<()>,
+    /// Whether the directory that the attempt is to write to was made; `None` where its store has no directories.
+    pub directory: Option<Asked<()>>,
     /// Changes that were seen and wait to be written, oldest first.
     pub noticed: Vec<Noticed>,
     /// Events about the resource that nobody was told of yet, oldest first.
     pub happened: Vec<Happened>,
     /// What kept the last create of this launch from happening.
     pub obstacle: Option<Obstacle>,
-    /// What is known of its cache; `Absent` where its outputs are not cached.
-    pub cached: Seen<Cached>,
+    /// What is known of its cache.
+    pub cache: Cache,
 }
 
 impl Task {
@@ -121,12 +130,22 @@ pub struct RemoteTask {
     pub context: TaskContext,
     /// What the plugin says now.
     pub step: Result<Step, StateError>,
-    /// What the attempt left behind; only looked for once it ended well and returned nothing.
-    pub outcome: Seen<Outcome>,
+    /// Whether the inputs were read, where the next step needs them; without them no step is taken.
+    pub inputs: Option<Asked<()>>,
+    /// What the attempt left behind, where it ended well and returned nothing.
+    pub outcome: Asked<Outcome>,
+    /// Whether the outputs that it returned are written.
+    pub written: Asked<()>,
+    /// Whether its connector was asked from the state on record, and has not answered yet: no step is taken.
+    pub is_under_way: bool,
+    /// The question whose answer the step was taken upon, where it does not stay until another state is on record.
+    pub answered: Option<QuestionId>,
     /// What is to be asked so that it does not go on.
     pub abort: Option<Call>,
-    /// What is known of its cache; `Absent` where its outputs are not cached.
-    pub cached: Seen<Cached>,
+    /// Whether that was asked from the state on record.
+    pub aborted: Asked<()>,
+    /// What is known of its cache.
+    pub cache: Cache,
 }
 
 /// A change of an attempt, and when it was noticed.
@@ -181,12 +200,8 @@ pub enum ObstacleKind {
     },
     /// A quota is used up; in the API server's own words.
     OverQuota(String),
-    /// The directory for its outputs cannot be made; what to say of that.
-    NoDirectory(String),
     /// An object of that name has yet to go.
     NameTaken,
-    /// The inputs that it is made of cannot be read.
-    NoInputs(String),
     /// The API server does not know the kind: this definition is missing.
     NotServed(String),
 }
@@ -347,9 +362,14 @@ impl RemoteTask {
             plugin,
             context,
             step: Ok(Step::quiet(PhaseInfo::of(Phase::Undefined, ""), Vec::new())),
-            outcome: Seen::Absent,
+            inputs: None,
+            outcome: Asked::NotAsked,
+            written: Asked::NotAsked,
+            is_under_way: false,
+            answered: None,
             abort: None,
-            cached: Seen::Absent,
+            aborted: Asked::NotAsked,
+            cache: Cache::None,
         }
     }
 }
@@ -380,6 +400,7 @@ impl Action {
                 current: Seen::Absent,
                 earlier: Vec::new(),
             },
+            asked: Vec::new(),
             object: Arc::new(object),
         })
     }

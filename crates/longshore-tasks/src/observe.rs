@@ -8,20 +8,20 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use longshore_api::flyte::{CONDITION_SUCCEEDED, Condition, TaskActionStatus};
-use longshore_core::{Class, Classify, ObjectRef, Resource, Seen, UnknownCause};
-use longshore_kit::{Cache, RawObject, Requests};
+use longshore_core::{Asked, Class, Classify, Incarnation, ObjectRef, Resource, Seen};
+use longshore_kit::{Answers, Cache, Memory, RawObject, Requests};
 use longshore_plugins::{
-    Config, ErrorFile, ErrorKind, Phase, PhaseInfo, Plugin, PluginState, Runner, TaskContext,
-    subdomain,
+    Config, ErrorFile, Phase, PhaseInfo, Plugin, PluginState, Runner, TaskContext, subdomain,
 };
 use longshore_proto::flyteidl2::core::TaskTemplate;
 use prost::Message;
 use serde_json::Value;
 
 use crate::{
-    catalog::CacheObserver,
-    data::{Outcome, Owed, TaskData},
-    decide::Observed,
+    catalog::{self, Cache as CacheState},
+    data::{Outcome, TaskData},
+    decide::{Observed, owes},
+    facts::Facts,
     happenings::Happenings,
     heads::Heads,
     kinds::Kinds,
@@ -30,9 +30,9 @@ use crate::{
         Task, Work,
     },
     noticed::NoticedChanges,
-    obstacles::Obstacles,
     pod_templates::PodTemplates,
-    remote::{Exchanges, Rooms},
+    questions::{Known, TaskQuestion},
+    remote::Rooms,
     service::Plugins,
 };
 
@@ -43,16 +43,16 @@ pub(crate) struct Observer {
     pub(crate) kinds: Arc<Kinds>,
     pub(crate) heads: Arc<Heads>,
     pub(crate) pod_templates: PodTemplates,
-    pub(crate) exchanges: Arc<Exchanges>,
+    pub(crate) memory: Memory<ActionKey, Facts>,
     pub(crate) rooms: Rooms,
     pub(crate) requests: Requests,
     pub(crate) plugins: Arc<dyn Plugins>,
     pub(crate) config: Config,
     pub(crate) data: Arc<dyn TaskData>,
-    pub(crate) obstacles: Obstacles,
     pub(crate) noticed: NoticedChanges,
     pub(crate) happenings: Arc<Happenings>,
-    pub(crate) cache: CacheObserver,
+    /// Whether outputs are cached, where templates say so.
+    pub(crate) is_caching: bool,
 }
 
 /// An action of which nobody can tell how far it is.
@@ -75,6 +75,7 @@ impl Observer {
         &self,
         key: &ActionKey,
         now: Timestamp,
+        answers: &Answers<TaskQuestion>,
     ) -> Result<Observed, Unreadable> {
         let fail = |source| Unreadable {
             key: key.clone(),
@@ -84,17 +85,33 @@ impl Observer {
             Seen::Present(object) => {
                 let object = object.to_value().map_err(fail)?;
                 let action = Action::of(object).map_err(fail)?;
-                Seen::Present(self.read(key, action, now).await)
+                let incarnation = &incarnation(&action);
+                let facts = self.memory.get(key, incarnation);
+                let known = Known {
+                    answers,
+                    incarnation,
+                    facts: &facts,
+                };
+                Seen::Present(self.read(key, action, now, known).await)
             }
             Seen::Absent => {
-                self.obstacles.forget(key);
-                self.exchanges.forget(key);
                 self.forget(key);
                 Seen::Absent
             }
             Seen::Unknown(why) => Seen::Unknown(why),
         };
         Ok(Observed { now, action })
+    }
+
+    /// An action as it is now, with the work that it asks for; `None` where there is none.
+    pub(crate) fn current(&self, key: &ActionKey, now: Timestamp) -> Option<Action> {
+        let object = self.actions.get(&key.namespace, &key.name);
+        let mut action = Action::of(object.present()?.to_value().ok()?).ok()?;
+        if matches!(action.work, Work::Nothing) {
+            let work = self.work(key, &action, &Facts::default(), now);
+            action.work = work.ok()?;
+        }
+        Some(action)
     }
 
     /// What was waiting to be written was, or nobody wants it any more.
@@ -109,13 +126,17 @@ impl Observer {
     fn forget(&self, key: &ActionKey) {
         self.noticed.forget(key);
         self.happenings.forget(key);
-        self.cache.forget(key);
         self.heads.forget(key);
-        self.exchanges.forget(key);
         self.rooms.leave(key);
     }
 
-    async fn read(&self, key: &ActionKey, mut action: Action, now: Timestamp) -> Action {
+    async fn read(
+        &self,
+        key: &ActionKey,
+        mut action: Action,
+        now: Timestamp,
+        known: Known<'_>,
+    ) -> Action {
         let is_let_go = action.is_deleting && !action.has_finalizer;
         if is_let_go || action.status.is_terminal() {
             self.rooms.leave(key);
@@ -127,24 +148,32 @@ impl Observer {
             return action;
         }
         if matches!(action.work, Work::Nothing) {
-            action.work = match self.work(key, &action, now) {
+            action.work = match self.work(key, &action, known.facts, now) {
                 Ok(work) => work,
                 Err(invalid) => Work::Invalid(invalid),
             };
         }
+        action.asked = known.ids();
+        // First, because whoever waits for its cache takes no room from others.
+        if self.is_caching {
+            catalog::see(key, &mut action, known);
+        }
         if matches!(action.work, Work::Remote(_)) {
-            // First, because whoever waits for its cache takes no room from others.
-            self.cache.see(key, &mut action).await;
-            self.step(key, &mut action, now).await;
+            self.step(key, &mut action, now, known);
         } else {
-            self.read_children(key, &mut action, now).await;
-            self.cache.see(key, &mut action).await;
+            self.read_children(key, &mut action, now, known).await;
         }
         action
     }
 
     /// The current attempt of a task, before anything was read for it.
-    fn work(&self, key: &ActionKey, action: &Action, now: Timestamp) -> Result<Work, Invalid> {
+    fn work(
+        &self,
+        key: &ActionKey,
+        action: &Action,
+        facts: &Facts,
+        now: Timestamp,
+    ) -> Result<Work, Invalid> {
         let spec = &action.spec;
         if let Some(invalid) = Invalid::missing(spec) {
             return Err(invalid);
@@ -182,12 +211,14 @@ impl Observer {
             context,
             state,
             info: PhaseInfo::of(Phase::Undefined, ""),
-            outcome: Seen::Absent,
-            lacks_directory: false,
+            owed: None,
+            outcome: Asked::NotAsked,
+            inputs: Asked::NotAsked,
+            directory: None,
             noticed: Vec::new(),
             happened: Vec::new(),
-            obstacle: missing.or_else(|| self.obstacles.of(key, &launch)),
-            cached: Seen::Absent,
+            obstacle: missing.or_else(|| facts.obstacle(&launch)),
+            cache: CacheState::None,
         })))
     }
 
@@ -218,7 +249,13 @@ impl Observer {
         Ok(())
     }
 
-    async fn read_children(&self, key: &ActionKey, action: &mut Action, now: Timestamp) {
+    async fn read_children(
+        &self,
+        key: &ActionKey,
+        action: &mut Action,
+        now: Timestamp,
+        known: Known<'_>,
+    ) {
         let launch = LaunchId::of(&action.target, &action.status);
         let names = Names::of(action);
         let is_launched_next = match &action.work {
@@ -247,7 +284,7 @@ impl Observer {
             action.children.current.is_absent(),
             action.is_deleting,
         ) && task.is_not_started()
-            && let Err(why) = self.learn_to_build(task, now).await
+            && let Err(why) = self.learn_to_build(task, known)
         {
             action.children.current = Seen::Unknown(why);
         }
@@ -255,7 +292,7 @@ impl Observer {
         if let (Work::Task(task), Seen::Present(resource), true) =
             (&mut action.work, &resource, is_ours)
         {
-            if let Err(why) = self.learn_to_judge(key, task, resource).await {
+            if let Err(why) = self.learn_to_judge(key, task, resource) {
                 action.children.current = Seen::Unknown(why);
                 return;
             }
@@ -268,7 +305,11 @@ impl Observer {
                 task.noticed = self.noticed.see(key, &launch, stored, info, now);
             }
             if is_open {
-                task.outcome = self.outcome(task).await;
+                task.owed = owes(&task.info, &task.context.template);
+                if task.owed.is_some() {
+                    let uid = resource["metadata"]["uid"].as_str().unwrap_or_default();
+                    task.outcome = known.outcome(uid);
+                }
                 if task.plugin.needs_error_file(resource) {
                     task.context.error_file = error_file(&task.outcome);
                     task.info = task.plugin.phase(&task.context, resource, now);
@@ -287,53 +328,22 @@ impl Observer {
             Err(error) => Seen::Unknown(error.to_unknown()),
         }
     }
-
-    /// What an attempt left behind that ended by itself.
-    async fn outcome(&self, task: &Task) -> Seen<Outcome> {
-        let owed = match task.info.phase {
-            Phase::Success => owed(&task.context.template),
-            Phase::RetryableFailure | Phase::PermanentFailure if has_failed_itself(task) => {
-                Owed::Nothing
-            }
-            Phase::Undefined
-            | Phase::NotReady
-            | Phase::WaitingForResources
-            | Phase::Queued
-            | Phase::Initializing
-            | Phase::Running
-            | Phase::RetryableFailure
-            | Phase::PermanentFailure
-            | Phase::WaitingForCache
-            | Phase::Aborted => return Seen::Absent,
-        };
-        let prefix = &task.context.paths.output_prefix;
-        match self.data.outcome(prefix, owed).await {
-            Ok(outcome) => Seen::Present(outcome),
-            Err(error) => {
-                let error = error.why();
-                tracing::warn!(error, "an ended attempt waits for what it left behind");
-                Seen::unknown(UnknownCause::Unreachable, error)
-            }
-        }
-    }
-}
-
-/// Whether a failure is that of its code, which may have said why, and neither the cluster's nor that of a resource
-/// whose code never ran.
-fn has_failed_itself(task: &Task) -> bool {
-    let kind = task.info.error.as_ref().map(|error| error.kind);
-    kind == Some(ErrorKind::User) && !task.info.cleanup_on_failure
 }
 
 /// What a plugin is told of an attempt that failed by itself.
-fn error_file(outcome: &Seen<Outcome>) -> ErrorFile {
-    match outcome {
-        Seen::Present(Outcome::Failed { is_recoverable, .. }) => ErrorFile::Present {
+fn error_file(outcome: &Asked<Outcome>) -> ErrorFile {
+    match outcome.answer() {
+        Some(Outcome::Failed { is_recoverable, .. }) => ErrorFile::Present {
             is_recoverable: *is_recoverable,
         },
-        Seen::Present(Outcome::Complete | Outcome::Incomplete(_)) => ErrorFile::Absent,
-        Seen::Absent | Seen::Unknown(_) => ErrorFile::Unknown,
+        Some(Outcome::Complete | Outcome::Incomplete(_)) => ErrorFile::Absent,
+        None => ErrorFile::Unknown,
     }
+}
+
+/// The incarnation of an action that questions are about.
+pub(crate) fn incarnation(action: &Action) -> Incarnation {
+    Incarnation::of(action.target.uid.clone().unwrap_or_default())
 }
 
 fn is_of_attempt(child: &Child) -> bool {
@@ -354,18 +364,6 @@ fn counts(action: &Action) -> bool {
     let obstacle = task.obstacle.as_ref().map(|obstacle| &obstacle.kind);
     let is_taken = obstacle == Some(&ObstacleKind::NameTaken);
     !action.status.is_terminal() && (!task.is_not_started() || is_taken)
-}
-
-pub(crate) fn owed(template: &TaskTemplate) -> Owed {
-    let outputs = template
-        .interface
-        .as_ref()
-        .and_then(|interface| interface.outputs.as_ref());
-    if outputs.is_some_and(|outputs| !outputs.variables.is_empty()) {
-        Owed::Outputs
-    } else {
-        Owed::Nothing
-    }
 }
 
 /// The names of an action's resources, one per attempt.

@@ -15,13 +15,15 @@ use kube::{
 use longshore_api::flyte::{KIND, LABEL_MANAGED, TRUE};
 use longshore_core::Resource;
 use longshore_kit::{
-    Applier, Cache, CacheFeed, Clock, Gate, ListWatch, RawObject, Runner, Update, api_resource,
+    Applier, Cache, CacheFeed, Clock, Gate, ListWatch, Memory, RawObject, Runner, Update,
+    api_resource,
 };
 use longshore_plugins::{Plugin, Registry, Runner as RunsTask, TASK_ACTION};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    catalog::{CacheObserver, Caching, Catalog},
+    ask::Transport,
+    catalog::{Caching, Catalog},
     collect,
     config::TasksConfig,
     controller::Actions,
@@ -33,9 +35,9 @@ use crate::{
     model::ActionKey,
     noticed::NoticedChanges,
     observe::Observer,
-    obstacles::Obstacles,
     pod_templates::PodTemplates,
-    remote::{AskConnectors, Exchanges, NoConnectors, Questions, Rooms},
+    questions,
+    remote::{AskConnectors, NoConnectors, Rooms},
 };
 
 /// Who runs which task type.
@@ -170,6 +172,7 @@ impl Tasks {
     /// like a crash: nothing is lost.
     pub async fn run(self, client: Client, shutdown: CancellationToken) {
         let kinds = Arc::new(Kinds::of(self.plugins.makers()));
+        let heads = Arc::<Heads>::default();
         let actions = Cache::new();
         let feed: Arc<dyn CacheFeed> = actions.clone();
         let caches = kinds.feeds().chain([(TASK_ACTION, feed)]);
@@ -178,21 +181,15 @@ impl Tasks {
             .learning();
         self.config.measures.restart();
         let namespace = self.config.namespace.as_deref();
-        let watches = Watches {
-            client: client.clone(),
-            namespace: self.config.namespace.clone(),
-            happenings: Arc::default(),
-            clock: Arc::clone(&self.clock),
-        };
-        let heads = Arc::new(Heads::default());
-        let (cache, freed) = CacheObserver::new(self.caching);
-        let triggers = triggers(&watches, &kinds, actions.clone(), Arc::clone(&heads));
-        let exchanges = Arc::<Exchanges>::default();
+        let watches = self.watches(&client);
         let connectors = self.connectors;
-        let (questions, answered) = Questions::new(Arc::clone(&connectors), Arc::clone(&exchanges));
+        let (memory, notes) = Memory::new();
+        let is_caching = self.caching.is_some();
+        let (transport, freed) =
+            Transport::new(&self.data, self.caching, &connectors, notes.clone());
+        let triggers = triggers(&watches, &kinds, actions.clone(), Arc::clone(&heads));
         let (rooms, let_in) = Rooms::new(self.config.plugins.connector.quota);
-        let from_connectors = stream::select(answered, let_in);
-        let triggers = stream::select(stream::select(triggers, freed), from_connectors);
+        let triggers = stream::select(triggers, stream::select(freed, let_in));
         let shared = self.config.shared_namespace.clone();
         let pod_templates = PodTemplates::new(shared.filter(|_| namespace.is_none()));
         let templates = pod_templates.follow(&client, namespace).for_each(ready);
@@ -204,16 +201,15 @@ impl Tasks {
             kinds,
             heads,
             pod_templates,
-            exchanges,
+            memory: memory.clone(),
             rooms,
             requests: applier.requests().clone(),
             plugins: self.plugins,
             config: self.config.plugins,
             data: self.data,
-            obstacles: Obstacles::default(),
             noticed: NoticedChanges::default(),
             happenings: watches.happenings,
-            cache,
+            is_caching,
         };
         let (events, telling) = self.events.start();
         let controller = Arc::new(Actions {
@@ -221,13 +217,15 @@ impl Tasks {
             policy: self.config.policy,
             applier: applier.clone(),
             events,
-            connectors: Arc::clone(&connectors),
-            questions,
+            transport,
+            facts: notes,
             clock: Arc::clone(&self.clock),
             measures: self.config.measures,
         });
         let rounds = Runner::new(controller, applier, Arc::clone(&self.clock))
             .gated_by(self.gate)
+            .asking(questions::limits())
+            .remembering(&memory)
             .concurrency(self.config.concurrency)
             .run(triggers, shutdown.clone());
         tokio::join!(
@@ -237,6 +235,15 @@ impl Tasks {
             Box::pin(shutdown.run_until_cancelled(templates)),
             Box::pin(shutdown.run_until_cancelled(connectors.follow())),
         );
+    }
+
+    fn watches(&self, client: &Client) -> Watches {
+        Watches {
+            client: client.clone(),
+            namespace: self.config.namespace.clone(),
+            happenings: Arc::default(),
+            clock: Arc::clone(&self.clock),
+        }
     }
 }
 

@@ -3,16 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use jiff::Timestamp;
 use longshore_api::flyte::FILE_OUTPUTS;
 use longshore_core::{Class, Classify, Seen, UnknownCause, error::chain};
 use longshore_kit::Clock;
 use longshore_plugins::{CacheKey, CacheKeyError, TaskContext};
-use longshore_proto::flyteidl2::core::LiteralMap;
+use longshore_proto::flyteidl2::core::{LiteralMap, TaskTemplate, VariableMap};
 use prost::Message;
 
 use super::{
-    CachedOutput, Catalog, CatalogCacheStatus, CatalogError, Metadata, Output, Put, Replace,
+    CachedOutput, Catalog, CatalogCacheStatus, CatalogError, Hit, Metadata, Output, Put, Replace,
     decide::{self, Claim},
     from_proto,
 };
@@ -109,9 +108,10 @@ impl Caching {
         }
     }
 
-    /// The time, by the clock of the catalog.
-    pub(super) fn now(&self) -> Timestamp {
-        self.clock.now()
+    /// Where the inputs are that are part of the key of a task; `None` for a task that declares none.
+    pub fn inputs_of(context: &TaskContext) -> Option<&str> {
+        let declared = declared_inputs(&context.template);
+        declared.map(|_| context.paths.input.as_str())
     }
 
     /// What the outputs of a task are cached under; `version` is `spec.cacheKey`. Its inputs are read, where it has some.
@@ -127,9 +127,7 @@ impl Caching {
             return Ok(Err(NoKey::NoStore(error)));
         }
         let template = &context.template;
-        let interface = template.interface.as_ref();
-        let declared = interface.and_then(|interface| interface.inputs.as_ref());
-        let inputs = match declared {
+        let inputs = match declared_inputs(template) {
             None => None,
             Some(declared) => match self.inputs(&context.paths.input).await? {
                 Ok(None) if declared.variables.is_empty() => None,
@@ -160,35 +158,69 @@ impl Caching {
     /// What is cached for a task: its outputs, as they are in a file. Entries that are too old, or lost their outputs,
     /// do not count.
     pub async fn look_up(&self, entry: &Entry) -> Seen<Bytes> {
+        let outputs = match self.find(entry).await {
+            Ok(None) => return Seen::Absent,
+            Ok(Some(Hit::Literals(outputs))) => Ok(Some(outputs)),
+            Ok(Some(Hit::File(url))) => self.read(&url).await.map_err(|error| chain(&error)),
+            Err(error) => Err(chain(&error)),
+        };
+        match outputs {
+            Ok(outputs) => outputs.into(),
+            Err(why) => Seen::unknown(UnknownCause::Unreachable, why),
+        }
+    }
+
+    /// Where the outputs are that are cached for a task; `None` where there are none, or only too old ones.
+    ///
+    /// # Errors
+    /// Where the catalog cannot be asked.
+    pub async fn find(&self, entry: &Entry) -> Result<Option<Hit>, CatalogError> {
         let owner = &entry.owner;
         let cached = match twice(|| self.catalog.get(&entry.key)).await {
             Ok(Some(cached)) => cached,
-            Ok(None) => return Seen::Absent,
+            Ok(None) => return Ok(None),
             Err(error @ CatalogError::BadEntry { .. }) => {
                 tracing::warn!(%error, owner, "a cache entry is of no use");
-                return Seen::Absent;
+                return Ok(None);
             }
             Err(error) => {
                 let why = chain(&error);
                 tracing::warn!(error = why, owner, "the cache cannot be asked");
-                return Seen::unknown(UnknownCause::Unreachable, why);
+                return Err(error);
             }
         };
         let updated_at = cached.metadata.as_ref().and_then(|it| it.last_updated_at);
         let updated_at = updated_at.and_then(from_proto);
         if !decide::is_young(updated_at, self.max_age, self.clock.now()) {
-            return Seen::Absent;
+            return Ok(None);
         }
-        match self.outputs(&cached).await {
-            Ok(Ok(outputs)) => Seen::Present(outputs),
-            Ok(Err(why)) => {
+        Ok(match cached.output {
+            Some(Output::OutputLiterals(literals)) => {
+                Some(Hit::Literals(literals.encode_to_vec().into()))
+            }
+            Some(Output::OutputUri(url)) => Some(Hit::File(url)),
+            None => {
+                let why = "the entry is empty";
                 tracing::warn!(why, owner, "cached outputs are of no use");
-                Seen::Absent
+                None
+            }
+        })
+    }
+
+    /// Cached outputs at this URL, as they are in a file; `None` where they are of no use, and never will be.
+    ///
+    /// # Errors
+    /// Where the store did not answer.
+    pub async fn read(&self, url: &str) -> Result<Option<Bytes>, DataError> {
+        match self.outputs(url).await {
+            Ok(Ok(outputs)) => Ok(Some(outputs)),
+            Ok(Err(why)) => {
+                tracing::warn!(why, "cached outputs are of no use");
+                Ok(None)
             }
             Err(error) => {
-                let why = chain(&error);
-                tracing::warn!(error = why, owner, "cached outputs cannot be read");
-                Seen::unknown(UnknownCause::Unreachable, why)
+                tracing::warn!(error = chain(&error), url, "cached outputs cannot be read");
+                Err(error)
             }
         }
     }
@@ -228,14 +260,7 @@ impl Caching {
     }
 
     /// Cached outputs as they are in a file; or why there never will be any.
-    async fn outputs(&self, cached: &CachedOutput) -> Result<Result<Bytes, String>, DataError> {
-        let url = match &cached.output {
-            Some(Output::OutputLiterals(literals)) => {
-                return Ok(Ok(literals.encode_to_vec().into()));
-            }
-            Some(Output::OutputUri(url)) => url,
-            None => return Ok(Err("the entry is empty".to_owned())),
-        };
+    async fn outputs(&self, url: &str) -> Result<Result<Bytes, String>, DataError> {
         let read = match self.storage.read(url).await {
             // Of another machine, perhaps: there is nothing to wait for.
             Err(error @ DataError::Unsupported { .. }) => return Ok(Err(error.to_string())),
@@ -251,21 +276,33 @@ impl Caching {
         })
     }
 
-    /// Caches the outputs of an attempt; answers what the status says of it. Nothing of it keeps the attempt from
-    /// ending: what fails is logged.
+    /// Caches the outputs of an attempt, if there are any; answers what the status says of it. Nothing of it keeps the
+    /// attempt from ending: what fails is logged.
     pub async fn keep(&self, entry: &Entry, metadata: Metadata) -> CatalogCacheStatus {
-        let url = entry.file();
-        match self.storage.exists(&url).await {
-            Ok(true) => {}
-            Ok(false) => {
-                tracing::warn!(url, "there are no outputs to be cached");
-                return CatalogCacheStatus::CachePutFailure;
-            }
-            Err(error) => {
-                tracing::warn!(error = chain(&error), "outputs are not cached");
-                return CatalogCacheStatus::CachePutFailure;
-            }
+        match self.has_outputs(entry).await {
+            Ok(true) => self.put(entry, metadata).await,
+            Ok(false) | Err(_) => CatalogCacheStatus::CachePutFailure,
         }
+    }
+
+    /// Whether an attempt has left outputs that can be cached.
+    ///
+    /// # Errors
+    /// Where the store did not answer.
+    pub async fn has_outputs(&self, entry: &Entry) -> Result<bool, DataError> {
+        let url = entry.file();
+        let exists = self.storage.exists(&url).await;
+        match &exists {
+            Ok(true) => {}
+            Ok(false) => tracing::warn!(url, "there are no outputs to be cached"),
+            Err(error) => tracing::warn!(error = chain(error), "outputs are not cached"),
+        }
+        exists
+    }
+
+    /// Caches the outputs of an attempt, which are there; answers what the status says of it. What fails is logged.
+    pub async fn put(&self, entry: &Entry, metadata: Metadata) -> CatalogCacheStatus {
+        let url = entry.file();
         let output = CachedOutput {
             metadata: Some(metadata),
             output: Some(Output::OutputUri(url)),
@@ -284,6 +321,11 @@ impl Caching {
         }
         decide::cache_status(&put)
     }
+}
+
+/// The inputs that the interface of a task declares.
+fn declared_inputs(template: &TaskTemplate) -> Option<&VariableMap> {
+    template.interface.as_ref()?.inputs.as_ref()
 }
 
 /// Asks a catalog once more where it fails for the moment: a cache that is of no use for once can cost hours.

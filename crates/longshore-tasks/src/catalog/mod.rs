@@ -2,8 +2,8 @@
 //! there, and of those that ask at the same time one fills the cache while the others wait.
 //!
 //! [`RemoteCatalog`] is the peer's cache service, [`EmbeddedCatalog`] a file; [`serve`](server::router) offers the
-//! second as the first. [`decide`] says what a task's cache means for its attempts, [`Caching`] does it, and `observer`
-//! knows what was asked so far.
+//! second as the first. [`decide`] says what a task's cache means for its attempts, [`Caching`] does it when the kit asks
+//! it, and `observer` reads the answers.
 
 mod caching;
 pub mod decide;
@@ -30,8 +30,8 @@ use crate::connect::ConnectError;
 pub use caching::{Caching, Entry, NoKey};
 pub use embedded::{EmbeddedCatalog, OpenError};
 pub use metadata::metadata;
-pub(crate) use observer::CacheObserver;
-pub use observer::{Cached, Held, Order, Tell};
+pub(crate) use observer::see;
+pub use observer::{Cache, Cached, Hit, Unkeyed};
 pub use remote::RemoteCatalog;
 pub use reservation::{Limits, Reservation};
 

@@ -299,17 +299,11 @@ impl Storage {
         }
     }
 
-    /// Whether the directory of a URL is ours to make, and is not there: one below the root that is configured for files.
-    /// Other stores have no directories, and without such a root a path may be anywhere on this machine.
-    pub async fn lacks_directory(&self, url: &str) -> bool {
-        match self.open(url, Action::Written) {
-            // One that cannot be looked at is made, and that says what is wrong.
-            Ok(Place::Beneath(files, key)) => {
-                let has = |files: &Beneath, key: &str| Ok(files.has_directory(key));
-                !beneath(files, key, has).await.unwrap_or(false)
-            }
-            Ok(Place::Store(..)) | Err(_) => false,
-        }
+    /// Whether the directory of a URL is ours to make: one below the root that is configured for files. Other stores have
+    /// no directories, and without such a root a path may be anywhere on this machine.
+    pub fn has_directories(&self, url: &str) -> bool {
+        let is_file = |location: Location<'_>| location.kind == Kind::File;
+        matches!(self.files, Files::Beneath(_)) && self.locate(url).is_ok_and(is_file)
     }
 
     /// Makes the directory of a URL, where that is ours to do, and those above it.

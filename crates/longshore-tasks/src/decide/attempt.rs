@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use longshore_core::{Action as Do, Plan, Resource, Seen};
+use jiff::Timestamp;
+use longshore_core::{Action as Do, Asked, Plan, Resource};
 use longshore_plugins::{
     BAD_TASK_SPECIFICATION, BuildError, ErrorKind, Launch, NOTHING_KNOWN, Phase, PhaseInfo,
 };
@@ -78,13 +79,10 @@ fn launch(round: &Round<'_>, task: &Task) -> ActionPlan {
             failure::decide(round, task, refused(*code, message))
         }
         // Told once; then it is tried again after each back-off.
-        Some(ObstacleKind::OverQuota(message) | ObstacleKind::NoDirectory(message))
-            if !is_waiting(round) =>
-        {
+        Some(ObstacleKind::OverQuota(message)) if !is_waiting(round) => {
             let info = PhaseInfo::of(Phase::WaitingForResources, message);
             publish::plan(round, task, Published::waiting(round, info))
         }
-        Some(ObstacleKind::NoInputs(why)) => outcome::wait_for_inputs(round, task, why),
         Some(ObstacleKind::NotServed(definition)) => {
             let reason = format!(
                 "the API server does not serve {definition}: waiting for it; install the operator that brings it"
@@ -92,14 +90,14 @@ fn launch(round: &Round<'_>, task: &Task) -> ActionPlan {
             let info = PhaseInfo::of(Phase::WaitingForResources, reason);
             publish::plan(round, task, Published::waiting(round, info))
         }
-        Some(
-            ObstacleKind::OverQuota(_) | ObstacleKind::NoDirectory(_) | ObstacleKind::NameTaken,
-        )
-        | None => create(round, task),
+        Some(ObstacleKind::OverQuota(_) | ObstacleKind::NameTaken) | None => create(round, task),
     }
 }
 
 fn create(round: &Round<'_>, task: &Task) -> ActionPlan {
+    if let Some(plan) = outcome::read_inputs(round, task) {
+        return plan;
+    }
     let id = LaunchId::of(&round.action.target, &round.action.status);
     let create = match build::create(&round.action.target, task, &id, round.config) {
         Ok(create) => create,
@@ -107,15 +105,17 @@ fn create(round: &Round<'_>, task: &Task) -> ActionPlan {
     };
     let earlier = round.action.children.earlier.iter();
     let mut earlier = earlier.filter(|child| child.belongs != Belongs::ToOthers);
-    let mut actions = let_go_of_earlier(round);
     // Pods of operators may run on where the resource says that it failed.
     if earlier.any(|child| child.target.resource != Resource::POD) {
         return Plan {
-            actions,
+            actions: let_go_of_earlier(round),
             ..Plan::after(round.policy.requeue)
         };
     }
-    actions.extend(outcome::make_directory(task, &id));
+    if let Some(plan) = outcome::make_directory(round, task) {
+        return plan;
+    }
+    let mut actions = let_go_of_earlier(round);
     actions.push(Do::Create(create));
     let info = PhaseInfo::of(Phase::Queued, REASON_SUBMITTED);
     let published = publish::plan(round, task, Published::started(round, info));
@@ -190,6 +190,9 @@ fn wait_for_name(round: &Round<'_>, task: &Task, child: &Child) -> ActionPlan {
 
 /// Looks at the resource.
 fn check(round: &Round<'_>, task: &Task, child: &Child) -> ActionPlan {
+    if let Some(plan) = outcome::look(round, task, child) {
+        return plan;
+    }
     let info = &task.info;
     match info.phase {
         // Nobody knows how it is: not the machine that it was on, for one.
@@ -216,7 +219,7 @@ fn check(round: &Round<'_>, task: &Task, child: &Child) -> ActionPlan {
         | Phase::Initializing
         | Phase::Running
         | Phase::WaitingForCache => go_on(round, task),
-        Phase::Success => succeed(round, task),
+        Phase::Success => succeed(round, task, child),
         Phase::RetryableFailure | Phase::PermanentFailure | Phase::Aborted => {
             outcome::fail(round, task)
         }
@@ -243,27 +246,42 @@ fn go_on(round: &Round<'_>, task: &Task) -> ActionPlan {
     }
 }
 
-fn succeed(round: &Round<'_>, task: &Task) -> ActionPlan {
-    match &task.outcome {
-        Seen::Absent => Plan::after(LOOK_AGAIN),
-        Seen::Unknown(why) => outcome::wait(round, task, &why.message),
-        Seen::Present(Outcome::Complete) => cached::succeed(round, task),
-        Seen::Present(Outcome::Failed {
+fn succeed(round: &Round<'_>, task: &Task, child: &Child) -> ActionPlan {
+    let Asked::Answered { at, answer } = &task.outcome else {
+        return Plan::after(LOOK_AGAIN);
+    };
+    match answer {
+        Outcome::Complete => cached::succeed(round, task),
+        Outcome::Failed {
             error,
             is_recoverable,
-        }) => outcome::fail_as_told(round, task, error, *is_recoverable),
-        Seen::Present(Outcome::Incomplete(why)) => incomplete(round, task, why),
+        } => outcome::fail_as_told(round, task, error, *is_recoverable),
+        Outcome::Incomplete(why) => incomplete(round, task, child, *at, why),
     }
 }
 
 /// Stores can be slow to show what was written: the attempt is given some looks, one per `requeue` from its end on, so
 /// that none is counted twice.
-fn incomplete(round: &Round<'_>, task: &Task, why: &str) -> ActionPlan {
+fn incomplete(
+    round: &Round<'_>,
+    task: &Task,
+    child: &Child,
+    looked_at: Timestamp,
+    why: &str,
+) -> ActionPlan {
     let ended_at = task.info.occurred_at.unwrap_or(round.now);
-    let since = Duration::try_from(round.now.duration_since(ended_at)).unwrap_or_default();
     let looks = round.policy.requeue * round.action.status.system_failures;
-    match looks.checked_sub(since).filter(|left| !left.is_zero()) {
-        Some(left) => Plan::after(left),
-        None => failure::look_failed(round, task, why),
+    let left = |at: Timestamp| {
+        let since = Duration::try_from(at.duration_since(ended_at)).unwrap_or_default();
+        looks.checked_sub(since).filter(|left| !left.is_zero())
+    };
+    if let Some(left) = left(round.now) {
+        return Plan::after(left);
     }
+    // By the second, as the end of the attempt is.
+    let looked_at = Timestamp::from_second(looked_at.as_second()).unwrap_or(looked_at);
+    if left(looked_at).is_some() {
+        return outcome::look_again(task, child);
+    }
+    failure::look_failed(round, task, why)
 }

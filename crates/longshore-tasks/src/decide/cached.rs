@@ -1,25 +1,29 @@
 //! A task whose outputs are cached: the cache is asked before the launch, and told of the end (task action spec §7).
 //!
-//! The reservation is asked for by a round of its own, before anything is created, and looked up again with its
-//! answer: who had it may have filled the cache meanwhile. It is extended until the end of the action, over all of its
-//! attempts, and given up before that end is on record: a crash in between comes again here, and gives it up again.
+//! The kit asks: a round asks one question at a time, and the next round has the answer. The reservation is asked for
+//! before anything is created, and what is cached is looked up again afterwards: who had the reservation may have filled
+//! the cache meanwhile. The reservation is extended until the end of the action, over all of its attempts, and given up
+//! before that end is on record: a crash in between comes again here, and gives it up again.
 
 use std::time::Duration;
 
-use longshore_core::{Action as Do, Next, Plan, Seen};
+use bytes::Bytes;
+use jiff::Timestamp;
+use longshore_core::{Action as Do, Asked, Next, Plan, Question as _, Seen, UnknownCause};
 use longshore_plugins::{K8sState, PhaseInfo, TaskContext};
 
 use super::{
-    ActionPlan, Effect, Round, Step, attempt,
+    ActionPlan, LOOK_AGAIN, Round, Step, attempt,
     publish::{self, Published},
 };
 use crate::{
     catalog::{
-        Cached, CatalogCacheStatus, Held, Order, Tell,
+        Cache, Cached, CatalogCacheStatus, Hit, Unkeyed,
         decide::{self as catalog, Before, Claim, Facts, Wait},
         metadata,
     },
     model::Task,
+    questions::{Holder, TaskQuestion},
 };
 
 /// An attempt whose outputs may be cached, whatever runs it.
@@ -27,11 +31,17 @@ pub(super) trait Attempt {
     /// What is known of it.
     fn context(&self) -> &TaskContext;
 
-    /// What is known of its cache; `Absent` where its outputs are not cached.
-    fn cached(&self) -> &Seen<Cached>;
+    /// What is known of its cache.
+    fn cache(&self) -> &Cache;
 
     /// Whether something of it may exist.
     fn is_launched(&self, round: &Round<'_>) -> bool;
+
+    /// Whether its next step needs its inputs.
+    fn needs_inputs(&self, round: &Round<'_>) -> bool;
+
+    /// What has ended, and may have left something behind: see [`TaskQuestion::Outcome`].
+    fn ended(&self, round: &Round<'_>) -> Option<String>;
 
     /// What was published of it last.
     fn last(&self, round: &Round<'_>) -> K8sState;
@@ -56,12 +66,21 @@ impl Attempt for Task {
         &self.context
     }
 
-    fn cached(&self) -> &Seen<Cached> {
-        &self.cached
+    fn cache(&self) -> &Cache {
+        &self.cache
     }
 
     fn is_launched(&self, round: &Round<'_>) -> bool {
         !self.is_not_started() || !round.action.children.current.is_absent()
+    }
+
+    fn needs_inputs(&self, round: &Round<'_>) -> bool {
+        !self.is_launched(round)
+    }
+
+    fn ended(&self, round: &Round<'_>) -> Option<String> {
+        let child = round.action.children.current.present();
+        self.owed.and(child?.target.uid.clone())
     }
 
     fn last(&self, round: &Round<'_>) -> K8sState {
@@ -94,50 +113,106 @@ impl Attempt for Task {
     }
 }
 
+/// For so many times `requeue` it counts that nothing was cached.
+const REQUEUES: u32 = 6;
+
+/// What came of a reservation.
+struct Held {
+    /// When the answer came.
+    at: Timestamp,
+    /// The answer.
+    claim: Claim,
+}
+
 /// Decides upon an attempt whose action has its finalizer.
 pub(super) fn decide(round: &Round<'_>, task: &impl Attempt) -> ActionPlan {
     let is_launched = task.is_launched(round);
-    let cached = match task.cached() {
-        Seen::Absent => return task.go_on(round),
-        Seen::Unknown(_) if is_launched => return task.go_on(round),
-        Seen::Unknown(why) => {
-            let wait = Wait::ForCache(format!("its inputs cannot be read: {why}"));
-            return waiting(round, task, &wait, round.policy.requeue);
+    let cached = match task.cache() {
+        Cache::None => return task.go_on(round),
+        Cache::Unkeyed(unkeyed) if is_launched => {
+            let mut plan = task.go_on(round);
+            let is_asked = plan.actions.iter().any(is_ask_key);
+            if is_due(round, &unkeyed.key) && !is_asked && !is_end(&plan) {
+                plan.actions.push(ask_key(unkeyed));
+            }
+            return plan;
         }
-        Seen::Present(cached) => cached,
+        Cache::Unkeyed(unkeyed) => return wait_for_key(round, task, unkeyed),
+        Cache::Keyed(cached) => &**cached,
     };
+    let outputs = if is_launched {
+        Seen::Absent
+    } else {
+        match look_up(round, cached) {
+            Ok(outputs) => outputs,
+            Err(plan) => return plan,
+        }
+    };
+    let claim = fresh(round, cached);
     let facts = Facts {
         is_launched,
         is_serializable: cached.entry.is_serializable,
         owner: &cached.entry.owner,
-        outputs: &cached.outputs,
-        claim: fresh(round, cached).map(|held| &held.claim),
+        outputs: &outputs,
+        claim: claim.as_ref().map(|held| &held.claim),
     };
     match catalog::before(&facts) {
-        Before::Copy(outputs) => hit(round, task, order(cached, Tell::Copy(outputs))),
+        Before::Copy(outputs) => copy(round, task, cached, outputs),
         Before::Wait(wait) => {
-            let next = fresh(round, cached).map(|held| left(round, held));
+            let next = claim.map(|held| left(round, &held));
             waiting(round, task, &wait, next.unwrap_or(round.policy.requeue))
         }
-        Before::Reserve if !is_launched => Plan {
-            actions: vec![reserve(round, cached)],
-            next: Next::After(Duration::ZERO),
-        },
+        // What was looked up before is of no use afterwards.
+        Before::Reserve if !is_launched => Plan::of(vec![
+            Do::Used(look_up_of(cached).id()),
+            reserve(round, cached),
+        ]),
         Before::Reserve | Before::Run => held(round, task, task.go_on(round)),
     }
 }
 
-/// The same plan, and the reservation of the task stays held, unless the plan gives it up.
+/// Whether nothing that is known of its cache keeps an attempt from beginning.
+pub(crate) fn may_begin(cache: &Cache) -> bool {
+    let cached = match cache {
+        Cache::None => return true,
+        Cache::Unkeyed(_) => return false,
+        Cache::Keyed(cached) => cached,
+    };
+    let outputs = match &cached.found {
+        Asked::Answered { answer: None, .. } => Seen::Absent,
+        Asked::Failed { message, .. } => Seen::unknown(UnknownCause::Unreachable, message),
+        Asked::Answered {
+            answer: Some(_), ..
+        } if matches!(cached.read, Asked::Answered { answer: None, .. }) => Seen::Absent,
+        Asked::Answered { .. }
+        | Asked::NotAsked
+        | Asked::UnderWay { .. }
+        | Asked::AskedByAnother => return false,
+    };
+    let claim = last_claim(cached);
+    let facts = Facts {
+        is_launched: false,
+        is_serializable: cached.entry.is_serializable,
+        owner: &cached.entry.owner,
+        outputs: &outputs,
+        claim: claim.as_ref().map(|held| &held.claim),
+    };
+    catalog::before(&facts) == Before::Run
+}
+
+/// The same plan, and the reservation of the task stays held, unless the attempt ends.
 pub(super) fn held(round: &Round<'_>, task: &impl Attempt, mut plan: ActionPlan) -> ActionPlan {
-    let Seen::Present(cached) = task.cached() else {
+    let Cache::Keyed(cached) = task.cache() else {
         return plan;
     };
-    let ends = plan.actions.iter().any(is_release);
-    if !cached.entry.is_serializable || ends {
+    let is_released = !matches!(cached.released, Asked::NotAsked);
+    if !cached.entry.is_serializable || is_released || is_end(&plan) {
         return plan;
     }
+    let is_under_way = matches!(cached.reserved, Asked::UnderWay { .. });
     let left = match fresh(round, cached) {
-        Some(held) => left(round, held),
+        Some(held) => left(round, &held),
+        None if is_under_way => return plan,
         None => {
             plan.actions.push(reserve(round, cached));
             round.policy.requeue
@@ -151,43 +226,185 @@ pub(super) fn held(round: &Round<'_>, task: &impl Attempt, mut plan: ActionPlan)
 
 /// The success of an attempt that left everything behind that it owes: its outputs are cached first.
 pub(super) fn succeed(round: &Round<'_>, task: &impl Attempt) -> ActionPlan {
-    let cache = match task.cached() {
-        Seen::Absent => CatalogCacheStatus::CacheDisabled,
-        Seen::Unknown(_) => CatalogCacheStatus::CachePutFailure,
-        Seen::Present(cached) => match cached.kept {
-            Some(kept) => kept,
-            None => {
-                let noted = Box::new(metadata(task.context(), round.exactly));
-                return Plan {
-                    actions: vec![order(cached, Tell::Keep(noted))],
-                    next: Next::After(Duration::ZERO),
-                };
+    let cache = match task.cache() {
+        Cache::None => Ok(CatalogCacheStatus::CacheDisabled),
+        Cache::Unkeyed(unkeyed) => match unkeyed.key {
+            Asked::NotAsked | Asked::AskedByAnother => Err(Plan::of(vec![ask_key(unkeyed)])),
+            Asked::UnderWay { .. } => Err(Plan::await_change()),
+            Asked::Answered { .. } | Asked::Failed { .. } => {
+                Ok(CatalogCacheStatus::CachePutFailure)
             }
         },
+        Cache::Keyed(cached) => keep(round, task, cached),
     };
-    task.publish_success(round, cache)
+    match cache {
+        Ok(cache) => task.publish_success(round, cache),
+        Err(plan) => plan,
+    }
 }
 
-/// Gives the reservation of a task up, unless it is known to be somebody else's.
-pub(super) fn release(task: &impl Attempt) -> Option<Step> {
-    let cached = task.cached().present()?;
-    let claim = cached.held.as_ref().map(|held| &held.claim);
-    let is_theirs =
-        matches!(claim, Some(Claim::HeldBy { owner, .. }) if *owner != cached.entry.owner);
-    let is_released = cached.entry.is_serializable && !is_theirs;
-    is_released.then(|| order(cached, Tell::Release))
+/// Caches the outputs of an attempt: what became of them, or the plan that leads there.
+fn keep(
+    round: &Round<'_>,
+    task: &impl Attempt,
+    cached: &Cached,
+) -> Result<CatalogCacheStatus, ActionPlan> {
+    let entry = || cached.entry.clone();
+    match &cached.exists {
+        Asked::NotAsked | Asked::AskedByAnother => {
+            return Err(ask(TaskQuestion::Exists { entry: entry() }));
+        }
+        Asked::UnderWay { .. } => return Err(Plan::await_change()),
+        Asked::Answered { answer: false, .. } | Asked::Failed { .. } => {
+            return Ok(CatalogCacheStatus::CachePutFailure);
+        }
+        Asked::Answered { answer: true, .. } => {}
+    }
+    match &cached.put {
+        Asked::NotAsked | Asked::AskedByAnother => {
+            let metadata = Box::new(metadata(task.context(), round.exactly));
+            let entry = entry();
+            Err(ask(TaskQuestion::Put { entry, metadata }))
+        }
+        Asked::UnderWay { .. } => Err(Plan::await_change()),
+        Asked::Answered { answer, .. } => Ok(*answer),
+        Asked::Failed { .. } => Ok(CatalogCacheStatus::CachePutFailure),
+    }
+}
+
+/// What has to be done before the end of an attempt is told: its reservation is given up, unless it is known to be
+/// somebody else's. `None` where nothing is left to be done. Whatever fails of it, the reservation ends by itself.
+pub(super) fn before_end(task: &impl Attempt) -> Option<ActionPlan> {
+    let cached = match task.cache() {
+        Cache::None => return None,
+        Cache::Unkeyed(unkeyed) => {
+            return match unkeyed.key {
+                Asked::NotAsked | Asked::AskedByAnother if unkeyed.is_serializable => {
+                    Some(Plan::of(vec![ask_key(unkeyed)]))
+                }
+                Asked::UnderWay { .. } if unkeyed.is_serializable => Some(Plan::await_change()),
+                Asked::NotAsked
+                | Asked::AskedByAnother
+                | Asked::UnderWay { .. }
+                | Asked::Answered { .. }
+                | Asked::Failed { .. } => None,
+            };
+        }
+        Cache::Keyed(cached) => cached,
+    };
+    if !cached.entry.is_serializable {
+        return None;
+    }
+    match (&cached.released, &cached.reserved) {
+        (Asked::Answered { .. } | Asked::Failed { .. }, _) => None,
+        // Or it would be taken again after it was given up.
+        (_, Asked::UnderWay { .. }) | (Asked::UnderWay { .. }, _) => Some(Plan::await_change()),
+        (Asked::NotAsked | Asked::AskedByAnother, _) => {
+            let claim = last_claim(cached).map(|held| held.claim);
+            let is_theirs =
+                matches!(claim, Some(Claim::HeldBy { owner, .. }) if owner != cached.entry.owner);
+            (!is_theirs).then(|| {
+                let entry = cached.entry.clone();
+                ask(TaskQuestion::Release { entry })
+            })
+        }
+    }
+}
+
+/// Whether a plan gives the reservation up.
+fn gives_up(plan: &ActionPlan) -> bool {
+    plan.actions.iter().any(is_release)
+}
+
+/// The outputs that are cached, for an attempt that is to be launched; or the plan that leads there.
+fn look_up(round: &Round<'_>, cached: &Cached) -> Result<Seen<Bytes>, ActionPlan> {
+    // What is looked up meanwhile would say nothing about what its owner has left.
+    if cached.entry.is_serializable && matches!(cached.reserved, Asked::UnderWay { .. }) {
+        return Err(Plan::await_change());
+    }
+    let again = || Err(Plan::of(vec![Do::Ask(look_up_of(cached))]));
+    let unknown = |message: &str| Ok(Seen::unknown(UnknownCause::Unreachable, message));
+    let (found_at, hit) = match &cached.found {
+        Asked::NotAsked | Asked::AskedByAnother => return again(),
+        Asked::UnderWay { .. } => return Err(Plan::await_change()),
+        Asked::Failed { at, .. } if is_old(round, *at) => return again(),
+        Asked::Answered { at, answer: None } if is_outdated(round, cached, *at) => return again(),
+        Asked::Failed { message, .. } => return unknown(message),
+        Asked::Answered { answer: None, .. } => return Ok(Seen::Absent),
+        Asked::Answered {
+            at,
+            answer: Some(hit),
+        } => (at, hit),
+    };
+    let url = match hit {
+        Hit::Literals(outputs) => return Ok(Seen::Present(outputs.clone())),
+        Hit::File(url) => url.clone(),
+    };
+    match &cached.read {
+        Asked::UnderWay { .. } => Err(Plan::await_change()),
+        Asked::Answered { at, answer } if at >= found_at => match answer {
+            Some(outputs) => Ok(Seen::Present(outputs.clone())),
+            None if is_outdated(round, cached, *found_at) => again(),
+            None => Ok(Seen::Absent),
+        },
+        Asked::Failed { at, message, .. } if at >= found_at => {
+            if is_old(round, *at) {
+                return again();
+            }
+            unknown(message)
+        }
+        Asked::NotAsked | Asked::AskedByAnother | Asked::Answered { .. } | Asked::Failed { .. } => {
+            Err(ask(TaskQuestion::Cached { url }))
+        }
+    }
+}
+
+/// Copies cached outputs to where those of the attempt belong; then it has succeeded.
+fn copy(round: &Round<'_>, task: &impl Attempt, cached: &Cached, outputs: Bytes) -> ActionPlan {
+    let copy = || {
+        let entry = cached.entry.clone();
+        Do::Ask(TaskQuestion::Copy { entry, outputs })
+    };
+    match &cached.copied {
+        Asked::Answered { .. } => hit(round, task),
+        Asked::UnderWay { .. } => Plan::await_change(),
+        Asked::NotAsked | Asked::AskedByAnother => Plan::of(vec![copy()]),
+        Asked::Failed { message, .. } => {
+            let reason = longshore_api::flyte::REASON_OUTPUTS_NOT_COPIED;
+            Plan::of(vec![round.warn(reason, message.clone()), copy()])
+        }
+    }
 }
 
 /// The attempt has succeeded with the outputs of somebody else.
-fn hit(round: &Round<'_>, task: &impl Attempt, copy: Step) -> ActionPlan {
-    let mut actions = attempt::let_go_of_earlier(round);
-    actions.push(copy);
+fn hit(round: &Round<'_>, task: &impl Attempt) -> ActionPlan {
     let info = catalog::hit(round.now);
     let published = task.publish_unlaunched(round, info, CatalogCacheStatus::CacheHit);
+    if !is_end(&published) || gives_up(&published) {
+        return published;
+    }
+    let mut actions = attempt::let_go_of_earlier(round);
     actions.extend(published.actions);
     Plan {
         actions,
         next: published.next,
+    }
+}
+
+fn wait_for_key(round: &Round<'_>, task: &impl Attempt, unkeyed: &Unkeyed) -> ActionPlan {
+    match &unkeyed.key {
+        Asked::UnderWay { .. } => Plan::await_change(),
+        Asked::Failed { message, .. } => {
+            let wait = Wait::ForCache(format!("its inputs cannot be read: {message}"));
+            let mut plan = waiting(round, task, &wait, round.policy.requeue);
+            if is_due(round, &unkeyed.key) {
+                plan.actions.push(ask_key(unkeyed));
+            }
+            plan
+        }
+        Asked::NotAsked | Asked::AskedByAnother | Asked::Answered { .. } => {
+            Plan::of(vec![ask_key(unkeyed)])
+        }
     }
 }
 
@@ -202,9 +419,35 @@ fn waiting(round: &Round<'_>, task: &impl Attempt, wait: &Wait, next: Duration) 
 }
 
 /// What came of the reservation, unless it is time to ask again.
-fn fresh<'a>(round: &Round<'_>, cached: &'a Cached) -> Option<&'a Held> {
-    let held = cached.held.as_ref()?;
-    (!left(round, held).is_zero()).then_some(held)
+fn fresh(round: &Round<'_>, cached: &Cached) -> Option<Held> {
+    let held = last_claim(cached).filter(|_| !cached.is_freed)?;
+    (!left(round, &held).is_zero()).then_some(held)
+}
+
+/// What came of the reservation when it was asked for last.
+fn last_claim(cached: &Cached) -> Option<Held> {
+    let last = if cached.reserved.is_over() {
+        &cached.reserved
+    } else {
+        &cached.reserved_before
+    };
+    match last {
+        Asked::Answered {
+            at,
+            answer: Holder { owner, heartbeat },
+        } => Some(Held {
+            at: *at,
+            claim: Claim::HeldBy {
+                owner: owner.clone(),
+                heartbeat: *heartbeat,
+            },
+        }),
+        Asked::Failed { at, message, .. } => Some(Held {
+            at: *at,
+            claim: Claim::Failed(message.clone()),
+        }),
+        Asked::NotAsked | Asked::UnderWay { .. } | Asked::AskedByAnother => None,
+    }
 }
 
 /// How long until it is time to ask for the reservation again.
@@ -215,19 +458,72 @@ fn left(round: &Round<'_>, held: &Held) -> Duration {
         }
         Claim::HeldBy { .. } | Claim::Failed(_) => round.policy.requeue,
     };
-    let since = Duration::try_from(round.exactly.duration_since(held.at)).unwrap_or_default();
-    within.saturating_sub(since)
+    within.saturating_sub(round.since(held.at))
+}
+
+/// Whether a failure is so old that the question is asked again.
+fn is_old(round: &Round<'_>, at: Timestamp) -> bool {
+    round.since(at) >= round.policy.requeue.max(LOOK_AGAIN)
+}
+
+/// Whether others may have filled the cache since it was looked up. Nobody does while the reservation is held; it is
+/// looked up again after each reservation. Otherwise, an attempt that waits long enough for something else looks again.
+fn is_outdated(round: &Round<'_>, cached: &Cached, found_at: Timestamp) -> bool {
+    let keeps = round.policy.requeue.max(LOOK_AGAIN) * REQUEUES;
+    !cached.entry.is_serializable && round.since(found_at) >= keeps
+}
+
+/// Whether a question is to be asked, for the first time or once more.
+fn is_due<T>(round: &Round<'_>, asked: &Asked<T>) -> bool {
+    match asked {
+        Asked::NotAsked | Asked::AskedByAnother => true,
+        Asked::Failed { at, .. } => is_old(round, *at),
+        Asked::UnderWay { .. } | Asked::Answered { .. } => false,
+    }
+}
+
+fn ask(question: TaskQuestion) -> ActionPlan {
+    Plan::of(vec![Do::Ask(question)])
+}
+
+fn ask_key(unkeyed: &Unkeyed) -> Step {
+    let url = unkeyed.url.clone();
+    Do::Ask(TaskQuestion::Key { url })
+}
+
+fn is_ask_key(step: &Step) -> bool {
+    matches!(step, Do::Ask(TaskQuestion::Key { .. }))
+}
+
+fn look_up_of(cached: &Cached) -> TaskQuestion {
+    let entry = cached.entry.clone();
+    TaskQuestion::LookUp { entry }
 }
 
 fn reserve(round: &Round<'_>, cached: &Cached) -> Step {
-    order(cached, Tell::Reserve(round.policy.requeue))
+    Do::Ask(TaskQuestion::Reserve {
+        entry: cached.entry.clone(),
+        uid: cached.uid.clone(),
+        heartbeat: round.policy.requeue,
+    })
 }
 
-fn order(cached: &Cached, tell: Tell) -> Step {
-    let entry = cached.entry.clone();
-    Do::Call(Effect::Cache(Box::new(Order { entry, tell })))
+/// Whether a plan ends the attempt for good, or begins to.
+fn is_end(plan: &ActionPlan) -> bool {
+    plan.actions.iter().any(|step| match step {
+        Do::Persist(record) => record.status.is_terminal(),
+        Do::RemoveFinalizer { target, .. } => target.resource == longshore_plugins::TASK_ACTION,
+        Do::Ask(_) => is_release(step),
+        Do::EnsureFinalizer { .. }
+        | Do::Create(_)
+        | Do::Patch(_)
+        | Do::Delete(_)
+        | Do::Call(_)
+        | Do::Used(_)
+        | Do::Announce(_) => false,
+    })
 }
 
 fn is_release(step: &Step) -> bool {
-    matches!(step, Do::Call(Effect::Cache(order)) if order.tell == Tell::Release)
+    matches!(step, Do::Ask(TaskQuestion::Release { .. }))
 }

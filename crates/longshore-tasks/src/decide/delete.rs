@@ -4,7 +4,7 @@ use longshore_api::flyte::{FINALIZER_PLUGIN, REASON_FINALIZATION_SKIPPED};
 use longshore_core::{Action as Do, Next, Plan};
 use longshore_plugins::{Phase, PhaseInfo};
 
-use super::{ActionPlan, Effect, Round, Step, cached, publish, release};
+use super::{ActionPlan, Effect, Round, Step, cached, publish, release, remote};
 use crate::model::{Child, Work};
 
 /// Decides upon an action that is being deleted. It goes once nothing of it runs any more.
@@ -25,15 +25,21 @@ pub(super) fn decide(round: &Round<'_>) -> ActionPlan {
     }
     match &action.work {
         Work::Task(task) if !action.status.is_terminal() => {
+            if let Some(before) = cached::before_end(&**task) {
+                return before;
+            }
             let info = PhaseInfo::of(Phase::Aborted, "aborted");
-            actions.extend(cached::release(&**task));
             let event = publish::event(round, &task.context, &info, action.attempt());
             actions.push(Do::Call(Effect::Report(Box::new(event))));
         }
         Work::Remote(task) if !action.status.is_terminal() => {
-            let end = task.abort.clone().map(|call| Effect::End(Box::new(call)));
-            actions.extend(end.map(Do::Call));
-            actions.extend(cached::release(&**task));
+            // Without its inputs nobody knows the job that was begun. Who has the reservation next must not run beside it.
+            let before = remote::read_inputs(round, task)
+                .or_else(|| remote::end_job(round, task))
+                .or_else(|| cached::before_end(&**task));
+            if let Some(before) = before {
+                return before;
+            }
             let info = PhaseInfo::of(Phase::Aborted, "aborted");
             let event = publish::event(round, &task.context, &info, action.attempt());
             actions.push(Do::Call(Effect::Report(Box::new(event))));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use longshore_core::{Action as Do, Never, Seen, Unknown, UnknownCause};
+use longshore_core::{Action as Do, Asked, NoAnswer, QuestionId, Seen, Unknown, UnknownCause};
 use longshore_plugins::{ErrorKind, K8sConfig, Phase, PhaseInfo};
 use longshore_test::{
     EPOCH,
@@ -16,10 +16,11 @@ use super::{
     tests::{action, cached::uncached},
 };
 use crate::{
-    catalog::{Cached, CatalogCacheStatus, Held, decide::Claim},
+    catalog::{Cache, CatalogCacheStatus, Hit, Unkeyed},
     config::Policy,
     data::Outcome,
     model::Work,
+    questions::{Holder, TaskQuestion},
 };
 
 #[derive(Debug)]
@@ -29,15 +30,16 @@ impl Decider for Decisions {
     type Observed = Observed;
     type Status = Record;
     type Effect = Effect;
-    type Question = Never;
+    type Question = TaskQuestion;
 
     fn decide(&self, observed: &Observed) -> ActionPlan {
         decide(&Policy::default(), &K8sConfig::default(), observed)
     }
 
-    /// At most: reports of up to four phases, record, labels, the removal of the resource, and the cache's part.
+    /// At most: reports of up to four phases, record, labels, the removal of the resource, the cache's part, and the
+    /// answers that are used up.
     fn max_actions(&self) -> usize {
-        8
+        8 + ASKED.len()
     }
 
     fn blinded(&self, observed: &Observed) -> Vec<Observed> {
@@ -63,7 +65,7 @@ impl Decider for Decisions {
         old.is_some_and(|old| old.is_terminal() && *old != record.status)
     }
 
-    fn intent_of(&self, action: &Do<Record, Effect>) -> Option<String> {
+    fn intent_of(&self, action: &Do<Record, Effect, TaskQuestion>) -> Option<String> {
         if let Do::Create(create) = action {
             Some(create.identity.value().to_owned())
         } else {
@@ -97,35 +99,87 @@ fn phases() -> impl Strategy<Value = PhaseInfo> {
     })
 }
 
-/// What may be known of a cache.
-fn caches() -> impl Strategy<Value = Seen<Cached>> {
-    let outputs = prop::sample::select(vec![
-        Seen::Absent,
-        Seen::Present(Bytes::from_static(b"o")),
-        Seen::unknown(UnknownCause::Unreachable, "down"),
-    ]);
-    let owner = prop::sample::select(vec![Some("flyte/r-a"), Some("flyte/r-b"), None]);
-    let held = prop::option::of((owner, 0..20_i64));
-    let kept = prop::option::of(Just(CatalogCacheStatus::CachePopulated));
-    let cached =
-        (any::<bool>(), outputs, held, kept).prop_map(|(serialized, outputs, held, kept)| {
-            let mut cached = uncached(serialized);
-            cached.outputs = outputs;
-            cached.held = held.map(|(owner, ago)| Held {
-                at: EPOCH - jiff::SignedDuration::from_secs(ago),
-                claim: owner.map_or_else(
-                    || Claim::Failed("down".to_owned()),
-                    |owner| Claim::HeldBy {
-                        owner: owner.to_owned(),
-                        heartbeat: Duration::from_secs(10),
-                    },
-                ),
-            });
-            cached.kept = kept;
-            Seen::Present(cached)
+/// Questions that may be under way, or have an answer.
+const ASKED: [(&str, &str); 6] = [
+    ("store_outcome", "pod"),
+    ("store_outcome", "the pod before"),
+    ("store_inputs", ""),
+    ("store_cache_key", ""),
+    ("catalog_get", ""),
+    ("catalog_reserve", ""),
+];
+
+/// How far a question may be, up to 20 s ago.
+fn asked<T: Clone + std::fmt::Debug + 'static>(answers: Vec<T>) -> impl Strategy<Value = Asked<T>> {
+    let answered =
+        (prop::sample::select(answers), 0..20_i64).prop_map(|(answer, ago)| Asked::Answered {
+            at: at(ago),
+            answer,
         });
-    let unknown = Just(Seen::unknown(UnknownCause::Unreachable, "no bucket"));
-    prop_oneof![Just(Seen::Absent), unknown, cached]
+    let failed = (0..20_i64).prop_map(|ago| Asked::Failed {
+        at: at(ago),
+        why: NoAnswer::TimedOut,
+        message: "down".to_owned(),
+    });
+    let under_way = (0..20_i64).prop_map(|ago| Asked::UnderWay { since: at(ago) });
+    prop_oneof![Just(Asked::NotAsked), under_way, answered, failed]
+}
+
+fn at(ago: i64) -> jiff::Timestamp {
+    EPOCH - jiff::SignedDuration::from_secs(ago)
+}
+
+/// What may be known of a cache.
+fn caches() -> impl Strategy<Value = Cache> {
+    let outputs = Bytes::from_static(b"o");
+    let found = asked(vec![
+        None,
+        Some(Hit::Literals(outputs.clone())),
+        Some(Hit::File("s3://b/o".to_owned())),
+    ]);
+    let reserved = || asked(["flyte/r-a", "flyte/r-b"].map(holder).to_vec());
+    let put = asked(vec![CatalogCacheStatus::CachePopulated]);
+    let keyed = (
+        any::<(bool, bool)>(),
+        (found, asked(vec![None, Some(outputs)]), asked(vec![()])),
+        (reserved(), reserved(), asked(vec![()])),
+        (asked(vec![true, false]), put),
+    );
+    let keyed = keyed.prop_map(
+        |((serializable, freed), (found, read, copied), (reserved, before, released), kept)| {
+            let Cache::Keyed(mut cached) = uncached(serializable).cache() else {
+                return Cache::None;
+            };
+            cached.is_freed = freed;
+            (cached.found, cached.read, cached.copied) = (found, read, copied);
+            (cached.reserved, cached.reserved_before) = (reserved, before);
+            cached.released = released;
+            (cached.exists, cached.put) = kept;
+            Cache::Keyed(cached)
+        },
+    );
+    let unkeyed = (any::<bool>(), asked(vec![()])).prop_map(|(is_serializable, key)| {
+        Cache::Unkeyed(Unkeyed {
+            url: "s3://b/in".to_owned(),
+            is_serializable,
+            key,
+        })
+    });
+    prop_oneof![Just(Cache::None), unkeyed, keyed]
+}
+
+fn holder(owner: &str) -> Holder {
+    Holder {
+        owner: owner.to_owned(),
+        heartbeat: Duration::from_secs(10),
+    }
+}
+
+fn outcomes() -> impl Strategy<Value = Asked<Outcome>> {
+    asked(vec![
+        Outcome::Complete,
+        Outcome::Incomplete("nothing".to_owned()),
+    ])
 }
 
 fn observations() -> impl Strategy<Value = Observed> {
@@ -136,22 +190,22 @@ fn observations() -> impl Strategy<Value = Observed> {
         prop::option::of((phases(), prop::option::of((phases(), 0..2000_i64)))),
         1..3_u32,
         flags,
-        (0..4_u32, caches()),
+        (0..4_u32, caches(), outcomes(), asked(vec![()])),
     )
         .prop_map(
             |(
                 published,
                 pod,
                 max_attempts,
-                (deleting, finalizer, complete),
-                (n_failures, cached),
+                (deleting, finalizer, has_directory),
+                (n_failures, cache, outcome, directory),
             )| {
                 let mut world = action().with(|it| {
                     it.max_attempts = max_attempts;
                     it.action.status.system_failures = n_failures;
                     it.action.is_deleting = deleting;
                     it.action.has_finalizer = finalizer;
-                    it.cached = cached;
+                    it.cache = cache;
                 });
                 if let Some((info, version)) = published {
                     world = world.started(info.phase, version, &info.reason);
@@ -166,8 +220,13 @@ fn observations() -> impl Strategy<Value = Observed> {
                 if let Seen::Present(action) = &mut observed.action
                     && let Work::Task(task) = &mut action.work
                 {
-                    let lost = Outcome::Incomplete("nothing".to_owned());
-                    task.outcome = Seen::Present(if complete { Outcome::Complete } else { lost });
+                    task.outcome = outcome;
+                    task.directory = has_directory.then_some(directory);
+                }
+                if let Seen::Present(action) = &mut observed.action {
+                    let asked = ASKED.iter();
+                    let asked = asked.map(|(kind, about)| QuestionId::new(kind, *about));
+                    action.asked = asked.collect();
                 }
                 observed
             },

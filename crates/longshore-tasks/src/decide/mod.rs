@@ -22,6 +22,10 @@
 //! One case cannot be told from here: the process ended between create and status, *and* somebody deleted the resource
 //! before the next start. It is created again. `plugins.k8s.inject-finalizer` keeps resources from going unseen.
 //!
+//! Stores, the catalog and connectors are asked by the kit, beside the rounds ([`TaskQuestion`]). A round whose question is under way
+//! changes nothing but what does not depend on the answer; the answer leads to the next round, and is used up after the
+//! record of what it means.
+//!
 //! Each file has a part: [`cached`] asks the cache first, [`attempt`] launches and checks, [`failure`] retries or gives
 //! up, [`merge`] says when, [`publish`] writes, [`outcome`] is about what attempts leave behind, [`remote`] is for tasks
 //! that make no resource, and [`delete`], [`condition`] and [`ended`] are for actions that are being deleted, wait for a
@@ -38,7 +42,9 @@ mod outcome;
 mod publish;
 mod remote;
 
+pub(crate) use cached::may_begin;
 pub(crate) use merge::waits;
+pub(crate) use outcome::owes;
 
 use std::{sync::Arc, time::Duration};
 
@@ -47,15 +53,15 @@ use longshore_api::flyte::TaskActionStatus;
 use longshore_core::{
     Action as Do, Announcement, Delete, EventType, ObjectRef, Plan, Resource, Seen,
 };
-use longshore_plugins::{Call, K8sConfig};
-use longshore_proto::flyteidl2::core::LiteralMap;
+use longshore_plugins::K8sConfig;
 use serde_json::Value;
 
+use self::cached::Attempt;
 use crate::{
-    catalog::Order,
     config::Policy,
     events::ActionEvent,
     model::{Action, Child, Invalid, Task, Work},
+    questions::{TaskQuestion, fingerprint, spent},
     status,
 };
 
@@ -80,6 +86,8 @@ pub struct Record {
     pub seen: Arc<Value>,
     /// Its new status.
     pub status: TaskActionStatus,
+    /// Whether its task makes no resource: such a plugin has to know which states this process has written.
+    pub is_remote: bool,
 }
 
 /// What is done besides the Kubernetes actions.
@@ -87,33 +95,13 @@ pub struct Record {
 pub enum Effect {
     /// Tell the run service, and wait until it has acknowledged.
     Report(Box<ActionEvent>),
-    /// Tell the catalog.
-    Cache(Box<Order>),
-    /// Make the directory that an attempt is to write to.
-    MakeDirectory {
-        /// Of the directory.
-        url: String,
-        /// The launch that waits for it.
-        launch: String,
-    },
-    /// Ask a connector; the next round has the answer.
-    Ask(Box<Call>),
-    /// Ask a connector to end a job, until it has.
-    End(Box<Call>),
-    /// Write the outputs of an attempt.
-    WriteOutputs {
-        /// The directory of the attempt.
-        prefix: String,
-        /// What a connector returned.
-        outputs: LiteralMap,
-    },
 }
 
 /// What is done about an action.
-pub type ActionPlan = Plan<Record, Effect>;
+pub type ActionPlan = Plan<Record, Effect, TaskQuestion>;
 
 /// A part of it.
-type Step = Do<Record, Effect>;
+type Step = Do<Record, Effect, TaskQuestion>;
 
 /// Decides one round.
 pub fn decide(policy: &Policy, config: &K8sConfig, observed: &Observed) -> ActionPlan {
@@ -133,6 +121,12 @@ pub fn decide(policy: &Policy, config: &K8sConfig, observed: &Observed) -> Actio
     if action.children.current.is_unknown() {
         return Plan::after(LOOK_AGAIN);
     }
+    // What its connector is about to begin is not known before it answers.
+    if let Work::Remote(task) = &action.work
+        && task.is_under_way
+    {
+        return Plan::await_change();
+    }
     if action.is_deleting {
         return delete::decide(&round);
     }
@@ -143,8 +137,12 @@ pub fn decide(policy: &Policy, config: &K8sConfig, observed: &Observed) -> Actio
         Work::Condition => condition::decide(&round),
         Work::Invalid(invalid) => round.refuse(invalid),
         Work::Nothing => Plan::await_change(),
-        Work::Task(task) if action.has_finalizer => cached::decide(&round, &**task),
-        Work::Remote(task) if action.has_finalizer => cached::decide(&round, &**task),
+        Work::Task(task) if action.has_finalizer => {
+            use_up(&round, &**task, cached::decide(&round, &**task))
+        }
+        Work::Remote(task) if action.has_finalizer => {
+            use_up(&round, &**task, cached::decide(&round, &**task))
+        }
         // The cache learns from the answer: there is nothing to wait for.
         Work::Task(_) | Work::Remote(_) => Plan {
             actions: vec![Do::EnsureFinalizer {
@@ -154,6 +152,26 @@ pub fn decide(policy: &Policy, config: &K8sConfig, observed: &Observed) -> Actio
             ..Plan::after(Duration::ZERO)
         },
     }
+}
+
+/// The same plan, and the answers are used up that nobody needs any more: all of them at the end of the action.
+///
+/// They are used up last: whatever of the plan fails, it is decided again upon the same answers.
+fn use_up(round: &Round<'_>, task: &impl Attempt, mut plan: ActionPlan) -> ActionPlan {
+    let ends = |step: &Step| matches!(step, Do::Persist(record) if record.status.is_terminal());
+    let is_end = plan.actions.iter().any(ends);
+    let ended = task.ended(round);
+    let stage = spent::Stage {
+        is_launched: task.is_launched(round),
+        needs_inputs: task.needs_inputs(round),
+        prefix: &task.context().paths.output_prefix,
+        of: ended.as_deref(),
+        state: &fingerprint(&round.action.status.plugin_state),
+    };
+    let asked = round.action.asked.iter();
+    let used = asked.filter(|id| is_end || spent::is_spent(id, stage));
+    plan.actions.extend(used.cloned().map(Do::Used));
+    plan
 }
 
 /// What every part of a decision needs.
@@ -169,6 +187,11 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
+    /// The time since then; zero where that is yet to come.
+    fn since(&self, then: Timestamp) -> Duration {
+        Duration::try_from(self.exactly.duration_since(then)).unwrap_or_default()
+    }
+
     /// An action that cannot be run.
     fn refuse(&self, invalid: &Invalid) -> ActionPlan {
         let mut status = self.action.status.clone();
@@ -197,6 +220,7 @@ impl Round<'_> {
             target: self.action.target.clone(),
             seen: Arc::clone(&self.action.object),
             status,
+            is_remote: matches!(self.action.work, Work::Remote(_)),
         })
     }
 

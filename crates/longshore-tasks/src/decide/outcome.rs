@@ -1,32 +1,98 @@
-//! What an attempt leaves behind, and the place that it needs for that: stores are asked before a resource is created
-//! and after it ended, and one that refuses is waited for. Nothing is lost meanwhile, and the status says why.
+//! What an attempt leaves behind, and what it needs of a store before: its inputs and a place for its outputs. A store
+//! that refuses is waited for. Nothing is lost meanwhile, and the status says why.
 
 use std::time::Duration;
 
-use longshore_core::{Action as Do, Plan, Seen};
-use longshore_plugins::{Phase, PhaseInfo, TaskError};
+use jiff::Timestamp;
+use longshore_core::{Action as Do, Asked, Next, Plan};
+use longshore_plugins::{ErrorKind, Phase, PhaseInfo, TaskError};
+use longshore_proto::flyteidl2::core::TaskTemplate;
 
 use super::{
-    ActionPlan, Effect, Round, Step, failure,
+    ActionPlan, Round, Step, failure,
     publish::{self, Published},
 };
 use crate::{
-    data::Outcome,
-    model::{LaunchId, Task},
+    data::{Outcome, Owed},
+    model::{Child, Task},
+    questions::TaskQuestion,
 };
 
 /// Between two looks into a store that does not answer: at least, and at most.
 const LOOKS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
+/// What an attempt owes that looks like this: nothing is looked for before it has ended by itself.
+pub(crate) fn owes(info: &PhaseInfo, template: &TaskTemplate) -> Option<Owed> {
+    match info.phase {
+        Phase::Success => Some(owed(template)),
+        Phase::RetryableFailure | Phase::PermanentFailure => {
+            has_failed_itself(info).then_some(Owed::Nothing)
+        }
+        Phase::Undefined
+        | Phase::NotReady
+        | Phase::WaitingForResources
+        | Phase::Queued
+        | Phase::Initializing
+        | Phase::Running
+        | Phase::WaitingForCache
+        | Phase::Aborted => None,
+    }
+}
+
+/// What a task owes that has succeeded.
+pub(super) fn owed(template: &TaskTemplate) -> Owed {
+    let interface = template.interface.as_ref();
+    let outputs = interface.and_then(|interface| interface.outputs.as_ref());
+    if outputs.is_some_and(|outputs| !outputs.variables.is_empty()) {
+        Owed::Outputs
+    } else {
+        Owed::Nothing
+    }
+}
+
+/// Whether a failure is that of its code, which may have said why, and neither the cluster's nor that of a resource
+/// whose code never ran.
+fn has_failed_itself(info: &PhaseInfo) -> bool {
+    let kind = info.error.as_ref().map(|error| error.kind);
+    kind == Some(ErrorKind::User) && !info.cleanup_on_failure
+}
+
+/// Looks for what an attempt left behind that has ended by itself; `None` where that is known, or is not looked for.
+pub(super) fn look(round: &Round<'_>, task: &Task, child: &Child) -> Option<ActionPlan> {
+    task.owed?;
+    match &task.outcome {
+        Asked::Answered { .. } => None,
+        Asked::UnderWay { .. } => Some(Plan::await_change()),
+        Asked::NotAsked | Asked::AskedByAnother => Some(look_again(task, child)),
+        Asked::Failed { at, message, .. } => {
+            let mut plan = wait(round, task, *at, message);
+            if plan.next == Next::After(Duration::ZERO) {
+                let again = look_again(task, child);
+                plan.actions.extend(again.actions);
+                plan.next = again.next;
+            }
+            Some(plan)
+        }
+    }
+}
+
+/// Asks its store what an attempt left behind.
+pub(super) fn look_again(task: &Task, child: &Child) -> ActionPlan {
+    Plan::of(vec![Do::Ask(TaskQuestion::Outcome {
+        of: child.target.uid.clone().unwrap_or_default(),
+        prefix: task.context.paths.output_prefix.clone(),
+        owed: task.owed.unwrap_or(Owed::Nothing),
+    })])
+}
+
 /// The attempt failed by itself. It may have written down why, which says more than an exit code.
 pub(super) fn fail(round: &Round<'_>, task: &Task) -> ActionPlan {
-    match &task.outcome {
-        Seen::Unknown(why) => wait(round, task, &why.message),
-        Seen::Present(Outcome::Failed {
+    match task.outcome.answer() {
+        Some(Outcome::Failed {
             error,
             is_recoverable,
         }) => fail_as_told(round, task, error, *is_recoverable),
-        Seen::Present(Outcome::Complete | Outcome::Incomplete(_)) | Seen::Absent => {
+        Some(Outcome::Complete | Outcome::Incomplete(_)) | None => {
             failure::decide(round, task, task.info.clone())
         }
     }
@@ -52,8 +118,8 @@ pub(super) fn fail_as_told(
     failure::decide(round, task, info)
 }
 
-/// The attempt ended, and its store does not tell how.
-pub(super) fn wait(round: &Round<'_>, task: &Task, why: &str) -> ActionPlan {
+/// The attempt ended, and its store did not tell how when it was asked last.
+fn wait(round: &Round<'_>, task: &Task, asked_at: Timestamp, why: &str) -> ActionPlan {
     let reason = format!("the attempt has ended, and waits for what it left behind: {why}");
     let info = PhaseInfo::of(Phase::Running, reason).ordered_after(&publish::stored(round, task));
     let published = Published {
@@ -63,30 +129,78 @@ pub(super) fn wait(round: &Round<'_>, task: &Task, why: &str) -> ActionPlan {
     let ended_at = task.info.occurred_at.unwrap_or(round.now);
     let since = Duration::try_from(round.now.duration_since(ended_at)).unwrap_or_default();
     let (shortest, longest) = LOOKS;
+    let pause = since.clamp(shortest, longest);
     Plan {
         actions: publish::plan(round, task, published).actions,
-        ..Plan::after(since.clamp(shortest, longest))
+        ..Plan::after(pause.saturating_sub(round.since(asked_at)))
     }
 }
 
-/// The resource cannot be built yet, because its inputs cannot be read.
-pub(super) fn wait_for_inputs(round: &Round<'_>, task: &Task, why: &str) -> ActionPlan {
-    let reason = format!("waiting for the inputs: {why}");
+/// Reads the inputs that the resource is built from; `None` where they are known, or are not needed.
+pub(super) fn read_inputs(round: &Round<'_>, task: &Task) -> Option<ActionPlan> {
+    if !task.plugin.needs_inputs(&task.context) {
+        return None;
+    }
+    let read = || {
+        let url = task.context.paths.input.clone();
+        Do::Ask(TaskQuestion::Inputs { url })
+    };
+    match &task.inputs {
+        Asked::Answered { .. } => None,
+        Asked::UnderWay { .. } => Some(Plan::await_change()),
+        Asked::NotAsked | Asked::AskedByAnother => Some(Plan::of(vec![read()])),
+        Asked::Failed { at, message, .. } => {
+            let reason = format!("waiting for the inputs: {message}");
+            Some(wait_for_store(round, task, reason, *at, read()))
+        }
+    }
+}
+
+/// Makes the directory that the attempt writes to, before its resource; `None` where it is made, or its store has no
+/// directories.
+pub(super) fn make_directory(round: &Round<'_>, task: &Task) -> Option<ActionPlan> {
+    let make = || {
+        let url = task.context.paths.output_prefix.clone();
+        Do::Ask(TaskQuestion::Directory { url })
+    };
+    match task.directory.as_ref()? {
+        Asked::Answered { .. } => None,
+        Asked::UnderWay { .. } => Some(Plan::await_change()),
+        Asked::NotAsked | Asked::AskedByAnother => Some(Plan::of(vec![make()])),
+        Asked::Failed { at, message, .. } => {
+            let reason = format!("waiting for a place for its outputs: {message}");
+            let mut plan = wait_for_store(round, task, reason, *at, make());
+            if plan
+                .actions
+                .iter()
+                .any(|step| matches!(step, Do::Persist(_)))
+            {
+                let warning = longshore_api::flyte::REASON_NO_OUTPUT_DIRECTORY;
+                plan.actions.push(round.warn(warning, message.clone()));
+            }
+            Some(plan)
+        }
+    }
+}
+
+/// The resource cannot be created yet: the status says why, and the store is asked again.
+fn wait_for_store(
+    round: &Round<'_>,
+    task: &Task,
+    reason: String,
+    asked_at: Timestamp,
+    again: Step,
+) -> ActionPlan {
     let info = PhaseInfo::of(Phase::WaitingForResources, reason)
         .ordered_after(&publish::stored(round, task));
-    Plan {
-        actions: publish::plan(round, task, Published::waiting(round, info)).actions,
-        ..Plan::after(round.policy.requeue)
+    let mut actions = publish::plan(round, task, Published::waiting(round, info)).actions;
+    let left = round.policy.requeue.saturating_sub(round.since(asked_at));
+    if !left.is_zero() {
+        return Plan {
+            actions,
+            ..Plan::after(left)
+        };
     }
-}
-
-/// Before the resource: the directory that it writes to, where its store has directories.
-pub(super) fn make_directory(task: &Task, launch: &LaunchId) -> Option<Step> {
-    let prefix = &task.context.paths.output_prefix;
-    task.lacks_directory.then(|| {
-        Do::Call(Effect::MakeDirectory {
-            url: prefix.clone(),
-            launch: launch.to_string(),
-        })
-    })
+    actions.push(again);
+    Plan::of(actions)
 }

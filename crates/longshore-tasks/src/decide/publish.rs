@@ -130,9 +130,11 @@ pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> Acti
     let Some(written) = write(round, &task.context, status, &info) else {
         return nothing(round, &info);
     };
-    if info.phase.is_terminal() {
-        // First, or nobody would know of it after a crash. Nothing of the attempt runs any more.
-        actions.extend(cached::release(task));
+    // First, or nobody would know of it after a crash. Nothing of the attempt runs any more.
+    if info.phase.is_terminal()
+        && let Some(before) = cached::before_end(task)
+    {
+        return before;
     }
     actions.extend(written);
     let is_left_over = info.cleanup_on_failure || round.config.delete_resource_on_finalize;

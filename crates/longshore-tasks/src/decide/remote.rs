@@ -3,22 +3,23 @@
 //! A crash between the record and the question leaves a state that says that the question was about to be asked: what
 //! the plugin makes of that is its own to say, and it does not ask twice what must not be asked twice.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use longshore_api::flyte::TaskActionStatus;
-use longshore_core::{Action as Do, Next, Plan, Seen};
+use longshore_core::{Action as Do, Asked, Next, Plan, Question as _};
 use longshore_plugins::{ErrorKind, K8sState, Phase, PhaseInfo, STATE_VERSION, Step, TaskContext};
 
 use super::{
-    ActionPlan, Effect, LOOK_AGAIN, Round,
+    ActionPlan, LOOK_AGAIN, Round,
     cached::{self, Attempt},
-    failure,
+    failure, outcome,
     publish::{self},
 };
 use crate::{
-    catalog::{Cached, CatalogCacheStatus},
+    catalog::{Cache, CatalogCacheStatus},
     data::Outcome,
     model::RemoteTask,
+    questions::{TaskQuestion, fingerprint},
 };
 
 impl Attempt for RemoteTask {
@@ -26,13 +27,21 @@ impl Attempt for RemoteTask {
         &self.context
     }
 
-    fn cached(&self) -> &Seen<Cached> {
-        &self.cached
+    fn cache(&self) -> &Cache {
+        &self.cache
     }
 
     /// Whatever its plugin does is first on record.
     fn is_launched(&self, round: &Round<'_>) -> bool {
         !round.action.status.plugin_state.is_empty()
+    }
+
+    fn needs_inputs(&self, _: &Round<'_>) -> bool {
+        self.inputs.is_some()
+    }
+
+    fn ended(&self, round: &Round<'_>) -> Option<String> {
+        Some(round.action.attempt().to_string())
     }
 
     fn last(&self, _: &Round<'_>) -> K8sState {
@@ -72,6 +81,9 @@ impl Attempt for RemoteTask {
 
 /// Decides upon an attempt whose action has its finalizer.
 fn decide(round: &Round<'_>, task: &RemoteTask) -> ActionPlan {
+    if let Some(plan) = read_inputs(round, task) {
+        return plan;
+    }
     let step = match &task.step {
         Ok(step) => step,
         Err(error) => {
@@ -95,6 +107,12 @@ fn decide(round: &Round<'_>, task: &RemoteTask) -> ActionPlan {
     }
 }
 
+/// Reads the inputs that the next step needs; `None` where they are known, or are not needed.
+pub(super) fn read_inputs(round: &Round<'_>, task: &RemoteTask) -> Option<ActionPlan> {
+    let url = task.context.paths.input.clone();
+    answered(round, task.inputs.as_ref()?, TaskQuestion::Inputs { url })
+}
+
 /// Remembers, then asks.
 fn go_on(round: &Round<'_>, task: &RemoteTask, step: &Step) -> ActionPlan {
     let mut status = remembering(round, &step.state);
@@ -103,34 +121,60 @@ fn go_on(round: &Round<'_>, task: &RemoteTask, step: &Step) -> ActionPlan {
     }
     let info = publish::told_apart(step.info.clone(), &task.context.last);
     let mut actions = publish(round, task, status, &info).actions;
-    let next = match &step.call {
-        // The answer leads to a round.
-        Some(call) => {
-            actions.push(Do::Call(Effect::Ask(Box::new(call.clone()))));
-            Next::AwaitChange
-        }
-        None => step.again.map_or(Next::AwaitChange, Next::After),
+    let Some(call) = &step.call else {
+        // The step was taken upon this answer; the next one is taken upon another.
+        actions.extend(task.answered.clone().map(Do::Used));
+        let next = step.again.map_or(Next::AwaitChange, Next::After);
+        return Plan { actions, next };
     };
-    Plan { actions, next }
+    // The answer leads to a round.
+    let of = fingerprint(on_record(round, &actions));
+    let call = Box::new(call.clone());
+    actions.push(Do::Ask(TaskQuestion::Connector { of, call }));
+    Plan::of(actions)
+}
+
+/// The state of the plugin that is on record after these actions.
+fn on_record<'a>(round: &'a Round<'_>, actions: &'a [super::Step]) -> &'a [u8] {
+    let mut written = actions.iter().rev().filter_map(|step| {
+        if let Do::Persist(record) = step {
+            Some(record.status.plugin_state.as_slice())
+        } else {
+            None
+        }
+    });
+    let written = written.next();
+    written.unwrap_or(&round.action.status.plugin_state)
+}
+
+/// Has the connector end what was begun; `None` where nothing was, or it is ended.
+pub(super) fn end_job(round: &Round<'_>, task: &RemoteTask) -> Option<ActionPlan> {
+    let call = Box::new(task.abort.clone()?);
+    let of = fingerprint(&round.action.status.plugin_state);
+    answered(round, &task.aborted, TaskQuestion::Connector { of, call })
 }
 
 fn succeed(round: &Round<'_>, task: &RemoteTask, step: &Step) -> ActionPlan {
+    let prefix = task.context.paths.output_prefix.clone();
     if let Some(outputs) = &step.outputs {
-        let mut plan = cached::succeed(round, task);
-        let cached = task.cached.present();
-        if cached.is_none_or(|cached| cached.kept.is_none()) {
-            let prefix = task.context.paths.output_prefix.clone();
-            let outputs = outputs.clone();
-            // Whoever hears of the success finds them, and so does the cache.
-            let write = Effect::WriteOutputs { prefix, outputs };
-            plan.actions.insert(0, Do::Call(write));
-        }
+        // Whoever hears of the success finds them, and so does the cache.
+        let outputs = Arc::new(outputs.clone());
+        let write = TaskQuestion::Outputs { prefix, outputs };
+        let written = answered(round, &task.written, write);
+        return written.unwrap_or_else(|| cached::succeed(round, task));
+    }
+    let look = TaskQuestion::Outcome {
+        of: round.action.attempt().to_string(),
+        prefix,
+        owed: outcome::owed(&task.context.template),
+    };
+    let id = look.id();
+    if let Some(plan) = answered(round, &task.outcome, look) {
         return plan;
     }
-    match &task.outcome {
-        Seen::Unknown(_) | Seen::Absent => Plan::after(LOOK_AGAIN),
-        Seen::Present(Outcome::Complete) => cached::succeed(round, task),
-        Seen::Present(Outcome::Failed {
+    match task.outcome.answer() {
+        Some(Outcome::Complete) => cached::succeed(round, task),
+        Some(Outcome::Failed {
             error,
             is_recoverable,
         }) => {
@@ -145,7 +189,30 @@ fn succeed(round: &Round<'_>, task: &RemoteTask, step: &Step) -> ActionPlan {
             };
             fail(round, task, info)
         }
-        Seen::Present(Outcome::Incomplete(why)) => system_failure(round, task, why, false),
+        Some(Outcome::Incomplete(why)) => {
+            let mut plan = system_failure(round, task, why, false);
+            // The next look is another one.
+            plan.actions.push(Do::Used(id));
+            plan
+        }
+        None => Plan::after(LOOK_AGAIN),
+    }
+}
+
+/// Asks until there is an answer; `None` where there is one.
+fn answered<T>(round: &Round<'_>, asked: &Asked<T>, question: TaskQuestion) -> Option<ActionPlan> {
+    match asked {
+        Asked::Answered { .. } => None,
+        Asked::UnderWay { .. } => Some(Plan::await_change()),
+        Asked::NotAsked | Asked::AskedByAnother => Some(Plan::of(vec![Do::Ask(question)])),
+        Asked::Failed { at, .. } => {
+            let left = LOOK_AGAIN.saturating_sub(round.since(*at));
+            Some(if left.is_zero() {
+                Plan::of(vec![Do::Ask(question)])
+            } else {
+                Plan::after(left)
+            })
+        }
     }
 }
 
@@ -194,22 +261,20 @@ fn system_failure(
         return publish(round, task, status, &info);
     }
     let status = if begins_anew {
+        // What was begun must not run beside what is begun next.
+        if let Some(plan) = end_job(round, task) {
+            return plan;
+        }
         forgetting(round)
     } else {
         round.action.status.clone()
     };
-    let mut actions = Vec::new();
-    // What was begun must not run beside what is begun next.
-    if let Some(call) = task.abort.as_ref().filter(|_| begins_anew) {
-        actions.push(Do::Call(Effect::End(Box::new(call.clone()))));
-    }
-    actions.push(round.record(TaskActionStatus {
+    let record = round.record(TaskActionStatus {
         system_failures: n,
         ..status
-    }));
-    actions.push(failure::warning(round, id, text));
+    });
     Plan {
-        actions,
+        actions: vec![record, failure::warning(round, id, text)],
         ..Plan::after(round.policy.requeue)
     }
 }
@@ -225,10 +290,12 @@ fn publish(
         return Plan::await_change();
     };
     // First, or nobody would know of it after a crash. Nothing of the attempt runs any more.
-    let released = info.phase.is_terminal().then(|| cached::release(task));
-    let mut actions: Vec<_> = released.flatten().into_iter().collect();
-    actions.extend(written);
-    Plan::of(actions)
+    if info.phase.is_terminal()
+        && let Some(before) = cached::before_end(task)
+    {
+        return before;
+    }
+    Plan::of(written)
 }
 
 /// The status with what the plugin wants remembered.

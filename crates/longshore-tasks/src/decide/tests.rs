@@ -93,7 +93,6 @@ fn a_create_that_does_not_happen_has_its_consequence() {
             message: "no".to_owned(),
         })
     };
-    let no_directory = || obstacle(ObstacleKind::NoDirectory("no place".to_owned()));
     let over_quota = || obstacle(ObstacleKind::OverQuota("exceeded quota".to_owned()));
     check(&[
         (
@@ -117,19 +116,6 @@ fn a_create_that_does_not_happen_has_its_consequence() {
             over_quota()
                 .with(|it| it.action.status.plugin_phase = "PhaseWaitingForResources".to_owned()),
             "create r-a-0 as u/1/0; report QUEUED.0 of 1; persist Queued.0 of 1; after 10s",
-        ),
-        (
-            "no directory",
-            no_directory().with(|it| it.lacks_directory = true),
-            "report WAITING_FOR_RESOURCES.0 of 1; persist WaitingForResources.0 of 1; after 10s",
-        ),
-        (
-            "still no directory",
-            no_directory().with(|it| {
-                it.lacks_directory = true;
-                it.action.status.plugin_phase = "PhaseWaitingForResources".to_owned();
-            }),
-            "make directory; create r-a-0 as u/1/0; report QUEUED.0 of 1; persist Queued.0 of 1; after 10s",
         ),
         (
             "bad request",

@@ -2,21 +2,28 @@
 
 use jiff::Timestamp;
 use longshore_api::flyte::{CONDITION_PROGRESSING, TaskActionStatus};
-use longshore_core::{Seen, Unknown, UnknownCause};
+use longshore_core::{Asked, Seen, Unknown};
 use longshore_kit::RawObject;
 use longshore_plugins::{Answer, K8sState, Phase, Room, Round, Runner, StoredState};
 
-use super::{exchange::Remembered, rooms::Scope};
+use super::{own_states::is_last, rooms::Scope};
 use crate::{
-    catalog::decide::{Before, Facts, before},
-    data::DataError,
+    decide::may_begin,
+    learn::without_answer,
     model::{Action, ActionKey, RemoteTask, Work},
-    observe::{Observer, owed},
+    observe::Observer,
+    questions::{CREATE, Known},
 };
 
 impl Observer {
     /// Reads what the step of a task that makes no resource is taken from, and takes it.
-    pub(crate) async fn step(&self, key: &ActionKey, action: &mut Action, now: Timestamp) {
+    pub(crate) fn step(
+        &self,
+        key: &ActionKey,
+        action: &mut Action,
+        now: Timestamp,
+        known: Known<'_>,
+    ) {
         let (status, is_deleting) = (&action.status, action.is_deleting);
         let Work::Remote(task) = &mut action.work else {
             return;
@@ -24,43 +31,50 @@ impl Observer {
         if status.is_terminal() {
             return;
         }
-        let uid = action.target.uid.as_deref().unwrap_or_default();
-        let taken = self.take_step(key, uid, task, status, is_deleting, now);
-        if let Err(why) = taken.await {
+        let taken = self.take_step(key, task, status, is_deleting, now, known);
+        if let Err(why) = taken {
             action.children.current = Seen::Unknown(why);
         }
     }
 
-    async fn take_step(
+    fn take_step(
         &self,
         key: &ActionKey,
-        uid: &str,
         task: &mut RemoteTask,
         status: &TaskActionStatus,
         is_deleting: bool,
         now: Timestamp,
+        known: Known<'_>,
     ) -> Result<(), Unknown> {
         let state = stored(status);
         task.context.last = last(status);
-        let (is_state_ours, answer) = match self.exchanges.recall(key, uid, state.bytes) {
-            Remembered::Foreign => (false, None),
-            Remembered::Quiet => (true, None),
-            Remembered::Asked => {
-                return Err(Unknown::new(
-                    UnknownCause::UnderWay,
-                    "its connector has not answered yet",
-                ));
+        let (id, asked) = known.connector(state.bytes);
+        let answer = match asked {
+            Asked::NotAsked | Asked::AskedByAnother => None,
+            Asked::UnderWay { .. } => {
+                task.is_under_way = true;
+                return Ok(());
             }
-            Remembered::Answered(answer) => (true, Some(answer)),
+            Asked::Answered { answer, .. } => Some(answer),
+            Asked::Failed { message, .. } => Some(Answer::Failed(message)),
         };
+        let is_state_ours = answer.is_some() || known.facts.own_states.has(state.bytes);
+        let passes = |answer: &Answer| id.kind != CREATE && !is_last(answer);
+        task.answered = answer.as_ref().is_some_and(passes).then_some(id);
+        task.aborted = known.aborted(state.bytes);
         let is_begun = matches!(answer, Some(Answer::Created(_)));
         if is_deleting && !is_begun {
             task.abort = task.plugin.abort(&task.context, state).ok().flatten();
             return Ok(());
         }
         if task.plugin.needs_inputs(state) {
-            let inputs = self.data.inputs(&task.context.paths.input).await;
-            task.context.inputs = inputs.map_err(|error| unreadable(&error))?;
+            let inputs = known.inputs();
+            let answer = inputs.answer().cloned();
+            task.inputs = Some(without_answer(inputs));
+            let Some(answer) = answer else {
+                return Ok(());
+            };
+            task.context.inputs = answer.as_deref().cloned();
         }
         let round = Round {
             state,
@@ -81,11 +95,9 @@ impl Observer {
             .as_ref()
             .is_ok_and(|step| step.info.phase == Phase::Success && step.outputs.is_none());
         if ended_well && !is_deleting {
-            let owed = owed(&task.context.template);
-            let prefix = &task.context.paths.output_prefix;
-            let outcome = self.data.outcome(prefix, owed).await;
-            task.outcome = Seen::Present(outcome.map_err(|error| unreadable(&error))?);
+            task.outcome = known.outcome(&status.attempts.max(1).to_string());
         }
+        task.written = known.outputs(&task.context.paths.output_prefix);
         Ok(())
     }
 }
@@ -105,7 +117,7 @@ impl Observer {
         match task.plugin.room(state) {
             Room::Unneeded => self.rooms.leave(key),
             // Its cache is decided upon first.
-            Room::Wanted if state.bytes.is_empty() && !is_free_of_cache(task) => {
+            Room::Wanted if state.bytes.is_empty() && !may_begin(&task.cache) => {
                 self.rooms.leave(key);
             }
             Room::Taken => self.rooms.take(key, &scope),
@@ -139,28 +151,6 @@ impl Observer {
             actions.filter_map(|object| with_room(object)).collect()
         })
     }
-}
-
-/// Whether nothing that is known of its cache keeps an attempt from beginning.
-fn is_free_of_cache(task: &RemoteTask) -> bool {
-    match &task.cached {
-        Seen::Absent => true,
-        Seen::Unknown(_) => false,
-        Seen::Present(cached) => {
-            let facts = Facts {
-                is_launched: false,
-                is_serializable: cached.entry.is_serializable,
-                owner: &cached.entry.owner,
-                outputs: &cached.outputs,
-                claim: cached.held.as_ref().map(|held| &held.claim),
-            };
-            before(&facts) == Before::Run
-        }
-    }
-}
-
-fn unreadable(error: &DataError) -> Unknown {
-    Unknown::new(UnknownCause::Unreachable, error.to_string())
 }
 
 fn stored(status: &TaskActionStatus) -> StoredState<'_> {

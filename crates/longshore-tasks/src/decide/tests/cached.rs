@@ -1,10 +1,16 @@
 //! Tasks whose outputs are cached.
 
-use longshore_core::UnknownCause;
+mod asking;
+
+use bytes::Bytes;
+use longshore_core::{Asked, NoAnswer, UnknownCause};
 use longshore_plugins::CacheKey;
 
 use super::*;
-use crate::catalog::{Cached, CatalogCacheStatus, Entry, Held, decide::Claim};
+use crate::{
+    catalog::{Cache, Cached, CatalogCacheStatus, Entry, Hit, Unkeyed},
+    questions::Holder,
+};
 
 const US: &str = "flyte/r-a";
 const SUBMIT: &str = "create r-a-0 as u/1/0; report QUEUED.0 of 1; persist Queued.0 of 1";
@@ -14,56 +20,126 @@ fn s(seconds: i64) -> jiff::SignedDuration {
     jiff::SignedDuration::from_secs(seconds)
 }
 
-/// The cache of a task of which nothing was asked yet.
-pub(in crate::decide) fn uncached(is_serializable: bool) -> Cached {
+/// What is known of the cache of a task.
+#[derive(Clone, Debug)]
+pub(in crate::decide) struct Known {
+    pub(in crate::decide) is_serializable: bool,
+    /// What came of looking them up.
+    pub(in crate::decide) outputs: Seen<Bytes>,
+    pub(in crate::decide) is_copied: bool,
+    pub(in crate::decide) held: Asked<Holder>,
+    pub(in crate::decide) exists: Seen<bool>,
+    pub(in crate::decide) kept: Option<CatalogCacheStatus>,
+    pub(in crate::decide) is_released: bool,
+}
+
+/// A task whose cache was looked up just now, and has nothing.
+pub(in crate::decide) fn uncached(is_serializable: bool) -> Known {
+    Known {
+        is_serializable,
+        outputs: Seen::Absent,
+        is_copied: false,
+        held: Asked::NotAsked,
+        exists: Seen::Absent,
+        kept: None,
+        is_released: false,
+    }
+}
+
+/// A task of which nothing was asked.
+fn new(is_serializable: bool) -> Cached {
     let key = CacheKey {
         org: String::new(),
         project: "p".to_owned(),
         domain: "d".to_owned(),
         key: "k".to_owned(),
     };
-    Cached {
-        entry: Entry {
-            key,
-            owner: US.to_owned(),
-            is_serializable,
-            output_prefix: "file:///out/1".to_owned(),
-        },
-        outputs: Seen::Absent,
-        held: None,
-        kept: None,
+    let entry = Entry {
+        key,
+        owner: US.to_owned(),
+        is_serializable,
+        output_prefix: "file:///out/1".to_owned(),
+    };
+    Cached::new(entry, "u")
+}
+
+fn now<T>(answer: T) -> Asked<T> {
+    Asked::Answered { at: EPOCH, answer }
+}
+
+impl Known {
+    pub(in crate::decide) fn cache(self) -> Cache {
+        let mut cached = new(self.is_serializable);
+        cached.found = match self.outputs {
+            Seen::Absent => now(None),
+            Seen::Present(outputs) => now(Some(Hit::Literals(outputs))),
+            Seen::Unknown(why) => failed(&why.message, 0),
+        };
+        if self.is_copied {
+            cached.copied = now(());
+        }
+        cached.reserved = self.held;
+        cached.exists = world::asked(&self.exists, EPOCH);
+        if let Some(status) = self.kept {
+            cached.exists = now(true);
+            cached.put = now(status);
+        }
+        if self.is_released {
+            cached.released = now(());
+        }
+        Cache::Keyed(Box::new(cached))
     }
+}
+
+/// A serialized task whose key is not known.
+fn unkeyed(key: Asked<()>) -> Cache {
+    Cache::Unkeyed(Unkeyed {
+        url: "file:///in".to_owned(),
+        is_serializable: true,
+        key,
+    })
 }
 
 impl World {
     /// Its outputs are cached.
-    fn cached(self, change: impl FnOnce(&mut Cached)) -> Self {
-        let mut cached = uncached(false);
-        change(&mut cached);
-        self.with(|it| it.cached = Seen::Present(cached))
+    fn cached(self, change: impl FnOnce(&mut Known)) -> Self {
+        let mut known = uncached(false);
+        change(&mut known);
+        self.with(|it| it.cache = known.cache())
     }
 
     /// They are, and only one runs at a time.
-    fn serialized(self, change: impl FnOnce(&mut Cached)) -> Self {
-        let mut cached = uncached(true);
-        change(&mut cached);
-        self.with(|it| it.cached = Seen::Present(cached))
+    fn serialized(self, change: impl FnOnce(&mut Known)) -> Self {
+        let mut known = uncached(true);
+        change(&mut known);
+        self.with(|it| it.cache = known.cache())
+    }
+
+    fn cache(self, cache: Cache) -> Self {
+        self.with(|it| it.cache = cache)
     }
 }
 
-fn held_by(owner: &str, ago: i64) -> Option<Held> {
-    let claim = Claim::HeldBy {
-        owner: owner.to_owned(),
-        heartbeat: Duration::from_secs(10),
-    };
-    let at = EPOCH - s(ago);
-    Some(Held { at, claim })
+pub(in crate::decide) fn held_by(owner: &str, ago: i64) -> Asked<Holder> {
+    Asked::Answered {
+        at: EPOCH - s(ago),
+        answer: Holder {
+            owner: owner.to_owned(),
+            heartbeat: Duration::from_secs(10),
+        },
+    }
 }
 
-fn not_held(ago: i64) -> Option<Held> {
-    let claim = Claim::Failed("no answer".to_owned());
-    let at = EPOCH - s(ago);
-    Some(Held { at, claim })
+pub(in crate::decide) fn failed<T>(message: &str, ago: i64) -> Asked<T> {
+    Asked::Failed {
+        at: EPOCH - s(ago),
+        why: NoAnswer::Unreachable,
+        message: message.to_owned(),
+    }
+}
+
+fn not_held(ago: i64) -> Asked<Holder> {
+    failed("no answer", ago)
 }
 
 fn check_all(table: Vec<(&str, World, String)>) {
@@ -74,13 +150,21 @@ fn check_all(table: Vec<(&str, World, String)>) {
 
 #[test]
 fn the_cache_is_asked_before_the_launch() {
-    let there = || Seen::Present(bytes::Bytes::from_static(b"o"));
+    let there = || Seen::Present(Bytes::from_static(b"o"));
     let down = || Seen::unknown(UnknownCause::Unreachable, "down");
     check_all(vec![
         (
             "cached",
             action().cached(|it| it.outputs = there()),
-            format!("copy; {HIT}; await"),
+            "copy; await".to_owned(),
+        ),
+        (
+            "copied",
+            action().cached(|it| {
+                it.outputs = there();
+                it.is_copied = true;
+            }),
+            format!("{HIT}; await"),
         ),
         (
             "not cached",
@@ -103,31 +187,49 @@ fn waiting(cache: u8, next: &str) -> String {
 
 #[test]
 fn a_launch_that_is_to_be_the_only_one_is_reserved() {
-    let there = || Seen::Present(bytes::Bytes::from_static(b"o"));
+    let there = || Seen::Present(Bytes::from_static(b"o"));
     let down = || Seen::unknown(UnknownCause::Unreachable, "down");
     check_all(vec![
         (
             "its key is not known",
-            action().with(|it| it.cached = Seen::unknown(UnknownCause::Unreachable, "no bucket")),
+            action().cache(unkeyed(failed("no bucket", 0))),
             waiting(4, "10s"),
         ),
         (
             "cached, and one at a time",
             action().serialized(|it| it.outputs = there()),
-            format!("copy; give up; {HIT}; await"),
+            "copy; await".to_owned(),
+        ),
+        (
+            "cached and copied, and one at a time",
+            action().serialized(|it| {
+                it.outputs = there();
+                it.is_copied = true;
+            }),
+            "give up; await".to_owned(),
+        ),
+        (
+            "cached, copied and given up",
+            action().serialized(|it| {
+                it.outputs = there();
+                it.is_copied = true;
+                it.is_released = true;
+            }),
+            format!("{HIT}; await"),
         ),
         (
             "cached by whom it waited for",
             action().serialized(|it| {
                 it.outputs = there();
+                it.is_copied = true;
                 it.held = held_by("flyte/r-b", 3);
             }),
-            format!("copy; {HIT}; await"),
+            format!("{HIT}; await"),
         ),
         (
             "not reserved",
             action().serialized(|_| {}),
-            "reserve for 10s; after 0ns".to_owned(),
+            "use catalog_get; reserve for 10s; await".to_owned(),
         ),
         (
             "reserved",
@@ -137,7 +239,7 @@ fn a_launch_that_is_to_be_the_only_one_is_reserved() {
         (
             "reserved long ago",
             action().serialized(|it| it.held = held_by(US, 10)),
-            "reserve for 10s; after 0ns".to_owned(),
+            "use catalog_get; reserve for 10s; await".to_owned(),
         ),
         (
             "somebody else's",
@@ -259,7 +361,21 @@ fn outputs_are_cached_before_the_end_is_told_and_the_reservation_is_given_up() {
     };
     let populated = Some(CatalogCacheStatus::CachePopulated);
     check_all(vec![
-        ("new", done().cached(|_| {}), "keep; after 0ns".to_owned()),
+        (
+            "new",
+            done().cached(|_| {}),
+            "check outputs; await".to_owned(),
+        ),
+        (
+            "there",
+            done().cached(|it| it.exists = Seen::Present(true)),
+            "keep; await".to_owned(),
+        ),
+        (
+            "not there",
+            done().cached(|it| it.exists = Seen::Present(false)),
+            end(5),
+        ),
         ("kept", done().cached(|it| it.kept = populated), end(3)),
         (
             "not kept",
@@ -269,56 +385,96 @@ fn outputs_are_cached_before_the_end_is_told_and_the_reservation_is_given_up() {
         (
             "one at a time",
             done().serialized(|it| it.kept = populated),
-            format!("give up; {}", end(3)),
+            "give up; await".to_owned(),
+        ),
+        (
+            "given up",
+            done().serialized(|it| {
+                it.kept = populated;
+                it.is_released = true;
+            }),
+            end(3),
         ),
         (
             "under a key that is not known",
-            done().with(|it| it.cached = Seen::unknown(UnknownCause::Unreachable, "no bucket")),
+            done().cache(unkeyed(failed("no bucket", 0))),
             end(5),
+        ),
+        (
+            "under a key that was not asked for, after a restart",
+            done().cache(unkeyed(Asked::NotAsked)),
+            "make key; await".to_owned(),
         ),
     ]);
 }
 
 #[test]
 fn every_end_gives_the_reservation_up_and_another_attempt_keeps_it() {
-    let failed = || {
+    let failed = |is_released: bool| {
         let world = action().started(Phase::Running, 0, "");
-        world
-            .pod(user("Error"))
-            .serialized(|it| it.held = held_by(US, 4))
+        world.pod(user("Error")).serialized(|it| {
+            it.held = held_by(US, 4);
+            it.is_released = is_released;
+        })
     };
+    let not_built = |is_released: bool| {
+        let world = action().serialized(|it| {
+            it.held = held_by(US, 0);
+            it.is_released = is_released;
+        });
+        world.with(|it| it.builds = Err("NoImage"))
+    };
+    let aborted = "report ABORTED.0 of 1; release r-a; await";
+    let given_up = || "give up; await".to_owned();
     check_all(vec![
+        ("the last attempt", failed(false), given_up()),
         (
-            "the last attempt",
-            failed(),
-            "give up; report FAILED.0 of 1; persist PermanentFailure.0 of 1 failed PermanentFailure: it broke; label; await"
+            "the last attempt, without a reservation",
+            failed(true),
+            "report FAILED.0 of 1; persist PermanentFailure.0 of 1 failed PermanentFailure: it broke; label; await"
                 .to_owned(),
         ),
         (
             "not the last attempt",
-            failed().with(|it| it.max_attempts = 2),
+            failed(false).with(|it| it.max_attempts = 2),
             "report QUEUED.0 of 2; persist Queued.0 of 2 (nothing started); after 0ns".to_owned(),
         ),
+        ("a pod that cannot be built", not_built(false), given_up()),
         (
-            "a pod that cannot be built",
-            action()
-                .serialized(|it| it.held = held_by(US, 0))
-                .with(|it| it.builds = Err("NoImage")),
-            "give up; report FAILED.0 of 1; persist PermanentFailure.0 of 1 failed PermanentFailure: \
+            "a pod that cannot be built, without a reservation",
+            not_built(true),
+            "report FAILED.0 of 1; persist PermanentFailure.0 of 1 failed PermanentFailure: \
              Failed to build resource, caused by: no image; label; await"
                 .to_owned(),
         ),
         (
             "an abort",
             action().deleting().serialized(|_| {}),
-            "give up; report ABORTED.0 of 1; release r-a; await".to_owned(),
+            given_up(),
+        ),
+        (
+            "an abort, without a reservation",
+            action().deleting().serialized(|it| it.is_released = true),
+            aborted.to_owned(),
         ),
         (
             "an abort while it waits",
             action()
                 .deleting()
                 .serialized(|it| it.held = held_by("flyte/r-b", 1)),
-            "report ABORTED.0 of 1; release r-a; await".to_owned(),
+            aborted.to_owned(),
+        ),
+        (
+            "an abort before its key is known",
+            action().deleting().cache(unkeyed(Asked::NotAsked)),
+            "make key; await".to_owned(),
+        ),
+        (
+            "an abort while the reservation is asked for",
+            action()
+                .deleting()
+                .serialized(|it| it.held = Asked::UnderWay { since: EPOCH }),
+            "await".to_owned(),
         ),
     ]);
 }

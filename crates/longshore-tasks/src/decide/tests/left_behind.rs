@@ -1,6 +1,6 @@
 //! What attempts leave behind, and stores that do not tell.
 
-use longshore_core::UnknownCause;
+use longshore_core::{Asked, QuestionId, UnknownCause};
 use longshore_plugins::TaskError;
 
 use super::*;
@@ -128,8 +128,9 @@ fn a_store_that_refuses_is_waited_for_and_the_status_says_why_once() {
 #[test]
 fn inputs_that_cannot_be_read_are_waited_for() {
     let why = "s3://b/inputs.pb cannot be read: AccessDenied";
-    let unread =
-        |world: World| world.with(|it| it.obstacle = Some(ObstacleKind::NoInputs(why.to_owned())));
+    let unread = |world: World| {
+        world.with(|it| it.inputs = Some(Seen::unknown(UnknownCause::Unreachable, why)))
+    };
     let waiting = format!("waiting for the inputs: {why}");
     let told = || {
         action()
@@ -143,6 +144,11 @@ fn inputs_that_cannot_be_read_are_waited_for() {
     };
     check(&[
         (
+            "not asked for",
+            action().with(|it| it.inputs = Some(Seen::Absent)),
+            "read inputs; await",
+        ),
+        (
             "first",
             unread(action()),
             "report WAITING_FOR_RESOURCES.0 of 1; persist WaitingForResources.0 of 1; after 10s",
@@ -150,17 +156,106 @@ fn inputs_that_cannot_be_read_are_waited_for() {
         ("again", unread(told()), "after 10s"),
         (
             "read at last",
-            told(),
+            told().with(|it| it.inputs = Some(Seen::Present(()))),
             "create r-a-0 as u/1/0; report QUEUED.0 of 1; persist Queued.0 of 1; after 10s",
         ),
     ]);
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_made_before_the_resource() {
-    check(&[(
-        "new",
-        action().with(|it| it.lacks_directory = true),
-        "make directory; create r-a-0 as u/1/0; report QUEUED.0 of 1; persist Queued.0 of 1; after 10s",
-    )]);
+fn a_directory_is_made_before_the_resource_and_waited_for() {
+    let directory = |seen: Seen<()>| action().with(|it| it.directory = Some(seen));
+    let refused = || directory(Seen::unknown(UnknownCause::Unreachable, "no place"));
+    let submit = "create r-a-0 as u/1/0; report QUEUED.0 of 1; persist Queued.0 of 1; after 10s";
+    check(&[
+        ("new", directory(Seen::Absent), "make directory; await"),
+        ("made", directory(Seen::Present(())), submit),
+        (
+            "refused",
+            refused(),
+            "report WAITING_FOR_RESOURCES.0 of 1; persist WaitingForResources.0 of 1; warn NoOutputDirectory; after 10s",
+        ),
+    ]);
+}
+
+/// The attempt has ended, and this is how far the question is for what it left behind.
+fn ended(asked: Asked<Outcome>) -> String {
+    let world = action()
+        .started(Phase::Running, 1, "")
+        .pod(of(Phase::Success));
+    let mut observed = world.observed();
+    if let Seen::Present(action) = &mut observed.action
+        && let Work::Task(task) = &mut action.work
+    {
+        task.outcome = asked;
+    }
+    words(&decide(&Policy::default(), &world.config, &observed))
+}
+
+#[test]
+fn a_store_is_asked_once_and_again_after_a_failure() {
+    let failed = |ago: i64| Asked::Failed {
+        at: EPOCH - jiff::SignedDuration::from_secs(ago),
+        why: longshore_core::NoAnswer::TimedOut,
+        message: "silence".to_owned(),
+    };
+    assert_eq!(ended(Asked::NotAsked), "look; await");
+    assert_eq!(ended(Asked::UnderWay { since: EPOCH }), "await");
+    let told = "report RUNNING.2 of 1; persist Running.2 of 1;";
+    assert_eq!(ended(failed(0)), format!("{told} after 1s"));
+    assert_eq!(ended(failed(1)), format!("{told} look; await"));
+}
+
+#[test]
+fn an_answer_from_before_the_next_look_is_due_is_not_counted_twice() {
+    let info = PhaseInfo {
+        occurred_at: Some(EPOCH),
+        ..of(Phase::Success)
+    };
+    let world = action().started(Phase::Running, 1, "").pod(info);
+    let world = world.with(|it| {
+        it.action.status.system_failures = 1;
+        it.now = EPOCH + Duration::from_secs(10);
+        it.outcome = Seen::Present(Outcome::Incomplete("no outputs".to_owned()));
+    });
+    let looked = |seconds: u64| {
+        let mut observed = world.observed();
+        if let Seen::Present(action) = &mut observed.action
+            && let Work::Task(task) = &mut action.work
+            && let Asked::Answered { at, .. } = &mut task.outcome
+        {
+            *at = EPOCH + Duration::from_secs(seconds);
+        }
+        words(&decide(&Policy::default(), &world.config, &observed))
+    };
+    assert_eq!(looked(9), "look; await");
+    let counted = "persist Running.1 of 1 +2; warn FailedPluginHandle; after 10s";
+    assert_eq!(looked(10), counted);
+}
+
+#[test]
+fn answers_are_used_up_after_the_record_and_those_of_earlier_attempts_at_once() {
+    let ids = [
+        QuestionId::new("store_outcome", "pod"),
+        QuestionId::new("store_outcome", "the pod before"),
+        QuestionId::new("store_inputs", ""),
+        QuestionId::new("catalog_reserve", ""),
+    ];
+    let used = |world: World| {
+        let mut world = world;
+        world.action.asked = ids.to_vec();
+        words(&world.plan())
+    };
+    let ended = action()
+        .started(Phase::Running, 1, "")
+        .pod(of(Phase::Success));
+    assert_eq!(
+        used(ended.clone().with(|it| it.outcome = Seen::Absent)),
+        "look; use store_outcome; use store_inputs; await"
+    );
+    assert_eq!(
+        used(ended),
+        "report SUCCEEDED.0 of 1; persist Success.0 of 1 completed; label; use store_outcome; use store_outcome; \
+         use store_inputs; use catalog_reserve; await"
+    );
 }

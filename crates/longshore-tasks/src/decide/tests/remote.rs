@@ -1,15 +1,18 @@
 //! Tasks that make no resource.
 
-use longshore_core::UnknownCause;
+use longshore_core::{QuestionId, UnknownCause};
 use longshore_plugins::{
-    Config, PhaseInfo, RemotePlugin, Request, Round as PluginRound, StateError, Step, StoredState,
-    TaskContext,
+    Call, Config, PhaseInfo, RemotePlugin, Request, Round as PluginRound, StateError, Step,
+    StoredState, TaskContext,
 };
 use longshore_proto::flyteidl2::core::{LiteralMap, TaskTemplate};
 
-use super::{cached::uncached, *};
+use super::{
+    cached::{Known, held_by, uncached},
+    *,
+};
 use crate::{
-    catalog::{Cached, CatalogCacheStatus, Held, decide::Claim},
+    catalog::{Cache, CatalogCacheStatus},
     model::{RemoteTask, Work},
 };
 
@@ -41,8 +44,13 @@ struct Remote {
     world: World,
     step: Result<Step, StateError>,
     outcome: Seen<Outcome>,
+    written: Seen<()>,
+    inputs: Option<Seen<()>>,
+    is_under_way: bool,
+    answered: Option<QuestionId>,
     abort: Option<Call>,
-    cached: Seen<Cached>,
+    aborted: Seen<()>,
+    cache: Cache,
 }
 
 /// A task of which nothing was begun, and what its plugin says.
@@ -53,8 +61,13 @@ fn remote(phase: Phase) -> Remote {
         world: action(),
         step: Ok(step),
         outcome: Seen::Present(Outcome::Complete),
+        written: Seen::Absent,
+        inputs: None,
+        is_under_way: false,
+        answered: None,
         abort: None,
-        cached: Seen::Absent,
+        aborted: Seen::Absent,
+        cache: Cache::None,
     }
 }
 
@@ -96,13 +109,26 @@ impl Remote {
     }
 
     fn begun(self) -> Self {
-        self.with(|it| it.abort = Some(call()))
+        let call = Call {
+            request: Request::Delete(Box::default()),
+            ..call()
+        };
+        self.with(|it| it.abort = Some(call))
     }
 
-    fn cached(self, is_serializable: bool, change: impl FnOnce(&mut Cached)) -> Self {
-        let mut cached = uncached(is_serializable);
-        change(&mut cached);
-        self.with(|it| it.cached = Seen::Present(cached))
+    /// The connector has ended what was begun.
+    fn aborted(self) -> Self {
+        self.with(|it| it.aborted = Seen::Present(()))
+    }
+
+    fn cached(self, is_serializable: bool, change: impl FnOnce(&mut Known)) -> Self {
+        let mut known = uncached(is_serializable);
+        change(&mut known);
+        self.with(|it| it.cache = known.cache())
+    }
+
+    fn written(self) -> Self {
+        self.with(|it| it.written = Seen::Present(()))
     }
 
     fn words(&self) -> String {
@@ -123,9 +149,14 @@ impl Remote {
                 ..context.unwrap()
             },
             step: self.step.clone(),
-            outcome: self.outcome.clone(),
+            inputs: self.inputs.as_ref().map(|it| world::asked(it, EPOCH)),
+            outcome: world::asked(&self.outcome, EPOCH),
+            written: world::asked(&self.written, EPOCH),
+            is_under_way: self.is_under_way,
+            answered: self.answered.clone(),
             abort: self.abort.clone(),
-            cached: self.cached.clone(),
+            aborted: world::asked(&self.aborted, EPOCH),
+            cache: self.cache.clone(),
         }));
         let observed = Observed {
             now: EPOCH,
@@ -158,11 +189,38 @@ fn what_is_to_be_asked_is_remembered_first_and_the_answer_is_waited_for() {
         ),
         (
             "not answered yet",
+            after(Phase::Queued, Phase::Queued).with(|it| it.is_under_way = true),
+            "await",
+        ),
+        (
+            "not answered yet, and being deleted",
+            after(Phase::Queued, Phase::Queued).with(|it| {
+                it.is_under_way = true;
+                it.world.action.is_deleting = true;
+            }),
+            "await",
+        ),
+        (
+            "nobody knows whether there is room",
             after(Phase::Queued, Phase::Queued).with(|it| {
                 it.world.action.children.current =
-                    Seen::unknown(UnknownCause::Unreachable, "no answer");
+                    Seen::unknown(UnknownCause::NotListedYet, "no list yet");
             }),
             "after 1s",
+        ),
+        (
+            "answered: the next answer is another one",
+            after(Phase::Queued, Phase::Running).with(|it| {
+                it.answered = Some(QuestionId::new("connector_get", ""));
+            }),
+            "report RUNNING.0 of 1; persist Running.0 of 1; use connector_get; after 30s",
+        ),
+        (
+            "answered, and asked again",
+            after(Phase::Running, Phase::Running)
+                .step(|it| it.call = Some(call()))
+                .with(|it| it.answered = Some(QuestionId::new("connector_get", ""))),
+            "ask; await",
         ),
         (
             "nothing new",
@@ -193,10 +251,16 @@ fn a_success_is_told_once_its_outputs_are_there() {
     let returned = |it: &mut Step| it.outputs = Some(LiteralMap::default());
     check(vec![
         ("left behind", done(), DONE),
+        ("returned", done().step(returned), "write outputs; await"),
         (
-            "returned",
-            done().step(returned),
-            "write outputs; report SUCCEEDED.0 of 1; persist Success.0 of 1 completed; label; await",
+            "returned and written",
+            done().step(returned).written(),
+            DONE,
+        ),
+        (
+            "not asked for",
+            done().with(|it| it.outcome = Seen::Absent),
+            "look; await",
         ),
         (
             "not to be seen",
@@ -206,7 +270,7 @@ fn a_success_is_told_once_its_outputs_are_there() {
         (
             "not there",
             done().with(|it| it.outcome = Seen::Present(Outcome::Incomplete("none".to_owned()))),
-            "persist Running.0 of 1 +1; warn FailedPluginHandle; after 10s",
+            "persist Running.0 of 1 +1; warn FailedPluginHandle; use store_outcome; after 10s",
         ),
         (
             "not there for the fourth time",
@@ -214,7 +278,7 @@ fn a_success_is_told_once_its_outputs_are_there() {
                 .system_failures(3)
                 .with(|it| it.outcome = Seen::Present(Outcome::Incomplete("none".to_owned()))),
             "report FAILED.0 of 1; persist PermanentFailure.0 of 1 +4 failed PermanentFailure: \
-             plugin \"given\" failed with system error 4 times: none; label; await",
+             plugin \"given\" failed with system error 4 times: none; label; use store_outcome; await",
         ),
     ]);
 }
@@ -241,10 +305,11 @@ fn a_failure_costs_an_attempt_unless_it_is_the_systems() {
             lost(),
             "persist Running.0 of 1 +1 (nothing started); warn FailedPluginHandle; after 10s",
         ),
+        ("the system's", lost().begun(), "end; await"),
         (
-            "the system's",
-            lost().begun(),
-            "end; persist Running.0 of 1 +1 (nothing started); warn FailedPluginHandle; after 10s",
+            "the system's, with a job that is ended",
+            lost().begun().aborted(),
+            "persist Running.0 of 1 +1 (nothing started); warn FailedPluginHandle; after 10s",
         ),
         (
             "a state that nobody can read",
@@ -266,7 +331,12 @@ fn what_was_begun_is_ended_before_its_action_goes() {
         (
             "begun",
             deleted(after(Phase::Running, Phase::Running).begun()),
-            "end; report ABORTED.0 of 1; release r-a; await",
+            "end; await",
+        ),
+        (
+            "ended",
+            deleted(after(Phase::Running, Phase::Running).begun().aborted()),
+            "report ABORTED.0 of 1; release r-a; await",
         ),
         (
             "begun with a reservation",
@@ -275,18 +345,47 @@ fn what_was_begun_is_ended_before_its_action_goes() {
                     .begun()
                     .cached(true, |_| {}),
             ),
-            "end; give up; report ABORTED.0 of 1; release r-a; await",
+            "end; await",
+        ),
+        (
+            "ended with a reservation",
+            deleted(
+                after(Phase::Running, Phase::Running)
+                    .begun()
+                    .aborted()
+                    .cached(true, |_| {}),
+            ),
+            "give up; await",
+        ),
+        (
+            "ended, and the reservation is given up",
+            deleted(
+                after(Phase::Running, Phase::Running)
+                    .begun()
+                    .aborted()
+                    .cached(true, |it| it.is_released = true),
+            ),
+            "report ABORTED.0 of 1; release r-a; await",
         ),
     ]);
 }
 
-fn held_by(owner: &str, ago: i64) -> Option<Held> {
-    let claim = Claim::HeldBy {
-        owner: owner.to_owned(),
-        heartbeat: Duration::from_secs(10),
-    };
-    let at = EPOCH - jiff::SignedDuration::from_secs(ago);
-    Some(Held { at, claim })
+#[test]
+fn a_step_that_needs_the_inputs_waits_for_them() {
+    let unread = |seen: Seen<()>| remote(Phase::Queued).with(|it| it.inputs = Some(seen));
+    check(vec![
+        ("not asked for", unread(Seen::Absent), "read inputs; await"),
+        (
+            "not to be read",
+            unread(Seen::unknown(UnknownCause::Unreachable, "down")),
+            "after 1s",
+        ),
+        (
+            "read",
+            unread(Seen::Present(())),
+            "report QUEUED.0 of 1; persist Queued.0 of 1; after 30s",
+        ),
+    ]);
 }
 
 #[test]
@@ -299,7 +398,15 @@ fn the_cache_is_asked_before_anything_is_begun() {
         (
             "cached",
             new().cached(false, |it| it.outputs = there()),
-            "copy; report SUCCEEDED.0 of 1; persist Success.0 of 1 cache 2 (nothing started) completed; label; await",
+            "copy; await",
+        ),
+        (
+            "cached and copied",
+            new().cached(false, |it| {
+                it.outputs = there();
+                it.is_copied = true;
+            }),
+            "report SUCCEEDED.0 of 1; persist Success.0 of 1 cache 2 (nothing started) completed; label; await",
         ),
         (
             "cached, and begun before that was known",
@@ -314,7 +421,7 @@ fn the_cache_is_asked_before_anything_is_begun() {
         (
             "not reserved",
             new().cached(true, |_| {}),
-            "reserve for 10s; after 0ns",
+            "use catalog_get; reserve for 10s; await",
         ),
         (
             "reserved",
@@ -345,29 +452,51 @@ fn outputs_are_cached_before_the_end_is_told() {
         (
             "left behind",
             done().cached(false, |_| {}),
-            "keep; after 0ns",
+            "check outputs; await",
         ),
         (
             "returned",
             done().cached(false, |_| {}).step(returned),
-            "write outputs; keep; after 0ns",
+            "write outputs; await",
+        ),
+        (
+            "returned and written",
+            done()
+                .cached(false, |it| it.exists = Seen::Present(true))
+                .step(returned)
+                .written(),
+            "keep; await",
         ),
         (
             "kept",
             done()
                 .cached(false, |it| it.kept = populated)
-                .step(returned),
+                .step(returned)
+                .written(),
             kept,
         ),
         (
             "kept, and one at a time",
             done().cached(true, |it| it.kept = populated),
-            &format!("give up; {kept}"),
+            "give up; await",
+        ),
+        (
+            "kept, and given up",
+            done().cached(true, |it| {
+                it.kept = populated;
+                it.is_released = true;
+            }),
+            kept,
         ),
         (
             "failed, and one at a time",
             failing(user("Error")).cached(true, |_| {}),
-            "give up; report FAILED.0 of 1; \
+            "give up; await",
+        ),
+        (
+            "failed, and given up",
+            failing(user("Error")).cached(true, |it| it.is_released = true),
+            "report FAILED.0 of 1; \
              persist PermanentFailure.0 of 1 failed PermanentFailure: it broke; label; await",
         ),
         (

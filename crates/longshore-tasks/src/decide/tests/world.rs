@@ -1,10 +1,10 @@
 //! A world for one decision, and plans in words.
 
 use longshore_api::{flyte::FINALIZER_PLUGIN, tasks::ANNOTATION_LAUNCH};
-use longshore_core::{Next, Resource};
+use longshore_core::{Asked, Next, NoAnswer, Resource};
 use longshore_plugins::{
-    BuildError, Config, K8sState, Launch, Phase, PhaseInfo, Plugin, PluginState, STATE_VERSION,
-    StateError, TaskContext,
+    BuildError, Config, K8sState, Launch, Phase, PhaseInfo, Plugin, PluginState, Request,
+    STATE_VERSION, StateError, TaskContext,
 };
 use longshore_proto::flyteidl2::core::TaskTemplate;
 use longshore_test::EPOCH;
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::super::*;
 use crate::{
-    catalog::{Cached, Tell},
+    catalog::Cache,
     data::Outcome,
     model::{Happened, LaunchId, Noticed, Obstacle, ObstacleKind, Task},
 };
@@ -21,6 +21,7 @@ use crate::{
 #[derive(Debug)]
 struct Fake {
     builds: Result<(), &'static str>,
+    needs_inputs: bool,
 }
 
 impl Plugin for Fake {
@@ -32,6 +33,9 @@ impl Plugin for Fake {
     }
     fn resource(&self) -> Resource {
         Resource::POD
+    }
+    fn needs_inputs(&self, _: &TaskContext) -> bool {
+        self.needs_inputs
     }
     fn build(&self, _: &TaskContext) -> Result<Value, BuildError> {
         self.builds.map(|()| json!({})).map_err(|code| BuildError {
@@ -53,11 +57,14 @@ pub(in crate::decide) struct World {
     pub(in crate::decide) state: Result<PluginState, StateError>,
     pub(in crate::decide) info: PhaseInfo,
     pub(in crate::decide) outcome: Seen<Outcome>,
-    pub(in crate::decide) lacks_directory: bool,
+    /// `None` for a task that needs none.
+    pub(in crate::decide) inputs: Option<Seen<()>>,
+    /// `None` where its store has no directories.
+    pub(in crate::decide) directory: Option<Seen<()>>,
     pub(in crate::decide) noticed: Vec<Noticed>,
     pub(in crate::decide) happened: Vec<Happened>,
     pub(in crate::decide) obstacle: Option<ObstacleKind>,
-    pub(in crate::decide) cached: Seen<Cached>,
+    pub(in crate::decide) cache: Cache,
     pub(in crate::decide) config: K8sConfig,
     pub(in crate::decide) now: Timestamp,
 }
@@ -78,12 +85,13 @@ pub(in crate::decide) fn action() -> World {
         builds: Ok(()),
         state: Ok(PluginState::default()),
         info: PhaseInfo::of(Phase::Undefined, ""),
-        outcome: Seen::Absent,
-        lacks_directory: false,
+        outcome: Seen::Present(Outcome::Complete),
+        inputs: None,
+        directory: None,
         noticed: Vec::new(),
         happened: Vec::new(),
         obstacle: None,
-        cached: Seen::Absent,
+        cache: Cache::None,
         config: K8sConfig::default(),
         now: EPOCH,
     }
@@ -174,27 +182,35 @@ impl World {
         let attempt = action.attempt();
         let template = TaskTemplate::default();
         let config = Config::default();
-        let context =
-            TaskContext::of(&action.object, &action.spec, template, attempt, &config).unwrap();
+        let context = TaskContext::of(
+            &action.object,
+            &action.spec,
+            template.clone(),
+            attempt,
+            &config,
+        );
         action.work = Work::Task(Box::new(Task {
             plugin: Arc::new(Fake {
                 builds: self.builds,
+                needs_inputs: self.inputs.is_some(),
             }),
             context: TaskContext {
                 max_attempts: self.max_attempts,
-                ..context
+                ..context.unwrap()
             },
             state: self.state.clone(),
             info: self.info.clone(),
-            outcome: self.outcome.clone(),
-            lacks_directory: self.lacks_directory,
+            owed: owes(&self.info, &template),
+            outcome: asked(&self.outcome, self.now),
+            inputs: asked(self.inputs.as_ref().unwrap_or(&Seen::Absent), self.now),
+            directory: self.directory.as_ref().map(|it| asked(it, self.now)),
             noticed: self.noticed.clone(),
             happened: self.happened.clone(),
             obstacle: self
                 .obstacle
                 .clone()
                 .map(|kind| Obstacle { since: EPOCH, kind }),
-            cached: self.cached.clone(),
+            cache: self.cache.clone(),
         }));
         Observed {
             now: self.now,
@@ -204,6 +220,22 @@ impl World {
 
     pub(in crate::decide) fn plan(&self) -> ActionPlan {
         decide(&Policy::default(), &self.config, &self.observed())
+    }
+}
+
+/// How far a question is: not asked where nothing is seen, and failed just now where that is not known.
+pub(in crate::decide) fn asked<T: Clone>(seen: &Seen<T>, now: Timestamp) -> Asked<T> {
+    match seen {
+        Seen::Absent => Asked::NotAsked,
+        Seen::Present(answer) => Asked::Answered {
+            at: now,
+            answer: answer.clone(),
+        },
+        Seen::Unknown(why) => Asked::Failed {
+            at: now,
+            why: NoAnswer::Unreachable,
+            message: why.message.clone(),
+        },
     }
 }
 
@@ -265,19 +297,26 @@ pub(in crate::decide) fn step(step: &Step) -> String {
                 event.version, event.attempt
             )
         }
-        Do::Call(Effect::Cache(order)) => match &order.tell {
-            Tell::Reserve(within) => format!("reserve for {within:?}"),
-            Tell::Copy(_) => "copy".to_owned(),
-            Tell::Keep(_) => "keep".to_owned(),
-            Tell::Release => "give up".to_owned(),
-        },
-        Do::Call(Effect::MakeDirectory { .. }) => "make directory".to_owned(),
-        Do::Call(Effect::Ask(_)) => "ask".to_owned(),
-        Do::Call(Effect::End(_)) => "end".to_owned(),
-        Do::Call(Effect::WriteOutputs { .. }) => "write outputs".to_owned(),
         Do::Announce(announcement) => format!("warn {}", announcement.reason),
         Do::Used(id) => format!("use {}", id.kind),
-        Do::Ask(never) => match *never {},
+        Do::Ask(question) => match question {
+            TaskQuestion::Inputs { .. } => "read inputs".to_owned(),
+            TaskQuestion::Directory { .. } => "make directory".to_owned(),
+            TaskQuestion::Outcome { .. } => "look".to_owned(),
+            TaskQuestion::Outputs { .. } => "write outputs".to_owned(),
+            TaskQuestion::Key { .. } => "make key".to_owned(),
+            TaskQuestion::LookUp { .. } => "look up".to_owned(),
+            TaskQuestion::Cached { .. } => "read cached".to_owned(),
+            TaskQuestion::Copy { .. } => "copy".to_owned(),
+            TaskQuestion::Exists { .. } => "check outputs".to_owned(),
+            TaskQuestion::Reserve { heartbeat, .. } => format!("reserve for {heartbeat:?}"),
+            TaskQuestion::Put { .. } => "keep".to_owned(),
+            TaskQuestion::Release { .. } => "give up".to_owned(),
+            TaskQuestion::Connector { call, .. } => match call.request {
+                Request::Create(_) | Request::Get(_) => "ask".to_owned(),
+                Request::Delete(_) => "end".to_owned(),
+            },
+        },
         Do::EnsureFinalizer { .. } => "finalizer".to_owned(),
         Do::RemoveFinalizer { target, .. } => format!("release {}", target.name),
     }

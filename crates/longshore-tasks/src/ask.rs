@@ -1,0 +1,272 @@
+//! Asks stores, the catalog and connectors what plans ask ([`TaskQuestion`]). The kit calls this beside the rounds.
+
+use std::sync::Arc;
+
+use futures::{Stream, stream};
+use jiff::Timestamp;
+use longshore_core::{AskError, Incarnation, NoAnswer, error::chain};
+use longshore_kit::Notes;
+use longshore_plugins::{CacheKey, Call, Request};
+use tokio::sync::mpsc;
+
+use crate::{
+    catalog::{Caching, Entry, decide::Claim},
+    data::{DataError, TaskData},
+    facts::{Facts, Waiting},
+    model::{Action, ActionKey, Work},
+    observe::Observer,
+    questions::{Holder, TaskAnswer, TaskQuestion},
+    remote::{AskConnectors, ConnectorError},
+};
+
+/// Asks stores, the catalog and connectors.
+#[derive(Debug)]
+pub(crate) struct Transport {
+    data: Arc<dyn TaskData>,
+    /// `None` where nothing is cached.
+    caching: Option<Caching>,
+    connectors: Arc<dyn AskConnectors>,
+    facts: Notes<ActionKey, Facts>,
+    /// Takes actions that wait no longer for a reservation that another action of this process had.
+    freed: mpsc::UnboundedSender<ActionKey>,
+}
+
+impl Transport {
+    /// Also answers the actions that wait no longer for a reservation which another action of this process had: their
+    /// next round need not wait for its time.
+    pub(crate) fn new(
+        data: &Arc<dyn TaskData>,
+        caching: Option<Caching>,
+        connectors: &Arc<dyn AskConnectors>,
+        facts: Notes<ActionKey, Facts>,
+    ) -> (Self, impl Stream<Item = ActionKey> + Send + use<>) {
+        let (freed, mut receiver) = mpsc::unbounded_channel();
+        let transport = Self {
+            data: Arc::clone(data),
+            caching,
+            connectors: Arc::clone(connectors),
+            facts,
+            freed,
+        };
+        let freed = stream::poll_fn(move |context| receiver.poll_recv(context));
+        (transport, freed)
+    }
+
+    /// Asks one question.
+    ///
+    /// *Errors*: the store or the catalog did not answer, or refused.
+    pub(crate) async fn ask(
+        &self,
+        observer: &Observer,
+        key: &ActionKey,
+        question: &TaskQuestion,
+        now: Timestamp,
+    ) -> Result<TaskAnswer, AskError> {
+        let data = &self.data;
+        match question {
+            TaskQuestion::Inputs { url } => {
+                let inputs = data.inputs(url).await.map_err(of_store)?;
+                Ok(TaskAnswer::Inputs(inputs.map(Arc::new)))
+            }
+            TaskQuestion::Directory { url } => {
+                let made = data.make_directory(url).await;
+                made.map(done).map_err(of_store)
+            }
+            TaskQuestion::Outcome { prefix, owed, .. } => {
+                let outcome = data.outcome(prefix, *owed).await;
+                outcome.map(TaskAnswer::Outcome).map_err(|error| {
+                    let why = error.why();
+                    tracing::warn!(%key, error = why, "an ended attempt waits for what it left behind");
+                    of_store(error)
+                })
+            }
+            TaskQuestion::Outputs { prefix, outputs } => {
+                let written = data.write_outputs(prefix, outputs).await;
+                written.map(done).map_err(|error| {
+                    let why = error.why();
+                    tracing::warn!(%key, error = why, "the outputs of a connector's job are not written");
+                    of_store(error)
+                })
+            }
+            TaskQuestion::Key { .. } => {
+                let found = self.key(observer, key, now).await?;
+                Ok(TaskAnswer::Key(found))
+            }
+            TaskQuestion::LookUp { .. }
+            | TaskQuestion::Cached { .. }
+            | TaskQuestion::Copy { .. }
+            | TaskQuestion::Exists { .. }
+            | TaskQuestion::Reserve { .. }
+            | TaskQuestion::Put { .. }
+            | TaskQuestion::Release { .. } => self.ask_cache(key, question).await,
+            TaskQuestion::Connector { call, .. } => self.ask_connector(call).await,
+        }
+    }
+
+    async fn ask_cache(
+        &self,
+        key: &ActionKey,
+        question: &TaskQuestion,
+    ) -> Result<TaskAnswer, AskError> {
+        let caching = self.caching()?;
+        match question {
+            TaskQuestion::LookUp { entry } => {
+                let found = caching.find(entry).await;
+                found
+                    .map(TaskAnswer::Found)
+                    .map_err(|error| AskError::new(NoAnswer::Unreachable, chain(&error)))
+            }
+            TaskQuestion::Cached { url } => {
+                let outputs = caching.read(url).await;
+                outputs.map(TaskAnswer::Cached).map_err(in_full)
+            }
+            TaskQuestion::Copy { entry, outputs } => {
+                let copied = caching.copy(entry, outputs.clone()).await;
+                copied.map(done).map_err(of_store)
+            }
+            TaskQuestion::Exists { entry } => {
+                let exists = caching.has_outputs(entry).await;
+                exists.map(TaskAnswer::Exists).map_err(in_full)
+            }
+            TaskQuestion::Reserve {
+                entry,
+                uid,
+                heartbeat,
+            } => {
+                self.waits(key, uid, Some(&entry.key));
+                match caching.reserve(entry, *heartbeat).await {
+                    Claim::HeldBy { owner, heartbeat } => {
+                        if owner == entry.owner {
+                            self.waits(key, uid, None);
+                        }
+                        Ok(TaskAnswer::Reserved(Holder { owner, heartbeat }))
+                    }
+                    Claim::Failed(why) => Err(AskError::new(NoAnswer::Unreachable, why)),
+                }
+            }
+            TaskQuestion::Put { entry, metadata } => {
+                let status = caching.put(entry, (**metadata).clone()).await;
+                Ok(TaskAnswer::Put(status))
+            }
+            TaskQuestion::Release { entry } => {
+                caching.release(entry).await;
+                self.free(entry);
+                Ok(TaskAnswer::Done)
+            }
+            TaskQuestion::Inputs { .. }
+            | TaskQuestion::Directory { .. }
+            | TaskQuestion::Outcome { .. }
+            | TaskQuestion::Outputs { .. }
+            | TaskQuestion::Key { .. }
+            | TaskQuestion::Connector { .. } => Err(AskError::new(
+                NoAnswer::Refused,
+                "the catalog answers no questions to others",
+            )),
+        }
+    }
+
+    async fn ask_connector(&self, call: &Call) -> Result<TaskAnswer, AskError> {
+        let answered = self.connectors.ask(call).await;
+        let answered = answered.map_err(|error| {
+            let why = match &error {
+                ConnectorError::NoConnector(_) | ConnectorError::Refused { .. } => {
+                    NoAnswer::Refused
+                }
+                ConnectorError::NoAnswer { .. } => NoAnswer::Unreachable,
+            };
+            AskError::new(why, error.to_string())
+        })?;
+        match (&call.request, answered) {
+            (Request::Delete(_), _) => Ok(TaskAnswer::Done),
+            (Request::Create(_) | Request::Get(_), Some(answer)) => {
+                Ok(TaskAnswer::Connector(answer))
+            }
+            (Request::Create(_) | Request::Get(_), None) => Err(AskError::new(
+                NoAnswer::NotUnderstood,
+                "it answered nothing",
+            )),
+        }
+    }
+
+    fn caching(&self) -> Result<&Caching, AskError> {
+        let caching = self.caching.as_ref();
+        caching.ok_or_else(|| AskError::new(NoAnswer::Refused, "no catalog is configured"))
+    }
+
+    /// What the outputs of an action are cached under; `None` where there cannot be a key.
+    async fn key(
+        &self,
+        observer: &Observer,
+        key: &ActionKey,
+        now: Timestamp,
+    ) -> Result<Option<CacheKey>, AskError> {
+        let Some(action) = observer.current(key, now) else {
+            return Err(AskError::new(NoAnswer::Refused, "the action is gone"));
+        };
+        let Action { work, spec, .. } = &action;
+        let context = match work {
+            Work::Task(task) => &task.context,
+            Work::Remote(task) => &task.context,
+            Work::Condition | Work::Invalid(_) | Work::Nothing => return Ok(None),
+        };
+        let found = self.caching()?.key(context, &spec.cache_key).await;
+        let found = found.map_err(|error| {
+            let why = chain(&error);
+            tracing::warn!(error = why, %key, "a cached task waits for its inputs");
+            in_full(error)
+        })?;
+        let found = found.inspect_err(|error| {
+            let error = chain(error);
+            tracing::warn!(error, action = %key, "outputs are not cached");
+        });
+        Ok(found.ok())
+    }
+
+    /// The action asks for the reservation of this key; or has the one that it asked for.
+    fn waits(&self, action: &ActionKey, uid: &str, key: Option<&CacheKey>) {
+        let incarnation = Incarnation::of(uid);
+        self.facts.note(action, &incarnation, |facts| {
+            facts.waiting = Waiting {
+                key: key.cloned(),
+                is_freed: false,
+            };
+        });
+    }
+
+    /// Nobody here knows any more who has the reservation of a key, and those who waited for it ask again.
+    fn free(&self, entry: &Entry) {
+        let waits = |facts: &Facts| facts.waiting.key.as_ref() == Some(&entry.key);
+        let freed = self
+            .facts
+            .note_all(waits, |facts| facts.waiting.is_freed = true);
+        for action in freed {
+            // Nobody listens where no round will come.
+            let _ = self.freed.send(action);
+        }
+    }
+}
+
+fn done((): ()) -> TaskAnswer {
+    TaskAnswer::Done
+}
+
+/// A store that did not do what it was asked for, in the words that the status has.
+fn of_store(error: DataError) -> AskError {
+    AskError::new(class_of(&error), error.why())
+}
+
+/// The same with all causes.
+fn in_full(error: DataError) -> AskError {
+    AskError::new(class_of(&error), chain(&error))
+}
+
+fn class_of(error: &DataError) -> NoAnswer {
+    match error {
+        DataError::Unsupported { .. }
+        | DataError::Impossible { .. }
+        | DataError::NotAllowed { .. }
+        | DataError::Refused { .. }
+        | DataError::NoBucket { .. } => NoAnswer::Refused,
+        DataError::NoDirectory { .. } | DataError::Failed { .. } => NoAnswer::Unreachable,
+    }
+}

@@ -1,0 +1,79 @@
+//! What this process remembers of an action between rounds. Nothing of it is durable: after a restart each fact is met
+//! again, or was none.
+
+use jiff::Timestamp;
+use longshore_plugins::CacheKey;
+
+use crate::{
+    model::{LaunchId, Obstacle, ObstacleKind},
+    remote::OwnStates,
+};
+
+/// Facts about an action that no cache shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// What kept the last create from happening, and the launch that the create was for.
+    obstacle: Option<(String, Obstacle)>,
+    /// The states of a plugin without a resource that this process has written.
+    pub(crate) own_states: OwnStates,
+    /// The reservation that the action waits for.
+    pub(crate) waiting: Waiting,
+}
+
+/// What an action remembers of the reservation that it waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    /// The key of the reservation that it asked for and does not have, as far as it knows.
+    pub(crate) key: Option<CacheKey>,
+    /// Whether another action has given the reservation up since.
+    pub(crate) is_freed: bool,
+}
+
+impl Facts {
+    /// This kept the create of a launch from happening.
+    pub(crate) fn note_obstacle(&mut self, launch: &str, kind: ObstacleKind, now: Timestamp) {
+        let same = self.obstacle.as_ref();
+        let same = same.filter(|(of, obstacle)| of == launch && obstacle.kind == kind);
+        let since = same.map_or(now, |(_, obstacle)| obstacle.since);
+        self.obstacle = Some((launch.to_owned(), Obstacle { since, kind }));
+    }
+
+    /// What keeps this launch from happening.
+    pub(crate) fn obstacle(&self, launch: &LaunchId) -> Option<Obstacle> {
+        let (of, obstacle) = self.obstacle.as_ref()?;
+        (*of == launch.to_string()).then(|| obstacle.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use longshore_test::EPOCH;
+
+    use super::*;
+
+    #[test]
+    fn an_obstacle_stands_in_the_way_of_one_launch_since_it_was_met_first() {
+        let launch = LaunchId {
+            uid: "u".to_owned(),
+            attempt: 1,
+            n_failures: 0,
+        };
+        let later = EPOCH + Duration::from_secs(9);
+        let mut facts = Facts::default();
+        assert_eq!(facts.obstacle(&launch), None);
+        let mut note = |kind: ObstacleKind, at| {
+            facts.note_obstacle(&launch.to_string(), kind, at);
+            facts.obstacle(&launch).unwrap().since
+        };
+        assert_eq!(note(ObstacleKind::NameTaken, EPOCH), EPOCH);
+        assert_eq!(note(ObstacleKind::NameTaken, later), EPOCH);
+        assert_eq!(note(ObstacleKind::OverQuota(String::new()), later), later);
+        let next = LaunchId {
+            attempt: 2,
+            ..launch
+        };
+        assert_eq!(facts.obstacle(&next), None);
+    }
+}

@@ -1,0 +1,554 @@
+//! The questions of TaskActions to stores, the catalog and connectors, as the kit sends them. Pure; the `ask` module
+//! sends them.
+//!
+//! Each question to a store or the catalog may be asked twice: what it writes is the same each time, at a place that only
+//! this action writes, or under the action's own name.
+
+use std::{
+    hash::{DefaultHasher, Hasher},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use longshore_core::{Asked, Incarnation, Question, QuestionId};
+use longshore_kit::{Answers, AskLimits, KindLimits};
+use longshore_plugins::{Answer, CacheKey, Call, Request};
+use longshore_proto::flyteidl2::core::LiteralMap;
+
+use crate::{
+    catalog::{CatalogCacheStatus, Entry, Hit, Metadata},
+    data::{Outcome, Owed},
+    facts::Facts,
+};
+
+/// Kinds of questions to stores.
+const INPUTS: &str = "store_inputs";
+const DIRECTORY: &str = "store_directory";
+const OUTCOME: &str = "store_outcome";
+const OUTPUTS: &str = "store_outputs";
+const KEY: &str = "store_cache_key";
+const CACHED: &str = "store_cached_outputs";
+const COPY: &str = "store_copy";
+const EXISTS: &str = "store_exists";
+/// Kinds of questions to the catalog.
+const GET: &str = "catalog_get";
+const RESERVE: &str = "catalog_reserve";
+const PUT: &str = "catalog_put";
+const RELEASE: &str = "catalog_release";
+/// Kinds of questions to connectors.
+pub(crate) const CREATE: &str = "connector_create";
+const STATUS: &str = "connector_get";
+const DELETE: &str = "connector_delete";
+
+/// The host of questions to the catalog: an executor has one.
+const CATALOG: &str = "catalog";
+/// The host of URLs without an authority.
+const THIS_MACHINE: &str = "file://";
+
+/// Longer than a store's client takes with its retries: its own error says more than a time limit of ours.
+const STORE_TIMEOUT: Duration = Duration::from_secs(60);
+/// The same for the catalog's client, which is asked twice.
+const CATALOG_TIMEOUT: Duration = Duration::from_secs(70);
+/// A connector's client has time limits of its own, by configuration, and lets requests wait for their turn: what was not
+/// sent must not look as if it had failed.
+const CONNECTOR_TIMEOUT: Duration = Duration::from_hours(1);
+/// How many questions of one kind reach the clients of connectors.
+const CONNECTOR_IN_FLIGHT: usize = 4096;
+/// Questions of one kind that are in flight to one bucket, or to the catalog.
+const IN_FLIGHT_PER_HOST: usize = 32;
+
+/// A question about an action.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TaskQuestion {
+    /// What are the inputs, of a task that cannot be built or begun without them?
+    Inputs {
+        /// Where they are.
+        url: String,
+    },
+    /// Make the directory of an attempt, with those above it.
+    Directory {
+        /// The directory.
+        url: String,
+    },
+    /// What has an attempt left behind?
+    Outcome {
+        /// What has ended: the uid of the resource or, of a task that makes none, the attempt.
+        of: String,
+        /// The directory of the attempt.
+        prefix: String,
+        /// What it owes.
+        owed: Owed,
+    },
+    /// Write the outputs that a connector returned.
+    Outputs {
+        /// The directory of the attempt.
+        prefix: String,
+        /// The outputs.
+        outputs: Arc<LiteralMap>,
+    },
+    /// What are the outputs of this task cached under? The inputs are part of the answer.
+    Key {
+        /// Where the inputs are; empty for a task without inputs.
+        url: String,
+    },
+    /// What is cached?
+    LookUp {
+        /// The attempt that asks.
+        entry: Entry,
+    },
+    /// What are the cached outputs?
+    Cached {
+        /// Where they are.
+        url: String,
+    },
+    /// Write cached outputs to where those of the attempt belong.
+    Copy {
+        /// The attempt.
+        entry: Entry,
+        /// The outputs, as they are in a file.
+        outputs: Bytes,
+    },
+    /// Are there outputs of the attempt?
+    Exists {
+        /// The attempt.
+        entry: Entry,
+    },
+    /// Take the reservation, or extend it.
+    Reserve {
+        /// The attempt that asks.
+        entry: Entry,
+        /// The uid of its action.
+        uid: String,
+        /// The reservation is extended again within this.
+        heartbeat: Duration,
+    },
+    /// Cache the outputs of an attempt.
+    Put {
+        /// The attempt.
+        entry: Entry,
+        /// Where the outputs come from.
+        metadata: Box<Metadata>,
+    },
+    /// Give the reservation up.
+    Release {
+        /// The attempt.
+        entry: Entry,
+    },
+    /// Ask a connector about a job. A connector that is asked twice begins two jobs: that it is about to be asked is on
+    /// record before.
+    Connector {
+        /// The [`fingerprint`] of the state on record from which it is asked.
+        of: String,
+        /// What is asked.
+        call: Box<Call>,
+    },
+}
+
+/// What a store, the catalog or a connector answered.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TaskAnswer {
+    /// To questions that write: it is written.
+    Done,
+    /// To [`Inputs`](TaskQuestion::Inputs): `None` where there are none that can be read.
+    Inputs(Option<Arc<LiteralMap>>),
+    /// To [`Outcome`](TaskQuestion::Outcome).
+    Outcome(Outcome),
+    /// To [`Key`](TaskQuestion::Key): `None` where there cannot be one.
+    Key(Option<CacheKey>),
+    /// To [`LookUp`](TaskQuestion::LookUp): `None` where nothing of use is cached.
+    Found(Option<Hit>),
+    /// To [`Cached`](TaskQuestion::Cached): as they are in a file; `None` where they are lost.
+    Cached(Option<Bytes>),
+    /// To [`Exists`](TaskQuestion::Exists).
+    Exists(bool),
+    /// To [`Reserve`](TaskQuestion::Reserve).
+    Reserved(Holder),
+    /// To [`Put`](TaskQuestion::Put): what the status says of it.
+    Put(CatalogCacheStatus),
+    /// To [`Connector`](TaskQuestion::Connector), where a job is begun or asked for.
+    Connector(Answer),
+}
+
+/// Who has a reservation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The name of the owner.
+    pub owner: String,
+    /// The catalog expects the owner again within this.
+    pub heartbeat: Duration,
+}
+
+impl Question for TaskQuestion {
+    type Answer = TaskAnswer;
+
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Inputs { .. } => INPUTS,
+            Self::Directory { .. } => DIRECTORY,
+            Self::Outcome { .. } => OUTCOME,
+            Self::Outputs { .. } => OUTPUTS,
+            Self::Key { .. } => KEY,
+            Self::LookUp { .. } => GET,
+            Self::Cached { .. } => CACHED,
+            Self::Copy { .. } => COPY,
+            Self::Exists { .. } => EXISTS,
+            Self::Reserve { .. } => RESERVE,
+            Self::Put { .. } => PUT,
+            Self::Release { .. } => RELEASE,
+            Self::Connector { call, .. } => match call.request {
+                Request::Create(_) => CREATE,
+                Request::Get(_) => STATUS,
+                Request::Delete(_) => DELETE,
+            },
+        }
+    }
+
+    fn host(&self) -> &str {
+        match self {
+            Self::Inputs { url }
+            | Self::Directory { url }
+            | Self::Key { url }
+            | Self::Cached { url } => authority(url),
+            Self::Outcome { prefix, .. } | Self::Outputs { prefix, .. } => authority(prefix),
+            Self::Copy { entry, .. } | Self::Exists { entry } => authority(&entry.output_prefix),
+            Self::LookUp { .. }
+            | Self::Reserve { .. }
+            | Self::Put { .. }
+            | Self::Release { .. } => CATALOG,
+            // One task type has one connector.
+            Self::Connector { call, .. } => &call.category.task_type,
+        }
+    }
+
+    fn about(&self) -> String {
+        match self {
+            Self::Outcome { of, .. } | Self::Connector { of, .. } => of.clone(),
+            Self::Directory { url } | Self::Cached { url } => url.clone(),
+            Self::Outputs { prefix, .. } => prefix.clone(),
+            Self::Copy { entry, .. } | Self::Exists { entry } | Self::Put { entry, .. } => {
+                entry.output_prefix.clone()
+            }
+            Self::Inputs { .. }
+            | Self::Key { .. }
+            | Self::LookUp { .. }
+            | Self::Reserve { .. }
+            | Self::Release { .. } => String::new(),
+        }
+    }
+}
+
+/// The scheme and authority of a URL, as `s3://bucket`.
+fn authority(url: &str) -> &str {
+    let Some(start) = url.find("://").map(|at| at + 3) else {
+        return THIS_MACHINE;
+    };
+    let rest = url.get(start..).unwrap_or_default();
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    url.get(..start + end).unwrap_or(url)
+}
+
+/// How many questions are in flight, and how long they may take.
+pub(crate) fn limits() -> AskLimits {
+    let of_store = KindLimits {
+        in_flight: 256,
+        in_flight_per_host: IN_FLIGHT_PER_HOST,
+        timeout: STORE_TIMEOUT,
+        ..KindLimits::default()
+    };
+    let of_catalog = KindLimits {
+        timeout: CATALOG_TIMEOUT,
+        ..of_store
+    };
+    let limits = AskLimits {
+        in_flight: 3 * CONNECTOR_IN_FLIGHT + 1024,
+        each: of_store,
+        ..AskLimits::default()
+    };
+    let of_connectors = KindLimits {
+        in_flight: CONNECTOR_IN_FLIGHT,
+        in_flight_per_host: CONNECTOR_IN_FLIGHT,
+        timeout: CONNECTOR_TIMEOUT,
+        ..of_store
+    };
+    let catalog = [GET, RESERVE, PUT, RELEASE].map(|kind| (kind, of_catalog));
+    let connectors = [CREATE, STATUS, DELETE].map(|kind| (kind, of_connectors));
+    let kinds = catalog.into_iter().chain(connectors);
+    kinds.fold(limits, |limits, (kind, of_kind)| limits.kind(kind, of_kind))
+}
+
+/// Tells states of a plugin apart.
+pub fn fingerprint(state: &[u8]) -> String {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(state);
+    format!("{:016x}", hasher.finish())
+}
+
+/// What is known of the questions about one action.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known<'a> {
+    pub(crate) answers: &'a Answers<TaskQuestion>,
+    pub(crate) incarnation: &'a Incarnation,
+    pub(crate) facts: &'a Facts,
+}
+
+impl Known<'_> {
+    pub(crate) fn inputs(&self) -> Asked<Option<Arc<LiteralMap>>> {
+        self.get(INPUTS, "", |answer| {
+            if let TaskAnswer::Inputs(inputs) = answer {
+                Some(inputs)
+            } else {
+                None
+            }
+        })
+    }
+
+    pub(crate) fn directory(&self, url: &str) -> Asked<()> {
+        self.get(DIRECTORY, url, done)
+    }
+
+    /// See [`TaskQuestion::Outcome`].
+    pub(crate) fn outcome(&self, of: &str) -> Asked<Outcome> {
+        self.get(OUTCOME, of, |answer| {
+            if let TaskAnswer::Outcome(outcome) = answer {
+                Some(outcome)
+            } else {
+                None
+            }
+        })
+    }
+
+    pub(crate) fn outputs(&self, prefix: &str) -> Asked<()> {
+        self.get(OUTPUTS, prefix, done)
+    }
+
+    pub(crate) fn key(&self) -> Asked<Option<CacheKey>> {
+        self.get(KEY, "", |answer| {
+            if let TaskAnswer::Key(key) = answer {
+                Some(key)
+            } else {
+                None
+            }
+        })
+    }
+
+    pub(crate) fn found(&self) -> Asked<Option<Hit>> {
+        self.get(GET, "", |answer| {
+            if let TaskAnswer::Found(found) = answer {
+                Some(found)
+            } else {
+                None
+            }
+        })
+    }
+
+    pub(crate) fn cached(&self, url: &str) -> Asked<Option<Bytes>> {
+        self.get(CACHED, url, |answer| {
+            if let TaskAnswer::Cached(outputs) = answer {
+                Some(outputs)
+            } else {
+                None
+            }
+        })
+    }
+
+    pub(crate) fn copied(&self, prefix: &str) -> Asked<()> {
+        self.get(COPY, prefix, done)
+    }
+
+    pub(crate) fn exists(&self, prefix: &str) -> Asked<bool> {
+        self.get(EXISTS, prefix, |answer| {
+            if let TaskAnswer::Exists(exists) = answer {
+                Some(exists)
+            } else {
+                None
+            }
+        })
+    }
+
+    pub(crate) fn reserved(&self) -> Asked<Holder> {
+        self.get(RESERVE, "", holder)
+    }
+
+    /// What came of the reservation before it was asked for again.
+    pub(crate) fn reserved_before(&self) -> Asked<Holder> {
+        let id = QuestionId::new(RESERVE, "");
+        typed(self.answers.before(self.incarnation, &id), holder)
+    }
+
+    pub(crate) fn put(&self, prefix: &str) -> Asked<CatalogCacheStatus> {
+        self.get(PUT, prefix, |answer| {
+            if let TaskAnswer::Put(status) = answer {
+                Some(status)
+            } else {
+                None
+            }
+        })
+    }
+
+    pub(crate) fn released(&self) -> Asked<()> {
+        self.get(RELEASE, "", done)
+    }
+
+    /// What a connector was asked from this state, that its job be ended aside.
+    pub(crate) fn connector(&self, state: &[u8]) -> (QuestionId, Asked<Answer>) {
+        let of = fingerprint(state);
+        let ask = |kind: &'static str| {
+            let asked = self.get(kind, &of, |answer| {
+                if let TaskAnswer::Connector(answer) = answer {
+                    Some(answer)
+                } else {
+                    None
+                }
+            });
+            (QuestionId::new(kind, of.as_str()), asked)
+        };
+        let create = ask(CREATE);
+        if matches!(create.1, Asked::NotAsked) {
+            ask(STATUS)
+        } else {
+            create
+        }
+    }
+
+    /// Whether the job of this state is ended.
+    pub(crate) fn aborted(&self, state: &[u8]) -> Asked<()> {
+        self.get(DELETE, &fingerprint(state), done)
+    }
+
+    /// The questions that are under way, or whose answers wait to be used up.
+    pub(crate) fn ids(&self) -> Vec<QuestionId> {
+        let all = self.answers.all(self.incarnation);
+        all.map(|(question, _)| question.id()).collect()
+    }
+
+    fn get<T>(
+        &self,
+        kind: &'static str,
+        about: &str,
+        pick: impl FnOnce(TaskAnswer) -> Option<T>,
+    ) -> Asked<T> {
+        let id = QuestionId::new(kind, about);
+        typed(self.answers.get(self.incarnation, &id), pick)
+    }
+}
+
+fn done(answer: TaskAnswer) -> Option<()> {
+    matches!(answer, TaskAnswer::Done).then_some(())
+}
+
+fn holder(answer: TaskAnswer) -> Option<Holder> {
+    if let TaskAnswer::Reserved(holder) = answer {
+        Some(holder)
+    } else {
+        None
+    }
+}
+
+/// The answer to one kind of question. The transport answers no question with what belongs to another one.
+fn typed<T>(asked: Asked<TaskAnswer>, pick: impl FnOnce(TaskAnswer) -> Option<T>) -> Asked<T> {
+    match asked {
+        Asked::NotAsked => Asked::NotAsked,
+        Asked::AskedByAnother => Asked::AskedByAnother,
+        Asked::UnderWay { since } => Asked::UnderWay { since },
+        Asked::Failed { at, why, message } => Asked::Failed { at, why, message },
+        Asked::Answered { at, answer } => {
+            pick(answer).map_or(Asked::NotAsked, |answer| Asked::Answered { at, answer })
+        }
+    }
+}
+
+/// Which answers an action needs no more.
+pub(crate) mod spent {
+    use longshore_core::QuestionId;
+
+    use super::{
+        CACHED, COPY, CREATE, DELETE, DIRECTORY, EXISTS, GET, INPUTS, OUTCOME, OUTPUTS, PUT, STATUS,
+    };
+
+    /// The stage of an attempt.
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) struct Stage<'a> {
+        /// Whether something of it exists: nothing is asked any more that is asked before.
+        pub(crate) is_launched: bool,
+        /// Whether it waits for its inputs, or is about to be made from them.
+        pub(crate) needs_inputs: bool,
+        /// Its directory.
+        pub(crate) prefix: &'a str,
+        /// What [`TaskQuestion::Outcome`](super::TaskQuestion::Outcome) is about.
+        pub(crate) of: Option<&'a str>,
+        /// The fingerprint of its state on record.
+        pub(crate) state: &'a str,
+    }
+
+    /// Whether the answer to this question is of no use in this stage.
+    pub(crate) fn is_spent(id: &QuestionId, stage: Stage<'_>) -> bool {
+        let about = id.about.as_str();
+        match id.kind {
+            INPUTS => !stage.needs_inputs,
+            GET | CACHED => stage.is_launched,
+            DIRECTORY | COPY => stage.is_launched || about != stage.prefix,
+            OUTCOME => stage.of != Some(about),
+            OUTPUTS | EXISTS | PUT => about != stage.prefix,
+            CREATE | STATUS | DELETE => about != stage.state,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{spent::Stage, *};
+
+    #[test]
+    fn questions_count_against_the_bucket_that_they_go_to() {
+        for (url, expected) in [
+            ("s3://bucket/k/1", "s3://bucket"),
+            ("gs://b", "gs://b"),
+            ("https://h:1?x", "https://h:1"),
+            ("file:///tmp/x", "file://"),
+            ("/tmp/x", "file://"),
+            ("", "file://"),
+        ] {
+            assert_eq!(authority(url), expected, "{url}");
+            let url = url.to_owned();
+            assert_eq!(TaskQuestion::Inputs { url }.host(), expected);
+        }
+    }
+
+    #[test]
+    fn an_answer_is_spent_when_its_attempt_is_launched_or_another_one_is_next() {
+        let new = Stage {
+            is_launched: false,
+            needs_inputs: true,
+            prefix: "s3://b/1",
+            of: None,
+            state: "s",
+        };
+        let launched = Stage {
+            is_launched: true,
+            needs_inputs: false,
+            of: Some("pod"),
+            ..new
+        };
+        for (kind, about, of_new, of_launched) in [
+            (INPUTS, "", false, true),
+            (GET, "", false, true),
+            (DIRECTORY, "s3://b/1", false, true),
+            (COPY, "s3://b/0", true, true),
+            (OUTCOME, "pod", true, false),
+            (OUTCOME, "pod before", true, true),
+            (PUT, "s3://b/1", false, false),
+            (PUT, "s3://b/0", true, true),
+            (KEY, "", false, false),
+            (RESERVE, "", false, false),
+            (RELEASE, "", false, false),
+            (CREATE, "s", false, false),
+            (STATUS, "the state before", true, true),
+        ] {
+            let id = QuestionId::new(kind, about);
+            assert_eq!(spent::is_spent(&id, new), of_new, "{id:?}");
+            assert_eq!(spent::is_spent(&id, launched), of_launched, "{id:?}");
+        }
+    }
+}
