@@ -13,6 +13,7 @@ mod laws;
 mod operators;
 mod plugin;
 mod real_server;
+mod silent;
 mod stories;
 mod takeover;
 mod tests;

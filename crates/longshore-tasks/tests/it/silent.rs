@@ -1,0 +1,188 @@
+//! Stores and catalogs that take a question in and never answer: they delay those that ask them, and nobody else.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use longshore_plugins::CacheKey;
+use longshore_proto::flyteidl2::core::LiteralMap;
+use longshore_tasks::{
+    Tasks,
+    catalog::{CachedOutput, Caching, Catalog, CatalogError, Put, Replace, Reservation},
+    data::{DataError, Outcome, Owed, TaskData},
+};
+use longshore_test::{
+    Faults,
+    foreign::{ForeignClient, ForeignSystem, Reply},
+};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    operators,
+    stories::Story,
+    world::{World, action, ending},
+};
+
+/// More than there are rounds at the same time.
+const N_SILENT: usize = 100;
+/// As many questions as the kit has in flight to one host.
+const N_IN_FLIGHT: usize = 32;
+/// By the clock of the test: whatever takes longer never ends.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// A process that is asked to end has this long.
+const SHUTDOWN: Duration = Duration::from_secs(3);
+
+/// Actions that wait for the store of their outputs.
+const ENDED: &str = "ended";
+/// Actions whose outputs are cached, which wait for the catalog.
+const CACHED: &str = "cached";
+
+/// A foreign system that answers nothing about what has `silent` in its name, and everything else at once.
+fn system() -> ForeignSystem {
+    ForeignSystem::new(|question, _| {
+        if question.contains("silent") {
+            Reply::Hangs
+        } else {
+            Reply::Answers(String::new())
+        }
+    })
+}
+
+#[derive(Debug)]
+struct Store(ForeignClient);
+
+impl Store {
+    async fn ask(&self, kind: &'static str, url: &str) -> Result<(), DataError> {
+        let answered = self.0.ask(kind, url).await;
+        answered.map(drop).map_err(|error| DataError::Impossible {
+            url: url.to_owned(),
+            why: error.message,
+        })
+    }
+}
+
+#[async_trait]
+impl TaskData for Store {
+    async fn outcome(&self, prefix: &str, _: Owed) -> Result<Outcome, DataError> {
+        self.ask("store_outcome", prefix).await?;
+        Ok(Outcome::Complete)
+    }
+
+    async fn inputs(&self, url: &str) -> Result<Option<LiteralMap>, DataError> {
+        self.ask("store_inputs", url).await?;
+        Ok(Some(operators::inputs()))
+    }
+
+    async fn write_outputs(&self, prefix: &str, _: &LiteralMap) -> Result<(), DataError> {
+        self.ask("store_outputs", prefix).await
+    }
+}
+
+/// A catalog that answers nobody.
+#[derive(Debug)]
+struct SilentCatalog(ForeignClient);
+
+impl SilentCatalog {
+    async fn ask<T>(&self, kind: &'static str) -> Result<T, CatalogError> {
+        let error = match self.0.ask(kind, "silent").await {
+            Ok(answer) => answer,
+            Err(error) => error.message,
+        };
+        Err(CatalogError::NotRead(error))
+    }
+}
+
+#[async_trait]
+impl Catalog for SilentCatalog {
+    async fn get(&self, _: &CacheKey) -> Result<Option<CachedOutput>, CatalogError> {
+        self.ask("catalog_get").await
+    }
+
+    async fn put(&self, _: &CacheKey, _: CachedOutput, _: Replace) -> Result<Put, CatalogError> {
+        self.ask("catalog_put").await
+    }
+
+    async fn get_or_extend_reservation(
+        &self,
+        _: &CacheKey,
+        _: &str,
+        _: Duration,
+    ) -> Result<Reservation, CatalogError> {
+        self.ask("catalog_reserve").await
+    }
+
+    async fn release_reservation(&self, _: &CacheKey, _: &str) -> Result<(), CatalogError> {
+        self.ask("catalog_release").await
+    }
+}
+
+/// How long an action takes that asks no silent system, while `n_silent` others wait for one. Their names begin with
+/// `kind`.
+async fn time_of_one_among(n_silent: usize, kind: &str) -> Duration {
+    let world = Story::of("silent", &[]).world().await;
+    let system = system();
+    let process = Faults::none().start();
+    let catalog = Arc::new(SilentCatalog(system.through(&process)));
+    let (storage, clock) = (Arc::clone(&world.cache.storage), world.clock.clone());
+    let caching = Caching::new(catalog, storage, clock, Duration::ZERO);
+    let client = process.client(world.admission.service(&world.api));
+    let shutdown = CancellationToken::new();
+    let tasks = Tasks::new(
+        world.config.clone(),
+        world.plugins.clone(),
+        world.clock.clone(),
+    );
+    let tasks = tasks
+        .reading(Arc::new(Store(system.through(&process))))
+        .caching(caching)
+        .run(client, shutdown.clone());
+    let tasks = tokio::spawn(tasks);
+    for n in 0..n_silent {
+        let mut silent = action(&format!("{kind}-{n}"), 0, "exit 0");
+        if kind == ENDED {
+            silent["spec"]["runOutputBase"] = format!("s3://silent/out/{n}").into();
+        }
+        world.apply(silent).await;
+    }
+    let is_asked = async {
+        while system.taken_in().len() < n_silent.min(N_IN_FLIGHT) {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let asked = timeout(PATIENCE, is_asked).await;
+    asked.unwrap();
+    let begun = Instant::now();
+    world.apply(action("good", 0, "run 3s exit 0")).await;
+    let ended = timeout(PATIENCE, end_of(&world, "good")).await;
+    let took = begun.elapsed();
+    assert!(ended.is_ok(), "it waits for those that wait");
+    shutdown.cancel();
+    let stopped = timeout(SHUTDOWN, tasks).await;
+    assert!(stopped.is_ok(), "it waits for answers that nobody uses");
+    took
+}
+
+async fn end_of(world: &World, name: &str) {
+    loop {
+        let actions = world.actions().await;
+        let mut of_name = actions.iter().filter(|it| it["metadata"]["name"] == name);
+        if of_name.next().and_then(ending).is_some() {
+            return;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_never_answers_delays_no_other_action() {
+    let alone = time_of_one_among(0, ENDED).await;
+    let among = time_of_one_among(N_SILENT, ENDED).await;
+    assert!(among <= 2 * alone, "{among:?}, and {alone:?} alone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_catalog_that_never_answers_delays_no_action_without_a_cache() {
+    let alone = time_of_one_among(0, CACHED).await;
+    let among = time_of_one_among(N_SILENT, CACHED).await;
+    assert!(among <= 2 * alone, "{among:?}, and {alone:?} alone");
+}
