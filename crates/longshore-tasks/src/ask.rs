@@ -1,4 +1,4 @@
-//! Asks stores, the catalog and connectors what plans ask ([`TaskQuestion`]). The kit calls this beside the rounds.
+//! Asks stores, the catalog, connectors and the run service what plans ask ([`TaskQuestion`]). The kit calls this beside the rounds.
 
 use std::sync::Arc;
 
@@ -12,10 +12,11 @@ use tokio::sync::mpsc;
 use crate::{
     catalog::{Caching, Entry, decide::Claim},
     data::{DataError, TaskData},
+    events::ActionEvents,
     facts::{Facts, Waiting},
     model::{Action, ActionKey, Work},
     observe::Observer,
-    questions::{Holder, TaskAnswer, TaskQuestion},
+    questions::{Holder, Report, TaskAnswer, TaskQuestion},
     remote::{AskConnectors, ConnectorError},
 };
 
@@ -26,6 +27,7 @@ pub(crate) struct Transport {
     /// `None` where nothing is cached.
     caching: Option<Caching>,
     connectors: Arc<dyn AskConnectors>,
+    events: Arc<dyn ActionEvents>,
     facts: Notes<ActionKey, Facts>,
     /// Takes actions that wait no longer for a reservation that another action of this process had.
     freed: mpsc::UnboundedSender<ActionKey>,
@@ -38,6 +40,7 @@ impl Transport {
         data: &Arc<dyn TaskData>,
         caching: Option<Caching>,
         connectors: &Arc<dyn AskConnectors>,
+        events: Arc<dyn ActionEvents>,
         facts: Notes<ActionKey, Facts>,
     ) -> (Self, impl Stream<Item = ActionKey> + Send + use<>) {
         let (freed, mut receiver) = mpsc::unbounded_channel();
@@ -45,6 +48,7 @@ impl Transport {
             data: Arc::clone(data),
             caching,
             connectors: Arc::clone(connectors),
+            events,
             facts,
             freed,
         };
@@ -100,6 +104,7 @@ impl Transport {
             | TaskQuestion::Put { .. }
             | TaskQuestion::Release { .. } => self.ask_cache(key, question).await,
             TaskQuestion::Connector { call, .. } => self.ask_connector(call).await,
+            TaskQuestion::Report(report) => self.report(report).await,
         }
     }
 
@@ -158,7 +163,8 @@ impl Transport {
             | TaskQuestion::Outcome { .. }
             | TaskQuestion::Outputs { .. }
             | TaskQuestion::Key { .. }
-            | TaskQuestion::Connector { .. } => Err(AskError::new(
+            | TaskQuestion::Connector { .. }
+            | TaskQuestion::Report(_) => Err(AskError::new(
                 NoAnswer::Refused,
                 "the catalog answers no questions to others",
             )),
@@ -186,6 +192,15 @@ impl Transport {
                 "it answered nothing",
             )),
         }
+    }
+
+    /// Tells the run service in the order of the events: the receiver keeps the first one of a phase and version.
+    async fn report(&self, report: &Arc<Report>) -> Result<TaskAnswer, AskError> {
+        for event in &report.events {
+            let published = self.events.publish(event).await;
+            published.map_err(|error| AskError::new(NoAnswer::Unreachable, error.to_string()))?;
+        }
+        Ok(TaskAnswer::Reported(Arc::clone(report)))
     }
 
     fn caching(&self) -> Result<&Caching, AskError> {

@@ -4,20 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use longshore_core::{
-    Announcement, AskError, Class, Classify, Create, EventType, Incarnation, ObjectRef, Seen,
-};
+use longshore_core::{AskError, Class, Classify, Create, Incarnation, Never, Seen};
 use longshore_kit::{
     Answers, Applier, ApplyError, Clock, Controller, Notes, Postponed, RawObject, Refusal,
 };
-use longshore_plugins::TASK_ACTION;
 use tokio::time::Instant;
 
 use crate::{
     ask::Transport,
     config::Policy,
-    decide::{ActionPlan, Effect, Observed, Record, decide},
-    events::{ActionEvent, ActionEvents, NotPublished},
+    decide::{ActionPlan, Observed, Record, decide},
     facts::Facts,
     measures::ActionMeasures,
     model::{ActionKey, ObstacleKind},
@@ -35,7 +31,6 @@ pub(crate) struct Actions {
     pub(crate) observer: Observer,
     pub(crate) policy: Policy,
     pub(crate) applier: Applier,
-    pub(crate) events: Arc<dyn ActionEvents>,
     pub(crate) transport: Transport,
     pub(crate) facts: Notes<ActionKey, Facts>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -48,9 +43,6 @@ pub(crate) enum ActionError {
     /// It cannot be read.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
-    /// The run service did not acknowledge.
-    #[error(transparent)]
-    NotPublished(#[from] NotPublished),
     /// The status was not written.
     #[error("the status of TaskAction {key} is not written")]
     Status {
@@ -73,7 +65,6 @@ impl Classify for ActionError {
     fn class(&self) -> Class {
         match self {
             Self::Unreadable(error) => error.class(),
-            Self::NotPublished(error) => error.class(),
             Self::Status { source, .. } => source.class(),
             Self::Json { .. } => Class::Bug,
         }
@@ -81,31 +72,6 @@ impl Classify for ActionError {
 }
 
 impl Actions {
-    async fn report(&self, key: &ActionKey, event: &ActionEvent) -> Result<(), NotPublished> {
-        let published = self.events.publish(event).await;
-        if let Err(error) = &published {
-            let reason = longshore_api::flyte::REASON_EVENT_PUBLISH_FAILED;
-            self.warn(key, reason, error.to_string());
-        }
-        published
-    }
-
-    /// Says on the action why it waits.
-    fn warn(&self, key: &ActionKey, reason: &'static str, note: String) {
-        let announcement = Announcement {
-            regarding: ObjectRef {
-                resource: TASK_ACTION,
-                namespace: key.namespace.clone(),
-                name: key.name.clone(),
-                uid: None,
-            },
-            event_type: EventType::Warning,
-            reason,
-            note,
-        };
-        self.applier.announce(&announcement, self.clock.now());
-    }
-
     /// This kept a resource from being created.
     fn note(
         &self,
@@ -127,7 +93,7 @@ impl Controller for Actions {
     type Key = ActionKey;
     type Observed = Observed;
     type Status = Record;
-    type Effect = Effect;
+    type Effect = Never;
     type Question = TaskQuestion;
     type Error = ActionError;
 
@@ -215,10 +181,8 @@ impl Controller for Actions {
         Ok(())
     }
 
-    async fn call(&self, key: &ActionKey, effect: &Effect) -> Result<(), ActionError> {
-        match effect {
-            Effect::Report(event) => Ok(self.report(key, event).await?),
-        }
+    async fn call(&self, _key: &ActionKey, effect: &Never) -> Result<(), ActionError> {
+        match *effect {}
     }
 
     /// A store reads no more of a file than its own limit.

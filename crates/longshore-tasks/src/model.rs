@@ -21,6 +21,7 @@ use serde_json::Value;
 use crate::{
     catalog::Cache,
     data::{Outcome, Owed},
+    questions::Report,
 };
 
 /// The address of a TaskAction.
@@ -59,6 +60,8 @@ pub struct Action {
     pub children: Children,
     /// The questions about it that are under way, or whose answers wait to be used up.
     pub asked: Vec<QuestionId>,
+    /// What the run service has acknowledged, and no status says yet.
+    pub reported: Asked<Arc<Report>>,
 }
 
 /// What is to be done for an action.
@@ -401,6 +404,7 @@ impl Action {
                 earlier: Vec::new(),
             },
             asked: Vec::new(),
+            reported: Asked::NotAsked,
             object: Arc::new(object),
         })
     }

@@ -154,6 +154,7 @@ impl Observer {
             };
         }
         action.asked = known.ids();
+        action.reported = known.reported();
         // First, because whoever waits for its cache takes no room from others.
         if self.is_caching {
             catalog::see(key, &mut action, known);
@@ -271,7 +272,7 @@ impl Observer {
         }
         let target = names.address(action.attempt());
         let cached = self.cached(&target);
-        let resource = if cached.is_absent() && counts(action) {
+        let resource = if cached.is_absent() && counts(action) && !was_read(action) {
             self.live(&target).await
         } else {
             cached
@@ -364,6 +365,18 @@ fn counts(action: &Action) -> bool {
     let obstacle = task.obstacle.as_ref().map(|obstacle| &obstacle.kind);
     let is_taken = obstacle == Some(&ObstacleKind::NameTaken);
     !action.status.is_terminal() && (!task.is_not_started() || is_taken)
+}
+
+/// Whether an earlier round has read what this one decides upon: this round waits for the acknowledgement of its report, or
+/// goes on after it. A deletion reports, without a status, once nothing of the action is there any more.
+fn was_read(action: &Action) -> bool {
+    match &action.reported {
+        Asked::UnderWay { .. } => !action.is_deleting,
+        Asked::Answered { answer, .. } => {
+            answer.upon == action.status && (!action.is_deleting || answer.status.is_none())
+        }
+        Asked::NotAsked | Asked::Failed { .. } | Asked::AskedByAnother => false,
+    }
 }
 
 /// The names of an action's resources, one per attempt.

@@ -1,8 +1,10 @@
-//! The questions of TaskActions to stores, the catalog and connectors, as the kit sends them. Pure; the `ask` module
-//! sends them.
+//! The questions of TaskActions to stores, the catalog, connectors and the run service, as the kit sends them. Pure; the
+//! `ask` module sends them.
 //!
 //! Each question to a store or the catalog may be asked twice: what it writes is the same each time, at a place that only
 //! this action writes, or under the action's own name.
+
+mod known;
 
 use std::{
     hash::{DefaultHasher, Hasher},
@@ -11,16 +13,19 @@ use std::{
 };
 
 use bytes::Bytes;
-use longshore_core::{Asked, Incarnation, Question, QuestionId};
-use longshore_kit::{Answers, AskLimits, KindLimits};
+use longshore_api::flyte::TaskActionStatus;
+use longshore_core::Question;
+use longshore_kit::{AskLimits, KindLimits};
 use longshore_plugins::{Answer, CacheKey, Call, Request};
 use longshore_proto::flyteidl2::core::LiteralMap;
 
 use crate::{
     catalog::{CatalogCacheStatus, Entry, Hit, Metadata},
     data::{Outcome, Owed},
-    facts::Facts,
+    events::ActionEvent,
 };
+
+pub(crate) use known::Known;
 
 /// Kinds of questions to stores.
 const INPUTS: &str = "store_inputs";
@@ -40,9 +45,13 @@ const RELEASE: &str = "catalog_release";
 pub(crate) const CREATE: &str = "connector_create";
 const STATUS: &str = "connector_get";
 const DELETE: &str = "connector_delete";
+/// The kind of questions to the run service.
+const REPORT: &str = "run_service_report";
 
 /// The host of questions to the catalog: an executor has one.
 const CATALOG: &str = "catalog";
+/// The host of questions to the run service: an executor has one.
+const RUN_SERVICE: &str = "run service";
 /// The host of URLs without an authority.
 const THIS_MACHINE: &str = "file://";
 
@@ -53,6 +62,10 @@ const CATALOG_TIMEOUT: Duration = Duration::from_secs(70);
 /// A connector's client has time limits of its own, by configuration, and lets requests wait for their turn: what was not
 /// sent must not look as if it had failed.
 const CONNECTOR_TIMEOUT: Duration = Duration::from_hours(1);
+/// Longer than a batch of events takes, with the one before it: its own error says more than a time limit of ours.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(70);
+/// How many reports wait for a batch, or are in one.
+const REPORTS_IN_FLIGHT: usize = 4096;
 /// How many questions of one kind reach the clients of connectors.
 const CONNECTOR_IN_FLIGHT: usize = 4096;
 /// Questions of one kind that are in flight to one bucket, or to the catalog.
@@ -143,9 +156,22 @@ pub enum TaskQuestion {
         /// What is asked.
         call: Box<Call>,
     },
+    /// Tell the run service, and answer once it has acknowledged.
+    Report(Arc<Report>),
 }
 
-/// What a store, the catalog or a connector answered.
+/// Events, and the status that is written once the run service has acknowledged them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// The events, oldest first.
+    pub events: Vec<ActionEvent>,
+    /// The status that the events were decided upon.
+    pub upon: TaskActionStatus,
+    /// The status that the events belong to; `None` where the action goes after them.
+    pub status: Option<TaskActionStatus>,
+}
+
+/// What a foreign system answered.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TaskAnswer {
     /// To questions that write: it is written.
@@ -168,6 +194,8 @@ pub enum TaskAnswer {
     Put(CatalogCacheStatus),
     /// To [`Connector`](TaskQuestion::Connector), where a job is begun or asked for.
     Connector(Answer),
+    /// To [`Report`](TaskQuestion::Report): the report that the run service has acknowledged.
+    Reported(Arc<Report>),
 }
 
 /// Who has a reservation.
@@ -201,6 +229,7 @@ impl Question for TaskQuestion {
                 Request::Get(_) => STATUS,
                 Request::Delete(_) => DELETE,
             },
+            Self::Report(_) => REPORT,
         }
     }
 
@@ -218,6 +247,7 @@ impl Question for TaskQuestion {
             | Self::Release { .. } => CATALOG,
             // One task type has one connector.
             Self::Connector { call, .. } => &call.category.task_type,
+            Self::Report(_) => RUN_SERVICE,
         }
     }
 
@@ -233,7 +263,8 @@ impl Question for TaskQuestion {
             | Self::Key { .. }
             | Self::LookUp { .. }
             | Self::Reserve { .. }
-            | Self::Release { .. } => String::new(),
+            | Self::Release { .. }
+            | Self::Report(_) => String::new(),
         }
     }
 }
@@ -261,7 +292,7 @@ pub(crate) fn limits() -> AskLimits {
         ..of_store
     };
     let limits = AskLimits {
-        in_flight: 3 * CONNECTOR_IN_FLIGHT + 1024,
+        in_flight: 3 * CONNECTOR_IN_FLIGHT + REPORTS_IN_FLIGHT + 1024,
         each: of_store,
         ..AskLimits::default()
     };
@@ -271,6 +302,13 @@ pub(crate) fn limits() -> AskLimits {
         timeout: CONNECTOR_TIMEOUT,
         ..of_store
     };
+    let of_reports = KindLimits {
+        in_flight: REPORTS_IN_FLIGHT,
+        in_flight_per_host: REPORTS_IN_FLIGHT,
+        timeout: REPORT_TIMEOUT,
+        ..of_store
+    };
+    let limits = limits.kind(REPORT, of_reports);
     let catalog = [GET, RESERVE, PUT, RELEASE].map(|kind| (kind, of_catalog));
     let connectors = [CREATE, STATUS, DELETE].map(|kind| (kind, of_connectors));
     let kinds = catalog.into_iter().chain(connectors);
@@ -282,180 +320,6 @@ pub fn fingerprint(state: &[u8]) -> String {
     let mut hasher = DefaultHasher::new();
     hasher.write(state);
     format!("{:016x}", hasher.finish())
-}
-
-/// What is known of the questions about one action.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Known<'a> {
-    pub(crate) answers: &'a Answers<TaskQuestion>,
-    pub(crate) incarnation: &'a Incarnation,
-    pub(crate) facts: &'a Facts,
-}
-
-impl Known<'_> {
-    pub(crate) fn inputs(&self) -> Asked<Option<Arc<LiteralMap>>> {
-        self.get(INPUTS, "", |answer| {
-            if let TaskAnswer::Inputs(inputs) = answer {
-                Some(inputs)
-            } else {
-                None
-            }
-        })
-    }
-
-    pub(crate) fn directory(&self, url: &str) -> Asked<()> {
-        self.get(DIRECTORY, url, done)
-    }
-
-    /// See [`TaskQuestion::Outcome`].
-    pub(crate) fn outcome(&self, of: &str) -> Asked<Outcome> {
-        self.get(OUTCOME, of, |answer| {
-            if let TaskAnswer::Outcome(outcome) = answer {
-                Some(outcome)
-            } else {
-                None
-            }
-        })
-    }
-
-    pub(crate) fn outputs(&self, prefix: &str) -> Asked<()> {
-        self.get(OUTPUTS, prefix, done)
-    }
-
-    pub(crate) fn key(&self) -> Asked<Option<CacheKey>> {
-        self.get(KEY, "", |answer| {
-            if let TaskAnswer::Key(key) = answer {
-                Some(key)
-            } else {
-                None
-            }
-        })
-    }
-
-    pub(crate) fn found(&self) -> Asked<Option<Hit>> {
-        self.get(GET, "", |answer| {
-            if let TaskAnswer::Found(found) = answer {
-                Some(found)
-            } else {
-                None
-            }
-        })
-    }
-
-    pub(crate) fn cached(&self, url: &str) -> Asked<Option<Bytes>> {
-        self.get(CACHED, url, |answer| {
-            if let TaskAnswer::Cached(outputs) = answer {
-                Some(outputs)
-            } else {
-                None
-            }
-        })
-    }
-
-    pub(crate) fn copied(&self, prefix: &str) -> Asked<()> {
-        self.get(COPY, prefix, done)
-    }
-
-    pub(crate) fn exists(&self, prefix: &str) -> Asked<bool> {
-        self.get(EXISTS, prefix, |answer| {
-            if let TaskAnswer::Exists(exists) = answer {
-                Some(exists)
-            } else {
-                None
-            }
-        })
-    }
-
-    pub(crate) fn reserved(&self) -> Asked<Holder> {
-        self.get(RESERVE, "", holder)
-    }
-
-    /// What came of the reservation before it was asked for again.
-    pub(crate) fn reserved_before(&self) -> Asked<Holder> {
-        let id = QuestionId::new(RESERVE, "");
-        typed(self.answers.before(self.incarnation, &id), holder)
-    }
-
-    pub(crate) fn put(&self, prefix: &str) -> Asked<CatalogCacheStatus> {
-        self.get(PUT, prefix, |answer| {
-            if let TaskAnswer::Put(status) = answer {
-                Some(status)
-            } else {
-                None
-            }
-        })
-    }
-
-    pub(crate) fn released(&self) -> Asked<()> {
-        self.get(RELEASE, "", done)
-    }
-
-    /// What a connector was asked from this state, that its job be ended aside.
-    pub(crate) fn connector(&self, state: &[u8]) -> (QuestionId, Asked<Answer>) {
-        let of = fingerprint(state);
-        let ask = |kind: &'static str| {
-            let asked = self.get(kind, &of, |answer| {
-                if let TaskAnswer::Connector(answer) = answer {
-                    Some(answer)
-                } else {
-                    None
-                }
-            });
-            (QuestionId::new(kind, of.as_str()), asked)
-        };
-        let create = ask(CREATE);
-        if matches!(create.1, Asked::NotAsked) {
-            ask(STATUS)
-        } else {
-            create
-        }
-    }
-
-    /// Whether the job of this state is ended.
-    pub(crate) fn aborted(&self, state: &[u8]) -> Asked<()> {
-        self.get(DELETE, &fingerprint(state), done)
-    }
-
-    /// The questions that are under way, or whose answers wait to be used up.
-    pub(crate) fn ids(&self) -> Vec<QuestionId> {
-        let all = self.answers.all(self.incarnation);
-        all.map(|(question, _)| question.id()).collect()
-    }
-
-    fn get<T>(
-        &self,
-        kind: &'static str,
-        about: &str,
-        pick: impl FnOnce(TaskAnswer) -> Option<T>,
-    ) -> Asked<T> {
-        let id = QuestionId::new(kind, about);
-        typed(self.answers.get(self.incarnation, &id), pick)
-    }
-}
-
-fn done(answer: TaskAnswer) -> Option<()> {
-    matches!(answer, TaskAnswer::Done).then_some(())
-}
-
-fn holder(answer: TaskAnswer) -> Option<Holder> {
-    if let TaskAnswer::Reserved(holder) = answer {
-        Some(holder)
-    } else {
-        None
-    }
-}
-
-/// The answer to one kind of question. The transport answers no question with what belongs to another one.
-fn typed<T>(asked: Asked<TaskAnswer>, pick: impl FnOnce(TaskAnswer) -> Option<T>) -> Asked<T> {
-    match asked {
-        Asked::NotAsked => Asked::NotAsked,
-        Asked::AskedByAnother => Asked::AskedByAnother,
-        Asked::UnderWay { since } => Asked::UnderWay { since },
-        Asked::Failed { at, why, message } => Asked::Failed { at, why, message },
-        Asked::Answered { at, answer } => {
-            pick(answer).map_or(Asked::NotAsked, |answer| Asked::Answered { at, answer })
-        }
-    }
 }
 
 /// Which answers an action needs no more.
@@ -498,6 +362,8 @@ pub(crate) mod spent {
 
 #[cfg(test)]
 mod tests {
+    use longshore_core::QuestionId;
+
     use super::{spent::Stage, *};
 
     #[test]

@@ -185,8 +185,9 @@ impl Tasks {
         let connectors = self.connectors;
         let (memory, notes) = Memory::new();
         let is_caching = self.caching.is_some();
+        let (events, telling) = self.events.start();
         let (transport, freed) =
-            Transport::new(&self.data, self.caching, &connectors, notes.clone());
+            Transport::new(&self.data, self.caching, &connectors, events, notes.clone());
         let triggers = triggers(&watches, &kinds, actions.clone(), Arc::clone(&heads));
         let (rooms, let_in) = Rooms::new(self.config.plugins.connector.quota);
         let triggers = stream::select(triggers, stream::select(freed, let_in));
@@ -211,12 +212,10 @@ impl Tasks {
             happenings: watches.happenings,
             is_caching,
         };
-        let (events, telling) = self.events.start();
         let controller = Arc::new(Actions {
             observer,
             policy: self.config.policy,
             applier: applier.clone(),
-            events,
             transport,
             facts: notes,
             clock: Arc::clone(&self.clock),

@@ -4,7 +4,7 @@ use longshore_api::flyte::{FINALIZER_PLUGIN, REASON_FINALIZATION_SKIPPED};
 use longshore_core::{Action as Do, Next, Plan};
 use longshore_plugins::{Phase, PhaseInfo};
 
-use super::{ActionPlan, Effect, Round, Step, cached, publish, release, remote};
+use super::{ActionPlan, Round, Step, cached, publish, release, remote, report};
 use crate::model::{Child, Work};
 
 /// Decides upon an action that is being deleted. It goes once nothing of it runs any more.
@@ -30,7 +30,7 @@ pub(super) fn decide(round: &Round<'_>) -> ActionPlan {
             }
             let info = PhaseInfo::of(Phase::Aborted, "aborted");
             let event = publish::event(round, &task.context, &info, action.attempt());
-            actions.push(Do::Call(Effect::Report(Box::new(event))));
+            actions.push(report::tell(round, event));
         }
         Work::Remote(task) if !action.status.is_terminal() => {
             // Without its inputs nobody knows the job that was begun. Who has the reservation next must not run beside it.
@@ -42,7 +42,7 @@ pub(super) fn decide(round: &Round<'_>) -> ActionPlan {
             }
             let info = PhaseInfo::of(Phase::Aborted, "aborted");
             let event = publish::event(round, &task.context, &info, action.attempt());
-            actions.push(Do::Call(Effect::Report(Box::new(event))));
+            actions.push(report::tell(round, event));
         }
         Work::Invalid(invalid) => {
             actions.push(round.warn(REASON_FINALIZATION_SKIPPED, invalid.message.clone()));

@@ -1,9 +1,12 @@
 //! The laws of every controller, over generated actions.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use longshore_core::{Action as Do, Asked, NoAnswer, QuestionId, Seen, Unknown, UnknownCause};
+use longshore_api::flyte::TaskActionStatus;
+use longshore_core::{
+    Action as Do, Asked, Never, NoAnswer, QuestionId, Seen, Unknown, UnknownCause,
+};
 use longshore_plugins::{ErrorKind, K8sConfig, Phase, PhaseInfo};
 use longshore_test::{
     EPOCH,
@@ -12,7 +15,7 @@ use longshore_test::{
 use proptest::prelude::*;
 
 use super::{
-    ActionPlan, Effect, Observed, Record, decide,
+    ActionPlan, Observed, Record, decide,
     tests::{action, cached::uncached},
 };
 use crate::{
@@ -20,7 +23,7 @@ use crate::{
     config::Policy,
     data::Outcome,
     model::Work,
-    questions::{Holder, TaskQuestion},
+    questions::{Holder, Report, TaskQuestion},
 };
 
 #[derive(Debug)]
@@ -29,7 +32,7 @@ struct Decisions;
 impl Decider for Decisions {
     type Observed = Observed;
     type Status = Record;
-    type Effect = Effect;
+    type Effect = Never;
     type Question = TaskQuestion;
 
     fn decide(&self, observed: &Observed) -> ActionPlan {
@@ -65,7 +68,7 @@ impl Decider for Decisions {
         old.is_some_and(|old| old.is_terminal() && *old != record.status)
     }
 
-    fn intent_of(&self, action: &Do<Record, Effect, TaskQuestion>) -> Option<String> {
+    fn intent_of(&self, action: &Do<Record, Never, TaskQuestion>) -> Option<String> {
         if let Do::Create(create) = action {
             Some(create.identity.value().to_owned())
         } else {
@@ -182,6 +185,40 @@ fn outcomes() -> impl Strategy<Value = Asked<Outcome>> {
     ])
 }
 
+/// What the run service has acknowledged of an action with this status: the next one, or another one's. Nothing follows a
+/// status that is final.
+fn report_of(reported: &Asked<bool>, status: &TaskActionStatus) -> Asked<Arc<Report>> {
+    match reported {
+        Asked::Answered { answer: true, .. } if status.is_terminal() => Asked::NotAsked,
+        Asked::NotAsked => Asked::NotAsked,
+        Asked::AskedByAnother => Asked::AskedByAnother,
+        Asked::UnderWay { since } => Asked::UnderWay { since: *since },
+        Asked::Failed { at, why, message } => Asked::Failed {
+            at: *at,
+            why: *why,
+            message: message.clone(),
+        },
+        Asked::Answered { at, answer } => {
+            let mut next = status.clone();
+            next.plugin_phase_version += 1;
+            let (upon, next) = if *answer {
+                (status.clone(), next)
+            } else {
+                (next.clone(), next)
+            };
+            let report = Report {
+                events: Vec::new(),
+                upon,
+                status: Some(next),
+            };
+            Asked::Answered {
+                at: *at,
+                answer: Arc::new(report),
+            }
+        }
+    }
+}
+
 fn observations() -> impl Strategy<Value = Observed> {
     let published = prop::option::of((phases(), 0..4_u32));
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
@@ -191,6 +228,7 @@ fn observations() -> impl Strategy<Value = Observed> {
         1..3_u32,
         flags,
         (0..4_u32, caches(), outcomes(), asked(vec![()])),
+        asked(vec![true, false]),
     )
         .prop_map(
             |(
@@ -199,6 +237,7 @@ fn observations() -> impl Strategy<Value = Observed> {
                 max_attempts,
                 (deleting, finalizer, has_directory),
                 (n_failures, cache, outcome, directory),
+                reported,
             )| {
                 let mut world = action().with(|it| {
                     it.max_attempts = max_attempts;
@@ -227,6 +266,7 @@ fn observations() -> impl Strategy<Value = Observed> {
                     let asked = ASKED.iter();
                     let asked = asked.map(|(kind, about)| QuestionId::new(kind, *about));
                     action.asked = asked.collect();
+                    action.reported = report_of(&reported, &action.status);
                 }
                 observed
             },

@@ -22,13 +22,13 @@
 //! One case cannot be told from here: the process ended between create and status, *and* somebody deleted the resource
 //! before the next start. It is created again. `plugins.k8s.inject-finalizer` keeps resources from going unseen.
 //!
-//! Stores, the catalog and connectors are asked by the kit, beside the rounds ([`TaskQuestion`]). A round whose question is under way
+//! Stores, the catalog, connectors and the run service are asked by the kit, beside the rounds ([`TaskQuestion`]). A round whose question is under way
 //! changes nothing but what does not depend on the answer; the answer leads to the next round, and is used up after the
 //! record of what it means.
 //!
 //! Each file has a part: [`cached`] asks the cache first, [`attempt`] launches and checks, [`failure`] retries or gives
 //! up, [`merge`] says when, [`publish`] writes, [`outcome`] is about what attempts leave behind, [`remote`] is for tasks
-//! that make no resource, and [`delete`], [`condition`] and [`ended`] are for actions that are being deleted, wait for a
+//! that make no resource, [`report`] has the run service told first, and [`delete`], [`condition`] and [`ended`] are for actions that are being deleted, wait for a
 //! person, or ended.
 
 mod attempt;
@@ -41,6 +41,7 @@ mod merge;
 mod outcome;
 mod publish;
 mod remote;
+mod report;
 
 pub(crate) use cached::may_begin;
 pub(crate) use merge::waits;
@@ -51,7 +52,7 @@ use std::{sync::Arc, time::Duration};
 use jiff::Timestamp;
 use longshore_api::flyte::TaskActionStatus;
 use longshore_core::{
-    Action as Do, Announcement, Delete, EventType, ObjectRef, Plan, Resource, Seen,
+    Action as Do, Announcement, Delete, EventType, Never, ObjectRef, Plan, Resource, Seen,
 };
 use longshore_plugins::K8sConfig;
 use serde_json::Value;
@@ -59,7 +60,6 @@ use serde_json::Value;
 use self::cached::Attempt;
 use crate::{
     config::Policy,
-    events::ActionEvent,
     model::{Action, Child, Invalid, Task, Work},
     questions::{TaskQuestion, fingerprint, spent},
     status,
@@ -90,18 +90,11 @@ pub struct Record {
     pub is_remote: bool,
 }
 
-/// What is done besides the Kubernetes actions.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
-    /// Tell the run service, and wait until it has acknowledged.
-    Report(Box<ActionEvent>),
-}
-
 /// What is done about an action.
-pub type ActionPlan = Plan<Record, Effect, TaskQuestion>;
+pub type ActionPlan = Plan<Record, Never, TaskQuestion>;
 
 /// A part of it.
-type Step = Do<Record, Effect, TaskQuestion>;
+type Step = Do<Record, Never, TaskQuestion>;
 
 /// Decides one round.
 pub fn decide(policy: &Policy, config: &K8sConfig, observed: &Observed) -> ActionPlan {
@@ -128,7 +121,7 @@ pub fn decide(policy: &Policy, config: &K8sConfig, observed: &Observed) -> Actio
         return Plan::await_change();
     }
     if action.is_deleting {
-        return delete::decide(&round);
+        return report::first(&round, delete::decide(&round));
     }
     if action.status.is_terminal() {
         return ended::decide(&round);
@@ -138,10 +131,12 @@ pub fn decide(policy: &Policy, config: &K8sConfig, observed: &Observed) -> Actio
         Work::Invalid(invalid) => round.refuse(invalid),
         Work::Nothing => Plan::await_change(),
         Work::Task(task) if action.has_finalizer => {
-            use_up(&round, &**task, cached::decide(&round, &**task))
+            let plan = report::first(&round, cached::decide(&round, &**task));
+            use_up(&round, &**task, plan)
         }
         Work::Remote(task) if action.has_finalizer => {
-            use_up(&round, &**task, cached::decide(&round, &**task))
+            let plan = report::first(&round, cached::decide(&round, &**task));
+            use_up(&round, &**task, plan)
         }
         // The cache learns from the answer: there is nothing to wait for.
         Work::Task(_) | Work::Remote(_) => Plan {

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use longshore_api::flyte::TaskActionStatus;
-use longshore_core::{Action as Do, Next, Plan};
+use longshore_core::{Next, Plan};
 use longshore_plugins::{
     K8sState, Launch, Phase, PhaseInfo, PluginState, STATE_VERSION, TaskContext,
 };
 
-use super::{ActionPlan, Effect, Round, Step, attempt::REASON_SUBMITTED, cached, merge, release};
+use super::{ActionPlan, Round, Step, attempt::REASON_SUBMITTED, cached, merge, release, report};
 use crate::{
     catalog::CatalogCacheStatus,
     events::{ActionEvent, action_phase},
@@ -108,7 +108,7 @@ pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> Acti
             updated_at: at,
             ..event(round, &task.context, &info, round.action.attempt())
         };
-        actions.push(Do::Call(Effect::Report(Box::new(event))));
+        actions.push(report::tell(round, event));
     }
     let Published {
         mut info,
@@ -180,7 +180,7 @@ pub(super) fn write(
         cache_status: status.cache_status,
         ..event(round, context, info, status.attempts)
     };
-    let mut steps = vec![Do::Call(Effect::Report(Box::new(event)))];
+    let mut steps = vec![report::tell(round, event)];
     if info.phase.is_terminal() {
         steps.extend(round.finish(status));
     } else {

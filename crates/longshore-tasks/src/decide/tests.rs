@@ -2,6 +2,7 @@ pub(super) mod cached;
 mod left_behind;
 mod merged;
 mod remote;
+mod report;
 mod world;
 
 use std::time::Duration;

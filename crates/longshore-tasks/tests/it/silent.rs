@@ -1,4 +1,5 @@
-//! Stores and catalogs that take a question in and never answer: they delay those that ask them, and nobody else.
+//! Stores, catalogs and run services that take a question in and never answer: they delay the actions that wait for them,
+//! and no other action.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,6 +10,7 @@ use longshore_tasks::{
     Tasks,
     catalog::{CachedOutput, Caching, Catalog, CatalogError, Put, Replace, Reservation},
     data::{DataError, Outcome, Owed, TaskData},
+    events::{ActionEvent, ActionEvents, NotPublished},
 };
 use longshore_test::{
     Faults,
@@ -36,6 +38,9 @@ const SHUTDOWN: Duration = Duration::from_secs(3);
 const ENDED: &str = "ended";
 /// Actions whose outputs are cached, which wait for the catalog.
 const CACHED: &str = "cached";
+
+/// Actions whose events the run service never acknowledges.
+const REPORTED: &str = "silent";
 
 /// A foreign system that answers nothing about what has `silent` in its name, and everything else at once.
 fn system() -> ForeignSystem {
@@ -75,6 +80,18 @@ impl TaskData for Store {
 
     async fn write_outputs(&self, prefix: &str, _: &LiteralMap) -> Result<(), DataError> {
         self.ask("store_outputs", prefix).await
+    }
+}
+
+/// A run service that never acknowledges what is about `silent` actions.
+#[derive(Debug)]
+struct Events(ForeignClient);
+
+#[async_trait]
+impl ActionEvents for Events {
+    async fn publish(&self, event: &ActionEvent) -> Result<(), NotPublished> {
+        let told = self.0.ask("report", &event.action).await;
+        told.map(drop).map_err(|error| NotPublished(error.message))
     }
 }
 
@@ -134,6 +151,7 @@ async fn time_of_one_among(n_silent: usize, kind: &str) -> Duration {
     );
     let tasks = tasks
         .reading(Arc::new(Store(system.through(&process))))
+        .telling(Arc::new(Events(system.through(&process))))
         .caching(caching)
         .run(client, shutdown.clone());
     let tasks = tokio::spawn(tasks);
@@ -145,7 +163,9 @@ async fn time_of_one_among(n_silent: usize, kind: &str) -> Duration {
         world.apply(silent).await;
     }
     let is_asked = async {
-        while system.taken_in().len() < n_silent.min(N_IN_FLIGHT) {
+        let is_silent = |question: &String| question.contains("silent");
+        let n_asked = || system.taken_in().into_iter().filter(is_silent).count();
+        while n_asked() < n_silent.min(N_IN_FLIGHT) {
             sleep(Duration::from_millis(10)).await;
         }
     };
@@ -184,5 +204,12 @@ async fn a_store_that_never_answers_delays_no_other_action() {
 async fn a_catalog_that_never_answers_delays_no_action_without_a_cache() {
     let alone = time_of_one_among(0, CACHED).await;
     let among = time_of_one_among(N_SILENT, CACHED).await;
+    assert!(among <= 2 * alone, "{among:?}, and {alone:?} alone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_service_that_never_acknowledges_delays_no_action_that_it_knows_of() {
+    let alone = time_of_one_among(0, REPORTED).await;
+    let among = time_of_one_among(N_SILENT, REPORTED).await;
     assert!(among <= 2 * alone, "{among:?}, and {alone:?} alone");
 }

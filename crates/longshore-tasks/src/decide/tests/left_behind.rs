@@ -53,10 +53,13 @@ fn what_a_failed_attempt_wrote_down_says_more_than_its_exit_code() {
 #[test]
 fn the_error_that_was_written_down_is_in_the_status_and_in_the_event() {
     let plan = failed(said(false, ErrorKind::User)).plan();
-    let Do::Call(Effect::Report(event)) = &plan.actions[0] else {
+    let Some(report) = world::report_of(&plan.actions[0]) else {
         panic!("{plan:?}");
     };
-    assert_eq!(event.error.as_ref().unwrap().message, "3 is too many");
+    assert_eq!(
+        report.events[0].error.as_ref().unwrap().message,
+        "3 is too many"
+    );
     let Do::Persist(record) = &plan.actions[1] else {
         panic!("{plan:?}");
     };
@@ -189,7 +192,7 @@ fn ended(asked: Asked<Outcome>) -> String {
     {
         task.outcome = asked;
     }
-    words(&decide(&Policy::default(), &world.config, &observed))
+    words(&world::plan_of(&world.config, observed))
 }
 
 #[test]
@@ -226,7 +229,7 @@ fn an_answer_from_before_the_next_look_is_due_is_not_counted_twice() {
         {
             *at = EPOCH + Duration::from_secs(seconds);
         }
-        words(&decide(&Policy::default(), &world.config, &observed))
+        words(&world::plan_of(&world.config, observed))
     };
     assert_eq!(looked(9), "look; await");
     let counted = "persist Running.1 of 1 +2; warn FailedPluginHandle; after 10s";

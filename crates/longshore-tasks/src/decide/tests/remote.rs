@@ -162,7 +162,7 @@ impl Remote {
             now: EPOCH,
             action: Seen::Present(action),
         };
-        words(&decide(&Policy::default(), &self.world.config, &observed))
+        words(&world::plan_of(&self.world.config, observed))
     }
 }
 

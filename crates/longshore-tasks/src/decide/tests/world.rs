@@ -14,7 +14,9 @@ use super::super::*;
 use crate::{
     catalog::Cache,
     data::Outcome,
+    events::ActionEvent,
     model::{Happened, LaunchId, Noticed, Obstacle, ObstacleKind, Task},
+    questions::Report,
 };
 
 /// A plugin that builds an empty pod, or says that it cannot.
@@ -219,8 +221,55 @@ impl World {
     }
 
     pub(in crate::decide) fn plan(&self) -> ActionPlan {
-        decide(&Policy::default(), &self.config, &self.observed())
+        plan_of(&self.config, self.observed())
     }
+}
+
+/// The plan, and what follows from its events once the run service has acknowledged them.
+pub(in crate::decide) fn plan_of(config: &K8sConfig, mut observed: Observed) -> ActionPlan {
+    let policy = Policy::default();
+    let mut plan = decide(&policy, config, &observed);
+    let told = plan.actions.iter().find_map(report_of).cloned();
+    let at = plan
+        .actions
+        .iter()
+        .position(|step| report_of(step).is_some());
+    let (Some(told), Some(at), Seen::Present(action)) = (told, at, &mut observed.action) else {
+        return plan;
+    };
+    action.reported = Asked::Answered {
+        at: observed.now,
+        answer: told,
+    };
+    let acknowledged = decide(&policy, config, &observed);
+    plan.actions.truncate(at + 1);
+    // What stands before the events is decided again.
+    let follows = acknowledged.actions.into_iter().skip(at);
+    let follows =
+        follows.filter(|step| !matches!(step, Do::Used(id) if id.kind == "run_service_report"));
+    plan.actions.extend(follows);
+    plan.next = acknowledged.next;
+    plan
+}
+
+pub(in crate::decide) fn report_of(step: &Step) -> Option<&Arc<Report>> {
+    if let Do::Ask(TaskQuestion::Report(report)) = step {
+        Some(report)
+    } else {
+        None
+    }
+}
+
+fn event(event: &ActionEvent) -> String {
+    let phase = event.phase.as_str_name();
+    let phase = phase.trim_start_matches("ACTION_PHASE_");
+    let notes = event.happenings.iter();
+    let notes = notes.filter(|it| it.reason.starts_with("event:"));
+    let notes: String = notes.map(|it| format!(" {}", it.reason)).collect();
+    format!(
+        "report {phase}.{} of {}{notes}",
+        event.version, event.attempt
+    )
 }
 
 /// How far a question is: not asked where nothing is seen, and failed just now where that is not known.
@@ -281,25 +330,14 @@ pub(in crate::decide) fn step(step: &Step) -> String {
         }
         Do::Patch(_) => "label".to_owned(),
         Do::Delete(delete) => format!("delete {}", delete.target.name),
-        Do::Call(Effect::Report(event)) => {
-            let phase = event
-                .phase
-                .as_str_name()
-                .trim_start_matches("ACTION_PHASE_");
-            let notes = event
-                .happenings
-                .iter()
-                .filter(|it| it.reason.starts_with("event:"));
-            let notes = notes.map(|it| format!(" {}", it.reason));
-            let notes = notes.collect::<String>();
-            format!(
-                "report {phase}.{} of {}{notes}",
-                event.version, event.attempt
-            )
-        }
+        Do::Call(never) => match *never {},
         Do::Announce(announcement) => format!("warn {}", announcement.reason),
         Do::Used(id) => format!("use {}", id.kind),
         Do::Ask(question) => match question {
+            TaskQuestion::Report(report) => {
+                let events: Vec<String> = report.events.iter().map(event).collect();
+                events.join("; ")
+            }
             TaskQuestion::Inputs { .. } => "read inputs".to_owned(),
             TaskQuestion::Directory { .. } => "make directory".to_owned(),
             TaskQuestion::Outcome { .. } => "look".to_owned(),

@@ -1,0 +1,204 @@
+//! What is known of the questions about one action: the answers that rounds read, by question.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use longshore_core::{Asked, Incarnation, Question as _, QuestionId};
+use longshore_kit::Answers;
+use longshore_plugins::{Answer, CacheKey};
+use longshore_proto::flyteidl2::core::LiteralMap;
+
+use super::{
+    CACHED, COPY, CREATE, DELETE, DIRECTORY, EXISTS, GET, Holder, INPUTS, KEY, OUTCOME, OUTPUTS,
+    PUT, RELEASE, REPORT, RESERVE, Report, STATUS, TaskAnswer, TaskQuestion, fingerprint,
+};
+use crate::{
+    catalog::{CatalogCacheStatus, Hit},
+    data::Outcome,
+    facts::Facts,
+};
+
+/// What is known of the questions about one action.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known<'a> {
+    pub(crate) answers: &'a Answers<TaskQuestion>,
+    pub(crate) incarnation: &'a Incarnation,
+    pub(crate) facts: &'a Facts,
+}
+
+impl Known<'_> {
+    pub(crate) fn inputs(&self) -> Asked<Option<Arc<LiteralMap>>> {
+        self.get(INPUTS, "", |answer| {
+            if let TaskAnswer::Inputs(inputs) = answer {
+                Some(inputs)
+            } else {
+                None
+            }
+        })
+    }
+
+    pub(crate) fn directory(&self, url: &str) -> Asked<()> {
+        self.get(DIRECTORY, url, done)
+    }
+
+    /// See [`TaskQuestion::Outcome`].
+    pub(crate) fn outcome(&self, of: &str) -> Asked<Outcome> {
+        self.get(OUTCOME, of, |answer| {
+            if let TaskAnswer::Outcome(outcome) = answer {
+                Some(outcome)
+            } else {
+                None
+            }
+        })
+    }
+
+    pub(crate) fn outputs(&self, prefix: &str) -> Asked<()> {
+        self.get(OUTPUTS, prefix, done)
+    }
+
+    pub(crate) fn key(&self) -> Asked<Option<CacheKey>> {
+        self.get(KEY, "", |answer| {
+            if let TaskAnswer::Key(key) = answer {
+                Some(key)
+            } else {
+                None
+            }
+        })
+    }
+
+    pub(crate) fn found(&self) -> Asked<Option<Hit>> {
+        self.get(GET, "", |answer| {
+            if let TaskAnswer::Found(found) = answer {
+                Some(found)
+            } else {
+                None
+            }
+        })
+    }
+
+    pub(crate) fn cached(&self, url: &str) -> Asked<Option<Bytes>> {
+        self.get(CACHED, url, |answer| {
+            if let TaskAnswer::Cached(outputs) = answer {
+                Some(outputs)
+            } else {
+                None
+            }
+        })
+    }
+
+    pub(crate) fn copied(&self, prefix: &str) -> Asked<()> {
+        self.get(COPY, prefix, done)
+    }
+
+    pub(crate) fn exists(&self, prefix: &str) -> Asked<bool> {
+        self.get(EXISTS, prefix, |answer| {
+            if let TaskAnswer::Exists(exists) = answer {
+                Some(exists)
+            } else {
+                None
+            }
+        })
+    }
+
+    pub(crate) fn reserved(&self) -> Asked<Holder> {
+        self.get(RESERVE, "", holder)
+    }
+
+    /// What came of the reservation before it was asked for again.
+    pub(crate) fn reserved_before(&self) -> Asked<Holder> {
+        let id = QuestionId::new(RESERVE, "");
+        typed(self.answers.before(self.incarnation, &id), holder)
+    }
+
+    pub(crate) fn put(&self, prefix: &str) -> Asked<CatalogCacheStatus> {
+        self.get(PUT, prefix, |answer| {
+            if let TaskAnswer::Put(status) = answer {
+                Some(status)
+            } else {
+                None
+            }
+        })
+    }
+
+    pub(crate) fn released(&self) -> Asked<()> {
+        self.get(RELEASE, "", done)
+    }
+
+    /// What a connector was asked from this state, that its job be ended aside.
+    pub(crate) fn connector(&self, state: &[u8]) -> (QuestionId, Asked<Answer>) {
+        let of = fingerprint(state);
+        let ask = |kind: &'static str| {
+            let asked = self.get(kind, &of, |answer| {
+                if let TaskAnswer::Connector(answer) = answer {
+                    Some(answer)
+                } else {
+                    None
+                }
+            });
+            (QuestionId::new(kind, of.as_str()), asked)
+        };
+        let create = ask(CREATE);
+        if matches!(create.1, Asked::NotAsked) {
+            ask(STATUS)
+        } else {
+            create
+        }
+    }
+
+    /// Whether the job of this state is ended.
+    pub(crate) fn aborted(&self, state: &[u8]) -> Asked<()> {
+        self.get(DELETE, &fingerprint(state), done)
+    }
+
+    /// What the run service has acknowledged, and no status says yet.
+    pub(crate) fn reported(&self) -> Asked<Arc<Report>> {
+        self.get(REPORT, "", |answer| {
+            if let TaskAnswer::Reported(report) = answer {
+                Some(report)
+            } else {
+                None
+            }
+        })
+    }
+
+    /// The questions that are under way, or whose answers wait to be used up.
+    pub(crate) fn ids(&self) -> Vec<QuestionId> {
+        let all = self.answers.all(self.incarnation);
+        all.map(|(question, _)| question.id()).collect()
+    }
+
+    fn get<T>(
+        &self,
+        kind: &'static str,
+        about: &str,
+        pick: impl FnOnce(TaskAnswer) -> Option<T>,
+    ) -> Asked<T> {
+        let id = QuestionId::new(kind, about);
+        typed(self.answers.get(self.incarnation, &id), pick)
+    }
+}
+
+fn done(answer: TaskAnswer) -> Option<()> {
+    matches!(answer, TaskAnswer::Done).then_some(())
+}
+
+fn holder(answer: TaskAnswer) -> Option<Holder> {
+    if let TaskAnswer::Reserved(holder) = answer {
+        Some(holder)
+    } else {
+        None
+    }
+}
+
+/// The answer to one kind of question. The transport answers no question with what belongs to another one.
+fn typed<T>(asked: Asked<TaskAnswer>, pick: impl FnOnce(TaskAnswer) -> Option<T>) -> Asked<T> {
+    match asked {
+        Asked::NotAsked => Asked::NotAsked,
+        Asked::AskedByAnother => Asked::AskedByAnother,
+        Asked::UnderWay { since } => Asked::UnderWay { since },
+        Asked::Failed { at, why, message } => Asked::Failed { at, why, message },
+        Asked::Answered { at, answer } => {
+            pick(answer).map_or(Asked::NotAsked, |answer| Asked::Answered { at, answer })
+        }
+    }
+}
