@@ -1,43 +1,37 @@
-//! The services of Flyte's control plane that an executor asks, in this process: the events service and the cache
-//! service, over Connect. They keep what they are told, so that a test can look at it, and live through the crashes of
-//! whoever asks them.
+//! The foreign systems that an executor of TaskActions asks, in this process: the events service and the cache service
+//! over Connect, a connector over gRPC, and a store that speaks S3. They keep what they are told, so that a test can look
+//! at it, and live through the crashes of whoever asks them.
 
 mod cache;
+pub mod connector;
 mod events;
 pub mod outputs;
+pub mod store;
 
 use std::{
-    collections::BTreeMap,
-    convert::Infallible,
+    collections::{BTreeMap, BTreeSet},
     io,
-    net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, header::CONTENT_TYPE};
-use http_body_util::{BodyExt, Full};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioIo;
+use http::StatusCode;
 use longshore_proto::flyteidl2::{
     cacheservice::{CachedOutput, v2},
     workflow::{ActionEvent, RecordRequest},
 };
 use prost::Message;
 use serde_json::json;
-use tokio::{
-    net::TcpListener,
-    task::{AbortHandle, JoinSet},
-};
+
+use crate::foreign_server::{Answer, Conduct, ForeignServer, Received};
 
 use cache::Cache;
 
 /// The running services. Dropping them ends them.
 #[derive(Debug)]
 pub struct FlyteServices {
-    address: SocketAddr,
+    server: ForeignServer,
     known: Arc<Mutex<Known>>,
-    task: AbortHandle,
 }
 
 #[derive(Debug, Default)]
@@ -45,6 +39,10 @@ struct Known {
     /// In the order in which they were told.
     events: Vec<ActionEvent>,
     cache: Cache,
+    /// The jobs that the connector has begun, by the directory of their outputs.
+    jobs: BTreeSet<String>,
+    /// The objects of the store, by `/bucket/key`.
+    objects: BTreeMap<String, Bytes>,
     /// By the name of the method.
     n_calls: BTreeMap<String, u64>,
 }
@@ -68,42 +66,93 @@ impl Refused {
     }
 }
 
+/// Which of the systems a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum System {
+    /// The events service.
+    Events,
+    /// The cache service.
+    Catalog,
+    /// The connector.
+    Connector,
+    /// The store.
+    Store,
+}
+
+impl System {
+    /// The system that a request is for.
+    pub fn of(received: &Received) -> Self {
+        let begins = |beginning: &str| received.path.starts_with(beginning);
+        if begins("/flyteidl2.workflow.") {
+            Self::Events
+        } else if begins("/flyteidl2.cacheservice.") {
+            Self::Catalog
+        } else if begins("/flyteidl2.connector.") {
+            Self::Connector
+        } else {
+            Self::Store
+        }
+    }
+}
+
 impl FlyteServices {
     /// Starts them on a port of this machine.
     ///
     /// # Errors
     /// There is no port.
     pub async fn start() -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let address = listener.local_addr()?;
-        let known = Arc::<Mutex<Known>>::default();
-        let asked = Arc::clone(&known);
-        let task = tokio::spawn(async move {
-            let mut connections = JoinSet::new();
-            loop {
-                tokio::select! {
-                    Ok((stream, _)) = listener.accept() => {
-                        let asked = Arc::clone(&asked);
-                        let service = service_fn(move |request| answer(request, Arc::clone(&asked)));
-                        let connection = http1::Builder::new()
-                            .serve_connection(TokioIo::new(stream), service);
-                        connections.spawn(connection);
-                    }
-                    // Who asks may be killed at any time.
-                    Some(_) = connections.join_next() => {}
-                }
-            }
-        });
-        Ok(Self {
-            address,
-            known,
-            task: task.abort_handle(),
-        })
+        Self::start_with(|_, _| None).await
     }
 
-    /// Where both of them are.
+    /// The same, where `conduct` says what is done with a request; `None`: what the systems do otherwise.
+    ///
+    /// # Errors
+    /// There is no port.
+    pub async fn start_with(
+        conduct: impl Fn(System, &Received) -> Option<Conduct> + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let known = Arc::<Mutex<Known>>::default();
+        let asked = Arc::clone(&known);
+        let server = ForeignServer::start(move |received| {
+            let conduct = conduct(System::of(received), received);
+            conduct.unwrap_or_else(|| Conduct::Answers(lock(&asked).answer(received)))
+        });
+        let server = server.await?;
+        Ok(Self { server, known })
+    }
+
+    /// Where all of them are.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        self.server.url()
+    }
+
+    /// The server that they are on.
+    pub fn server(&self) -> &ForeignServer {
+        &self.server
+    }
+
+    /// The configuration of an executor that asks these: the sections `executor`, `plugins` and `storage`. Files of this
+    /// machine can be named, too.
+    pub fn config(&self) -> serde_json::Value {
+        let url = self.url();
+        let connector = json!({
+            "defaultConnector": {
+                "endpoint": self.server.address().to_string(), "insecure": true, "defaultTimeout": "60s",
+            },
+            "pollInterval": "1s",
+            "webApi": {"caching": {"resyncInterval": "1s"}},
+        });
+        json!({
+            "executor": {"EventsServiceURL": url, "cacheServiceURL": url},
+            "plugins": {"connector-service": connector},
+            "storage": {
+                "type": "s3", "files-root": "/",
+                "connection": {
+                    "endpoint": url, "auth-type": "accesskey", "access-key": "id", "secret-key": "secret",
+                    "region": "us-east-1", "disable-ssl": true,
+                },
+            },
+        })
     }
 
     /// Every event that was told, in that order; those that were told twice are here twice.
@@ -121,7 +170,17 @@ impl FlyteServices {
         self.known().cache.owners()
     }
 
-    /// How often each method was called.
+    /// The jobs that the connector has begun, by the directory of their outputs.
+    pub fn jobs(&self) -> BTreeSet<String> {
+        self.known().jobs.clone()
+    }
+
+    /// The objects of the store, by `/bucket/key`.
+    pub fn objects(&self) -> BTreeMap<String, Bytes> {
+        self.known().objects.clone()
+    }
+
+    /// How often each method of a service was called.
     pub fn n_calls(&self) -> BTreeMap<String, u64> {
         self.known().n_calls.clone()
     }
@@ -131,45 +190,44 @@ impl FlyteServices {
     }
 }
 
-impl Drop for FlyteServices {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+/// The events of a request to the events service.
+///
+/// # Errors
+/// The request is none.
+pub fn events_of(received: &Received) -> Result<Vec<ActionEvent>, prost::DecodeError> {
+    let request = RecordRequest::decode(received.body.clone())?;
+    Ok(request.events)
+}
+
+/// An answer in which a service refuses with this code of Connect.
+pub fn refusal(status: StatusCode, code: &str, message: &str) -> Answer {
+    let error = json!({"code": code, "message": message}).to_string();
+    Answer::new(status, "application/json", error)
 }
 
 fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn answer(
-    request: Request<Incoming>,
-    known: Arc<Mutex<Known>>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
-    let (parts, body) = request.into_parts();
-    let answered = match body.collect().await {
-        Ok(body) => lock(&known).answer(parts.uri.path(), &body.to_bytes()),
-        Err(error) => Err(Refused::invalid(error.to_string())),
-    };
-    let (status, kind, body) = match answered {
-        Ok(message) => (StatusCode::OK, "application/proto", message),
-        Err(Refused {
-            status,
-            code,
-            message,
-        }) => {
-            let error = json!({"code": code, "message": message}).to_string();
-            (status, "application/json", error.into_bytes())
-        }
-    };
-    let mut response = Response::new(Full::from(body));
-    *response.status_mut() = status;
-    let kind = http::HeaderValue::from_static(kind);
-    response.headers_mut().insert(CONTENT_TYPE, kind);
-    Ok(response)
-}
-
 impl Known {
-    fn answer(&mut self, path: &str, body: &[u8]) -> Result<Vec<u8>, Refused> {
+    fn answer(&mut self, received: &Received) -> Answer {
+        let path = received.path.as_str();
+        match System::of(received) {
+            System::Store => return self.ask_store(received),
+            System::Connector => return self.ask_connector(received),
+            System::Events | System::Catalog => {}
+        }
+        match self.call(path, &received.body) {
+            Ok(message) => Answer::new(StatusCode::OK, "application/proto", message),
+            Err(Refused {
+                status,
+                code,
+                message,
+            }) => refusal(status, code, &message),
+        }
+    }
+
+    fn call(&mut self, path: &str, body: &[u8]) -> Result<Vec<u8>, Refused> {
         let (service, method) = path.rsplit_once('/').unwrap_or_default();
         *self.n_calls.entry(method.to_owned()).or_default() += 1;
         match (service, method) {

@@ -113,20 +113,9 @@ impl RealNamespace {
     /// # Errors
     /// The server does not take it.
     pub async fn add_node(&mut self, logs: Arc<dyn ContainerLogs>) -> Result<NodeConfig, BoxError> {
-        let listener = self.log_listener()?;
         let name = self.place.namespace().to_owned();
-        let nodes: Api<Node> = Api::all(self.place.client());
-        let node = json!({"metadata": {"name": name}, "spec": {"unschedulable": true}});
-        let node = serde_json::from_value(node)?;
-        nodes.create(&PostParams::default(), &node).await?;
-        let status = json!({"status": {
-            "addresses": [{"type": "InternalIP", "address": Ipv4Addr::LOCALHOST}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": listener.port()}},
-        }});
-        nodes
-            .patch_status(&name, &PatchParams::default(), &Patch::Merge(status))
-            .await?;
-        self.logs = Some(listener.serve(logs)?);
+        let listener = self.log_listener()?;
+        self.logs = Some(serve_logs(self.place.client(), &name, listener, logs).await?);
         Ok(NodeConfig {
             name: name.clone(),
             namespace: Some(name),
@@ -170,6 +159,30 @@ impl RealNamespace {
             .await?;
         Ok(())
     }
+}
+
+/// Makes a node that no scheduler chooses, of which only the logs are more than an object. A scripted node can be it.
+///
+/// # Errors
+/// The server does not take it.
+pub async fn serve_logs(
+    client: Client,
+    name: &str,
+    listener: LogListener,
+    logs: Arc<dyn ContainerLogs>,
+) -> Result<LogServer, BoxError> {
+    let nodes: Api<Node> = Api::all(client);
+    let node = json!({"metadata": {"name": name}, "spec": {"unschedulable": true}});
+    let node = serde_json::from_value(node)?;
+    nodes.create(&PostParams::default(), &node).await?;
+    let status = json!({"status": {
+        "addresses": [{"type": "InternalIP", "address": Ipv4Addr::LOCALHOST}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": listener.port()}},
+    }});
+    nodes
+        .patch_status(name, &PatchParams::default(), &Patch::Merge(status))
+        .await?;
+    Ok(listener.serve(logs)?)
 }
 
 /// Plays scenarios, each in a namespace of its own, at the same time: they mostly wait. Prints each that passed, and how

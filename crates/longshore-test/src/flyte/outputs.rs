@@ -8,8 +8,8 @@ use longshore_proto::flyteidl2::core::{
 };
 use prost::Message;
 
-/// What is written.
-const OUTPUT: &str = "made_by";
+/// The name of the only output.
+pub const OUTPUT: &str = "made_by";
 /// In the directory.
 const FILE: &str = "outputs.pb";
 
