@@ -1,6 +1,6 @@
 //! The executor, running: three watches, the controller, the collector.
 
-use std::sync::Arc;
+use std::{future::pending, sync::Arc};
 
 use futures::{
     FutureExt, StreamExt,
@@ -221,6 +221,7 @@ impl Tasks {
             clock: Arc::clone(&self.clock),
             measures: self.config.measures,
         });
+        let gate = self.gate.clone();
         let rounds = Runner::new(controller, applier, Arc::clone(&self.clock))
             .gated_by(self.gate)
             .asking(questions::limits())
@@ -228,11 +229,10 @@ impl Tasks {
             .concurrency(self.config.concurrency)
             .run(triggers, shutdown.clone());
         tokio::join!(
-            Box::pin(rounds),
-            telling,
+            Box::pin(telling_during(rounds, gate.while_open(telling))),
             Box::pin(shutdown.run_until_cancelled(collection)),
             Box::pin(shutdown.run_until_cancelled(templates)),
-            Box::pin(shutdown.run_until_cancelled(connectors.follow())),
+            Box::pin(shutdown.run_until_cancelled(gate.while_open(connectors.follow()))),
         );
     }
 
@@ -243,6 +243,19 @@ impl Tasks {
             happenings: Arc::default(),
             clock: Arc::clone(&self.clock),
         }
+    }
+}
+
+/// Tells the run service for as long as there are rounds: after the last one nobody waits for an acknowledgement, and a
+/// run service that never answers must not keep the process. It stops earlier where the lease is lost.
+async fn telling_during(rounds: impl Future<Output = ()>, telling: impl Future) {
+    let telling = async {
+        telling.await;
+        pending::<()>().await;
+    };
+    tokio::select! {
+        () = rounds => {}
+        () = telling => {}
     }
 }
 
