@@ -187,7 +187,9 @@ async fn nobody_who_answers_is_not_told_from_nobody_who_speaks_http() {
     let nobody = listener.local_addr().unwrap().port();
     drop(listener);
     let (ssh, _) = says("SSH-2.0-OpenSSH_9.2\r\n").await;
-    for port in [nobody, ssh] {
+    let (breaks_off, _) = says("").await;
+    let (breaks_off_later, _) = says("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{").await;
+    for port in [nobody, ssh, breaks_off, breaks_off_later] {
         let url = format!("http://127.0.0.1:{port}");
         let error = posted(of_a_laptop(), &url).await.unwrap_err();
         assert_eq!(error.to_string(), "it is not reached");

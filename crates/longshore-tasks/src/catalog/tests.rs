@@ -7,8 +7,10 @@ use std::{
 
 use axum::{Router, routing::post};
 use jiff::SignedDuration;
+use longshore_core::error::chain;
 use longshore_kit::Clock;
 use longshore_proto::flyteidl2::core::{Literal, LiteralMap};
+use longshore_test::{Answer, Conduct, ForeignServer};
 use prost::Message;
 
 use super::*;
@@ -233,5 +235,37 @@ async fn a_service_says_what_a_request_lacks() {
             "identifier" => request.identifier = Some(v2::Identifier::default()),
             _ => request.base_request.as_mut().unwrap().key = "k".to_owned(),
         }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_to_another_question_is_neither_an_output_nor_a_reservation() {
+    use longshore_proto::flyteidl2::cacheservice::GetCacheResponse;
+    let cached = GetCacheResponse {
+        output: Some(at("file:///x")),
+    };
+    for (answer, of_get, of_reserve) in [
+        (Vec::new(), "without an output", "without a reservation"),
+        // The answer to the other question.
+        (
+            cached.encode_to_vec(),
+            "",
+            "without the end of a reservation",
+        ),
+    ] {
+        let server = ForeignServer::start(move |_| {
+            let answer = Answer::new(http::StatusCode::OK, "application/proto", answer.clone());
+            Conduct::Answers(answer)
+        });
+        let server = server.await.unwrap();
+        let catalog = RemoteCatalog::new(ConnectClient::new(&server.url()).unwrap());
+        let key = key("k");
+        if !of_get.is_empty() {
+            let error = catalog.get(&key).await.unwrap_err();
+            assert!(chain(&error).contains(of_get), "{error}");
+        }
+        let reserved = catalog.get_or_extend_reservation(&key, "a", HEARTBEAT);
+        let error = reserved.await.unwrap_err();
+        assert!(chain(&error).contains(of_reserve), "{}", chain(&error));
     }
 }

@@ -1,3 +1,5 @@
+mod misbehaviour;
+
 use std::time::Duration;
 
 use axum::{Router, response::IntoResponse, routing::post};

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use axum::{
@@ -11,6 +12,7 @@ use axum::{
     response::Response,
 };
 use http::{Method, Request, StatusCode};
+use longshore_test::{Answer, Conduct, ForeignServer, Received};
 
 use super::*;
 use crate::fixtures::serve;
@@ -71,6 +73,11 @@ async fn storage_in(bucket: Bucket, environment: &[(&str, &str)]) -> Storage {
             .unwrap()
     };
     let url = serve(Router::new().fallback(answer)).await;
+    at(&url, environment)
+}
+
+/// The storage whose buckets are at this address.
+fn at(url: &str, environment: &[(&str, &str)]) -> Storage {
     let config = serde_json::json!({
         "type": "stow",
         "stow": {"kind": "s3", "config": {
@@ -192,4 +199,66 @@ async fn a_bucket_that_refuses_says_why_and_one_that_is_not_there_is_no_missing_
             .contains("cannot be written: its store refuses"),
         "{error}"
     );
+}
+
+/// A store that does this with each request.
+async fn misbehaving(
+    conduct: impl Fn(&Received) -> Conduct + Send + Sync + 'static,
+) -> (ForeignServer, Storage) {
+    let server = ForeignServer::start(conduct).await.unwrap();
+    let storage = at(&server.url(), &[]);
+    (server, storage)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_drips_or_is_silent_is_given_up_in_time() {
+    let drips = misbehaving(|_| {
+        let slow = object(vec![0; 1000]);
+        Conduct::Drips(slow, Duration::from_secs(1))
+    });
+    let is_silent = misbehaving(|_| Conduct::hangs());
+    let (_slow, drips) = drips.await;
+    let (_silent, is_silent) = is_silent.await;
+    let url = "s3://data/x";
+    for failed in [
+        drips.read(url).await.map(drop),
+        is_silent.read(url).await.map(drop),
+        is_silent.exists(url).await.map(drop),
+        is_silent.write(url, Bytes::new()).await,
+    ] {
+        let error = failed.unwrap_err().to_string();
+        assert!(error.contains("s3://data/x cannot be"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_redirects_for_ever_answers_too_much_or_something_else_is_no_missing_file() {
+    let (server, redirects) = misbehaving(|received| {
+        let mut answer = Answer::new(StatusCode::TEMPORARY_REDIRECT, "text/plain", Bytes::new());
+        let location = received.path.parse().unwrap();
+        answer.headers.insert("location", location);
+        Conduct::Answers(answer)
+    })
+    .await;
+    redirects.read("s3://data/x").await.unwrap_err();
+    let n_asked = server.n_received();
+    assert!(n_asked <= 20, "{n_asked}");
+
+    let (_server, large) = misbehaving(|_| Conduct::Answers(object(vec![0; 16 << 20]))).await;
+    let found = large.read("s3://data/x").await.unwrap();
+    assert_eq!(found, File::TooLarge(16 << 20));
+
+    let (_server, other) =
+        misbehaving(|_| Conduct::Answers(Answer::new(StatusCode::OK, "text/html", "<html>"))).await;
+    let data = StoredData::new(Arc::new(other));
+    assert_eq!(data.inputs("s3://data/x").await.unwrap(), None);
+}
+
+fn object(body: Vec<u8>) -> Answer {
+    let mut answer = Answer::new(StatusCode::OK, "application/octet-stream", body);
+    let headers = &mut answer.headers;
+    headers.insert("etag", "\"x\"".parse().unwrap());
+    let written = "Mon, 01 Jan 2024 00:00:00 GMT".parse().unwrap();
+    headers.insert("last-modified", written);
+    answer
 }

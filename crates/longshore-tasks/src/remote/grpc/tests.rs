@@ -1,3 +1,5 @@
+mod misbehaviour;
+
 use std::sync::{
     Arc,
     atomic::{AtomicU32, Ordering},
