@@ -1,17 +1,20 @@
 //! A Kubernetes cluster of a test: a real one where `LONGSHORE_TEST_KUBECONFIG` names it, else the embedded one behind
 //! its socket. A namespace of its own, and a node that plays scripts instead of containers.
 
-use std::{fs, path::PathBuf, sync::Arc, time::Duration};
+use std::{fs, io, net::Ipv4Addr, path::PathBuf, sync::Arc, time::Duration};
 
+use async_trait::async_trait;
+use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Client, Config, ResourceExt,
     config::{KubeConfigOptions, Kubeconfig},
 };
 use longshore_api::flyte::LABEL_ATTEMPT;
-use longshore_cluster::{Cluster, ServeConfig, Serving};
+use longshore_cluster::{Cluster, LogError, LogOptions, LogStream, PodLogs, ServeConfig, Serving};
 use longshore_kit::SystemClock;
-use longshore_test::{NodeConfig, ScriptedNode};
+use longshore_node::{ContainerLogs, LogListener, LogServer};
+use longshore_test::{NodeConfig, ScriptedNode, real::serve_logs};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -32,25 +35,83 @@ pub(crate) struct TestCluster {
     admin_kubeconfig: PathBuf,
     pub(crate) folder: TempDir,
     embedded: Option<(Cluster, Serving)>,
+    _logs: Option<LogServer>,
+}
+
+/// What the node of a cluster does beside playing scripts.
+struct Node {
+    /// What the code of each pod does at its end.
+    at_the_end: fn(&Pod, i32),
+    /// The logs of the pods; without them, a log cannot be read.
+    logs: Option<Arc<dyn ContainerLogs>>,
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self {
+            at_the_end: |_, _| {},
+            logs: None,
+        }
+    }
+}
+
+/// The logs of the embedded cluster.
+struct EmbeddedLogs(Arc<dyn ContainerLogs>);
+
+#[async_trait]
+impl PodLogs for EmbeddedLogs {
+    async fn logs(&self, pod: &Value, options: LogOptions) -> Result<LogStream, LogError> {
+        let text = |name: &str| pod["metadata"][name].as_str().unwrap_or_default();
+        let container = options.container.unwrap_or_default();
+        let of_all = longshore_node::LogOptions::default();
+        let log = self
+            .0
+            .logs(text("namespace"), text("name"), &container, &of_all);
+        let log = log.await;
+        let log = log.map_err(|error| LogError::Unavailable(error.to_string()))?;
+        Ok(log.map_err(io::Error::other).boxed())
+    }
 }
 
 impl TestCluster {
     /// A namespace of the real one, where there is one.
     pub(crate) async fn start() -> Self {
-        Self::on(real(), |_, _| {}).await
+        Self::on(real(), Node::default()).await
     }
 
     /// The same, where the code of each pod does this at its end.
     pub(crate) async fn playing(at_the_end: fn(&Pod, i32)) -> Self {
-        Self::on(real(), at_the_end).await
+        let node = Node {
+            at_the_end,
+            ..Node::default()
+        };
+        Self::on(real(), node).await
+    }
+
+    /// The same, where the pods have these logs.
+    pub(crate) async fn playing_with_logs(
+        at_the_end: fn(&Pod, i32),
+        logs: Arc<dyn ContainerLogs>,
+    ) -> Self {
+        let logs = Some(logs);
+        Self::on(real(), Node { at_the_end, logs }).await
     }
 
     /// The embedded one, whatever else there is.
     pub(crate) async fn embedded() -> Self {
-        Self::on(None, |_, _| {}).await
+        Self::on(None, Node::default()).await
     }
 
-    async fn on(real: Option<PathBuf>, at_the_end: fn(&Pod, i32)) -> Self {
+    /// The same, where the code of each pod does this at its end.
+    pub(crate) async fn embedded_playing(at_the_end: fn(&Pod, i32)) -> Self {
+        let node = Node {
+            at_the_end,
+            ..Node::default()
+        };
+        Self::on(None, node).await
+    }
+
+    async fn on(real: Option<PathBuf>, node: Node) -> Self {
         let folder = TempDir::new().unwrap();
         let (admin_kubeconfig, embedded) = match real {
             Some(path) => (path, None),
@@ -64,19 +125,33 @@ impl TestCluster {
                 (serving.kubeconfig().to_owned(), Some((cluster, serving)))
             }
         };
-        let admin = Client::try_from(config(&admin_kubeconfig).await).unwrap();
+        let config = config(&admin_kubeconfig).await;
+        let readers = config.root_cert.clone().unwrap_or_default();
+        let admin = Client::try_from(config).unwrap();
         let id = uuid::Uuid::new_v4().simple().to_string();
         let namespace = format!("test-{}", &id[..8]);
         let object =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         create(&admin, "/api/v1/namespaces", &object).await;
-        let node_config = NodeConfig {
+        let mut node_config = NodeConfig {
             namespace: Some(namespace.clone()),
             start_delay: Duration::from_millis(20),
             attempt,
-            at_the_end,
+            at_the_end: node.at_the_end,
             ..NodeConfig::default()
         };
+        let mut log_server = None;
+        match (node.logs, &embedded) {
+            (None, _) => {}
+            (Some(logs), Some((cluster, _))) => cluster.set_pod_logs(Arc::new(EmbeddedLogs(logs))),
+            (Some(logs), None) => {
+                node_config.name.clone_from(&namespace);
+                let address = (Ipv4Addr::LOCALHOST, 0).into();
+                let listener = LogListener::bind(address, &readers).unwrap();
+                let served = serve_logs(admin.clone(), &namespace, listener, logs).await;
+                log_server = Some(served.unwrap());
+            }
+        }
         let node = ScriptedNode::start(admin.clone(), Arc::new(SystemClock), node_config);
         Self {
             namespace,
@@ -85,6 +160,7 @@ impl TestCluster {
             admin_kubeconfig,
             folder,
             embedded,
+            _logs: log_server,
         }
     }
 

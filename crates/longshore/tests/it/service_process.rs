@@ -13,7 +13,10 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{longshore, outcome};
+use crate::{
+    controller::kills::{BINARY, told},
+    longshore, outcome,
+};
 
 /// Waits until it holds; fails after half a minute.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -179,7 +182,8 @@ fn launch(arguments: &[String]) -> (Child, Value) {
     // From the least careful of shells.
     let mut process = Process::new("sh");
     process.args(["-c", r#"umask 000; ulimit -S -n 1024; exec "$0" "$@""#]);
-    process.arg(env!("CARGO_BIN_EXE_longshore"));
+    let program = told(BINARY);
+    process.arg(program.unwrap_or_else(|| env!("CARGO_BIN_EXE_longshore").to_owned()));
     for name in [
         "LONGSHORE_DATABASE_URL",
         "LONGSHORE_DATABASE_URL_FILE",

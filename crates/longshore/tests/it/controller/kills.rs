@@ -24,7 +24,7 @@ const TASKS: &str = "LONGSHORE_TEST_TASKS";
 /// The seed of the moments.
 pub(crate) const SEED: &str = "LONGSHORE_TEST_SEED";
 /// The program, instead of the one that was built with this test.
-pub(super) const BINARY: &str = "LONGSHORE_TEST_BINARY";
+pub(crate) const BINARY: &str = "LONGSHORE_TEST_BINARY";
 
 /// How long a controller lives, in milliseconds: one time counted from its start, the other from when it leads.
 const LIFE_MS: (u64, u64) = (50, 1_500);
@@ -32,7 +32,7 @@ const LIFE_MS: (u64, u64) = (50, 1_500);
 const SHORT_LEASE: &str = "2s";
 
 #[expect(clippy::disallowed_methods, reason = "the campaign tells its numbers")]
-pub(super) fn told(variable: &str) -> Option<String> {
+pub(crate) fn told(variable: &str) -> Option<String> {
     std::env::var(variable).ok()
 }
 

@@ -20,6 +20,7 @@ mod place;
 mod replay;
 mod scenarios;
 mod services;
+mod silent;
 mod workloads;
 mod world;
 
