@@ -30,6 +30,7 @@ mod node_kill;
 )]
 #[path = "../../crates/longshore-store/tests/it/server.rs"]
 mod postgres;
+mod silent_systems;
 mod standalone;
 mod standalone_kill;
 mod thousand;
@@ -68,7 +69,7 @@ struct Campaign {
     run: fn(&Options) -> Result<Value>,
 }
 
-const CAMPAIGNS: [Campaign; 9] = [
+const CAMPAIGNS: [Campaign; 10] = [
     Campaign {
         name: "cluster-kill",
         purpose: "100 times SIGKILL on an embedded cluster under write load: no acknowledged write lost, no revision reused",
@@ -108,6 +109,11 @@ const CAMPAIGNS: [Campaign; 9] = [
         name: "drain",
         purpose: "two nodes drained in turns by many at once, with replacements that take 12 s, while the controller is killed, on a real API server: no budget and no rule broken, every drain ends, dry runs change nothing",
         run: drain::run,
+    },
+    Campaign {
+        name: "silent-systems",
+        purpose: "a store, catalog, connector, events service and rule webhook that never answer 100 objects: others have their pods within twice their time alone, SIGTERM ends within 3 s",
+        run: silent_systems::run,
     },
     Campaign {
         name: "node-kill",
