@@ -327,7 +327,8 @@ pub(crate) const MANY: Story = Story::of(
         ("five", 0, "run 5s exit 0"),
     ],
 );
-/// Pods carry the finalizer.
+/// Pods carry the finalizer. The abort comes when the second attempt has ended, also where the watch of pods fails twice and
+/// is back after its longest back-off.
 pub(crate) const HELD: Story = Story::of(
     "held",
     &[
@@ -336,7 +337,7 @@ pub(crate) const HELD: Story = Story::of(
     ],
 )
 .configured(|config| config.plugins.k8s.inject_finalizer = true)
-.while_people(People::Abort(Duration::from_secs(20)));
+.while_people(People::Abort(Duration::from_secs(45)));
 /// Pods and actions go by themselves.
 pub(crate) const COLLECTED: Story =
     Story::of("collected", &[("good", 0, "exit 0"), ("bad", 0, "exit 1")]).configured(|config| {
