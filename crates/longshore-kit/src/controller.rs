@@ -70,6 +70,11 @@ pub trait Controller: Send + Sync + 'static {
         answers: &Answers<Self::Question>,
     ) -> impl Future<Output = Result<Self::Observed, Self::Error>> + Send;
 
+    /// Changes metrics only, such as a [`Tally`](crate::Tally) of keys by phase. Called once in each round.
+    fn measure(&self, key: &Self::Key, observed: &Self::Observed) {
+        let _ = (key, observed);
+    }
+
     /// Which incarnation of the key was observed, `Absent` where the key is gone: then all that was asked about it and
     /// all that is [remembered](crate::memory) of it is dropped. Pure. A controller that asks or remembers has to say it;
     /// where it is not `Present`, a plan must not ask.

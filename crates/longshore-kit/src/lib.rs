@@ -33,6 +33,7 @@ mod round_writes;
 pub mod runner;
 pub mod spawn;
 mod status;
+pub mod tally;
 
 pub use apply::{Applier, ApplyError, Postponed, Refusal};
 pub use ask::{Answers, AskLimits, KindLimits};
@@ -55,3 +56,4 @@ pub use repeated::Repeated;
 pub use requests::{Answer, ApiError, Requests};
 pub use runner::Runner;
 pub use spawn::Tasks;
+pub use tally::{Counted, Tally};

@@ -101,6 +101,7 @@ impl<C: Controller> Round<C> {
         let answers = self.questions.answers(key);
         let observed = self.controller.observe(key, now, &answers).await;
         let observed = observed.map_err(|error| Failure::of_controller(&error))?;
+        self.controller.measure(key, &observed);
         let incarnation = self.controller.incarnation(&observed);
         self.questions.keep(key, &incarnation);
         for memory in &self.memories {
