@@ -31,7 +31,7 @@ use crate::{
     },
     noticed::NoticedChanges,
     pod_templates::PodTemplates,
-    questions::{Known, TaskQuestion},
+    questions::{Known, Report, TaskQuestion},
     remote::Rooms,
     service::Plugins,
 };
@@ -272,7 +272,8 @@ impl Observer {
         }
         let target = names.address(action.attempt());
         let cached = self.cached(&target);
-        let resource = if cached.is_absent() && counts(action) && !was_read(action) {
+        let resource = if cached.is_absent() && counts(action) && !was_read(action, known.report())
+        {
             self.live(&target).await
         } else {
             cached
@@ -367,14 +368,17 @@ fn counts(action: &Action) -> bool {
     !action.status.is_terminal() && (!task.is_not_started() || is_taken)
 }
 
-/// Whether an earlier round has read what this one decides upon: this round waits for the acknowledgement of its report, or
-/// goes on after it. A deletion reports, without a status, once nothing of the action is there any more.
-fn was_read(action: &Action) -> bool {
+/// Whether an earlier round has read what this one decides upon: that round made `report`, and this round waits for its
+/// acknowledgement or follows it. The report of a deletion has no status: it is made once nothing of the action is left.
+fn was_read(action: &Action, report: Option<&Report>) -> bool {
+    let Some(report) = report else {
+        return false;
+    };
+    let is_of_this_state =
+        report.upon == action.status && (!action.is_deleting || report.status.is_none());
     match &action.reported {
-        Asked::UnderWay { .. } => !action.is_deleting,
-        Asked::Answered { answer, .. } => {
-            answer.upon == action.status && (!action.is_deleting || answer.status.is_none())
-        }
+        Asked::UnderWay { .. } => is_of_this_state || !action.is_deleting,
+        Asked::Answered { .. } => is_of_this_state,
         Asked::NotAsked | Asked::Failed { .. } | Asked::AskedByAnother => false,
     }
 }
@@ -432,4 +436,56 @@ fn declares_inputs(context: &TaskContext) -> bool {
     let interface = context.template.interface.as_ref();
     let inputs = interface.and_then(|interface| interface.inputs.as_ref());
     inputs.is_some_and(|inputs| !inputs.variables.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use longshore_test::EPOCH;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_report_was_made_upon_is_not_read_again() {
+        let object = json!({
+            "metadata": {"name": "r-a", "namespace": "flyte", "uid": "u"},
+            "spec": {"runName": "r", "actionName": "a", "taskType": "t"},
+        });
+        let action = Action::of(object).unwrap();
+        let mut next = action.status.clone();
+        next.plugin_phase_version += 1;
+        let report = |upon: &TaskActionStatus, status: Option<&TaskActionStatus>| {
+            Arc::new(Report {
+                events: Vec::new(),
+                upon: upon.clone(),
+                status: status.cloned(),
+            })
+        };
+        let of_change = report(&action.status, Some(&next));
+        let of_deletion = report(&action.status, None);
+        let of_earlier = report(&next, Some(&next));
+        for (made, is_deleting, under_way, answered) in [
+            (&of_change, false, true, true),
+            (&of_earlier, false, true, false),
+            (&of_deletion, true, true, true),
+            // Made before the action was deleted: what is left of the action is not known.
+            (&of_change, true, false, false),
+        ] {
+            let was_read = |reported| {
+                let action = Action {
+                    reported,
+                    is_deleting,
+                    ..action.clone()
+                };
+                was_read(&action, Some(made.as_ref()))
+            };
+            let answer = Arc::clone(made);
+            assert_eq!(was_read(Asked::UnderWay { since: EPOCH }), under_way);
+            assert_eq!(was_read(Asked::Answered { at: EPOCH, answer }), answered);
+            assert!(!was_read(Asked::NotAsked));
+        }
+        assert!(!was_read(&action, None));
+    }
 }
