@@ -34,6 +34,7 @@ pub mod secret_cache;
 pub mod secrets;
 mod service;
 mod status;
+pub mod transitions;
 
 pub use config::{
     CatalogSettings, Collection, EventsSettings, Policy, Settings, TasksConfig, WebhookSettings,

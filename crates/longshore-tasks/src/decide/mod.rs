@@ -211,6 +211,8 @@ impl Round<'_> {
     }
 
     fn record(&self, status: TaskActionStatus) -> Step {
+        #[cfg(test)]
+        crate::transitions::recorder::note(self.action, &status);
         Do::Persist(Record {
             target: self.action.target.clone(),
             seen: Arc::clone(&self.action.object),

@@ -1,4 +1,5 @@
 pub(super) mod cached;
+mod edges;
 mod left_behind;
 mod merged;
 mod remote;
@@ -487,37 +488,36 @@ fn an_action_that_ended_gets_its_labels_once() {
     ]);
 }
 
-#[test]
-fn a_condition_waits_for_its_signal() {
+/// The decision about a condition action with a timeout of an hour, so many seconds after it was made.
+fn condition(seconds: i64, change: impl FnOnce(&mut Action)) -> ActionPlan {
     use longshore_proto::flyteidl2::workflow::ConditionAction;
     use prost::Message;
 
-    let condition = |seconds: i64, change: fn(&mut Action)| {
-        let mut object = (*action().action.object).clone();
-        object["spec"]["actionType"] = json!("condition");
-        object["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
-        let mut action = Action::of(object).unwrap();
-        let timeout = prost_types::Duration {
-            seconds: 3600,
-            nanos: 0,
-        };
-        let spec = ConditionAction {
-            name: "approve".to_owned(),
-            timeout: Some(timeout),
-            ..ConditionAction::default()
-        };
-        action.spec.condition_spec = spec.encode_to_vec();
-        change(&mut action);
-        let observed = Observed {
-            now: EPOCH + jiff::SignedDuration::from_secs(seconds),
-            action: Seen::Present(action),
-        };
-        words(&decide(
-            &Policy::default(),
-            &K8sConfig::default(),
-            &observed,
-        ))
+    let mut object = (*action().action.object).clone();
+    object["spec"]["actionType"] = json!("condition");
+    object["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut action = Action::of(object).unwrap();
+    let timeout = prost_types::Duration {
+        seconds: 3600,
+        nanos: 0,
     };
+    let spec = ConditionAction {
+        name: "approve".to_owned(),
+        timeout: Some(timeout),
+        ..ConditionAction::default()
+    };
+    action.spec.condition_spec = spec.encode_to_vec();
+    change(&mut action);
+    let observed = Observed {
+        now: EPOCH + jiff::SignedDuration::from_secs(seconds),
+        action: Seen::Present(action),
+    };
+    decide(&Policy::default(), &K8sConfig::default(), &observed)
+}
+
+#[test]
+fn a_condition_waits_for_its_signal() {
+    let condition = |seconds: i64, change: fn(&mut Action)| words(&condition(seconds, change));
     assert_eq!(
         condition(600, |_| {}),
         "persist .0 of 0 (nothing started); after 3000s"

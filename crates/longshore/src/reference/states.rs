@@ -1,10 +1,11 @@
-//! `docs/reference/states.md`: the states of task instances, runs and operations on pods, drawn from their tables of
-//! transitions. Tests beside each table hold it and the code together, in both directions.
+//! `docs/reference/states.md`: the states of task instances, runs, TaskActions and operations on pods, drawn from their
+//! tables of transitions. Tests beside each table hold it and the code together, in both directions.
 
 use std::{collections::BTreeMap, fmt::Debug};
 
 use longshore_dags::scheduler::transitions as of_dags;
 use longshore_podops::standing::transitions as of_podops;
+use longshore_tasks::transitions as of_actions;
 use serde::Serialize;
 
 use super::{head, is_in_the_repository};
@@ -47,17 +48,26 @@ fn page() -> String {
     });
     let runs = of_dags::RUN_TRANSITIONS.iter();
     let runs = runs.map(|(from, to, why)| (Some(name(from)), Some(name(to)), words(why)));
+    let actions = of_actions::TRANSITIONS.iter();
+    let actions =
+        actions.map(|(from, to, why)| (from.as_ref().map(name), Some(name(to)), words(why)));
     let operations = of_podops::TRANSITIONS.iter().map(|(from, to, why)| {
         let name = |phase: &Option<_>| phase.as_ref().map(name);
         (name(from), name(to), words(why))
     });
-    let groups: [(&str, &str, Vec<Edge>); 3] = [
+    let groups: [(&str, &str, Vec<Edge>); 4] = [
         (
             "Task instances",
             "The state of a task in a run of a DAG.",
             tasks.collect(),
         ),
         ("Runs", "The state of a run of a DAG.", runs.collect()),
+        (
+            "TaskActions",
+            "The phase of a TaskAction, as `status.phaseHistory` and the newest condition have it. From \
+             `RetryableFailure`, which the executor of Flyte writes, Longshore goes on after a takeover.",
+            actions.collect(),
+        ),
         (
             "Operations on pods",
             "The phase of an operation on a pod that takes part in PodOpsLifecycle, as `longshore pods` shows it. \
