@@ -6,11 +6,11 @@ use std::{
 };
 
 use tracing::{
-    Event, Level, Subscriber,
+    Event, Subscriber,
     field::{Field, Visit},
     subscriber::DefaultGuard,
 };
-use tracing_subscriber::{Layer, layer::Context, layer::SubscriberExt};
+use tracing_subscriber::{Layer, filter::LevelFilter, layer::Context, layer::SubscriberExt};
 
 /// Collects the warnings and errors of this thread until it is dropped, and fails the test then if there was one that
 /// was not allowed.
@@ -19,22 +19,42 @@ use tracing_subscriber::{Layer, layer::Context, layer::SubscriberExt};
 #[derive(Debug)]
 #[must_use]
 pub struct QuietLogs {
-    lines: Arc<Mutex<Vec<String>>>,
+    logs: CollectedLogs,
     allowed: Vec<String>,
-    _guard: DefaultGuard,
 }
 
 /// Starts to collect.
 pub fn quiet_logs() -> QuietLogs {
-    let lines = Arc::default();
-    let layer = Collect {
-        lines: Arc::clone(&lines),
-    };
-    let subscriber = tracing_subscriber::registry().with(layer);
     QuietLogs {
-        lines,
+        logs: CollectedLogs::start(),
         allowed: Vec::new(),
-        _guard: tracing::subscriber::set_default(subscriber),
+    }
+}
+
+/// The warnings and errors of this thread since the start of the collection. Dropping it ends the collection.
+#[derive(Debug)]
+pub(crate) struct CollectedLogs {
+    lines: Arc<Mutex<Vec<String>>>,
+    _guard: DefaultGuard,
+}
+
+impl CollectedLogs {
+    pub(crate) fn start() -> Self {
+        let lines = Arc::default();
+        let layer = Collect {
+            lines: Arc::clone(&lines),
+        };
+        let subscriber = tracing_subscriber::registry().with(layer.with_filter(LevelFilter::WARN));
+        Self {
+            lines,
+            _guard: tracing::subscriber::set_default(subscriber),
+        }
+    }
+
+    /// Every line so far, which begins with its level.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let lines = self.lines.lock();
+        lines.unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -47,8 +67,7 @@ impl QuietLogs {
 
     /// Every warning and error so far, the allowed ones included.
     pub fn lines(&self) -> Vec<String> {
-        let lines = self.lines.lock();
-        lines.unwrap_or_else(PoisonError::into_inner).clone()
+        self.logs.lines()
     }
 
     /// Those that were not allowed.
@@ -79,9 +98,6 @@ struct Collect {
 impl<S: Subscriber> Layer<S> for Collect {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let level = *event.metadata().level();
-        if level > Level::WARN {
-            return;
-        }
         let mut line = Line(format!("{level} {}:", event.metadata().target()));
         event.record(&mut line);
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);

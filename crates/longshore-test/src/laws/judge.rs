@@ -7,7 +7,7 @@ use super::{
     cases::Case,
     system::{Run, Scenario, Troubles},
 };
-use crate::faults::WatchFault;
+use crate::faults::{FaultPlan, WatchFault};
 
 /// The laws that one world broke.
 pub(super) fn judge<S: Scenario>(
@@ -29,6 +29,7 @@ pub(super) fn judge<S: Scenario>(
     }
     found.extend(too_many_writes(scenario, case, run, reference));
     found.extend(too_much_of_anything(scenario, run, reference));
+    found.extend(loud_logs(scenario, case, run));
     for violation in &mut found {
         violation.case = format!(
             "{} under {:?}\nreplay with laws::replay(&scenario, plan)",
@@ -72,6 +73,15 @@ fn too_many_writes<S: Scenario>(
         more.join(", ")
     );
     (!more.is_empty()).then(|| Violation::of(law, detail))
+}
+
+/// What was logged although all went well, or although the controller has an answer to each fault.
+fn loud_logs<S: Scenario>(scenario: &S, case: &Case, run: &Run) -> Option<Violation> {
+    let is_disturbed = case.plan != FaultPlan::none();
+    let lines = run.warnings.iter().map(String::as_str);
+    let lines = lines.filter(|line| !is_disturbed || line.starts_with("ERROR"));
+    let loud: Vec<&str> = lines.filter(|line| !scenario.expects_log(line)).collect();
+    (!loud.is_empty()).then(|| Violation::of(Law::LogsQuietly, loud.join("\n")))
 }
 
 /// What happened more often than the scenario's bounds say.

@@ -61,6 +61,8 @@ pub enum Law {
     DelaysNobodyElse,
     /// A plan has at most a stated number of actions, and a world at most a stated number of effects.
     Bounded,
+    /// No world logs an ERROR, and no undisturbed one a WARN, that its scenario does not expect.
+    LogsQuietly,
     /// An object of the same name is adopted only if it carries our identity.
     AdoptsOnlyItsOwn,
     /// A law of the subsystem itself.

@@ -18,7 +18,10 @@ use super::{
     judge::{difference, judge, writes},
     recoveries,
 };
-use crate::faults::{FaultPlan, Faults, Point, Process, is_read};
+use crate::{
+    faults::{FaultPlan, Faults, Point, Process, is_read},
+    logs::CollectedLogs,
+};
 
 /// Worlds that run at the same time, each on a thread of its own.
 const THREADS: usize = 2;
@@ -123,6 +126,13 @@ pub trait Scenario: Sync {
         None
     }
 
+    /// Whether a line of the log with the level WARN or ERROR is right. Warnings of worlds with faults are: they say what
+    /// the faults cost.
+    fn expects_log(&self, line: &str) -> bool {
+        let _ = line;
+        false
+    }
+
     /// Whether a write at rest is allowed: a lease, a heartbeat.
     fn is_heartbeat(&self, point: &Point) -> bool {
         let _ = point;
@@ -189,6 +199,8 @@ pub struct Run {
     pub watch_events: BTreeMap<String, u32>,
     /// What happened, for people.
     pub log: String,
+    /// The lines of the log with the level WARN or ERROR.
+    pub warnings: Vec<String>,
     /// How often the controller was started, and how many faults it met at its effects.
     pub n_starts_and_faults: (u32, u32),
     /// The controller did so much in no time that it was stopped.
@@ -315,7 +327,10 @@ pub fn replay<S: Scenario>(scenario: &S, plan: FaultPlan) -> Run {
         .start_paused(true)
         .build()
         .expect("a runtime");
-    runtime.block_on(run(scenario, Faults::new(plan)))
+    let logs = CollectedLogs::start();
+    let mut run = runtime.block_on(run(scenario, Faults::new(plan)));
+    run.warnings = logs.lines();
+    run
 }
 
 async fn run<S: Scenario>(scenario: &S, faults: Faults) -> Run {
@@ -338,6 +353,7 @@ async fn run<S: Scenario>(scenario: &S, faults: Faults) -> Run {
         log: faults.log(),
         requests: faults.requests(),
         recovery: faults.recovery(),
+        warnings: Vec::new(),
         is_runaway: faults.is_runaway(),
         n_starts_and_faults: faults.n_starts_and_faults(),
         points,

@@ -241,7 +241,14 @@ impl Controller for Orders {
             kind: PatchKind::Merge,
             patch,
         };
-        Ok(self.applier.patch(key, &patch).await?)
+        if self.bug == Bug::WarnsOfNothing {
+            tracing::warn!(key, "an order is written");
+        }
+        let written = self.applier.patch(key, &patch).await;
+        if self.bug == Bug::LogsPassingErrors && written.is_err() {
+            tracing::error!(key, "an order is not written");
+        }
+        Ok(written?)
     }
 
     async fn call(&self, key: &String, effect: &Effect) -> Result<(), OrderError> {

@@ -61,11 +61,15 @@ pub enum Bug {
     Unbounded,
     /// Takes any object of the name for its own.
     AdoptsAnything,
+    /// Warns of what is as it should be.
+    WarnsOfNothing,
+    /// Logs an error where the next round mends it.
+    LogsPassingErrors,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::RandomNames,
         Self::Panics,
         Self::NeverQuiet,
@@ -83,6 +87,8 @@ impl Bug {
         Self::NeedsTheEvent,
         Self::Unbounded,
         Self::AdoptsAnything,
+        Self::WarnsOfNothing,
+        Self::LogsPassingErrors,
     ];
 
     /// The law that it breaks.
@@ -103,6 +109,7 @@ impl Bug {
             Self::NeedsTheEvent => Some(Law::LevelTriggered),
             Self::Unbounded => Some(Law::Bounded),
             Self::AdoptsAnything => Some(Law::AdoptsOnlyItsOwn),
+            Self::WarnsOfNothing | Self::LogsPassingErrors => Some(Law::LogsQuietly),
         }
     }
 }
