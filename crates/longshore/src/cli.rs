@@ -95,7 +95,7 @@ pub(crate) enum Command {
     // Hidden: each error says how to use it.
     #[command(hide = true)]
     Explain(cmd::explain::ExplainArgs),
-    // Hidden: the help has to fit the first screen, and who needs it looks for it.
+    // Hidden: the help has to fit the first screen, and users who need completion look for it.
     #[command(hide = true)]
     Completion(cmd::completion::CompletionArgs),
     // Hidden: `-V` is listed, and says the same.

@@ -22,7 +22,7 @@ use crate::{error::CliError, output};
 pub(crate) struct DagFile {
     /// The path as the user gave it.
     pub(crate) name: String,
-    /// What it says.
+    /// The text of the file.
     pub(crate) text: String,
     folder: PathBuf,
 }
@@ -58,7 +58,7 @@ impl DagFile {
     }
 }
 
-/// Reads a regular file, and not more of it than tells that it is too large. (A pipe might never end.)
+/// Reads a regular file, up to the size at which it is known to be too large. (A pipe might never end.)
 fn read_text(path: &Path) -> io::Result<String> {
     let is_odd = |kind: fs::FileType| !kind.is_file() && !kind.is_dir();
     if is_odd(fs::metadata(path)?.file_type()) {

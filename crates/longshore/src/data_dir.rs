@@ -18,8 +18,8 @@ use tempfile::TempDir;
 
 use crate::{error::CliError, output};
 
-/// How often it is tried to get the lock, and the pause between two tries. A holder that was killed keeps it until the
-/// kernel has cleaned up, and a restart comes at once.
+/// How often the process tries to get the lock, and the pause between two tries. A holder that was killed keeps it
+/// until the kernel has cleaned up, and a restart comes at once.
 const LOCK_TRIES: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
@@ -55,7 +55,7 @@ pub(crate) fn keep_files_private() {
     umask(Mode::from_bits_truncate(0o077));
 }
 
-/// Where data go.
+/// The flags that name the data directory.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DataDirArgs {
     /// Data directory [default: ~/.local/share/longshore]
@@ -94,7 +94,7 @@ impl DataDir {
         Self::locked(path, None)
     }
 
-    /// Its absolute path.
+    /// The absolute path of the data directory.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -156,16 +156,16 @@ pub(crate) fn shared(named: Option<&PathBuf>) -> Result<PathBuf, CliError> {
     Ok(path)
 }
 
-/// What a directory of root means to somebody else.
+/// Whether another user may use a data directory that belongs to root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ForeignRoot {
-    /// It is somebody else's, as any.
+    /// No: it is refused as a directory of any other user is.
     Refused,
-    /// It may be the volume of a pod, which nobody but the pod sees.
+    /// Yes: it may be the volume of a pod, which only that pod can reach.
     IsAVolume,
 }
 
-/// Sees to it that nobody else reads a data directory that was there before.
+/// Removes the permissions of other users from an existing data directory and from our entries in it.
 fn close_to_others(path: &Path, foreign_root: ForeignRoot) -> Result<(), CliError> {
     const OTHERS: u32 = 0o077;
     const STICKY: u32 = 0o1000;
@@ -206,18 +206,19 @@ fn close_to_others(path: &Path, foreign_root: ForeignRoot) -> Result<(), CliErro
     Ok(())
 }
 
-/// Makes a directory for us only, and gives its absolute path.
+/// Creates a directory with mode 0700, and returns its absolute path.
 pub(crate) fn make(path: &Path) -> io::Result<PathBuf> {
     longshore_files::make_directories(path, 0o700)?;
     fs::canonicalize(path)
 }
 
-/// What the executor of TaskActions keeps.
+/// The directory of the state of the TaskAction executor.
 pub(crate) fn actions(data_dir: &Path) -> PathBuf {
     data_dir.join("actions")
 }
 
-/// In it: where the events are logged that nobody else is told of.
+/// The directory of the event log: `standalone` writes action events there instead of sending them
+/// to an events service.
 pub(crate) fn event_log(data_dir: &Path) -> PathBuf {
     actions(data_dir).join("events")
 }
@@ -234,7 +235,7 @@ pub(crate) fn default_path() -> Result<PathBuf, CliError> {
     Ok(Path::new(&home).join(".local/share/longshore"))
 }
 
-/// The lock file says who holds the lock. Only the lock itself counts; this is for the message.
+/// Writes the process id into the lock file. Only the lock itself counts; the id is for the message.
 fn write_holder(lock: &mut File) -> io::Result<()> {
     lock.set_len(0)?;
     lock.rewind()?;
@@ -292,7 +293,7 @@ mod tests {
         assert_eq!(mode(&path.join("longshore.db-wal")), 0o600);
     }
 
-    /// As `--data-dir /var`.
+    /// A shared directory, as with `--data-dir /var`.
     #[test]
     fn a_directory_that_others_use_too_keeps_its_mode() {
         let folder = tempfile::tempdir().unwrap();

@@ -45,7 +45,7 @@ mod watched_store;
 /// Where pods and what they share live in the embedded cluster.
 pub(crate) const NAMESPACE: &str = "default";
 
-/// What is to be run.
+/// The run to be started, and where it runs.
 #[derive(Debug)]
 pub(crate) struct Order {
     /// The DAG.
@@ -62,8 +62,8 @@ pub(crate) struct Order {
     pub(crate) cluster: Option<RealCluster>,
 }
 
-/// How long a run that is over, or was stopped, waits for its pods to go. Whoever uses the data directory next deals with
-/// what is left of them.
+/// How long a run that has ended, or was stopped, waits for its pods to go. The next process with
+/// this data directory takes over the pods that are left.
 const RELEASE_LIMIT: Duration = Duration::from_secs(90);
 
 /// What the tasks of a run shared: the outputs.
@@ -73,9 +73,9 @@ pub(crate) enum Workspace {
     Directory(PathBuf),
     /// A claim in a cluster.
     Claim {
-        /// Its namespace.
+        /// The namespace of the claim.
         namespace: String,
-        /// Its name.
+        /// The name of the claim.
         name: String,
     },
 }
@@ -94,7 +94,7 @@ impl fmt::Display for Workspace {
 /// A run that goes on.
 #[derive(Debug)]
 pub(crate) struct Started {
-    /// Its address.
+    /// The key of the run.
     pub(crate) run: RunKey,
     /// Every transition, in order. Closed when the run is over or was stopped.
     pub(crate) changes: mpsc::UnboundedReceiver<StateChange>,
@@ -109,7 +109,7 @@ pub(crate) struct Started {
 pub(crate) struct End {
     /// The run as it stands; finished unless it was stopped.
     pub(crate) run: Run,
-    /// Its task instances, in the order of their ids.
+    /// The task instances of the run, in the order of their ids.
     pub(crate) tasks: Vec<TaskEnd>,
     /// What the tasks shared, where the DAG has a workspace.
     pub(crate) workspace: Option<Workspace>,
@@ -120,7 +120,7 @@ pub(crate) struct End {
 /// A task instance as it stands.
 #[derive(Debug)]
 pub(crate) struct TaskEnd {
-    /// Its row.
+    /// The row of the task instance.
     pub(crate) task_instance: TaskInstance,
     /// The log of its last try, where it had one.
     pub(crate) log: Option<PathBuf>,
@@ -141,7 +141,7 @@ pub(crate) async fn start(order: Order) -> Result<Started, CliError> {
     let end = tokio::spawn(async move {
         let follow = forward(&mut changes, &key, &tell);
         let ended = engine.to_the_end(&key, &stopped);
-        // Both end with the run: the last change is told before its end is.
+        // Both end with the run: the loop below sends the last changes before the end of the run is reported.
         tokio::select! {
             () = follow => {}
             () = ended => {}
@@ -246,7 +246,8 @@ impl Engine {
                 data_dir: self.data_dir.clone(),
             });
         };
-        // A run keeps the version that it began with: to go on with the old one, silently, is not what was asked for.
+        // A run keeps the version that it began with. The user asked for the new version, so the
+        // run must not silently go on with the old one.
         if run.dag != dag.to_json() {
             return Err(CliError::OtherVersion {
                 dag_id: key.dag_id,

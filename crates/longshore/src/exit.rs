@@ -5,9 +5,9 @@ use std::process::ExitCode;
 /// How the process ends. The numbers are part of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It worked.
+    /// The command succeeded.
     Success = 0,
-    /// It did not.
+    /// The command failed.
     Failure = 1,
     /// The command line is wrong.
     Usage = 2,

@@ -73,7 +73,7 @@ pub(crate) struct RealCluster {
 }
 
 impl RealCluster {
-    /// Finds out where it is. Asks nobody yet.
+    /// Finds the address and the credentials of the cluster. Sends no request yet.
     pub(crate) async fn find(args: &ClusterArgs) -> Result<Self, CliError> {
         choose_tls();
         let is_named = args.kubeconfig.is_some() || args.context.is_some();
@@ -91,7 +91,7 @@ impl RealCluster {
         Ok(Self { config })
     }
 
-    /// Where pods and leases are.
+    /// The namespace of pods and leases.
     pub(crate) fn namespace(&self) -> &str {
         &self.config.default_namespace
     }
@@ -124,13 +124,13 @@ impl RealCluster {
         let builder = client_builder(&self.config).map_err(KubernetesError::unknown)?;
         let counted = layer_fn(|service| CountRequests::new(service, name, metrics.clone()));
         let limited = layer_fn(|service| LimitWrites::new(service, WRITES));
-        // The gate is asked first: what it refuses is no request.
+        // The gate comes first: a request that it refuses counts neither as a request nor against the limit.
         let gated = layer_fn(|service| GateWrites::new(service, gate.clone()));
         let client = builder.with_layer(&limited).with_layer(&counted);
         Ok(client.with_layer(&gated).build())
     }
 
-    /// Asks it who it is.
+    /// Requests the version of the API server, and logs it. Fails when the API server does not answer.
     pub(crate) async fn answers(&self, metrics: &Metrics) -> Result<(), CliError> {
         let version = self.client("start", metrics)?.apiserver_version().await;
         match version {

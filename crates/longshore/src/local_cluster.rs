@@ -34,24 +34,24 @@ use crate::{
 /// Pods that the node takes at least, however few may run at the same time.
 const MIN_PODS: u32 = 110;
 
-/// How long pods may take to stop: longer than any grace. Who is impatient ends the process.
+/// How long pods may take to stop: longer than any grace period. A user who does not want to wait ends the process.
 const STOP_LIMIT: Duration = Duration::from_secs(3_600);
 
-/// How often it is looked whether the cluster still takes writes, which it does not tell by itself.
+/// How often the process checks whether the cluster still takes writes; the cluster does not report this.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// What becomes of the cluster when its process ends.
+/// What happens to the cluster when its process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lifetime {
-    /// It was in memory; its pods are stopped.
+    /// The cluster was in memory; its pods are stopped.
     OfProcess,
-    /// It is in `<data-dir>/cluster`; its pods run on, and the next process takes them over.
+    /// The cluster is in `<data-dir>/cluster`; its pods run on, and the next process takes them over.
     OfDataDir,
 }
 
 impl Lifetime {
-    /// What goes with a data directory: where a service has left its cluster, pods of it may run, and whoever comes
-    /// next has to know them, or their tasks would run twice.
+    /// The lifetime for a data directory. Pods of an earlier service may still run where that service has left its
+    /// cluster; the next process must know these pods, or their tasks would run twice.
     pub(crate) fn of(data_dir: &Path) -> Self {
         if objects(data_dir).exists() {
             Self::OfDataDir
@@ -206,7 +206,7 @@ impl LocalCluster {
             tracing::error!("the pods did not stop in time");
         }
         let cluster = self.cluster;
-        // It may wait for the disk.
+        // The close may wait for the disk.
         let closed = tokio::task::spawn_blocking(move || cluster.close()).await;
         if let Err(error) = closed {
             tracing::error!(%error, "the embedded cluster did not close");

@@ -47,8 +47,8 @@ fn filter(verbosity: u8) -> EnvFilter {
 /// What is logged unless `LONGSHORE_LOG` says otherwise.
 fn directives(verbosity: u8) -> &'static str {
     match verbosity {
-        // The client notes every answer of 5xx that it will ask again for; what comes of it we say ourselves. What the
-        // libraries of connections warn of is what a peer does, so that anybody who connects could fill the log.
+        // kube's client logs every 5xx response before its retry; our own code logs the outcome. The HTTP and TLS
+        // libraries warn about what a peer does, so every client that connects could fill the log.
         0 => {
             "info,kube_client::client::builder=off,h2=error,hyper=error,hyper_util=error,rustls=error"
         }
@@ -89,7 +89,7 @@ mod tests {
             assert!(enabled!(target: "longshore_webhook::serve", Level::WARN));
             assert!(enabled!(target: "longshore::controller", Level::INFO));
         });
-        // Whoever looks for the reason gets them.
+        // A user who sets the directive sees these warnings.
         with_default(subscriber("info,h2=warn"), || {
             assert!(enabled!(target: "h2::proto::streams::recv", Level::WARN));
         });

@@ -1,4 +1,4 @@
-//! Printing: results to stdout, everything else to stderr, colours where somebody can see them.
+//! Printing: results to stdout, everything else to stderr, colours only on a terminal.
 
 use std::{
     io::{IsTerminal, Write},
@@ -23,7 +23,7 @@ pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const ACTIVE: Style = AnsiColor::Cyan.on_default();
 /// Yellow, for what may need a look.
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
-/// For what matters less.
+/// The style of less important text.
 pub(crate) const DIM: Style = Style::new().dimmed();
 
 /// Whether errors are printed as JSON. Set once, read where an error surfaces, the panic hook included.

@@ -1,5 +1,5 @@
-//! `<data-dir>/storage.yaml`: where the URLs of inputs and outputs lead, for whoever runs TaskActions on this machine.
-//! It is the peer's section `storage`.
+//! `<data-dir>/storage.yaml`: the stores of the URLs of inputs and outputs, for the TaskAction
+//! executor of this machine. It has the keys of the peer's section `storage`.
 
 use std::{path::Path, sync::Arc};
 

@@ -134,7 +134,7 @@ pub(crate) fn run(args: &RunArgs, globals: &Globals) -> Result<Exit, CliError> {
 }
 
 impl RunArgs {
-    /// Where it is to run.
+    /// The cluster on which the run is to run.
     fn cluster(&self) -> ClusterArgs {
         ClusterArgs {
             kubeconfig: self.kubeconfig.clone(),

@@ -32,7 +32,7 @@ use tokio_util::{compat::FuturesAsyncReadCompatExt, io::ReaderStream};
 
 use super::{find, rows};
 
-/// How often it is looked again whether a try has a log, when no state change says so: a pod's log exists a moment
+/// How often a follower checks again whether a try has a log, when no state change says so: a pod's log exists a moment
 /// after its row is `running`, and the stored one a moment after the row is final.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -42,9 +42,9 @@ const MAX_LOOKS: u32 = 5;
 /// Where logs are.
 #[derive(Clone, Debug)]
 pub(crate) struct Logs {
-    /// Of pods that are gone.
+    /// The stored logs, of pods that are gone.
     pub(crate) directory: LogDirectory,
-    /// Of pods that are there.
+    /// The pods that exist, for their live logs.
     pub(crate) pods: Api<Pod>,
 }
 
@@ -140,7 +140,7 @@ impl Logs {
         Ok(Found::Never("it never ran, or its pod is gone"))
     }
 
-    /// What the data directory has.
+    /// The log of a try in the data directory.
     async fn stored(
         &self,
         row: &TaskInstance,
@@ -158,7 +158,7 @@ impl Logs {
         }
     }
 
-    /// What the pod's node has.
+    /// The log of a try at the node of its pod.
     async fn live(
         &self,
         row: &TaskInstance,

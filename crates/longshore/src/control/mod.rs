@@ -34,7 +34,7 @@ pub(crate) mod logs;
 
 pub(crate) use logs::Logs;
 
-/// How long it may take to record what was asked for.
+/// Longest that the record of a request may take.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A loop that has not turned for so long hangs.
@@ -50,7 +50,7 @@ pub(crate) struct ServiceControl {
     pub(crate) metrics: Metrics,
 }
 
-/// Tells the state changes of the scheduler to the readers of the feed, until the scheduler is gone.
+/// Publishes the state changes of the scheduler to the feed, until the scheduler is gone.
 pub(crate) async fn publish_changes(mut changes: broadcast::Receiver<StateChange>, feed: Feed) {
     loop {
         match changes.recv().await {
@@ -70,7 +70,7 @@ impl ServiceControl {
         known.ok_or_else(|| ControlError::UnknownDag(dag_id.to_owned()))
     }
 
-    /// What a run of a DAG is made of.
+    /// The DAG that a run is made of.
     fn runnable(&self, dag_id: &str) -> Result<Arc<Dag>, ControlError> {
         let KnownDag { dag, error, .. } = self.known(dag_id)?;
         dag.ok_or_else(|| {
@@ -160,7 +160,7 @@ impl Control for ServiceControl {
             .map(|run| (run.key.dag_id.as_str(), run))
             .collect();
         let known = self.dags.dags();
-        // A DAG whose file is gone can still be asked for by its name.
+        // A DAG whose file is gone is not listed, but a request by its name still finds it.
         let there = known.iter().filter(|known| known.file.is_some());
         let objects = there.filter_map(|known| {
             let dag_id = known.dag_id.as_deref()?;
@@ -235,7 +235,7 @@ impl Control for ServiceControl {
             states: states.collect::<Result<_, _>>()?,
             newest_of_each: false,
             before,
-            // One more than the page tells whether there is another page.
+            // One more than the page, to learn whether there is another page.
             limit: u32::try_from(query.limit + 1).ok(),
         };
         let runs = self.store.runs(&filter).await.map_err(unavailable)?;

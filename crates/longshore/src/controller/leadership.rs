@@ -35,7 +35,7 @@ use crate::{
 pub(crate) enum Election {
     /// Each role waits for its lease, which lasts as these say.
     ByLease(Terms),
-    /// There is no other replica; whoever says so is responsible.
+    /// No lease: the user who disables leases guarantees that there is no other replica.
     None,
 }
 
@@ -121,14 +121,14 @@ async fn work_while_held(keep: impl Future<Output = Lost>, work: Running) -> End
             Ok(ended) => ended,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                // Nobody but this function ends it: the process goes.
+                // Only this function and the end of the process abort the task.
                 Err(_) => Ok(()),
             },
         }),
     }
 }
 
-/// A name that nobody else ever has: of this host, and of this process.
+/// A name that no other process ever has: the host's name and a random id.
 fn identity() -> String {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     format!("{}_{}", host.trim(), Uuid::new_v4())
@@ -139,11 +139,11 @@ struct LeaseLabels {
     name: &'static str,
 }
 
-/// Where a role stands.
+/// What a role of this replica does at the moment.
 type Stand = &'static str;
 const WAITS: Stand = "waits";
 const LEADS: Stand = "leads";
-/// It holds its lease, and the API server does not serve the resource that it works on.
+/// The role holds its lease, and the API server does not serve the resource that the role works on.
 const LACKS: Stand = "leads, and waits for its resource";
 
 /// Where the roles of this replica stand.
@@ -186,12 +186,12 @@ impl Standing {
         standing
     }
 
-    /// It works.
+    /// The role works.
     pub(super) fn leads(&self, role: &Role) {
         self.set(role, LEADS);
     }
 
-    /// It does nothing.
+    /// The role does nothing.
     pub(super) fn waits(&self, role: &Role) {
         self.set(role, WAITS);
     }

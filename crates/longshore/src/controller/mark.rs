@@ -1,7 +1,7 @@
 //! A role that works without a lease, and the mark that says that it was uninstalled.
 //!
-//! Whoever holds a lease sees the mark when it renews the lease. Without one, the mark is looked for: less often than a
-//! lease would be renewed.
+//! The holder of a lease sees the mark when it renews the lease. A role without a lease reads the
+//! mark every [`LOOK_AGAIN`], less often than a lease would be renewed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, roles::Role};
 use crate::{error::CliError, output};
 
-/// How often the mark is looked for.
+/// How often a role without a lease reads the mark.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// The Lease that says whether a role was uninstalled.
@@ -76,8 +76,8 @@ impl Mark {
         }
     }
 
-    /// Who may not read it, or has no answer, goes on as before: it is set rarely, and whoever sets it looks whether
-    /// somebody works still.
+    /// Whether the mark is set; `false` when the role may not read it, or when the API server does not answer. Marks
+    /// are rare, and `longshore uninstall`, which sets them, checks whether a controller still works.
     async fn is_set(&self) -> bool {
         match self.requests.get(&self.target).await {
             Ok(found) => found.is_some_and(|lease| is_uninstalled(&lease)),
@@ -89,7 +89,7 @@ impl Mark {
     }
 }
 
-/// Says why a role does nothing.
+/// Prints why a role does nothing.
 pub(super) fn note(role: &Role, namespace: &str) {
     output::note(&format!(
         "{}: was uninstalled, and does nothing; {} lets it run again",

@@ -45,10 +45,10 @@ use roles::Role;
 /// How long probes under way have to end.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
-/// What the controller is to be.
+/// The configuration of a controller.
 #[derive(Clone, Debug)]
 pub(crate) struct ControllerConfig {
-    /// Its roles.
+    /// The roles of the controller.
     pub(crate) roles: Vec<&'static Role>,
     /// Whether there may be other replicas.
     pub(crate) election: Election,
@@ -58,7 +58,7 @@ pub(crate) struct ControllerConfig {
     pub(crate) database: Database,
     /// Pods of dags at the same time.
     pub(crate) parallelism: Option<NonZeroU32>,
-    /// Its DAG files; `None` for a folder in the data directory.
+    /// The folder of the DAG files; `None` for a folder in the data directory.
     pub(crate) dags_folder: Option<PathBuf>,
     /// Where the HTTP API is, in the replica that has the role `dags`.
     pub(crate) address: SocketAddr,
@@ -70,9 +70,9 @@ pub(crate) struct ControllerConfig {
     pub(crate) webhook_address: Option<SocketAddr>,
     /// Which client certificates webhooks take; `None`: they take tokens.
     pub(crate) client_authority: Option<ClientAuthority>,
-    /// Where health and metrics are.
+    /// The address of health and metrics.
     pub(crate) metrics_address: SocketAddr,
-    /// Where they are as well.
+    /// A second address of health and metrics.
     pub(crate) health_address: Option<SocketAddr>,
 }
 
@@ -83,18 +83,18 @@ pub(crate) struct Context {
     pub(crate) metrics: Metrics,
     /// What is counted beside what the kit does.
     pub(crate) counts: Counts,
-    /// What webhooks count.
+    /// The metrics of the webhooks.
     pub(crate) webhooks: Measures,
     /// Whether webhooks are served, and API servers know them.
     pub(crate) readiness: Readiness,
-    /// What is counted of pods.
+    /// The metrics of pods.
     pub(crate) pods: PodMeasures,
-    /// Where each role stands.
+    /// What each role of this replica does at the moment.
     pub(crate) standing: Standing,
 }
 
-/// Runs the roles until `interrupts`, or until one of them cannot go on. `ready` is told the address of health and
-/// metrics, once they are served.
+/// Runs the roles until `interrupts`, or until one of them cannot go on. Calls `ready` with the
+/// address of health and metrics, once they are served.
 pub(crate) async fn run(
     mut config: ControllerConfig,
     cluster: RealCluster,
@@ -188,7 +188,8 @@ async fn lead_all(
     }
 }
 
-/// Behind a loopback address only browsers of this machine are to be kept out; another one is meant to be reached.
+/// On a loopback address the service refuses unknown `Host` names, which a browser of this machine could be made to
+/// send. Any other address is meant to be reached under other names.
 pub(crate) fn hosts(address: SocketAddr) -> Hosts {
     if address.ip().is_loopback() {
         Hosts::Known(Vec::new())
@@ -197,7 +198,7 @@ pub(crate) fn hosts(address: SocketAddr) -> Hosts {
     }
 }
 
-/// Whether this replica is well: one that waits for a lease is, and one whose webhooks nobody can reach is not.
+/// Whether this replica is healthy: one that waits for a lease is, and one whose webhooks cannot be reached is not.
 struct Probes(Arc<Context>);
 
 #[async_trait]

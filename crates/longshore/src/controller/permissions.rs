@@ -1,4 +1,4 @@
-//! What RBAC does not let us do, found out before the start: a controller that learns it on the way hangs in its
+//! The rights that RBAC does not grant, found before the start: a controller that finds them missing later hangs in its
 //! watches, and names one rule at a time.
 
 use futures::future::try_join_all;
@@ -45,7 +45,7 @@ pub(super) async fn check(context: &Context) -> Result<(), CliError> {
     .into())
 }
 
-/// Those of the questions that RBAC answers with no, in words.
+/// The rights among `questions` that RBAC does not grant, in words.
 pub(crate) async fn missing(
     client: &Client,
     own: &str,

@@ -14,10 +14,10 @@ use crate::{
     service::{listen, podops},
 };
 
-/// Its name among the roles.
+/// The name of the role.
 pub(crate) const ROLE: &str = "podops";
 
-/// Its lease.
+/// The name of the role's lease.
 pub(super) const LEASE: &str = "longshore-podops";
 
 /// Runs the controllers, for the whole cluster, until `shutdown`.
@@ -40,10 +40,10 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// Answers API servers until `shutdown`.
+/// Serves the webhooks of podops until `shutdown`.
 ///
-/// What it writes needs no lease: certificates are written upon what was read of them, and the label that begins a
-/// deletion is the same whoever writes it.
+/// Its writes need no lease: each write of a certificate has the version that was read as its
+/// precondition, and every replica would set the same label that begins a deletion.
 pub(super) async fn answer(
     context: Arc<Context>,
     shutdown: CancellationToken,
@@ -63,7 +63,7 @@ pub(super) async fn answer(
         boundaries.set_api_server(&host, port);
     }
     let following = follow_api_servers(client.clone(), boundaries, shutdown.clone());
-    // Its end is not the end of the webhooks, which let requests under way end.
+    // The webhooks go on after this future ends: they let requests under way end.
     let following = async {
         Box::pin(following).await;
         std::future::pending::<()>().await;

@@ -35,8 +35,8 @@ pub(crate) struct PodOpsArgs {
     /// Upstream's feature gates, as GraceDeleteWebhook=true
     #[arg(long, hide = true, value_name = "GATES", default_value = "", value_parser = gates)]
     feature_gates: FeatureGates,
-    /// Where the webhooks listen; on loopback, API servers are told this address instead of a Service of podops
-    /// [default: 0.0.0.0:9443]
+    /// Where the webhooks listen; on loopback, API servers call this address instead of a Service
+    /// of podops [default: 0.0.0.0:9443]
     #[arg(long, hide = true, value_name = "IP:PORT")]
     webhook_address: Option<SocketAddr>,
     /// The Service in front of the webhooks, as NAME.NAMESPACE.svc
@@ -51,7 +51,7 @@ pub(crate) struct PodOpsArgs {
     /// Upstream's --metrics-address
     #[arg(long, hide = true, value_name = "ADDRESS", value_parser = bind)]
     metrics_bind_address: Option<SocketAddr>,
-    /// Where health is as well
+    /// Serve health at this address as well
     #[arg(long, hide = true, value_name = "ADDRESS", value_parser = bind)]
     health_probe_bind_address: Option<SocketAddr>,
     /// Upstream's; false is --lease-duration 0
@@ -65,7 +65,7 @@ pub(crate) struct PodOpsArgs {
         action = ArgAction::Set
     )]
     leader_elect: Option<bool>,
-    /// How long operations wait for those who protect traffic [default: for ever]
+    /// How long operations wait for controllers that protect traffic [default: for ever]
     #[arg(long, hide = true, value_name = "DURATION", value_parser = duration)]
     protection_deadline: Option<Duration>,
     /// Pods that Services select are protected while EndpointSlices have them as ready
@@ -134,7 +134,7 @@ struct FeatureGates {
 struct SkippedRules(BTreeSet<RuleKind>);
 
 impl PodOpsArgs {
-    /// What they say about the role.
+    /// The settings of the role, from the flags.
     pub(crate) fn settings(&self) -> PodOpsSettings {
         PodOpsSettings {
             boundaries: Arc::new(Boundaries::allowing(self.allow_webhook_cidr.clone())),
@@ -182,7 +182,7 @@ impl PodOpsArgs {
         self.metrics_bind_address.unwrap_or(address)
     }
 
-    /// Where they are as well.
+    /// The second address of health, where a flag names one.
     pub(crate) fn health_address(&self) -> Option<SocketAddr> {
         self.health_probe_bind_address
     }

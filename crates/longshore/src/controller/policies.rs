@@ -1,8 +1,10 @@
-//! What RBAC cannot say: which parts of an object a role may change. Policies of the API server itself say it.
+//! Restrictions that RBAC cannot express: which parts of an object a role may change.
+//! ValidatingAdmissionPolicies express them.
 //!
-//! Whoever may patch pods may change their images, and whoever may patch a webhook configuration decides what is asked
-//! of whom: both are ways to every right of the cluster. A `ValidatingAdmissionPolicy` is followed by API servers since
-//! 1.30, needs no webhook, and holds only for the service account that it names.
+//! An account that may patch pods may change their images. An account that may patch a webhook
+//! configuration decides which server receives which requests. Both are ways to every right of the
+//! cluster. API servers evaluate a `ValidatingAdmissionPolicy` since 1.30; it needs no webhook, and
+//! it holds only for the service account that it names.
 
 use longshore_api::podops::{CONTROLLED, GROUP, LABEL_CONTROL, VERSION};
 use longshore_kit::{Grant, Reach};
@@ -129,7 +131,7 @@ fn pods() -> Value {
     ])
 }
 
-/// A user who may give pods the label may delete all of them.
+/// Refuses writes that add the control label to a pod: a user who may add the label may delete every pod.
 fn label_is_not_given() -> Value {
     validation(
         format!("!({}) || {}", takes_part("object"), takes_part("oldObject")),
@@ -176,12 +178,12 @@ fn statuses() -> Value {
 /// How many entries of `disruptedPods` one write may add beyond those for which it takes a disruption.
 const ENTRIES_ADDED: usize = 64;
 
-/// What may be changed with the status of a disruption budget. A user who may write all of it may allow any number of
-/// disruptions, and say that none of the evicted pods counts: only the disruption controller may do that.
+/// What a role may change in the status of a disruption budget. A user who may write all of it may allow any number of
+/// disruptions, and may claim that none of the evicted pods counts: only the disruption controller may do that.
 ///
-/// The disruption controller drops an entry that is older than two minutes, and counts its pod as healthy again: an entry
-/// that is dated back gives a disruption as one that is removed. CEL knows no current time, so that an entry may be dated
-/// ahead.
+/// The disruption controller drops an entry that is older than two minutes, and counts its pod as
+/// healthy again: an entry with an early time allows a disruption, as the removal of an entry does.
+/// CEL has no current time, so the policy cannot refuse an entry with a time in the future.
 fn budgets() -> Value {
     let metadata = ["labels", "annotations", "finalizers", "ownerReferences"];
     let same = metadata

@@ -19,7 +19,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 pub(crate) struct Installation {
     /// The namespace of the controller.
     pub(crate) namespace: String,
-    /// Names that the configuration gives.
+    /// Names of webhook objects, from the configuration.
     pub(crate) webhook: WebhookSettings,
     /// Whether the Secrets of tasks may be read, all of their namespace.
     pub(crate) reads_secrets: bool,
@@ -76,7 +76,7 @@ pub(crate) fn yaml(objects: &[Value]) -> String {
     documents.collect::<Vec<_>>().join("---\n")
 }
 
-/// What a grant allows to change and not to create, without content: whoever applies this again changes nothing.
+/// Empty objects for the grants that allow a patch but no create. To apply them a second time changes nothing.
 fn prepared(grant: &Grant, namespace: &str) -> Vec<Value> {
     if !grant.rule.verbs.contains(&"patch") || grant.elsewhere.is_some() {
         return Vec::new();
@@ -105,7 +105,7 @@ fn prepared(grant: &Grant, namespace: &str) -> Vec<Value> {
     grant.names.iter().map(object).collect()
 }
 
-/// Where grants hold together.
+/// The scope of a group of grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// In the namespace of the controller.
@@ -143,7 +143,7 @@ fn rules<'a>(grants: impl Iterator<Item = &'a Grant>) -> Vec<Value> {
     grants.map(rule).collect()
 }
 
-/// The role of Kubernetes for what a role of ours does at a place, and who has it.
+/// The Role or ClusterRole for a role of ours at a place, and its binding to the service account.
 fn role_and_binding(role: &str, place: Place, namespace: &str, grants: &[Grant]) -> Vec<Value> {
     let here = || grants.iter().filter(|grant| Place::of(grant) == place);
     let Some(first) = here().next() else {

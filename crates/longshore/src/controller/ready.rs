@@ -1,11 +1,12 @@
-//! What probes say of webhooks.
+//! The part of webhooks in the health probes of a replica.
 //!
-//! A replica is ready once its webhooks are served, whether or not it leads: a Service sends API servers to it from then
-//! on. It waits for nobody but the API server, so that a rollout never waits for a leader.
+//! A replica is ready once its webhooks are served, whether or not it leads: a Service sends API servers to it from
+//! then on. Readiness depends on the API server alone, so that a rollout never waits for a leader.
 //!
-//! A webhook configuration that is missing is named, and does not make a replica unready. Nobody is asked while it is
-//! missing, so that there is nothing to keep from the replica. And whoever puts it back makes API servers ask at once: a
-//! Service whose replicas have yet to become ready again would refuse the pods of the whole cluster meanwhile.
+//! A missing webhook configuration is named, and does not make a replica unready. While the configuration is missing,
+//! API servers send no requests, so there is nothing to keep from the replica. After a user restores the configuration,
+//! API servers call the webhooks at once: a Service whose replicas had yet to become ready again would refuse the pods
+//! of the whole cluster meanwhile.
 
 use longshore_console::objects::Check;
 use longshore_kit::Metrics;
@@ -32,7 +33,7 @@ pub(super) fn checks(readiness: &Readiness) -> Vec<Check> {
         .collect()
 }
 
-/// Its name says what it waits for: causes are not shown to everybody.
+/// The name of the check says what the replica waits for: the cause is not shown to unauthenticated readers.
 fn check(role: &str, webhooks: &RoleWebhooks) -> Check {
     let missing: Vec<&str> = webhooks.missing.iter().map(String::as_str).collect();
     let (state, problem) = match webhooks.serving {

@@ -16,7 +16,8 @@ use crate::error::CliError;
 /// When the lease is lost, the future is dropped, as in a crash.
 pub(crate) type Work = fn(Arc<Context>, Gate, CancellationToken) -> Running;
 
-/// What every replica does for a role, whoever holds its lease: it runs until `shutdown`, and what it writes needs no lease.
+/// The work of every replica for a role, with or without the lease: it runs until `shutdown`, and
+/// its writes need no lease.
 pub(crate) type Everywhere = fn(Arc<Context>, CancellationToken) -> Running;
 
 /// The work, under way.
@@ -25,7 +26,7 @@ pub(crate) type Running = Pin<Box<dyn Future<Output = Result<(), CliError>> + Se
 /// A role.
 #[derive(Debug)]
 pub(crate) struct Role {
-    /// Its name on the command line and in metrics.
+    /// The name of the role on the command line and in metrics.
     pub(crate) name: &'static str,
     /// Whether it is one of those that run unless others are named.
     pub(crate) is_default: bool,
@@ -37,9 +38,9 @@ pub(crate) struct Role {
     pub(crate) grants: fn(&WebhookSettings) -> Vec<Grant>,
     /// The definition of the resource that it works on, where it is none of Kubernetes itself.
     pub(crate) definition: Option<&'static str>,
-    /// What it does.
+    /// The work of the replica that holds the lease.
     pub(crate) work: Work,
-    /// What it does in every replica, beside that.
+    /// The work of every replica, beside that.
     pub(crate) everywhere: Option<Everywhere>,
 }
 
@@ -76,7 +77,8 @@ pub(crate) const ROLES: &[Role] = &[
         work: |context, gate, shutdown| Box::pin(webhook::run(context, gate, shutdown)),
         everywhere: None,
     },
-    // Is asked about pods of the whole cluster, and needs a Service through which API servers reach it.
+    // Its webhooks receive requests about pods of the whole cluster, and need a Service through
+    // which API servers reach them.
     Role {
         name: podops::ROLE,
         is_default: false,

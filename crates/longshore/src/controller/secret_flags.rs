@@ -17,7 +17,7 @@ const ENDS: [&str; 6] = [
 /// The key of a service account of Google.
 const SERVICE_ACCOUNT: &str = "storage.stow.config.json";
 
-/// Says of each secret where it belongs instead.
+/// One note for each secret on the command line: where it belongs instead.
 pub(crate) fn notes(pairs: &[(String, String)]) -> Vec<String> {
     let mut keys: Vec<String> = Vec::new();
     for (key, value) in pairs {

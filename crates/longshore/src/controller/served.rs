@@ -9,11 +9,11 @@ use longshore_kit::api_resource;
 use super::Context;
 use crate::output;
 
-/// How often it is looked whether the resource is served by now.
+/// How often the controller checks whether the resource is served by now.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-/// Waits until the API server knows the resource, and says meanwhile what is missing: watches would try again and again,
-/// and nobody would know why nothing happens.
+/// Waits until the API server knows the resource, and logs meanwhile what is missing. Without this,
+/// watches would retry without end, and users would not learn why nothing happens.
 pub(super) async fn until_served(
     role: &'static str,
     resource: Resource,
@@ -47,7 +47,7 @@ pub(super) async fn until_served(
     }
 }
 
-/// Resources of roles that do not run by themselves have to be asked for.
+/// The flag that enables a role which does not run by default; empty for the other roles.
 fn flags(role: &str) -> String {
     let defaults = super::roles::defaults();
     if defaults.iter().any(|default| default.name == role) {

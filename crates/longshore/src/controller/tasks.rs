@@ -31,5 +31,5 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// Its name among the roles.
+/// The name of the role.
 pub(super) const ROLE: &str = "tasks";

@@ -24,9 +24,9 @@ use crate::{
     service::{listen, webhooks::Webhooks},
 };
 
-/// Its name among the roles.
+/// The name of the role.
 pub(crate) const ROLE: &str = "webhook";
-/// It has no lease: this one only ever says that it was uninstalled.
+/// The role has no lease: this Lease only ever says that the role was uninstalled.
 pub(super) const MARK: &str = "longshore-webhook";
 
 const PART: &str = "the webhook of secrets";
@@ -34,13 +34,13 @@ const INVALIDATION: &str = "changes of secrets";
 /// The settings of their ports.
 const LISTEN_PORT: &str = "webhook.listenPort of the configuration";
 const INVALIDATION_PORT: &str = "webhook.cacheInvalidationPort of the configuration";
-/// How long those who tell of changed secrets have to hear that it is known.
+/// How long requests about changed secrets that are under way may take to be answered.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
-/// Answers API servers until `shutdown`.
+/// Serves the webhook for pods until `shutdown`.
 ///
-/// What it writes needs no lease: certificates are written upon what was read of them, and everything else is the same
-/// whoever writes it.
+/// Its writes need no lease: each write of a certificate has the version that was read as its
+/// precondition, and every replica would write the same values to all other objects.
 pub(super) async fn run(
     context: Arc<Context>,
     _gate: Gate,
@@ -118,9 +118,9 @@ fn invalidation_token(file: &Path) -> Result<InvalidationToken, CliError> {
     InvalidationToken::new(&text).map_err(|source| CliError::engine(INVALIDATION, source))
 }
 
-/// Where it listens, and the setting that says so: the flag before the file. Beside `podops`, whose webhooks have the
-/// address of the flag, it has the same IP with the port of the file. Without the flag it listens on every address,
-/// because API servers are on other machines.
+/// The address of the webhook, and the setting that names it: the flag before the file. Beside
+/// `podops`, whose webhooks have the address of the flag, it has the same IP with the port of the
+/// file. Without the flag it listens on every address, because API servers are on other machines.
 fn listens_at(
     flag: Option<SocketAddr>,
     is_beside_podops: bool,

@@ -55,7 +55,7 @@ impl RunCluster {
         }
     }
 
-    /// Sees to it that TaskActions are run: here in the embedded one, by its own executor in another one.
+    /// Starts the executor of TaskActions in the embedded cluster; another cluster has an executor of its own.
     pub(super) fn run_actions(&self) -> Result<(), CliError> {
         match self {
             Self::Embedded(cluster) => cluster.run_actions(),
@@ -69,7 +69,7 @@ impl RunCluster {
         }
     }
 
-    /// Stops what is ours of it. Says where the workspace of a run is.
+    /// Stops the parts that this process runs. Returns where the workspace of a run is.
     pub(super) async fn stop(self, run: &RunKey) -> Workspace {
         let claim = workspace_name(run);
         match self {

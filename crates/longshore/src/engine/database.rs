@@ -1,4 +1,4 @@
-//! Where runs are kept, and how patiently that is opened.
+//! Where runs are stored, and how often the process tries to open the database.
 
 use std::{
     fmt, fs, io,
@@ -12,8 +12,8 @@ use longshore_store::{OpenError, Store};
 
 use crate::{cli::is_on_command_line, error::CliError, output, progress::phases::Phases};
 
-/// How often it is tried to open a database that is in use or does not answer, and the pause between two tries. The
-/// session of a process that was killed ends a moment after it, and a server may be on its way up.
+/// How often the process tries to open a database that is in use or does not answer, and the pause between two tries.
+/// The session of a process that was killed ends a moment after it, and a server may be on its way up.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -40,7 +40,7 @@ impl fmt::Debug for DatabaseUrl {
 impl FromStr for DatabaseUrl {
     type Err = std::convert::Infallible;
 
-    /// Takes any text: what is wrong with it is said when it is opened, without repeating it.
+    /// Accepts any text: the attempt to open the database reports what is wrong with it, without repeating it.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Ok(Self(text.to_owned()))
     }
@@ -135,17 +135,17 @@ fn url_in(text: io::Result<String>) -> Result<DatabaseUrl, String> {
     }
 }
 
-/// What lets us write to it.
+/// By which right this process writes to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rights {
-    /// Nobody else has it open: who came first has it.
+    /// The first process to open the database keeps it. A second one fails with [`OpenError::InUse`].
     First,
-    /// We hold the lease: whoever still has a server's database open must not write any more.
+    /// This process holds the lease: a connection of an earlier leader loses its right to write.
     Leader,
 }
 
 impl Database {
-    /// What it is, in a word.
+    /// The kind of database, in a word.
     pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::InDataDir => "sqlite",

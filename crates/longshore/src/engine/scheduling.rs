@@ -1,4 +1,4 @@
-//! Database and scheduler of one process: what `run`, `standalone` and `controller` all stand on, whatever the cluster.
+//! Database and scheduler of one process: the common part of `run`, `standalone` and `controller`, on any cluster.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -16,18 +16,18 @@ use crate::{error::CliError, progress::phases::Phases};
 /// How long the controllers get to finish their rounds.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
-/// What a scheduler is to be.
+/// The configuration of a scheduler.
 #[derive(Clone, Debug)]
 pub(crate) struct SchedulingPlan {
     /// Where logs are kept.
     pub(crate) data_dir: PathBuf,
-    /// Where its pods are.
+    /// The namespace of its pods.
     pub(crate) namespace: String,
     /// Pods at the same time.
     pub(crate) parallelism: u32,
     /// What its writes pass; those to the cluster pass the gate of its client.
     pub(crate) gate: Gate,
-    /// Where it counts.
+    /// The registry of its metrics.
     pub(crate) metrics: Metrics,
     /// What commits and logs are measured by.
     pub(crate) measures: DagMeasures,
@@ -89,8 +89,8 @@ impl Scheduling {
         "a part of the scheduler broke".to_owned()
     }
 
-    /// Waits until a write has failed for good: then a database in the data directory takes nothing more until it is
-    /// opened again. What a database server refused it may take later, and nobody needs to wait for this.
+    /// Waits until a write has failed for good: then a database in the data directory takes no more writes until it is
+    /// opened again. With a database server this never resolves: the server may take a refused write later.
     pub(crate) async fn lost_database(&self, database: &Database) -> CliError {
         self.store.broken().await;
         match (database, self.store.failure()) {
@@ -111,7 +111,7 @@ fn cannot_start(error: StartError) -> CliError {
     CliError::engine("the scheduler", error)
 }
 
-/// Pods at the same time, unless told otherwise.
+/// The limit on pods at the same time: `told`, or the default of the scheduler.
 pub(crate) fn parallelism(told: Option<std::num::NonZeroU32>) -> u32 {
     told.map_or(Limits::default().parallelism, std::num::NonZeroU32::get)
 }

@@ -1,4 +1,4 @@
-//! The database, and whether it still takes what happens.
+//! The database, with a memory of its first failed write: later writes are refused until a restart.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,4 @@
-//! What goes wrong between us and a Kubernetes cluster that is not ours.
+//! Errors between this process and a Kubernetes cluster that is not embedded.
 
 use std::error::Error;
 
@@ -33,7 +33,7 @@ pub(crate) enum KubernetesError {
 }
 
 impl KubernetesError {
-    /// There is none where we looked.
+    /// No usable kubeconfig was found.
     pub(crate) fn unknown(source: impl Error + Send + Sync + 'static) -> Self {
         Self::Unknown {
             source: Box::new(source),

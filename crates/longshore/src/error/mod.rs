@@ -181,7 +181,7 @@ impl CliError {
         }
     }
 
-    /// What to do about it.
+    /// What the user can do about the error.
     pub(crate) fn help(&self) -> String {
         match self {
             Self::FileMissing { .. } => {

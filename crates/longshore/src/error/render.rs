@@ -34,7 +34,7 @@ pub(crate) fn headline(code: &str, message: &str) -> String {
     format!("{BAD}error[{code}]{BAD:#}: {message}")
 }
 
-/// For a program.
+/// The error as JSON, for programs.
 pub(crate) fn object(error: &CliError) -> Value {
     let problems: &[Problem] = if let CliError::InvalidDag { problems, .. } = error {
         problems

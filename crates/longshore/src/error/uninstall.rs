@@ -1,4 +1,4 @@
-//! What goes wrong while a role is uninstalled.
+//! Errors of `longshore uninstall`.
 
 use std::error::Error;
 
@@ -27,7 +27,7 @@ pub(crate) enum UninstallError {
     Elsewhere {
         role: &'static str,
         namespace: String,
-        /// What names the other namespace.
+        /// The Lease or the Service that names the other namespace.
         found: String,
         /// The other namespace.
         installed: String,
@@ -63,7 +63,7 @@ fn shown(objects: &[String]) -> String {
 }
 
 impl UninstallError {
-    /// The API server was asked for our rights.
+    /// The request for our rights failed.
     pub(crate) fn asking(url: String, source: kube::Error) -> Self {
         Self::Asking {
             url,

@@ -48,7 +48,7 @@ pub(crate) struct Size {
     pub(crate) has_colors: bool,
 }
 
-/// Where every task of a run stands.
+/// The state of every task of a run.
 #[derive(Debug)]
 pub(crate) struct Board {
     key: RunKey,

@@ -13,7 +13,7 @@ pub(crate) fn run_key() -> RunKey {
     }
 }
 
-/// So many milliseconds after ten o'clock.
+/// The time this many milliseconds after ten o'clock.
 pub(crate) fn at(milliseconds: i64) -> Timestamp {
     let start: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
     start + SignedDuration::from_millis(milliseconds)

@@ -1,8 +1,8 @@
 //! What a person or a program sees of a run while it goes on.
 //!
-//! State changes go in; what comes out depends on who reads: a board that redraws itself on a terminal ([`board`]), a
-//! line per change ([`lines`]) or an object per change ([`to_objects`]) elsewhere. All three are pure functions; only this
-//! file prints.
+//! State changes go in; the output depends on its reader: a board that redraws itself on a terminal
+//! ([`board`]), a line per change ([`lines`]) or an object per change ([`to_objects`]) elsewhere.
+//! All three are pure functions; only this file prints.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::Timestamp;
@@ -28,7 +28,7 @@ pub(crate) const REDRAWS_PER_SECOND: u8 = 10;
 /// Where the state changes of a run go.
 #[derive(Debug)]
 pub(crate) enum Progress {
-    /// Nowhere.
+    /// Nowhere: nothing is printed.
     Quiet,
     /// A line each, to stderr.
     Lines,
@@ -46,7 +46,7 @@ pub(crate) struct Live {
 }
 
 impl Progress {
-    /// Picks the form for who reads.
+    /// Selects the form by the flags, and by whether stderr is a terminal.
     pub(crate) fn choose(globals: &Globals, board: Board) -> Self {
         if globals.output == Format::Json {
             Self::Objects

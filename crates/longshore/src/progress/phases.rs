@@ -4,7 +4,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{cli::Globals, output, progress::REDRAWS_PER_SECOND};
 
-/// The phases of a start, as somebody follows them.
+/// The phases of a start, as a user sees them on stderr.
 #[derive(Debug)]
 pub(crate) struct Phases {
     form: Form,
@@ -18,12 +18,12 @@ enum Form {
 }
 
 impl Phases {
-    /// Tells nobody.
+    /// Prints nothing.
     pub(crate) fn silent() -> Self {
         Self { form: Form::Silent }
     }
 
-    /// Picks the form for who reads.
+    /// Selects the form by the flags, and by whether stderr is a terminal.
     pub(crate) fn choose(globals: &Globals) -> Self {
         let form = if globals.quiet {
             Form::Silent

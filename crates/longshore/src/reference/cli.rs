@@ -145,7 +145,7 @@ fn arguments<'a>(arguments: impl IntoIterator<Item = &'a Arg>) -> String {
     table(["Argument", "Meaning", "Default", "Variable"], rows)
 }
 
-/// As `-o`, `--output FORMAT`.
+/// The names of an argument, as `-o`, `--output FORMAT`.
 fn names(arg: &Arg) -> String {
     let value = arg.get_value_names().unwrap_or_default().first();
     let value = value.map(ToString::to_string).unwrap_or_default();

@@ -65,7 +65,7 @@ const GROUPS: [Group; 6] = [
     },
 ];
 
-/// What labels mean.
+/// The meanings of labels.
 const LABELS: [(&str, &str); 20] = [
     (
         "blocker",

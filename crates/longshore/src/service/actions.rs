@@ -27,9 +27,9 @@ const DEFINITION: Resource = Resource {
     scope: Scope::Cluster,
 };
 
-/// The executor of the actions of one namespace, or of all, whose inputs and outputs are in `storage`.
+/// The executor of the actions of one namespace, or of all namespaces, whose inputs and outputs are in `storage`.
 ///
-/// Whatever else `settings` say is plugged in here: who is told, where outputs are cached, and which connectors there are.
+/// `settings` select the other parts: the event sink, the catalog for cached outputs, and the connectors.
 pub(crate) fn executor(
     settings: Settings,
     namespace: Option<String>,

@@ -1,4 +1,4 @@
-//! What the service counts beside what the kit does: states of tasks, and the process itself.
+//! Metrics of the service beside those of the kit: states of tasks, and the process itself.
 
 use std::{
     fs,
@@ -76,7 +76,7 @@ impl Counts {
         tasks.spawn("metrics.changes", count_changes(dags, self, tasks));
     }
 
-    /// All metrics of the process, whenever they are asked for.
+    /// All metrics of the process, computed at each scrape.
     pub(crate) fn scrape(&self, metrics: Metrics) -> Scrape {
         let counts = self.clone();
         Arc::new(move || {

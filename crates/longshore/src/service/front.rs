@@ -1,4 +1,4 @@
-//! What is in front of a scheduler: its folder of DAG files, and the HTTP API.
+//! The parts in front of a scheduler: its folder of DAG files, and the HTTP API.
 
 use std::{
     path::{Path, PathBuf},
@@ -71,7 +71,7 @@ impl Front {
         Ok(Self { tasks, control })
     }
 
-    /// Serves the API to who has this token.
+    /// Serves the API to clients with this token.
     pub(crate) fn serve(&self, listener: TcpListener, token: Token, hosts: Hosts) {
         let access = Access { token, hosts };
         let api = router(self.control.clone(), access, self.tasks.shutdown());
@@ -79,12 +79,12 @@ impl Front {
         self.tasks.spawn("console", served);
     }
 
-    /// What it needs in order to serve.
+    /// The checks of everything that the service needs in order to serve.
     pub(crate) fn checks(&self) -> Arc<dyn Checks> {
         self.control.clone()
     }
 
-    /// Its tasks: what is spawned there ends with it.
+    /// The tasks of the front: what is spawned there ends with it.
     pub(crate) fn tasks(&self) -> &Tasks {
         &self.tasks
     }

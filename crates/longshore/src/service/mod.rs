@@ -38,18 +38,18 @@ use front::{Front, dags_folder, tell_clients};
 /// How long requests under way have to end when the service stops.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 
-/// What the service is to be.
+/// The configuration of the service.
 #[derive(Clone, Debug)]
 pub(crate) struct ServiceConfig {
     /// The data directory, locked by the caller.
     pub(crate) data_dir: PathBuf,
     /// Where runs are kept.
     pub(crate) database: Database,
-    /// What becomes of the cluster when the process ends.
+    /// What happens to the cluster when the process ends.
     pub(crate) lifetime: Lifetime,
     /// Pods at the same time.
     pub(crate) parallelism: Option<NonZeroU32>,
-    /// Its DAG files; `None` for a folder in the data directory.
+    /// The folder of the DAG files; `None` for a folder in the data directory.
     pub(crate) dags_folder: Option<PathBuf>,
     /// Port of the HTTP API; 0 takes a free one.
     pub(crate) port: u16,
@@ -75,8 +75,8 @@ pub(crate) struct Service {
 impl Service {
     /// Starts everything, and returns when it serves.
     ///
-    /// *Flow*: ports first, because a taken one is the likeliest trouble; then the parts, which go on with whatever is
-    /// unfinished; the two APIs last, so that nobody is answered by half a service.
+    /// *Flow*: ports first, because a port in use is the likeliest failure; then the parts, which continue unfinished
+    /// work; the two APIs last, so that no client gets an answer of a half-started service.
     pub(crate) async fn start(config: &ServiceConfig, phases: &Phases) -> Result<Self, CliError> {
         let data_dir = &config.data_dir;
         let (at, setting) = (loopback(config.port), "--port; 0 takes any free one");
@@ -158,7 +158,7 @@ impl Service {
         self.kubernetes.kubeconfig()
     }
 
-    /// Where DAG files are looked for.
+    /// The folder of the DAG files.
     pub(crate) fn dags_folder(&self) -> &Path {
         &self.dags_folder
     }
@@ -181,8 +181,8 @@ impl Service {
         CliError::ServiceBroken { why }
     }
 
-    /// Stops: takes no more requests, lets those under way end, finishes rounds, closes what is durable. Answers how
-    /// many pods run on where the cluster outlives us.
+    /// Stops: takes no more requests, lets those under way end, finishes rounds, closes what is
+    /// durable. Returns how many pods run on where the cluster outlives this process.
     pub(crate) async fn stop(self) -> usize {
         self.front.stop().await;
         self.kubernetes.stop(DRAIN_LIMIT).await;

@@ -20,21 +20,21 @@ use tokio_util::sync::CancellationToken;
 
 use super::webhooks::Webhooks;
 
-/// What listens.
+/// The name of this part in error messages.
 pub(crate) const PART: &str = "the webhooks of pods";
 /// The Service in front of us, unless another one is named.
 pub(crate) const SERVICE: &str = "longshore-podops";
 /// The port of that Service.
 const SERVICE_PORT: u16 = 443;
 
-/// What is said about PodOpsLifecycle.
+/// The settings of PodOpsLifecycle.
 #[derive(Clone, Debug)]
 pub(crate) struct PodOpsSettings {
     /// Where the URLs of rules' webhooks may lead: one value for the controllers and the webhooks.
     pub(crate) boundaries: Arc<Boundaries>,
-    /// How pods are admitted.
+    /// The settings of the admission of pods.
     pub(crate) admit: AdmitConfig,
-    /// How API servers learn of the webhooks.
+    /// The settings of the webhook configurations.
     pub(crate) registration: RegistrationConfig,
     /// Where the webhooks listen.
     pub(crate) address: SocketAddr,
@@ -42,7 +42,7 @@ pub(crate) struct PodOpsSettings {
     pub(crate) service: Option<ServiceName>,
     /// Kinds of rules that hold no pod.
     pub(crate) skipped_rules: BTreeSet<RuleKind>,
-    /// How long operations wait for those who protect traffic; `None`: for ever.
+    /// How long operations wait for controllers that protect traffic; `None`: for ever.
     pub(crate) protection_deadline: Option<Duration>,
     /// How long pods are held after they have left the EndpointSlices of Services; `None`: Services protect no pods.
     pub(crate) drain_delay: Option<Duration>,
@@ -58,9 +58,10 @@ pub(crate) struct ServiceName {
 }
 
 impl PodOpsSettings {
-    /// On this machine: webhooks on loopback at any free port. Deletes become operations: who labels pods wants that.
+    /// The settings for this machine: webhooks on loopback at any free port. Deletes become
+    /// operations: a user who labels pods wants that.
     ///
-    /// The author of a rule is the user who runs this program: its webhook may be on this machine.
+    /// The author of a rule is the user who runs this program, so the webhook of a rule may be on this machine.
     pub(crate) fn of_this_machine() -> Self {
         let loopback = ["127.0.0.0/8", "::1"].iter();
         let loopback = loopback.filter_map(|network| network.parse().ok());
@@ -96,10 +97,10 @@ impl PodOpsSettings {
     }
 
     /// The webhooks, which listen at `address`. Their certificates are kept in `namespace`. API servers show client
-    /// certificates of `client_authority`, or name the token of the webhook configuration where there is none.
+    /// certificates of `client_authority`; without one they send the token of the webhook configuration.
     ///
-    /// Who listens on loopback runs beside the API server, which is told that address; everybody else is a pod behind a
-    /// Service. After `stopping` no delete is held.
+    /// With a loopback address the API server runs on the same host and calls that address; with any other address the
+    /// webhooks run in a pod behind a Service. After `stopping` no delete is held.
     pub(crate) fn webhooks(
         &self,
         client: Client,

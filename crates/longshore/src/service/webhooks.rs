@@ -11,18 +11,18 @@ use crate::error::CliError;
 /// Webhooks that share a certificate.
 #[derive(Debug)]
 pub(crate) struct Webhooks {
-    /// What they are, for messages.
+    /// The name of these webhooks in error messages.
     pub(crate) part: &'static str,
-    /// Where their certificate is, and who is told of it.
+    /// Where their certificate is stored, and the webhook configurations that get its authority.
     pub(crate) certificates: Certificates,
-    /// Each at its path.
+    /// The webhooks, each with its path.
     pub(crate) webhooks: Vec<(&'static str, Arc<dyn Admission>)>,
-    /// What they count.
+    /// The metrics of the webhooks.
     pub(crate) measures: Measures,
 }
 
 impl Webhooks {
-    /// Answers API servers until `shutdown`; `ready` is told the address, once they are served.
+    /// Serves API servers until `shutdown`. Calls `ready` with the address, once the webhooks are served.
     pub(crate) async fn serve(
         mut self,
         listener: TcpListener,

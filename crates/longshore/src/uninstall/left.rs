@@ -1,4 +1,4 @@
-//! What stays in a cluster after a role was uninstalled, and why.
+//! The objects that stay in a cluster after a role was uninstalled, and why.
 
 use jiff::Timestamp;
 use longshore_core::{ObjectRef, Resource, Scope};
@@ -57,7 +57,7 @@ pub(super) async fn of(
     Ok(left)
 }
 
-/// Pods that somebody else holds, or keeps offline.
+/// Pods that finalizers of other controllers still hold, or that stay out of service.
 async fn pods(objects: &Objects) -> Result<Vec<Left>, UninstallError> {
     let all = objects.list(Resource::POD, None, None).await?;
     let mut left = Vec::new();
@@ -86,7 +86,7 @@ async fn pods(objects: &Objects) -> Result<Vec<Left>, UninstallError> {
     Ok(left)
 }
 
-/// Custom resources, which nobody acts upon any more.
+/// The number of custom resources that stay, and that no controller reconciles any more.
 async fn kept(
     objects: &Objects,
     resource: Resource,

@@ -1,7 +1,8 @@
-//! The mark of a role that was uninstalled: its Lease, held for ever by nobody who acts.
+//! The mark of a role that was uninstalled: its Lease, held without end by a holder that is no process.
 //!
-//! A controller that holds the lease loses it at its next renewal, one that waits for it waits on, and one that runs
-//! without leases looks for it. What the holder has sent before it noticed may come for as long as its lease lasts.
+//! A controller that holds the lease loses it at its next renewal. A controller that waits for the
+//! lease keeps waiting, and one without leases reads the mark from time to time. Writes that the
+//! holder has sent before it noticed the mark may arrive for as long as its lease lasts.
 
 use std::time::Duration;
 
@@ -22,9 +23,9 @@ use crate::{
 
 pub(super) use crate::controller::mark::undo;
 
-/// What it is, for people.
+/// The name of the mark in reports.
 pub(super) const WHAT: &str = "mark that stops the controllers";
-/// No lease is waited for longer.
+/// The longest duration of a lease that the command waits for.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// The Lease of a role.
@@ -39,7 +40,7 @@ pub(super) struct Mark {
 pub(super) struct Set {
     /// How long controllers may act still.
     pub(super) wait: Duration,
-    /// Its name, where it was not there before.
+    /// The name of the Lease, if this command has set the mark.
     pub(super) objects: Vec<String>,
 }
 
@@ -61,7 +62,7 @@ impl Mark {
         Ok(found.is_some_and(|lease| is_uninstalled(&lease)))
     }
 
-    /// Sets it, whoever holds the lease.
+    /// Sets the mark, also when a controller holds the lease.
     pub(super) async fn set(&self) -> Result<Set, UninstallError> {
         loop {
             let found = self.requests.get(&self.target).await?;
@@ -123,7 +124,7 @@ impl Mark {
         patched.await.map(drop)
     }
 
-    /// Takes it away. Answers whether it was there.
+    /// Removes the mark. Returns whether the mark was set.
     pub(super) async fn remove(&self) -> Result<bool, UninstallError> {
         let found = self.requests.get(&self.target).await?;
         let Some(lease) = found.filter(is_uninstalled) else {
@@ -137,7 +138,8 @@ impl Mark {
         Ok(true)
     }
 
-    /// The same again after a crash: the lease of the holder before is not known any more.
+    /// How long to wait for a mark that an earlier command has set: the lease of the former holder
+    /// is not known any more.
     fn left_to_wait(&self, lease: &Value, now: Timestamp) -> Duration {
         let since = lease["spec"]["acquireTime"].as_str();
         let since = since.and_then(|text| text.parse::<Timestamp>().ok());
@@ -151,7 +153,8 @@ impl Mark {
         }
     }
 
-    /// A second more than anybody may take to notice.
+    /// How long to wait until no controller acts any more: a second more than the holder or a poll
+    /// of the mark may take.
     fn wait(&self, holder: Duration) -> Duration {
         if self.has_lease {
             holder.clamp(LOOK_AGAIN, LONGEST) + Duration::from_secs(1)
@@ -161,7 +164,7 @@ impl Mark {
     }
 }
 
-/// How long whoever holds the lease may act without a renewal.
+/// How long the holder of the lease may act without a renewal; zero for a lease without holder.
 fn promised(lease: &Value) -> Duration {
     let spec = &lease["spec"];
     let is_held = spec["holderIdentity"]

@@ -1,10 +1,10 @@
-//! `longshore uninstall`: takes away what a role leaves in a cluster that would hold a pod, a rule, an action or a
-//! namespace once nobody runs the role, and keeps every custom resource.
+//! `longshore uninstall`: removes what a role leaves in a cluster that would hold a pod, a rule, an
+//! action or a namespace once no controller runs the role, and keeps every custom resource.
 //!
-//! [`steps`] says what that is for each role; [`sweep`] and [`objects`] do it. What refuses requests while nobody answers
-//! goes first, so that a crash in between never leaves it standing alone. The second step is the [`mark`], at which a
-//! controller that runs stops. Each step looks at the cluster and does what is left to do, so that the command may be
-//! killed and run again.
+//! [`steps`] lists that for each role; [`sweep`] and [`objects`] do it. The first step removes the webhooks and
+//! policies that would refuse requests without a controller, so that a crash in between never leaves them behind alone.
+//! The second step is the [`mark`], at which a running controller stops. Each step reads the cluster and does what is
+//! left to do, so that the command may be killed and run again.
 
 mod left;
 mod mark;
@@ -33,12 +33,12 @@ pub(crate) use left::Left;
 /// How long is waited between two looks at actions that run.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// What is to be done.
+/// What the command does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Nothing is written.
     DryRun,
-    /// Everything.
+    /// All steps are done.
     Real,
     /// Only the mark is taken away.
     Undo,
@@ -48,21 +48,21 @@ pub(crate) enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Verb {
-    /// They are deleted.
+    /// The objects are deleted.
     Delete,
-    /// They are written.
+    /// The objects are written.
     Set,
-    /// They stay, and something of ours is taken off them.
+    /// The objects stay, and something of ours is removed from them.
     Release,
 }
 
-/// What was found, or done.
+/// The report of the command: what it found, or did.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Report {
     pub(crate) kind: &'static str,
     pub(crate) role: &'static str,
-    /// Of the controller.
+    /// The namespace of the controller.
     pub(crate) namespace: String,
     /// Whether nothing was written.
     pub(crate) is_dry_run: bool,
@@ -123,7 +123,7 @@ impl Uninstall {
         })
     }
 
-    /// What there is to do.
+    /// Reports what there is to do, and changes nothing.
     pub(crate) async fn survey(&self) -> Result<Report, CliError> {
         let mut done: Vec<Done> = Vec::new();
         for step in &self.steps {
@@ -186,8 +186,9 @@ impl Uninstall {
         self.report(done, Mode::Real).await
     }
 
-    /// Fails where the installation of the role is in another namespace, or the namespace does not exist. To be asked
-    /// before anything is removed: what the role has registered is of the whole cluster, whatever namespace is named.
+    /// Fails where the installation of the role is in another namespace, or the namespace does not
+    /// exist. The caller checks this before it removes anything: what the role has registered is of
+    /// the whole cluster, whatever namespace is named.
     pub(crate) async fn is_here(&self) -> Result<(), CliError> {
         let configurations = steps::configurations(&self.steps);
         let place = place::Place {
@@ -232,7 +233,7 @@ impl Uninstall {
         Ok(running.collect())
     }
 
-    /// Waits until no action runs, or for so long. Answers with those that run still.
+    /// Waits until no action runs, or until `limit` is over. Returns the actions that still run.
     pub(crate) async fn until_none_runs(&self, limit: Duration) -> Result<Vec<String>, CliError> {
         let end = tokio::time::Instant::now() + limit;
         let mut told = None;

@@ -21,7 +21,7 @@ impl Objects {
         Self { requests }
     }
 
-    /// Those that exist.
+    /// The targets that exist.
     pub(super) async fn existing(
         &self,
         targets: &[ObjectRef],
@@ -129,8 +129,8 @@ impl Objects {
         }
     }
 
-    /// Writes one patch. Answers with the object after it; `None` where it changed meanwhile or is gone: it is looked at
-    /// again.
+    /// Writes one patch. Returns the object after it; `None` where the object changed meanwhile or
+    /// is gone, so that the caller reads it again.
     pub(super) async fn patch(&self, patch: &Patch) -> Result<Option<Value>, UninstallError> {
         let body = patch.patch.clone();
         let answer = self

@@ -1,8 +1,8 @@
 //! Whether a role is installed in the namespace that the command line names.
 //!
-//! The webhooks of a role are of the whole cluster, so that a wrong namespace would take them away from the controller
-//! that runs elsewhere. The namespace is known from the Lease that a controller holds; where nobody holds one, from the
-//! Service that the webhooks call.
+//! The webhooks of a role serve the whole cluster, so that a wrong namespace would take them away
+//! from the controller that runs elsewhere. The namespace is known from the Lease that a controller
+//! holds; without a held Lease, from the Service that the webhooks call.
 
 use jiff::{SignedDuration, Timestamp};
 use longshore_core::{ObjectRef, Resource, Scope};
@@ -39,7 +39,7 @@ pub(super) struct Place<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Sign {
     namespace: String,
-    /// For people.
+    /// The object, in words for the user.
     what: String,
 }
 
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(found(&["longshore"], &[]).as_deref(), Some("longshore"));
         assert_eq!(found(&["default"], &[]), None);
         assert_eq!(found(&[], &[]), None);
-        // Webhooks with URLs, and a configuration that nobody has filled.
+        // Webhooks with URLs, and an empty configuration.
         let urls = json!({"webhooks": [{"clientConfig": {"url": "https://127.0.0.1:1/"}}]});
         assert!(called("c", &urls).is_empty());
         assert!(called("c", &json!({})).is_empty());

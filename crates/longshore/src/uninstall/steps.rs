@@ -37,7 +37,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// What it does with its objects.
+    /// What the step does with its objects.
     pub(super) fn verb(&self) -> Verb {
         match self {
             Self::Delete { .. } => Verb::Delete,

@@ -1,4 +1,4 @@
-//! Takes something of ours off all objects of a resource.
+//! Removes our finalizers, labels or gates from all objects of a resource.
 
 use std::{fmt, time::Duration};
 
@@ -13,11 +13,11 @@ use crate::error::UninstallError;
 
 /// Objects that are written at the same time.
 const AT_ONCE: usize = 16;
-/// Looks at all objects, before it is said that somebody puts back what was taken off.
+/// Passes over all objects, before the command reports that another client restores what was removed.
 const LOOKS: usize = 20;
 /// Patches of one object in one look: the gate of a pod, and everything else.
 const PATCHES: usize = 2;
-/// Between two looks.
+/// Pause between two passes.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// What is taken off one object: the patches that are due, in order.
@@ -25,7 +25,7 @@ pub(super) type Due = Box<dyn Fn(&Value, Timestamp) -> Vec<Patch> + Send + Sync>
 
 /// Something of ours on all objects of a resource.
 pub(super) struct Sweep {
-    /// What it is, for people.
+    /// What the sweep removes, in words for the user.
     pub(super) what: String,
     pub(super) resource: Resource,
     /// `None`: everywhere.

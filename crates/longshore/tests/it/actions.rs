@@ -1,5 +1,5 @@
-//! `longshore actions` as people run it, against an API server that has TaskActions and nobody who runs them: what an
-//! executor would say, the tests say.
+//! `longshore actions` as users run it, against an API server that has TaskActions and no executor:
+//! the tests write the statuses that an executor would write.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
@@ -176,7 +176,7 @@ fn where_the_cluster_is_has_to_be_known() {
     assert_eq!(code, 3, "{stderr}");
     assert!(stderr.contains("error[LS1401]"), "{stderr}");
 
-    // A cluster without the resource is told from an empty one.
+    // A cluster without the resource is reported as such, not as an empty one.
     served.check(
         "actions list",
         3,

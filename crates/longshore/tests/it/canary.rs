@@ -130,7 +130,7 @@ fn workspace(service: &Service) -> Option<PathBuf> {
 async fn what_is_given_to_the_service_is_nowhere_where_another_user_may_read_it() {
     let folder = TempDir::new().unwrap();
     let (data, dags) = (folder.path().join("data"), folder.path().join("dags"));
-    // As an earlier version has left it, and whoever wrote the file of the stores.
+    // Modes as an earlier version has left them, and as a user's umask leaves the file of the stores.
     fs::create_dir_all(&data).unwrap();
     fs::create_dir(&dags).unwrap();
     let stores = data.join("storage.yaml");
@@ -289,7 +289,7 @@ fn a_secret_in_a_flag_of_the_configuration_is_warned_of_and_not_repeated() {
         let mut longshore = longshore();
         longshore.args(command).args(flags);
         if command == ["controller"] {
-            // Nobody is there: it ends.
+            // There is no API server: the controller ends.
             longshore
                 .arg("--kubeconfig")
                 .arg(folder.path().join("none"));

@@ -168,7 +168,7 @@ impl TestCluster {
         self.embedded.is_none()
     }
 
-    /// The kubeconfig of whoever may do everything.
+    /// The kubeconfig of an administrator, who may do everything.
     pub(crate) fn admin_kubeconfig(&self) -> PathBuf {
         self.admin_kubeconfig.clone()
     }

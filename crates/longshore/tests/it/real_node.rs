@@ -76,7 +76,7 @@ fn config(namespace: &str, scheduler_id: &str, binding: Binding) -> DagsConfig {
     }
 }
 
-/// Who gives the pods their node.
+/// What binds the pods to their node.
 #[derive(Clone, Copy, Debug)]
 enum Binding {
     /// kube-scheduler, which runs where kube-controller-manager does.

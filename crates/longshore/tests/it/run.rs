@@ -203,7 +203,7 @@ fn a_program_that_does_not_exist_is_named() {
     assert!(stderr.contains("no-such-program"), "{stderr}");
 }
 
-/// The README promises it to whoever looks for such a file.
+/// The README promises this to users who look for such a file.
 #[test]
 fn what_a_task_writes_outside_its_workspace_is_gone_with_its_pod() {
     let folder = TempDir::new().unwrap();

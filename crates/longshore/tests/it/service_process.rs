@@ -164,7 +164,7 @@ impl Drop for Service {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // Pods outlive their service: a shim that is told to ends its containers.
+        // Pods outlive their service: a shim ends its containers upon SIGTERM.
         for id in self.processes() {
             signal("TERM", id);
         }

@@ -39,7 +39,7 @@ tasks:
     command: [sh, -c, 'echo one; echo two']
 "#;
 
-/// Its task ends when it is told to, and notes each start and end.
+/// Its task ends when the file `go` exists, and notes each start and end.
 const PATIENT: &str = r#"
 dag_id: patient
 workspace: true
@@ -320,7 +320,7 @@ fn tasks_go_on_over_a_clean_stop_and_the_next_start_takes_them_over() {
     assert_eq!(code, Some(0), "{stderr}");
     assert!(stderr.contains("1 pod runs on"), "{stderr}");
     assert!(service.n_processes() > 0);
-    // Its end comes while nobody is there to see it.
+    // The task ends while no service runs.
     let_it_go(&ran);
     until("the task is over", || {
         fs::read_to_string(&ran).unwrap() == "start 1\nend\n"
@@ -391,7 +391,7 @@ fn health_and_metrics_are_told_to_everybody_on_this_machine() {
         assert!(metrics.contains(part), "{part}\n{metrics}");
     }
     all_is_in_the_reference(&metrics);
-    // A name that somebody else's page could use to reach us.
+    // A host name that a foreign web page could use to reach the service.
     let foreign = get(&service, "/metrics", "evil.example");
     assert!(foreign.contains("LS1802"), "{foreign}");
     let_it_go(&ran);

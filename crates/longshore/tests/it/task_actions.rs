@@ -172,7 +172,7 @@ pub(crate) fn has_ended(action: &Value) -> bool {
     labels[flyte::LABEL_COMPLETED_TIME].is_string()
 }
 
-/// The TaskActions of a namespace as a watch of its own tells of them.
+/// The TaskActions of a namespace, as a watch of its own shows them.
 pub(crate) struct Board {
     seen: watch::Receiver<BTreeMap<String, Value>>,
     task: AbortHandle,
@@ -228,7 +228,7 @@ impl Drop for Board {
     }
 }
 
-/// The uids of all pods of a namespace there ever were, by the launch that each of them is. A watch of its own tells.
+/// The uids of all pods that ever were in a namespace, by their launch, as a watch of its own has shown them.
 pub(crate) struct PodRecord {
     pods: Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>,
     task: AbortHandle,

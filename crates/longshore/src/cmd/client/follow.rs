@@ -1,4 +1,4 @@
-//! Following something to its end: until it is over, until the time is over, or until Ctrl-C, which only detaches.
+//! Follows a run or an action to its end: until it has ended, until the timeout, or until Ctrl-C, which only detaches.
 
 use std::{future, future::Future, time::Duration};
 
@@ -23,9 +23,9 @@ pub(super) enum Followed<T> {
 /// What is followed, in the words of its commands.
 #[derive(Debug)]
 pub(super) struct Subject {
-    /// Such as `run etl/r1`.
+    /// The object that is followed, such as `run etl/r1`.
     pub(super) what: String,
-    /// Its word alone, such as `run`.
+    /// The kind alone, such as `run`.
     pub(super) kind: &'static str,
     /// The command that follows it again.
     pub(super) again: String,

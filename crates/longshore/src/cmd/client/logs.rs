@@ -77,7 +77,7 @@ async fn copy(mut log: Log, form: Form) -> Result<Exit, CliError> {
     Ok(Exit::Success)
 }
 
-/// Whether somebody still reads (`| head` does not).
+/// Writes to stdout. Returns whether the reader is still there (`| head` closes the pipe early).
 fn write(bytes: &[u8]) -> bool {
     let mut stdout = io::stdout().lock();
     stdout
@@ -86,10 +86,10 @@ fn write(bytes: &[u8]) -> bool {
         .is_ok()
 }
 
-/// What becomes of a log on its way to the reader.
+/// The form in which a log is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// The bytes: whoever reads a pipe gets what the task wrote.
+    /// The bytes as the task wrote them, for a pipe or a file.
     Bytes,
     /// Whole lines without control characters, for a terminal.
     Clean,
@@ -131,7 +131,7 @@ impl Lines {
         shown
     }
 
-    /// What is left at the end.
+    /// The rest of the log after its last line end.
     fn finish(&mut self) -> Vec<u8> {
         let line = std::mem::take(&mut self.begun);
         let text = String::from_utf8_lossy(&line);

@@ -1,4 +1,4 @@
-//! Commands that ask a service: where it is, what names mean there, and how answers are printed.
+//! Commands that call a service: its address, the meaning of names, and the printing of answers.
 
 use std::{
     future::Future,
@@ -33,7 +33,7 @@ mod watch;
 /// The word for the newest run of a DAG.
 const LATEST: &str = "latest";
 
-/// Which service is asked.
+/// The service that a command calls.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ServerArgs {
     /// Address of the service [default: the one in client.yaml]
@@ -67,7 +67,7 @@ impl ServerArgs {
         let data_dir = match (&self.data_dir, data_dir::default_path()) {
             (Some(given), _) => given.clone(),
             (None, Ok(default)) => default,
-            // Whoever says where the service is needs no home.
+            // A user who names the service needs no home directory.
             (None, Err(_)) if given.is_some() => PathBuf::new(),
             (None, Err(error)) => return Err(error),
         };
@@ -90,7 +90,7 @@ impl ServerArgs {
         }
     }
 
-    /// The same service on the next command line, with a blank in front.
+    /// The flags that name the same service on the next command line, with a blank in front.
     fn flags(&self) -> String {
         let server = self.server.as_ref().map(|url| format!(" --server {url}"));
         let data_dir = self.data_dir.as_ref();

@@ -1,4 +1,4 @@
-//! What tasks and users wrote, without what would move the cursor or retitle the window of whoever reads it.
+//! Text of tasks and users for a terminal, without control characters that move the cursor or change the window title.
 
 /// Whatever a terminal may begin a line at.
 const BREAKS: [char; 8] = [
@@ -11,7 +11,7 @@ pub(super) fn printable(text: &str) -> String {
     clean(text, is_color)
 }
 
-/// The same for a text that is printed in one line: breaks and tabs are spaces, and colours are left out, because a
+/// The text for a single line: breaks and tabs become spaces, and colours are left out, because a
 /// colour could hide whatever the line says after the text.
 pub(super) fn one_line(text: &str) -> String {
     clean(&text.replace("\r\n", " ").replace(BREAKS, " "), |_| false)

@@ -69,7 +69,7 @@ pub(super) fn or_none(text: Option<&str>) -> String {
     text.unwrap_or(NONE).to_owned()
 }
 
-/// How long ago.
+/// The time since `at`, as text.
 pub(super) fn since(at: Option<Timestamp>, now: Timestamp) -> String {
     at.map_or(NONE.to_owned(), |at| age::between(at, now))
 }

@@ -106,7 +106,7 @@ struct View {
 }
 
 impl View {
-    /// Reads the state once changes are told, so that nothing falls in between.
+    /// Reads the state after the stream of changes is ready, so that no change falls between the two.
     async fn read(
         client: &Client,
         name: &RunName,
@@ -135,7 +135,7 @@ impl View {
         Ok(view)
     }
 
-    /// Shows what has changed while nobody told.
+    /// Shows what has changed while the stream of changes was interrupted.
     async fn catch_up(&mut self, client: &Client, name: &RunName) -> Result<(), CliError> {
         let run = client.run(name).await?;
         let tasks = client.tasks(name, "").await?.items;
@@ -266,7 +266,7 @@ fn word<T: DeserializeOwned>(word: &str) -> Option<T> {
     serde_json::from_value(Value::from(word)).ok()
 }
 
-/// A state that may be absent; `None` for a word that nobody knows.
+/// A state that may be absent; `None` for a word that this program does not know.
 fn optional<T: DeserializeOwned>(state: Option<&str>) -> Option<Option<T>> {
     match state {
         None => Some(None),

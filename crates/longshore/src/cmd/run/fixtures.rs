@@ -1,4 +1,4 @@
-//! Runs at their end, for the tests of what is made of them.
+//! Ended runs, for the tests of reports.
 
 use std::path::PathBuf;
 

@@ -12,7 +12,7 @@ use crate::{
     signals::Interrupts,
 };
 
-/// What following came to.
+/// The result of following a run.
 #[derive(Debug)]
 pub(crate) enum Followed {
     /// The run is over, or was stopped.
@@ -26,9 +26,9 @@ pub(crate) enum Followed {
 pub(crate) enum Outcome {
     /// The run is over.
     Ended,
-    /// It was stopped by Ctrl-C or SIGTERM.
+    /// Ctrl-C or SIGTERM stopped the run.
     Interrupted,
-    /// It was stopped because it took longer than `--timeout`.
+    /// The run took longer than `--timeout`, and was stopped.
     TimedOut,
 }
 
@@ -91,7 +91,7 @@ pub(crate) async fn to_the_end(
     let end = end.map_err(|_| CliError::Internal {
         place: "the engine of the run".to_owned(),
     })??;
-    // It may have ended by itself just before it was asked to stop.
+    // The run may have ended by itself just before it was stopped.
     let outcome = if end.run.state.is_finished() {
         Outcome::Ended
     } else {

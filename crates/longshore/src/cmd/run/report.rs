@@ -1,4 +1,4 @@
-//! What is printed when a run is over: how it ended, why, where its outputs and logs are, and how to go on.
+//! The report of an ended run: how it ended, why, where its outputs and logs are, and how to resume it.
 
 use std::{fmt::Write, path::Path};
 
@@ -236,7 +236,7 @@ impl Report<'_> {
     }
 }
 
-/// Says how to go on when a second interrupt ends the process before the run has stopped.
+/// Prints how to resume a run, when a second interrupt ends the process before the run has stopped.
 pub(crate) fn abandoned(run: &RunKey, resume: Option<&str>, globals: &Globals) {
     if globals.output == Format::Json {
         output::json(&json!({
@@ -317,7 +317,7 @@ fn write_failure(text: &mut String, task: &TaskEnd) {
     }
 }
 
-/// The code of what became of a pod.
+/// The error code for the end of a pod.
 fn failure_code(failure: &Failure) -> &'static str {
     match (failure.reason.as_deref(), failure.exit_code) {
         (Some("StartError" | "ContainerCannotRun"), _) | (_, Some(126..=128)) => "LS1203",

@@ -1,4 +1,4 @@
-//! The command that goes on with a run.
+//! The command that resumes a run.
 
 use std::{fmt::Write, path::Path};
 

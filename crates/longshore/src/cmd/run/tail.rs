@@ -11,8 +11,8 @@ use crate::cmd::client::printable::is_direction;
 /// No more than this is read, from the end.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// The last `n` lines of a container's log, without the times and stream names that the file has (CRI's log format)
-/// and without control characters: what a task prints must not move the cursor of whoever reads the report.
+/// The last `n` lines of a container's log, without the times and stream names that the file has (CRI's log format) and
+/// without control characters: the output of a task must not move the cursor of the terminal that shows the report.
 pub(crate) fn tail(path: &Path, n: usize) -> io::Result<Vec<String>> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();

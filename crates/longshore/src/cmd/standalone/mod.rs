@@ -54,7 +54,7 @@ pub(crate) struct StandaloneArgs {
     database: DatabaseArgs,
 }
 
-/// Runs the service until it is told to stop.
+/// Runs the service until a signal stops it.
 pub(crate) fn standalone(args: &StandaloneArgs, globals: &Globals) -> Result<Exit, CliError> {
     let phases = Phases::choose(globals);
     phases.wait_for("the data directory");
@@ -105,7 +105,8 @@ async fn serve(
     Ready::of(&service, config, args).print(globals);
     tokio::select! {
         () = interrupts.next() => {}
-        // Whoever starts it again gets a whole one. What is left stops as in a crash: nothing is lost by that.
+        // A broken part ends the whole process: the next start begins all parts anew. The other
+        // parts stop as in a crash, and a crash loses nothing.
         error = service.broken() => return Err(error),
     }
 

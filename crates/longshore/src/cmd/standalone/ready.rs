@@ -1,4 +1,4 @@
-//! What is printed when the service is ready: where everything is, and what to do next.
+//! The output of a service that is ready: its addresses and directories, and what to do next.
 
 use std::{fmt::Write, path::Path};
 
@@ -13,7 +13,7 @@ use crate::{
     service::{Service, ServiceConfig},
 };
 
-/// Where everything is.
+/// The addresses and directories that a ready service prints.
 #[derive(Debug)]
 pub(super) struct Ready {
     data_dir: String,

@@ -1,4 +1,4 @@
-//! What is said at the start of flags that change nothing.
+//! Notes at the start about flags that change nothing.
 
 use longshore_podops::FailurePolicies;
 

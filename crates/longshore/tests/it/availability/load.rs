@@ -1,4 +1,4 @@
-//! People who ask: so many requests per second, each to a pod that an EndpointSlice has as ready.
+//! Clients: so many requests per second, each to a pod that an EndpointSlice has as ready.
 
 use std::{
     collections::BTreeMap,
@@ -24,10 +24,10 @@ use tokio::{
 
 use super::server::PORT;
 
-/// Nobody waits longer for an answer. Long: a machine that is busy is no failure of what is tested.
+/// Longest that a client waits for an answer. Long: a busy machine is no failure of what is tested.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Half of what the Service asks for: the other half is for whoever follows slices.
+/// Half of what the Service asks for: the other half is for the clients that follow slices.
 const LATE: Duration = Duration::from_secs(1);
 
 /// What came of it.
@@ -85,7 +85,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// People who ask until they are told to stop.
+/// Clients that send requests until [`Load`] stops them.
 pub(super) struct Load {
     asking: tokio::task::JoinHandle<JoinSet<()>>,
     following: AbortHandle,
@@ -120,7 +120,7 @@ impl Load {
     }
 }
 
-/// Tells which pods are ready, as soon as slices say so.
+/// Publishes the addresses of the ready pods, as soon as slices change.
 async fn follow(slices: Api<EndpointSlice>, ready: watch::Sender<Vec<SocketAddr>>) {
     let cache = Cache::new();
     let updates = ListWatch::new(slices).into_cache(Arc::clone(&cache));

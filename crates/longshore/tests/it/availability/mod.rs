@@ -1,6 +1,6 @@
-//! What updates, drains and deletes cost those who ask: two Deployments of a real server behind Services, one of them
-//! with the label of PodOpsLifecycle, under the same load and the same treatment at the same time.
-//! `cargo xtask campaign traffic` runs this with other numbers.
+//! What updates, drains and deletes cost clients: two Deployments of a real server behind Services,
+//! one of them with the label of PodOpsLifecycle, under the same load and the same treatment at the
+//! same time. `cargo xtask campaign traffic` runs this with other numbers.
 
 mod budget;
 mod load;
@@ -39,7 +39,7 @@ async fn with_the_label_no_request_fails_whatever_is_done_to_the_pods() {
     let (labelled, plain) = tokio::join!(labelled, plain);
     let (protected, exposed) = tokio::join!(treat(&labelled), treat(&plain));
     println!("traffic: with the label {protected}; without it {exposed}");
-    // Also where somebody looks at the output of this test alone, and for the campaign.
+    // Printed also for a reader of this test's output alone, and for the campaign.
     let result = json!({
         "rate": number(RATE, 100),
         "labelled": protected.to_value(),

@@ -41,7 +41,7 @@ async fn serve(listener: TcpListener) {
     }
 }
 
-/// One request for each connection. Who hangs up gets nothing.
+/// Serves one request for each connection. A client that disconnects early gets no answer.
 async fn answer(mut stream: TcpStream) {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {

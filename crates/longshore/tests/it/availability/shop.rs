@@ -13,11 +13,11 @@ use super::server;
 use crate::controller::kills::dice::Dice;
 
 const REPLICAS: u64 = 6;
-/// Many times what a request takes, and what whoever follows slices is behind on a busy machine.
+/// Many times what a request takes, and what a client that follows slices lags behind on a busy machine.
 const DRAIN_DELAY: &str = "2s";
 /// Between looks at something.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
-/// Between attempts of what was refused, as those who drain do, in less time.
+/// Pause before a refused request is repeated: as `kubectl drain` does, but shorter.
 const RETRY: Duration = Duration::from_millis(300);
 pub(super) const LOOKS: u32 = 2_400;
 
@@ -131,8 +131,8 @@ impl Shop {
         self.until_all_serve(&uids(&before)).await;
     }
 
-    /// Evicts all pods, as `kubectl drain` does: whoever is refused comes again until the pod is gone. The node stays
-    /// open, because there is no other.
+    /// Evicts all pods, as `kubectl drain` does: a refused eviction is repeated until the pod is
+    /// gone. The node stays open, because there is no other.
     pub(super) async fn drain(&self) {
         let pods = self.pods().await;
         join_all(pods.iter().map(|pod| self.evict(name(pod)))).await;

@@ -21,7 +21,7 @@ pub(super) fn ending(action: &Value) -> Option<String> {
     terminal["reason"].as_str().map(str::to_owned)
 }
 
-/// An action of which something happens while nobody leads.
+/// An action that changes while no controller leads.
 struct Story {
     name: &'static str,
     retries: u32,

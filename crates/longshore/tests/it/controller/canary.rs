@@ -60,7 +60,7 @@ fn nothing_in(what: &str, text: &str) {
     assert_eq!(found_of(&ALL, text), [] as [&str; 0], "{what}: {text}");
 }
 
-/// Services and stores that nobody answers for: what is asked of them fails, and that is logged and shown.
+/// Services and stores at an address without a server: requests to them fail, and the failure is logged and shown.
 fn config() -> Value {
     json!({
         "executor": {"cacheServiceURL": format!("http://ann:{CACHE}@127.0.0.1:1")},
@@ -99,7 +99,7 @@ fn given(name: &str, task_type: &str, is_cached: bool) -> Value {
     spec["taskTemplate"] = json!(BASE64_STANDARD.encode(template.encode_to_vec()));
     spec["taskType"] = json!(task_type);
     spec["cacheKey"] = json!("1");
-    // Of a store that nobody has configured, and the task has no inputs: what is asked does not wait for them.
+    // A store that is not configured. The task has no inputs, so its questions do not wait for them.
     spec["inputUri"] = json!("gs://nobody/inputs.pb");
     spec["runOutputBase"] = json!("s3://bucket/outputs");
     action

@@ -105,7 +105,7 @@ async fn a_pod_watch_that_is_late_or_cut_costs_neither_a_pod_nor_a_request() {
             let at_most = known.map_or(0, |(_, each)| each * N_ACTIONS);
             assert!(*n <= at_most, "{what}: {request} {n} times, not {at_most}");
         }
-        // A read where the watch does not tell in time is cheap, and bounded.
+        // A read where the watch is late is cheap, and bounded.
         let n_reads = requests
             .iter()
             .filter(|(request, _)| request.starts_with("get "));

@@ -1,4 +1,4 @@
-//! `file://` URLs of TaskActions: whoever may create actions must not read the files of the controller's machine.
+//! `file://` URLs of TaskActions: a user who may create actions must not read the files of the controller's machine.
 
 use std::{
     fs::{self, OpenOptions},
@@ -207,7 +207,7 @@ async fn an_action_whose_urls_cannot_be_used_says_why_where_actions_are_listed()
             assert!(line.contains(expected), "{expected}: {line}");
         }
     }
-    // Somebody may make room for this one: it waits, and says for what.
+    // A user may free the directory for this action: it waits, and its message says for what.
     let name = "host";
     actions.create(&with_outputs(name, "file://taken/x")).await;
     let says = async {

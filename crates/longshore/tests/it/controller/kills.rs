@@ -44,7 +44,7 @@ pub(crate) fn number(variable: &str, default: u64) -> u64 {
 struct Controllers {
     plan: Plan,
     dice: Dice,
-    /// Who leads is the first.
+    /// The replicas; the leader is the first.
     replicas: Vec<Replica>,
     n_started: usize,
 }
@@ -76,7 +76,7 @@ impl Controllers {
         self.replicas.push(self.plan.spawn(&name));
     }
 
-    /// Who leads goes to the front.
+    /// Waits until a replica leads, and moves it to the front.
     async fn until_one_leads(&mut self) {
         let mut at = None;
         until("one leads", || {

@@ -236,7 +236,7 @@ impl World {
             let end = super::actions::ending(action);
             assert_eq!(end.as_deref(), Some("Completed"), "{action}");
             assert!(action["metadata"]["labels"][LABEL_COMPLETED_TIME].is_string());
-            // Nobody knows whether the job that the first leader was about to begin has begun.
+            // It is unknown whether the job that the first leader was about to begin has begun.
             let attempts = if name == JOB { 2 } else { 1 };
             assert_eq!(action["status"]["attempts"], attempts, "{action}");
             let version = &action["metadata"]["resourceVersion"];

@@ -28,7 +28,7 @@ pub(super) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     panic!("not in time: {what}");
 }
 
-/// A port that nobody has at the moment, on any address.
+/// A port that is free at the moment, on any address.
 pub(super) fn free_port() -> u16 {
     let listener = TcpListener::bind(("0.0.0.0", 0)).unwrap();
     listener.local_addr().unwrap().port()
@@ -140,7 +140,7 @@ impl Replica {
         self.log().contains(&format!("{}: runs here", self.role))
     }
 
-    /// Whether it says that it does nothing, and for whom it waits.
+    /// Whether the replica does nothing and its log names the holder of the lease.
     pub(super) fn waits(&self) -> bool {
         let waits = format!("{}: waits for the lease that ", self.role);
         self.log().contains(&waits) && !self.leads()

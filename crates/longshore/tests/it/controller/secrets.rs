@@ -52,7 +52,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 struct World {
     cluster: TestCluster,
     plan: Plan,
-    /// Of the Service, and of what API servers are told.
+    /// The name of the Service and of the webhook configuration.
     name: String,
     port: u16,
     invalidation_port: u16,
@@ -131,7 +131,7 @@ impl World {
             .unwrap();
     }
 
-    /// Starts the role, and waits until it serves and API servers have been told.
+    /// Starts the role, and waits until it serves and the webhook configuration is written.
     async fn serve(&mut self, name: &str) -> (Replica, String) {
         let mut replica = self.plan.spawn(name);
         let ready = replica.ready();
@@ -256,7 +256,7 @@ fn has_secrets(pod: &Pod) -> bool {
     has_variable && has_source && has_file
 }
 
-/// Creates pods until it is told to stop; how many.
+/// Creates pods until `stop` is set, and counts them in `n_created`.
 async fn create_pods(pods: Api<Pod>, stop: Arc<AtomicBool>, n_created: Arc<AtomicUsize>) {
     while !stop.load(Ordering::Relaxed) {
         let n = n_created.load(Ordering::Relaxed);
@@ -332,7 +332,7 @@ async fn pods_get_their_secrets_while_certificates_are_replaced_and_all_rights_a
     creating.await.unwrap();
     world.stop(third, &metrics).await;
 
-    // Whoever connects anew trusts it.
+    // A client with a new connection trusts the new certificate.
     let (fourth, metrics) = world.serve("fourth").await;
     let pod = pods.create(&PostParams::default(), &asking("last")).await;
     assert!(has_secrets(&pod.unwrap()));
@@ -349,8 +349,8 @@ async fn pods_get_their_secrets_while_certificates_are_replaced_and_all_rights_a
     registered.delete(&world.name, &now).await.unwrap();
 }
 
-/// Without the token of the webhook configuration nobody gets a secret, and without that of the configuration file nobody
-/// has one looked up again.
+/// Without the token of the webhook configuration no client gets a secret, and without the token of
+/// the configuration file no client can invalidate one.
 async fn refuses_whoever_is_no_api_server(world: &World, replica: &Replica) {
     let mut config = Config::new(format!("https://127.0.0.1:{}", world.port).parse().unwrap());
     config.tls_server_name = Some(format!("{}.{}.svc", world.name, world.cluster.namespace));

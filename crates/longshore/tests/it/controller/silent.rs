@@ -1,5 +1,5 @@
-//! Foreign systems that take every request in and never answer: whoever does not ask them is not delayed, and the
-//! controller ends at once when it is asked to.
+//! Foreign systems that accept every request and never answer: objects that do not need them are
+//! not delayed, and the controller ends at once after SIGTERM.
 //!
 //! `cargo xtask campaign silent-systems` runs this with the release program, and compares the times.
 
@@ -51,20 +51,20 @@ const N_AFFECTED: u64 = 100;
 const N_UNAFFECTED: u64 = 10;
 /// Longer than anything takes that ends.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The shortest time limit of a client of a foreign system is 10 s: who stops sooner has waited for none.
+/// The shortest time limit of a client of a foreign system is 10 s: a controller that stops sooner has waited for none.
 const STOPS_WITHIN: Duration = Duration::from_secs(9);
-/// Actions are created by so many at the same time.
+/// The number of clients that create actions at the same time.
 const CREATORS: usize = 16;
 const STEP: Duration = Duration::from_millis(50);
 
-/// When a watch told first that a pod is as it should be, by a name.
+/// When a watch first showed that a pod has reached the expected state, by a name.
 pub(super) struct Times {
     seen: watch::Receiver<BTreeMap<String, Instant>>,
     task: AbortHandle,
 }
 
 impl Times {
-    /// Follows pods; `name` gives a name to a pod that is as it should be.
+    /// Follows pods. `name` returns the name of a pod that has reached the expected state.
     pub(super) fn follow(
         pods: Api<Pod>,
         name: impl Fn(&Pod) -> Option<String> + Send + 'static,

@@ -22,8 +22,8 @@ struct Variant {
     name: &'static str,
     watches: Vec<WatchFault>,
     n_kills: u64,
-    /// Whether there is a proxy between the controller and the API server, which counts what a killed controller cannot
-    /// tell any more.
+    /// Whether there is a proxy between the controller and the API server, which counts the
+    /// requests that a killed controller can no longer count.
     has_proxy: bool,
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{repository, service_process::until};
 
-/// What the SDK reads of the environment about S3: where it is, who asks, and the region.
+/// The environment variables about S3 that the SDK reads: endpoint, credentials and region.
 pub(super) const VARIABLES: [&str; 4] = [
     "FLYTE_AWS_ENDPOINT",
     "FLYTE_AWS_ACCESS_KEY_ID",
@@ -72,7 +72,7 @@ pub(super) struct Moto {
 
 impl Moto {
     pub(super) fn start(sdk: &Sdk) -> Self {
-        // It cannot tell which port it took: this one was free a moment ago.
+        // The server cannot report its port: this one was free a moment ago.
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = free.local_addr().unwrap();
         drop(free);

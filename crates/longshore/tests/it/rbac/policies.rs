@@ -270,7 +270,7 @@ fn accepted_reservations() -> [Value; 6] {
         json!({"disruptionsAllowed": 0, "disruptedPods": {
             "a": "2026-01-01T00:00:00Z", "b": "2026-01-01T00:00:01Z", "c": "2026-01-01T00:00:01Z",
         }}),
-        // An entry that has ended already gives nothing.
+        // An entry that has expired already allows nothing.
         json!({"disruptedPods": {"b": "1971-01-01T00:00:00Z"}}),
         json!({"disruptedPods": many(64)}),
         json!({"disruptionsAllowed": 0, "disruptedPods": many(66)}),

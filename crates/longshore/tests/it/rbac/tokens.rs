@@ -1,4 +1,4 @@
-//! What somebody can do who has the token of a role, and nothing else: on a real API server with RBAC.
+//! What an intruder can do with the token of a role and nothing else: on a real API server with RBAC.
 
 use std::{collections::BTreeSet, path::Path, process::Stdio, time::Duration};
 
@@ -29,7 +29,7 @@ const CONFIGURATIONS: [(&str, &str); 2] = [
     ),
 ];
 
-/// Somebody with a kubeconfig.
+/// An intruder with a kubeconfig.
 pub(super) struct Somebody(pub(super) Client);
 
 impl Somebody {
@@ -74,7 +74,7 @@ impl Somebody {
     }
 }
 
-/// What somebody tries, how, where, and with which body.
+/// What an intruder tries, how, where, and with which body.
 type Way = (&'static str, Method, String, Value);
 
 /// Ways to more rights, each refused before it is looked at what there is.
@@ -213,7 +213,7 @@ async fn with_the_token_of_a_role_nobody_reads_what_is_not_named_or_changes_what
             let what = format!("{role} {what}");
             account.is_refused(&what, method, &path, &body).await;
         }
-        // The configurations and certificates of another role are somebody else's too.
+        // The configurations and certificates of another role are refused too.
         for (of, plural, name) in [
             ("webhook", CONFIGURATIONS[0].1, "flyte-pod-webhook"),
             (
@@ -347,7 +347,7 @@ async fn with_the_token_of_podops_nobody_deletes_pods_that_do_not_take_part() {
         let why = refused_at_last(&account, Method::PATCH, &tried, &[control("true")]).await;
         assert!(why.contains("gives no pod the label"), "{why}");
     }
-    // The controller removes a pod whose eviction was asked for with an eviction, and others with a delete.
+    // The controller removes a pod whose eviction was requested by an eviction, and others by a delete.
     admin
         .ask(Method::PATCH, &path, &control("true"))
         .await

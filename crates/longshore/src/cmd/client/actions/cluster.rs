@@ -1,4 +1,4 @@
-//! The cluster whose TaskActions are meant, and requests to it.
+//! The cluster that the flags name, and requests about its TaskActions.
 
 use std::{
     error::Error,
@@ -86,8 +86,9 @@ impl ClusterArgs {
         Ok(config)
     }
 
-    /// The kubeconfig of the data directory. It stays when the service stops, so that a name that was meant for the
-    /// service never goes to another cluster. Only a directory that nobody has named may have none.
+    /// The kubeconfig of the data directory. The file stays when the service stops, so that a name
+    /// that was meant for the service never goes to another cluster. Only the default directory may
+    /// have no such file; a directory that the user has named must have one.
     fn of_standalone(&self) -> Option<PathBuf> {
         let file = |data_dir: &Path| data_dir.join("kubeconfig");
         match &self.data_dir {
@@ -99,7 +100,8 @@ impl ClusterArgs {
         }
     }
 
-    /// What was told of an action, where its service logs that on this machine; a log that cannot be read is none.
+    /// The events of an action, where the event log of its service is on this machine. Returns none
+    /// for a log that cannot be read.
     pub(super) fn events(&self, run: &str, action: &str) -> Vec<LoggedEvent> {
         if self.kubeconfig.is_some() || self.context.is_some() {
             return Vec::new();
@@ -118,7 +120,7 @@ impl ClusterArgs {
         })
     }
 
-    /// The same cluster on the next command line, with a blank in front.
+    /// The flags that name the same cluster on the next command line, with a blank in front.
     pub(super) fn flags(&self) -> String {
         let path = |flag: &str, path: &Option<PathBuf>| {
             path.as_ref()
@@ -147,7 +149,7 @@ pub(super) struct Actions {
 }
 
 impl Actions {
-    /// Asks nobody yet.
+    /// Builds the client. Sends no request yet.
     pub(super) async fn connect(args: &ClusterArgs) -> Result<Self, CliError> {
         let config = args.config().await?;
         let namespace = config.default_namespace.clone();
@@ -192,7 +194,8 @@ impl Actions {
             .map_err(refused)
     }
 
-    /// What the cluster says beside an action. What nobody may read is left out: the action itself is what was asked for.
+    /// The pods and Events of an action. Lists that the user may not read are left out: the user
+    /// asked for the action itself.
     pub(super) async fn around(&self, name: &str, run: &str, action: &str) -> Around {
         let labels = format!("{LABEL_MANAGED}={TRUE},{LABEL_RUN}={run},{LABEL_ACTION}={action}");
         let of_action = ListParams::default().labels(&labels);
@@ -227,7 +230,7 @@ impl Actions {
         deleted.map(|_| ()).map_err(refused)
     }
 
-    /// For watches.
+    /// The API of TaskActions in the namespace, for watches.
     pub(super) fn api(&self) -> Api<DynamicObject> {
         Api::namespaced_with(self.client(), &self.namespace, &api_resource(TASK_ACTION))
     }
@@ -261,7 +264,7 @@ impl Actions {
 
 /// The object as it came.
 pub(super) fn to_json(object: &DynamicObject) -> Value {
-    // It came as JSON, so it becomes JSON again.
+    // The object came as JSON, so it becomes JSON again.
     serde_json::to_value(object).unwrap_or_default()
 }
 
@@ -269,7 +272,7 @@ fn refused(error: ApiError) -> CliError {
     failed(error.to_string(), error.code(), &error)
 }
 
-/// Only the last cause is news: kube's errors repeat their sources.
+/// Only the last cause says something new: kube's errors repeat their sources.
 fn failed(what: String, status: Option<u16>, error: &dyn Error) -> CliError {
     let mut last = error;
     while let Some(source) = last.source() {

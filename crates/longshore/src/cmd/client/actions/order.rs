@@ -9,7 +9,7 @@ const ACTION: &str = "a0";
 /// Tasks of this type end with their pod.
 const TASK_TYPE: &str = "raw-container";
 
-/// What the command line asks for.
+/// The arguments of `actions create`.
 #[derive(Clone, Debug)]
 pub(super) struct Command {
     /// The run, which has this action only.

@@ -1,4 +1,4 @@
-//! How TaskActions look for people. Pure.
+//! TaskActions as text for people. Pure.
 
 use jiff::Timestamp;
 use longshore_api::flyte::{ERROR_KIND_SYSTEM, ERROR_KIND_USER};
@@ -91,7 +91,7 @@ pub(super) fn text(action: &Action, now: Timestamp) -> String {
     text
 }
 
-/// What was told of it, each with what happened on the way.
+/// The events of an action, each with its error.
 fn events(events: &[LoggedEvent]) -> Table {
     let mut table = Table::new(&["EVENT", "ATTEMPT", "AT", "MESSAGE"]);
     for event in events {
@@ -145,7 +145,7 @@ pub(super) fn line(action: &Action, entry: &Entry) -> String {
     one_line(line.trim_end())
 }
 
-/// How it ended.
+/// A sentence about the end of an action.
 pub(super) fn end(action: &Action) -> String {
     let took = match (action.created_at, action.ended_at) {
         (Some(from), Some(to)) => format!(" in {}", age::of_pod(from, to)),

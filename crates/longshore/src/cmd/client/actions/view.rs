@@ -21,16 +21,16 @@ pub(super) struct Action {
     pub(super) task_type: String,
     /// The reason of the condition Progressing, as `kubectl get taskactions` shows it; absent before the first status.
     pub(super) phase: Option<String>,
-    /// Whether it has ended.
+    /// Whether the action has ended.
     pub(super) is_over: bool,
-    /// Whether it ended otherwise than well.
+    /// Whether the action ended without success.
     pub(super) is_failed: bool,
-    /// Whether it is being deleted.
+    /// Whether the action is being deleted.
     pub(super) is_deleting: bool,
-    /// From 1.
+    /// The number of the attempt, from 1.
     pub(super) attempt: u32,
     pub(super) system_failures: u32,
-    /// What it waits for; only where one action is asked for, and it waits.
+    /// What the action waits for; only in the view of a single action that waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) waits_for: Option<String>,
     /// What the cache was to it, as `CACHE_HIT`; absent where it is not cached.
@@ -42,14 +42,14 @@ pub(super) struct Action {
     /// URL of the directory with the outputs, or the error, of the current attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) outputs: Option<String>,
-    /// What was last said about it.
+    /// The last message about the action.
     pub(super) message: Option<String>,
     /// Code and kind of the last failure.
     pub(super) error: Option<Failure>,
     pub(super) created_at: Option<Timestamp>,
     pub(super) ended_at: Option<Timestamp>,
     pub(super) history: Vec<Entry>,
-    /// What was told of it, where that is logged on this machine; oldest first.
+    /// The events of the action, where the event log is on this machine; oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) events: Vec<LoggedEvent>,
 }

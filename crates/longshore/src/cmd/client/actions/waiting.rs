@@ -100,7 +100,7 @@ fn of_pod(pod: &Value) -> String {
     }
 }
 
-/// Says which pods there are, with a colon in front.
+/// The names of the pods that are left, with a colon in front.
 fn pods_left(around: &Around) -> String {
     let names: Vec<&str> = around
         .pods

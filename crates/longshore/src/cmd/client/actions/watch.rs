@@ -36,7 +36,7 @@ pub(super) fn to_the_end(
     let is_told = matches!(globals.output, Format::Table | Format::Wide) && !globals.quiet;
     let ended = subject.follow(timeout, async {
         let actions = Actions::connect(cluster).await?;
-        // Says at once if there is no such action, or nobody may look at it.
+        // Fails at once for an action that does not exist, or that the user may not read.
         let first = Action::of(&actions.get(name).await?);
         let changes = watcher::watch_object(actions.api(), name).default_backoff();
         let changes = changes.filter_map(|change| {
@@ -69,7 +69,7 @@ pub(super) fn to_the_end(
     })
 }
 
-/// The action once it is over, with each of its phases told once. `None`: it is gone, aborted or removed.
+/// The action once it has ended. Passes each of its phases to `tell` once. `None`: the action was aborted or removed.
 async fn last(
     first: Action,
     mut changes: impl Stream<Item = Option<Action>> + Unpin,

@@ -1,4 +1,4 @@
-//! Pods of a cluster that take part, and the rules that are about them.
+//! Requests about the pods of a cluster that take part in PodOpsLifecycle, and about their rules.
 
 use std::{collections::BTreeSet, error::Error};
 
@@ -20,12 +20,12 @@ use crate::{
     error::{ActionsError, CliError, PodsError},
 };
 
-/// Where pods are looked for.
+/// The namespaces whose pods are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Where {
-    /// In the namespace that is meant.
+    /// In the namespace of the command line, or of the kubeconfig.
     Here,
-    /// In all.
+    /// In all namespaces.
     Everywhere,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Pods {
 }
 
 impl Pods {
-    /// Asks nobody yet.
+    /// Builds the client. Sends no request yet.
     pub(super) async fn connect(args: &ClusterArgs) -> Result<Self, CliError> {
         let config = args.config().await?;
         let namespace = config.default_namespace.clone();
@@ -97,7 +97,8 @@ impl Pods {
         })
     }
 
-    /// The disruption budgets that hold the evictions of these pods. Nothing is read where nobody has asked for one.
+    /// The disruption budgets that hold the evictions of these pods. Without a pod whose eviction
+    /// was requested, nothing is read.
     async fn evictions(&self, place: Where, pods: &[RawObject], rules: &[Rule]) -> Evictions {
         let pods = pods.iter().filter_map(|object| object.read::<Pod>().ok());
         let evicted = pods.filter(|pod| pod.annotations.contains_key(ANNOTATION_EVICTED_AT));
@@ -127,7 +128,8 @@ impl Pods {
         self.around(ENDPOINT_SLICE, Where::Here).await
     }
 
-    /// A cluster without the resource has none, and what nobody may read is left out: the pods are what was asked for.
+    /// Lists the objects of a resource. Returns an empty list for a cluster without the resource
+    /// and for a list that the user may not read: the user asked for the pods.
     async fn around<T: DeserializeOwned>(&self, resource: Resource, place: Where) -> Vec<T> {
         match self.api(resource, place).list(&ListParams::default()).await {
             Ok(list) => {
@@ -151,7 +153,7 @@ impl Pods {
     }
 }
 
-/// Only the last cause is news: kube's errors repeat their sources.
+/// Only the last cause says something new: kube's errors repeat their sources.
 fn refused(what: &str, error: &kube::Error) -> CliError {
     let status = if let kube::Error::Api(status) = error {
         Some(status.code)

@@ -46,7 +46,7 @@ pub(super) fn text(pod: &PodView, now: Timestamp) -> String {
     lines.map(|line| line + "\n").collect()
 }
 
-/// When somebody last asked for the eviction of the pod, where that is remembered.
+/// When the eviction of the pod was last requested, while that is recorded.
 fn eviction(pod: &PodView, now: Timestamp) -> Option<String> {
     let standing = &pod.standing;
     let at = standing.evicted_at?;
@@ -87,7 +87,7 @@ fn age(at: Option<Timestamp>, now: Timestamp) -> String {
     })
 }
 
-/// What whoever reads this can do about it.
+/// The command that the user runs next to find out about the blocker.
 fn next(pod: &PodView, blocker: &Blocker) -> String {
     let (namespace, name) = (&pod.namespace, &pod.name);
     let held = &blocker.name;

@@ -1,4 +1,4 @@
-//! `longshore pods …`: where pods stand under PodOpsLifecycle, and who holds them there.
+//! `longshore pods …`: the phases of pods under PodOpsLifecycle, and what holds them there.
 
 use clap::{Args, Subcommand};
 use longshore_console::objects::List;
@@ -25,11 +25,11 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
 }
 
-/// List pods with their phase and who holds them
+/// List pods with their phase and what holds them
 #[derive(Args, Debug)]
 #[command(after_help = help_end("longshore pods list -A --held"))]
 pub(crate) struct ListArgs {
-    /// Only pods that somebody holds
+    /// Only pods whose operation or deletion is held
     #[arg(long)]
     held: bool,
     /// In all namespaces
@@ -42,7 +42,7 @@ pub(crate) struct ListArgs {
     cluster: ClusterArgs,
 }
 
-/// Show a pod with its operations and all who hold it
+/// Show a pod with its operations and everything that holds it
 #[derive(Args, Debug)]
 #[command(after_help = help_end("longshore pods get web-0"))]
 pub(crate) struct GetArgs {

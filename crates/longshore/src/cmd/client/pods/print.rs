@@ -1,4 +1,4 @@
-//! How pods look for people. Pure.
+//! Pods as text for people. Pure.
 
 use jiff::Timestamp;
 
@@ -48,7 +48,7 @@ fn held_by(pod: &PodView) -> String {
     names.join(", ")
 }
 
-/// A pod with its operations, and who holds it.
+/// A pod with its operations, and what holds it.
 pub(super) fn text(pod: &PodView, now: Timestamp) -> String {
     let standing = &pod.standing;
     let mut text = fields(&[

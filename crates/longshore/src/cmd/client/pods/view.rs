@@ -21,13 +21,13 @@ pub(super) struct PodView {
     /// The node that it is on.
     pub(super) node: Option<String>,
     pub(super) created_at: Option<Timestamp>,
-    /// Phase, operations, and who holds it.
+    /// Phase, operations, and what holds the pod.
     #[serde(flatten)]
     pub(super) standing: Standing,
 }
 
 impl PodView {
-    /// The same at this time, without instants that nobody can have meant.
+    /// The view at `now`, without instants that are too early or too far in the future to be true.
     pub(super) fn seen_at(self, now: Timestamp) -> Self {
         Self {
             standing: self.standing.seen_at(now),

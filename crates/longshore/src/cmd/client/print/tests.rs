@@ -1,4 +1,4 @@
-//! How objects look for people.
+//! Objects as text for people.
 
 use std::fmt::Write;
 

@@ -10,7 +10,7 @@ use crate::{
     progress::fixtures::{at, run_key, task_change},
 };
 
-/// A run that ends by itself after so many seconds, or that many after it was asked to stop.
+/// A run that ends by itself after `takes` seconds, or `stopping_takes` seconds after it was stopped.
 #[derive(Clone, Copy)]
 struct Script {
     takes: u64,

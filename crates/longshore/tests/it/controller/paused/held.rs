@@ -25,7 +25,7 @@ pub(super) const OUTPUTS: &str = "outputs";
 pub(super) const PUT: &str = "put";
 pub(super) const RESERVED: &str = "reserved";
 pub(super) const TOLD: &str = "told";
-/// So many are told of in one request.
+/// The number of events in one request.
 pub(super) const N_TOLD: usize = 4;
 
 /// A kind of request that the paused leader has under way.
@@ -37,7 +37,7 @@ pub(super) enum Kind {
     Write,
     /// That the catalog takes outputs.
     Put,
-    /// That the catalog gives a reservation.
+    /// That the catalog grants a reservation.
     Reserve,
     /// That the events service takes events.
     Tell,
@@ -117,7 +117,7 @@ pub(super) fn conduct(held: &Held, system: System, received: &Received) -> Optio
         System::Connector
             if method == "CreateTask" && output_prefix(received).contains(&format!("/{JOB}")) =>
         {
-            // The job has begun: the one who asked would write that down.
+            // The job has begun: a leader that reads this answer would record it.
             held.answers(Kind::Begin, created(received))
         }
         // The client of a store would repeat the request.
@@ -127,7 +127,7 @@ pub(super) fn conduct(held: &Held, system: System, received: &Received) -> Optio
         }
         System::Catalog if method == "Put" => held.answers(Kind::Put, ok("")),
         System::Catalog if method == "GetOrExtendReservation" => {
-            // The answer to somebody else: the one who asked would ask again.
+            // The reservation of another owner: a leader that reads this answer would ask again.
             held.answers(Kind::Reserve, ok(""))
         }
         System::Events => {

@@ -1,4 +1,4 @@
-//! Rules that ask somebody else, and what API servers ask about rules.
+//! Rules that call webhooks, and the validation of rules by API servers.
 
 use std::sync::{
     Arc, Mutex,
@@ -91,7 +91,7 @@ async fn a_pod_waits_for_whom_its_rule_asks(place: &Place<'_>) {
     }
 }
 
-/// Somebody who takes their time: what they were asked, by method, and how far the task is.
+/// A slow webhook: its requests by method, and the state of its task.
 struct Slow {
     answers: HttpAnswers,
     /// The task that is begun, and what is said of each.
@@ -136,7 +136,7 @@ impl Slow {
         self.says.lock().unwrap().0 = task;
     }
 
-    /// How often it was asked about pods, and how often about the task.
+    /// The number of requests about pods, and of those about the task.
     fn asked(&self) -> (usize, usize) {
         let asked = self.answers.asked();
         let polls = asked.iter().filter(|question| question["GET"].is_string());
@@ -204,7 +204,7 @@ async fn a_pod_waits_for_the_task_of_whom_its_rule_asks(place: &Place<'_>) {
         pod.labels.contains_key(&OperationLabel::PreCheck.of("a")),
         "{pod:?}"
     );
-    // It gives up, and is asked anew about whom it has not let pass.
+    // The webhook gives up its task, and gets a new request about the pods that it has not let pass.
     let (n_before, _) = slow.asked();
     slow.begin("t-8");
     slow.say(json!({"success": false, "stop": true, "message": "no more"}));
@@ -221,7 +221,7 @@ async fn a_pod_waits_for_the_task_of_whom_its_rule_asks(place: &Place<'_>) {
     until_task(place, "taskStates", Value::is_null).await;
 }
 
-/// The task is in the status: nobody begins another one.
+/// The task is in the status: the next controller begins no other one.
 pub(super) async fn a_task_is_asked_about_by_the_next_controller(place: &Place<'_>) {
     place.serving(&["web-0"]).await;
     let slow = Slow::start().await;
@@ -257,7 +257,7 @@ async fn until_told(place: &Place<'_>, what: &str) {
     place.world.until_object(&path, is_told).await;
 }
 
-/// The command line names who is not reached.
+/// `explain` names the webhook that is not reached.
 fn explains(place: &Place<'_>) {
     let mut command = longshore();
     command.args(["pods", "explain", "web-0", "-n", &place.namespace]);
@@ -282,7 +282,7 @@ async fn a_rule_is_filled_in_and_checked_before_it_is_written(place: &Place<'_>)
     let is_filled_in =
         |rule: &Value| rule["spec"]["rules"][0]["webhook"]["failurePolicy"] == "Ignore";
     place.world.until_object(&path, is_filled_in).await;
-    // Whether somebody listens there is nothing that a rule finds out.
+    // The validation of a rule does not call its webhook.
     place
         .rule("nobody", json!([hook("http://127.0.0.1:1/")]))
         .await;

@@ -72,7 +72,7 @@ async fn a_rule_that_names_what_tenants_may_not_reach_is_refused(place: &Place<'
     }
 }
 
-/// A server on loopback that does this with each connection, once it was asked something.
+/// A server on loopback that answers each connection with `answer`, after it has read a request.
 async fn serve<F, Fut>(answer: F) -> SocketAddr
 where
     F: Fn(TcpStream) -> Fut + Send + Sync + 'static,

@@ -28,7 +28,7 @@ use super::{
     world::World,
 };
 
-/// Between attempts of those who were refused: `kubectl drain` takes 5 s.
+/// Pause before a refused eviction is repeated: `kubectl drain` takes 5 s.
 const RETRY: Duration = Duration::from_millis(300);
 /// Between looks at the pods.
 const SAMPLE: Duration = Duration::from_millis(100);
@@ -135,7 +135,7 @@ async fn evict(client: &Client, place: &Place<'_>, name: &str, options: Value) -
     }
 }
 
-/// Asks until that incarnation is gone, as whoever drains a node does.
+/// Repeats the eviction until that incarnation is gone, as `kubectl drain` does.
 async fn evict_until_gone(client: &Client, place: &Place<'_>, pod: &Pod) {
     let options = json!({"preconditions": {"uid": pod.target.uid}});
     for _ in 0..ATTEMPTS {
@@ -219,7 +219,8 @@ async fn evictions_by_many_keep_to_the_budget(client: &Client, place: &Place<'_>
     }
 }
 
-/// All pods have to stay: none goes, none is taken out of service, and everybody is told which budget holds it.
+/// All pods have to stay: none goes, none is taken out of service, and each refusal names the
+/// budget that holds the pod.
 async fn a_budget_without_room_holds_every_eviction(client: &Client, place: &Place<'_>) {
     const NAMES: [&str; 3] = ["web-0", "web-1", "web-2"];
     place.serving(&NAMES).await;
@@ -287,7 +288,7 @@ async fn a_replica_that_does_not_exist_yet_is_out_of_service(client: &Client, pl
     assert!(fewest >= REPLICAS - 1, "{fewest} of {REPLICAS} served");
 }
 
-/// Whoever evicts may do it once: then the controller evicts.
+/// A client may request the eviction once: then the controller evicts.
 async fn an_eviction_that_is_not_repeated_is_done_by_the_controller(
     client: &Client,
     place: &Place<'_>,

@@ -94,7 +94,7 @@ pub(super) async fn a_node_is_drained(place: &Place<'_>) {
         assert!(got.contains(&Operate.of("pod-delete")), "{name}: {got:?}");
     }
     if place.world.has_workloads {
-        // The next pods of these names are on the other node, and nobody touched them.
+        // The next pods of these names are on the other node, and no operation touched them.
         for name in ["set-0", "set-1"] {
             place.until_serving(name).await;
             let got = trail.got(name).into_iter();

@@ -20,7 +20,7 @@ const REGISTERED: &str = "/apis/admissionregistration.k8s.io/v1";
 enum Outcome {
     /// It is done.
     Passes,
-    /// It is refused, because nobody answers.
+    /// The API server refuses it, because the webhook does not answer.
     Refused,
 }
 
@@ -218,8 +218,8 @@ async fn a_namespace_without_pods_that_take_part_goes(world: &World) {
     world.until_told().await;
 }
 
-/// Where the API server has policies, the one of the manifest keeps protected pods while no replica runs, lets those of
-/// others go, and is in nobody's way while one runs.
+/// Where the API server has policies, the policy of the manifest keeps protected pods while no
+/// replica runs, lets the pods of others go, and refuses nothing while a replica runs.
 async fn with_the_policy(place: &Place<'_>) {
     let paths = apply_policy(place).await;
     if paths.is_empty() {
@@ -248,7 +248,7 @@ async fn with_the_policy(place: &Place<'_>) {
         match evict(place, "drained", json!({})).await {
             Ok(_) => break,
             Err(kube::Error::Api(status)) if status.code == 404 => break,
-            // Whoever answers is not there yet, or says when to come again.
+            // The webhook is not served yet, or its refusal says when to try again.
             Err(kube::Error::Api(status)) => {
                 let is_expected = status.code == 429 || status.message.contains(EVICTION_POLICY);
                 assert!(is_expected, "{status:?}");

@@ -36,7 +36,7 @@ pub(super) async fn all(world: &World) {
     running[0].abort();
 }
 
-/// Restarts a pod, takes a restart back, and ends one that nobody wants.
+/// Restarts a pod, takes a restart back, and ends one that is no longer wanted.
 async fn pods_restart_when_they_may(place: &Place<'_>) {
     place.serving(&["web-0", "web-1"]).await;
     let trail = place.trail();

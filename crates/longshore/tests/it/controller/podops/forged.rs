@@ -1,4 +1,4 @@
-//! Who may ask the webhooks: API servers, and nobody else who reaches the port.
+//! Only API servers may call the webhooks; every other client of the port is refused.
 
 use std::{fs, time::Duration};
 
@@ -17,11 +17,11 @@ use super::{
 };
 use crate::{cluster::config, service_process::Service};
 
-/// A token is refused this long after API servers were told of the next one: a minute, another one until the last replica
-/// has read that, and something for a busy machine.
+/// A token is refused this long after the webhook configurations had the next one: a minute,
+/// another one until the last replica has read that, and something for a busy machine.
 const BOUND: Duration = Duration::from_secs(150);
 
-/// The webhooks as API servers are told of them.
+/// The webhooks as their configurations describe them to API servers.
 pub(super) struct Door {
     pub(super) client: Client,
     /// The last part of their paths.
@@ -64,7 +64,7 @@ impl Door {
     }
 }
 
-/// A client that trusts what API servers are told to trust.
+/// A client that trusts the authorities in `bundle`, as API servers do.
 fn client(base: &str, bundle: &str) -> Client {
     let bundle = BASE64_STANDARD.decode(bundle).unwrap();
     let authorities = CertificateDer::pem_slice_iter(&bundle);
@@ -130,7 +130,7 @@ fn forged(pod: &Value) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Where client certificates are needed, nothing secret is in the paths, and whoever shows none gets 401.
+/// Where client certificates are required, the paths hold no secret, and a client without certificate gets 401.
 pub(super) async fn only_certificates_count(world: &World) {
     let door = world.door().await;
     assert_eq!(door.token, "");
@@ -143,7 +143,7 @@ pub(super) async fn only_certificates_count(world: &World) {
     }
 }
 
-/// Whoever has no credentials gets 401, and the pod stays as it is.
+/// A client without credentials gets 401, and the pod stays as it is.
 pub(super) async fn a_forged_review_of_every_kind_gets_401_and_nothing_happens(place: &Place<'_>) {
     place.serving(&["web-0"]).await;
     let path = place.core("pods/web-0");

@@ -64,7 +64,7 @@ async fn a_held_delete_is_answered_when_the_pod_may_go(place: &Place<'_>) {
         let granted = OperationLabel::Operate.of("pod-delete");
         assert!(pod.labels.contains_key(&granted), "{pod:?}");
     }
-    // A dry run waits for nobody.
+    // A dry run is answered at once.
     place.serving(&["web-2"]).await;
     let asked_at = now();
     let path = place.core("pods/web-2?dryRun=All");

@@ -30,7 +30,7 @@ const RETRY: Duration = Duration::from_millis(100);
 /// Controllers give nodes up that are silent for 40 s.
 const BEAT: Duration = Duration::from_secs(10);
 
-/// Who gives pods their node, and how long things take on it.
+/// What binds pods to nodes, and how long things take on a node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
     pub(super) binding: Binding,
@@ -40,10 +40,10 @@ pub(super) struct Pace {
     pub(super) gone_after: Duration,
 }
 
-/// Who gives pods their node.
+/// What binds pods to nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Binding {
-    /// The nodes, which no scheduler chooses: or there would be two who do it.
+    /// The simulated nodes; no scheduler runs, or two writers would bind the same pods.
     #[default]
     ByNodes,
     /// The scheduler of the cluster.
@@ -270,7 +270,7 @@ impl Player {
 struct Times {
     bound_at: Option<Instant>,
     deleted_at: Option<Instant>,
-    /// When its grace period was seen to be over: somebody has deleted it for the last time.
+    /// When its grace period was seen to be over, after the last delete of a client.
     removed_at: Option<Instant>,
 }
 

@@ -111,7 +111,7 @@ async fn an_operation_without_a_type_is_told_by_whom_it_is_held(place: &Place<'_
     is_clean(place, "web-0").await;
 }
 
-/// Nobody would open its gate.
+/// Without the label, no controller would open its readiness gate.
 async fn a_pod_that_loses_its_label_in_an_operation_serves_again(place: &Place<'_>) {
     for (name, freed) in [("web-0", Value::Null), ("web-1", json!("false"))] {
         place.serving(&[name]).await;

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::controller::replica::until;
 
-/// Of somebody else.
+/// A finalizer of another controller.
 const HOLDER: &str = "prot.podopslifecycle.kusionstack.io/table";
 const MARK: &str = "longshore-podops";
 
@@ -130,7 +130,7 @@ async fn is_left(place: &Place<'_>) {
     assert!(!has_finalizer(&rule.unwrap(), FINALIZER_PROTECTED));
 }
 
-/// A pod that nobody else writes, and the configurations.
+/// The resource versions of a pod that no other client writes, and of the configurations.
 async fn versions(place: &Place<'_>) -> Vec<Value> {
     let mut paths = vec![place.core("pods/web-0")];
     paths.extend(CONFIGURED.map(|(plural, name)| format!("{CONFIGURATIONS}/{plural}/{name}")));
@@ -205,7 +205,7 @@ async fn a_dry_run_lists_everything_and_writes_nothing(place: &Place<'_>) {
     let names_holder = |left: &Value| left["why"].as_str().unwrap().contains(HOLDER);
     assert!(left.iter().any(names_holder), "{report}");
     assert_eq!(versions(place).await, before);
-    // Nobody has said that it may be done.
+    // The user has not confirmed it.
     let mut command = uninstall(place.world);
     let (code, _, stderr) = output(&mut command);
     assert_eq!(code, 2, "{stderr}");
@@ -235,7 +235,7 @@ async fn a_controller_that_runs_stops_and_puts_nothing_back(place: &Place<'_>) {
     }
 }
 
-/// By plain requests, and where somebody deletes namespaces, with its namespace.
+/// By plain requests; and together with its namespace, where the cluster has a namespace controller.
 async fn a_pod_a_rule_and_a_namespace_go_without_us(place: &Place<'_>) {
     let world = place.world;
     let free = json!({"metadata": {"finalizers": []}});

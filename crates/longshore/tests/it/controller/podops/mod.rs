@@ -34,7 +34,7 @@ use world::{Asking, World};
 /// Longer than all of it takes.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// Used only where somebody else has written an object first, or where the watch of it is late.
+/// Used only when another client has written an object first, or when its watch is late.
 const AT_CONFLICTS: [(&str, &str); 1] = [("get", "poddisruptionbudgets")];
 
 /// Verb and resource of everything that the role grants.
@@ -97,7 +97,7 @@ async fn accept() {
     .await;
     world.note_asked().await;
     let (mut used, forbidden) = world.asked();
-    // The embedded API server lets everybody do everything.
+    // The embedded API server does not restrict requests.
     if world.cluster.is_real() {
         assert!(forbidden.is_empty(), "{forbidden:?}");
         used.extend(AT_CONFLICTS.map(|(verb, resource)| (verb.to_owned(), resource.to_owned())));

@@ -96,7 +96,7 @@ impl Place<'_> {
         self.change(name, json!({"labels": labels})).await;
     }
 
-    /// The same, while nobody may answer API servers.
+    /// Sets labels, and retries while no webhook answers the API server.
     pub(super) async fn insist(&self, name: &str, labels: Value) {
         let path = self.core(&format!("pods/{name}"));
         let patch = json!({"metadata": {"labels": labels}});
@@ -148,7 +148,7 @@ impl Place<'_> {
     }
 }
 
-/// Every version of every pod of a namespace that the API server told of.
+/// Every version of every pod of a namespace that a watch has shown.
 pub(super) struct Trail {
     seen: Arc<Mutex<Vec<Pod>>>,
     task: AbortHandle,

@@ -128,7 +128,7 @@ fn differs(response: &Value, expected: &Value) -> Option<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_running_binary_gives_every_recorded_verdict() {
-    // A real one is told of the webhooks of one controller only, and another test has that.
+    // A real API server has the webhooks of one controller only, and another test uses them.
     let cluster = TestCluster::embedded().await;
     install(&cluster.admin).await;
     let port = free_port();

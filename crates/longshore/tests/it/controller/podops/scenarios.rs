@@ -27,7 +27,7 @@ use OperationLabel::{
     Operate, Operating, OperationType, PreCheck, PreChecked, Preparing, UndoOperationType,
 };
 
-/// What whoever asks for a deletion is told.
+/// The message of a refused deletion, followed by `more`.
 pub(super) fn denial(more: &str) -> String {
     format!(
         "admission webhook \"validating-pod.apps.kusionstack.io\" denied the request: {UNDER_WAY}{more}"
@@ -77,7 +77,7 @@ pub(super) async fn a_deleted_pod_goes_through_the_labels_in_their_order(place: 
     }
 }
 
-/// 17.3: whoever protects traffic is waited for, and named.
+/// 17.3: the deletion waits for the controller that protects traffic, and names its finalizer.
 pub(super) async fn a_protected_pod_waits_for_whoever_protects_it(place: &Place<'_>) {
     place.serving(&["web-0"]).await;
     place.change("web-0", json!({"finalizers": [HOLDER]})).await;
@@ -153,7 +153,7 @@ pub(super) async fn two_operations_on_a_pod_complete_together(place: &Place<'_>)
         .label("web-0", json!({UndoOperationType.of("b"): "update"}))
         .await;
     is_clean(place, "web-0").await;
-    // Once more: the same is told of the same pod again.
+    // Once more: the controller says the same of the same pod again.
     place.label("web-0", begin("a")).await;
     place.until_label("web-0", &Operate.of("a")).await;
     place.label("web-0", json!({Operating.of("a"): null})).await;
@@ -246,7 +246,7 @@ pub(super) async fn a_rule_of_another_namespace_holds_nobody(place: &Place<'_>, 
             .labels
             .contains_key(&Operate.of("a"))
     );
-    // A rule that is gone holds nobody either.
+    // A deleted rule holds no pod either.
     http::delete(other.client(), &other.rules("/never"), json!({}))
         .await
         .unwrap();
@@ -270,7 +270,7 @@ pub(super) async fn a_dry_run_of_a_deletion_leaves_the_pod_alone(place: &Place<'
     assert_eq!(place.pod("web-0").await, before);
 }
 
-/// 16.10: a Service that does not exist is waited for by nobody.
+/// 16.10: no operation waits for a Service that does not exist.
 pub(super) async fn a_service_that_is_gone_holds_no_pod_back(place: &Place<'_>) {
     let expected =
         json!({"expectedFinalizers": {format!("Service/{}/none", place.namespace): HOLDER}});
@@ -282,8 +282,7 @@ pub(super) async fn a_service_that_is_gone_holds_no_pod_back(place: &Place<'_>) 
     place.until_serving("web-0").await;
 }
 
-/// 16.11: where that was asked for, a cooperation controller that died holds a pod no longer than it may, and an Event
-/// says so.
+/// 16.11: a cooperation controller that died holds a pod no longer than the deadline of the pod, and an Event says so.
 pub(super) async fn a_dead_cooperation_controller_holds_a_pod_until_its_deadline(
     place: &Place<'_>,
 ) {
@@ -315,7 +314,7 @@ pub(super) async fn a_dead_cooperation_controller_holds_a_pod_until_its_deadline
     place.until_gone("web-0").await;
 }
 
-/// What the role needs and nothing above does: a rule that somebody else writes at the same time is read again.
+/// A right of the role that nothing above needs: a rule that another client writes at the same time is read again.
 pub(super) async fn a_rule_that_is_written_meanwhile_is_read_again(place: &Place<'_>) {
     let check = json!({"requires": {"matchLabels": {"approved": "yes"}}});
     place

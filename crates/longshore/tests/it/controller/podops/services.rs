@@ -9,8 +9,8 @@ use super::{
     scenarios::{QUIET, ask},
 };
 
-/// A deletion waits until the EndpointSlice of its Service has let the pod go, and a while longer. Whoever writes that
-/// slice is the test: the nodes give no addresses.
+/// A deletion waits until the EndpointSlice of its Service has let the pod go, and a while longer.
+/// The test itself writes that slice: the simulated nodes assign no addresses.
 pub(super) async fn a_pod_is_held_while_a_slice_has_it_as_ready(place: &Place<'_>) {
     let service = json!({
         "apiVersion": "v1", "kind": "Service",
@@ -45,7 +45,7 @@ pub(super) async fn a_pod_is_held_while_a_slice_has_it_as_ready(place: &Place<'_
         place.namespace
     );
     http::create(place.client(), &slices, &slice).await.unwrap();
-    // It is in the cache of the controller, which tells nobody.
+    // The pause lets the slice reach the cache of the controller, which does not report that moment.
     tokio::time::sleep(QUIET).await;
     assert!(place.delete("web-0").await.is_err(), "refused at first");
     let preparing = OperationLabel::Preparing.of("pod-delete");

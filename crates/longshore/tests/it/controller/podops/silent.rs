@@ -1,5 +1,5 @@
-//! Webhooks of rules that take every question in and never answer: pods under other rules are not delayed, and the
-//! controller ends at once when it is asked to.
+//! Webhooks of rules that accept every request and never answer: pods under other rules are not
+//! delayed, and the controller ends at once after SIGTERM.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt};
@@ -71,7 +71,7 @@ async fn rule_of(place: &Place<'_>, name: &str, url: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_webhook_of_a_rule_delays_no_pod_of_another_rule() {
-    // A real one is told of the webhooks of one controller only, and another test has that.
+    // A real API server has the webhooks of one controller only, and another test uses them.
     let world = World::on(TestCluster::embedded().await, Pace::default()).await;
     let webhook = ForeignServer::start(|_| Conduct::hangs()).await.unwrap();
     let other = world.namespace("other").await;

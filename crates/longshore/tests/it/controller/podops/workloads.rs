@@ -51,7 +51,7 @@ async fn until_all_serve(place: &Place<'_>, replicas: usize, version: Option<&st
         .await;
 }
 
-/// Gives the pods of a workload another version.
+/// Changes the version annotation in the pod template of a workload.
 async fn roll(place: &Place<'_>, path: &str, version: &str) {
     let metadata = json!({"annotations": {"version": version}});
     let patch = json!({"spec": {"template": {"metadata": metadata}}});

@@ -85,8 +85,8 @@ impl World {
             }),
             id,
         };
-        // Its certificate is for another name: the next one makes its own, and tells API servers its own address. And it
-        // hears those who show a client certificate.
+        // Its certificate is for another name: the next controller makes its own, publishes its own
+        // address, and accepts only clients with a client certificate.
         let authority = world.cluster.webhook_client_authority();
         let authority = authority.to_str().unwrap();
         let arguments = [
@@ -272,7 +272,7 @@ impl World {
         (answered, forbidden)
     }
 
-    /// The webhooks, as API servers are told of them.
+    /// The webhooks as their configurations describe them to API servers.
     pub(super) async fn door(&self) -> Door {
         let address = self.controller.lock().unwrap().address.clone();
         Door::find(self.client(), &address).await
@@ -411,7 +411,8 @@ impl World {
     }
 }
 
-/// Nothing of the webhooks may outlive a test: pods of others would wait for nobody.
+/// No webhook configuration may outlive a test: requests about pods of other tests would wait for a
+/// server that has ended.
 impl Drop for World {
     fn drop(&mut self) {
         if std::thread::panicking()
@@ -457,7 +458,7 @@ pub(super) async fn install(client: &Client) {
     }
 }
 
-/// Where somebody makes the default service account of a new namespace, there are controllers.
+/// Whether kube-controller-manager runs: it creates the default service account of a new namespace.
 async fn has_controllers(cluster: &TestCluster) -> bool {
     let path = format!(
         "/api/v1/namespaces/{}/serviceaccounts/default",

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::work::{Kind, Work};
 use crate::controller::actions::ending;
 
-/// The events of each action, each once, in the order in which they were told first; and how many came again.
+/// The events of each action, each once, in the order in which they first arrived; and the number of repetitions.
 pub(super) fn told(events: Vec<ActionEvent>) -> (BTreeMap<String, Vec<ActionEvent>>, usize) {
     let mut seen = BTreeSet::new();
     let mut by_action = BTreeMap::<String, Vec<ActionEvent>>::new();
@@ -96,7 +96,7 @@ fn step(phase: ActionPhase) -> u32 {
     }
 }
 
-/// Whether this phase is told by what the history calls so.
+/// Whether an entry of the history stands for this phase.
 fn is_history_of(phase: ActionPhase, entry: &str) -> bool {
     match entry {
         "Queued" => step(phase) == 0,
@@ -108,7 +108,7 @@ fn is_history_of(phase: ActionPhase, entry: &str) -> bool {
     }
 }
 
-/// Phases come in order, one of them is the end, and whatever the history has was told.
+/// Phases come in order, one of them is the end, and every entry of the history was reported.
 fn check_events(work: Work, history: &[&str], events: &[ActionEvent]) {
     let told: Vec<(u32, ActionPhase)> = events
         .iter()

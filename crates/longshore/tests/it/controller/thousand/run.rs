@@ -122,7 +122,7 @@ impl World {
             .await;
     }
 
-    /// Deletes the actions that nobody else ends, of those that were created, once their code runs.
+    /// Deletes those of the created actions that only a delete ends, once their code runs.
     async fn abort(&self, n_created: u32) {
         let to_abort = |work: &Work| work.kind() == Kind::Aborted;
         for work in (0..n_created).map(Work).filter(to_abort) {
@@ -270,7 +270,7 @@ pub(super) async fn play(variant: &Variant, n_actions: u32, seed: u64) -> Value 
     result
 }
 
-/// All actions ended as they are to end, all was told and cached, and nothing is reserved any more.
+/// All actions ended as expected, all events and outputs arrived, and nothing is reserved any more.
 async fn check_all(world: &World, expected: &Expected) -> Map<String, Value> {
     let listed = world.actions.list().await;
     let by_name: BTreeMap<&str, &Value> = listed
@@ -315,7 +315,7 @@ fn check_requests(variant: &Variant, world: &World, expected: &Expected, request
         ("create pods", n_attempts),
         // The finalizer, and the labels of the end, or the finalizer again.
         ("patch taskactions", 2 * n_actions),
-        // Accepted with its pod, running, ended; who waits for another one says so, and for whom.
+        // Accepted with its pod, running, ended; an action that waits for another one says so, and names it.
         (
             "patch taskactions/status",
             3 * n_attempts + 3 * count(expected.n_shared),
@@ -341,8 +341,8 @@ fn check_requests(variant: &Variant, world: &World, expected: &Expected, request
     if variant.n_kills == 0 {
         assert_eq!(requests["create pods"], n_attempts, "{requests:?}");
     }
-    // A read is cheap, and bounded: of a pod that is to go before the watch has shown it, and wherever the watch does
-    // not tell in time.
+    // A read is cheap, and bounded: of a pod that is to go before the watch has shown it, and
+    // wherever the watch is late.
     let reads = requests.iter().filter(|(what, _)| what.starts_with("get "));
     let n_reads: u64 = reads.map(|(_, n)| n).sum();
     let n_gone = count(expected.n_aborted) + count(expected.n_flaky);

@@ -1,4 +1,4 @@
-//! Those who drain a node: clients that do what `kubectl drain` does, and kubectl itself.
+//! The clients that drain a node: some do what `kubectl drain` does, and one is kubectl itself.
 
 use std::{
     path::PathBuf,
@@ -19,12 +19,12 @@ use super::super::http;
 
 /// Where an answer does not say when to come again.
 const RETRY: Duration = Duration::from_secs(5);
-/// After an answer that says nothing about the pod: nobody answered the API server.
+/// After an answer that says nothing about the pod: no webhook answered the API server.
 const FAILED_RETRY: Duration = Duration::from_millis(500);
 /// Between looks whether a pod is gone.
 const LOOK: Duration = Duration::from_millis(300);
 
-/// What was asked, and how it was answered.
+/// The number of requests, by their answers.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     asked: AtomicU64,
@@ -48,10 +48,10 @@ fn add(count: &AtomicU64) {
     count.fetch_add(1, Ordering::Relaxed);
 }
 
-/// How somebody says which pod is to be evicted.
+/// How a client says which pod is to be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
-    /// As kubectl does: the next pod of that name is evicted as well, where somebody else was faster.
+    /// By name, as kubectl does: the next pod of that name is evicted as well, when another client was faster.
     Name,
     /// This incarnation and no other.
     Uid,
@@ -124,7 +124,7 @@ impl Drainer {
                     self.retry
                         .unwrap_or(if told.is_zero() { RETRY } else { told })
                 }
-                // Whoever drains by hand begins again.
+                // A user who drains by hand begins again.
                 Err(kube::Error::Api(status)) if is_unanswered(status.code, &status.message) => {
                     add(&self.counts.failed);
                     FAILED_RETRY
@@ -193,7 +193,7 @@ impl Kubectl {
         run.await.unwrap().unwrap()
     }
 
-    /// The same until it succeeds: it gives up where nobody answers the API server.
+    /// Runs [`drain`](Self::drain) until it succeeds: kubectl gives up when no webhook answers the API server.
     pub(super) async fn drain_until_done(&self, node: &str, limit: Duration, counts: &Counts) {
         let timeout = format!("--timeout={}s", limit.as_secs());
         loop {

@@ -47,11 +47,11 @@ const LIFE_MS: &str = "LONGSHORE_TEST_LIFE_MS";
 /// So many seconds a drain may take.
 const LIMIT_S: &str = "LONGSHORE_TEST_LIMIT_S";
 
-/// How long nobody serves as the controller, in milliseconds.
+/// How long no controller serves, in milliseconds.
 const DEAD_MS: (u64, u64) = (20, 700);
 const SHORTEST_LIFE_MS: u64 = 400;
 
-/// The workloads, the nodes under them, and who drains those.
+/// The workloads, the nodes under them, and the clients that drain those.
 struct Scene<'a> {
     place: Place<'a>,
     /// Asks once: the clients of our programs come again by themselves where they are refused for a while.
@@ -62,7 +62,7 @@ struct Scene<'a> {
     retry: Option<Duration>,
 }
 
-/// Plays all of it, and gives what was counted. Fails where a drain does not end, where a dry run changes something, or
+/// Plays all of it, and returns the counts. Fails where a drain does not end, where a dry run changes something, or
 /// where a workload had fewer ready endpoints than its budget or its rule says.
 pub(crate) async fn play() -> Value {
     let cluster = TestCluster::start().await;
@@ -132,8 +132,8 @@ pub(crate) async fn play() -> Value {
     result
 }
 
-/// While no controller answers, evictions must not go past it: a policy of the API server refuses them, or the API server
-/// itself where it does not know policies. Gives the paths of the policy.
+/// While no controller answers, evictions must not bypass it: a policy of the API server refuses them, or the failure
+/// policy of the webhook where the API server has no policies. Returns the paths of the policy.
 async fn guard_evictions(place: &Place<'_>) -> Vec<String> {
     let policy = down::apply_policy(place).await;
     if policy.is_empty() {

@@ -20,13 +20,13 @@ use super::{
     sampler::Record,
 };
 
-/// The one whose pods somebody approves of.
+/// The workload whose pods need an approval.
 const APPROVED: &str = "approved";
 /// Two Deployments under one budget: one has pods with the label, the other one pods without it.
 const MIXED: &str = "mixed";
 /// The label of the pods that are under one budget: the name of what has that budget.
 pub(super) const GROUP: &str = "group";
-/// Between looks for pods that want to be approved of.
+/// Pause between two lists of the pods that wait for approval.
 const LOOK: Duration = Duration::from_millis(300);
 
 /// What keeps the pods.
@@ -58,7 +58,7 @@ pub(super) struct Workload {
     pub(super) floor: usize,
 }
 
-/// All of them. `hook` is whom a rule asks.
+/// All workloads. `hook` is the URL of the webhook of a rule.
 pub(super) fn all(hook: &str) -> Vec<Workload> {
     let available = |policy: Value| Some(json!({"name": "available", "availablePolicy": policy}));
     vec![
@@ -233,7 +233,7 @@ async fn create(place: &Place<'_>, path: &str, object: Value) {
     http::create(place.client(), path, &object).await.unwrap();
 }
 
-/// Whom the rules of the workloads wait for.
+/// The webhook and the approver that the rules of the workloads wait for.
 pub(super) struct Helpers {
     hook: HttpAnswers,
     approving: AbortHandle,
@@ -257,7 +257,7 @@ impl Helpers {
         self.hook.url()
     }
 
-    /// Stops them; how often the webhook was asked.
+    /// Stops them; returns the number of requests to the webhook.
     pub(super) async fn end(self) -> usize {
         self.approving.abort();
         let n_asked = self.hook.asked().len();
@@ -276,7 +276,7 @@ async fn approve(client: Client, namespace: String) {
         let list = http::get(&client, &path).await.unwrap_or_default();
         for pod in list["items"].as_array().into_iter().flatten() {
             let path = format!("{pods}/{}", pod["metadata"]["name"].as_str().unwrap());
-            // While nobody answers the API server, it is refused: it is tried again.
+            // While no webhook answers the API server, it refuses this patch; the next pass repeats it.
             let _ = http::patch(&client, &path, Asked::Merge, &approval).await;
         }
         tokio::time::sleep(LOOK).await;
