@@ -1,7 +1,7 @@
 //! `flyte.org/v1`: the TaskAction, and everything that Flyte writes on the objects made for one, word for word.
 //!
-//! The TaskAction stays a JSON object on its way through the controller, so that fields which nobody here knows
-//! survive; [`TaskActionSpec`] and [`TaskActionStatus`] are views of its parts.
+//! The TaskAction stays a JSON object on its way through the controller, so that fields which this
+//! code does not know survive; [`TaskActionSpec`] and [`TaskActionStatus`] are views of its parts.
 
 mod status;
 mod task_action;

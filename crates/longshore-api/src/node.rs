@@ -1,4 +1,4 @@
-//! What the process node says of itself.
+//! Labels of the Node of a process node.
 
 /// Label of a Node: what kind of node it is.
 pub const LABEL_NODE_KIND: &str = "longshore.dev/node-kind";

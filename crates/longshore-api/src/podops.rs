@@ -35,19 +35,19 @@ pub const LABEL_TO_DELETE: &str = "collaset.kusionstack.io/to-delete";
 pub const CONDITION_SERVICE_READY: &str = "pod.kusionstack.io/service-ready";
 /// The message of [`CONDITION_SERVICE_READY`].
 pub const SERVICE_READY_MESSAGE: &str = "updated by PodOpsLifecycle";
-/// Finalizer, by who protects traffic: the pod stays until its operation has drained the traffic; its name follows the
-/// prefix.
+/// Finalizer, by the controllers that protect traffic: the pod stays until its operation has
+/// drained the traffic; its name follows the prefix.
 pub const PROTECTION_FINALIZER_PREFIX: &str = "prot.podopslifecycle.kusionstack.io";
 
 /// Annotation: JSON `{"expectedFinalizers": {"<Kind>/<ns>/<name>": "<finalizer>"}}`: which ones the pod must carry before
 /// it serves.
 pub const ANNOTATION_AVAILABLE_CONDITIONS: &str = "pod.kusionstack.io/available-conditions";
-/// Annotation: when somebody last asked for the pod's deletion.
+/// Annotation: when a client last requested the pod's deletion.
 pub const ANNOTATION_DELETE_TIMESTAMP: &str = "gracedelete.kusionstack.io/delete-timestamp";
 
-/// Annotation of a pod, ours, by users: how long its operations wait for those who protect its traffic, as `10m`. Then the
-/// controller removes their finalizers. Wins over `--protection-deadline`; without either, operations wait for ever, as
-/// upstream.
+/// Annotation of a pod, ours, by users: how long its operations wait for the controllers that
+/// protect its traffic, as `10m`. Then the controller removes their finalizers. Wins over
+/// `--protection-deadline`; without either, operations wait for ever, as upstream.
 pub const ANNOTATION_PROTECTION_DEADLINE: &str = "longshore.dev/protection-deadline";
 
 /// Finalizer, ours: a Service may still route traffic to the pod. Begins with [`PROTECTION_FINALIZER_PREFIX`].
@@ -56,7 +56,7 @@ pub const FINALIZER_SERVICES: &str = "prot.podopslifecycle.kusionstack.io/longsh
 /// EndpointSlices of the Service, as `10s`. Wins over `--drain-delay`.
 pub const ANNOTATION_DRAIN_DELAY: &str = "longshore.dev/drain-delay";
 
-/// Annotation of a pod, ours: when somebody last asked for its eviction. Nobody asked for its deletion since.
+/// Annotation of a pod, ours: when a client last requested its eviction, if no client has requested its deletion since.
 pub const ANNOTATION_EVICTED_AT: &str = "longshore.dev/evicted-at";
 
 /// Annotation of an Eviction, ours: [`EVICTION_ALLOWED`] where the webhook allows it. The policy in
@@ -86,7 +86,7 @@ pub const REASON_POD_DELETION: &str = "PodDeletion";
 
 /// Reason of an Event about a pod: its labels or annotations are not valid. The controller waits until they change.
 pub const REASON_INVALID_LIFECYCLE: &str = "InvalidLifecycle";
-/// Reason of an Event about a pod: an operation waits longer than usual for those who protect its traffic.
+/// Reason of an Event about a pod: an operation waits longer than usual for the controllers that protect its traffic.
 pub const REASON_WAITS_FOR_PROTECTION: &str = "WaitsForProtection";
 /// Reason of an Event about a pod: its eviction waits, because a disruption could not be reserved or the pod could not be
 /// written, in the words of the API server.
@@ -102,8 +102,8 @@ pub const REASON_INVALID_RULE: &str = "InvalidRule";
 /// Label: permits all operations of one type, since when; `/` and the type follow the prefix.
 pub const OPERATION_PERMISSION_PREFIX: &str = "operation-permission.podopslifecycle.kusionstack.io";
 
-/// Whether a key is [`OPERATION_PERMISSION_PREFIX`], alone or with a type behind it. A key whose prefix only begins like
-/// it, as `<this>.example.org/a`, is somebody else's.
+/// Whether a key is [`OPERATION_PERMISSION_PREFIX`], alone or with a type behind it. A key whose
+/// prefix only begins like it, as `<this>.example.org/a`, belongs to another owner.
 pub fn is_operation_permission(key: &str) -> bool {
     is_of_prefix(key, OPERATION_PERMISSION_PREFIX)
 }
@@ -121,9 +121,9 @@ pub fn operation_permission(operation_type: &str) -> String {
 /// A label about one operation: `<prefix>/<id>`. In the order in which upstream lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OperationLabel {
-    /// Wanted or in progress, since when: added and removed by who operates.
+    /// Wanted or in progress, since when: added and removed by the controller that operates.
     Operating,
-    /// What kind of operation it is: added by who operates.
+    /// What kind of operation it is: added by the controller that operates.
     OperationType,
     /// Waits for rules, since when.
     PreCheck,
@@ -133,7 +133,7 @@ pub enum OperationLabel {
     Preparing,
     /// The type of an operation whose work is done.
     DoneOperationType,
-    /// The type of an operation that is taken back: added by who operates.
+    /// The type of an operation that is taken back: added by the controller that operates.
     UndoOperationType,
     /// The operation may touch the pod, since when.
     Operate,
@@ -164,7 +164,7 @@ impl OperationLabel {
         Self::Completing,
     ];
 
-    /// What its keys begin with.
+    /// The prefix of the label's keys.
     pub const fn prefix(self) -> &'static str {
         match self {
             Self::Operating => "operating.podopslifecycle.kusionstack.io",
@@ -182,8 +182,8 @@ impl OperationLabel {
         }
     }
 
-    /// Whether a key is this label of some operation, or lacks the id of one. A key whose prefix only begins like this
-    /// one, as `<prefix>.example.org/a`, is somebody else's.
+    /// Whether a key is this label of some operation, or lacks the id of one. A key whose prefix
+    /// only begins like this one, as `<prefix>.example.org/a`, belongs to another owner.
     pub fn is_in(self, key: &str) -> bool {
         is_of_prefix(key, self.prefix())
     }

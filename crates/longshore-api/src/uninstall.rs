@@ -1,4 +1,4 @@
-//! How a role that was uninstalled is marked, so that a controller that still runs, or is started again, does nothing.
+//! The mark of an uninstalled role, at which a controller that still runs, or is started again, does nothing.
 
 /// `holderIdentity` of the Lease of a role that was uninstalled. Controllers wait for its end like for that of any other
 /// holder, and it has none.

@@ -1,4 +1,4 @@
-//! What an executor says about a TaskAction. The status is also its write-ahead log.
+//! The status of a TaskAction, which an executor writes. The status is also the executor's write-ahead log.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -49,7 +49,7 @@ pub struct TaskActionStatus {
     /// Of a condition action, by the actions service: `core.Literal`, encoded.
     #[serde(with = "wire::base64", skip_serializing_if = "is_zero")]
     pub signal_value: Vec<u8>,
-    /// Of a condition action, by the actions service: who signalled.
+    /// Of a condition action, by the actions service: the user who signalled.
     #[serde(skip_serializing_if = "is_zero")]
     pub signalled_by: String,
     /// Of a condition action, by the actions service: when.
@@ -87,7 +87,7 @@ impl TaskActionStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What it is about.
+    /// The type of the condition.
     #[serde(rename = "type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
@@ -98,9 +98,9 @@ pub struct Condition {
     /// When the status became what it is; a new reason or message does not count.
     #[serde(with = "wire::time")]
     pub last_transition_time: Timestamp,
-    /// CamelCase.
+    /// The reason, for programs, in CamelCase.
     pub reason: String,
-    /// For people.
+    /// The message, for people.
     pub message: String,
 }
 
@@ -117,10 +117,10 @@ impl Condition {
 pub struct PhaseTransition {
     /// The phase that was entered, named like the reason of a condition.
     pub phase: String,
-    /// When.
+    /// When the phase was entered.
     #[serde(with = "wire::time")]
     pub occurred_at: Timestamp,
-    /// For people.
+    /// The message, for people.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub message: String,
 }
@@ -135,7 +135,7 @@ pub struct ErrorState {
     /// [`ERROR_KIND_USER`](super::ERROR_KIND_USER), [`ERROR_KIND_SYSTEM`](super::ERROR_KIND_SYSTEM), or empty.
     #[serde(skip_serializing_if = "is_zero")]
     pub kind: String,
-    /// For people.
+    /// The message, for people.
     #[serde(skip_serializing_if = "is_zero")]
     pub message: String,
 }

@@ -1,4 +1,4 @@
-//! What a TaskAction asks for.
+//! The spec of a TaskAction.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub struct TaskActionSpec {
     /// The action, 1 to 30 characters, unique in its run.
     #[serde(skip_serializing_if = "is_zero")]
     pub action_name: String,
-    /// The action that asked for this one; empty for the root.
+    /// The action that created this one; empty for the root.
     #[serde(skip_serializing_if = "is_zero")]
     pub parent_action_name: String,
     /// [`ACTION_TYPE_TASK`](super::ACTION_TYPE_TASK), [`ACTION_TYPE_CONDITION`], or empty for the former.

@@ -1,4 +1,4 @@
-//! What a `webhook` rule of a PodTransitionRule says, asks and hears.
+//! The `webhook` of a rule of a PodTransitionRule: its configuration, the requests to it, and its answers.
 
 use std::collections::BTreeMap;
 
@@ -8,46 +8,46 @@ use serde::{Deserialize, Deserializer, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RuleWebhook {
-    /// Who is asked.
+    /// The service that the controller calls.
     pub client_config: RuleClientConfig,
     /// `Ignore` or `Fail`. Upstream never looks at it: an error always rejects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_policy: Option<String>,
-    /// What is said of each pod.
+    /// What the request says of each pod.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<RuleParameter>,
 }
 
-/// Who is asked.
+/// The service that a rule calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RuleClientConfig {
-    /// Where.
+    /// URL of the requests about pods.
     pub url: String,
-    /// Whom to trust there: base64 of PEM; whom the machine trusts where it is empty.
+    /// The authorities to trust there, as base64 of PEM. Empty: the authorities that the machine trusts.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub ca_bundle: String,
-    /// Who is asked about the tasks of earlier answers.
+    /// The service that answers about the tasks of earlier answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub poll: Option<RulePoll>,
 }
 
-/// Who is asked about tasks, and how often.
+/// The service that answers about tasks, and how often the controller calls it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RulePoll {
-    /// Where: `<this>?<rawQueryKey>=<id of the task>`.
+    /// URL of the requests about tasks: `<this>?<rawQueryKey>=<id of the task>`.
     pub url: String,
     /// The key of the query; [`RulePoll::DEFAULT_KEY`] where it is empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub raw_query_key: String,
-    /// Whom to trust there, as [`RuleClientConfig::ca_bundle`].
+    /// The authorities to trust there, as [`RuleClientConfig::ca_bundle`].
     #[serde(skip_serializing_if = "String::is_empty")]
     pub ca_bundle: String,
-    /// Seconds from one question to the next; the webhook fills in 5.
+    /// Seconds from one request to the next; the webhook of podops fills in 5.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_seconds: Option<i64>,
-    /// Seconds after which nobody asks about a task any more; the webhook fills in 60.
+    /// Seconds after which the controller stops asking about a task; the webhook of podops fills in 60.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<i64>,
 }
@@ -65,7 +65,7 @@ impl RulePoll {
     }
 }
 
-/// What is said of each pod.
+/// What the request says of each pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RuleParameter {
@@ -100,9 +100,9 @@ pub struct RuleFieldRef {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RuleQuestion {
-    /// Tells this question from others in logs.
+    /// The id of this request in logs.
     pub trace_id: String,
-    /// The rule that asks.
+    /// The name of the rule.
     pub rule_name: String,
     /// The stage that the pods are in.
     pub stage: String,
@@ -116,34 +116,34 @@ pub struct RuleQuestion {
 pub struct RuleSubject {
     /// `core/v1`: upstream's spelling.
     pub api_version: String,
-    /// `Pod`.
+    /// Always `Pod`.
     pub kind: String,
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
-    /// What the rule says of it.
+    /// The parameters of the rule for this pod.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, String>,
 }
 
-/// The answer.
+/// The answer of the webhook of a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RuleAnswer {
-    /// All pods may go on, unless it wants to be asked again; else only those of `finishedNames`.
+    /// All pods may go on, unless `poll` is set; else only those of `finishedNames`.
     pub success: bool,
     /// Pods that may go on in any case. Null where Go has nothing to say.
     #[serde(deserialize_with = "or_nothing")]
     pub finished_names: Vec<String>,
     /// Why, for people.
     pub message: String,
-    /// It wants to be asked again, about a task.
+    /// The decision takes time: the controller has to poll a task.
     pub poll: bool,
-    /// The same, deprecated.
+    /// The deprecated name of `poll`.
     #[serde(rename = "async")]
     pub is_async: bool,
     /// Whose question this answers.
     pub trace_id: String,
-    /// About which task it wants to be asked.
+    /// The id of the task to poll.
     pub task_id: String,
 }
 
@@ -160,7 +160,7 @@ pub struct RulePollAnswer {
     /// Pods that may go on in any case. Null where Go has nothing to say.
     #[serde(deserialize_with = "or_nothing")]
     pub finished_names: Vec<String>,
-    /// Nobody is to ask about this task any more: about the pods that may not go on, the rule asks anew.
+    /// The controller stops asking about this task. It sends a new request about the pods that may not go on.
     pub stop: bool,
 }
 

@@ -1,4 +1,4 @@
-//! ResourceConsist: what keeps a table of somebody else (a load balancer's backends, say) in step with pods.
+//! ResourceConsist: keeps an external table (a load balancer's backends, say) in step with pods.
 //!
 //! Upstream's words: an *employer* is the object that has the table, a Service as a rule; its *employees* are the pods in
 //! it.

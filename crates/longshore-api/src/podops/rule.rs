@@ -9,7 +9,7 @@ use serde_json::Value;
 pub const GROUP: &str = "apps.kusionstack.io";
 /// The API version within [`GROUP`].
 pub const VERSION: &str = "v1alpha1";
-/// The kind.
+/// The kind of a PodTransitionRule object.
 pub const KIND_POD_TRANSITION_RULE: &str = "PodTransitionRule";
 /// Upstream's CustomResourceDefinition, unchanged (source and licence: `crds/SOURCE.md`).
 pub const POD_TRANSITION_RULE_CRD: &str =
@@ -27,7 +27,7 @@ pub fn detail_annotation(rule: &str) -> String {
     format!("{ANNOTATION_DETAIL_PREFIX}/{rule}")
 }
 
-/// When a rule is asked.
+/// When the controller evaluates a rule.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -49,7 +49,7 @@ impl Stage {
     }
 }
 
-/// The spec.
+/// The spec of a PodTransitionRule: the pods that it selects, and its rules.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodTransitionRuleSpec {
@@ -68,9 +68,9 @@ pub struct PodTransitionRuleSpec {
 pub struct TransitionRule {
     /// Its name, required.
     pub name: String,
-    /// It is not asked.
+    /// The controller does not evaluate it.
     pub disabled: bool,
-    /// When it is asked; `PreCheck` where it is not there.
+    /// When the controller evaluates it; an absent stage means `PreCheck`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<Stage>,
     /// Names of registered pod conditions. There are none, so that a rule with some is about no pod.
@@ -85,7 +85,7 @@ pub struct TransitionRule {
     /// Which labels they must have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_check: Option<LabelCheck>,
-    /// Whom to ask.
+    /// The [`RuleWebhook`](super::RuleWebhook) that decides, as it stands in the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub webhook: Option<Value>,
 }
@@ -143,13 +143,13 @@ pub struct PodTransitionRuleStatus {
     pub rest: BTreeMap<String, Value>,
 }
 
-/// What one rule waits for.
+/// The state of one rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RuleState {
     /// The rule.
     pub name: String,
-    /// Of a `webhook` rule.
+    /// The state of a `webhook` rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub webhook_status: Option<RuleWebhookStatus>,
 }
@@ -158,10 +158,10 @@ pub struct RuleState {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RuleWebhookStatus {
-    /// Those that it asks about.
+    /// The tasks that the controller polls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub task_states: Vec<RuleTask>,
-    /// Those that ended, for a while.
+    /// The tasks that ended, kept for a while.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<RuleTask>,
 }
@@ -178,7 +178,7 @@ pub struct RuleTask {
     /// Names of the pods that it has let go on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub approved: Vec<String>,
-    /// When it began, RFC 3339: nobody asks about it for longer than the rule says.
+    /// When it began, RFC 3339: the controller stops asking after the timeout of the rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub begin_time: Option<String>,
     /// When the last answer came that changed anything here, RFC 3339.
@@ -212,9 +212,9 @@ pub struct Detail {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RejectInfo {
-    /// The rule.
+    /// Name of the rule that rejects the pod.
     pub rule_name: String,
-    /// Why.
+    /// Why the rule rejects it, for people.
     pub reason: String,
 }
 
@@ -223,7 +223,7 @@ pub struct RejectInfo {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AvailableConditions {
-    /// Finalizers by who holds them, as `<Kind>/<ns>/<name>`.
+    /// Finalizers by their holders, as `<Kind>/<ns>/<name>`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_finalizers: Option<BTreeMap<String, String>>,
 }
