@@ -52,8 +52,8 @@ impl Cluster {
         kube::Client::new(self.service(), "default")
     }
 
-    /// Serves the API over TLS to whoever holds the token, until the returned value is stopped or
-    /// dropped. Keys, token and kubeconfig are kept in the directory of the configuration.
+    /// Serves the API over TLS to clients that present the bearer token, until the returned value is stopped or
+    /// dropped. The server keeps keys, token and kubeconfig in the directory of the configuration.
     ///
     /// Must be called inside a tokio runtime.
     ///
@@ -92,7 +92,7 @@ impl Cluster {
         self.server.stopped()
     }
 
-    /// Names who answers `GET pods/{name}/log` from now on. Without one the answer is 503.
+    /// Sets the source that answers `GET pods/{name}/log` from now on. Without a source the answer is 503.
     pub fn set_pod_logs(&self, logs: Arc<dyn PodLogs>) {
         self.server.set_pod_logs(logs);
     }

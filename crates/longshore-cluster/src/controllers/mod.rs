@@ -20,9 +20,10 @@ mod workloads;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-/// Runs all of them until `shutdown` is cancelled.
+/// Runs all controllers of this module until `shutdown` is cancelled.
 ///
-/// *Cancellation:* may be dropped at any point; whoever runs next picks up from what the API says.
+/// *Cancellation:* the future may be dropped at any point; the next run continues from the objects
+/// in the API.
 pub async fn run(client: Client, shutdown: CancellationToken) {
     let all = futures::future::join5(
         gc::run(client.clone()),

@@ -56,7 +56,7 @@ enum Progress {
     Waiting,
 }
 
-/// What is left in a namespace.
+/// The objects and finalizers that are left in a namespace.
 #[derive(Debug, Default)]
 struct Remains {
     /// Resource and number of objects.
@@ -128,7 +128,7 @@ async fn empty(client: &Client, name: &str) -> Result<Progress, Error> {
     Ok(Progress::Done)
 }
 
-/// Deletes every object of a resource; the answer is what is still there.
+/// Deletes every object of a resource. Returns the objects that still exist.
 async fn delete_all(
     client: &Client,
     namespace: &str,
@@ -145,7 +145,7 @@ async fn delete_all(
     Ok(api.list(&all).await?.items)
 }
 
-/// Says in the status what the namespace still waits for.
+/// Writes into the status what the namespace still waits for.
 async fn report(
     namespaces: &Api<Namespace>,
     namespace: &Namespace,
@@ -258,7 +258,8 @@ fn conditions(remains: &Remains) -> Vec<(&'static str, &'static str, &'static st
 
 async fn finalize(namespaces: &Api<Namespace>, namespace: &Namespace) -> Result<(), Error> {
     let mut finalized = namespace.clone();
-    // The report above may have written in between; the finalizers are nobody else's.
+    // The status report above may have changed the version. Only this controller writes the
+    // finalizers.
     finalized.metadata.resource_version = None;
     if let Some(finalizers) = finalized
         .spec

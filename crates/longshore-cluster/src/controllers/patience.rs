@@ -1,4 +1,4 @@
-//! Requests that are repeated while the API is out of order.
+//! Requests that are retried while the API does not answer.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Work to do, each piece once, some of it later.
+//! A work queue: each key once, some of them later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -18,7 +18,7 @@ pub(crate) struct Listed {
     pub(crate) is_namespaced: bool,
 }
 
-/// Asks until the API says which resources it has.
+/// The resources that the API serves. Retries until the API answers.
 pub(crate) async fn discover(client: &Client) -> Vec<Listed> {
     let groups = persist(|| client.list_api_groups()).await;
     let versions = groups.groups.into_iter().filter_map(|group| {

@@ -1,8 +1,8 @@
-//! Objects that go by themselves: Events live for an hour after their last write.
+//! Objects that expire: the server removes Events an hour after their last write.
 //!
-//! There is no task and no timer behind this. Whoever writes such an object also removes those whose
-//! time is over, so that there are never more of them than were written in an hour, and an idle
-//! server does nothing.
+//! There is no task and no timer behind this. The write of such an object also removes those that
+//! have expired. So there are never more of them than were written in an hour, and an idle server
+//! does nothing.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! The seam between the API server and whoever holds the logs of pods.
+//! The interface between the API server and the source of the logs of pods.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -6,7 +6,7 @@ use futures::stream::BoxStream;
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// What a client asks of a log.
+/// The options of a request for a log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogOptions {
     /// Name of the container; `None` when the pod has only one and the client did not say.
@@ -40,12 +40,12 @@ pub enum LogError {
     /// The log does not exist (any more) (HTTP 404).
     #[error("{0}")]
     NotFound(String),
-    /// The node cannot be asked now (HTTP 503).
+    /// The node does not answer now (HTTP 503).
     #[error("{0}")]
     Unavailable(String),
 }
 
-/// Gives out the logs of pods.
+/// A source of the logs of pods, for `pods/log`.
 #[async_trait]
 pub trait PodLogs: Send + Sync {
     /// Opens a log. `pod` is the whole pod object as stored.

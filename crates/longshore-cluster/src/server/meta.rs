@@ -1,4 +1,4 @@
-//! Reading and keeping `metadata`: who may set what.
+//! Reading and keeping `metadata`: which fields a client may set, and which only the server sets.
 
 use jiff::Timestamp;
 use longshore_k8s::names::{key_violations, label_value_violations};

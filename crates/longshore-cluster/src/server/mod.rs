@@ -58,7 +58,7 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 /// Namespaces that exist from the start.
 const FIRST_NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// What a server can be told.
+/// The settings of a server.
 pub(crate) struct Settings {
     pub(crate) clock: Clock,
     /// Events that each resource remembers.
@@ -175,7 +175,7 @@ impl Server {
             self.stamp(&mut namespace);
             let draft = Draft::new(&resource, &namespace);
             let key = Key::new(None, name);
-            // It is there already when the store has kept it.
+            // The object exists already when the store has kept it.
             let _ = self
                 .hub
                 .commit_now(&collection, key, Expected::Absent, Change::Put(draft));
@@ -202,7 +202,7 @@ impl Server {
         }
     }
 
-    /// What follows from a write.
+    /// Does what follows from a write: settles definitions, removes expired objects.
     async fn after_write(&self, collection: &Arc<Collection>, object: &Object) {
         if collection.resource.strategy == Strategy::Definition {
             crd::settle(self).await;

@@ -14,7 +14,7 @@ impl Random {
         Random(AtomicU64::new(seed))
     }
 
-    /// A sequence that nobody can repeat.
+    /// A sequence with a random seed, which cannot be repeated.
     pub(crate) fn from_entropy() -> Random {
         let (high, low) = Uuid::new_v4().as_u64_pair();
         Random::seeded(high ^ low)

@@ -1,4 +1,4 @@
-//! Questions about who asks and what they may do. Whoever holds the token may do everything.
+//! Reviews of identity and permissions. A client with the bearer token may do everything.
 
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
@@ -68,7 +68,7 @@ pub(crate) const ALL: &[Review] = &[
 const USER: &str = "longshore-admin";
 const GROUPS: &[&str] = &["system:masters", "system:authenticated"];
 
-/// The one user, as others are told of them.
+/// The `userInfo` of the one user, in reviews and for webhooks.
 pub(crate) fn user() -> Value {
     json!({"username": USER, "groups": GROUPS})
 }
@@ -89,7 +89,7 @@ pub(crate) fn find(path: &ResourcePath) -> Option<&'static Review> {
     ALL.iter().find(is_it)
 }
 
-/// Answers a question.
+/// Fills in the status of a review.
 pub(crate) fn answer(review: &Review, mut asked: Value) -> Result<Response<ApiBody>> {
     let Some(members) = asked.as_object_mut() else {
         let message = "the object provided is unrecognized: expected a JSON object";

@@ -267,7 +267,7 @@ async fn what_is_stored_is_read_by_the_present_schema() {
     assert_eq!(read["spec"], json!({"size": 1, "weight": 7}));
     let (_, list) = api.get(GADGETS).await;
     assert_eq!(list["items"][0]["spec"], json!({"size": 1, "weight": 7}));
-    // Its size is too small now, but nobody touches it.
+    // The stored `size` is below the new minimum, but the patch does not touch it.
     let (code, _) = api
         .patch(
             "merge",

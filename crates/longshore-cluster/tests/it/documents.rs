@@ -1,4 +1,4 @@
-//! What the server tells about itself: discovery, OpenAPI, and answers in other dress.
+//! What the server publishes about itself: discovery, OpenAPI, and answers in other forms.
 
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};

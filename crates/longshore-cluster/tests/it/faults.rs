@@ -17,8 +17,8 @@ use tower::{Service, ServiceExt};
 
 use crate::harness::{Api, PODS, config_map, eventually, gone, pod};
 
-/// Fails a third of the requests: before they are served, or after, so that the answer is lost.
-/// Which ones follows from a fixed seed without a period, so that nobody's retries fall in step.
+/// Fails a third of the requests: before they are served, or after, so that the answer is lost. A
+/// fixed seed without a period selects them, so that no client's retries fall in step with it.
 #[derive(Clone)]
 struct Flaky {
     inner: ApiService,

@@ -1,4 +1,5 @@
-//! Bad input: what kube-apiserver answers, or a clear refusal; and nobody else notices.
+//! Bad input: the server answers as kube-apiserver does, or refuses it clearly, and other clients
+//! are not affected.
 
 use std::time::Duration;
 
@@ -241,7 +242,7 @@ async fn hostile_names_name_nothing() {
     assert_eq!(victim["data"]["k"], "1");
 }
 
-/// What the server says to a request whose body nobody needs to send to its end.
+/// Sends a request whose body the server may refuse before its end; returns the response.
 async fn answer_to(served: &Served, head: &str, body: impl Iterator<Item = Vec<u8>>) -> String {
     let mut stream = served.connect().await;
     stream.write_all(head.as_bytes()).await.unwrap();
@@ -272,7 +273,7 @@ async fn a_body_that_grows_too_large_is_cut_off() {
     );
     let chunk = [b"10000\r\n".to_vec(), vec![b' '; 0x10000], b"\r\n".to_vec()].concat();
     let answer = answer_to(&served, &head, std::iter::repeat_n(chunk, 64)).await;
-    // The system may drop the answer along with the bytes that nobody has read.
+    // The system may drop the answer along with the bytes that the server has not read.
     assert!(
         answer.is_empty() || answer.starts_with("HTTP/1.1 413"),
         "{answer}"

@@ -1,4 +1,4 @@
-//! A webhook over TLS whose verdicts are named by the path on which it is asked.
+//! A webhook over TLS that chooses its verdict by the path of the request.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -83,7 +83,7 @@ impl Judge {
         &self.ca_bundle
     }
 
-    /// What it was asked on a path since the last time.
+    /// The reviews on a path since the last call of this function.
     pub(crate) fn asked(&self, path: &str) -> Vec<Value> {
         let mut asked = self.bench.0.lock().unwrap();
         let (taken, kept) = asked.drain(..).partition(|(it, _)| it == path);
@@ -191,7 +191,7 @@ fn answer(path: &str, asked: &Value) -> (StatusCode, String) {
             };
             set_patch(response, &patch.to_string());
         }
-        // One more each time that it is asked about an object.
+        // Counts the reviews of an object in its label `n`.
         ("count", _, _) => {
             let labels = asked.pointer("/object/metadata/labels");
             let n = labels
@@ -260,7 +260,7 @@ fn denial(status: &str) -> Option<Value> {
     }
 }
 
-/// What it was asked, as causes: a question can be compared like an answer.
+/// The review as causes, so that a review can be compared like an answer.
 fn echo(asked: &Value) -> Vec<Value> {
     let fields = [
         "/kind",

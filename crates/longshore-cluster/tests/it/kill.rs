@@ -118,7 +118,8 @@ fn child(directory: &Path) -> Command {
     command
 }
 
-/// Lets a child write for a while after its first answer, and kills it. Gives back what it said.
+/// Lets a child process write for `lifetime` after its first answer, and kills it. Returns the
+/// lines that it printed.
 fn one_life(directory: &Path, lifetime: Duration) -> Vec<String> {
     let mut process = child(directory).spawn().unwrap();
     let output = BufReader::new(process.stdout.take().unwrap());
@@ -157,9 +158,9 @@ struct Known {
 #[derive(Debug, Default)]
 struct History {
     objects: BTreeMap<String, Known>,
-    /// Who got which revision.
+    /// The client that got each revision.
     revisions: BTreeMap<u64, String>,
-    /// The newest revision that anybody has seen.
+    /// The newest revision that a client has seen.
     newest: u64,
     n_acknowledged: u64,
 }
@@ -277,7 +278,8 @@ fn no_acknowledged_write_is_lost_by_kill_9() {
             history.check(items);
             history.adopt(items);
             assert!(revision(&list) >= history.newest);
-            // Whatever anybody saw is in the window, and a watch from the beginning gets all of it.
+            // Everything that a client saw is in the window, and a watch from the beginning gets
+            // all of it.
             n_events = check_watch(&api, &history).await;
             cluster.close();
             opening
@@ -296,7 +298,7 @@ fn no_acknowledged_write_is_lost_by_kill_9() {
     assert!(history.n_acknowledged > n_kills * 5, "{result}");
 }
 
-/// A watch from the beginning gets every event that anybody saw, in the order of revisions.
+/// A watch from the beginning gets every event that a client saw, in the order of revisions.
 async fn check_watch(api: &Api, history: &History) -> usize {
     let last = json!({"metadata": {"generateName": "last-"}, "data": {"step": "3"}});
     let last = revision(&api.make(CONFIG_MAPS, last).await);
@@ -324,7 +326,7 @@ fn a_directory_of_somebody_else_is_refused() {
     std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o500)).unwrap();
     match open(directory.path()) {
         Err(error) => assert!(matches!(error, OpenError::NoPermission { .. }), "{error:?}"),
-        // Root may do anything: let nobody try.
+        // The permission does not stop root: the test repeats this as the user nobody.
         Ok(cluster) => {
             cluster.close();
             let mut child = child(directory.path());

@@ -30,7 +30,7 @@ async fn a_pod_is_bound_once() {
     assert_eq!(api.post(&format!("{PODS}/a/binding"), binding).await.0, 409);
 }
 
-/// Says what it was asked.
+/// A source of logs whose log is the options of the request.
 struct Echo;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! The API over the wire: who is let in, what is kept, and what happens to clients that misbehave.
+//! The API over the wire: authentication, what is kept, and what happens to clients that misbehave.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -216,7 +216,7 @@ async fn heads_without_end_are_refused() {
     let answer = served
         .get("/version", &format!("host: localhost\r\nx: {long}\r\n"))
         .await;
-    // The system may drop the answer along with the bytes that nobody has read.
+    // The system may drop the answer along with the bytes that the server has not read.
     let is_refused = answer.is_empty() || answer.starts_with("HTTP/1.1 431");
     assert!(is_refused, "{answer}");
 }

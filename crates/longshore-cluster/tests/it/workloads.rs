@@ -1,4 +1,4 @@
-//! Values that workloads have when nobody sets them, and what discovery says.
+//! Defaults of workloads, and what discovery says.
 
 use kube::discovery::{Discovery, Scope, verbs};
 use longshore_cluster::Cluster;
@@ -169,7 +169,7 @@ async fn discovery_names_every_resource() {
     let mut found = Vec::new();
     for group in discovery.groups_alphabetical() {
         for (resource, capabilities) in group.recommended_resources() {
-            // Reviews are asked, not kept.
+            // Reviews are answered, not stored.
             if !capabilities.supports_operation(verbs::LIST) {
                 continue;
             }

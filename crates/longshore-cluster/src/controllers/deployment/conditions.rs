@@ -9,7 +9,7 @@ use crate::controllers::workloads::status::time;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Conditions(Vec<Value>);
 
-/// What a condition says.
+/// Status, reason and message of a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) status: &'static str,
@@ -45,7 +45,8 @@ impl Conditions {
         self.0.retain(|it| it["type"] != kind);
     }
 
-    /// Takes over a condition of somebody else.
+    /// Copies a condition of a ReplicaSet, with its times. A present condition with the same status
+    /// and reason stays as it is.
     pub(super) fn take(&mut self, condition: Value) {
         let kind = condition["type"].as_str().unwrap_or("").to_owned();
         let is_same = self.get(&kind).is_some_and(|it| {
@@ -57,7 +58,7 @@ impl Conditions {
         }
     }
 
-    /// Says something, unless status and reason are what was said before.
+    /// Sets a condition, unless it has this status and reason already.
     pub(super) fn say(&mut self, kind: &str, word: Word, now: Timestamp) {
         let is_said = self
             .get(kind)
@@ -67,7 +68,7 @@ impl Conditions {
         }
     }
 
-    /// Says something anew: its update is now, its transition only if the status is another one.
+    /// Sets a condition anew: its update time is now, its transition time changes only with the status.
     pub(super) fn say_again(&mut self, kind: &str, word: Word, now: Timestamp) {
         let old = self.get(kind).filter(|it| it["status"] == word.status);
         let since = old.map_or_else(|| time(now).into(), |it| it["lastTransitionTime"].clone());

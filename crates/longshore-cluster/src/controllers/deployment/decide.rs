@@ -8,20 +8,20 @@ use super::{history, recreate, rolling, scaling};
 use crate::controllers::workloads::claim::Claimant;
 use crate::controllers::workloads::hands::{Note, Request, Target};
 
-/// What one round does, and what the status is made of.
+/// The requests of one round, and what the status is made of.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) requests: Vec<Request>,
-    /// As they were before the round.
+    /// The ReplicaSets as they were before the round.
     pub(super) sets: Sets,
     pub(super) stage: Stage,
     /// The ReplicaSet that this round creates.
     pub(super) created: Option<String>,
-    /// Somebody else has the name of the new ReplicaSet.
+    /// Another ReplicaSet already has the name of the new one.
     pub(super) is_collision: bool,
 }
 
-/// What the round is about.
+/// The stage that the round works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The pods of the old templates make room for those of the new one.

@@ -23,7 +23,7 @@ use super::workloads::{Again, Key, RoundError};
 use decide::decide;
 use model::{Desired, Observed, Strategy};
 
-/// Looks after one Deployment.
+/// Runs one round for a Deployment: reads, decides, and sends the requests.
 pub(super) async fn round(hands: &Hands, key: &Key, now: Timestamp) -> Result<Again, RoundError> {
     let namespace = key.namespace.as_str();
     let Some(deployment) = hands.read(Target::Deployment, namespace, &key.name).await? else {
@@ -32,7 +32,7 @@ pub(super) async fn round(hands: &Hands, key: &Key, now: Timestamp) -> Result<Ag
     let desired = Desired::of(deployment)?;
     let observed = Observed {
         sets: hands.list(Target::ReplicaSet, namespace, "").await?,
-        // Only who must not run beside the new pods waits for the old ones.
+        // Only the strategy `Recreate`, whose old and new pods must not run together, needs the pods.
         pods: match desired.strategy {
             Strategy::Recreate => hands.pods(namespace, &desired.selector, &[]).await?,
             Strategy::Rolling { .. } => Vec::new(),

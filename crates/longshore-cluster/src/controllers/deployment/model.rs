@@ -1,4 +1,4 @@
-//! What a Deployment asks for, and what there is.
+//! The spec of a Deployment, parsed, and the observed objects.
 
 use std::time::Duration;
 
@@ -104,7 +104,7 @@ fn strategy(deployment: &Body, n_replicas: i64) -> Strategy {
     }
 }
 
-/// What one round has read.
+/// The snapshot of one round.
 #[derive(Debug)]
 pub(crate) struct Observed {
     /// All ReplicaSets of the namespace.
@@ -160,7 +160,7 @@ impl Sets {
         self.old.iter().chain(&self.new)
     }
 
-    /// Those that shall have pods.
+    /// The ReplicaSets with replicas.
     pub(super) fn active(&self) -> impl Iterator<Item = &Set> {
         self.all().filter(|set| set.n_replicas() > 0)
     }

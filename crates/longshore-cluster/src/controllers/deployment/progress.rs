@@ -1,4 +1,4 @@
-//! Whether a rollout gets on, is done, or is stuck. Pure.
+//! Whether a rollout progresses, is complete, or is stuck. Pure.
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use super::model::{Desired, Set, Sets};
 use crate::controllers::workloads::hands::Request;
 use crate::controllers::workloads::{controller_of, pods};
 
-/// What is to be done.
+/// The next step of the strategy `Recreate`.
 pub(super) enum Step {
     Do(Vec<Request>),
     /// The new ReplicaSet, in full size.

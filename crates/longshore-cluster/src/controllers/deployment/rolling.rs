@@ -37,7 +37,7 @@ fn shrink(desired: &Desired, sets: &Sets, new: &Set) -> Vec<Request> {
         return Vec::new();
     }
     let mut sizes: Vec<i64> = sets.old.iter().map(Set::n_replicas).collect();
-    // Pods that serve nobody go first, whatever they belong to.
+    // Pods that are not available go first, whichever old ReplicaSet they belong to.
     let mut left = spare;
     for (set, size) in sets.old.iter().zip(&mut sizes) {
         let n_broken = (set.n_replicas() - set.n_available()).clamp(0, left);

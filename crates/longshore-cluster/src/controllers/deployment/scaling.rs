@@ -37,7 +37,8 @@ fn is_saturated(desired: &Desired, new: &Set) -> bool {
     new.n_replicas() == n && new.number(ANNOTATION_DESIRED) == Some(n) && new.n_available() == n
 }
 
-/// Gives every active ReplicaSet its share of the change; the largest one takes what is left over.
+/// Distributes the change over the active ReplicaSets in proportion to their sizes. The largest
+/// ReplicaSet takes the remainder.
 fn in_proportion(desired: &Desired, sets: &Sets) -> Vec<Request> {
     let n_allowed = if desired.n_replicas > 0 {
         desired.n_replicas + desired.max_surge()

@@ -31,7 +31,7 @@ impl Numbers {
         }
     }
 
-    /// As the status says.
+    /// The numbers that the stored status has.
     pub(super) fn published(desired: &Desired) -> Numbers {
         let deployment = &desired.deployment;
         Numbers {
@@ -55,7 +55,7 @@ impl Numbers {
     }
 }
 
-/// The patch that brings the status up to date, unless it is; and when to look again.
+/// The patch that brings the status up to date, or `None`; and when to run the next round.
 pub(super) fn write(
     desired: &Desired,
     plan: &Plan,

@@ -1,11 +1,11 @@
-//! Which ReplicaSet has which template, and how a new one is called and built. Pure.
+//! Which ReplicaSet has which template, and how a new one is named and built. Pure.
 
 use serde_json::{Map, Value, json};
 
 use super::model::{ANNOTATION_DESIRED, ANNOTATION_MAX, ANNOTATION_REVISION, Desired, Set};
 use crate::controllers::workloads::template::{canonical, letters};
 
-/// Tells the pods of one template from those of another.
+/// Distinguishes the pods of one template from those of another.
 pub(super) const LABEL_HASH: &str = "pod-template-hash";
 
 /// Annotations that a ReplicaSet does not take over from its deployment.

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::controllers::workloads::pods::is_ready;
 
-/// How long an eviction is believed that was allowed and that nothing came of.
+/// How long a pod with an allowed eviction counts as gone, if it is not deleted.
 const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
 
 const CONDITION_ALLOWED: &str = "DisruptionAllowed";

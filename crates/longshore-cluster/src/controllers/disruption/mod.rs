@@ -1,8 +1,8 @@
 //! Keeps the status of PodDisruptionBudgets true: how many of their pods are healthy, and how many
 //! of those may be evicted.
 //!
-//! Every change of a pod makes the budgets of its namespace be counted again, from lists that are
-//! made then. While there is no budget nobody watches pods.
+//! After a change of a pod, the controller counts the budgets of that pod's namespace again, from
+//! fresh lists. Without a budget in the cluster, the controller does not watch pods.
 
 mod count;
 mod scale;
@@ -78,7 +78,7 @@ fn watch_pods(client: &Client) -> PodEvents {
     watcher(pods, Config::default()).default_backoff().boxed()
 }
 
-/// The namespace of the next pod that changes; never, while nobody watches.
+/// The namespace of the next pod that changes. Without a watch of pods, this future never resolves.
 async fn changed(pods: &mut Option<PodEvents>) -> String {
     let Some(pods) = pods else {
         return std::future::pending().await;
@@ -122,7 +122,7 @@ fn take(
     }
 }
 
-/// Counts one budget and writes what has changed. The answer is when to look again.
+/// Counts one budget and writes what has changed. Returns the time until the next count.
 async fn count(client: &Client, (namespace, name): &Key) -> Result<Option<Duration>, Error> {
     let budgets: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), namespace);
     let Some(budget) = patiently(|| budgets.get_opt(name)).await? else {

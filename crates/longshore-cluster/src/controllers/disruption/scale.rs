@@ -1,4 +1,4 @@
-//! How many pods there should be, as the workloads that own them say.
+//! The expected number of pods, by the workloads that own them.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ pub(super) enum ScaleError {
     Api(#[from] Error),
 }
 
-/// The sum of the replicas of the distinct workloads that control the pods. Pods that nobody
-/// controls do not count.
+/// The sum of the replicas of the distinct workloads that control the pods. Pods without a
+/// controller do not count.
 pub(super) async fn expected(
     client: &Client,
     namespace: &str,

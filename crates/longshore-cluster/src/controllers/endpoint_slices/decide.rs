@@ -57,12 +57,13 @@ pub(super) fn decide(desired: &Desired, pods: &[Pod], slices: &[Body]) -> Vec<Re
             &mut free,
         ));
     }
-    // A slice that is there is changed rather than replaced: whoever looks in between sees no gap.
+    // An existing slice is changed, not replaced: a client that lists slices in between sees no
+    // gap.
     for draft in drafts.iter_mut().filter(|it| it.present.is_none()) {
         draft.present = free.pop();
     }
     if drafts.is_empty() {
-        // That there is nobody is something to know as well.
+        // A service without pods still has one slice: clients then know that it has no endpoints.
         drafts.push(Draft {
             present: free.pop(),
             ports: Vec::new(),
@@ -75,7 +76,7 @@ pub(super) fn decide(desired: &Desired, pods: &[Pod], slices: &[Body]) -> Vec<Re
         .collect()
 }
 
-/// What tells endpoints apart.
+/// The text that identifies an endpoint: equal texts mean the same endpoint.
 fn identity(endpoint: &Value) -> String {
     let part = |pointer: &str| {
         endpoint

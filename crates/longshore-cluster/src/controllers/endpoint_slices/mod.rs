@@ -1,8 +1,9 @@
 //! EndpointSlices: which pods stand behind a service, at which addresses and ports, and whether they
 //! serve.
 //!
-//! Services without selector, and those that are only a name for something outside, have their
-//! slices from somebody else. Slices of a deleted service go by their owner reference.
+//! This controller makes no slices for a service without selector, nor for one of type
+//! `ExternalName`: users or other controllers make those. The garbage collector deletes the slices
+//! of a deleted service by their owner reference.
 
 mod decide;
 mod model;
@@ -14,7 +15,7 @@ use super::workloads::{Again, Key, LABEL_SERVICE_NAME, RoundError};
 use decide::decide;
 use model::Desired;
 
-/// Looks after the slices of one Service.
+/// Runs one round for the slices of a Service: reads, decides, and sends the requests.
 pub(super) async fn round(hands: &Hands, key: &Key) -> Result<Again, RoundError> {
     let namespace = key.namespace.as_str();
     let Some(service) = hands.read(Target::Service, namespace, &key.name).await? else {

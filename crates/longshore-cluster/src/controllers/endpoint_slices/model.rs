@@ -1,4 +1,4 @@
-//! What a service asks for, and what a pod is to it. Pure.
+//! The spec of a service, parsed, and a pod as an endpoint of it. Pure.
 
 use k8s_openapi::api::core::v1::{ContainerPort, Pod};
 use longshore_k8s::Selector;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::controllers::workloads::{Body, LABEL_SERVICE_NAME, pods, service_selector};
 
 pub(super) const LABEL_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// Upstream's name: whoever filters slices by it finds ours.
+/// The value that kube-controller-manager writes: clients that filter slices by it find ours.
 pub(super) const MANAGER: &str = "endpointslice-controller.k8s.io";
 const LABEL_HEADLESS: &str = "service.kubernetes.io/headless";
 
@@ -21,7 +21,7 @@ pub(crate) struct Desired {
 }
 
 impl Desired {
-    /// `None` when the slices are somebody else's.
+    /// `None` for a service whose slices another controller makes.
     pub(crate) fn of(service: Body) -> Option<Desired> {
         let is_name = service.at("/spec/type") == "ExternalName";
         if service.is_deleting() || is_name {
@@ -92,7 +92,7 @@ fn number_of(target: &Value, port: &Value, protocol: &str, pod: &Pod) -> Option<
         .map(|it| it.container_port.into())
 }
 
-/// A pod as an endpoint; `None` when nobody can talk to it.
+/// A pod as an endpoint; `None` for a pod without address and for one that has ended.
 pub(super) fn endpoint(desired: &Desired, pod: &Pod) -> Option<Value> {
     let status = pod.status.as_ref()?;
     let address = status.pod_ip.as_deref().filter(|ip| !ip.is_empty())?;

@@ -1,4 +1,4 @@
-//! What becomes of one object: the requests that garbage collection makes.
+//! The requests that garbage collection makes about one object.
 
 use std::sync::Arc;
 
@@ -34,11 +34,11 @@ pub(super) enum CollectError {
 /// The owner behind a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OwnerState {
-    /// There, and staying.
+    /// The owner exists and stays.
     Solid,
-    /// Gone, or never there.
+    /// The owner does not exist.
     Dangling,
-    /// Deleted in the foreground, and waiting for this dependent.
+    /// The owner is deleted in the foreground, and waits for this dependent.
     Waiting,
 }
 
@@ -63,7 +63,7 @@ impl Collector {
         }
     }
 
-    /// Does what is to be done about one object; the answer is what to look at next.
+    /// Does what is due about one object. Returns the uids of the objects to examine next.
     pub(super) async fn examine(&self, graph: &Graph, uid: &str) -> Result<Vec<Uid>, CollectError> {
         let Some(node) = graph.get(uid) else {
             return Ok(Vec::new());
@@ -325,7 +325,8 @@ fn policy(live: &ObjectMeta, is_foreground: bool) -> PropagationPolicy {
     }
 }
 
-/// Whoever is gone needs no treatment.
+/// Treats "not found" as success: an object that no longer exists needs neither change nor
+/// deletion.
 fn tolerate_absence<T>(result: Result<T, Error>) -> Result<(), CollectError> {
     match result {
         Ok(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! Who owns whom, as the watches say. Pure: knows no client.
+//! The graph of owner references, as the watches report them. Pure: knows no client.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,7 +85,7 @@ impl Graph {
             .collect()
     }
 
-    /// Takes the newest state of an object; the answer is what to look at now.
+    /// Records the newest state of an object. Returns the uids of the objects to examine now.
     pub(super) fn apply(&mut self, uid: Uid, node: Node) -> Vec<Uid> {
         if let Some(listed) = self.listing.get_mut(&node.resource) {
             listed.insert(uid.clone());
@@ -117,7 +117,7 @@ impl Graph {
         affected
     }
 
-    /// Forgets an object that is gone; the answer is what to look at now.
+    /// Forgets an object that is gone. Returns the uids of the objects to examine now.
     pub(super) fn remove(&mut self, uid: &str) -> Vec<Uid> {
         let Some(node) = self.nodes.remove(uid) else {
             return Vec::new();

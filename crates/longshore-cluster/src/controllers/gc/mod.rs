@@ -1,4 +1,4 @@
-//! Deletes what nobody owns any more.
+//! Deletes objects whose owners no longer exist.
 //!
 //! Watches the metadata of every resource. An object whose owners are all gone is deleted; an owner
 //! deleted in the foreground waits for its blocking dependents; an owner deleted with `orphan`
@@ -39,7 +39,7 @@ pub(super) async fn run(client: Client) {
 
 async fn owned_resources(client: &Client) -> Vec<Listed> {
     let mut resources = discover(client).await;
-    // Nobody owns events, and they are many.
+    // Events have no owner references, and there are many of them.
     resources.retain(|resource| resource.api.plural != "events");
     resources
 }

@@ -69,7 +69,7 @@ async fn create(
     Ok(())
 }
 
-/// Deletes all of them, whatever becomes of some; the answer is the first refusal.
+/// Deletes all of the pods, also after a refusal. Returns the first refusal.
 async fn delete(
     hands: &Hands,
     about: &ObjectReference,

@@ -13,7 +13,7 @@ use crate::controllers::workloads::pods;
 /// The most pods that one round makes or deletes.
 const BURST: usize = 500;
 
-/// What one round does.
+/// The requests of one round.
 #[derive(Debug)]
 pub(super) struct Plan {
     /// Adoptions and releases, which come first.

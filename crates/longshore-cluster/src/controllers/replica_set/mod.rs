@@ -19,7 +19,7 @@ use super::workloads::{Again, Key, RoundError};
 use decide::decide;
 use model::{Desired, Observed};
 
-/// Looks after one ReplicaSet. `strays` are pods that it controls without selecting them.
+/// Runs one round for a ReplicaSet. `strays` are pods that the set controls without selecting them.
 pub(super) async fn round(
     hands: &Hands,
     key: &Key,

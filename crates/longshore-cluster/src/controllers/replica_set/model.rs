@@ -1,4 +1,4 @@
-//! What a ReplicaSet asks for, and what there is.
+//! The spec of a ReplicaSet, parsed, and the observed objects.
 
 use std::time::Duration;
 
@@ -40,10 +40,11 @@ impl Desired {
     }
 }
 
-/// What one round has read.
+/// The snapshot of one round.
 #[derive(Debug)]
 pub(crate) struct Observed {
-    /// Selected pods and strays, whoever controls them.
+    /// All pods that the selector selects, whatever their controller, and pods that the owner controls
+    /// but no longer selects.
     pub(crate) pods: Vec<Pod>,
     pub(crate) now: Timestamp,
 }

@@ -1,4 +1,4 @@
-//! What the pods of every node ask for. Pure.
+//! The resources that the pods of every node request. Pure.
 
 use std::collections::BTreeMap;
 
@@ -47,8 +47,8 @@ fn raise(most: &mut Amounts, other: &Amounts) {
     }
 }
 
-/// What a pod asks of its node: its containers together, or its most demanding init container,
-/// whichever is more; init containers that keep running (sidecars) count with both.
+/// The resources that a pod requests of its node: its containers together, or its most demanding
+/// init container, whichever is more. Init containers that keep running (sidecars) count with both.
 pub(super) fn demand(pod: &Pod) -> Amounts {
     let Some(spec) = &pod.spec else {
         return Amounts::new();
@@ -88,14 +88,14 @@ impl Ledger {
         self.nodes.get(node).cloned().unwrap_or_default()
     }
 
-    /// Says where a pod is and what it asks for.
+    /// Enters a pod with its node and its requests.
     pub(super) fn enter(&mut self, pod: PodKey, node: &str, demand: Amounts) {
         self.remove(&pod);
         add(self.nodes.entry(node.to_owned()).or_default(), &demand);
         self.pods.insert(pod, (node.to_owned(), demand));
     }
 
-    /// Takes a pod out; the answer says whether it was there.
+    /// Removes a pod. Returns whether it was there.
     pub(super) fn remove(&mut self, pod: &PodKey) -> bool {
         let Some((node, demand)) = self.pods.remove(pod) else {
             return false;

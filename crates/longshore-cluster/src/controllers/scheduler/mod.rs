@@ -208,7 +208,7 @@ impl Scheduler {
         };
         match outcome {
             Ok(()) => self.queue.succeed(&ticket),
-            // Gone: the watch will tell.
+            // The pod is gone; the watch will report that.
             Err(Error::Api(status)) if status.is_not_found() => self.queue.succeed(&ticket),
             // A conflict, too, is tried again until the watch shows what it was about.
             Err(error) => {
@@ -239,7 +239,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Says in the pod's status, and in an event, why it has no node.
+    /// Writes into the pod's status, and into an Event, why it has no node.
     async fn refuse(&self, key: &PodKey, pod: &Pod, why: &str) -> Result<(), Error> {
         let conditions = pod
             .status

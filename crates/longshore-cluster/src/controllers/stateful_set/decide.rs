@@ -13,12 +13,12 @@ use crate::controllers::workloads::claim::Claimant;
 use crate::controllers::workloads::hands::{Note, Request, Target};
 use crate::controllers::workloads::pods;
 
-/// What one round does, and what the status is made of.
+/// The requests of one round, and what the status is made of.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) requests: Vec<Request>,
     pub(super) revisions: Revisions,
-    /// Its pods as they were before the round.
+    /// The pods of the set as they were before the round.
     pub(super) pods: Vec<Pod>,
     pub(super) again: Option<Duration>,
 }

@@ -1,4 +1,4 @@
-//! What a StatefulSet asks for, and what there is.
+//! The spec of a StatefulSet, parsed, and the observed objects.
 
 use std::time::Duration;
 
@@ -27,12 +27,13 @@ pub(crate) struct Desired {
     pub(crate) history_limit: usize,
 }
 
-/// Who replaces the pods of an old template.
+/// The update strategy: when the pods of an old template are replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Update {
-    /// Whoever deletes them.
+    /// The controller replaces a pod after a user has deleted it.
     OnDelete,
-    /// The controller, from the last one down to this number.
+    /// The controller deletes pods of the old revision, from the highest ordinal down to
+    /// `partition`.
     Rolling { partition: usize },
 }
 
@@ -85,14 +86,15 @@ impl Desired {
     }
 }
 
-/// What one round has read.
+/// The snapshot of one round.
 #[derive(Debug)]
 pub(crate) struct Observed {
-    /// Selected pods and strays, whoever controls them.
+    /// All pods that the selector selects, whatever their controller, and pods that the owner controls
+    /// but no longer selects.
     pub(crate) pods: Vec<Pod>,
     /// All ControllerRevisions of the namespace.
     pub(crate) revisions: Vec<Body>,
-    /// All claims of the namespace; none are read when none are asked for.
+    /// All claims of the namespace; empty for a set without claim templates.
     pub(crate) claims: Vec<Body>,
     pub(crate) now: Timestamp,
 }

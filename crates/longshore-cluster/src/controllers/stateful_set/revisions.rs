@@ -23,11 +23,11 @@ pub(super) struct Revisions {
     pub(super) current: Revision,
     /// The one of the present template.
     pub(super) update: Revision,
-    /// What makes it so.
+    /// The requests that create or renumber revisions.
     pub(super) requests: Vec<Request>,
     /// Another template has the name that the present one would get.
     pub(super) is_collision: bool,
-    /// Its revisions, oldest first.
+    /// The revisions of the set, oldest first.
     mine: Vec<Body>,
 }
 

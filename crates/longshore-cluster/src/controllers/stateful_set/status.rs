@@ -42,7 +42,7 @@ pub(super) fn write(desired: &Desired, plan: &Plan, now: Timestamp) -> Option<Re
         status.insert("currentRevision".into(), json!(current));
         status.insert("updateRevision".into(), json!(revisions.update.name));
     }
-    // kubectl asks for it; upstream's is there from the first status on.
+    // kubectl reads it; upstream sets it from the first status on.
     let n_collisions =
         desired.set.count("/status/collisionCount") + i64::from(revisions.is_collision);
     status.insert("collisionCount".into(), Value::from(n_collisions));

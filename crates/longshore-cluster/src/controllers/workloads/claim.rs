@@ -1,4 +1,4 @@
-//! Whose an object is: adoption of orphans, release of strays. Pure.
+//! The owner of an object: adoption of orphans, release of pods that are not selected. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
@@ -11,15 +11,15 @@ use super::hands::{Request, Target};
 enum Claim {
     /// Controlled, and staying so.
     Mine,
-    /// Selected, and nobody's.
+    /// Selected, active, and without a controller: the owner becomes its controller.
     Adopt,
     /// Controlled, and not selected any more.
     Release,
-    /// Somebody else's, or nobody's and not wanted.
+    /// Controlled by another object, or without a controller and not to be adopted.
     Foreign,
 }
 
-/// Who claims objects of one kind.
+/// The owner that claims objects of one kind.
 #[derive(Debug)]
 pub(crate) struct Claimant<'a> {
     pub(crate) owner: &'a Body,

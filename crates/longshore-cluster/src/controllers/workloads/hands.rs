@@ -70,7 +70,7 @@ pub(crate) enum Request {
         name: String,
         uid: String,
     },
-    /// An Event, which nobody waits for.
+    /// An Event about the object; a failure to write it does not fail the round.
     Announce(Note),
 }
 
@@ -100,7 +100,7 @@ impl Note {
     }
 }
 
-/// Who says something in an Event, by upstream's names.
+/// The reporting controller of an Event, by upstream's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Speaker {
     Deployments,
@@ -194,7 +194,7 @@ impl Hands {
         Ok(found.items.into_iter().map(Body::from).collect())
     }
 
-    /// Creates an object; the answer is the name that it got.
+    /// Creates an object. Returns the name that it got.
     pub(crate) async fn create(
         &self,
         namespace: &str,
@@ -211,7 +211,8 @@ impl Hands {
         Ok(made.metadata.name.unwrap_or_default())
     }
 
-    /// Makes one request. Whoever is gone, or is another one by now, needs no change and no deletion.
+    /// Makes one request. Returns success for a pod that no longer exists, and for one that was
+    /// replaced by an object with another uid: neither is changed or deleted.
     pub(crate) async fn send(
         &self,
         speaker: Speaker,

@@ -1,9 +1,9 @@
 //! The loop that the controllers of workloads share.
 //!
-//! One watch for each kind says *what* may need a look ([`triggers`]); a round then reads the API
-//! itself, decides on that alone and acts. Nothing is decided on what a watch has shown, so no round
-//! can mistake its own last write for missing. Rounds of one object never overlap, rounds of
-//! different objects do: one that waits for a slow admission webhook keeps nobody else.
+//! One watch for each kind says which objects may need a round ([`triggers`]); a round then reads
+//! the API itself, decides on that alone and acts. No round decides on what a watch has shown, so
+//! no round can mistake its own last write for missing. Rounds of one object never overlap; rounds
+//! of different objects do. A round that waits for a slow admission webhook delays no other object.
 
 mod body;
 pub(crate) mod claim;
@@ -136,7 +136,7 @@ async fn round(hands: &Hands, key: &Key, strays: Vec<String>) -> Result<Again, R
     }
 }
 
-/// What all watches have to say.
+/// The events of all watches.
 fn notes(client: &Client) -> SelectAll<BoxStream<'static, Note>> {
     let mut notes = SelectAll::new();
     notes.push(of_owners::<Deployment>(client, Kind::Deployment));

@@ -1,4 +1,4 @@
-//! What a pod's state means to whoever controls it. Pure.
+//! What the state of a pod means to its controller. Pure.
 
 use std::time::Duration;
 

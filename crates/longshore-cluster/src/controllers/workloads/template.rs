@@ -1,4 +1,4 @@
-//! Templates as values: when two are the same, and how they are called. Pure.
+//! Templates as values: when two are equal, and their names. Pure.
 
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};

@@ -1,4 +1,4 @@
-//! Which objects need a look after an event. Pure.
+//! Which objects need a round after an event. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::body::{controller_of, workload_selector};
 /// The label that names the service of an EndpointSlice.
 pub(crate) const LABEL_SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// What has a controller here.
+/// The kinds that have a controller here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Deployment,
@@ -48,7 +48,7 @@ pub(super) enum Source {
     Slice,
 }
 
-/// What a watch says.
+/// An event of a watch.
 #[derive(Debug)]
 pub(super) struct Note {
     source: Source,
@@ -96,7 +96,7 @@ pub(super) fn selector_of(kind: Kind, data: &Value) -> Option<Selector> {
     }
 }
 
-/// The selector of a service; one that is empty leaves the endpoints to somebody else.
+/// The selector of a service; `None` for an empty one, whose endpoints another controller or a user makes.
 pub(crate) fn service_selector(selector: &Value) -> Option<Selector> {
     let labels: BTreeMap<String, String> = serde_json::from_value(selector.clone()).ok()?;
     let selector = Selector::of_labels(&labels);
@@ -105,7 +105,7 @@ pub(crate) fn service_selector(selector: &Value) -> Option<Selector> {
 
 type Place = (Source, String, String);
 
-/// What the last events have said.
+/// The state that the last events have left: selectors of owners, and dependents.
 #[derive(Debug, Default)]
 pub(super) struct Triggers {
     selectors: BTreeMap<Key, Selector>,
@@ -124,7 +124,7 @@ struct Part {
 }
 
 impl Triggers {
-    /// Takes what a watch says; the answer is what to look at.
+    /// Records an event of a watch. Returns the keys that need a round.
     pub(super) fn take(&mut self, note: Note) -> BTreeSet<Key> {
         let source = note.source;
         match note.change {
@@ -186,7 +186,8 @@ impl Triggers {
         affected
     }
 
-    /// Whom a dependent concerns: its controller, else whoever could adopt it; of pods, services too.
+    /// The keys that need a round after a change of a dependent: its controller, or without one every workload that
+    /// could adopt it. A pod concerns also the services that select it, and a slice its service.
     fn concerned(&self, place: &Place, part: &Part) -> BTreeSet<Key> {
         let (source, namespace, _) = place;
         let selecting = |kinds: &'static [Kind]| {

@@ -1,4 +1,4 @@
-//! Asking: mutating webhooks one after the other, validating ones all at once.
+//! Calls webhooks: mutating ones one after the other, validating ones all at once.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ struct Round {
 }
 
 impl Question<'_> {
-    /// Asks the mutating webhooks, one after the other. The answer is the object as they want it,
-    /// `Null` for a deletion.
+    /// Calls the mutating webhooks, one after the other. Returns the object with their patches; for
+    /// a deletion `Null`.
     pub(crate) async fn mutate(&self, mut new: Value, old: Option<&Value>) -> Result<Value> {
         self.set_type(&mut new);
         let webhooks = self.admission().mutating.webhooks();
@@ -42,7 +42,7 @@ impl Question<'_> {
         Ok(round.object)
     }
 
-    /// Asks the validating webhooks, all at once; the first of them that objects is heard.
+    /// Calls the validating webhooks, all at once. Fails with the first refusal.
     pub(crate) async fn validate(&self, new: Option<&Value>, old: Option<&Value>) -> Result<()> {
         let webhooks = self.admission().validating.webhooks();
         if webhooks.is_empty() || self.is_exempt() {
@@ -84,7 +84,8 @@ impl Question<'_> {
                 if patched != round.object {
                     round.object = patched;
                     has_changed = true;
-                    // Those that were asked before and care are asked again at the end.
+                    // Webhooks that were called before, and that want later changes, are called
+                    // again at the end.
                     round.again.append(&mut called);
                 }
             }
@@ -122,7 +123,7 @@ impl Question<'_> {
         }
     }
 
-    /// Asks one webhook. None when it gave no answer and need not.
+    /// Calls one webhook. Returns `None` for a webhook that did not answer and may be ignored.
     async fn ask(
         &self,
         phase: Phase,

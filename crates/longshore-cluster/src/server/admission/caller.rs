@@ -26,7 +26,7 @@ const SECRET: usize = 32;
 /// Longest part of a webhook's own words that is passed on.
 const QUOTED: usize = 1024;
 
-/// Asks webhooks, over connections that are kept.
+/// The HTTP client of webhooks; it keeps connections open.
 pub(super) struct Caller {
     services: Services,
     /// By the authorities that they trust.
@@ -57,8 +57,7 @@ impl Caller {
         Ok(self.identity.get()?.authority)
     }
 
-    /// Sends a question; the answer is the body. The error is what follows `failed calling
-    /// webhook`.
+    /// Sends a review. Returns the body of the response. The error is the text that follows `failed calling webhook`.
     pub(super) async fn call(&self, webhook: &Webhook, review: &Value) -> Result<Bytes, String> {
         let client = self
             .client(&webhook.ca_bundle)
@@ -148,8 +147,8 @@ impl Caller {
     }
 }
 
-/// The address as people know it. What may be a secret in its path is left out: clients of this server are told of webhooks
-/// that do not answer.
+/// The address for messages to clients about a webhook that does not answer. Path segments that are
+/// long enough to be a secret are replaced by `…`.
 fn shown(target: &Target) -> String {
     let url = full(target);
     // Scheme and host stay.

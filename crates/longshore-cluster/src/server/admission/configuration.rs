@@ -1,5 +1,5 @@
-//! MutatingWebhookConfigurations and ValidatingWebhookConfigurations: what they have when nobody
-//! sets it, and which are refused. Pure.
+//! MutatingWebhookConfigurations and ValidatingWebhookConfigurations: the defaults of their fields,
+//! and which objects are refused. Pure.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! As whom the server asks webhooks: a client certificate of an authority that signs nothing else.
+//! The client certificate that the server shows to webhooks. Its authority signs no other certificate.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,8 +10,8 @@ use rcgen::{
 /// The name in the certificate.
 const COMMON_NAME: &str = "kube-apiserver-webhook-client";
 
-/// The certificate, made when it is first needed: most clusters have no webhooks. The key of its authority is forgotten at
-/// once, so that nobody else can ask webhooks as this server.
+/// The certificate, made when it is first needed: most clusters have no webhooks. The server drops
+/// the key of the authority after signing, so no other process can call webhooks as this server.
 #[derive(Default)]
 pub(super) struct Identity(Mutex<Option<Made>>);
 

@@ -1,12 +1,13 @@
-//! Admission webhooks: who else is asked before a write is stored.
+//! Admission webhooks: the calls before a write is stored.
 //!
-//! `configuration` says which registrations are taken, `webhook` and `rules` which requests they
-//! are about, `question` is a request as they are told of it, and `ask` what verbs do with one.
-//! `review` is question and answer on the wire, `caller` and `services` carry them.
+//! `configuration` reads registrations, `webhook` and `rules` decide which requests a registration
+//! matches, `question` is one request as webhooks receive it, and `ask` is the entry point of the
+//! verbs. `review` is request and response on the wire; `caller` and `services` send them.
 //!
-//! **Invariant:** nothing is locked while a webhook thinks. A verb reads an object, asks, and
-//! commits with the revision that it has read; when that has changed meanwhile it starts again,
-//! and so asks again. Without registrations a verb pays for one look at an empty collection.
+//! **Invariant:** no lock is held during a call of a webhook. A verb reads an object, calls the
+//! webhooks, and commits with the revision that it has read; when that revision has changed
+//! meanwhile, the verb starts again, and so calls the webhooks again. Without registrations a verb
+//! pays for one look at an empty collection.
 
 mod ask;
 mod caller;
@@ -59,7 +60,7 @@ impl Admission {
         }
     }
 
-    /// The authority of the certificate with which the server asks webhooks, in PEM.
+    /// The authority of the client certificate that the server shows to webhooks, in PEM.
     pub(crate) fn client_authority(&self) -> Result<String, rcgen::Error> {
         self.caller.client_authority()
     }

@@ -1,4 +1,4 @@
-//! One request, as webhooks are told of it, and which of them it concerns.
+//! One request in the form that webhooks receive, and which webhooks it matches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -168,7 +168,7 @@ impl<'a> Question<'a> {
             return Ok(true);
         }
         let is_namespace = self.is_about_namespaces();
-        // The labels of a namespace are those that the request gives it.
+        // A write of a namespace is matched by the labels in the request, not by the stored ones.
         let is_written =
             is_namespace && self.call.subresource.is_none() && self.operation != Operation::Delete;
         if is_written {
@@ -186,7 +186,7 @@ impl<'a> Question<'a> {
         Ok(selector.matches(&namespace.facets.labels))
     }
 
-    /// Whether the object before or after has the labels that a webhook asks for.
+    /// Whether the object before or after has the labels that the selector of a webhook requires.
     fn is_selected(&self, webhook: &Webhook, new: &Value, old: Option<&Value>) -> bool {
         let selector = &webhook.object_selector;
         // A Scale has no labels.
@@ -203,7 +203,8 @@ impl<'a> Question<'a> {
         served.group.is_empty() && served.plural == "namespaces"
     }
 
-    /// Registrations are nobody's business: a broken webhook must be removable.
+    /// Webhooks receive no requests about webhook registrations: a broken webhook must be
+    /// removable.
     pub(super) fn is_exempt(&self) -> bool {
         self.call.served.group == GROUP
     }

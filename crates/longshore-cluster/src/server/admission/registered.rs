@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::webhook::Webhook;
 use crate::server::hub::{Collection, Objects, lock};
 
-/// The webhooks of a collection of configurations, in the order in which they are asked.
+/// The webhooks of a collection of configurations, in the order of their calls.
 pub(super) struct Registered {
     collection: Arc<Collection>,
     /// The state of the collection that the webhooks were compiled from.

@@ -1,4 +1,4 @@
-//! The question to a webhook and its answer, `AdmissionReview` of `admission.k8s.io/v1`. Pure.
+//! The request to a webhook and its response, `AdmissionReview` of `admission.k8s.io/v1`. Pure.
 
 use json_patch::Patch;
 use k8s_openapi::ByteString;
@@ -10,7 +10,7 @@ use crate::server::error::ApiError;
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
-/// Who asks: a mutating webhook may answer with a patch.
+/// The phase of admission: a mutating webhook may answer with a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Mutating,
@@ -22,10 +22,10 @@ pub(super) fn question(request: &Value) -> Value {
     json!({"kind": KIND, "apiVersion": API_VERSION, "request": request})
 }
 
-/// What a webhook has decided.
+/// The decision of a webhook.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Answer {
-    /// None when it has no objection.
+    /// `None` for a webhook that allows the request.
     pub(super) denial: Option<Denial>,
     /// A JSON patch in its own encoding, not empty.
     pub(super) patch: Option<Vec<u8>>,

@@ -1,10 +1,10 @@
-//! Which requests a webhook is about. Pure.
+//! Which requests the rules of a webhook match. Pure.
 
 use k8s_openapi::api::admissionregistration::v1::RuleWithOperations;
 
 use super::question::Operation;
 
-/// What rules look at.
+/// The parts of a request that rules match.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub(super) operation: Operation,

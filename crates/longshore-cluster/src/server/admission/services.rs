@@ -1,4 +1,4 @@
-//! Where the pods behind a Service are, as its EndpointSlices say.
+//! The addresses of the pods behind a Service, by its EndpointSlices.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::server::hub::{Collection, Key, Object};
 
 const LABEL_SERVICE: &str = "kubernetes.io/service-name";
 
-/// Why nobody answers for a service.
+/// Why a service has no address to call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoEndpoint {
     #[error("service {0:?} not found")]

@@ -14,7 +14,7 @@ use super::rules::Rule;
 const DEFAULT_TIMEOUT_SECONDS: i32 = 10;
 const DEFAULT_PORT: i32 = 443;
 
-/// Where a webhook answers.
+/// The address of a webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Target {
     Url(String),
@@ -27,14 +27,15 @@ pub(super) enum Target {
     },
 }
 
-/// What a webhook that gives no answer means.
+/// What happens to a request whose webhook does not answer: `Fail` refuses it, `Ignore` lets it
+/// pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FailurePolicy {
     Fail,
     Ignore,
 }
 
-/// A webhook as requests are held against it.
+/// A webhook of a registration, parsed, so that requests can be matched against it.
 #[derive(Debug)]
 pub(super) struct Webhook {
     pub(super) name: String,
@@ -47,10 +48,10 @@ pub(super) struct Webhook {
     pub(super) namespace_selector: Selector,
     pub(super) object_selector: Selector,
     pub(super) failure_policy: FailurePolicy,
-    /// It may be asked what would happen.
+    /// It has no side effects, so dry runs may call it.
     pub(super) takes_dry_runs: bool,
     pub(super) timeout: Duration,
-    /// It wants to see what later ones have changed.
+    /// The webhook is called again after later webhooks have changed the object.
     pub(super) is_reinvoked: bool,
 }
 

@@ -81,7 +81,7 @@ impl Catalog {
         let definition = Definition::read(&object.value(), object.revision, before);
         let stored = Arc::clone(&definition.stored);
         let mut entries = lock(&self.entries);
-        // The objects are those of the first one that asked; a reader may have been faster.
+        // The objects are those of the first call of this function; a reader may have been faster.
         let instances = match entries.get(&object.key) {
             Some(entry) if entry.revision > object.revision => return entry.clone(),
             Some(entry) if entry.definition.uid == definition.uid => {

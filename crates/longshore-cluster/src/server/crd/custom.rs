@@ -23,7 +23,7 @@ pub(crate) struct ScalePaths {
 #[derive(Debug, Clone)]
 pub(crate) struct Custom {
     pub(crate) schema: Arc<Schema>,
-    /// The schema as JSON, in its author's words, for people who ask what the fields mean.
+    /// The schema as JSON, in its author's words, for `kubectl explain`.
     pub(crate) published: Arc<str>,
     pub(crate) columns: Arc<[Column]>,
     pub(crate) list_kind: String,
@@ -40,7 +40,7 @@ pub(crate) struct Custom {
 }
 
 impl ScalePaths {
-    /// Number of replicas asked for, number of those present, and the selector.
+    /// The requested number of replicas, the present number, and the selector.
     pub(crate) fn read(&self, object: &Value) -> (i64, i64, String) {
         let number = |members: &[String]| at(object, members).and_then(Value::as_i64).unwrap_or(0);
         let selector = self
@@ -54,7 +54,7 @@ impl ScalePaths {
         )
     }
 
-    /// Sets the number of replicas asked for.
+    /// Sets the requested number of replicas.
     pub(crate) fn set_replicas(&self, object: &mut Value, n_replicas: i64) {
         put(object, &self.spec_replicas, n_replicas.into());
     }

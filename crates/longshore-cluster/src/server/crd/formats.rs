@@ -16,7 +16,8 @@ pub(super) struct Format {
 }
 
 impl Format {
-    /// A format by its name; hyphens do not count. `None` when nobody checks it.
+    /// A format by its name; hyphens do not count. `None` for a format that the server does not
+    /// check.
     pub(super) fn named(name: &str) -> Option<Format> {
         let check: fn(&str) -> bool = match name.replace('-', "").as_str() {
             "bsonobjectid" => |text| text.len() == 24 && is_hex(text),

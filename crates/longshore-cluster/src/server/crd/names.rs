@@ -9,7 +9,7 @@ use super::definition::{Definition, has_condition};
 use super::schema::texts;
 use crate::server::meta;
 
-/// The names that a definition asks for, or has got.
+/// The names that a definition requests, or has got.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Names {
     plural: String,
@@ -52,7 +52,7 @@ impl Names {
     }
 }
 
-/// A name that somebody else has.
+/// A requested name that another definition of the group already uses.
 struct Conflict {
     reason: &'static str,
     name: String,

@@ -24,8 +24,8 @@ const METADATA: &[&str] = &[
 ];
 
 impl Schema {
-    /// Drops what the schema does not know from a whole object. The answer is the paths of what is
-    /// gone, `spec.items[0].x`.
+    /// Drops everything that the schema does not know from a whole object. Returns the dropped paths, as
+    /// `spec.items[0].x`.
     pub(crate) fn prune(&self, object: &mut Value) -> Vec<String> {
         let mut pruned = Pruned::default();
         pruned.in_object(Some(self), object, true);

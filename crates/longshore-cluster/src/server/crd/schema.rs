@@ -57,7 +57,7 @@ pub(super) enum Additional {
     Like(Box<Schema>),
 }
 
-/// How the items of a list are told apart.
+/// How the server identifies the items of a list (`x-kubernetes-list-type`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ListType {
     Atomic,
@@ -239,7 +239,8 @@ impl Rules {
         (!rules.are_empty()).then(|| Box::new(rules))
     }
 
-    /// Formats that nobody checks, or the usual `anyOf` of int-or-string, leave nothing.
+    /// Whether there is nothing to check. A format that the server does not check, or the usual
+    /// `anyOf` of int-or-string, counts as nothing.
     fn are_empty(&self) -> bool {
         let limits = [
             self.min_length,

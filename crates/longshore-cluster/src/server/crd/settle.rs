@@ -1,8 +1,9 @@
 //! Makes the stored definitions true: their status, and the end of those that are deleted.
 //!
-//! There is no task behind this. Whoever writes a definition, or removes an object of one that is
-//! being deleted, settles them all before the answer goes out; so does a server that starts. A
-//! client that goes away does not stop it: `http` runs every write to its end.
+//! There is no background task. The request that writes a definition, or that removes an object of
+//! a definition under deletion, settles all definitions before its answer goes out; so does a
+//! server that starts. A client that disconnects does not stop it: `http` runs every write to its
+//! end.
 
 use super::catalog::Entry;
 use super::definition::Definition;
@@ -26,7 +27,8 @@ pub(crate) async fn settle(server: &Server) {
             clean_up(server, &entry).await;
         }
     }
-    // A name that becomes free is somebody else's at once, and that may free no other: one pass.
+    // A released name goes to another definition in this pass, and that releases no further name:
+    // one pass is enough.
     for entry in catalog.entries() {
         if !entry.definition.is_terminating {
             accept_names(server, &entry).await;
@@ -91,7 +93,7 @@ async fn remove_instance(server: &Server, entry: &Entry, object: &Object) {
         Change::Put(Draft::new(&entry.instances.resource, &value))
     };
     let expected = Expected::At(object.revision);
-    // Whoever wrote it meanwhile settles again after the write.
+    // A conflict needs no retry: the other writer settles the definitions after its own write.
     let _ = server
         .hub
         .commit(&entry.instances, object.key.clone(), expected, change)

@@ -8,7 +8,7 @@ use super::validate::shown;
 use crate::server::error::Cause;
 use crate::server::meta;
 
-/// Where in a schema a node stands.
+/// The place of a node in a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Level {
     Root,

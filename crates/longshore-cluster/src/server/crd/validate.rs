@@ -356,7 +356,7 @@ fn too_many(path: &str, found: u64, limit: u64) -> Cause {
     cause("FieldValueTooMany", path, message)
 }
 
-/// The stored state of an item: only lists whose items have keys can tell.
+/// The stored state of an item; `None` for lists whose items have no keys.
 fn stored_item<'a>(list: &ListType, old: &'a Value, item: &Value) -> Option<&'a Value> {
     let ListType::Map(keys) = list else {
         return None;

@@ -1,4 +1,4 @@
-//! Which form of an answer a client takes.
+//! Which form of a response a client accepts.
 
 use http::HeaderMap;
 use http::header::ACCEPT;
@@ -8,7 +8,7 @@ use crate::server::error::{ApiError, Result};
 /// The form of the objects in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// As they are.
+    /// The objects as they are.
     Whole,
     /// `PartialObjectMetadata`: metadata only.
     Metadata,

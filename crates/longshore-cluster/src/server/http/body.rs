@@ -106,15 +106,15 @@ pub(crate) fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<ApiBody
     respond(code, "text/plain; charset=utf-8", full(text.into()))
 }
 
-/// The answer to a client that has the document already. Says nothing about its type: caches take
-/// over what it says.
+/// The response to a client that has the document already. It has no content type: caches would take it over.
 pub(crate) fn not_modified() -> Response<ApiBody> {
     let mut response = Response::new(full(Bytes::new()));
     *response.status_mut() = StatusCode::NOT_MODIFIED;
     response
 }
 
-/// Marks an answer that goes on until somebody ends it: each piece must reach the client at once.
+/// Marks a response that streams until client or server ends it: each piece must reach the client
+/// at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Live;
 
@@ -148,7 +148,7 @@ fn pieces(chunks: impl Stream<Item = Result<Bytes, BoxError>> + Send + 'static) 
     BodyExt::boxed_unsync(StreamBody::new(frames))
 }
 
-/// Answers that gain from compression: long ones that end, as upstream.
+/// Which responses are compressed: long ones that end, as upstream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Compressible;
 

@@ -37,7 +37,7 @@ fn version() -> Value {
     })
 }
 
-/// Answers below `/api` and `/apis`.
+/// Serves the paths below `/api` and `/apis`.
 pub(crate) fn describe(
     registry: &Registry,
     path: &DiscoveryPath,

@@ -1,4 +1,4 @@
-//! The last touch of an answer: indented JSON or YAML for people who ask for it.
+//! The last step of a response: indented JSON or YAML for clients that request it.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response};
@@ -18,7 +18,7 @@ pub(crate) struct Presentation {
 }
 
 impl Presentation {
-    /// What a request says about it.
+    /// The presentation that headers and query request.
     pub(crate) fn of(headers: &HeaderMap, query: &Query) -> Presentation {
         Presentation {
             encoding: encoding(headers),

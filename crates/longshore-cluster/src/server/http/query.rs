@@ -1,4 +1,4 @@
-//! Options after the question mark.
+//! The query parameters of a request.
 
 use serde_json::Value;
 
@@ -50,7 +50,7 @@ impl Query {
         }
     }
 
-    /// Whether the request only asks what would happen.
+    /// Whether the request is a dry run, which stores nothing.
     pub(crate) fn is_dry_run(&self) -> Result<bool> {
         is_dry_run(
             self.0
@@ -84,14 +84,14 @@ pub(crate) fn is_dry_run<'a>(values: impl Iterator<Item = &'a str>) -> Result<bo
     Ok(is_dry)
 }
 
-/// A `resourceVersion` as a request gives it.
+/// The query parameter `resourceVersion` of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AskedRevision {
-    /// Not given: the newest.
+    /// No revision was given: the newest state.
     Unset,
-    /// `0`: any.
+    /// `0`: any state.
     Any,
-    /// At least, exactly or after this one, as the verb has it.
+    /// At least, exactly or after this revision, as the verb has it.
     At(u64),
 }
 

@@ -1,4 +1,4 @@
-//! Objects in the form that a client asked for. The plain form shares the stored bytes; every other
+//! Objects in the form that a client requests. The plain form shares the stored bytes; every other
 //! one is made from the decoded object.
 
 use std::fmt;

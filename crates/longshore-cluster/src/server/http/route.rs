@@ -1,4 +1,4 @@
-//! What a path is about.
+//! The paths of the API, parsed.
 
 /// The thing that a path names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,9 +25,9 @@ pub(crate) struct ResourcePath {
 /// A path to a description of groups and resources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DiscoveryPath {
-    /// `/api`.
+    /// `/api`: the versions of the core group.
     CoreVersions,
-    /// `/apis`.
+    /// `/apis`: the list of groups.
     Groups,
     /// `/apis/<group>`.
     Group(String),

@@ -152,8 +152,9 @@ where
     }
 }
 
-/// Runs a write to its end, also when the client goes away in its middle: what follows from a
-/// stored write must follow. A webhook that is asked before it is stored is not waited for then.
+/// Runs a write to its end, also when the client disconnects in its middle: what follows from a
+/// stored write must follow. A webhook call that is still under way before the write is stored ends
+/// with the connection of the client.
 async fn to_the_end(
     write: impl Future<Output = Result<Response<ApiBody>>> + Send + 'static,
 ) -> Result<Response<ApiBody>> {
@@ -226,7 +227,7 @@ impl Input {
         body::decode(&self.content_type, &self.bytes)
     }
 
-    /// An object of the resource that the call is about, its fields judged as the call asks.
+    /// Decodes the object in the body, and validates its fields as the request demands.
     fn object(&self, call: &Call) -> Result<Value> {
         let is_protobuf = protobuf::is_protobuf(&self.content_type);
         if is_protobuf && call.served.custom.is_some() {

@@ -75,13 +75,13 @@ impl Collection {
         }
     }
 
-    /// The same collection, which was empty up to a revision: older ones are too old to watch from.
+    /// The collection, empty up to a revision: clients cannot watch from older ones.
     pub(crate) fn starting_at(self, revision: u64) -> Collection {
         lock(&self.state).start = revision;
         self
     }
 
-    /// The same objects under a resource whose definition has changed.
+    /// The objects of this collection under a resource whose definition has changed.
     pub(crate) fn with_resource(&self, resource: Arc<Resource>) -> Collection {
         Collection {
             resource,

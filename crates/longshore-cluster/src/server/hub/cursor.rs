@@ -1,7 +1,7 @@
 //! A watcher's place in the events of a collection.
 //!
-//! Watchers pull: they own nothing inside the hub, so a slow one costs nobody else anything and a
-//! dropped one leaves nothing behind.
+//! Watchers pull: they own nothing inside the hub. A slow watcher costs the other watchers nothing,
+//! and a dropped one leaves nothing behind.
 
 use std::sync::Arc;
 
@@ -116,7 +116,7 @@ impl Cursor {
             self.position = newest.max(published);
         } else {
             self.position = newest;
-            // There may be more.
+            // There may be more events.
             self.changed.mark_changed();
         }
         Ok(events)

@@ -73,7 +73,7 @@ impl Journal {
         })
     }
 
-    /// Says no while the store cannot take a write.
+    /// Fails while the store cannot take a write.
     pub(super) fn admit(&self, revision: u64) -> Result<(), StoreError> {
         let progress = self.progress.borrow();
         if let Some(stopped) = &progress.stopped {
@@ -106,7 +106,7 @@ impl Journal {
     /// Waits until everything is stored and the store is closed, after [`Journal::refuse`].
     pub(super) fn join(&self) {
         if let Some(writer) = lock(&self.writer).take() {
-            // It has reported what went wrong through `Progress`.
+            // The writer has reported its error through `Progress`.
             let _ = writer.join();
         }
     }
@@ -184,7 +184,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Tells everybody who waits, now and later.
+    /// Fails all writes that wait in the journal, and all later ones, with `error`.
     fn stop(&self, error: StoreError) {
         tracing::error!(%error, "the cluster stores nothing any more; restart it after a repair");
         self.progress

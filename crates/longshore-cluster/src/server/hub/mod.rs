@@ -2,8 +2,9 @@
 //!
 //! **Invariant:** all writes pass [`Hub::commit`], one at a time, so the order of revisions is the
 //! order in which every watcher sees them. With a durable store a write waits in the journal first:
-//! nobody reads it before it is on the medium, and nobody writes its object meanwhile. Readers take a collection's lock for as long as cloning
-//! a few `Arc`s takes; nothing is encoded or decoded under a lock, and nobody waits for a watcher.
+//! no reader sees the write before it is on the medium, and no other write of its object starts
+//! meanwhile. Readers hold the lock of a collection only while they clone a few `Arc`s; nothing is
+//! encoded or decoded under a lock, and no write waits for a watcher.
 
 mod collection;
 mod cursor;
@@ -178,8 +179,8 @@ impl Hub {
         }
     }
 
-    /// Makes one write and waits until it is stored. For a delete, the answer is the last state
-    /// under the revision of the deletion. A caller that stops waiting does not stop the write.
+    /// Makes one write and waits until it is stored. For a delete it returns the last state under the revision of the
+    /// deletion. A caller that stops waiting does not stop the write.
     pub(crate) async fn commit(
         &self,
         collection: &Arc<Collection>,
@@ -220,7 +221,7 @@ impl Hub {
         futures::executor::block_on(tokio::task::unconstrained(commit))
     }
 
-    /// Gives a write the next revision, and publishes it or hands it to the journal.
+    /// Assigns the next revision to a write, and publishes it or hands it to the journal.
     fn stage(
         &self,
         collection: &Arc<Collection>,
@@ -276,8 +277,8 @@ impl Hub {
             .send_modify(|progress| progress.published = revision);
     }
 
-    /// Forgets the events of these collections, as a compaction would: every revision handed out so
-    /// far is too old afterwards, and open watches are told so.
+    /// Forgets the events of these collections, as a compaction would. Afterwards every revision
+    /// issued so far is too old, and open watches end with that error.
     pub(crate) fn compact(&self, collections: Vec<Arc<Collection>>) {
         let mut sequencer = lock(&self.sequencer);
         if self.journal.is_some() && self.durability == Durability::Strict {

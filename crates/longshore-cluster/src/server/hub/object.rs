@@ -234,7 +234,7 @@ impl Object {
         }
     }
 
-    /// The same object under the revision of its deletion, as DELETED events carry it.
+    /// The object under the revision of its deletion, as DELETED events carry it.
     pub(crate) fn departed(&self, revision: u64) -> Object {
         let end = self.frame.len() - FRAME_TAIL.len();
         Object::assemble(

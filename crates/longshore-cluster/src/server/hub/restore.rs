@@ -1,4 +1,4 @@
-//! From what a store has kept back to the objects and the window of a collection.
+//! Rebuilds the objects and the window of a collection from the content of a store.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ fn window(
             (Some(after), None) => (EventType::Added, after),
             (Some(after), Some(_)) => (EventType::Modified, after),
             (None, Some(last)) => (EventType::Deleted, Arc::new(last.departed(undo.revision))),
-            // A store gives back no event that changed nothing.
+            // A store returns no event that changed nothing.
             (None, None) => continue,
         };
         later.extend(previous.iter().map(|it| (key.clone(), Arc::clone(it))));

@@ -1,5 +1,5 @@
-//! The types of version 2 in protobuf: the one form in which kubectl asks for them, to validate a
-//! manifest of `kind: List`. Has what that needs: no paths, no bounds of values.
+//! The types of version 2 in protobuf: the one form that kubectl requests to validate a manifest of
+//! `kind: List`. It has what kubectl needs for that: no paths, no bounds of values.
 
 use serde_json::{Map, Value};
 

@@ -1,8 +1,8 @@
 //! OpenAPI documents: what kubectl explains, validates and merges by.
 //!
 //! Types come from a cut of Kubernetes' own document (`openapi/` of this crate), paths from the
-//! registry. Documents are made when somebody asks, kept compressed, and made again when the
-//! resources that are served have changed.
+//! registry. The server makes a document at the first request for it, keeps it compressed, and
+//! makes it again when the resources that are served have changed.
 
 mod binary;
 mod custom;
@@ -62,7 +62,7 @@ impl Document {
     }
 }
 
-/// The documents that somebody has asked for.
+/// The documents that clients have requested so far.
 #[derive(Default)]
 pub(crate) struct Documents {
     made: Mutex<Made>,

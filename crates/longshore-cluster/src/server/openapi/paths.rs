@@ -177,7 +177,7 @@ impl Describer<'_> {
         }
     }
 
-    /// The media types of a body; those of a patch tell clients which languages they may use.
+    /// The media types of a body; those of a patch list the patch types that clients may use.
     fn request_body(&self, method: &str) -> Value {
         let content: Map<String, Value> = match method {
             "patch" => self

@@ -16,7 +16,7 @@ use crate::server::http::body::{self, ApiBody};
 use crate::server::http::query::Query;
 use crate::server::registry::{Registry, Resource};
 
-/// Answers a request for a path below `/openapi/`.
+/// Serves a path below `/openapi/`.
 pub(crate) fn answer(
     documents: &Documents,
     registry: &Registry,
@@ -64,7 +64,7 @@ fn encoded(document: Result<Value>) -> Result<Vec<u8>> {
     Ok(document?.to_string().into_bytes())
 }
 
-/// What a request says.
+/// The parts of a request for a document.
 pub(crate) struct Request<'a> {
     pub(crate) method: &'a Method,
     /// Below `/openapi/`.

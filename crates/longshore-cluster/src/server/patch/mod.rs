@@ -70,8 +70,8 @@ pub(crate) fn apply(
     }
 }
 
-/// Whether an operation tests that a member is not there. Upstream takes that for null, which is how a client makes sure that
-/// nobody else has written it.
+/// Whether an operation tests that a member is absent. Upstream compares an absent member as null;
+/// clients use that test to find out whether another client has set the member.
 fn is_absent(object: &Value, operation: &json_patch::PatchOperation) -> bool {
     let json_patch::PatchOperation::Test(test) = operation else {
         return false;

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use flate2::read::GzDecoder;
 use serde::Deserialize;
 
-/// What `protobuf/SOURCE.md` tells about.
+/// The catalog of messages; `protobuf/SOURCE.md` says how it was made.
 static MESSAGES: &[u8] = include_bytes!("../../../protobuf/messages.json.gz");
 
 /// All messages.

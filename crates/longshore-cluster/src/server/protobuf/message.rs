@@ -19,7 +19,7 @@ pub(super) struct Decoder<'a> {
     catalog: &'a Catalog,
     /// Values that may still come.
     n_left: usize,
-    /// Where we are: `spec.containers`.
+    /// The path of the field that is decoded: `spec.containers`.
     path: Vec<&'a str>,
 }
 
@@ -80,7 +80,7 @@ impl<'a> Decoder<'a> {
         Ok(found)
     }
 
-    /// What JSON has of a field.
+    /// The JSON value of a field; `None` for a field that JSON leaves out.
     fn field(&mut self, field: &Field, pieces: &[Piece<'_>]) -> Result<Option<Value>, DecodeError> {
         if field.when == When::Present && pieces.is_empty() {
             return Ok(None);
@@ -94,7 +94,8 @@ impl<'a> Decoder<'a> {
         Ok(is_shown.then_some(value))
     }
 
-    /// The value of a field; without pieces the one that it has in Go when nobody sets it.
+    /// Decodes the value of a field. Without pieces this is the zero value that Go has for the
+    /// field.
     fn value(&mut self, shape: &Shape, pieces: &[Piece<'_>]) -> Result<Value, DecodeError> {
         self.n_left = self
             .n_left
@@ -263,7 +264,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// What `omitempty` leaves out.
+/// Whether `omitempty` leaves the value out.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,

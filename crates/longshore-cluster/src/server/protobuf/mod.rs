@@ -23,7 +23,7 @@ pub(crate) use wire::put;
 /// The media type.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
-/// What every body begins with.
+/// The first bytes of every body.
 const MAGIC: &[u8] = b"k8s\0";
 
 /// Why a body could not be read.

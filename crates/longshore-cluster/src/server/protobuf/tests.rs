@@ -188,7 +188,7 @@ fn few_bytes_cannot_become_much() {
     let containers = bytes_field(2, &[]).repeat(1_000_000);
     let message = refused(&body("v1", "Pod", &bytes_field(2, &containers)));
     assert!(message.contains("more than 262144 fields"), "{message}");
-    // What nobody knows is skipped, however deep it claims to be.
+    // Unknown fields are skipped, however deep they are nested.
     let nested = (0..100_000).fold(Vec::new(), |inner: Vec<u8>, _| {
         if inner.len() > 60_000 {
             inner

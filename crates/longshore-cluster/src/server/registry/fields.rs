@@ -8,7 +8,7 @@ pub(crate) struct Field {
     /// As written in a selector, `status.phase`.
     pub(crate) label: String,
     pointer: String,
-    /// What an absent value counts as.
+    /// The value that an absent field counts as.
     absent: &'static str,
 }
 

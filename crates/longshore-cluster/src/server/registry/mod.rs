@@ -32,7 +32,7 @@ pub(crate) enum StatusWrites {
     Metadata,
     /// Annotations and finalizers too.
     MetadataWithoutLabels,
-    /// Nothing else.
+    /// The status alone, no metadata.
     StatusOnly,
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum Strategy {
     Data,
     /// How much of an application may be missing.
     Budget,
-    /// Webhooks that are asked before writes.
+    /// A configuration of admission webhooks.
     Webhooks,
     /// A CustomResourceDefinition.
     Definition,
@@ -60,7 +60,7 @@ pub(crate) enum Strategy {
     Custom,
 }
 
-/// What immediate deletion answers.
+/// The body of the answer to an immediate deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DeletionAnswer {
     Status,

@@ -1,4 +1,4 @@
-//! Fields that a JSON text gives twice: a decoded value no longer tells.
+//! Members that occur twice in a JSON text: a decoded value no longer shows them.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -50,7 +50,8 @@ impl FieldValidation {
 /// What is odd about the fields of an object, in upstream's words.
 type Oddities = Vec<String>;
 
-/// Judges a body: values of the wrong type are refused, odd fields as asked. Returns warnings.
+/// Validates a body: values of the wrong type are refused, unknown and duplicate fields are treated
+/// as `validation` says. Returns warnings.
 pub(crate) fn check_body(
     resource: &Resource,
     validation: FieldValidation,
@@ -94,7 +95,7 @@ pub(crate) fn check_patched(
     Ok(oddities)
 }
 
-/// What is said about a field that nobody knows.
+/// The message about a field that the schema does not have.
 fn unknown_field(path: &str) -> String {
     format!("unknown field {path:?}")
 }

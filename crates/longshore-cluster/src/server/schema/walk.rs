@@ -1,4 +1,4 @@
-//! An object against its type.
+//! Compares an object with its type.
 
 use serde_json::{Map, Value};
 

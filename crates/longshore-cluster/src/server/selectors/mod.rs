@@ -1,4 +1,4 @@
-//! Which objects a list or a watch is about.
+//! Which objects a list or a watch selects.
 
 mod field;
 

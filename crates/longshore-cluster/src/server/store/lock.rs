@@ -1,4 +1,4 @@
-//! One process at a time: a lock that dies with its holder and names it.
+//! One process at a time: a lock that ends with its holder. The lock file names the holder.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::OpenError;
 
-/// The file that is locked; its text says who holds it.
+/// The locked file; its text names the holder of the lock.
 const LOCK_FILE: &str = "cluster.lock";
 
 /// Held as long as the file is open.
@@ -46,7 +46,7 @@ impl DirectoryLock {
     }
 }
 
-/// Objects hold secrets: nobody else may read them.
+/// Opens files with mode 0600: objects hold secrets, so other users must not read them.
 pub(super) fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true);

@@ -1,4 +1,4 @@
-//! The backend that forgets: the hub's own maps are the only copy.
+//! The backend without durability: the hub's own maps are the only copy.
 
 use super::{Loaded, OpenError, Record, Store, StoreError};
 

@@ -67,7 +67,7 @@ pub(crate) struct Shelf {
     pub(crate) start: u64,
 }
 
-/// What a backend gives back when the cluster starts.
+/// What a backend returns when the cluster starts.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
     /// The next write gets a revision above this; zero for a new cluster.
@@ -84,7 +84,7 @@ pub(crate) struct Loaded {
 pub(crate) struct StoreError {
     /// The first revision that was not taken.
     pub(crate) revision: u64,
-    /// What the medium said.
+    /// The error of the medium.
     pub(crate) message: String,
 }
 
@@ -100,6 +100,7 @@ pub(crate) trait Store: Send + 'static {
     /// Ends the store in good order; `revision` is the newest that was given out.
     fn close(&mut self, revision: u64) -> Result<(), StoreError>;
 
-    /// Whether `append` wants records at all; memory does not, and then nobody builds one.
+    /// Whether `append` wants records at all. The store in memory does not, and then the hub builds
+    /// none.
     fn is_durable(&self) -> bool;
 }

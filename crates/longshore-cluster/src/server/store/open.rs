@@ -17,7 +17,7 @@ pub enum Durability {
 /// Why a directory was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Somebody else has it open.
+    /// Another process has the directory open.
     #[error(
         "{} is in use by {holder}: stop it, or choose another directory",
         directory.display()
@@ -25,10 +25,10 @@ pub enum OpenError {
     Locked {
         /// The directory.
         directory: PathBuf,
-        /// Who holds it, as far as it told.
+        /// The holder of the lock, as far as the lock file names it.
         holder: String,
     },
-    /// Its file does not hold what was written to it.
+    /// The store file does not hold what was written to it.
     #[error(
         "{} is damaged: {what}; put a backup in its place, or move the file away to start empty",
         file.display()
@@ -36,7 +36,7 @@ pub enum OpenError {
     Damaged {
         /// The file.
         file: PathBuf,
-        /// Where, and what was found there.
+        /// The place in the file, and what was found there.
         what: String,
     },
     /// A newer Longshore has written it.
@@ -48,7 +48,7 @@ pub enum OpenError {
     NewerFormat {
         /// The file.
         file: PathBuf,
-        /// Its format.
+        /// The format of the file.
         found: u64,
         /// The newest format that this version knows.
         supported: u64,
@@ -56,25 +56,25 @@ pub enum OpenError {
     /// This user may not read and write it.
     #[error("no permission to read and write {}", path.display())]
     NoPermission {
-        /// What may not be touched.
+        /// The path without permission.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The medium is full.
     #[error("no space is left for {}", path.display())]
     Full {
-        /// What does not fit.
+        /// The file that does not fit.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Anything else that the system said.
+    /// Any other error of the operating system.
     #[error("{} cannot be opened", path.display())]
     Io {
-        /// What was opened.
+        /// The path that was opened.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }

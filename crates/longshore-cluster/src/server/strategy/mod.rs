@@ -65,8 +65,8 @@ pub(crate) fn prepare_update(resource: &Resource, new: &mut Value, old: &Value) 
     }
 }
 
-/// Sets what an object has when nobody sets it, as far as that is known before it is judged;
-/// `old` is there when it is not a new one.
+/// Sets the defaults of an object that the server knows before validation. `old` is the stored
+/// object, or `None` for a create.
 pub(crate) fn set_defaults(resource: &Resource, object: &mut Value, old: Option<&Value>) {
     match resource.strategy {
         Strategy::Pod => pods::complete(object, old),

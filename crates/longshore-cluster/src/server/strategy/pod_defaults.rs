@@ -1,4 +1,4 @@
-//! Values that a pod specification has when nobody sets them.
+//! Defaults of a pod specification.
 
 use serde_json::{Map, Value, json};
 
@@ -48,7 +48,7 @@ fn set_host_ports(container: &mut Value) {
     }
 }
 
-/// Values that admission gives to a pod, but not to a template.
+/// Sets the defaults that admission sets in a pod, but not in a pod template.
 pub(super) fn set_admission_defaults(spec: &mut Value) {
     let members = meta::members(spec);
     for (key, value) in [

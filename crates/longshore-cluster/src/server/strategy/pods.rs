@@ -25,8 +25,8 @@ pub(super) fn prepare_create(pod: &mut Value) {
     }
 }
 
-/// Sets what nobody has set. What admission had decided of a pod stays when the client does not
-/// send it.
+/// Sets defaults. Values that admission had set in the stored pod stay when the client does not
+/// send them.
 pub(super) fn complete(pod: &mut Value, old: Option<&Value>) {
     let spec = meta::member(pod, "spec");
     for key in ["priority", "preemptionPolicy", "serviceAccountName"] {

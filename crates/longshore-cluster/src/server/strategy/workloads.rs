@@ -1,4 +1,4 @@
-//! Workloads and Services: values that they have when nobody sets them.
+//! Defaults of workloads and Services.
 
 use longshore_k8s::Selector;
 use serde_json::{Map, Value, json};

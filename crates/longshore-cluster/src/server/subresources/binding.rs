@@ -1,4 +1,4 @@
-//! `pods/binding`: gives a pod its node.
+//! `pods/binding`: assigns a pod to a node.
 
 use http::Response;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Disruption budgets as evictions are held against them. Pure.
+//! Decides by disruption budgets whether an eviction is allowed. Pure.
 
 use jiff::Timestamp;
 use longshore_k8s::{Selector, metadata};

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::server::meta;
 
-/// The pod with the ephemeral containers of `asked`.
+/// The pod with the ephemeral containers of the request `asked`.
 pub(crate) fn with_ephemeral_containers(pod: &Value, asked: &Value) -> Value {
     let mut changed = pod.clone();
     if let Some(spec) = asked.get("spec") {

@@ -18,11 +18,11 @@ use crate::server::verbs::rewrite::{Part, rewrite_unasked};
 /// Attempts of one eviction against concurrent writers of the pod.
 const ATTEMPTS: usize = 20;
 
-/// Evicts the pod on the URL. Webhooks are asked about the eviction, not about the deletion.
+/// Evicts the pod on the URL. Webhooks receive the eviction, not the deletion.
 pub(crate) async fn evict(call: &Call, eviction: Value) -> Result<Response<ApiBody>> {
     check_kind(&eviction)?;
     DeleteOptions::read(given_options(&eviction), &call.query)?.is_dry_run()?;
-    // As upstream: a dry run that only the Eviction asks for is followed, and webhooks find it there alone.
+    // As upstream: a dry run in the Eviction's own options is honoured, and webhooks see it only there.
     let is_dry = call.query.is_dry_run()?;
     let question = Question::new(call, Operation::Create, is_dry);
     let question = question.of_kind("policy", "v1", "Eviction");
@@ -58,7 +58,7 @@ fn check_kind(eviction: &Value) -> Result<()> {
     )))
 }
 
-/// What an attempt led to.
+/// The outcome of an attempt to evict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Evicted {
     Done,
@@ -81,7 +81,7 @@ async fn evict_once(call: &Call, options: &DeleteOptions) -> Result<Evicted> {
     }
     if budgets::is_pending(&pod) {
         return match remove(call, &as_judged()).await {
-            // It may run by now, and then it counts.
+            // A conflict: the pod may run by now, and then it counts.
             Err(error) if error.code == 409 && !is_bound => Ok(Evicted::Changed),
             outcome => outcome,
         };
@@ -105,7 +105,7 @@ async fn evict_once(call: &Call, options: &DeleteOptions) -> Result<Evicted> {
     };
     if budgets::gives_up(budget, &pod) {
         return match remove(call, &as_judged()).await {
-            // It may be ready by now, and then it counts.
+            // A conflict: the pod may be ready by now, and then it counts.
             Err(error) if error.code == 409 && !is_bound => {
                 Err(budgets::still_processed(meta::name(budget)))
             }
@@ -146,7 +146,7 @@ async fn spend(call: &Call, served: &Served, budget: &str, options: &DeleteOptio
     Ok(())
 }
 
-/// Says in the pod who ends it, and deletes it.
+/// Sets the condition that names the eviction in the pod, and deletes the pod.
 async fn remove(call: &Call, options: &DeleteOptions) -> Result<Evicted> {
     if options.is_dry_run()? {
         delete_unasked(call, options.clone()).await?;

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::server::meta;
 
-/// The namespace with the finalizers of `asked`.
+/// The namespace with the finalizers of the request `asked`.
 pub(crate) fn with_finalizers(namespace: &Value, asked: &Value) -> Value {
     let mut changed = namespace.clone();
     let empty = Value::Null;

@@ -1,4 +1,4 @@
-//! `pods/log`: asks whoever runs the pod.
+//! `pods/log`: streams the log from the source of the logs ([`PodLogs`](crate::PodLogs)).
 
 use futures::StreamExt;
 use http::Response;
@@ -10,7 +10,7 @@ use crate::server::logs::{LogError, LogOptions};
 use crate::server::meta;
 use crate::server::verbs::Call;
 
-/// Answers with the log of one container of the pod on the URL.
+/// Serves the log of one container of the pod on the URL.
 pub(crate) async fn log(call: &Call) -> Result<Response<ApiBody>> {
     let pod = call.stored()?.value();
     let mut options = options(call)?;

@@ -15,7 +15,7 @@ use crate::server::patch::{self, PatchType};
 use crate::server::verbs::Call;
 use crate::server::verbs::rewrite::{Part, rewrite};
 
-/// Answers with the scale.
+/// Serves the scale of the object on the URL.
 pub(crate) fn get(call: &Call) -> Result<Response<ApiBody>> {
     Ok(body::json(
         StatusCode::OK,
@@ -95,7 +95,7 @@ async fn write(call: &Call, change: impl Fn(&Value) -> Result<Value>) -> Result<
     ))
 }
 
-/// Number of replicas asked for, number of those present, and the selector of a workload.
+/// The requested number of replicas, the present number, and the selector of a workload.
 fn read_workload(workload: &Value) -> (i64, i64, String) {
     let number = |pointer: &str| workload.pointer(pointer).and_then(Value::as_i64);
     (

@@ -1,4 +1,4 @@
-//! Pods: the one word that says how a pod is doing is made of much.
+//! The table of pods. The column STATUS combines many fields of a pod.
 
 use jiff::Timestamp;
 use serde_json::Value;

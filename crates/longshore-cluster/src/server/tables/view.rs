@@ -8,7 +8,7 @@ use super::age;
 /// What an empty cell says.
 pub(super) const NONE: &str = "<none>";
 
-/// An object and the time it is looked at.
+/// An object, and the time at which its table row is made.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct View<'a> {
     pub(super) object: &'a Value,

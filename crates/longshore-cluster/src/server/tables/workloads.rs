@@ -1,4 +1,4 @@
-//! What makes pods.
+//! The tables of objects that make pods.
 
 use serde_json::Value;
 

@@ -28,7 +28,7 @@ const ATTEMPTS: usize = 64;
 /// Seconds that a pod has to end when neither the request nor the pod says.
 const DEFAULT_GRACE_SECONDS: i64 = 30;
 
-/// What becomes of the objects that the deleted one owns.
+/// What happens to the objects that the deleted one owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) enum Propagation {
     Background,
@@ -96,7 +96,7 @@ impl DeleteOptions {
         })
     }
 
-    /// The same, of an object as it was at a revision.
+    /// These options, with the precondition that the object has this version.
     pub(crate) fn at_version(&self, version: &str) -> DeleteOptions {
         let mut options = self.clone();
         let preconditions = options.preconditions.get_or_insert_default();
@@ -151,7 +151,7 @@ impl DeleteOptions {
     }
 }
 
-/// What a deletion led to.
+/// The outcome of a deletion.
 #[derive(Debug)]
 pub(crate) enum Deleted {
     /// The object is gone; this was its last state.
@@ -171,7 +171,8 @@ pub(crate) async fn delete(call: &Call, options: DeleteOptions) -> Result<Respon
             }
         }),
         Deleted::Pending(object) => {
-            // Only the old form of the option tells a client that there is more to come.
+            // Only clients with the old option `orphanDependents: false` get a status code that
+            // says that the deletion is not finished.
             let code = if orphan_dependents == Some(false) {
                 StatusCode::ACCEPTED
             } else {
@@ -192,14 +193,16 @@ fn success(resource: &Resource, object: &Value) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
 }
 
-/// Deletes the object of a call, again if somebody else was faster. Webhooks are asked each time.
+/// Deletes the object of a call, and tries again if another client has written it meanwhile.
+/// Webhooks are called at each attempt.
 pub(crate) async fn delete_object(call: &Call, options: DeleteOptions) -> Result<Deleted> {
     let is_dry_run = options.is_dry_run()?;
     let question = Question::new(call, Operation::Delete, is_dry_run).with_options(options.clone());
     delete_with(call, options, Some(&question)).await
 }
 
-/// The same without a word to webhooks: they were asked about the action that this is a part of.
+/// Deletes without calling webhooks: they were called for the request that this deletion is a part
+/// of.
 pub(crate) async fn delete_unasked(call: &Call, options: DeleteOptions) -> Result<Deleted> {
     delete_with(call, options, None).await
 }
@@ -232,7 +235,8 @@ async fn delete_with(
         });
         let (object, stored) = match checked {
             Ok(found) => found,
-            // Its node was faster in removing what we had marked: it is gone, as was asked.
+            // The node of the pod removed it before us, after we had marked it: the deletion has
+            // succeeded.
             Err(error) => return marked_by_us.map(Deleted::Gone).ok_or(error),
         };
         let plan = plan(resource, &object, &options, call.server.now());
@@ -288,7 +292,7 @@ enum Plan {
     Remove,
     /// Write this marked state.
     Mark(Value),
-    /// It is marked already, and this request changes nothing about that.
+    /// The object is marked already, and this request changes nothing about that.
     Keep,
 }
 

@@ -35,7 +35,7 @@ pub(crate) async fn delete_collection(
         };
         match delete_object(&one, options.clone()).await {
             Ok(_) => {}
-            // Somebody else has deleted it meanwhile.
+            // Another client has deleted it meanwhile.
             Err(error) if error.code == 404 => {}
             Err(error) => return Err(error),
         }

@@ -7,7 +7,7 @@ use crate::server::error::Result;
 use crate::server::http::body::ApiBody;
 use crate::server::http::query::AskedRevision;
 
-/// Answers with the newest state.
+/// Serves the newest state of the object on the URL.
 pub(crate) async fn get(call: &Call) -> Result<Response<ApiBody>> {
     match AskedRevision::parse(call.query.text("resourceVersion"))? {
         AskedRevision::Unset | AskedRevision::Any => {}

@@ -36,7 +36,7 @@ pub(crate) struct Page {
     n_remaining: Option<usize>,
 }
 
-/// Answers with the selected objects.
+/// Serves a list of the selected objects.
 pub(crate) async fn list(call: &Call) -> Result<Response<ApiBody>> {
     let selection = selection(call)?;
     let page = match read_page(call, &selection).await? {
@@ -54,7 +54,7 @@ pub(crate) async fn list(call: &Call) -> Result<Response<ApiBody>> {
     Ok(respond(call, page.objects, Value::Object(metadata)))
 }
 
-/// Answers with a list of these objects.
+/// A response with a list of these objects.
 pub(crate) fn respond(
     call: &Call,
     objects: Vec<Arc<Object>>,
@@ -94,7 +94,7 @@ fn chunks(
     })
 }
 
-/// What a list may ask for.
+/// The options of a list request.
 struct Asked {
     revision: AskedRevision,
     is_exact: bool,

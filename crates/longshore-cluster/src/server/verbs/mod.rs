@@ -1,4 +1,4 @@
-//! What can be done with the objects of a resource: one file per verb.
+//! The verbs of a resource: one file each.
 
 pub(crate) mod create;
 pub(crate) mod delete;
@@ -47,7 +47,7 @@ pub(crate) struct Call {
     pub(crate) query: Query,
     pub(crate) rendering: Rendering,
     pub(crate) warnings: Warnings,
-    /// Cancelled when nobody waits for the answer of a write any more.
+    /// Cancelled when the client of a write has disconnected.
     pub(crate) client_gone: CancellationToken,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Call {
 pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
 
 impl Warnings {
-    /// Says this too, but nothing twice: a write may be tried several times.
+    /// Adds warnings, each only once: a write may be tried several times.
     pub(crate) fn add(&self, warnings: impl IntoIterator<Item = String>) {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for warning in warnings {
@@ -108,31 +108,32 @@ impl Call {
         self.to_stored_from(&self.served, object)
     }
 
-    /// The same for an object of another form of this resource.
+    /// Checks and converts as [`to_stored`](Self::to_stored) does, for an object of another form of
+    /// this resource.
     pub(crate) fn to_stored_from(&self, served: &Resource, mut object: Value) -> Result<Value> {
         if !object.is_object() {
             let message = "the object provided is unrecognized: expected a JSON object";
             return Err(ApiError::bad_request(message));
         }
         check_type(served, &mut object)?;
-        // These objects carry somebody else's JSON, in which null means something.
+        // These objects contain JSON of other schemas, in which null has a meaning.
         let has_free_form_nulls = served.kind == "ControllerRevision"
             || matches!(served.strategy, Strategy::Custom | Strategy::Definition);
         meta::normalise(&mut object, has_free_form_nulls);
         Ok(served.to_stored(object))
     }
 
-    /// Answers with a stored object.
+    /// A response with a stored object.
     pub(crate) fn respond(&self, code: StatusCode, object: &Object) -> Response<ApiBody> {
         body::json_bytes(code, self.rendering.json(object))
     }
 
-    /// Answers with an object that is not stored (any more).
+    /// A response with an object that is not stored (any more).
     pub(crate) fn respond_unstored(&self, code: StatusCode, object: Value) -> Response<ApiBody> {
         body::json(code, &self.rendering.value(object))
     }
 
-    /// Adds the warnings to an answer.
+    /// Adds the warnings to a response.
     pub(crate) fn with_warnings(&self, mut response: Response<ApiBody>) -> Response<ApiBody> {
         for warning in self.warnings.get() {
             let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");

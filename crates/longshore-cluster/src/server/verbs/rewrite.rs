@@ -27,7 +27,7 @@ pub(crate) enum Part {
     Private,
 }
 
-/// What a write led to.
+/// The outcome of a write.
 #[derive(Debug)]
 pub(crate) enum Rewritten {
     /// Stored; also when there was nothing to change.
@@ -55,8 +55,8 @@ impl Rewritten {
     }
 }
 
-/// Rewrites the object on the URL with `change`, again if somebody else was faster. Webhooks are
-/// asked each time.
+/// Rewrites the object on the URL with `change`, and tries again if another client has written it
+/// meanwhile. Webhooks are called at each attempt.
 pub(crate) async fn rewrite(
     call: &Call,
     part: Part,
@@ -67,7 +67,8 @@ pub(crate) async fn rewrite(
     rewrite_with(call, part, change, Some(&question)).await
 }
 
-/// The same without a word to webhooks: they were asked about the action that this is a part of.
+/// Rewrites without calling webhooks: they were called for the request that this write is a part
+/// of.
 pub(crate) async fn rewrite_unasked(
     call: &Call,
     part: Part,

@@ -36,7 +36,7 @@ enum Start {
     After(u64),
 }
 
-/// Answers with a stream of events.
+/// Serves a stream of events.
 pub(crate) async fn watch(call: &Call) -> Result<Response<ApiBody>> {
     let start = start(call)?;
     let selection = match call.name.as_str() {
@@ -136,7 +136,7 @@ fn bookmark_timer(interval: Duration) -> Interval {
     timer
 }
 
-/// The event that tells a client to list again.
+/// The event after which a client has to list again.
 fn gone(too_old: TooOld) -> Value {
     ApiError::expired(too_old.to_string()).to_status()
 }

@@ -1,8 +1,8 @@
-//! Who we are and who may ask: a certificate authority of our own, a serving certificate, a token
-//! and the kubeconfig that holds what a client needs of them.
+//! Identity and authentication of the server: a certificate authority of our own, a serving
+//! certificate, a token, and the kubeconfig with everything that a client needs of these.
 //!
-//! The authority's key and the token stay across restarts, so that kubeconfigs stay valid; the
-//! serving certificate is new each time, for the address of the time.
+//! The authority's key and the token stay across restarts, so that kubeconfigs stay valid; each
+//! start makes a new serving certificate, for the address of that start.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub(super) const SERVER_NAMES: &[&str] = &[
 /// Local addresses, and the first service address of a cluster with default settings.
 const SERVER_ADDRESSES: &[&str] = &["127.0.0.1", "::1", "10.96.0.1"];
 
-/// What the server needs to prove who it is and to know its user.
+/// What the server needs to prove its identity and to authenticate its user.
 pub(super) struct Credentials {
     pub(super) tls: Arc<ServerConfig>,
     pub(super) token: String,
@@ -73,7 +73,7 @@ fn authority_key(path: &Path) -> Result<KeyPair, ServeError> {
     Ok(key)
 }
 
-/// Constant, so that the same key gives the same authority after every restart.
+/// Constant, so that the same key yields the same authority after every restart.
 fn authority_params() -> CertificateParams {
     let mut params = CertificateParams::default();
     params

@@ -1,4 +1,5 @@
-//! Who may ask, and how much at once. Nothing of a request's body is read before it passes.
+//! Authentication of requests, and limits on how many run at once. The server reads nothing of a
+//! request's body before the request passes.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -106,7 +107,7 @@ impl Rules {
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
             .map(|(_, token)| token.trim());
         match token {
-            // Digests, so that the time of the comparison tells nothing about the token.
+            // Digests, so that the time of the comparison reveals nothing about the token.
             Some(token) if digest(token) == self.token => Ok(()),
             Some(_) | None => Err(ApiError::unauthorized()),
         }

@@ -1,12 +1,12 @@
 //! The embedded server beside a real kube-apiserver: the same requests in the same order, and the
 //! same answers.
 //!
-//! The requests are data, `testdata/differential/*.yaml`, one file for each subject. What a real
-//! server answers is recorded in `answers.json` beside them, so that every test run compares
-//! against it. Where `LONGSHORE_TEST_KUBECONFIG` names a real server, without controllers and with
-//! nothing in it yet (`cargo xtask real-cluster`), it is asked again and the record must still be
-//! true; with `LONGSHORE_RECORD=1` the record and the table in `docs/compatibility.md` are written
-//! anew.
+//! The requests are data, `testdata/differential/*.yaml`, one file for each subject. `answers.json`
+//! beside them records the answers of a real server, and every test run compares against it.
+//! `LONGSHORE_TEST_KUBECONFIG` may name a real server without controllers and without objects
+//! (`cargo xtask real-cluster`): then the test sends the requests to that server as well, and its
+//! answers must equal the record. `LONGSHORE_RECORD=1` writes the record and the table in
+//! `docs/compatibility.md` anew.
 //!
 //! Differences are allowed where `differences.json` explains them, and nowhere else. An
 //! explanation without a difference fails too.

@@ -13,7 +13,7 @@ use super::mask::mask;
 use super::scenario::{Step, Subject};
 use crate::judge::Judge;
 
-/// Longest that an event of a watch may take. A watch that gives fewer events than expected is a
+/// Longest that an event of a watch may take. A watch that sends fewer events than expected is a
 /// difference.
 const EVENT_PATIENCE: Duration = Duration::from_secs(5);
 /// Longest that a whole answer may take.
@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// What a request may refer to.
 type Variables = BTreeMap<String, String>;
 
-/// Sends all requests and gives the masked answers with their names, in order.
+/// Sends all requests and returns the masked answers with their names, in order.
 pub(super) async fn replay(client: &kube::Client, subject: &Subject) -> Vec<(String, Value)> {
     let namespace = format!("diff-{}", subject.name);
     let below = |version: &str| format!("{version}/namespaces/{namespace}");

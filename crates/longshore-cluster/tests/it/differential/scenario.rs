@@ -95,8 +95,8 @@ impl Subject {
         subject
     }
 
-    /// Whether its requests are about webhooks, which somebody has to answer: `${hook}` stands for
-    /// the address, `${ca}` for the authority.
+    /// Whether its requests are about webhooks, so that the test has to serve one: `${hook}` stands
+    /// for the address, `${ca}` for the authority.
     pub(super) fn needs_judge(&self) -> bool {
         let names_it = |body: &Value| body.to_string().contains("${hook}");
         self.steps

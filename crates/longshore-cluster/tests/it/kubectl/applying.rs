@@ -44,7 +44,7 @@ async fn kubectl_applies() {
         .expect("get configmap applied -o jsonpath={.data.color}", "blue")
         .await;
 
-    // Containers merge by their names: one that somebody else has added stays.
+    // Containers merge by their names: one that another client has added stays.
     let add = r#"{"spec":{"template":{"spec":{"containers":[{"name":"three","image":"c"}]}}}}"#;
     script
         .expect(&format!("patch deployment applied -p {add}"), "patched")
@@ -81,7 +81,7 @@ async fn kubectl_takes_away_what_a_manifest_no_longer_has() {
         return;
     };
     script.feed("apply -f -", MANIFEST).await.says("created");
-    // A field that somebody else has set is none of the manifest's.
+    // The manifest does not own a field that another client has set.
     script
         .expect(
             r#"patch configmap applied -p {"data":{"other":"1"}}"#,

@@ -66,7 +66,7 @@ async fn kubectl_removes_pods_with_and_without_grace() {
     let Some(script) = Script::start("grace") else {
         return;
     };
-    // Bound, so that somebody has to stop it; there is nobody.
+    // The pod is bound, so a kubelet has to stop it; this cluster has none.
     let pod = "
 apiVersion: v1
 kind: Pod

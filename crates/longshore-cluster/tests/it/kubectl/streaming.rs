@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::script::Script;
 
-/// Writes a line each time it is asked to.
+/// Writes a line each time the test requests one.
 struct Lines(tokio::sync::watch::Receiver<usize>);
 
 #[async_trait]

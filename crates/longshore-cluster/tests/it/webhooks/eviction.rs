@@ -1,4 +1,4 @@
-//! Evictions: disruption budgets, dry runs, and webhooks that are asked about them.
+//! Evictions: disruption budgets, dry runs, and the webhooks that receive them.
 
 use serde_json::{Value, json};
 
@@ -175,7 +175,7 @@ async fn pods_that_do_no_work_go_without_asking() {
 #[tokio::test(start_paused = true)]
 async fn percentages_count_the_pods_that_should_be_there() {
     let (_cluster, api, _running) = controlled();
-    // Nobody here makes the fourth of its pods.
+    // No controller of this test makes the fourth pod.
     let controllers = "/api/v1/namespaces/default/replicationcontrollers";
     let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let four = json!({"metadata": {"name": "s"}, "spec": {"replicas": 4, "selector": {"app": "web"}, "template": template}});

@@ -1,4 +1,4 @@
-//! Which requests a webhook is asked about, and what it is told.
+//! Which requests reach a webhook, and what its reviews contain.
 
 use longshore_cluster::Cluster;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ async fn writes_of_an_object_are_asked_about() {
     let path = format!("{CONFIG_MAPS}/a");
     api.put(&path, config_map("a", "2")).await;
     api.patch("merge", &path, json!({"data": {"k": "3"}})).await;
-    // Nothing changes, and still somebody wanted it to.
+    // This patch changes nothing, and webhooks receive it all the same.
     api.patch("merge", &path, json!({"data": {"k": "3"}})).await;
     api.get(&path).await;
     api.delete(&path, Value::Null).await;

@@ -1,4 +1,4 @@
-//! Webhooks that change objects: their order, and who sees whose changes.
+//! Webhooks that change objects: their order, and which of them see the changes of others.
 
 use serde_json::{Value, json};
 

@@ -11,7 +11,7 @@ pub(super) fn preference(version: &str) -> (Stability, Reverse<(u64, u64)>, Stri
     }
 }
 
-/// How far one can rely on a version.
+/// The stability of a version, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stability {
     Stable,

@@ -63,7 +63,8 @@ impl FileStore {
             .map_err(|error| OpenError::from_io(&path, error))?;
         let length = file.metadata().map_or(0, |metadata| metadata.len());
         if length == 0 {
-            // It got its name after its first transaction was durable.
+            // A store file gets its name after its first transaction is durable, so an empty one is
+            // damaged.
             return Err(OpenError::damaged(&path, "it is empty"));
         }
         let database = guarded(&path, || {
@@ -134,8 +135,8 @@ impl FileStore {
         Ok(transaction.commit()?)
     }
 
-    /// Runs one transaction. After an error nobody knows what the medium holds, so there is no
-    /// second one: a retried `fsync` may report success for pages that the system has dropped.
+    /// Runs one transaction. After an error the content of the medium is not known, so there is no
+    /// second attempt: a retried `fsync` may report success for pages that the system has dropped.
     fn transact(
         &mut self,
         revision: u64,
@@ -209,7 +210,7 @@ impl Store for FileStore {
     }
 }
 
-/// What goes wrong with a file.
+/// A failure of the store file.
 #[derive(Debug)]
 enum Failure {
     Database(redb::Error),
@@ -290,7 +291,7 @@ fn create(path: &Path) -> Result<(), OpenError> {
     draft.commit().map_err(failed)
 }
 
-/// Gives space back when less than a third of the file is in use.
+/// Compacts the file when less than a third of it is in use.
 fn compact_when_sparse(database: &mut Database, length: u64) -> Result<(), Failure> {
     let transaction = database.begin_write()?;
     let stats = transaction.stats()?;

@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use redb::Database;
 
-/// An open database. redb frees pages when one is closed, and panics if a damaged page has told it wrong ones: by then
-/// every transaction is durable or has failed, and nothing is lost by leaving the file as it is.
+/// An open database. redb frees pages when it is closed, and panics when a damaged page names wrong ones. By then every
+/// transaction is durable or has failed, and nothing is lost by leaving the file as it is.
 pub(super) struct OpenDatabase {
     /// `None` only while it is dropped.
     database: Option<Database>,

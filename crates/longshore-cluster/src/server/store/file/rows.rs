@@ -26,7 +26,7 @@ type EventRow = (&'static str, u64, u32, &'static [u8]);
 
 /// The current state.
 const OBJECTS: TableDefinition<'_, ObjectKey, ObjectRow> = TableDefinition::new("objects");
-/// The window: how each of the newest writes is taken back.
+/// The window: how to undo each of the newest writes.
 const EVENTS: TableDefinition<'_, EventKey, EventRow> = TableDefinition::new("events");
 /// Collection to the revision of its newest event that is not kept any more.
 const STARTS: TableDefinition<'_, &str, u64> = TableDefinition::new("starts");
@@ -38,9 +38,9 @@ pub(super) struct Session {
     pub(super) revision: u64,
     /// See [`Loaded::floor`].
     pub(super) floor: u64,
-    /// It said good-bye.
+    /// The last process closed the store.
     pub(super) is_closed: bool,
-    /// It answered before it stored.
+    /// The last process answered writes before it stored them.
     pub(super) is_relaxed: bool,
 }
 

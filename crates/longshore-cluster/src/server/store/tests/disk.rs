@@ -1,4 +1,4 @@
-//! A disk that forgets what was not synced, and that fails when it is told to.
+//! A disk that forgets what was not synced, and that fails on request.
 
 use std::io;
 use std::sync::{Arc, Mutex};

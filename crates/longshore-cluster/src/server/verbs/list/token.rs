@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::server::error::{ApiError, Result};
 
-/// Where a list goes on.
+/// The place at which a list continues: the content of the token `continue`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Continuation {
     /// The revision of the first page; `None` goes on in the newest state.
