@@ -13,8 +13,8 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// The address of a pod: the one that was published, else the first free one after a place that
-    /// follows from the uid. So a node that comes back gives a pod the address that it had.
+    /// Assigns the address of a pod: the published one, else the first free one after a place that
+    /// is derived from the uid. So a node that comes back assigns a pod the address that it had.
     pub(crate) fn assign(&self, uid: &str, published: Option<Ipv4Addr>) -> Ipv4Addr {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let is_free = |address: &Ipv4Addr, taken: &BTreeMap<Ipv4Addr, String>| {
@@ -33,7 +33,7 @@ impl Addresses {
         address
     }
 
-    /// Gives the address of a pod that is gone to whoever comes next.
+    /// Frees the address of a pod that no longer exists.
     pub(crate) fn release(&self, uid: &str) {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.retain(|_, owner| owner != uid);

@@ -1,4 +1,4 @@
-//! The crate's only look at the clock.
+//! The crate's only use of the clock.
 
 use jiff::Timestamp;
 use longshore_kit::{Clock, SystemClock};

@@ -1,4 +1,4 @@
-//! What a node must be told.
+//! The configuration of a node.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -23,7 +23,7 @@ pub struct NodeConfig {
     pub lifetime: PodsLifetime,
     /// How long logs stay.
     pub logs: LogsLifetime,
-    /// How much is told in Events.
+    /// Which Events the node writes.
     pub events: EventVolume,
     /// The isolation to use; `None` = the best one that a trial shows to work.
     pub profile: Option<Profile>,
@@ -35,7 +35,8 @@ pub struct NodeConfig {
     pub labels: BTreeMap<String, String>,
     /// Variables that every container gets, such as the address of the API server.
     pub pod_env: Vec<(String, String)>,
-    /// Where the API server asks for logs: the port of a [`LogListener`](crate::LogListener). `None`: it does not.
+    /// The port on which API servers request logs: that of a [`LogListener`](crate::LogListener).
+    /// `None`: API servers cannot request logs.
     pub log_port: Option<u16>,
     /// How many pods may be in the act of starting at the same time.
     pub n_concurrent_starts: usize,
@@ -87,11 +88,11 @@ pub enum PodsLifetime {
 pub enum LogsLifetime {
     /// Until the pod object is deleted, as on Kubernetes.
     UntilPodDeleted,
-    /// Until somebody removes the files.
+    /// Until the files are removed by hand.
     Forever,
 }
 
-/// How much is told in Events; each one costs a request.
+/// Which Events the node writes; each one costs a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventVolume {
     /// Only what went wrong, and kills.

@@ -24,7 +24,7 @@ pub(crate) enum EnvError {
     Unsupported { name: String, what: String },
 }
 
-/// What the downward API can tell about the node's side of a pod.
+/// The node's side of a pod for the downward API.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HostFacts {
     pub(crate) ip: String,

@@ -23,7 +23,7 @@ pub enum ImageMapError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Why it cannot be read.
         source: std::io::Error,
     },
     /// The file is not an image map.
@@ -31,7 +31,7 @@ pub enum ImageMapError {
     Parse {
         /// The file.
         path: PathBuf,
-        /// Where and why.
+        /// The place in the file, and what is wrong there.
         message: String,
     },
 }
@@ -43,7 +43,7 @@ pub struct ImageMap {
     entries: BTreeMap<String, Image>,
 }
 
-/// What an image stands for.
+/// The programs of the machine that an image stands for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Image {
@@ -51,7 +51,7 @@ pub struct Image {
     pub rootfs: RootFs,
     /// What runs when the pod has no `command`.
     pub entrypoint: Vec<String>,
-    /// Its arguments when the pod has neither `command` nor `args`.
+    /// The arguments of the program when the pod has neither `command` nor `args`.
     pub command: Vec<String>,
     /// Variables; the pod's win.
     pub env: BTreeMap<String, String>,
@@ -99,7 +99,7 @@ impl ImageMap {
     /// Reads `images.yaml`.
     ///
     /// # Errors
-    /// The file cannot be read, is not YAML, or has a key that nobody knows.
+    /// The file cannot be read, is not YAML, or has an unknown key.
     pub fn load(path: &Path) -> Result<Self, ImageMapError> {
         let text = std::fs::read_to_string(path).map_err(|source| ImageMapError::Read {
             path: path.to_owned(),

@@ -1,13 +1,13 @@
 //! The process node: runs the pods bound to it as local processes, each under a small shim.
 //!
-//! It is an ordinary client of a Kubernetes API server. It owns the processes, files and logs of its pods
-//! and the status of the pod objects; it knows nothing of who made the pods or of what serves the API.
+//! It is an ordinary client of a Kubernetes API server. It owns the processes, files and logs of its pods and the
+//! status of the pod objects; it knows nothing of the creators of the pods or of the server behind the API.
 //!
-//! Read [`Node`] first, then `pod` (what a pod needs next, decided by a pure function) and [`shim`] (who
-//! starts and watches the processes, also while the node is away).
+//! Read [`Node`] first, then `pod` (what a pod needs next, decided by a pure function) and [`shim`]
+//! (which starts and watches the processes, also while the node is away).
 //!
-//! **Invariant:** an attempt of a container has a durable record before it is forked, and its end has one
-//! before anybody is told. So nothing runs twice and no exit code is lost, whichever process is killed.
+//! **Invariant:** an attempt of a container has a durable record before it is forked, and its end has one before the
+//! node or the API server learns of it. So nothing runs twice and no exit code is lost, whichever process is killed.
 
 mod addresses;
 mod clock;

@@ -1,4 +1,4 @@
-//! Which log files a pod has: told by its actor, read by whoever wants a log.
+//! Which log files a pod has: written by its actor, read by requests for a log.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(crate) struct ContainerLog {
     pub(crate) waiting: String,
 }
 
-/// Tells a follower when an attempt has ended.
+/// Lets a follower of a log find out when an attempt has ended.
 #[derive(Clone, Debug)]
 pub(crate) struct AttemptWatch {
     pub(crate) book: watch::Receiver<LogBook>,

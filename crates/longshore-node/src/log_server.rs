@@ -1,4 +1,4 @@
-//! What an API server asks of a kubelet when somebody reads a log: `/containerLogs`, over TLS.
+//! The part of a kubelet's API that an API server calls for a log: `/containerLogs`, over TLS.
 //!
 //! Needed where the API server is another process; in ours, it calls [`Node::logs`](crate::Node::logs).
 
@@ -37,7 +37,7 @@ use crate::{
 /// The text of a log as it comes.
 pub type LogStream = BoxStream<'static, Result<Bytes, LogError>>;
 
-/// Whoever has the logs of a node's containers.
+/// The source of the logs of a node's containers.
 #[async_trait]
 pub trait ContainerLogs: Send + Sync + 'static {
     /// The log of one container.
@@ -78,7 +78,7 @@ pub enum LogServerError {
     /// No certificate of our own.
     #[error("cannot make a certificate for the server of logs")]
     Certificate(#[source] rcgen::Error),
-    /// Nobody could be let in.
+    /// The authorities for client certificates cannot be used: no client could be authenticated.
     #[error("expected the certificate of an authority for the readers of logs")]
     Authority(#[source] VerifierBuilderError),
     /// The TLS library refuses the certificate.
@@ -95,8 +95,9 @@ pub struct LogListener {
 }
 
 impl LogListener {
-    /// Takes the address; port 0 takes a free one. Only readers with a certificate of these authorities are let in: the
-    /// API server with its `--kubelet-client-certificate`. They are in DER form, as in `kube::Config::root_cert`.
+    /// Takes the address; port 0 takes a free one. The server admits only readers with a certificate of these
+    /// authorities: the API server with its `--kubelet-client-certificate`. They are in DER form, as in
+    /// `kube::Config::root_cert`.
     ///
     /// # Errors
     /// The address is taken, or there is no authority.
@@ -123,7 +124,7 @@ impl LogListener {
         self.address.port()
     }
 
-    /// Serves these logs until the answer is dropped. Needs a tokio runtime.
+    /// Serves these logs until the returned server is dropped. Needs a tokio runtime.
     ///
     /// # Errors
     /// The listener cannot be used.
@@ -158,7 +159,8 @@ impl Drop for LogServer {
     }
 }
 
-/// A certificate of our own, which API servers take from kubelets unless they are told an authority for them.
+/// The TLS configuration with a self-signed certificate, which API servers accept from kubelets
+/// unless they are configured with an authority for them.
 fn tls(address: SocketAddr, authorities: &[Vec<u8>]) -> Result<Arc<ServerConfig>, LogServerError> {
     let mut readers = RootCertStore::empty();
     for certificate in authorities {

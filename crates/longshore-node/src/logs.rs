@@ -1,4 +1,4 @@
-//! Container logs: what the shim wrote in CRI format, as a client asks for it.
+//! Container logs: the CRI files that the shim wrote, in the form that a client requests.
 
 use std::io::SeekFrom;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,9 +21,9 @@ pub enum LogError {
     /// The pod is not on this node (any more).
     #[error("pod {namespace}/{pod} does not run on this node")]
     NoPod {
-        /// The namespace that was asked for.
+        /// The requested namespace.
         namespace: String,
-        /// The pod that was asked for.
+        /// The requested pod.
         pod: String,
     },
     /// The pod has no such container.
@@ -31,7 +31,7 @@ pub enum LogError {
     NoContainer {
         /// The pod.
         pod: String,
-        /// The container that was asked for.
+        /// The requested container.
         container: String,
         /// The containers that it has.
         known: String,
@@ -43,7 +43,7 @@ pub enum LogError {
         pod: String,
         /// The container.
         container: String,
-        /// Its waiting reason.
+        /// The waiting reason of the container.
         reason: String,
     },
     /// The container has not been restarted.
@@ -59,7 +59,7 @@ pub enum LogError {
     Read {
         /// The file.
         path: String,
-        /// Why.
+        /// Why it cannot be read.
         source: std::io::Error,
     },
 }
@@ -69,7 +69,7 @@ pub enum LogError {
 pub struct LogOptions {
     /// Whether to go on with new lines until the container ends.
     pub follow: bool,
-    /// Whether the attempt before the current one is wanted.
+    /// Whether the log of the attempt before the current one is requested.
     pub previous: bool,
     /// Only so many lines from the end.
     pub tail_lines: Option<u64>,
@@ -201,7 +201,7 @@ impl Reader {
             if self.renderer.left == 0 {
                 return Ok(None);
             }
-            // Asked before reading: what was written before the end is then always read.
+            // Read before the file: so everything that was written before the end is read too.
             let has_ended = self.ended.has_ended();
             let mut buffer = vec![0; 64 * 1024];
             let n = self.file.read(&mut buffer).await?;
@@ -253,7 +253,7 @@ fn watch_file(path: &Path) -> std::io::Result<AsyncFd<OwnedFd>> {
         unsafe_code,
         reason = "tokio cannot check that a descriptor stays the same"
     )]
-    // SAFETY: an `OwnedFd` always gives the descriptor that it owns, and owns it until it is dropped.
+    // SAFETY: an `OwnedFd` always returns the descriptor that it owns, and owns it until it is dropped.
     let registered = unsafe { AsyncFd::register(fd) };
     Ok(registered?)
 }

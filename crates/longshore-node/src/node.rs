@@ -1,4 +1,4 @@
-//! The node: registers itself, watches the pods bound to it, and gives each one an actor.
+//! The node: registers itself, watches the pods bound to it, and starts an actor for each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -45,7 +45,7 @@ pub enum NodeError {
     Root {
         /// `NodeConfig::root` or a directory below it.
         path: PathBuf,
-        /// Why.
+        /// Why the directory cannot be used.
         source: io::Error,
     },
     /// The name of an image map's or shim's command is missing.
@@ -104,7 +104,7 @@ impl Shared {
             .join(format!("{}.log", id.attempt))
     }
 
-    /// The address of a pod: its own, unless it asks for the host's network.
+    /// The address of a pod: its own, or the host's for a pod on the host's network.
     pub(crate) fn pod_ip(&self, pod: &Pod) -> Ipv4Addr {
         let is_hosts = pod
             .spec
@@ -177,7 +177,7 @@ impl Node {
             source,
         };
         for dir in ["pods", "logs"] {
-            // Nobody else may command a shim or read what pods were told.
+            // Other users must neither command a shim nor read the specifications of pods.
             private_dir::make(&config.root.join(dir)).map_err(root)?;
         }
         // Mounts and sockets are found by this path from other working directories.
@@ -222,8 +222,8 @@ impl Node {
     /// Runs pods until `shutdown`.
     ///
     /// # Flow
-    /// Registers the Node and keeps its Lease; gives every pod that is bound to it an actor, which takes
-    /// over what an earlier node left behind.
+    /// Registers the Node and keeps its Lease; starts an actor for every pod that is bound to it,
+    /// which takes over what an earlier node left behind.
     ///
     /// # Guarantees
     /// An attempt of a container is started once, whatever dies in between. With

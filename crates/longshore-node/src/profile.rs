@@ -11,7 +11,7 @@ use crate::shim::ARG_PROBE;
 pub enum Profile {
     /// As root: mount, pid and host name namespaces, the host under a private writable layer.
     Full,
-    /// As anybody, inside a user namespace: the same, where the kernel lets a user layer a directory.
+    /// As any user, inside a user namespace: the same, where the kernel lets a user layer a directory.
     User,
     /// Plain child processes.
     None,
@@ -28,7 +28,7 @@ impl Profile {
         }
     }
 
-    /// What pods must do without, as a sentence for whoever starts the node.
+    /// The isolation that pods do not have in this profile, as a sentence for the user who starts the node.
     #[must_use]
     pub fn what_is_lost(self) -> &'static str {
         match self {

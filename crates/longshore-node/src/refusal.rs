@@ -4,12 +4,12 @@ use std::io;
 
 /// `state.waiting.reason`: the container can never be made as it is written, or not now.
 pub(crate) const REASON_CONFIG_ERROR: &str = "CreateContainerConfigError";
-/// `state.waiting.reason`: nobody knows what the image means here.
+/// `state.waiting.reason`: the image map has no entry for the image.
 pub(crate) const REASON_IMAGE: &str = "ErrImagePull";
 /// `state.waiting.reason`: on the way, or held up by something outside of the container.
 pub(crate) const REASON_CREATING: &str = "ContainerCreating";
 
-/// `state.waiting.reason`: the machine cannot make the container, and will not before somebody helps.
+/// `state.waiting.reason`: the machine cannot make the container, and will not before an administrator helps.
 pub(crate) const REASON_CREATE_ERROR: &str = "CreateContainerError";
 
 /// A pod cannot start now. The node tries again, in case what it lacks turns up.
@@ -26,7 +26,7 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// The container's specification asks for something that it cannot get.
+    /// The container's specification requests something that does not exist or is wrong.
     pub(crate) fn config(container: &str, message: impl Into<String>) -> Self {
         let container = Some(container.to_owned());
         Self {
@@ -37,7 +37,7 @@ impl Refusal {
         }
     }
 
-    /// The pod's specification asks for something that this node cannot give.
+    /// The pod's specification requests something that this node does not support.
     pub(crate) fn pod(message: impl Into<String>) -> Self {
         Self {
             container: None,
@@ -78,7 +78,7 @@ impl Refusal {
         }
     }
 
-    /// The machine could not do something. A full disk is no passing trouble: whoever waits for the pod is told so.
+    /// The machine could not do something. A full disk is no transient failure, so the status of the pod names it.
     pub(crate) fn io(what: &str, error: &io::Error) -> Self {
         let kind = error.kind();
         if !matches!(

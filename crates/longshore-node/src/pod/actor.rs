@@ -136,7 +136,7 @@ impl Actor {
         }
     }
 
-    /// Decides and acts until there is nothing to do; gives when to look again.
+    /// Decides and acts until there is nothing to do; returns the time of the next turn.
     async fn turn(&mut self) -> (Turn, Option<Timestamp>) {
         loop {
             let now = clock::now();
@@ -312,7 +312,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Whether a write was done; a failed one is tried again later.
+    /// Records the outcome of a write. Returns whether it succeeded; a failed write is tried again later.
     fn learn_outcome(&mut self, outcome: Outcome) -> bool {
         let publication = &mut self.local.publication;
         match outcome {
@@ -532,7 +532,7 @@ async fn next_report(link: &mut Option<ShimLink>) -> Option<Report> {
 
 async fn sleep(wait: Option<Duration>) {
     match wait {
-        // A millisecond more, because a timer that is early would be asked twice.
+        // A millisecond more, because an early timer would cause a second turn.
         Some(wait) => tokio::time::sleep(wait + Duration::from_millis(1)).await,
         None => std::future::pending().await,
     }

@@ -1,4 +1,4 @@
-//! What to do next for one pod: a pure function of its wishes, of what is known, and of the time.
+//! What to do next for one pod: a pure function of its specification, of the known facts, and of the time.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ pub(crate) struct Plan {
     pub(crate) wake_at: Option<Timestamp>,
 }
 
-/// Where the containers are heading.
+/// How the containers of a pod go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outlook {
     /// Nothing runs and nothing will.
@@ -116,7 +116,7 @@ pub(crate) fn decide(desired: &Desired, local: &Local, status: &Value, now: Time
     plan
 }
 
-/// The object is gone: nobody is told anything any more.
+/// The object is gone: the plan ends the processes and removes the files, and reports nothing.
 fn decide_gone(local: &Local, plan: &mut Plan) {
     // Without a shim nothing runs, whatever could not be read about it.
     if local.has_shim && local.live().next().is_some() {
@@ -263,7 +263,7 @@ fn decide_publication(
     }
 }
 
-/// Where the containers are heading.
+/// Derives how the containers of a pod go on.
 pub(crate) fn outlook(desired: &Desired, local: &Local, now: Timestamp) -> Outlook {
     if local.stop.is_some() || desired.is_over {
         return match local.live().next() {
@@ -317,7 +317,7 @@ fn final_of_stopped(desired: &Desired, local: &Local) -> Final {
     }
 }
 
-/// Where one container is heading.
+/// How one container goes on.
 enum Prospect<'a> {
     Done(&'a Exit),
     Due(AttemptId),

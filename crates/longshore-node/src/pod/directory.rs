@@ -97,7 +97,7 @@ pub(crate) fn settle(dir: &Path, local: &mut Local) -> io::Result<()> {
     Ok(())
 }
 
-/// Forgets the attempts that were requested of a shim which has never heard of them.
+/// Forgets the attempts whose start request never reached the shim.
 pub(crate) fn forget_unheard(dir: &Path, local: &mut Local) -> io::Result<()> {
     for id in local.live().collect::<Vec<_>>() {
         if Record::load(dir, &id)?.is_none() {

@@ -1,7 +1,7 @@
 //! One pod on this node: observe → decide → apply, by an actor of its own.
 //!
-//! [`actor`] is the contents page: it collects facts into [`model::Local`], asks [`decide`] what to do, and
-//! does it. [`status`] turns the same facts into what the API server shall see.
+//! [`actor`] is the contents page: it collects facts into [`model::Local`], calls [`decide`], and
+//! carries out the plan. [`status`] turns the same facts into the status for the API server.
 
 pub(crate) mod actor;
 mod adopt;

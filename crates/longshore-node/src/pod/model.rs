@@ -1,4 +1,4 @@
-//! What a pod wants of the node, and what the node knows about it.
+//! What a pod's specification requires of the node, and what the node knows about the pod.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(crate) struct Desired {
     pub(crate) is_over: bool,
     /// Condition types that must hold besides the containers being ready.
     pub(crate) readiness_gates: Vec<String>,
-    /// Conditions of the pod that are true, whoever set them.
+    /// Conditions of the pod that are true, including those that other controllers set.
     pub(crate) true_conditions: Vec<String>,
     /// When the condition of a readiness gate last changed.
     pub(crate) gates_changed_at: Option<Timestamp>,
@@ -44,7 +44,7 @@ pub(crate) struct Desired {
 pub(crate) struct ContainerWish {
     pub(crate) name: String,
     pub(crate) image: String,
-    /// The signal that asks it to end.
+    /// The signal that stops it.
     pub(crate) stop_signal: i32,
     pub(crate) probes: Probes,
 }
@@ -136,13 +136,13 @@ pub(crate) struct Local {
     pub(crate) preparation: Preparation,
     /// A shim is connected.
     pub(crate) has_shim: bool,
-    /// The shim that is connected was found, and has not yet told everything that it knows.
+    /// The connected shim was found running, and has not yet reported everything that it knows.
     pub(crate) is_behind: bool,
     /// The attempts of each container, oldest first.
     pub(crate) attempts: BTreeMap<String, Vec<Attempt>>,
-    /// What probes have found out about runs of containers; those that nobody asked about have no entry.
+    /// What probes have found out about runs of containers; runs without probes have no entry.
     pub(crate) health: BTreeMap<AttemptId, Health>,
-    /// Single containers that were asked to end.
+    /// Single containers that got their stop signal.
     pub(crate) ending: BTreeMap<AttemptId, Ending>,
     pub(crate) stop: Option<Stop>,
     /// A stop that an earlier node began and may not have seen through.
@@ -173,10 +173,10 @@ pub(crate) struct Attempt {
     pub(crate) state: AttemptState,
 }
 
-/// Where an attempt stands.
+/// The state of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptState {
-    /// The shim was told to start it.
+    /// The node has sent the shim the command to start it.
     Requested,
     Running(Started),
     Exited(Exit),
@@ -202,14 +202,14 @@ pub(crate) struct Stop {
 pub(crate) struct BegunStop {
     pub(crate) cause: StopCause,
     pub(crate) since: Timestamp,
-    /// The containers were told; before that, no grace has begun.
+    /// The containers got their stop signal; before that, no grace period has begun.
     pub(crate) is_asked: bool,
 }
 
 /// Why containers are stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum StopCause {
-    /// Somebody deletes the pod.
+    /// The pod object was deleted.
     Deleted,
     /// The pod has run longer than it may.
     DeadlineExceeded,
@@ -280,7 +280,7 @@ impl Local {
         })
     }
 
-    /// Takes what is known about an attempt; an end is never taken back. Tells whether it is news.
+    /// Records what is known about an attempt; an end is never taken back. Returns whether that changed anything.
     pub(crate) fn learn(&mut self, id: &AttemptId, state: AttemptState) -> bool {
         let attempts = self.attempts.entry(id.container.clone()).or_default();
         match attempts.iter_mut().find(|a| a.number == id.attempt) {
@@ -304,7 +304,7 @@ impl Local {
         }
     }
 
-    /// Forgets a request that reached nobody.
+    /// Forgets a start request that did not reach the shim.
     pub(crate) fn forget(&mut self, id: &AttemptId) {
         if let Some(attempts) = self.attempts.get_mut(&id.container) {
             attempts.retain(|a| a.number != id.attempt);

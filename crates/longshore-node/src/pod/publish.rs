@@ -1,4 +1,4 @@
-//! Writes to the pod object: its status, and its end.
+//! Writes to the pod object: its status, and its final removal.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Done,

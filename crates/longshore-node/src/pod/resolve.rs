@@ -26,7 +26,7 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 /// Kubernetes' default of `terminationMessagePath`.
 const TERMINATION_LOG: &str = "/dev/termination-log";
 
-/// A pod that cannot read its configuration in this time gives its turn to start to another one.
+/// A pod that cannot read its configuration in this time passes its turn to start to another pod.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A pod's containers by name, without the log files of single attempts.

@@ -25,7 +25,7 @@ use crate::shim::{ARG_DIE, ARG_STAY};
 pub(crate) struct ShimLink {
     reports: Lines<BufReader<OwnedReadHalf>>,
     commands: OwnedWriteHalf,
-    /// Only of a shim that this node started; one that was found belongs to nobody.
+    /// `Some` for a shim that this process started; a shim that was found running is no child of this process.
     child: Option<Child>,
 }
 

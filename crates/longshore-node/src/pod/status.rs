@@ -306,7 +306,7 @@ impl View<'_> {
         ends.max().unwrap_or(self.local.acknowledged_at)
     }
 
-    /// When a main container last started, ended or got another health, or the pod was asked to end.
+    /// When a main container last started, ended or got another health, or the stop of the pod began.
     fn changed_at(&self) -> Timestamp {
         let times = self.desired.main.iter().filter_map(|c| {
             match self.local.last(&c.name).map(|a| &a.state) {

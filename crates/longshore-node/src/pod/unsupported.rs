@@ -1,12 +1,12 @@
-//! What this node cannot do yet. A pod that asks for it waits with a message; nothing is ignored that
-//! would change what its containers do.
+//! What this node does not support yet. A pod that requests it waits with a message; the node
+//! ignores nothing that would change what the containers of the pod do.
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
 use crate::profile::Profile;
 use crate::refusal::Refusal;
 
-/// The first thing that the pod asks for in vain.
+/// The first unsupported thing that the pod requests.
 pub(crate) fn find(pod: &Pod, profile: Profile) -> Option<Refusal> {
     let spec = pod.spec.as_ref()?;
     let of_pod =

@@ -1,4 +1,4 @@
-//! Asks one probe once.
+//! Runs one probe once.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const SHOWN: usize = 256;
 /// The status line and headers of any sane server fit in this.
 const HEAD: usize = 16 * 1024;
 
-/// Asks; the error is the text of an Event.
+/// Runs the probe once; the error is the text of an Event.
 pub(super) async fn ask(
     question: &Question,
     pod_ip: Ipv4Addr,

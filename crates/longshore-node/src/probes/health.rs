@@ -1,4 +1,4 @@
-//! What the outcomes of a container's probes amount to. Pure.
+//! What the outcomes of a container's probes mean. Pure.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use jiff::Timestamp;
 
 use super::wish::{Kind, Probes};
 
-/// What one more outcome has changed.
+/// The effect of one more outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Nothing.
+    /// The outcome has changed nothing.
     AsBefore,
     /// The container has come up, is ready, or is not ready any more.
     Changed,
@@ -20,9 +20,9 @@ pub(crate) enum Verdict {
 /// The health of one run of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Health {
-    /// It has come up, as far as its startup probe can tell.
+    /// Its startup probe has succeeded, or it has none.
     pub(crate) is_started: bool,
-    /// It can serve, as far as its readiness probe can tell.
+    /// Its readiness probe succeeds, or it has none.
     pub(crate) is_ready: bool,
     /// When one of these last changed.
     pub(crate) changed_at: Option<Timestamp>,
@@ -39,7 +39,8 @@ struct Row {
 }
 
 impl Health {
-    /// A container that has just begun: what nobody asks about is taken for granted.
+    /// The health of a container that has just begun: without a startup or readiness probe it
+    /// counts as started or ready.
     pub(crate) fn new(probes: &Probes) -> Self {
         Self {
             is_started: probes.startup.is_none(),
@@ -60,7 +61,7 @@ impl Health {
         }
     }
 
-    /// Whether a probe of this kind has to be asked now.
+    /// Whether a probe of this kind is due: until the container has started only the startup probe, then the others.
     pub(crate) fn asks(&self, kind: Kind) -> bool {
         self.doom.is_none() && (kind == Kind::Startup) != self.is_started
     }

@@ -1,7 +1,7 @@
-//! Probes: what a container's health is found out by.
+//! Probes: they determine the health of a container.
 //!
-//! [`wish`] reads them, [`health`] says what a series of outcomes means (pure), [`ask`] asks once, and
-//! [`prober`] asks again and again while a container runs.
+//! [`wish`] parses them, [`health`] says what a series of outcomes means (pure), [`ask`] runs one
+//! probe once, and [`prober`] repeats that while a container runs.
 
 mod ask;
 mod health;

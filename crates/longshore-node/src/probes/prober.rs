@@ -1,4 +1,4 @@
-//! Asks the probes of running containers, again and again.
+//! Runs the probes of running containers periodically.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -14,7 +14,7 @@ use crate::shim::protocol::AttemptId;
 /// Outcomes that wait; a prober waits when there are more.
 const BACKLOG: usize = 16;
 
-/// What one question has found out.
+/// The outcome of one run of a probe.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) id: AttemptId,
@@ -41,7 +41,7 @@ impl Probers {
         }
     }
 
-    /// The next outcome; never, when nobody asks.
+    /// The next outcome; never resolves while no prober runs.
     pub(crate) async fn next(&mut self) -> Outcome {
         match self.told.recv().await {
             Some(outcome) => outcome,
@@ -50,14 +50,14 @@ impl Probers {
         }
     }
 
-    /// Ends the probers that nobody wants any more; the answer says which have to be begun.
+    /// Ends the probers that are not in `wanted`. Returns those of `wanted` that have to be started.
     pub(crate) fn retain(&mut self, wanted: &[(AttemptId, Kind)]) -> Vec<(AttemptId, Kind)> {
         self.running.retain(|key, _| wanted.contains(key));
         let is_new = |key: &&(AttemptId, Kind)| !self.running.contains_key(*key);
         wanted.iter().filter(is_new).cloned().collect()
     }
 
-    /// Begins to ask.
+    /// Starts a prober.
     pub(crate) fn begin(
         &mut self,
         id: AttemptId,

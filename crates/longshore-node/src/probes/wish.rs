@@ -1,18 +1,18 @@
-//! The probes of a container as the pod asks for them.
+//! The probes of a container, as its specification defines them.
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-/// What a probe is about.
+/// The kind of a probe: what its outcome decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// Whether the program has come up; the other two wait for that.
     Startup,
-    /// Whether it must be started anew.
+    /// Whether the program must be restarted.
     Liveness,
-    /// Whether it can serve.
+    /// Whether the program can serve.
     Readiness,
 }
 
@@ -27,7 +27,7 @@ impl Kind {
     }
 }
 
-/// How to ask once.
+/// How a probe is run once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
     Http {
@@ -45,7 +45,7 @@ pub(crate) enum Question {
     Exec {
         argv: Vec<String>,
     },
-    /// Nothing that could be asked: the reason.
+    /// A probe that cannot be run, with the reason.
     Impossible(String),
 }
 

@@ -18,13 +18,13 @@ use super::protocol::{ContainerSpec, Sandbox};
 /// The init runs a handful of shallow functions; untouched pages of its stack cost nothing.
 const INIT_STACK: usize = 1024 * 1024;
 
-/// What an init tells its shim, as JSON lines.
+/// What an init reports to its shim, as JSON lines.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum InitReport {
     /// The program runs; its pid as the init sees it.
     Started(i32),
-    /// There is no program.
+    /// The program could not be started.
     Failed(Failure),
     /// The program called exit.
     Exited(i32),
@@ -97,7 +97,7 @@ impl Reports {
     }
 }
 
-/// Forks the init of a container. Its program may still fail to start: the reports tell.
+/// Forks the init of a container. The program may still fail to start; the init reports that.
 pub(super) fn launch(spec: &ContainerSpec, scratch: &Path, own: OwnIds) -> io::Result<Launched> {
     let (report_read, report_write) = pipe2(OFlag::O_CLOEXEC)?;
     let (out_read, out_write) = pipe2(OFlag::O_CLOEXEC)?;

@@ -1,5 +1,5 @@
-//! Runs a command beside the program of a container: in its namespaces, with its environment, working
-//! directory and user, all read from the program itself, so that it works whoever started it.
+//! Runs a command beside the program of a container: in its namespaces, with its environment, working directory and
+//! user. All of these are read from the program's process, so that it does not matter which process started it.
 
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr, OsString};
@@ -20,7 +20,7 @@ use nix::unistd::{ForkResult, Gid, Uid, chdir, execvpe, fork, setgroups, setresg
 /// the command.
 pub(crate) const ARG_ENTER: &str = "enter";
 
-/// The user namespace comes first, because it gives the right to enter the others.
+/// The user namespace comes first, because it grants the right to enter the others.
 const NAMESPACES: [(&str, CloneFlags); 4] = [
     ("user", CloneFlags::CLONE_NEWUSER),
     ("mnt", CloneFlags::CLONE_NEWNS),

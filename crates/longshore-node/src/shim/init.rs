@@ -154,7 +154,7 @@ fn reap(program: Pid) -> Option<InitReport> {
     }
 }
 
-/// Kills every child, then the orphans that come to us, until nobody is left.
+/// Kills every child, then the orphans that become our children, until none is left.
 pub(super) fn kill_children() {
     loop {
         for child in children() {

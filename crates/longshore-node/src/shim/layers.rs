@@ -72,7 +72,7 @@ impl<'a> Layers<'a> {
         self.try_overlay(lower, target)
     }
 
-    /// Shows an empty directory at `target` that everybody may write to.
+    /// Shows an empty directory at `target` that every user may write to.
     pub(super) fn own_directory(&mut self, target: &Path) -> io::Result<()> {
         let dir = self.new_directory("upper")?;
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o1777))?;

@@ -35,7 +35,7 @@ pub(crate) const ARG_DIE: &str = "die";
 /// The shim keeps its containers when the node goes away.
 pub(crate) const ARG_STAY: &str = "stay";
 const OPEN_FILES: &str = "--open-files=";
-/// Longest grace of containers whose node went away: nobody waits for their end, and whoever comes next wants to start.
+/// Longest grace of containers whose node went away: no process waits for their end, and the next node wants to start.
 const GRACE_WITHOUT_NODE: Duration = Duration::from_secs(3);
 /// How long the shim waits before it tries again to write what it must not lose.
 const RETRY_RECORD: Duration = Duration::from_secs(1);
@@ -46,8 +46,8 @@ const RETRY_RECORD: Duration = Duration::from_secs(1);
 /// `probe full|user SCRATCH_DIR`, or `enter INIT_PID COMMAND…`; in front of them there may be the one of
 /// [`with_open_files`]. Must be called before the process has a second thread.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    // Containers have this umask everywhere, whatever that of whoever started the node is. What is the shim's own has its
-    // mode from its creation.
+    // Containers have this umask everywhere, whatever the umask of the process that started the
+    // node. The shim's own files get their mode at creation.
     umask(Mode::from_bits_truncate(0o022));
     let mut args: Vec<OsString> = args.into_iter().collect();
     let first = args.first().and_then(|first| first.to_str());
@@ -82,7 +82,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            // Standard error is the pod's shim.log; if even that is gone there is nobody to tell.
+            // Standard error is the pod's shim.log; if even that is gone, the error is lost.
             drop(writeln!(io::stderr(), "shim: {e}"));
             ExitCode::FAILURE
         }
@@ -138,7 +138,7 @@ struct Shim {
     running: BTreeMap<AttemptId, Running>,
     /// Attempts that ended but could not be recorded yet.
     unrecorded: Vec<Record>,
-    /// Set when the containers were asked to stop: when they are killed, and that the shim ends with them.
+    /// Set when the stop of all containers begins: when they are killed, and that the shim ends with them.
     stopping: Option<Timestamp>,
     /// Whether a node was ever connected: the first one connects before it starts us.
     has_met_node: bool,
@@ -190,11 +190,12 @@ impl Shim {
         Ok(())
     }
 
-    /// The shim ends when it was told to, or when nobody is left to watch or to serve: the records say
-    /// everything, and a node that needs a shim starts one.
+    /// The shim ends after a request to stop, or when there is neither a container to watch nor a
+    /// node to serve. The records hold everything then, and a node that needs a shim starts one.
     fn is_done(&self) -> bool {
         let is_alone = self.has_met_node && self.node.is_none();
-        // Told to end, it does not wait for a disk: the node knows what could not be recorded, or nobody wants to.
+        // After a request to stop, the shim does not wait for a disk: the node knows what could not
+        // be recorded, or does not need it.
         let may_end = self.stopping.is_some() || (is_alone && self.unrecorded.is_empty());
         self.running.is_empty() && may_end
     }
@@ -312,10 +313,10 @@ impl Shim {
         }
     }
 
-    /// Writes the end of an attempt down, then tells the node.
+    /// Writes the end of an attempt down, then reports it to the node.
     ///
-    /// The room for it was taken before the attempt began. A disk that refuses it all the same is asked again and again,
-    /// but the node need not wait for that: it has the API server to write it to.
+    /// The space for it was reserved before the attempt began. When a disk refuses it all the same, the shim retries
+    /// until the write succeeds, but the node need not wait for that: it writes the end to the API server.
     fn record_end(&mut self, record: Record) {
         if let Err(e) = record.end(&self.pod_dir) {
             drop(writeln!(
@@ -358,7 +359,8 @@ impl Shim {
                 self.tell(&Report::CaughtUp);
             }
             Err(e) => {
-                // A node that is not told everything must not decide anything: it shall come again.
+                // A node without all reports must not decide anything: the shim disconnects, and
+                // the node connects again.
                 drop(writeln!(io::stderr(), "shim: cannot read the records: {e}"));
                 self.node_is_gone();
             }
@@ -407,7 +409,8 @@ impl Shim {
         }
     }
 
-    /// Asks every container to end, kills it after `grace`, and ends the shim afterwards.
+    /// Sends SIGTERM to every container, kills those that still run after `grace`, and ends the
+    /// shim afterwards. Without a grace period the containers are killed at once.
     fn stop(&mut self, grace: Duration) {
         let kill_at = clock::now().saturating_add(grace).unwrap_or(Timestamp::MAX);
         if self.stopping.is_none() && !grace.is_zero() {
@@ -436,8 +439,8 @@ impl Shim {
                 Ok(running) => drop(self.running.insert(running.record.id.clone(), running)),
                 Err(record) => self.record_end(*record),
             },
-            // Without knowing whether it ran, it must not run: it waits for a disk that can be read
-            // and a node that asks again.
+            // It is not known whether the attempt ran, so it must not run: it waits for a disk that
+            // can be read and for a node that sends the command again.
             Err(e) => drop(writeln!(
                 io::stderr(),
                 "shim: cannot read the record of {id}: {e}"

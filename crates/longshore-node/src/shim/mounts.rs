@@ -80,8 +80,8 @@ pub(super) fn set_read_only(target: &Path, recursive: bool) -> io::Result<()> {
 
 /// Makes `target` exist as something to mount on.
 ///
-/// Where its directory cannot take new entries (read-only, or somebody else's), that directory is
-/// covered by memory that shows the same entries and takes new ones. `staging` is a directory that may be made for that.
+/// Where its directory cannot take new entries (read-only, or owned by another user), that directory is covered by
+/// memory that shows the same entries and takes new ones. `staging` is a directory that may be made for that.
 pub(super) fn ensure_mount_point(target: &Path, is_dir: bool, staging: &Path) -> io::Result<()> {
     if fs::metadata(target).is_ok() {
         return Ok(());

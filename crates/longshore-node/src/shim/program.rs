@@ -38,7 +38,7 @@ fn attempt(spec: &ContainerSpec, pipes: &ChildPipes) -> Result<Infallible, Failu
 
     let workdir = Path::new(&spec.workdir);
     if !workdir.exists() {
-        // As container runtimes do; where it cannot be made, entering it gives the reason.
+        // As container runtimes do; if it cannot be made, the `chdir` below returns the reason.
         drop(fs::create_dir_all(workdir));
     }
     if !matches!(spec.sandbox, Sandbox::User(_)) {

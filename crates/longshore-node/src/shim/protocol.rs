@@ -1,7 +1,7 @@
-//! What the node and a pod's shim say to each other: JSON lines over a unix socket in the pod directory.
+//! The protocol between the node and a pod's shim: JSON lines over a unix socket in the pod directory.
 //!
-//! The node commands, the shim reports. A shim does what earlier nodes asked for and then tells everything
-//! it knows to every new connection, so a node that comes back needs no question, only patience.
+//! The node commands, the shim reports. A shim carries out the commands of earlier nodes, and reports everything that
+//! it knows on every new connection, so a node that comes back sends no query and only waits.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ impl std::fmt::Display for AttemptId {
     }
 }
 
-/// What the node asks of the shim.
+/// A command of the node to the shim.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Command {
@@ -31,7 +31,7 @@ pub enum Command {
     Start {
         /// The attempt to run.
         id: AttemptId,
-        /// How to run it.
+        /// How to run the attempt.
         spec: Box<ContainerSpec>,
     },
     /// Sends a signal to the container's first process.
@@ -50,7 +50,7 @@ pub enum Command {
     Quit,
 }
 
-/// What the shim tells the node.
+/// A report of the shim to the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Report {
@@ -70,10 +70,10 @@ pub enum Report {
     Exited {
         /// The attempt.
         id: AttemptId,
-        /// How it ended.
+        /// How the attempt ended.
         exit: Exit,
     },
-    /// Everything that was known when the node connected has been told, what earlier nodes asked for included.
+    /// The shim has reported everything that it knew when the node connected, the commands of earlier nodes included.
     CaughtUp,
 }
 
@@ -145,7 +145,7 @@ pub struct ContainerSpec {
     pub log: PathBuf,
     /// What the program sees as its file system.
     pub sandbox: Sandbox,
-    /// Who the program runs as.
+    /// The user that the program runs as.
     pub user: UserSpec,
     /// Where the program may leave a last word.
     pub termination: TerminationSpec,
@@ -159,7 +159,7 @@ pub enum Sandbox {
     None,
     /// Own mount, pid and host name namespaces, made by root.
     Full(RootSpec),
-    /// The same inside a user namespace, made by anybody.
+    /// The same inside a user namespace, made by any user.
     User(RootSpec),
 }
 
@@ -207,6 +207,6 @@ pub struct UserSpec {
 pub struct TerminationSpec {
     /// The file inside the container.
     pub path: PathBuf,
-    /// Whether a failed container without a message gives the end of its log.
+    /// Whether the termination message of a failed container without a message is the end of its log.
     pub fallback_to_logs: bool,
 }

@@ -1,4 +1,4 @@
-//! The records of a pod directory: one per container attempt, on disk before anybody is told.
+//! The records of a pod directory: one per container attempt, on disk before the shim reports it.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -30,7 +30,7 @@ pub(crate) struct Record {
     /// Set once the program runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) started: Option<Started>,
-    /// The kernel's start time of that pid in clock ticks: tells a reused pid apart.
+    /// The kernel's start time of that pid in clock ticks: distinguishes a reused pid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) start_ticks: Option<u64>,
     /// Set once it ended.
@@ -132,7 +132,7 @@ impl Record {
         self.boot == boot_id()
     }
 
-    /// The exit of an attempt whose end nobody saw.
+    /// The exit of an attempt whose end no process saw.
     pub(crate) fn lost(&self) -> Exit {
         let why = if self.boot.is_empty() || self.is_of_this_boot() {
             "the process that watched this container is gone, its exit code with it"
@@ -152,7 +152,7 @@ pub(crate) fn boot_id() -> String {
     id.trim().to_owned()
 }
 
-/// How an attempt ended when nobody was there to see it.
+/// The exit that stands for an unknown one: code 137, `ContainerStatusUnknown`, ended now.
 pub(crate) fn lost_exit(started: Option<&Started>) -> Exit {
     Exit {
         code: 137,

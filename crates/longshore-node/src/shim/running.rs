@@ -39,7 +39,7 @@ pub(super) enum Part {
 pub(super) struct Running {
     pub(super) record: Record,
     pub(super) init: Pid,
-    /// Who gets SIGKILL: the init of a pid namespace, else the program (its init then kills the rest).
+    /// The process that gets SIGKILL: the init of a pid namespace, else the program (its init then kills the rest).
     victim: Option<Pid>,
     /// A kill that came before there was a victim.
     is_doomed: bool,
@@ -55,7 +55,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Records the attempt, then forks it. On failure gives the record of an attempt that never ran.
+    /// Records the attempt, then forks it. On failure returns the record of an attempt that never ran.
     pub(super) fn start(
         id: AttemptId,
         spec: &ContainerSpec,
@@ -114,7 +114,7 @@ impl Running {
         [reports, stdout, stderr].into_iter().flatten()
     }
 
-    /// Takes what one part has to say; gives the start when it has just become known.
+    /// Reads what one part has to report; returns the start when it has just become known.
     pub(super) fn advance(&mut self, part: Part) -> Option<Started> {
         match part {
             Part::Reports => return self.take_reports(),
@@ -276,7 +276,7 @@ fn prepare(scratch: &Path, spec: &ContainerSpec) -> io::Result<(ContainerSpec, F
         use std::os::unix::fs::PermissionsExt;
         let source = scratch.join(TERMINATION_FILE);
         File::create(&source)?;
-        // Whoever the program runs as may leave a message.
+        // The program may leave a message whatever its user is.
         fs::set_permissions(&source, fs::Permissions::from_mode(0o666))?;
         let target = spec.termination.path.clone();
         root.mounts.push(super::protocol::MountSpec {

@@ -1,4 +1,4 @@
-//! hostPath volumes and what their types ask for.
+//! hostPath volumes, and what their types require.
 
 use std::fs::{self, FileType};
 use std::io;

@@ -36,7 +36,7 @@ pub(crate) struct Store<'a> {
     pub(crate) host: &'a HostFacts,
 }
 
-/// Makes every volume of the pod; what is already there is left alone. Gives the path of each by name.
+/// Makes every volume of the pod; existing ones are left alone. Returns the path of each by name.
 pub(crate) fn prepare(store: &Store<'_>) -> Result<BTreeMap<String, PathBuf>, Refusal> {
     let volumes = store.pod.spec.iter().flat_map(|s| &s.volumes).flatten();
     volumes

@@ -1,4 +1,4 @@
-//! A disk without room: the end of a container that filled it is recorded all the same, and nobody waits for space.
+//! A full disk: the end of a container that filled it is recorded all the same, and no request waits for space.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Containers that behave badly: each ends with the right reason, keeps nobody from his work and leaves nothing behind.
+//! Containers that behave badly: each ends with the right reason, disturbs no other container and
+//! leaves nothing behind.
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -118,7 +118,7 @@ impl Kind {
     }
 }
 
-/// Seconds to sleep that nobody else on the machine sleeps.
+/// A sleep time in seconds that no other process on the machine uses, so that its process can be found.
 fn marker(n: usize) -> String {
     format!("8{n}.{}", std::process::id())
 }
@@ -212,7 +212,7 @@ impl World {
         list.expect("a list").items
     }
 
-    /// Deletes one of the pods that run until then, once it has begun to. Tells whether there was one.
+    /// Deletes one of the pods that run until then, once it has begun to. Returns whether there was one.
     async fn delete_one(&self) -> bool {
         let kind = |pod: &Pod| self.pods[&pod.name_any()].1;
         let list = self.list().await;
@@ -226,8 +226,8 @@ impl World {
         self.delete(&pod.name_any(), grace).await
     }
 
-    /// Deletes a pod; tells whether it was still there. The server marks a pod without grace before it removes it, and the
-    /// node may be faster with the second step.
+    /// Deletes a pod. Returns whether it was still there. The server marks a pod without grace
+    /// before it removes it, and the node may be faster with the second step.
     async fn delete(&self, name: &str, grace: Option<u32>) -> bool {
         let params = DeleteParams {
             grace_period_seconds: grace,
@@ -240,7 +240,7 @@ impl World {
         }
     }
 
-    /// Deletes as many as make room for new ones; gives how many there were.
+    /// Deletes enough pods to make room for new ones; returns how many it deleted.
     async fn delete_some(&self, n_pods: usize) -> usize {
         let mut n_deleted = 0;
         while n_deleted <= n_pods / 10 && self.delete_one().await {

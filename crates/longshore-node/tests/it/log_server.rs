@@ -13,7 +13,7 @@ use longshore_node::{ContainerLogs, LogError, LogListener, LogOptions};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
 
-/// Answers with what it was asked.
+/// A source of logs whose log is the request.
 struct Echo;
 
 #[async_trait]
@@ -55,7 +55,7 @@ fn reader() -> (Vec<u8>, Value) {
     (authority.der().to_vec(), user)
 }
 
-/// Somebody who does not ask who the server is, as API servers do with nodes.
+/// A client that does not verify the server's certificate, as API servers do with nodes.
 async fn client(port: u16, user: &Value) -> Client {
     let server = format!("https://127.0.0.1:{port}");
     let kubeconfig = json!({

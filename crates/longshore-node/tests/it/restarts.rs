@@ -151,8 +151,8 @@ async fn a_pod_whose_directory_is_lost_does_not_run_again() {
     second.stop().await;
 }
 
-/// Starts a pod, then takes the node away, and the pod's processes with it: what is on disk afterwards is what it is
-/// after the machine was switched off. Gives the path of the record.
+/// Starts a pod, then kills the node and the pod's processes: what is on disk afterwards is what it
+/// is after the machine was switched off. Returns the path of the record.
 async fn switched_off(rig: &Rig, first: RunningNode, name: &str, spec: Value) -> PathBuf {
     rig.run(name, spec).await;
     rig.until_phase(name, "Running").await;
@@ -171,7 +171,7 @@ async fn switched_off(rig: &Rig, first: RunningNode, name: &str, spec: Value) ->
     record
 }
 
-/// Changes a JSON file; gives its content before.
+/// Changes a JSON file; returns its content before.
 fn edit(file: &Path, change: impl FnOnce(&mut Value)) -> Value {
     let text = std::fs::read(file).expect("a file");
     let before: Value = serde_json::from_slice(&text).expect("JSON");
@@ -203,7 +203,7 @@ async fn a_pod_of_a_machine_that_was_started_anew_is_over_and_says_so() {
         return;
     }
     let record = switched_off(&rig, first, "anew", marked(&rig)).await;
-    // Somebody else has the pid now, and even the start time: they count from the start of the machine.
+    // Another process has the pid now, and even the start time: both count from the start of the machine.
     let mut other = Command::new("sleep").arg("600").spawn().expect("a process");
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", other.id())).expect("a process");
     let ticks = stat.split(' ').nth(21).expect("a time").parse::<u64>();

@@ -1,4 +1,4 @@
-//! The actor's part in probes: whom to ask, and what an answer means.
+//! The actor's part in probes: which containers are probed, and what an outcome means.
 
 use jiff::Timestamp;
 use kube::runtime::events::EventType;
@@ -45,7 +45,7 @@ impl Actor {
         }
     }
 
-    /// Asks those that have to be asked, and nobody else.
+    /// Starts the probers that are due, and ends all others.
     pub(super) fn sync_probers(&mut self) {
         let mut wanted = Vec::new();
         let mut inits = Vec::new();
@@ -111,7 +111,7 @@ impl Actor {
         }
     }
 
-    /// Asks one container to end, because a probe has given it up.
+    /// Sends one container its stop signal, because its startup or liveness probe has failed.
     pub(super) async fn end(&mut self, id: AttemptId, now: Timestamp) {
         let kind = self.local.health.get(&id).and_then(|it| it.doom);
         let kind = kind.map_or("liveness", |(kind, _)| match kind {
@@ -133,7 +133,7 @@ impl Actor {
         self.send(Command::Signal { id, signal }).await;
     }
 
-    /// Ends one container that was asked to and did not.
+    /// Kills one container that did not end after its stop signal.
     pub(super) async fn kill_one(&mut self, id: AttemptId) {
         if let Some(ending) = self.local.ending.get_mut(&id) {
             ending.is_killed = true;

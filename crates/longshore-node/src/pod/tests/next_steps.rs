@@ -1,4 +1,4 @@
-//! What is done next.
+//! The next steps that `decide` plans.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! What the API server is told.
+//! The status and the Events that the node writes to the API server.
 
 use serde_json::{Value, json};
 
