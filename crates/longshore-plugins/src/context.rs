@@ -42,43 +42,43 @@ pub struct TaskContext {
     pub domain: String,
     /// The decoded template.
     pub template: TaskTemplate,
-    /// The decoded inputs, where somebody read them; only templates with `{{ .inputs.x }}` need them.
+    /// The decoded inputs, where the controller read them; only templates with `{{ .inputs.x }}` need them.
     pub inputs: Option<LiteralMap>,
     /// Whether it may run on machines that go away.
     pub is_interruptible: bool,
     /// The variables that every container gets: `ACTION_NAME`, `RUN_NAME`, …, `spec.envVars`; reserved names win.
     pub env: BTreeMap<String, String>,
-    /// For the resource and its pods.
+    /// Labels for the resource and its pods.
     pub labels: BTreeMap<String, String>,
-    /// For the resource and its pods.
+    /// Annotations for the resource and its pods.
     pub annotations: BTreeMap<String, String>,
     /// `None` leaves the pod's own.
     pub service_account: Option<String>,
-    /// Where inputs and outputs are.
+    /// The URLs of inputs and outputs.
     pub paths: Paths,
-    /// The PodTemplate that [`pod_template_name`] names, where somebody read it.
+    /// The PodTemplate that [`pod_template_name`] names, where the controller read it.
     pub pod_template: Option<Value>,
-    /// What [`Plugin::takes_pod_templates`](crate::Plugin::takes_pod_templates) said of the cluster's definition.
+    /// The result of [`Plugin::takes_pod_templates`](crate::Plugin::takes_pod_templates) for the cluster's definition.
     pub takes_pod_templates: bool,
-    /// The pod that [`Plugin::head_pod`](crate::Plugin::head_pod) asks for, where there is one.
+    /// The pod that [`Plugin::head_pod`](crate::Plugin::head_pod) names, where there is one.
     pub head_pod: Option<Value>,
-    /// What was last said about this attempt.
+    /// The last reported phase of this attempt.
     pub last: K8sState,
-    /// `error.pb` of this attempt, where [`Plugin::needs_error_file`](crate::Plugin::needs_error_file) asks for it.
+    /// `error.pb` of this attempt, where [`Plugin::needs_error_file`](crate::Plugin::needs_error_file) requires it.
     pub error_file: ErrorFile,
 }
 
 /// What is known of `error.pb`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ErrorFile {
-    /// Nobody looked, or it could not be read.
+    /// The file was not read, or could not be read.
     #[default]
     Unknown,
-    /// There is none.
+    /// There is no such file.
     Absent,
     /// The task wrote one.
     Present {
-        /// Whether it allows another attempt.
+        /// Whether the error allows another attempt.
         is_recoverable: bool,
     },
 }

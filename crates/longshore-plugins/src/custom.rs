@@ -1,4 +1,4 @@
-//! What a template holds for its plugin alone.
+//! The field `custom` of a template, which only its plugin reads.
 
 use longshore_proto::flyteidl2::core::TaskTemplate;
 use longshore_proto::{JsonError, from_json};

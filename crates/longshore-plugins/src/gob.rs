@@ -1,8 +1,9 @@
 //! Go's `encoding/gob`, as far as one struct needs it: the peer keeps plugin state in it, so we do too.
 //!
-//! A stream is a sequence of messages, each with its length in front. A message with a negative type id describes a
-//! type, one with a positive id holds a value of it. Fields are told by the difference of their numbers, and fields
-//! with zero values are left out, except for structs. Ids are whatever the writing process had free: only names count.
+//! A stream is a sequence of messages, each with its length in front. A message with a negative
+//! type id describes a type, one with a positive id holds a value of it. A field is encoded as the
+//! difference between its number and the one before, and fields with zero values are left out,
+//! except for structs. Ids are whatever the writing process had free: only names count.
 
 mod read;
 mod write;

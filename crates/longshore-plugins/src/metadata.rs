@@ -10,9 +10,9 @@ use crate::{TASK_ACTION, config::K8sConfig, context::TaskContext};
 /// The TaskAction that a resource is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner<'a> {
-    /// Its name.
+    /// The name of the TaskAction.
     pub name: &'a str,
-    /// Its incarnation: a resource of another one is not ours.
+    /// The uid of the TaskAction: a resource of another incarnation is not ours.
     pub uid: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! A TaskAction that is ordered from here: made as the actions service makes those of the SDK.
+//! A TaskAction that a command or a DAG creates: as the actions service makes those of the SDK.
 
 use std::collections::BTreeMap;
 
@@ -30,10 +30,10 @@ const RESOURCES: [(&str, ResourceName); 4] = [
     ("ephemeral-storage", ResourceName::EphemeralStorage),
 ];
 
-/// What is ordered.
+/// The content of a new TaskAction.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Order {
-    /// Where the TaskAction is to be.
+    /// The namespace of the TaskAction.
     pub namespace: String,
     /// The run, 1 to 30 characters.
     pub run: String,

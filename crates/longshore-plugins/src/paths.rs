@@ -1,4 +1,4 @@
-//! Where inputs and outputs of an attempt are (task action spec §10).
+//! The URLs of inputs and outputs of an attempt (task action spec §10).
 
 use longshore_api::flyte::{self, TaskActionSpec};
 
@@ -13,7 +13,7 @@ pub struct Paths {
     pub input_prefix: String,
     /// Where `outputs.pb` and `error.pb` of this attempt go.
     pub output_prefix: String,
-    /// Where large outputs go.
+    /// The prefix of the URLs of large outputs.
     pub raw_output_prefix: String,
     /// `<raw output prefix>/_flytecheckpoints`.
     pub checkpoint: String,
@@ -24,15 +24,15 @@ pub struct Paths {
 /// What the paths of an attempt follow from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
-    /// Of the TaskAction.
+    /// The namespace of the TaskAction.
     pub(crate) namespace: &'a str,
-    /// Of the TaskAction.
+    /// The name of the TaskAction.
     pub(crate) name: &'a str,
-    /// Spec field.
+    /// `spec.actionName` of the TaskAction.
     pub(crate) action_name: &'a str,
-    /// Spec field: `inputs.pb` or its directory.
+    /// `spec.inputUri` of the TaskAction: `inputs.pb` or its directory.
     pub(crate) input_uri: &'a str,
-    /// Spec field.
+    /// `spec.runOutputBase` of the TaskAction.
     pub(crate) run_output_base: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! What a plugin says about a task: its phase, and why.
+//! The phase of a task that a plugin reports, and its reason.
 
 use jiff::Timestamp;
 use longshore_api::flyte::{ERROR_KIND_SYSTEM, ERROR_KIND_USER};
@@ -26,15 +26,15 @@ pub enum Phase {
     Initializing = 4,
     /// The user's code runs.
     Running = 5,
-    /// It ended well.
+    /// The task ended well.
     Success = 6,
-    /// It failed, and may be tried again.
+    /// The task failed, and may be tried again.
     RetryableFailure = 7,
-    /// It failed for good.
+    /// The task failed for good.
     PermanentFailure = 8,
     /// Another execution fills the cache for it.
     WaitingForCache = 9,
-    /// It was given up because somebody asked for it.
+    /// The task was aborted at a user's request.
     Aborted = 10,
 }
 
@@ -84,7 +84,7 @@ impl Phase {
     }
 }
 
-/// Who is to blame for a failure: a user's failure consumes an attempt, the system's does not.
+/// The origin of a failure: a user's failure consumes an attempt, the system's does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum ErrorKind {
     /// Not said; treated like the user's.
@@ -96,7 +96,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Its name in statuses and events; empty where nobody said.
+    /// Its name in statuses and events; empty for an unknown kind.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "",
@@ -106,7 +106,7 @@ impl ErrorKind {
     }
 }
 
-/// The code of a failure that the operator of a resource told.
+/// The code of a failure that the operator of a resource reports.
 pub(crate) const DOWNSTREAM_SYSTEM_ERROR: &str = "DownstreamSystemError";
 /// The code of a failure that is the task's own.
 pub(crate) const TASK_FAILED_WITH_ERROR: &str = "TaskFailedWithError";
@@ -118,18 +118,18 @@ pub(crate) const UNKNOWN_STATUS: &str = "UnknownStatus";
 pub struct TaskError {
     /// CamelCase, as `OOMKilled`.
     pub code: String,
-    /// For people.
+    /// The message for people.
     pub message: String,
-    /// Who is to blame.
+    /// The origin of the failure.
     pub kind: ErrorKind,
 }
 
-/// Something that happened on the way, told together with a phase: a Kubernetes Event, a cache decision.
+/// Something that happened on the way, reported together with a phase: a Kubernetes Event, a cache decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Happening {
-    /// For people.
+    /// What happened, for people.
     pub reason: String,
-    /// When.
+    /// When it happened.
     pub occurred_at: Timestamp,
 }
 
@@ -140,9 +140,9 @@ pub struct Info {
     pub logs: Vec<TaskLog>,
     /// Pods and containers whose logs are the task's.
     pub log_context: Option<LogContext>,
-    /// Whatever the plugin has to tell besides, an object.
+    /// Further information of the plugin, an object.
     pub custom: Option<Value>,
-    /// When it became known, as the resource tells.
+    /// When it became known, by the status of the resource.
     pub reported_at: Option<Timestamp>,
 }
 
@@ -153,17 +153,17 @@ pub struct PhaseInfo {
     pub phase: Phase,
     /// Orders changes within a phase; a receiver drops what has the same phase and version.
     pub version: u32,
-    /// For people.
+    /// The reason for people.
     pub reason: String,
     /// Why it failed; `Some` in the two failure phases.
     pub error: Option<TaskError>,
-    /// When it happened, as the resource tells; `None` where it does not.
+    /// When it happened, by the status of the resource; `None` where the status has no time.
     pub occurred_at: Option<Timestamp>,
     /// What else happened, oldest first.
     pub happenings: Vec<Happening>,
     /// The resource must not outlive this failure, because it would go on trying (spec §9.6).
     pub cleanup_on_failure: bool,
-    /// What can be looked at.
+    /// Links, times and other information for users.
     #[serde(skip)]
     pub info: Info,
 }
@@ -193,13 +193,13 @@ impl PhaseInfo {
         Self::failure(Phase::PermanentFailure, kind, code, message)
     }
 
-    /// The same with what can be looked at.
+    /// The phase with links, times and other information.
     #[must_use]
     pub fn with_info(self, info: Info) -> Self {
         Self { info, ..self }
     }
 
-    /// The same, with one more reason.
+    /// The phase with one more reason, after a comma.
     #[must_use]
     pub fn with_reason(mut self, reason: &str) -> Self {
         if !self.reason.is_empty() {

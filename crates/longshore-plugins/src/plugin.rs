@@ -16,13 +16,13 @@ pub const BAD_TASK_SPECIFICATION: &str = "BadTaskSpecification";
 /// Pure: the caller has read everything that [`TaskContext`] holds, creates what [`build`](Self::build) returns (after
 /// it set name, labels, annotations and owner), and shows the live resource to [`phase`](Self::phase).
 pub trait Plugin: Send + Sync + std::fmt::Debug {
-    /// Its id, as `tasks.task-plugins.default-for-task-types` names it.
+    /// The id of the plugin, as `tasks.task-plugins.default-for-task-types` names it.
     fn id(&self) -> &'static str;
 
     /// The task types that it takes unless the configuration says otherwise.
     fn task_types(&self) -> &'static [&'static str];
 
-    /// What it creates.
+    /// The kind of resource that the plugin creates.
     fn resource(&self) -> Resource;
 
     /// The longest name that its resource can have; `None` for what Kubernetes allows.
@@ -37,8 +37,8 @@ pub trait Plugin: Send + Sync + std::fmt::Debug {
         names::subdomain(&names::fixed_length_unique_id(name, limit))
     }
 
-    /// Whether [`build`](Self::build) asks for [`TaskContext::inputs`]. Most tasks read their inputs themselves, so
-    /// nobody else does unless it is needed.
+    /// Whether [`build`](Self::build) reads [`TaskContext::inputs`]. Most tasks read their inputs
+    /// themselves, so the controller loads them only where this returns `true`.
     fn needs_inputs(&self, _context: &TaskContext) -> bool {
         false
     }
@@ -49,19 +49,20 @@ pub trait Plugin: Send + Sync + std::fmt::Debug {
     /// Where the template cannot become one: `BadTaskSpecification`, a failure for good.
     fn build(&self, context: &TaskContext) -> Result<Value, BuildError>;
 
-    /// Whether the resource, as this CustomResourceDefinition has it, takes whole pods as templates: it is asked once
-    /// for each definition, and [`build`](Self::build) finds the answer in [`TaskContext::takes_pod_templates`].
+    /// Whether the resource, as this CustomResourceDefinition has it, takes whole pods as
+    /// templates. The controller calls this once for each definition, and [`build`](Self::build)
+    /// finds the result in [`TaskContext::takes_pod_templates`].
     fn takes_pod_templates(&self, _definition: &Value) -> bool {
         false
     }
 
-    /// The pod that is to be read, as [`TaskContext::head_pod`], before [`phase`](Self::phase): it tells of trouble that
-    /// the resource itself tells late, or never.
+    /// The pod that the controller reads before [`phase`](Self::phase), as
+    /// [`TaskContext::head_pod`]: it shows failures that the resource itself shows late, or never.
     fn head_pod(&self, _context: &TaskContext, _resource: &Value) -> Option<HeadPod> {
         None
     }
 
-    /// Whether [`phase`](Self::phase) asks for [`TaskContext::error_file`] of this resource.
+    /// Whether [`phase`](Self::phase) reads [`TaskContext::error_file`] of this resource.
     fn needs_error_file(&self, _resource: &Value) -> bool {
         false
     }

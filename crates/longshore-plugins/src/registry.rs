@@ -1,4 +1,4 @@
-//! Which plugin takes which task type (task action spec §8).
+//! Which plugin runs which task type (task action spec §8).
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{
 /// Ids under which upstream registers the plugin of pods too.
 const POD_ALIASES: [&str; 2] = ["container", "sidecar"];
 
-/// What runs a task type.
+/// The plugin that runs a task type.
 #[derive(Clone, Debug)]
 pub enum Runner {
     /// A resource in Kubernetes.
@@ -23,7 +23,7 @@ pub enum Runner {
 }
 
 impl Runner {
-    /// Its plugin's id.
+    /// The id of the plugin.
     pub fn id(&self) -> &'static str {
         match self {
             Self::Resource(plugin) => plugin.id(),
@@ -86,11 +86,11 @@ pub enum RegistryError {
         "tasks.task-plugins.default-for-task-types gives task type {task_type:?} to plugin {plugin:?}; expected one of {known:?}"
     )]
     UnknownPlugin {
-        /// The key.
+        /// The task type, a key of the setting.
         task_type: String,
         /// The value.
         plugin: String,
-        /// What it could be.
+        /// The ids of the known plugins.
         known: Vec<&'static str>,
     },
 }
@@ -105,8 +105,8 @@ impl Registry {
         Self::of(&plugins(&Arc::new(config.clone())), overrides)
     }
 
-    /// These plugins. The first takes the types that nobody takes; of plugins that take the same type, the last has
-    /// it; `overrides` (task type to plugin id) have the last word.
+    /// A registry of these plugins. The first plugin takes the task types that no plugin takes. Of plugins that take
+    /// the same type, the last one gets it. `overrides` (task type to plugin id) take precedence over both.
     ///
     /// # Errors
     /// See [`RegistryError`].
@@ -148,7 +148,7 @@ impl Registry {
         })
     }
 
-    /// What runs a task type.
+    /// The plugin that runs a task type.
     pub fn runner(&self, task_type: &str) -> &Runner {
         self.by_task_type.get(task_type).unwrap_or(&self.default)
     }

@@ -1,7 +1,7 @@
 //! The contract of a plugin that makes no resource in Kubernetes: the task runs elsewhere, or not at all.
 //!
-//! A state machine: [`step`](RemotePlugin::step) says what the task's phase is, what is to be remembered, and what is to
-//! be asked; the caller persists the first two, asks, and steps again with the answer.
+//! A state machine: [`step`](RemotePlugin::step) returns the phase of the task, the state to be stored, and the next
+//! request. The caller persists the first two, sends the request, and steps again with the answer.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{context::TaskContext, phase::PhaseInfo, plugin::BuildError, state::S
 
 /// A task type that runs without a resource.
 pub trait RemotePlugin: Send + Sync + std::fmt::Debug {
-    /// Its id, as `tasks.task-plugins.default-for-task-types` names it.
+    /// The id of the plugin, as `tasks.task-plugins.default-for-task-types` names it.
     fn id(&self) -> &'static str;
 
     /// The task types that it takes unless the configuration says otherwise.
@@ -28,7 +28,7 @@ pub trait RemotePlugin: Send + Sync + std::fmt::Debug {
         Room::Unneeded
     }
 
-    /// Whether the step from this state asks for [`TaskContext::inputs`].
+    /// Whether the step from this state reads [`TaskContext::inputs`].
     fn needs_inputs(&self, state: StoredState<'_>) -> bool;
 
     /// What is so now, and what is to be done.
@@ -37,7 +37,7 @@ pub trait RemotePlugin: Send + Sync + std::fmt::Debug {
     /// [`StateError`] where the state is another program's; what to do then: see decision 2 of the spec.
     fn step(&self, context: &TaskContext, round: &Round<'_>) -> Result<Step, StateError>;
 
-    /// What is to be asked so that the task does not go on: nothing where nothing was begun.
+    /// The request that stops the task; `None` where nothing was begun.
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -57,21 +57,21 @@ pub struct StoredState<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Whether a job takes room.
+/// Whether a job takes a slot of the quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// It does not, or not any more.
+    /// The job takes none, or no longer takes one.
     Unneeded,
-    /// It will, once there is some.
+    /// The job waits for a free slot.
     Wanted,
-    /// It does.
+    /// The job takes a slot.
     Taken,
 }
 
-/// What a step goes by.
+/// The input of a step.
 #[derive(Clone, Debug)]
 pub struct Round<'a> {
-    /// What the last step wanted to be remembered, as it was read back.
+    /// The state that the last step returned, as it was read back.
     pub state: StoredState<'a>,
     /// Whether this very process persisted that state. Only then is it known that what the state announces was not
     /// done yet, unless there is an answer.
@@ -87,20 +87,20 @@ pub struct Round<'a> {
 /// The outcome of a step, in the order in which it is to be carried out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// The outputs of the task, to be written to `outputs.pb` before its success is told.
+    /// The outputs of the task. The controller writes them to `outputs.pb` before it reports success.
     pub outputs: Option<LiteralMap>,
-    /// What the task's phase is.
+    /// The phase of the task.
     pub info: PhaseInfo,
-    /// What is to be remembered, with [`STATE_VERSION`](crate::STATE_VERSION).
+    /// The state to be stored, with [`STATE_VERSION`](crate::STATE_VERSION).
     pub state: Vec<u8>,
-    /// What is to be asked, once the state is persisted.
+    /// The next request, to be sent once the state is persisted.
     pub call: Option<Call>,
     /// When to step again, if no answer comes before.
     pub again: Option<Duration>,
 }
 
 impl Step {
-    /// A step after which nothing is asked.
+    /// A step after which no request is sent.
     pub fn quiet(info: PhaseInfo, state: Vec<u8>) -> Self {
         Self {
             outputs: None,
@@ -117,31 +117,31 @@ impl Step {
 pub struct Call {
     /// Which task type is meant, which leads to the connector.
     pub category: Category,
-    /// What to ask.
+    /// The request to the connector.
     pub request: Request,
 }
 
-/// What a connector is chosen by.
+/// The category by which a connector is chosen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Category {
-    /// Of the task's id.
+    /// The project, of the task's id.
     pub project: String,
-    /// Of the task's id.
+    /// The domain, of the task's id.
     pub domain: String,
     /// The task type.
     pub task_type: String,
-    /// Its version.
+    /// The version of the task type.
     pub version: i32,
 }
 
 /// A request of `flyteidl2.connector.AsyncConnectorService`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
-    /// Begin.
+    /// Begin a job.
     Create(Box<CreateTaskRequest>),
-    /// Tell.
+    /// Request the state of a job.
     Get(Box<GetTaskRequest>),
-    /// End.
+    /// Delete a job.
     Delete(Box<DeleteTaskRequest>),
 }
 
@@ -152,9 +152,9 @@ pub enum Answer {
     Created(CreateTaskResponse),
     /// To [`Request::Get`].
     Told {
-        /// What was told.
+        /// The state of the job.
         response: Box<GetTaskResponse>,
-        /// Who told it.
+        /// The connector that answered.
         by: Teller,
     },
     /// The call failed, or no connector takes the task type.
@@ -164,9 +164,9 @@ pub enum Answer {
 /// The connector that answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Teller {
-    /// Its name in the configuration.
+    /// The name of the connector in the configuration.
     pub name: String,
-    /// Where it is.
+    /// The address of the connector.
     pub endpoint: String,
     /// Whether it is one of `connectorApps`, which have logs of their own.
     pub is_app: bool,

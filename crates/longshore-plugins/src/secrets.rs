@@ -23,15 +23,15 @@ pub enum SecretError {
     /// The pod's annotation is not what the executor writes.
     #[error("expected a flyteidl2.core.Secret in annotation {annotation}: {why}")]
     BadAnnotation {
-        /// Its name.
+        /// The name of the annotation.
         annotation: String,
-        /// What is wrong with it.
+        /// What is wrong with the annotation.
         why: String,
     },
     /// The pod does not say whose it is.
     #[error("the pod has no label {0}, by which its secrets are found")]
     NoLabel(&'static str),
-    /// The labels name a scope whose parts cannot be told apart.
+    /// The labels name a scope whose parts cannot be separated.
     #[error("expected label {0} without \"__\", which is between the parts of a secret's name")]
     Ambiguous(&'static str),
     /// The pod is in a namespace of others.
@@ -41,33 +41,33 @@ pub enum SecretError {
     NotBound {
         /// The pod's.
         namespace: String,
-        /// What its labels claim.
+        /// The scope that the labels of the pod claim.
         scope: String,
-        /// Whose the namespace is, or which one would be right.
+        /// The scope to which the namespace is bound, or the namespace that would be right.
         bound: String,
     },
     /// The secret is not named.
     #[error("a secret has no key")]
     NoKey,
-    /// Its value cannot be a variable's.
+    /// The value of the secret cannot be a variable's.
     #[error("secret {0:?} is no UTF-8, and cannot be a variable; ask for it as a file")]
     NoText(String),
-    /// Its key cannot be a file's name.
+    /// The key of the secret cannot be a file's name.
     #[error("the key of secret {0:?} is no name of a file; ask for it as a variable")]
     NoFileName(String),
-    /// It is to be something that nobody knows.
+    /// The mount requirement is none that this code knows.
     #[error(
         "expected mount requirement 0 (any), 1 (variable) or 2 (file) of secret {key:?}, found {found}"
     )]
     UnknownMount {
-        /// Its key.
+        /// The key of the secret.
         key: String,
-        /// Its mount requirement.
+        /// The mount requirement that was found.
         found: i32,
     },
 }
 
-/// Whether a template asks for secrets.
+/// Whether a template requests secrets.
 pub(crate) fn has_secrets(template: &TaskTemplate) -> bool {
     !secrets(template).is_empty()
 }

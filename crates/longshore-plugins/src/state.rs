@@ -14,16 +14,16 @@ pub const STATE_VERSION: u8 = 1;
 
 /// Seconds from the year 1 to 1970.
 const GO_EPOCH: i64 = 62_135_596_800;
-/// Type ids that a process of Go gives to types of its own begin here.
+/// Type ids that a Go process assigns to its own types begin here.
 const FIRST_ID: i64 = 64;
 
 /// Whether the resource of this attempt was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Launch {
-    /// Not yet, as far as is recorded.
+    /// No creation is on record.
     #[default]
     NotStarted,
-    /// It was accepted.
+    /// The API server accepted the resource.
     Started,
 }
 
@@ -32,20 +32,20 @@ pub enum Launch {
 pub struct K8sState {
     /// The phase; [`Phase::Undefined`] where it is not known.
     pub phase: Phase,
-    /// Its version.
+    /// The version of the phase.
     pub version: u32,
-    /// Its reason.
+    /// The reason of the phase.
     pub reason: String,
 }
 
-/// What is remembered.
+/// The stored state of a task with a resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PluginState {
     /// Whether the resource was created.
     pub launch: Launch,
-    /// What was last said about it.
+    /// The last reported phase of the resource.
     pub k8s: K8sState,
-    /// Creation time of the last Event that was told; `None` before the first.
+    /// Creation time of the last reported Event; `None` before the first.
     pub last_event_created_at: Option<Timestamp>,
     /// When that Event was noticed, by the process's own clock.
     pub last_event_recorded_at: Option<Timestamp>,
@@ -54,7 +54,7 @@ pub struct PluginState {
 /// A plugin state that cannot be read. What to do then: see decision 2 of the spec.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
-    /// It is another program's.
+    /// Another program wrote the state.
     #[error("plugin state version mismatch expected [{STATE_VERSION}] got [{0}]")]
     Version(u8),
     /// The bytes are no state.
@@ -149,8 +149,8 @@ impl PluginState {
 }
 
 impl PhaseInfo {
-    /// The same, with a version that is not dropped by a receiver and never goes back: within a phase, a new reason
-    /// is a new version, and the stored version is the least.
+    /// The phase with a version that no receiver drops and that never goes back: within a phase a
+    /// new reason gets a new version, which is at least the stored one.
     #[must_use]
     pub fn ordered_after(mut self, stored: &K8sState) -> Self {
         if self.phase == stored.phase && self.version <= stored.version {
@@ -160,7 +160,7 @@ impl PhaseInfo {
         self
     }
 
-    /// The same with what else happened, oldest first, which is news in itself (task action spec §9.4).
+    /// The phase with these happenings, oldest first. Happenings alone make a new version (task action spec §9.4).
     #[must_use]
     pub fn with_happenings(mut self, happenings: Vec<Happening>, stored: &K8sState) -> Self {
         if happenings.is_empty() {
@@ -173,7 +173,7 @@ impl PhaseInfo {
         self
     }
 
-    /// What is to be remembered of it.
+    /// The part of the phase that is stored.
     pub fn to_k8s_state(&self) -> K8sState {
         K8sState {
             phase: self.phase,
@@ -249,7 +249,7 @@ pub(crate) fn time_of(value: Option<&Gob>) -> Result<Option<Timestamp>, StateErr
     Timestamp::new(unix, nanoseconds).map(Some).map_err(corrupt)
 }
 
-/// The same as [`time_of`], in UTC; nothing for no time.
+/// The time as [`time_of`] reads it, in UTC; empty for no time.
 pub(crate) fn time_bytes(at: Option<Timestamp>) -> Vec<u8> {
     const UTC: i16 = -1;
     let Some(at) = at else { return Vec::new() };

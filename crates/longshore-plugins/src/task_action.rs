@@ -1,4 +1,4 @@
-//! The kind of object that asks for one action of a Flyte run.
+//! The kind of object that starts one action of a Flyte run.
 
 use longshore_api::flyte;
 use longshore_core::{Resource, Scope};

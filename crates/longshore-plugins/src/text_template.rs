@@ -1,4 +1,4 @@
-//! Templates in texts, as in Go: `{{ .name }}`. Those that nobody knows stay as they are.
+//! Templates in texts, as in Go: `{{ .name }}`. Unknown ones stay as they are.
 
 /// Replaces each `{{ .name }}` or `{{ $name }}` for which there is a value.
 pub(crate) fn replace<E>(

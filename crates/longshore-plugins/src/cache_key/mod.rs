@@ -24,11 +24,11 @@ const SIGNATURE_LENGTH: usize = 8;
 /// What a task's outputs are cached under.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CacheKey {
-    /// Of the template's id.
+    /// The organisation, of the template's id.
     pub org: String,
-    /// Of the template's id.
+    /// The project, of the template's id.
     pub project: String,
-    /// Of the template's id.
+    /// The domain, of the template's id.
     pub domain: String,
     /// Hashes of the task's id, signature and inputs, and the cache version.
     pub key: String,

@@ -15,7 +15,7 @@ use crate::{
     pod::Pod,
 };
 
-/// Where rank 0 listens.
+/// The port on which rank 0 listens.
 const MASTER_PORT: &str = "29500";
 
 /// The JobSet of this name, which is the domain of its pods too. The interconnect is always TCP, as upstream.

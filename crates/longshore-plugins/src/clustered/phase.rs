@@ -1,4 +1,4 @@
-//! What a JobSet says about its task.
+//! The phase of a task, from its JobSet.
 
 use jiff::Timestamp;
 use longshore_api::flyte;

@@ -1,4 +1,4 @@
-//! GPUs and other accelerators: how they are asked for, and how their nodes are told.
+//! GPUs and other accelerators: how tasks request them, and how their nodes are selected.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct Accelerators {
     pub device_classes: BTreeMap<String, DeviceClassConfig>,
 }
 
-/// How nodes with accelerators are told from others.
+/// The labels and taints that identify nodes with accelerators.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AcceleratorNodes {
     /// Label, and taint, of the device.

@@ -25,7 +25,8 @@ pub struct CoPilot {
     pub memory: String,
     /// `storage-config-override`, else the section `storage`.
     pub storage: CoPilotStorage,
-    /// Whether it is `storage-config-override`, which is told to the helpers even where a secret holds the rest.
+    /// Whether it is `storage-config-override`, which the helpers get on their command line even
+    /// where a secret holds the rest.
     pub is_storage_overridden: bool,
     /// `storage-config-secret-name`: a Secret with the configuration of the storage.
     pub storage_secret: Option<String>,
@@ -33,7 +34,7 @@ pub struct CoPilot {
     pub log_level: i64,
 }
 
-/// Where inputs and outputs are, as the helpers are told.
+/// Where inputs and outputs are, as the command line of the helpers says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoPilotStorage {
     /// `type`. Default: `s3`.
@@ -42,7 +43,7 @@ pub struct CoPilotStorage {
     pub container: String,
     /// `enable-multicontainer`: whether there are other buckets. Default: no.
     pub is_multi_container: bool,
-    /// `stow.kind`.
+    /// `stow.kind`: the kind of store of the library stow.
     pub stow_kind: String,
     /// `stow.config`: address and credentials.
     pub stow_config: BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! What the sections of a configuration may hold: the keys as a reading asks for them, for the reference.
+//! The keys that the sections of a configuration may hold, recorded while a configuration is read: for the reference.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,23 +10,23 @@ pub struct ConfigKey {
     /// From the root, as `plugins.k8s.default-cpus`. `NAME` stands for a name that the user chooses, `[]` for each element
     /// of a list.
     pub path: String,
-    /// What becomes of its value.
+    /// What the code does with its value.
     pub key_use: KeyUse,
 }
 
-/// What becomes of the value of a key.
+/// What the code does with the value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyUse {
     /// It is read.
     Read {
-        /// What it can be.
+        /// The values that it can have, in words.
         expected: &'static str,
-        /// What holds without it, as text; empty for nothing.
+        /// The default, as text; empty for none.
         default: String,
     },
     /// Upstream reads it, and it changes nothing here.
     Unsupported {
-        /// What happens instead.
+        /// What Longshore does instead.
         instead: String,
     },
 }

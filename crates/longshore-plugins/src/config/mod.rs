@@ -75,7 +75,7 @@ pub struct K8sConfig {
     pub default_cpu_request: String,
     /// `default-memory`: the request of a primary container that says nothing, a quantity. Default: `1024Mi`.
     pub default_memory_request: String,
-    /// Where pods may run.
+    /// The nodes on which pods may run.
     pub scheduling: Scheduling,
     /// GPUs and other accelerators.
     pub accelerators: Accelerators,
@@ -99,7 +99,7 @@ pub struct K8sConfig {
     pub co_pilot: Box<CoPilot>,
 }
 
-/// Where pods may run.
+/// The nodes on which pods may run, and the scheduler that chooses one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scheduling {
     /// `scheduler-name` of pods without one.

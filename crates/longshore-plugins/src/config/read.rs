@@ -155,7 +155,7 @@ fn logs_only(section: &mut Section<'_>, config: &mut crate::links::LogConfig) {
     section.section("logs", |section| logs::read(section, config));
 }
 
-/// A field, whatever the case of its name: upstream's loader does not tell them apart.
+/// A field, whatever the case of its name: upstream's loader ignores the case of keys.
 fn field<'a>(object: &'a Value, name: &str) -> Option<&'a Value> {
     crate::proto_json::field(object, name).filter(|value| !value.is_null())
 }

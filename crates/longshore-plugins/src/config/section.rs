@@ -1,4 +1,4 @@
-//! Reads sections of the peer's configuration: each key that is asked for is known, and what is left over is not.
+//! Reads sections of the peer's configuration. A key that the code reads is known; every other key is reported.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -27,19 +27,19 @@ pub enum ConfigProblem {
     /// The value is of another kind.
     #[error("{path}: expected {expected}, found {found}")]
     WrongValue {
-        /// Of the key.
+        /// The path of the key.
         path: String,
-        /// What it can be.
+        /// The values that it can have, in words.
         expected: &'static str,
-        /// What it is.
+        /// The value that was found.
         found: String,
     },
     /// A section that cannot be used as a whole.
     #[error("{path}: {why}")]
     Unusable {
-        /// Of the section.
+        /// The path of the section.
         path: String,
-        /// What is wrong with it.
+        /// What is wrong with the section.
         why: String,
     },
 }
@@ -51,25 +51,26 @@ fn suggest(suggestion: Option<&str>) -> String {
 /// Something in the configuration that upstream knows, and that is done otherwise here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigWarning {
-    /// Of the key.
+    /// The path of the key.
     pub path: String,
-    /// What happens instead.
+    /// What Longshore does instead.
     pub instead: String,
 }
 
-/// What was found while reading.
+/// The findings of a reading.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigReport {
-    /// What cannot be what was meant.
+    /// Values that are wrong.
     pub problems: Vec<ConfigProblem>,
-    /// What is done otherwise here.
+    /// Settings that have another effect here than with the peer.
     pub warnings: Vec<ConfigWarning>,
-    /// The keys that were asked for, where a reading records them.
+    /// The keys that the code has read, where the report records them.
     keys: Option<Vec<ConfigKey>>,
 }
 
 impl ConfigReport {
-    /// For a reading that records each key that it asks for, and that enters sections which the document does not have.
+    /// A report that records each key that the code reads. Such a reading also enters sections that
+    /// the document does not have.
     pub fn recording() -> Self {
         Self {
             keys: Some(Vec::new()),
@@ -82,7 +83,7 @@ impl ConfigReport {
         self.keys.is_some()
     }
 
-    /// The recorded keys, in the order in which they were asked for.
+    /// The recorded keys, in the order in which the code read them.
     pub fn into_keys(self) -> Vec<ConfigKey> {
         self.keys.unwrap_or_default()
     }
@@ -124,7 +125,7 @@ pub struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// Reads a section, and reports what nobody asked for.
+    /// Reads a section with `read`, and reports the keys that `read` did not read.
     pub fn read(
         value: &'a Value,
         path: impl Into<String>,
@@ -206,7 +207,7 @@ impl<'a> Section<'a> {
         });
     }
 
-    /// Reads a key into its place, if it is there. Who calls it has declared the key.
+    /// Reads a key into its place, if it is there. The caller has declared the key.
     fn set<T>(
         &mut self,
         key: &'static str,
@@ -467,7 +468,7 @@ fn scalar(value: &Value) -> Option<String> {
 fn duration_of(value: &Value) -> Option<Duration> {
     match value.as_str() {
         Some(text) => duration::parse(text),
-        // As upstream: nanoseconds.
+        // A plain number is nanoseconds, as upstream.
         None => value.as_u64().map(Duration::from_nanos),
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     links::LogConfig,
 };
 
-/// Connectors, and how they are asked.
+/// Connectors, and how the controller calls them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConnectorConfig {
     /// `supportedTaskTypes`: what connectors run. Default: `task_type_3` and `task_type_4`.
@@ -21,9 +21,9 @@ pub struct ConnectorConfig {
     pub apps: BTreeMap<String, Deployment>,
     /// `connectorForTaskTypes`: task type to the name of a connector.
     pub for_task_types: BTreeMap<String, String>,
-    /// `pollInterval`: how often connectors are asked what they take. Default: 10 s.
+    /// `pollInterval`: how often the controller reads the task types of connectors. Default: 10 s.
     pub poll_interval: Duration,
-    /// `webApi`.
+    /// `webApi`: how often the states of jobs are requested.
     pub web_api: WebApi,
     /// `webApi.resourceQuotas` and `resourceConstraints`. Default: none.
     pub quota: Quota,
@@ -31,7 +31,7 @@ pub struct ConnectorConfig {
     pub logs: LogConfig,
 }
 
-/// How jobs are asked for.
+/// How often, and how many at a time, the controller requests the states of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WebApi {
     /// `caching.resyncInterval`: between two questions for one job. Default: 30 s.
@@ -48,8 +48,8 @@ pub struct WebApi {
 
 /// How many jobs there may be at the same time; `None` for as many as there are actions.
 ///
-/// The peer has limits by default, which its executor reads and does not keep to: it grants whatever is asked for. So
-/// here only those count that somebody has configured.
+/// The peer has limits by default, which its executor reads but does not enforce: it grants every
+/// request. So only configured limits count here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     /// `webApi.resourceQuotas.default`: of all.
@@ -67,7 +67,7 @@ impl Quota {
     }
 }
 
-/// How many requests are made.
+/// The limit on the rate of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// `qps`: a second, in the long run.
@@ -79,7 +79,7 @@ pub struct Limit {
 /// Where a connector is, and what it takes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deployment {
-    /// `endpoint`.
+    /// `endpoint`: the address of the connector.
     pub endpoint: String,
     /// `insecure`: without TLS. Default: no, and yes for the default connector.
     pub is_insecure: bool,

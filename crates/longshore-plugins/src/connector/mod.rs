@@ -1,5 +1,5 @@
-//! Tasks that a connector runs, behind its own interface: a state machine over what it is asked (task action spec
-//! §11.11). Nothing here talks to anybody.
+//! Tasks that a connector runs, behind its own interface: a state machine over requests to the
+//! connector and their answers (task action spec §11.11). Nothing here sends a request.
 
 mod config;
 mod registry;
@@ -23,11 +23,11 @@ use crate::{
     state::StateError,
 };
 
-/// The code of a task whose connector cannot be asked any more.
+/// The code of a task whose connector has failed too many requests for its state.
 const CANNOT_BE_ASKED: &str = "AutoRefreshCacheFailed";
-/// The code of a task of which nobody knows whether the connector began it.
+/// The code of a task whose job the connector may or may not have begun.
 const CREATION_INTERRUPTED: &str = "CreationInterrupted";
-/// What is said of a job that waits for others to end: upstream's words.
+/// The reason of a job that waits for others to end: upstream's words.
 const QUOTA_EXCEEDED: &str = "Quota for task has exceeded. Waiting for the resource.";
 /// Upstream's version of the phase in which the job was accepted.
 const LAUNCHED: u32 = 2;
@@ -90,14 +90,14 @@ impl RemotePlugin for ConnectorPlugin {
     }
 }
 
-/// Other jobs have to end first. Whoever has room for it steps again.
+/// The step of a task that waits for quota. The controller steps again when a slot is free.
 fn wait(mut state: WebApiState, round: &Round<'_>) -> Step {
     state.token_requested_at.get_or_insert(round.now);
     let info = PhaseInfo::of(Phase::WaitingForResources, QUOTA_EXCEEDED);
     Step::quiet(info, state.encode())
 }
 
-/// Remembers that the connector is about to be asked: a connector that is asked twice begins two jobs.
+/// Records that a request to begin the job is about to be sent: a connector that gets it twice begins two jobs.
 fn announce(mut state: WebApiState, round: &Round<'_>) -> Step {
     state.phase = WebApiPhase::AllocationTokenAcquired;
     state.token_requested_at = Some(round.now);

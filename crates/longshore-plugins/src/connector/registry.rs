@@ -1,4 +1,4 @@
-//! Which connector takes which task.
+//! Which connector runs which task.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use longshore_proto::flyteidl2::connector::Connector;
 use super::config::{ConnectorConfig, Deployment};
 use crate::remote::{Category, Teller};
 
-/// Connectors by what they take, as they told last.
+/// Connectors by the task types that they take, by their last answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Connectors {
     /// By project, domain, task type and version, to the name of the deployment.
@@ -15,7 +15,7 @@ pub struct Connectors {
 }
 
 impl Connectors {
-    /// Remembers what a deployment takes. Of several, the first that was heard of has a task type.
+    /// Records the task types that a deployment takes. Of several deployments, the first one recorded has a task type.
     pub fn heard(&mut self, name: &str, deployment: &Deployment, connectors: &[Connector]) {
         for category in connectors.iter().flat_map(|c| &c.supported_task_categories) {
             let key = (

@@ -1,4 +1,4 @@
-//! What connectors are asked.
+//! The requests to connectors.
 
 use longshore_proto::flyteidl2::{
     connector::{
@@ -24,7 +24,7 @@ use crate::{
 /// Begin this task.
 pub(super) fn create(context: &TaskContext) -> Result<Call, BuildError> {
     let connection = connection(context)?;
-    // Here as upstream.
+    // Refused here, as upstream does.
     if !connection.secrets.is_empty() {
         let names: Vec<&String> = connection.secrets.keys().collect();
         return Err(BuildError::bad_specification(format!(
@@ -61,7 +61,7 @@ pub(super) fn create(context: &TaskContext) -> Result<Call, BuildError> {
     })
 }
 
-/// What of this job?
+/// The request for the state of a job.
 pub(super) fn get(meta: &ResourceMeta) -> Call {
     let request = GetTaskRequest {
         resource_meta: meta.connector_meta.clone(),
@@ -94,7 +94,7 @@ pub(super) fn resource_meta(context: &TaskContext, response: &CreateTaskResponse
         output_prefix: context.paths.output_prefix.clone(),
         connector_meta: response.resource_meta.clone(),
         category: category(context),
-        // It was one when the job was asked for.
+        // The connection was valid when the job was begun.
         connection: connection(context).ok(),
     }
 }

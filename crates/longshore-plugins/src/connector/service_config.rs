@@ -33,7 +33,7 @@ pub struct ServiceConfig {
     methods: Vec<Methods>,
 }
 
-/// How some methods are called.
+/// The policy of some methods.
 #[derive(Clone, Debug, PartialEq)]
 struct Methods {
     names: Vec<Name>,
@@ -47,10 +47,10 @@ struct Name {
     method: String,
 }
 
-/// How a method is called.
+/// The policy of a method: its time limit and its retries.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MethodPolicy {
-    /// How long it may take, retries included; `None` for as long as it likes.
+    /// How long a call may take, retries included; `None` for no limit.
     pub timeout: Option<Duration>,
     /// When it is called once more; `None` for never.
     pub retries: Option<Retries>,
@@ -85,8 +85,8 @@ impl ServiceConfig {
         Some(Self { methods })
     }
 
-    /// How a method is called, where its deployment has this time limit. What is said of the method counts before what
-    /// is said of its service, and that before what is said of all.
+    /// The policy of a method, where its deployment has this time limit. A policy of the method takes precedence over
+    /// one of its service, and that over one of all services.
     pub fn of(&self, service: &str, method: &str, limit: Option<Duration>) -> MethodPolicy {
         let names = [(service, method), (service, ""), ("", "")];
         let found = names.into_iter().find_map(|(service, method)| {

@@ -1,4 +1,4 @@
-//! What is remembered of a connector's job, in the peer's encoding (task action spec §9.3).
+//! The stored state of a connector's job, in the peer's encoding (task action spec §9.3).
 
 use std::collections::BTreeMap;
 
@@ -22,22 +22,22 @@ const TEXTS: i64 = 69;
 /// What Go calls the type of [`ResourceMeta`].
 const META_TYPE: &str = "github.com/flyteorg/flyte/v2/flyteplugins/go/tasks/plugins/webapi/connector.ResourceMetaWrapper";
 
-/// How far a job is.
+/// The phase of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum WebApiPhase {
-    /// Nothing was asked.
+    /// No request was sent.
     #[default]
     NotStarted = 0,
-    /// The connector is about to be asked, or was asked and nobody knows the answer.
+    /// The request to begin the job is about to be sent, or it was sent and its answer is not known.
     AllocationTokenAcquired = 1,
     /// The job was begun.
     ResourcesCreated = 2,
-    /// It ended well.
+    /// The job ended well.
     Succeeded = 3,
-    /// It failed.
+    /// The job failed.
     UserFailure = 4,
-    /// The connector cannot be asked any more.
+    /// The requests for the state of the job have failed too often.
     SystemFailure = 5,
 }
 
@@ -51,7 +51,7 @@ impl WebApiPhase {
         Self::SystemFailure,
     ];
 
-    /// Whether the connector is not asked any more.
+    /// Whether the connector gets no more requests about the job.
     pub fn is_terminal(self) -> bool {
         match self {
             Self::Succeeded | Self::UserFailure | Self::SystemFailure => true,
@@ -60,10 +60,10 @@ impl WebApiPhase {
     }
 }
 
-/// What is remembered.
+/// The stored state of a task of a connector.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WebApiState {
-    /// How far the job is.
+    /// The phase of the job.
     pub phase: WebApiPhase,
     /// Version of the phase.
     pub version: u32,
@@ -71,7 +71,7 @@ pub struct WebApiState {
     pub resource_meta: Option<ResourceMeta>,
     /// Questions in a row that failed.
     pub sync_failures: u32,
-    /// When the job was about to be asked for.
+    /// When the request to begin the job was about to be sent.
     pub token_requested_at: Option<Timestamp>,
     /// Why the last question failed.
     pub error_message: String,
@@ -80,11 +80,11 @@ pub struct WebApiState {
 /// Which job of which connector.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ResourceMeta {
-    /// Of the attempt.
+    /// The output prefix of the attempt.
     pub output_prefix: String,
-    /// What the connector knows it by.
+    /// The bytes by which the connector identifies the job.
     pub connector_meta: Vec<u8>,
-    /// What leads to the connector.
+    /// The category by which the connector is chosen.
     pub category: Category,
     /// How the connector gets to where the job runs.
     pub connection: Option<Connection>,

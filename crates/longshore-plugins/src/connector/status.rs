@@ -1,4 +1,4 @@
-//! What a connector says about a job.
+//! The phase of a task, from the answer of its connector.
 
 use longshore_proto::flyteidl2::{
     connector::Resource,
@@ -21,7 +21,7 @@ pub(super) struct Told {
     pub(super) outputs: Option<LiteralMap>,
 }
 
-/// What the answer means.
+/// The phase that the answer of a connector means.
 pub(super) fn of(
     context: &TaskContext,
     resource: Option<&Resource>,
@@ -93,7 +93,7 @@ fn outputs(context: &TaskContext, resource: &Resource) -> Option<LiteralMap> {
     })
 }
 
-/// What is remembered of a phase.
+/// The stored phase for a phase of the task.
 pub(super) fn state_after(phase: Phase) -> WebApiPhase {
     match phase {
         Phase::Success => WebApiPhase::Succeeded,

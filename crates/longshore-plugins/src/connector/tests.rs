@@ -106,7 +106,7 @@ fn a_state_that_is_cut_anywhere_is_refused_or_read() {
     );
 }
 
-/// A task of a connector, and what was said of it last.
+/// A task of a connector, and its last reported phase.
 struct World {
     plugin: ConnectorPlugin,
     context: TaskContext,

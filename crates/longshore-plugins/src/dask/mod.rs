@@ -33,7 +33,7 @@ const JOB_RUNNER: &str = "job-runner";
 /// `plugins.dask`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DaskConfig {
-    /// `logs`.
+    /// `logs`: the links to logs of Dask tasks.
     pub logs: LogConfig,
 }
 

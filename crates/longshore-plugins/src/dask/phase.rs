@@ -1,4 +1,4 @@
-//! What a DaskJob says about its task.
+//! The phase of a task, from its DaskJob.
 
 use jiff::Timestamp;
 use longshore_proto::flyteidl2::core::{ContainerContext, LogContext, PodLogContext};

@@ -1,4 +1,4 @@
-//! What a FlinkDeployment says about its task.
+//! The phase of a task, from its FlinkDeployment.
 
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ pub(super) fn of(context: &TaskContext, deployment: &Value, config: &Config) -> 
         ("FINISHED", _) => PhaseInfo::of(Phase::Success, ""),
         ("FAILED", _) => failure("the Flink job failed"),
         ("CANCELED", _) => failure("the Flink job was cancelled by somebody else"),
-        // Nothing that runs goes on without anybody to restore it by hand.
+        // Only a user can restore a failed deployment by hand: nothing restarts it.
         _ if text(status, "lifecycleState") == "FAILED" => failure("the FlinkDeployment failed"),
         ("RUNNING" | "FAILING" | "CANCELLING" | "RESTARTING", _) => {
             PhaseInfo::of(Phase::Running, format!("job is {}", job.to_lowercase()))

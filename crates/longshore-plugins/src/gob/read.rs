@@ -1,4 +1,4 @@
-//! Reads gob. Whatever the bytes are, the answer is a value or an error.
+//! Reads gob. Whatever the bytes are, the result is a value or an error.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(crate) enum GobError {
     NoStruct,
 }
 
-/// A value, as far as anybody here looks at it.
+/// A value, as far as this crate reads values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Gob {
     Int(i64),
@@ -202,7 +202,7 @@ impl Types {
         };
         match self.described.get(&id) {
             Some(Described::Struct(_)) => self.value(id, &mut value, depth + 1),
-            // Nobody keeps anything else in one.
+            // No plugin state holds anything else in an interface.
             Some(Described::List(_) | Described::Map(..) | Described::Opaque) | None => {
                 Ok(Gob::Ignored)
             }

@@ -222,7 +222,7 @@ impl Writer {
     }
 }
 
-/// How many bytes tell the length of a message.
+/// The number of bytes that hold the length of a message.
 fn length_of_length(message: &[u8]) -> usize {
     match message.first() {
         Some(first) if *first >= 128 => 1 + usize::from(!*first) + 1,

@@ -47,7 +47,7 @@ struct Kind {
     container: &'static str,
     /// The field of the spec with the roles.
     roles: &'static str,
-    /// The pod that tells of trouble first, by what its name ends with.
+    /// The pod that shows a failure first, by the suffix of its name.
     head: Option<&'static str>,
     build: fn(&TaskContext, &Config) -> Result<Job, BuildError>,
 }
@@ -98,7 +98,7 @@ struct Job {
     /// By name, as `Worker`.
     roles: Vec<(&'static str, Value)>,
     run_policy: Value,
-    /// What only this kind has.
+    /// The fields that only this kind has.
     more: Vec<(&'static str, Value)>,
 }
 

@@ -1,4 +1,4 @@
-//! What a training job says about its task.
+//! The phase of a task, from its training job.
 
 use jiff::Timestamp;
 use longshore_proto::flyteidl2::core::TaskLog;

@@ -70,7 +70,7 @@ impl Role {
         }
     }
 
-    /// So many of the task's own pod.
+    /// This number of replicas of the task's own pod.
     pub(super) fn plain(replicas: i32) -> Self {
         Self {
             replicas,
@@ -78,7 +78,7 @@ impl Role {
         }
     }
 
-    /// As the job has it.
+    /// Builds the replica specification in the form that the job has.
     pub(super) fn build(
         &self,
         context: &TaskContext,
@@ -114,7 +114,7 @@ fn restart_policy(policy: RestartPolicy) -> &'static str {
     }
 }
 
-/// What becomes of a job; nothing leaves it to the operator.
+/// The run policy of a job; an empty one leaves everything to the operator.
 pub(super) fn run_policy(policy: Option<&RunPolicy>) -> Value {
     let Some(policy) = policy else {
         return json!({});

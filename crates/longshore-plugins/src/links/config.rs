@@ -15,7 +15,7 @@ pub struct LogConfig {
     pub stackdriver: Option<LinkTemplate>,
     /// `azure-log-templates`.
     pub azure: Vec<AzureTemplate>,
-    /// `templates`.
+    /// `templates`: the configured links.
     pub templates: Vec<LinkTemplate>,
     /// `dynamic-log-links`: by kind, for tasks that ask for them.
     pub dynamic: BTreeMap<String, LinkTemplate>,
@@ -30,7 +30,7 @@ pub struct LinkTemplate {
     pub uris: Vec<String>,
     /// `messageFormat`: of what is behind the link.
     pub message_format: MessageFormat,
-    /// `linkType`.
+    /// `linkType`: what the link leads to.
     pub link_type: LinkType,
     /// `showWhilePending`: whether it can be looked at before the task runs.
     pub show_while_pending: bool,
@@ -43,7 +43,7 @@ pub struct LinkTemplate {
 pub struct AzureTemplate {
     /// Name and addresses, to which the query is added.
     pub link: LinkTemplate,
-    /// `queryFormat`; `None` asks for the lines of the container around the time of the pod.
+    /// `queryFormat`; `None` selects the lines of the container around the time of the pod.
     pub query: Option<String>,
 }
 

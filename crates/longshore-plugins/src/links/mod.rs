@@ -19,8 +19,8 @@ const EDITOR: &str = "vscode";
 const LINK_TYPE: &str = "link_type";
 
 impl LogConfig {
-    /// The links, in upstream's order: the task's own, the configured ones, and the dynamic ones that it asks for.
-    /// `log_name` is added to their names, to tell the pods of a task apart.
+    /// The links, in upstream's order: the task's own, the configured ones, and the dynamic ones
+    /// that it requests. `log_name` is added to their names, to distinguish the pods of a task.
     pub(crate) fn links(
         &self,
         template: &TaskTemplate,

@@ -1,4 +1,4 @@
-//! What templates of links may hold.
+//! The variables that templates of links may hold.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(crate) struct Variables {
 }
 
 impl Variables {
-    /// What is known without a pod.
+    /// The variables that are known without a pod.
     pub(crate) fn of_task(context: &TaskContext) -> Self {
         let mut variables = Self::default();
         let none = Identifier::default();

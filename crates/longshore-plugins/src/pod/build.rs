@@ -193,7 +193,8 @@ pub(super) fn primary(pod: &mut Pod) -> Option<&mut Map<String, Value>> {
         .find(|container| container.get("name") == Some(&name))
 }
 
-/// The end of this container is the end of the task. Only where it is said so, or where there is no other one.
+/// The end of this container is the end of the task. The annotation is set only for sidecar tasks, or where there is no
+/// other container.
 fn annotate_primary(pod: &mut Pod, task_type: &str) {
     let n_containers = pod.spec.get("containers").and_then(Value::as_array);
     let is_alone = n_containers.is_some_and(|containers| containers.len() == 1);

@@ -22,7 +22,7 @@ use crate::{
 const STORAGE_VOLUME: &str = "flyte-copilot-storage-config";
 const STORAGE_PATH: &str = "/etc/flyte/copilot";
 
-/// Adds the helpers that the template asks for.
+/// Adds the helpers that the template requests.
 pub(super) fn add(
     pod: &mut Pod,
     context: &TaskContext,
@@ -181,7 +181,8 @@ fn arguments<const N: usize>(verb: &str, options: [(&str, String); N]) -> Vec<St
     std::iter::once(verb.to_owned()).chain(options).collect()
 }
 
-/// How the helpers find the storage. What a secret holds is not repeated here, where everybody could read it.
+/// The command line by which the helpers find the storage. It does not repeat what a secret holds:
+/// readers of the pod could read it there.
 fn command(config: &CoPilot) -> Result<Vec<String>, BuildError> {
     let storage: &CoPilotStorage = &config.storage;
     let mut command = vec![
@@ -214,7 +215,7 @@ fn command(config: &CoPilot) -> Result<Vec<String>, BuildError> {
     Ok(command)
 }
 
-/// Readable by all: the helpers run as whoever the pod says.
+/// Readable by all users: the helpers run as the user that the pod specifies.
 fn storage_volume(secret: &str) -> Value {
     json!({
         "name": STORAGE_VOLUME,

@@ -1,4 +1,4 @@
-//! Why a pod failed, and who is to blame.
+//! Why a pod failed, and whether the user or the system caused it.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ pub(super) const ALL_LISTS: &[&str] = &[
 
 /// Nothing was recorded: the node went away before it could.
 const UNKNOWN_ERROR: &str = "UnknownError";
-/// The program ended with another exit code than 0, and nobody said more.
+/// The program ended with another exit code than 0, and left no message.
 const ERROR: &str = "Error";
 /// Something else than the task ended it.
 const INTERRUPTED: &str = "Interrupted";

@@ -1,4 +1,5 @@
-//! What the head pod of an operator's resource says: of trouble the resource itself tells late, or never.
+//! The phase of the head pod of an operator's resource: it shows failures that the resource itself
+//! shows late, or never.
 
 use jiff::Timestamp;
 use serde_json::Value;

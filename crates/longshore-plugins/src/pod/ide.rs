@@ -9,7 +9,7 @@ use super::raw::Pod;
 pub(crate) const ENV_EDITOR: &str = "_F_E_VS";
 /// Where the editor of an SDK of this version listens.
 const PORT: u16 = 6060;
-/// Where that of older ones did.
+/// The port of the editor in older versions.
 const OLD_PORT: u16 = 8080;
 
 /// Adds the probe of the editor to the primary container, or the only one.
@@ -43,7 +43,7 @@ pub(super) fn add_probe(pod: &mut Pod) {
 /// Whether a container with these variables serves an editor.
 pub(crate) fn serves_editor(env: &Value) -> bool {
     let value = variable(env, ENV_EDITOR).and_then(|variable| variable["value"].as_str());
-    // What Go takes for a yes.
+    // The texts that Go parses as true.
     matches!(value, Some("1" | "t" | "T" | "true" | "TRUE" | "True"))
 }
 

@@ -1,4 +1,4 @@
-//! Where the logs of a pod are (task action spec §11.9, §14).
+//! Links to the logs of a pod (task action spec §11.9, §14).
 
 use jiff::Timestamp;
 use longshore_api::flyte::ANNOTATION_PRIMARY_CONTAINER;
@@ -19,7 +19,7 @@ use crate::{
 /// What `kubectl logs` shows of a pod with several containers.
 const ANNOTATION_DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
-/// The same with the links and the containers of a pod, and with whether its editor can be opened.
+/// Adds the links and the containers of a pod to `info`, and whether its editor can be opened.
 pub(super) fn add(
     info: PhaseInfo,
     context: &TaskContext,

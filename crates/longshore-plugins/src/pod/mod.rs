@@ -1,7 +1,8 @@
 //! Tasks that run as one Pod: a container, a pod that the user wrote, or a sidecar task of the old SDK.
 //!
-//! Built as upstream does (task action spec §11): the raw pod, then templates, variables and resources of its
-//! containers, then where it may run, then extras. The pod stays JSON, so that fields that nobody here knows survive.
+//! Built as upstream does (task action spec §11): the raw pod, then templates, variables and
+//! resources of its containers, then where it may run, then extras. The pod stays JSON, so that
+//! fields that this code does not know survive.
 
 mod build;
 mod co_pilot;

@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
                 let length = self.length(2 << (first - 0xde))?;
                 self.map(length, depth)
             }
-            // Extensions, whose meaning is the program's, and a byte that nobody writes.
+            // Extensions, whose meaning only the program knows, and the byte that MessagePack never uses.
             0xc1 | 0xc7..=0xc9 | 0xd4..=0xd8 => None,
         }
     }

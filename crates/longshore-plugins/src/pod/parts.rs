@@ -1,4 +1,4 @@
-//! What plugins of operators do with the pod of a task: several resources hold it in several places.
+//! The pod of a task for plugins of operators, whose resources hold it in several places.
 
 use longshore_proto::flyteidl2::core::Resources;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ impl Pod {
         Self::for_role(context, config, None)
     }
 
-    /// The same for one of several roles, which may have resources of its own.
+    /// The parts for one of several roles, which may have resources of its own.
     pub(crate) fn for_role(
         context: &TaskContext,
         config: &K8sConfig,

@@ -1,4 +1,4 @@
-//! Whether a pod that does not run yet ever will.
+//! Whether a pending pod can still start, or the attempt has failed.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
 
 /// The pod waited too long for whatever it waits for.
 const POD_PENDING_TIMEOUT: &str = "PodPendingTimeout";
-/// What registries say that are asked too often.
+/// What registries answer to a client with too many requests.
 const RATE_LIMITED: &str = "429 Too Many Requests";
 
 /// The phase of a pending pod.

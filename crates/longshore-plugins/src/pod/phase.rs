@@ -1,4 +1,4 @@
-//! What a pod says about its task (task action spec §11.9).
+//! The phase of a task, from its pod (task action spec §11.9).
 
 use jiff::Timestamp;
 use longshore_api::flyte::ANNOTATION_PRIMARY_CONTAINER;
@@ -13,7 +13,7 @@ use crate::{
     phase::{ErrorKind, Phase, PhaseInfo},
 };
 
-/// The pod has no container of the name that is to tell its end.
+/// The pod has no container with the name of the primary one, whose end is the end of the task.
 const PRIMARY_CONTAINER_NOT_FOUND: &str = "PrimaryContainerNotFound";
 /// Version of a running task whose logs can be looked at, which is so from its start.
 const WITH_LOGS: u32 = 1;

@@ -45,7 +45,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// The text with its templates filled in. Templates that nobody knows stay.
+    /// The text with its templates filled in. Unknown templates stay as they are.
     pub(crate) fn render(&self, text: &str) -> Result<String, BuildError> {
         let mut text = text.to_owned();
         for (known, value) in &self.paths {

@@ -1,4 +1,4 @@
-//! What containers ask for and may use (task action spec §11.6).
+//! Requests and limits of containers (task action spec §11.6).
 
 use longshore_k8s::Quantity;
 use longshore_proto::flyteidl2::core::{
@@ -59,7 +59,7 @@ fn of_entries(entries: &[ResourceEntry]) -> Result<Map<String, Value>, BuildErro
             ResourceName::Gpu => GPU,
             ResourceName::Memory => MEMORY,
             ResourceName::EphemeralStorage => EPHEMERAL_STORAGE,
-            // A container cannot ask for the first; nobody knows the second.
+            // Containers have no resource for the first; the meaning of the second is not known.
             ResourceName::Storage | ResourceName::Unknown => continue,
         };
         let quantity = parse(name, &entry.value)?;
@@ -144,7 +144,7 @@ fn accelerator_names(accelerators: &Accelerators) -> impl Iterator<Item = &str> 
 
 /// Request and limit stand in for each other where one is missing, then a default does; a request is at most the limit.
 ///
-/// Upstream writes zeros where nothing is asked for, which makes a sidecar with a request and no limit invalid.
+/// Upstream writes zeros where nothing is requested, which makes a sidecar with a request and no limit invalid.
 fn adjust_one(
     name: &str,
     default: Option<&str>,

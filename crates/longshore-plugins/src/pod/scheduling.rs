@@ -1,4 +1,4 @@
-//! Where a pod may run: tolerations, selectors, affinity, and what else the configuration says about all pods.
+//! The nodes on which a pod may run: tolerations, selectors, affinity, and other settings for all pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,8 +60,8 @@ pub(super) fn add_defaults(spec: &mut Spec, context: &TaskContext, config: &K8sC
     }
 }
 
-/// Says again where a pod has to run, after a user's pod was merged onto it: the terms of that one would otherwise be
-/// a way around. Whatever is there already stays as it is.
+/// Adds the required node terms again, after a user's pod was merged onto the pod: the terms of the user's pod would
+/// otherwise be a way around them. Terms that are there already stay as they are.
 pub(crate) fn insist(spec: &mut Spec, is_interruptible: bool, scheduling: &Scheduling) {
     let default = scheduling.default_affinity.as_ref();
     let terms = default.and_then(|affinity| {
@@ -99,7 +99,7 @@ pub(crate) fn insist(spec: &mut Spec, is_interruptible: bool, scheduling: &Sched
     }
 }
 
-/// Tolerates the taints of nodes that are kept for the extended resources which the pod asks for.
+/// Tolerates the taints of nodes that are kept for the extended resources which the pod requests.
 pub(crate) fn tolerate_extended_resources(spec: &mut Spec, config: &K8sConfig) {
     let containers = ["containers", "initContainers"]
         .into_iter()
@@ -117,7 +117,7 @@ pub(crate) fn tolerate_extended_resources(spec: &mut Spec, config: &K8sConfig) {
     }
 }
 
-/// Adds what nodes with the accelerator are told by, if any container may use one.
+/// Adds the node selection of the accelerator, if any container may use one.
 pub(crate) fn add_accelerator(
     spec: &mut Spec,
     accelerator: &GpuAccelerator,
@@ -273,7 +273,7 @@ fn add_to_terms(terms: &mut Value, requirement: &Value) {
     }
 }
 
-/// Changes an object in an object; what is there and is none gives way.
+/// Changes an object inside an object. A value of another type is replaced by an object.
 fn change_object(parent: &mut Spec, field: &str, change: impl FnOnce(&mut Spec)) {
     let mut object = match parent.remove(field) {
         Some(Value::Object(object)) => object,

@@ -1,4 +1,4 @@
-//! What a pod's status says, as far as it matters.
+//! The parts of a pod's status that phases are derived from.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -100,7 +100,7 @@ pub(super) fn changed_at(status: &Value) -> Option<Timestamp> {
         .max()
 }
 
-/// When the node told that the pod is done.
+/// When the node reported that the pod is done.
 pub(super) fn reported_at(status: &Value) -> Option<Timestamp> {
     let conditions = status["conditions"].as_array()?;
     let done = conditions.iter().find(|condition| {

@@ -59,7 +59,7 @@ pub(super) fn of(context: &TaskContext, config: &Config) -> Result<Value, BuildE
     }))
 }
 
-/// What the task would have run.
+/// The command line that the task would have run.
 fn entrypoint(args: Option<&Value>) -> String {
     let args = args.and_then(Value::as_array).into_iter().flatten();
     args.filter_map(Value::as_str).collect::<Vec<_>>().join(" ")

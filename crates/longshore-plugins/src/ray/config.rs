@@ -24,7 +24,7 @@ pub struct RayConfig {
     pub include_dashboard: bool,
     /// `dashboardHost`: the address at which it listens. Default: `0.0.0.0`.
     pub dashboard_host: String,
-    /// `enableUsageStats`: whether Ray tells its makers. Default: no.
+    /// `enableUsageStats`: whether Ray sends usage statistics to its makers. Default: no.
     pub enable_usage_stats: bool,
     /// `serviceAccount` of all pods whose task has none. Default: `default`.
     pub service_account: String,
@@ -49,7 +49,7 @@ pub struct RayNode {
     pub ip_address: String,
 }
 
-/// Who submits the job to its cluster.
+/// What submits the job to its cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SubmissionMode {
     /// A pod of its own.
@@ -64,7 +64,7 @@ pub enum SubmissionMode {
 impl SubmissionMode {
     const ALL: [Self; 3] = [Self::Job, Self::Http, Self::Sidecar];
 
-    /// As KubeRay calls it.
+    /// The name of the mode in KubeRay.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Job => "K8sJobMode",

@@ -19,7 +19,7 @@ use crate::{
 pub(super) const NO_USAGE_STATS: &str = "disable-usage-stats";
 const NODE_IP_ADDRESS: &str = "node-ip-address";
 
-/// Where Ray keeps its logs.
+/// The directory of Ray's logs.
 const STATE_PATH: &str = "/tmp/ray";
 const STATE_VOLUME: &str = "system-ray-state";
 
@@ -100,7 +100,7 @@ impl Group<'_> {
         if let Some(metadata) = self.pod.and_then(|pod| pod.metadata.as_ref()) {
             let over = json!({"labels": metadata.labels, "annotations": metadata.annotations});
             pod::merge(&mut template["metadata"], &over);
-            // Without it, nobody would see the pod.
+            // Without this label, the controller's watch would not show the pod.
             template["metadata"]["labels"][flyte::LABEL_MANAGED] = json!(flyte::TRUE);
         }
         Ok(template)
@@ -173,7 +173,7 @@ fn worker_env() -> Vec<Value> {
         variable("TYPE", "worker"),
         of_container("CPU_REQUEST", "requests.cpu"),
         of_container("CPU_LIMITS", "limits.cpu"),
-        // Upstream tells the cores here too.
+        // Upstream sets the next two from the CPU resources; here they are the memory.
         of_container("MEMORY_REQUESTS", "requests.memory"),
         of_container("MEMORY_LIMITS", "limits.memory"),
         of_pod("MY_POD_NAME", "metadata.name"),

@@ -1,4 +1,4 @@
-//! What a RayJob says about its task.
+//! The phase of a task, from its RayJob.
 
 use jiff::Timestamp;
 use longshore_k8s::metadata::is_true;

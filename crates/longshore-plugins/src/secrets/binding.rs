@@ -176,14 +176,14 @@ impl fmt::Display for Pattern {
 }
 
 impl Default for Pattern {
-    /// Everything.
+    /// The pattern `*`, which matches every text.
     fn default() -> Self {
         Self("*".to_owned())
     }
 }
 
 impl Pattern {
-    /// Whether it stands for this text.
+    /// Whether the pattern matches this text.
     pub fn matches(&self, text: &str) -> bool {
         let mut parts = self.0.split('*');
         let first = parts.next().unwrap_or_default();
@@ -263,7 +263,7 @@ mod tests {
             (&default, "a-b-c", "flyte/a/b-c", true),
             (&default, "a-b-c", "flyte/a-b/c", true),
             (&default, "a-b-c", "flyte/b/c", false),
-            // Whoever is where the Secrets are needs no labels to read them.
+            // An action in the namespace of the Secrets needs no labels to read them.
             (&default, "secrets", "any/thing/here", true),
             // Other templates.
             (&template("{{project}}"), "a", "flyte/a/production", true),

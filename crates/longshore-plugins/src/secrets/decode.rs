@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::SecretError;
 
-/// The secrets that a pod asks for, in the order of their numbers.
+/// The secrets that a pod requests, in the order of their numbers.
 ///
 /// # Errors
 /// Where an annotation is not what the executor writes.

@@ -33,16 +33,16 @@ pub struct SecretInjection {
     pub env_prefix: String,
     /// `embeddedSecretManagerConfig.fileMountInitContainer`: its name. Default: `init-embedded-secret`.
     pub container: String,
-    /// Its image, which needs `sh` and `base64`. Default: `busybox:1.28`.
+    /// The image of the init container that writes the files; it needs `sh` and `base64`. Default: `busybox:1.28`.
     pub image: String,
-    /// Its resources. Default: none.
+    /// The resources of that container. Default: none.
     pub resources: Option<Value>,
 }
 
 /// A secret that was found.
 #[derive(Clone, Copy, Debug)]
 pub struct SecretValue<'a> {
-    /// Its value.
+    /// The value of the secret.
     pub bytes: &'a [u8],
     /// Where a pod can refer to it; `None` where it cannot.
     pub reference: Option<SecretReference<'a>>,
@@ -72,7 +72,7 @@ impl SecretInjection {
     /// Puts a secret into a pod. What the pod says itself of a variable that a secret brings is replaced.
     ///
     /// # Errors
-    /// Where the secret cannot be what it is asked to be; the pod is unchanged then.
+    /// Where the secret cannot take the requested form; the pod is unchanged then.
     pub fn inject(
         &self,
         pod: &mut Value,
@@ -288,7 +288,7 @@ mod tests {
             (secret("k", MountType::EnvVar, ""), "s0"),
             (secret("File", MountType::File, "WHERE"), "s1"),
             (secret("other", MountType::File, ""), "s2"),
-            // Asked for twice.
+            // Requested twice.
             (secret("other", MountType::File, ""), "s2"),
         ];
         for (secret, name) in &asked {
@@ -301,7 +301,7 @@ mod tests {
             "{text}"
         );
         let spec = &pod["spec"];
-        // Nobody has to write files.
+        // The injection adds no init container that writes files.
         assert_eq!(spec["initContainers"].as_array().unwrap().len(), 1);
         let source = |name: &str, path: &str| json!({"secret": {"name": name, "items": [{"key": "at", "path": path}]}});
         assert_eq!(

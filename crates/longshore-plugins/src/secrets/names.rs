@@ -1,4 +1,4 @@
-//! Under which names the peer's secret service keeps secrets.
+//! The names under which the peer's secret service keeps secrets.
 
 use std::fmt;
 

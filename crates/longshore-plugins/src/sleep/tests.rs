@@ -54,7 +54,7 @@ fn the_start_is_remembered_so_that_a_restart_does_not_begin_again() {
     let end = step(&context, &first.state, 60);
     assert_eq!(digest(&end.info), "Success");
     assert_eq!(end.again, None);
-    // A clock that went back does not lengthen the sleep beyond what was asked for.
+    // A clock that went back does not lengthen the sleep beyond the requested time.
     assert_eq!(
         step(&context, &first.state, -5).again,
         Some(Duration::from_secs(60))

@@ -22,7 +22,7 @@ use crate::{
 
 /// How often the operator submits, where quota may be short.
 const SUBMISSION_RETRIES: u32 = 14;
-/// The least version whose applications may have templates; the operator wants to be told.
+/// The least version whose applications may have templates; the operator requires a version.
 const VERSION_WITH_TEMPLATES: &str = "3.0.0";
 /// Of driver and executors, unless the task has one.
 const SERVICE_ACCOUNT: &str = "spark";
@@ -112,7 +112,7 @@ impl<'a> Role<'a> {
         }
     }
 
-    /// Its part of the application, and the container that it was made of.
+    /// Builds the part of the application for this role. Returns it with the container that it was made of.
     fn build(
         &self,
         context: &TaskContext,

@@ -44,7 +44,7 @@ pub(super) fn of(
     conf
 }
 
-/// A pod may use as many cores as it asks for, unless the job says otherwise.
+/// Limits a pod to the cores that it requests, unless the job sets a limit.
 fn limit_cores(conf: &mut BTreeMap<String, String>, role: &str) {
     let limit = format!("spark.kubernetes.{role}.limit.cores");
     let set = |conf: &BTreeMap<String, String>, key: &str| {

@@ -16,7 +16,7 @@ pub struct SparkConfig {
     pub history_server: Option<String>,
     /// `features`: configuration that a job switches on with `spark.flyte.<name>.enabled`.
     pub features: Vec<Feature>,
-    /// `logs`.
+    /// `logs`: the links to logs of Spark tasks.
     pub logs: SparkLogs,
     /// `enable-pod-template`: whether driver and executors get the whole pod, where the cluster's SparkApplications
     /// take them. Default: yes.
@@ -26,7 +26,7 @@ pub struct SparkConfig {
 /// Configuration by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Feature {
-    /// `name`.
+    /// `name`: the name of the feature.
     pub name: String,
     /// `spark-config`.
     pub conf: BTreeMap<String, String>,

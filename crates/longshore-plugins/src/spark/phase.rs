@@ -1,4 +1,4 @@
-//! What a SparkApplication says about its task.
+//! The phase of a task, from its SparkApplication.
 
 use jiff::Timestamp;
 use longshore_proto::flyteidl2::core::{

@@ -38,7 +38,7 @@ fn entry(name: ResourceName, value: &str) -> ResourceEntry {
     }
 }
 
-/// A task with one container that asks for these.
+/// A task with one container with these requests and limits.
 fn container_task(
     task_type: &str,
     requests: Vec<ResourceEntry>,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{super::phase, build};
 use crate::GracePeriods;
 
-/// JSON whose fields are those that somebody looks at, with values of any type.
+/// JSON with the fields that the code reads, with values of any type.
 fn any_json() -> impl Strategy<Value = Value> {
     const FIELDS: [&str; 40] = [
         "containers",

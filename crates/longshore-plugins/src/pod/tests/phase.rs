@@ -227,7 +227,7 @@ fn a_pod_that_failed_by_itself() {
     );
 }
 
-/// Such as `1 Error`: how a container ended, as a message tells it.
+/// The message about the end of a container, such as `1 Error`.
 fn exited(container: &str, end: &str) -> String {
     let (code, reason) = end.split_once(' ').unwrap_or((end, ""));
     match code {
