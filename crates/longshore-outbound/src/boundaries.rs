@@ -115,8 +115,8 @@ impl Boundaries {
 
     /// Whether a URL of a tenant may lead to this address.
     ///
-    /// An address of this machine's interfaces is refused, unless the operator allows its range: local programs listen
-    /// there which nobody else is to reach.
+    /// An address of this machine's interfaces is refused, unless the operator allows its range:
+    /// local programs listen there that tenants must not reach.
     ///
     /// An address of an API server is refused at every port, unless the operator allows its range: then only the API
     /// server itself is refused, as on a laptop, where everything is on loopback.

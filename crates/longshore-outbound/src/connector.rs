@@ -32,10 +32,12 @@ pub(crate) trait LookUp: fmt::Debug + Send + Sync {
     }
 }
 
-/// What the boundaries have to know before a connection is made. It is read for each connection, because names change
+/// Reads what the boundaries have to know before a connection is made: the addresses of the API
+/// server and of this machine. The client reads them for each connection, because names change
 /// their addresses and machines change theirs.
 ///
-/// *Errors*: it is not known. Nobody is connected to then.
+/// *Errors*: a name cannot be looked up, or the kernel does not list the addresses. The client then
+/// makes no connection.
 pub(crate) async fn surroundings(
     names: &dyn LookUp,
     boundaries: &Boundaries,
@@ -51,7 +53,7 @@ pub(crate) async fn surroundings(
 /// The addresses of a host, later.
 pub(crate) type Found<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'a>>;
 
-/// Asks the system.
+/// The resolver and the network interfaces of the operating system.
 #[derive(Debug)]
 pub(crate) struct SystemLookUp;
 
@@ -73,7 +75,7 @@ pub(crate) struct GuardedConnector {
     pub(crate) timeout: Duration,
 }
 
-/// Why nobody is connected to.
+/// Why the client made no connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
     #[error(transparent)]

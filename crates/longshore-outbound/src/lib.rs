@@ -1,6 +1,6 @@
-//! Every HTTP request to an address that somebody has written down.
+//! Every HTTP request to an address that a tenant or an operator has written down.
 //!
-//! There are two classes of such addresses, and whoever makes a client says which one it is for:
+//! There are two classes of such addresses, and the code that makes a client chooses the class:
 //!
 //! * **tenant-named**: the URL is in an object that users of a namespace write, as the webhook of a PodTransitionRule.
 //!   [`TenantClient`] connects to no address of this machine, of its network segment, of a cloud's metadata service or

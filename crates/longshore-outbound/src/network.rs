@@ -20,8 +20,8 @@ impl Network {
         Self { address, prefix }
     }
 
-    /// Whether an address is in it. IPv4 and IPv6 are different networks: whoever has an IPv4-mapped address asks with
-    /// the address that it maps.
+    /// Whether an address is in the network. IPv4 and IPv6 are different networks: a caller with an
+    /// IPv4-mapped address must pass the IPv4 address that it maps.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {

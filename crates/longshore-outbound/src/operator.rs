@@ -9,8 +9,9 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The beginning of a client for addresses that the operator names.
 ///
-/// It may reach private addresses and loopback, follows no redirect, and uses no proxy of the environment: either would
-/// send the data of tasks, and credentials, to somebody whom nobody configured. What it asks has limits of its own.
+/// It may reach private addresses and loopback, follows no redirect, and uses no proxy of the
+/// environment: either would send the data of tasks, and credentials, to a server that the operator
+/// has not configured. The caller sets the limits of its requests.
 pub fn operator_named() -> ClientBuilder {
     let builder = Client::builder();
     builder

@@ -34,17 +34,17 @@ use crate::{
     connector::{ConnectError, GuardedConnector, LookUp, SystemLookUp, surroundings},
 };
 
-/// How long a connection that nobody uses is kept.
+/// How long an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(30);
-/// Connections to one host that nobody uses.
+/// Idle connections to one host.
 const MAX_IDLE: usize = 2;
 
 /// How long an exchange may take, and how large its answer may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// For a connection: look-up, TCP.
+    /// The limit for a connection: look-up and TCP.
     pub connect: Duration,
-    /// For all of it, the last byte of the answer included.
+    /// The limit for all of it, the last byte of the answer included.
     pub total: Duration,
     /// The largest body of an answer, in bytes. No more of it is read.
     pub answer: usize,
@@ -60,28 +60,28 @@ impl Default for Limits {
     }
 }
 
-/// Whom a client trusts.
+/// The certificate authorities that a client trusts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust<'a> {
-    /// Whom this machine trusts.
+    /// The authorities that this machine trusts.
     Machine,
-    /// The authorities in this PEM, and nobody else.
+    /// The authorities in this PEM, and no others.
     Pem(&'a [u8]),
 }
 
-/// Asks addresses that tenants name. Its clones share their connections.
+/// Sends requests to addresses that tenants name. Its clones share their connections.
 #[derive(Clone)]
 pub struct TenantClient {
     http: Client<HttpsConnector<GuardedConnector>, Full<Bytes>>,
     limits: Limits,
 }
 
-/// What was answered.
+/// The response of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Its status. A redirect is an answer like any other, and is not followed.
+    /// The status of the response. A redirect is a response like any other, and is not followed.
     pub status: StatusCode,
-    /// Its body, which is not larger than the limit.
+    /// The body, which is not larger than the limit.
     pub body: Bytes,
 }
 
@@ -94,7 +94,8 @@ pub enum OutboundError {
     /// The URL leads to an address that tenants may not name.
     #[error(transparent)]
     NotAllowed(#[from] NotAllowed),
-    /// Nobody is there, or they do not speak HTTP, or are not trusted. For tenants all of this is one.
+    /// No server listens there, it does not speak HTTP, or its certificate is not trusted. Tenants
+    /// do not learn which of these it is.
     #[error("it is not reached")]
     NotReached(#[source] Box<dyn Error + Send + Sync>),
     /// The answer did not come in time.
@@ -129,7 +130,7 @@ impl TenantClient {
         Self::looking_up_with(Arc::new(SystemLookUp), boundaries, trust, limits)
     }
 
-    /// The same, where names of hosts mean what `names` says.
+    /// A client whose host names are looked up by `names`.
     fn looking_up_with(
         names: Arc<dyn LookUp>,
         boundaries: Arc<Boundaries>,
@@ -212,8 +213,9 @@ impl TenantClient {
         })
     }
 
-    /// Whether a URL can be asked at all, as far as its text says: it is one of HTTP, and its host is no address that
-    /// tenants may not name. Nobody is connected to, and names of hosts are looked up when somebody is asked.
+    /// Whether a request to a URL is possible at all, as far as its text says: its scheme is HTTP
+    /// or HTTPS, and its host is no address that tenants may not name. This check makes no
+    /// connection; host names are looked up when a request is sent.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -321,7 +323,8 @@ fn credentials(url: &Url) -> Option<HeaderValue> {
     Some(header)
 }
 
-/// Why there is no answer, as far as tenants may know. Where nobody was connected to, the connector says why.
+/// Why there is no answer, as far as tenants may know. A [`ConnectError`] among the causes says why
+/// no connection was made.
 fn unanswered(error: Box<dyn Error + Send + Sync>) -> OutboundError {
     let mut cause: Option<&(dyn Error + 'static)> = Some(&*error);
     while let Some(found) = cause {

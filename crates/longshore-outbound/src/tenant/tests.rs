@@ -10,7 +10,7 @@ use tokio::{
 
 use super::*;
 
-/// A server on loopback that does this with each connection. Says its port, and counts connections.
+/// A server on loopback that answers each connection with `answer`. Returns its port, and the number of connections.
 async fn serve<F, Fut>(answer: F) -> (u16, Arc<AtomicUsize>)
 where
     F: Fn(TcpStream) -> Fut + Send + Sync + 'static,
@@ -53,7 +53,7 @@ async fn posted(boundaries: Arc<Boundaries>, url: &str) -> Result<Answer, Outbou
     client.post(url, b"{}".to_vec()).await
 }
 
-/// An authority of nobody.
+/// An authority that has signed no certificate of these tests.
 const AUTHORITY: &str = include_str!("../../testdata/authority.pem");
 
 #[tokio::test]

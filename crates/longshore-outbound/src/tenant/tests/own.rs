@@ -5,7 +5,7 @@ use std::io;
 use super::*;
 use crate::connector::Found;
 
-/// An address of nobody (RFC 5737): a connection to it would end with the limit.
+/// An address that no machine has (RFC 5737): a connection to it would end with the limit.
 const NOBODY: [u8; 4] = [198, 51, 100, 7];
 
 /// A machine whose names all mean [`NOBODY`].

@@ -1,14 +1,14 @@
-//! A name that means another address each time somebody asks: its owner has an allowed address checked, and a refused
-//! one connected to.
+//! A name with another address at each look-up: its owner lets an allowed address be checked, and
+//! wants a refused one to be connected to.
 
 use std::{collections::VecDeque, io, sync::Mutex};
 
 use super::*;
 use crate::connector::Found;
 
-/// Where everybody may go.
+/// An address that tenants may name.
 const ALLOWED: [u8; 4] = [127, 0, 0, 2];
-/// Where nobody may go.
+/// An address that tenants may not name.
 const REFUSED: [u8; 4] = [127, 0, 0, 1];
 
 /// What names mean, one answer after the other; the last one stays.
@@ -114,7 +114,8 @@ fn guarded(names: &Arc<Names>) -> (TenantClient, Arc<Boundaries>) {
 #[tokio::test]
 async fn the_address_that_is_connected_to_is_the_one_that_was_checked() {
     let servers = Servers::start().await;
-    // Whoever looked the name up once to check it, and once more to connect, would end at the second address.
+    // A client that looked the name up once for the check, and once more for the connection, would
+    // connect to the second address.
     let names = Names::of(&[&[ALLOWED], &[REFUSED]]);
     let (client, _) = guarded(&names);
     TenantClient::may_reach(&Boundaries::default(), &servers.url())
