@@ -1,4 +1,5 @@
-//! Who may ask a webhook: whoever names a token in the path, or shows a certificate where an authority is configured.
+//! Authentication of the callers of a webhook: by a token in the path, or by a client certificate
+//! where an authority is configured.
 
 use std::{
     fmt,
@@ -18,7 +19,8 @@ use tokio::{
 
 use crate::{kept::Kept, token::Token, tokens::Tokens};
 
-/// Another replica may have made a token that we have not read yet. We look for it at most this often, whoever asks.
+/// Another replica may have made a token that this process has not read yet. The process reads the
+/// Secret at most this often, however many callers name unknown tokens.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How long the Secret may take to be read.
 const READ_TIMEOUT: Duration = Duration::from_secs(3);
@@ -47,7 +49,7 @@ struct Inner {
     given_up: Notify,
 }
 
-/// Refused callers that the log has yet to tell of.
+/// Refused callers that the log has not reported yet.
 #[derive(Debug, Default)]
 struct Refused {
     count: u64,
@@ -127,7 +129,8 @@ impl Callers {
         let read = tokio::time::timeout(READ_TIMEOUT, self.0.requests.get(&self.0.secret)).await;
         match read {
             Ok(Ok(found)) => {
-                // A Secret that is gone is made anew by whoever keeps it; nobody is locked out until then.
+                // A missing Secret is made anew by the controller that keeps it; the known tokens
+                // stay valid until then.
                 if let Some(kept) = found.as_ref().and_then(Kept::of) {
                     self.learn(kept.tokens.as_ref());
                 }
@@ -140,7 +143,7 @@ impl Callers {
         true
     }
 
-    /// Says that a request was refused: once a minute, with their number. `webhook` is the part of the path that is no
+    /// Logs that requests were refused: once a minute, with their number. `webhook` is the part of the path that is no
     /// secret.
     pub(crate) fn refused(&self, webhook: &'static str) {
         tracing::debug!(webhook, "a request without credentials was refused");
@@ -154,13 +157,13 @@ impl Callers {
         }
     }
 
-    /// A caller who had the token gave its request up. An API server tells its client the whole path then.
+    /// Notes that a caller with the token gave its request up: an API server then shows its client the whole path.
     pub(crate) fn gave_up(&self) {
         self.0.is_given_up.store(true, Ordering::Relaxed);
         self.0.given_up.notify_one();
     }
 
-    /// Whether that has happened since the last time that somebody wanted to know.
+    /// Whether a caller gave a request up since the last call of this function.
     pub(crate) fn take_given_up(&self) -> bool {
         self.0.is_given_up.swap(false, Ordering::Relaxed)
     }

@@ -30,7 +30,7 @@ const SECRET: Resource = Resource {
     plural: "secrets",
     scope: Scope::Namespaced,
 };
-/// Before the first certificate nothing is served: it is looked again soon.
+/// Before the first certificate nothing is served: the next attempt comes soon.
 const SOON: Duration = Duration::from_secs(1);
 /// How soon a role that was uninstalled is noticed to be installed again.
 const UNINSTALLED_PAUSE: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ const UNINSTALLED_PAUSE: Duration = Duration::from_secs(5);
 /// Why a webhook has no certificate, or API servers do not know it.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// The API server did not do what it was asked for.
+    /// The API server refused a request, or did not answer.
     #[error(transparent)]
     Api(#[from] ApiError),
     /// What the roles do not let us create is to be there before.
@@ -111,7 +111,7 @@ pub struct Certificates {
     callers: Option<Callers>,
     /// The role of the controller, and the Lease that says whether it was uninstalled.
     lease: Option<(String, ObjectRef)>,
-    /// How far the API server was seen to narrow what it asks about.
+    /// How far the API server was seen to narrow its requests.
     narrowing: Narrowing,
     /// What API servers were last seen to know.
     published: Option<Publication>,
@@ -127,7 +127,7 @@ struct Looked {
 }
 
 impl Certificates {
-    /// Asks nobody yet.
+    /// Builds the keeper of the certificates. Sends no request yet.
     pub fn new(requests: Requests, clock: Arc<dyn Clock>, identity: Identity) -> Self {
         Self {
             requests,
@@ -145,21 +145,21 @@ impl Certificates {
         }
     }
 
-    /// Tells API servers of these webhooks.
+    /// Publishes these webhooks to API servers.
     #[must_use]
     pub fn publishing(mut self, registration: Registration) -> Self {
         self.registrations.push(registration);
         self
     }
 
-    /// Lets in who has a client certificate of this authority, and no others. Paths have no tokens then.
+    /// Admits only callers with a client certificate of this authority. Paths have no tokens then.
     #[must_use]
     pub fn trusting(mut self, client_authority: Option<ClientAuthority>) -> Self {
         self.client_authority = client_authority;
         self
     }
 
-    /// Who may ask the webhooks, for the router.
+    /// The authentication of callers, for the router.
     pub fn callers(&mut self) -> Callers {
         let target = self.target();
         let callers = self.callers.get_or_insert_with(|| {
@@ -232,7 +232,7 @@ impl Certificates {
         }
     }
 
-    /// Keeps them, for ever: a new one is served to new connections as soon as it is to be served.
+    /// Keeps the certificates, without end: a new one is served to new connections as soon as it is due.
     ///
     /// *Cancellation*: dropping it is like a crash; the next replica goes on.
     pub async fn keep(mut self, tls: RustlsConfig) {
@@ -383,7 +383,7 @@ impl Certificates {
                 drop(self.create(target, &secret).await?);
             }
             Some(found) => {
-                // Whoever reads an older one is refused, and looks again.
+                // A replica that has read an older version gets a conflict, and reads the Secret again.
                 let version = &found["metadata"]["resourceVersion"];
                 let patch = json!({"metadata": {"resourceVersion": version}, "data": data});
                 self.requests
@@ -473,8 +473,8 @@ impl Certificates {
         })
     }
 
-    /// Writes a registration. Answers how far the API server narrows what it asks about: one that refuses
-    /// `matchConditions`, or stores an object without them, is not asked for them again.
+    /// Writes a registration. Returns how far the API server narrows its requests: after an API server has refused
+    /// `matchConditions`, or stored an object without them, later writes have none.
     async fn register(
         &self,
         registration: &Registration,
@@ -534,7 +534,7 @@ impl Certificates {
         Ok(answer.object_of(&target)?)
     }
 
-    /// Fails where the role was uninstalled. Who may not read the Lease is not told, and goes on.
+    /// Fails where the role was uninstalled. A role that may not read the Lease (403) counts as installed.
     async fn is_installed(&self) -> Result<(), CertificateError> {
         let Some((role, lease)) = &self.lease else {
             return Ok(());

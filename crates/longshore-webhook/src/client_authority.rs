@@ -1,4 +1,4 @@
-//! Which client certificates the webhooks take.
+//! The authority of the client certificates that the webhooks accept.
 
 use std::{
     fs, io,
@@ -79,7 +79,7 @@ fn of_file(path: &Path, pem: String) -> Result<String, NoClientAuthority> {
     }
 }
 
-/// Checks the certificates that callers show. A caller without one is answered with 401, not with a broken connection.
+/// Checks the certificates that callers show. A caller without one gets 401, not a broken connection.
 pub(crate) fn verifier(pem: &str) -> Result<Arc<dyn ClientCertVerifier>, NoClientAuthority> {
     built(pem).map_err(NoClientAuthority::Unusable)
 }

@@ -1,6 +1,6 @@
 //! Where the certificates of a webhook are kept, and the names that are in them.
 
-/// Where certificates are kept, and whom they are for.
+/// Where certificates are kept, and the names that they are issued for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Namespace of the Secret.

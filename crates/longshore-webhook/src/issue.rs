@@ -1,5 +1,5 @@
-//! Makes a serving certificate, with an authority that signs nothing else and whose key is forgotten at once: there is
-//! no key that could vouch for anybody else.
+//! Makes a serving certificate, with an authority that signs nothing else and whose key is dropped
+//! at once: no key exists that could sign a certificate for another server.
 
 use jiff::{SignedDuration, Timestamp, tz::Offset};
 use rcgen::{
@@ -46,7 +46,7 @@ pub(crate) fn issue(names: &[String], now: Timestamp) -> Result<Pair, rcgen::Err
             .push(DnType::CommonName, common_name);
         let since = now.saturating_sub(BACKDATED).unwrap_or(Timestamp::MIN);
         params.not_before = day(since);
-        // The end of its last day, so that nobody calls it expired before we do.
+        // The end of its last day, so that no client calls it expired before this process does.
         let until = not_after.saturating_add(SignedDuration::from_hours(24));
         params.not_after = day(until.unwrap_or(Timestamp::MAX));
     };

@@ -11,13 +11,13 @@ use crate::{issue::Pair, tokens::Tokens};
 /// Certificates and tokens, as the Secret has them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
-    /// What is served.
+    /// The certificate that is served, with its key.
     pub(crate) current: Pair,
-    /// What will be served once every API server trusts it, and since when it waits for that.
+    /// The next certificate, served once every API server trusts it, and since when it waits for that.
     pub(crate) next: Option<(Pair, Timestamp)>,
-    /// The authority of what was served before: a replica may not have noticed yet that there is another one.
+    /// The authority of the certificate before: a replica may not have noticed yet that there is a new one.
     pub(crate) previous_authority: Option<String>,
-    /// Whom the certificates are for.
+    /// The names that the certificates are issued for.
     pub(crate) names: Vec<String>,
     /// What callers name in the path; `None` where a version without tokens has written the Secret.
     pub(crate) tokens: Option<Tokens>,

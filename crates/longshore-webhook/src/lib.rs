@@ -1,9 +1,11 @@
-//! Admission webhooks: what API servers ask before they write an object, over TLS with certificates of our own.
+//! Admission webhooks: the requests that API servers send before they write an object, over TLS
+//! with certificates of our own.
 //!
-//! Read [`Admission`] first: it is what a webhook is. [`router`] and [`serve`] ask it, [`Certificates`] keeps the
-//! certificate under which it is known, and tells API servers of it by a [`Registration`]. [`rotation`] says why a
-//! certificate is replaced without a moment in which nobody trusts the webhook. [`Callers`] lets only API servers in, by a
-//! token in the path, which [`tokens`] replaces, or by a client certificate of a [`ClientAuthority`].
+//! Read [`Admission`] first: it is the interface of a webhook. [`router`] and [`serve`] call it.
+//! [`Certificates`] keeps the certificate of the server, and publishes its authority to API servers
+//! by a [`Registration`]. [`rotation`] says why a certificate is replaced without a moment in which
+//! API servers do not trust the webhook. [`Callers`] admits only API servers, by a token in the
+//! path, which [`tokens`] replaces, or by a client certificate of a [`ClientAuthority`].
 
 mod callers;
 mod certificates;

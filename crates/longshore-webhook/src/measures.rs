@@ -1,4 +1,4 @@
-//! What webhooks count, under the names of controller-runtime, so that its dashboards work.
+//! The metrics of webhooks, under the names of controller-runtime, so that its dashboards work.
 
 use http::StatusCode;
 use longshore_kit::Metrics;
@@ -13,7 +13,7 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 
-/// What the webhooks of a process count. Clones share it; by default nobody reads it.
+/// The metrics of the webhooks of a process. Clones share them; the default ones belong to no registry.
 #[derive(Clone, Debug)]
 pub struct Measures {
     seconds: Family<PathLabels, Histogram, Seconds>,

@@ -1,8 +1,9 @@
-//! Connections at whose other end nobody has shown to be an API server. Anybody in the network may open them, so they are
-//! few, and each ends soon.
+//! Connections whose other end has not been authenticated as an API server. Every host in the
+//! network may open them, so they are few, and each ends soon.
 //!
-//! An API server that finds no free connection gives up, and prints the address of the webhook with its token. So a
-//! newcomer takes the place of the newcomer that has waited longest: an API server asks within milliseconds.
+//! An API server that finds no free connection gives up, and prints the address of the webhook with
+//! its token. So a newcomer takes the place of the newcomer that has waited longest: an API server
+//! sends its request within milliseconds.
 
 use std::{
     collections::VecDeque,
@@ -27,7 +28,7 @@ const MAX: usize = 256;
 /// How long a connection may take until a request of it is admitted.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// The connections that nobody was admitted on yet, the oldest first. Clones share it.
+/// The connections without an authenticated request so far, the oldest first. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Newcomers(Arc<Mutex<VecDeque<Weak<Connection>>>>);
 
@@ -57,7 +58,7 @@ impl Newcomers {
 }
 
 impl Connection {
-    /// An API server has asked: it may stay.
+    /// Marks the connection as one of an API server: it may stay.
     pub(crate) fn admit(&self) {
         self.is_admitted.store(true, Ordering::Relaxed);
     }
@@ -166,7 +167,7 @@ mod tests {
         let next = newcomers.enter();
         assert!(first[0].closing.is_cancelled() && !first[1].closing.is_cancelled());
         assert!(!admitted.closing.is_cancelled() && next.is_new());
-        // One that has gone by itself costs nobody a place.
+        // A connection that has ended by itself takes no place.
         drop(first);
         let _other: Vec<_> = (1..MAX).map(|_| newcomers.enter()).collect();
         assert!(next.is_new());

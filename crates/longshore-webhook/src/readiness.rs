@@ -27,10 +27,10 @@ struct ConfigurationLabels {
 /// What is known of the webhooks of a role.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RoleWebhooks {
-    /// Whether somebody answers.
+    /// Whether the webhooks are served.
     pub serving: Serving,
-    /// The webhook configurations that were missing, or named other webhooks, when they were last read: API servers ask
-    /// nobody, and whatever these webhooks would do is not done.
+    /// The webhook configurations that were missing, or named other webhooks, when they were last read. API servers
+    /// send no requests to these webhooks, so what the webhooks would do is not done.
     pub missing: BTreeSet<String>,
 }
 
@@ -40,9 +40,9 @@ pub enum Serving {
     /// There is no certificate yet.
     #[default]
     NotYet,
-    /// They are.
+    /// The webhooks are served.
     Served,
-    /// Their role was uninstalled: nobody is to ask them.
+    /// Their role was uninstalled: API servers are not to call them.
     Uninstalled,
 }
 
@@ -77,7 +77,7 @@ impl Readiness {
         }
     }
 
-    /// What is known of each role.
+    /// The webhooks of each role, as they were reported last.
     pub fn known(&self) -> BTreeMap<&'static str, RoleWebhooks> {
         self.roles().clone()
     }

@@ -1,4 +1,4 @@
-//! How API servers learn of a webhook. Pure.
+//! The webhook configurations, by which API servers know a webhook. Pure.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use longshore_core::{ObjectRef, Resource, Scope};
@@ -48,8 +48,8 @@ impl Registration {
     /// Webhooks that change objects: each as in the Kubernetes API, but for `clientConfig.caBundle`. Say every field, or
     /// a change of it is not repaired.
     ///
-    /// A webhook must be right without its `matchConditions` too: where the API server does not take them, it is asked
-    /// about more.
+    /// A webhook must be right without its `matchConditions` too: an API server that does not take
+    /// them sends it more requests.
     pub fn mutating(name: &str, webhooks: Vec<Value>) -> Self {
         Self {
             resource: MUTATING,

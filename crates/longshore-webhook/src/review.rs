@@ -1,4 +1,4 @@
-//! AdmissionReview `admission.k8s.io/v1`: the question and the answer. Pure.
+//! AdmissionReview `admission.k8s.io/v1`: request and response. Pure.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value, json};
@@ -23,13 +23,13 @@ pub struct Review {
     pub subresource: String,
     /// Whether nothing is to be written: a webhook must not leave anything behind either.
     pub is_dry_run: bool,
-    /// Who writes.
+    /// The user who makes the request.
     pub user: String,
     /// As it would be written; null where it is deleted.
     pub object: Value,
     /// As it is; null where it is created.
     pub old_object: Value,
-    /// How it is asked for, as `DeleteOptions`; null where nothing is said.
+    /// The options of the request, as `DeleteOptions`; null where the request has none.
     pub options: Value,
 }
 
@@ -44,12 +44,12 @@ pub enum NoReview {
         "expected an AdmissionReview of admission.k8s.io/v1, found {kind:?} of {api_version:?}"
     )]
     OtherKind {
-        /// What it says that it is.
+        /// The kind of the object that was sent.
         kind: String,
-        /// And of which API.
+        /// Its API version.
         api_version: String,
     },
-    /// It asks nothing.
+    /// It contains no request.
     #[error("expected an AdmissionReview with request.uid")]
     NoRequest,
 }
@@ -97,27 +97,27 @@ impl Review {
     }
 }
 
-/// What a webhook says.
+/// The response of a webhook.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Response {
-    /// Whether it may be done.
+    /// Whether the request is allowed.
     pub verdict: Verdict,
-    /// Shown to whoever asked for it.
+    /// Shown to the client of the API server.
     pub warnings: Vec<String>,
 }
 
-/// Whether something may be done.
+/// Whether a request is allowed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// As it is.
+    /// The request is allowed as it is.
     Allowed,
-    /// If the object is this.
+    /// The request is allowed with this object.
     Changed(Value),
-    /// Not at all.
+    /// The request is refused.
     Denied(Denial),
 }
 
-/// Why something may not be done.
+/// Why a request is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Denial {
     /// HTTP status, as 400.
@@ -126,7 +126,7 @@ pub struct Denial {
     pub reason: String,
     /// Why, for people; empty where the reason says it.
     pub message: String,
-    /// How long whoever asks is to stay away before another try, in seconds.
+    /// How long the client is to wait before another try, in seconds.
     pub retry_after_seconds: Option<u32>,
 }
 

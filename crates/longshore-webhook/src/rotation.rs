@@ -1,10 +1,11 @@
-//! When a certificate is replaced, and with it the token. Pure. [`tokens`](crate::tokens) says when a token is
-//! replaced by itself.
+//! When a certificate is replaced, and with it the token. Pure. [`tokens`](crate::tokens) says when
+//! a token is replaced by itself.
 //!
-//! A new one is made when a third of the old one's life is left, and is not served at first: API servers are told of its
-//! authority beside the old one's. Only when that is read back, and [`OVERLAP`] has passed, is it served. The authority
-//! before it stays known until the next time, because a replica may serve the old one for a moment more. A crash between
-//! any two writes leaves a served certificate that some published authority vouches for.
+//! A new certificate is made when a third of the old one's life is left, and is not served at first: its authority is
+//! published to API servers beside the old one's. The server serves the new certificate only when the publication was
+//! read back, and [`OVERLAP`] has passed. The authority of the old certificate stays published until the next rotation,
+//! because a replica may serve the old one for a moment more. A crash between any two writes leaves a served
+//! certificate that some published authority vouches for.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -15,7 +16,7 @@ use crate::{
     tokens::{self, Circumstances, TokenStep, Tokens},
 };
 
-/// How often it is looked whether there is anything to do.
+/// How often a replica checks whether a step is due.
 pub const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_secs(60);
 /// How long a certificate waits to be served after its authority was published: every replica has looked several times
 /// by then.
@@ -24,7 +25,7 @@ pub const OVERLAP: SignedDuration = SignedDuration::from_mins(5);
 /// What is to be done about certificates and tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Nothing.
+    /// Nothing is due.
     Keep,
     /// Serve a new one at once: there is none that is of use.
     Begin,

@@ -1,4 +1,4 @@
-//! What the server is told: a certificate, and whose client certificates are good.
+//! What the TLS server needs: a certificate, and the authority of accepted client certificates.
 
 use std::sync::Arc;
 

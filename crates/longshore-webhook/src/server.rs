@@ -1,4 +1,4 @@
-//! Webhooks behind TLS: a path each, only for callers who may ask, bounded bodies, an answer in time.
+//! Webhooks behind TLS: a path each, only for authenticated callers, with bounded bodies and a time limit for answers.
 
 use std::{collections::BTreeMap, fmt, io, net::TcpListener, pin::Pin, sync::Arc, time::Duration};
 
@@ -49,7 +49,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// A webhook.
 #[async_trait]
 pub trait Admission: fmt::Debug + Send + Sync + 'static {
-    /// Whether something may be done, and how. Asked again for the same object, it says the same.
+    /// Decides whether the request is allowed, and with which changes. The same request must get the same response.
     async fn admit(&self, review: &Review) -> Response;
 
     /// How long it has for the answer to this question. Its registration has to give API servers more than that.
@@ -58,7 +58,7 @@ pub trait Admission: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// Webhooks by the first part of their paths, and who may ask them.
+/// Webhooks by the first part of their paths, and the authentication of their callers.
 struct Site {
     webhooks: BTreeMap<&'static str, Arc<dyn Admission>>,
     callers: Callers,
@@ -68,8 +68,8 @@ struct Site {
 /// What the metrics and the log call a path of no webhook: callers may write anything into a path.
 const OTHER: &str = "other";
 
-/// Webhooks by their paths, as `/mutate--v1-pod`, behind which callers name their token. Whoever is not admitted by
-/// `callers` gets 401, and nothing of its body is read. What webhooks are asked is counted.
+/// A router of webhooks by their paths, as `/mutate--v1-pod`, behind which callers name their token. A request that
+/// `callers` does not admit gets 401, and nothing of its body is read. The router counts the requests in `measures`.
 pub fn router(
     webhooks: impl IntoIterator<Item = (&'static str, Arc<dyn Admission>)>,
     callers: Callers,
@@ -117,7 +117,7 @@ pub async fn serve(
     serving.await
 }
 
-/// Bounds what a caller who is not admitted may make us keep.
+/// Bounds the memory that a caller without authentication can occupy.
 fn bound(builder: &mut Builder<TokioExecutor>) {
     let max_head = usize::try_from(MAX_HEAD).unwrap_or(usize::MAX);
     builder
@@ -142,7 +142,7 @@ struct Peer {
     connection: Arc<Connection>,
 }
 
-/// Tells the requests of a connection who is at its other end.
+/// Adds the [`Peer`] of a connection to its requests.
 #[derive(Clone, Debug)]
 struct PeerAcceptor {
     tls: RustlsAcceptor<NoDelayAcceptor>,

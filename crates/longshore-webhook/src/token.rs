@@ -40,7 +40,7 @@ impl Token {
         text.len() == 2 * BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
-    /// Whether a caller's text is this token. The time that this takes does not tell how much of the text is right.
+    /// Whether a caller's text is this token. The time that this takes does not reveal how much of the text is right.
     pub(crate) fn is(&self, text: &str) -> Choice {
         self.0.as_bytes().ct_eq(text.as_bytes())
     }

@@ -1,10 +1,10 @@
 //! Which tokens are accepted, and when a token is replaced. Pure.
 //!
-//! An API server puts the whole URL of a webhook, and so the token, into the error that its client gets when the webhook
-//! does not answer. A token therefore lasts no longer than [`LIFETIME`], and is replaced at every start of a process
-//! that finds one: while no process ran, API servers had nobody to talk to. The new token is accepted as soon as the
-//! Secret has it, and is published only then. The token before it is accepted until [`OVERLAP`] after all webhook
-//! configurations were seen with the new one: API servers learn of those by a watch.
+//! An API server puts the whole URL of a webhook, and so the token, into the error that its client gets when the
+//! webhook does not answer. A token therefore lasts no longer than [`LIFETIME`], and a process replaces the token that
+//! it finds at its start: while no process ran, requests of API servers failed with that token in the error. The new
+//! token is accepted as soon as the Secret has it, and is published only then. The token before it is accepted until
+//! [`OVERLAP`] after all webhook configurations were seen with the new one: API servers learn of those by a watch.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -12,12 +12,12 @@ use subtle::Choice;
 
 use crate::token::Token;
 
-/// How long a token is still accepted after API servers were told of the next one.
+/// How long a token is still accepted after all webhook configurations had the next one.
 pub const OVERLAP: SignedDuration = SignedDuration::from_secs(60);
 /// How old a token becomes: the bound for errors of API servers that we do not see, as after a network partition.
 pub const LIFETIME: SignedDuration = SignedDuration::from_hours(1);
-/// How old a token has to be before a request that was given up replaces it: whoever can make API servers give requests
-/// up must not keep us writing.
+/// How old a token has to be before a request that was given up replaces it: an attacker who can
+/// make API servers give requests up must not cause a write for each.
 const GIVEN_UP: SignedDuration = SignedDuration::from_mins(10);
 /// Tokens that are still accepted, beside the current one. More than that is a process that starts again and again.
 const MAX_PREVIOUS: usize = 16;
@@ -31,7 +31,7 @@ pub(crate) struct Tokens {
     made_at: Timestamp,
     /// Whether all webhook configurations were seen with it.
     is_published: bool,
-    /// What API servers may still use.
+    /// Earlier tokens that API servers may still use.
     previous: Vec<Previous>,
 }
 
@@ -46,7 +46,7 @@ struct Previous {
 /// Why a token may be known to others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Suspicion {
-    /// There is no sign of it.
+    /// Nothing suggests that the token has leaked.
     #[default]
     None,
     /// An API server gave up a request that we were answering.
@@ -61,7 +61,8 @@ pub(crate) struct Circumstances {
     /// Whether this process has seen all webhook configurations with it.
     pub(crate) is_published: bool,
     pub(crate) suspicion: Suspicion,
-    /// Whether this process publishes it. Nobody else can, so that a token which somebody publishes by hand stays.
+    /// Whether this process publishes the token: it writes webhook configurations, and callers name tokens. A token
+    /// that an administrator publishes by hand is never replaced, because no process could publish the next one.
     pub(crate) is_ours_to_publish: bool,
 }
 
@@ -106,10 +107,10 @@ impl Memory {
     }
 }
 
-/// What is to be done about tokens.
+/// The next step about tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenStep {
-    /// Nothing.
+    /// Nothing is due.
     Keep,
     /// Make the first one.
     Begin,
@@ -121,7 +122,7 @@ pub(crate) enum TokenStep {
     Replace,
 }
 
-/// What is to be done.
+/// Decides the next step about tokens.
 pub(crate) fn step(
     tokens: Option<&Tokens>,
     circumstances: Circumstances,
@@ -212,7 +213,7 @@ impl Tokens {
             .filter(move |previous| previous.is_accepted(now))
     }
 
-    /// Whether a caller who names this token is an API server.
+    /// Whether this token is accepted now, which makes its caller an API server.
     pub(crate) fn accept(&self, text: &str, now: Timestamp) -> bool {
         let previous = self.accepted(now).map(|previous| &previous.token);
         let all = std::iter::once(&self.current).chain(previous);

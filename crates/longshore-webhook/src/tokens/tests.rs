@@ -140,7 +140,7 @@ impl World {
                     replica.view = Some(tokens);
                     Next::ReadConfiguration
                 } else {
-                    // Somebody else was first: it is read again.
+                    // Another replica was first: this one reads the Secret again.
                     Next::ReadSecret
                 }
             }
