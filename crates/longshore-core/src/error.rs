@@ -1,4 +1,4 @@
-//! What an error means for the round that met it.
+//! How the kit treats an error of a round.
 
 use std::error::Error;
 
@@ -9,17 +9,17 @@ use serde::Serialize;
 pub enum Class {
     /// May pass by itself (429, 5xx, transport): again with back-off, for ever.
     Retry,
-    /// Somebody else wrote first: look again at once, then with back-off.
+    /// Another client wrote first: look again at once, then with back-off.
     Conflict,
-    /// The input is wrong and stays wrong until somebody changes it: a condition and an Event, never a hot retry.
+    /// The input is wrong and stays wrong until a user changes it: a condition and an Event, never a hot retry.
     Invalid,
     /// Ours. Counted, logged as an error, retried slowly.
     Bug,
 }
 
-/// Every error enum of ours answers what follows from it.
+/// Every error enum of ours says how the kit has to treat its errors.
 pub trait Classify {
-    /// What follows from this error.
+    /// How the kit has to treat this error.
     fn class(&self) -> Class;
 }
 

@@ -1,9 +1,9 @@
 //! The pure vocabulary of every controller.
 //!
-//! A controller is *observe → decide → apply*: `observe` collects [`Seen`] facts, `decide` is a pure function from them
-//! to a [`Plan`], and the kit applies the plan's [`Action`]s in order. What a foreign system is [asked](ask) is an action,
-//! too; its answer is a fact of a later round. Everything in this crate is data and pure functions: no clock, no client,
-//! no async.
+//! A controller is *observe → decide → apply*: `observe` collects [`Seen`] facts, `decide` is a
+//! pure function from them to a [`Plan`], and the kit applies the plan's [`Action`]s in order. A
+//! question to a foreign system ([`ask`]) is an action, too; its answer is a fact of a later round.
+//! Everything in this crate is data and pure functions: no clock, no client, no async.
 //!
 //! Read [`plan`] first.
 

@@ -1,4 +1,4 @@
-//! Names that follow from a text alone: whoever repeats a creation after a crash arrives at the same name.
+//! Names that are derived from a text alone: a process that repeats a creation after a crash derives the same name.
 
 use sha2::{Digest, Sha256};
 

@@ -1,4 +1,4 @@
-//! Which object an action is about.
+//! The kind and the address of an object.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 pub enum Scope {
     /// `…/namespaces/<namespace>/<plural>`.
     Namespaced,
-    /// `…/<plural>`.
+    /// The path is `…/<plural>`.
     Cluster,
 }
 
@@ -24,7 +24,7 @@ pub struct Resource {
     pub kind: &'static str,
     /// Plural name in the path, as `pods`.
     pub plural: &'static str,
-    /// Where its objects live.
+    /// Whether its objects live in namespaces.
     pub scope: Scope,
 }
 
@@ -59,11 +59,11 @@ impl Resource {
 /// The address of one object, with the incarnation that was decided upon.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct ObjectRef {
-    /// What kind it is.
+    /// The kind of the object.
     pub resource: Resource,
-    /// Its namespace; empty for cluster-scoped kinds.
+    /// The namespace of the object; empty for cluster-scoped kinds.
     pub namespace: String,
-    /// Its name.
+    /// The name of the object.
     pub name: String,
     /// The incarnation decided upon: deletes and patches of another uid are refused (rule R3 of the reliability
     /// spec). `None` only where no object of that name was seen yet.

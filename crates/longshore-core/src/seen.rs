@@ -1,4 +1,4 @@
-//! What a controller saw when it looked.
+//! The result of a read: present, absent or unknown.
 
 use std::fmt;
 
@@ -17,9 +17,9 @@ pub enum Seen<T> {
 /// Why something could not be seen.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unknown {
-    /// For decisions and metrics.
+    /// The cause, for decisions and metrics.
     pub cause: UnknownCause,
-    /// In words, for conditions and logs.
+    /// The cause in words, for conditions and logs.
     pub message: String,
 }
 
@@ -36,7 +36,7 @@ pub enum UnknownCause {
     Unreachable,
     /// An answer that is not of the expected form.
     NotUnderstood,
-    /// The version that was asked for is no longer kept.
+    /// The requested version is no longer kept.
     Expired,
     /// What is seen is older than something else that is known: our own write, or an event that waits to be decided upon.
     Behind,
