@@ -1,4 +1,4 @@
-//! One set of changes, applied inside a transaction that somebody else began.
+//! One set of changes, applied inside a transaction that the caller began.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ const MAX_ROWS: usize = 100;
 /// Why a set of changes was not applied.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// Some row is not as the caller saw it. [`crate::conflict::find`] tells which, after the rollback.
+    /// Some row is not as the caller saw it. [`crate::conflict::find`] finds the row, after the rollback.
     Conflict,
     /// The engine failed.
     Engine(EngineError),

@@ -1,4 +1,4 @@
-//! What the service lists beside what the scheduler reads.
+//! The queries of the service beside those of the scheduler.
 
 use async_trait::async_trait;
 

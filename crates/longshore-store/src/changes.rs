@@ -40,7 +40,7 @@ impl Changes {
     }
 }
 
-/// What a scheduler starts from.
+/// The stored state from which a scheduler starts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
     /// Every run that is not finished, oldest first.
@@ -49,7 +49,7 @@ pub struct Snapshot {
     pub task_instances: Vec<TaskInstance>,
     /// The pools.
     pub pools: Vec<Pool>,
-    /// Where the pod watch goes on.
+    /// The resource version from which the pod watch goes on.
     pub watch_position: Option<String>,
     /// Every DAG that there ever was, by name, with its document.
     pub dags: Vec<Dag>,
@@ -110,7 +110,7 @@ pub trait RunStore: Send + Sync + 'static {
     /// Whether the DAG of this address has a run of that name, or one that is about this instant.
     async fn has_run(&self, key: &RunKey, logical_date: Timestamp) -> Result<bool, StoreError>;
 
-    /// The current or archived try with this id: what a pod that nobody waits for belonged to.
+    /// The current or archived try with this id: the try that an orphaned pod belonged to.
     async fn try_by_id(&self, id: Uuid) -> Result<Option<TaskInstance>, StoreError>;
 
     /// The archived tries of a run, oldest first.
@@ -123,7 +123,7 @@ pub trait RunStore: Send + Sync + 'static {
 /// What the store answers when it cannot.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A row was changed by somebody else, or by ourselves in a commit whose answer was lost.
+    /// A row was changed by another writer, or by this one in a commit whose answer was lost.
     #[error("{what} was changed by another writer since it was read; read it again")]
     Conflict {
         /// The row.
@@ -133,9 +133,9 @@ pub enum StoreError {
     /// answer happened is unknown: read again.
     #[error("the database {doing} failed: {why}")]
     Unavailable {
-        /// What we were doing.
+        /// The operation that failed.
         doing: &'static str,
-        /// The engine's own words.
+        /// The error text of the engine.
         why: Arc<str>,
     },
     /// A stored row cannot be read: written by a newer version, or damaged.
@@ -143,7 +143,7 @@ pub enum StoreError {
     Corrupt {
         /// The row.
         what: String,
-        /// What is wrong with it.
+        /// What is wrong with the row.
         why: Arc<str>,
     },
 }

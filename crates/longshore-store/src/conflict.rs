@@ -1,4 +1,4 @@
-//! Which row was in the way, for the message.
+//! Finds the row that caused a conflict, for the message.
 
 use std::collections::BTreeSet;
 

@@ -72,7 +72,7 @@ pub(crate) async fn runs(c: &mut Connection, filter: &RunFilter) -> Result<Vec<R
     read_runs(c, rows).await
 }
 
-/// How many runs all pages have.
+/// The number of runs on all pages.
 pub(crate) async fn count_runs(c: &mut Connection, filter: &RunFilter) -> Result<u64, StoreError> {
     count(c, "run", of_runs(filter)).await
 }

@@ -1,4 +1,4 @@
-//! The rows.
+//! The rows of the database as types.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -8,9 +8,9 @@ use uuid::Uuid;
 /// A DAG run's address: Airflow's `dag_id` and `run_id`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RunKey {
-    /// The DAG.
+    /// The id of the DAG.
     pub dag_id: String,
-    /// The run, unique within the DAG: `manual__2026-11-21T10:00:00+00:00`.
+    /// The id of the run, unique within the DAG: `manual__2026-11-21T10:00:00+00:00`.
     pub run_id: String,
 }
 
@@ -46,7 +46,7 @@ pub enum RunState {
 }
 
 impl RunState {
-    /// Whether it is over.
+    /// Whether the run has ended.
     pub fn is_finished(self) -> bool {
         matches!(self, Self::Success | Self::Failed)
     }
@@ -56,9 +56,9 @@ impl RunState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunType {
-    /// Its timetable.
+    /// The timetable of the DAG.
     Scheduled,
-    /// A person.
+    /// A user.
     Manual,
     /// A backfill.
     Backfill,
@@ -67,11 +67,11 @@ pub enum RunType {
 /// One run of a DAG, pinned to the DAG as it was when the run was created.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Its address.
+    /// The key of the run.
     pub key: RunKey,
-    /// What started it.
+    /// What started the run.
     pub run_type: RunType,
-    /// Its state.
+    /// The state of the run.
     pub state: RunState,
     /// The instant that it is about; `None` for a manual run without one.
     pub logical_date: Option<Timestamp>,
@@ -104,7 +104,7 @@ pub enum TaskState {
     Queued,
     /// Its pod runs.
     Running,
-    /// Somebody cleared it, and a pod of this try may still live; a new try follows once none does.
+    /// A user cleared it, and a pod of this try may still live; a new try follows once no pod does.
     Restarting,
     /// Ended well.
     Success,
@@ -121,7 +121,7 @@ pub enum TaskState {
 }
 
 impl TaskState {
-    /// Whether it is over for this run.
+    /// Whether the task has ended for this run.
     pub fn is_finished(self) -> bool {
         match self {
             Self::Success | Self::Failed | Self::UpstreamFailed | Self::Skipped | Self::Removed => {
@@ -144,9 +144,9 @@ impl TaskState {
 /// A task of a run. Mapped tasks come later; `map_index` is there because it is part of the identity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TaskKey {
-    /// The run.
+    /// The run of the task.
     pub run: RunKey,
-    /// The task.
+    /// The id of the task within the DAG.
     pub task_id: String,
     /// -1 for an unmapped task.
     pub map_index: i32,
@@ -181,9 +181,9 @@ pub struct Failure {
 pub struct TaskInstance {
     /// Regenerated for every try: the fencing id, in the pod's label `ti_id`.
     pub id: Uuid,
-    /// Its address.
+    /// The key of the task instance.
     pub key: TaskKey,
-    /// Its state; `None` before its dependencies hold.
+    /// The state of the task instance; `None` before its dependencies hold.
     pub state: Option<TaskState>,
     /// 0 before the first try; counted up when it becomes `Scheduled` for a new try.
     pub try_number: u32,
@@ -196,9 +196,9 @@ pub struct TaskInstance {
     pub launch_failures: u32,
     /// The pool whose slots it takes.
     pub pool: String,
-    /// How many slots.
+    /// The number of slots that the task takes.
     pub pool_slots: u32,
-    /// Its weight in the queue, computed at creation.
+    /// The weight in the queue, computed at creation.
     pub priority_weight: i64,
     /// When it became `Scheduled`.
     pub scheduled_at: Option<Timestamp>,
@@ -260,7 +260,7 @@ pub const DEFAULT_POOL: &str = "default_pool";
 /// A pool of slots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pool {
-    /// Its name.
+    /// The name of the pool.
     pub name: String,
     /// How many slots; -1 is unlimited.
     pub slots: i64,
@@ -269,9 +269,9 @@ pub struct Pool {
 /// What the service knows of a DAG in its folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dag {
-    /// Its name.
+    /// The id of the DAG.
     pub dag_id: String,
-    /// Its file, relative to the folder; `None` once that is gone.
+    /// The DAG file, relative to the folder; `None` once the file is gone.
     pub file: Option<String>,
     /// Whether no scheduled run may be created.
     pub is_paused: bool,

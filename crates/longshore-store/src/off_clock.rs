@@ -1,4 +1,4 @@
-//! Where the engine's work runs.
+//! Runs the engine's work on blocking threads, during which a paused clock stands still.
 
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, spawn_blocking};

@@ -1,4 +1,4 @@
-//! How a database is opened: locked, looked at, brought up to date, and only then used.
+//! Opens a database: locks it, checks its version, migrates it, and only then uses it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ const MIGRATIONS: &[Change] = &[
 /// sqlx's table of applied migrations.
 const MIGRATIONS_TABLE: &str = "_sqlx_migrations";
 
-/// Where a database is.
+/// The place of a database.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     /// In this file.
@@ -82,8 +82,11 @@ impl Place {
         })
     }
 
-    /// Opens another connection for the writer in place of one that was lost. Returns when the old one is over,
-    /// whatever it was doing, and nobody else has used the database.
+    /// Opens another connection for the writer in place of one that was lost. Returns when the old session has ended,
+    /// whatever it was doing.
+    ///
+    /// # Errors
+    /// [`OpenError::TakenOver`] when another process has used the database meanwhile, and every failure to connect.
     pub(crate) async fn reopen(&self, opening: i64) -> Result<Connection, OpenError> {
         let mut writer = self.connect_writer().await?;
         writer.make_durable().await.map_err(|e| self.error(e))?;
@@ -115,7 +118,7 @@ impl Place {
         Ok(Connection::Postgres(writer))
     }
 
-    /// Ends the session that has the lock of a server's database, whoever it is.
+    /// Ends the session that holds the lock of a server's database, whichever process it belongs to.
     pub(crate) async fn end_former_writer(&self) -> Result<(), OpenError> {
         let Self::Server(server) = self else {
             return Ok(());
@@ -234,7 +237,7 @@ impl Place {
         }
     }
 
-    /// For messages; without secrets.
+    /// The name of the database in messages, without secrets.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::File(path) => path.display().to_string(),

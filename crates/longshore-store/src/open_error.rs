@@ -11,7 +11,7 @@ pub enum OpenError {
     /// The URL is none that we understand. It is not repeated: it may hold a password.
     #[error("the database URL must be postgres://USER:PASSWORD@HOST:PORT/DATABASE, but {why}")]
     Url {
-        /// What is wrong with it.
+        /// What is wrong with the URL.
         why: &'static str,
     },
     /// Another process uses it.
@@ -61,7 +61,7 @@ pub enum OpenError {
     Directory {
         /// The database.
         database: String,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: Arc<io::Error>,
     },
@@ -79,7 +79,7 @@ pub enum OpenError {
         /// The database.
         database: String,
     },
-    /// It was written by a newer version.
+    /// A newer version has written the database.
     #[error(
         "database {database} has version {found}, this program knows versions up to {known}; use the newer program again"
     )]
@@ -91,7 +91,7 @@ pub enum OpenError {
         /// The newest that we know.
         known: i64,
     },
-    /// It is a database of something else.
+    /// The database belongs to another program.
     #[error(
         "database {database} belongs to another program (it holds table {table}); use another one"
     )]
@@ -101,17 +101,17 @@ pub enum OpenError {
         /// One of its tables.
         table: String,
     },
-    /// It is no database, or not a whole one.
+    /// The file is no database, or not a whole one.
     #[error(
         "database {database} is damaged: {why}; restore a backup, or move it away to start with an empty one"
     )]
     Damaged {
         /// The database.
         database: String,
-        /// What is wrong with it.
+        /// What is wrong with the file.
         why: Arc<str>,
     },
-    /// Its tables could not be brought up to date.
+    /// The tables could not be brought up to date.
     #[error("the tables of database {database} could not be brought up to date: {why}")]
     Migrate {
         /// The database.

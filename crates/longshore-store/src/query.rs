@@ -1,4 +1,4 @@
-//! What can be read.
+//! The queries.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ pub(crate) async fn in_transaction<T>(
 pub(crate) async fn load(c: &mut Connection) -> Result<Snapshot, StoreError> {
     let runs = "SELECT * FROM run WHERE state IN ('queued', 'running') \
                 ORDER BY queued_at, dag_id, run_id";
-    // CROSS JOIN means the same, but tells SQLite to start from the few unfinished runs, not from all task instances.
+    // CROSS JOIN means the same, but makes SQLite start from the few unfinished runs, not from all task instances.
     let task_instances = "SELECT task_instance.* FROM run CROSS JOIN task_instance \
                           WHERE run.state IN ('queued', 'running') \
                           AND task_instance.dag_id = run.dag_id \
@@ -120,7 +120,7 @@ pub(crate) async fn has_run(
 
 /// Runs from their rows; a document that many share is read once.
 pub(crate) async fn read_runs(c: &mut Connection, rows: Vec<Row>) -> Result<Vec<Run>, StoreError> {
-    // A row without a hash is told when it is read.
+    // A row without a hash fails in `run::read` below.
     let hashes = rows.iter().filter_map(|row| row.text("dag_hash").ok());
     let documents = documents(c, hashes.collect()).await?;
     read_all(rows, |row| run::read(row, &documents))

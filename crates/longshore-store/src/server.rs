@@ -22,11 +22,11 @@ const PARAMETERS: &[&str] = &[
     "options",
 ];
 
-/// Where the server is and who we are there.
+/// The address of the server and the user's credentials.
 #[derive(Clone)]
 pub(crate) struct Server {
     options: PgConnectOptions,
-    /// Tells the sessions of this store from all others.
+    /// Distinguishes the sessions of this store from all others.
     session: Uuid,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Server {
 }
 
 impl Server {
-    /// Reads a URL; what is wrong with it is said without any part of it.
+    /// Parses a URL. The error does not repeat any part of it.
     pub(crate) fn parse(url: &str) -> Result<Self, &'static str> {
         let rest = url
             .strip_prefix("postgres://")

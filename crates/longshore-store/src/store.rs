@@ -21,13 +21,13 @@ use crate::server::Server;
 use crate::writer::{Message, Request, Shared, Work, Writer};
 use crate::{listing, query};
 
-/// Requests that may wait for the writer; further callers wait to be let in.
+/// Requests that may wait for the writer; further callers wait before they are queued.
 const MAX_WAITING: usize = 1024;
 
 /// What the store counts, for metrics and tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Commits and pools asked for and answered, well or not.
+    /// Commits and changes of pools that were requested and answered, with success or not.
     pub n_requests: u64,
     /// Transactions of the engine that they took: fewer, because waiting requests share one.
     pub n_transactions: u64,
@@ -40,8 +40,8 @@ pub struct Counters {
 /// *Guarantees*: a commit that was answered survives any crash of the process and of the machine; one that was not is
 /// there wholly or not at all. No timer of the runtime is involved: under a paused clock the store takes no time.
 /// *Cancellation*: a caller may go away at any moment; its commit is then wholly done or not at all.
-/// *After a failed write* to a file whose outcome nobody knows, all calls answer [`StoreError::Unavailable`] until a
-/// restart. *After a lost connection* to a server they do so until there is another one, which the store sees to by
+/// *After a failed write* to a file, whose outcome is unknown, all calls return [`StoreError::Unavailable`] until a
+/// restart. *After a lost connection* to a server they do so until there is another one, which the store opens by
 /// itself; by then every commit whose answer was lost is decided, so read again.
 #[derive(Debug)]
 pub struct Store {
@@ -116,9 +116,10 @@ impl Store {
         Self::start(Place::Server(server.into())).await
     }
 
-    /// Connects as [`connect`](Self::connect) does, and ends the session of whoever writes there: for a process that knows
-    /// by other means that nobody else may. A process that was paused, or cut off from the network, would keep its
-    /// session, and with it the lock, for as long as TCP is patient. Its commits are decided by then.
+    /// Connects as [`connect`](Self::connect) does, and ends the session of the present writer: for
+    /// a process that knows by other means (a lease) that no other process may write. A process
+    /// that was paused, or cut off from the network, would keep its session, and with it the lock,
+    /// until TCP gives the connection up. Its commits are decided by then.
     pub async fn take_over(url: &str) -> Result<Self, OpenError> {
         let server = Server::parse(url).map_err(|why| OpenError::Url { why })?;
         let place = Place::Server(server.into());
@@ -168,7 +169,7 @@ impl Store {
         })
     }
 
-    /// Closes the database after all that was asked before; returns when it can be opened again. Later calls answer
+    /// Closes the database after all earlier requests; returns when it can be opened again. Later calls return
     /// [`StoreError::Unavailable`]. (Dropping the store closes it too, a moment later.)
     pub async fn close(&self) {
         let reader = self.reader.lock().await.close();
@@ -179,7 +180,7 @@ impl Store {
         }
         let (done, closed) = oneshot::channel();
         if self.inbox.send(Message::Close(done)).await.is_ok() {
-            // An error means that somebody else closed it first.
+            // An error means that another caller closed it first.
             let _ = closed.await;
         }
         self.inbox.closed().await;

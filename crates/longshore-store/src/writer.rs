@@ -1,8 +1,8 @@
 //! The one writer, and its group commit.
 //!
-//! All that waits when the writer is free becomes one transaction with one sync of the disk. Each request has a
-//! savepoint of its own in it, so that a conflict refuses that request alone. A server whose connection was lost is
-//! connected again, with pauses; until then every request is told so.
+//! All requests that wait when the writer is free become one transaction with one sync of the disk. Each request has a
+//! savepoint of its own in it, so that a conflict refuses that request alone. After a lost connection to a server the
+//! writer connects again, with pauses; until then every request fails with that cause.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -20,7 +20,7 @@ use crate::off_clock;
 use crate::open::Place;
 use crate::open_error::OpenError;
 
-/// How often a transaction that another one collided with is tried again before its callers are told.
+/// How often a transaction that collided with another one is repeated before its requests fail.
 const MAX_COLLISIONS: u32 = 10;
 
 /// The pause after the first attempt to connect again that failed; each later one is twice as long.
@@ -32,7 +32,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// Requests in one transaction at most: bounds how long the first one waits for the others.
 const MAX_GROUP: usize = 256;
 
-/// What to write.
+/// The content of a request.
 #[derive(Debug)]
 pub(crate) enum Work {
     /// A set of changes.
@@ -61,16 +61,16 @@ impl Work {
 /// A request to the writer; the answer is sent once its effect is on the disk.
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// What to write.
+    /// The changes to write.
     pub(crate) work: Work,
-    /// Who waits.
+    /// The channel to the caller that waits.
     pub(crate) answer: oneshot::Sender<Result<(), StoreError>>,
 }
 
-/// Who waits for the close.
+/// The channel to the caller that waits for the close.
 type Closer = oneshot::Sender<()>;
 
-/// What the writer is told.
+/// A message to the writer.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// Write this.
@@ -79,14 +79,14 @@ pub(crate) enum Message {
     Close(Closer),
 }
 
-/// What writer and readers share.
+/// The state that writer and readers share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     /// Requests that were answered, well or not.
     pub(crate) n_requests: AtomicU64,
     /// Transactions that were committed.
     pub(crate) n_transactions: AtomicU64,
-    /// Why nothing may be read or written any more: a write failed and nobody knows what is on the disk.
+    /// Why nothing may be read or written any more: a write failed, and the content of the disk is unknown.
     pub(crate) failed: OnceLock<Arc<str>>,
     /// Why nothing can be read or written for now: the writer lost its connection. Reads wait for it too, because a
     /// commit whose answer was lost may still be under way until the writer has its lock again.
@@ -140,7 +140,7 @@ impl Writer {
             for message in waiting.drain(..) {
                 match message {
                     Message::Write(request) if closer.is_none() => group.push(request),
-                    // After the close: its sender learns that nobody answers.
+                    // After the close: the sender gets an error, because its answer channel is dropped.
                     Message::Write(_) => {}
                     Message::Close(done) => closer = Some(done),
                 }
@@ -162,7 +162,7 @@ impl Writer {
         }
         self.close().await;
         if let Some(done) = closer {
-            // Nobody waiting is fine.
+            // The caller of the close may have gone away.
             let _ = done.send(());
         }
     }
@@ -178,8 +178,8 @@ impl Writer {
         }
     }
 
-    /// Connects again in place of a connection that was lost, however long that takes; who asks meanwhile is told.
-    /// Returns who asked for the close, if somebody did.
+    /// Connects again in place of a connection that was lost, however long that takes; requests
+    /// fail meanwhile. Returns the sender of a close that came meanwhile.
     async fn reconnect(&mut self, inbox: &mut mpsc::Receiver<Message>) -> Option<Closer> {
         let mut pause = MIN_PAUSE;
         loop {
@@ -214,7 +214,7 @@ impl Writer {
         }
     }
 
-    /// Answers requests with why they are refused, until the store is closed or dropped.
+    /// Fails requests with the present cause, until the store is closed or dropped.
     async fn refuse(&self, inbox: &mut mpsc::Receiver<Message>) -> Option<Closer> {
         loop {
             match inbox.recv().await? {
@@ -285,7 +285,7 @@ impl Writer {
         let Err(error) = &done else { return done };
         if self.connection.is_lost() {
             tracing::warn!(%error, "the connection to the database was lost");
-            // Before anybody learns of it: who reads then must not meet the old state.
+            // Before the callers get the error: a read after it must not see the old state.
             self.shared.set_lost(Some(error.why.clone()));
             return done;
         }

@@ -17,9 +17,9 @@ pub(crate) mod sqlite;
 /// A value on its way to a column.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Cell {
-    /// For a `BIGINT` column.
+    /// A value of a `BIGINT` column.
     Int(Option<i64>),
-    /// For a `TEXT` column.
+    /// A value of a `TEXT` column.
     Text(Option<String>),
 }
 
@@ -96,19 +96,19 @@ pub(crate) enum Fault {
     Io,
     /// The connection to the server is gone, and with it the answer: this connection is of no use any more.
     Lost,
-    /// This user may not do that, or is not who it says.
+    /// The user may not do that, or its password is wrong.
     Denied,
     /// Anything else.
     Other,
 }
 
-/// What the engine said.
+/// An error of the engine.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{why}")]
 pub(crate) struct EngineError {
-    /// What we make of it.
+    /// The class of the error, which decides what the store does.
     pub(crate) fault: Fault,
-    /// Its own words.
+    /// The error text of the engine.
     pub(crate) why: Arc<str>,
 }
 

@@ -29,7 +29,7 @@ const LOCK: i64 = i64::from_be_bytes(*b"longshor");
 /// not hold us for the hours that TCP would take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The same for a new connection.
+/// The same limit for a new connection.
 const PATIENCE_CONNECT: Duration = Duration::from_secs(10);
 
 /// How long to wait for the lock: the session of a process that was killed takes a moment to end.
@@ -69,7 +69,8 @@ impl Connection {
         migrator.run(&mut self.inner).await
     }
 
-    /// Takes the lock of a scheduler for the life of this session, or says who has it.
+    /// Takes the lock of a scheduler for the life of this session. When another session has the
+    /// lock, the inner error names it.
     pub(crate) async fn lock(&mut self) -> Result<Result<(), String>, EngineError> {
         self.execute(WAIT_FOR_LOCK, []).await?;
         let taken = self

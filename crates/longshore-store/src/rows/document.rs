@@ -14,9 +14,9 @@ pub(crate) type Documents = BTreeMap<String, Value>;
 
 /// A document on its way to its row.
 pub(crate) struct Document {
-    /// Its address: what it says.
+    /// The key of the document: the hash of its text.
     pub(crate) hash: String,
-    /// Its JSON text.
+    /// The JSON text of the document.
     pub(crate) body: String,
 }
 

@@ -1,4 +1,4 @@
-//! How the model becomes columns and comes back.
+//! Converts the model to columns and back.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -14,9 +14,9 @@ pub(crate) mod task_instance;
 
 /// What every table of versioned rows has in common.
 pub(crate) struct Table {
-    /// Its name.
+    /// The name of the table.
     pub(crate) name: &'static str,
-    /// Its columns, in the order of the cells.
+    /// The columns of the table, in the order of the cells.
     pub(crate) columns: &'static [&'static str],
     /// The columns that address a row.
     pub(crate) key: &'static [&'static str],
