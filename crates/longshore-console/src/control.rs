@@ -1,4 +1,4 @@
-//! All that the service can be asked, whoever asks: the seam between HTTP and the scheduler.
+//! All requests that the service can serve: the interface between HTTP and the scheduler.
 
 use std::pin::Pin;
 
@@ -44,14 +44,14 @@ pub struct LogQuery {
     pub attempt: Option<u32>,
     /// Only so many of its last lines.
     pub tail: Option<usize>,
-    /// How long.
+    /// How long the log is read.
     pub until: Until,
 }
 
 /// How long a log is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Until {
-    /// To what is there now.
+    /// To the present end of the log.
     #[default]
     Now,
     /// To the end of the try, however long that takes.
@@ -61,17 +61,17 @@ pub enum Until {
 /// Whether the schedule of a DAG makes runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// It does not.
+    /// The schedule makes no runs.
     Paused,
-    /// It does.
+    /// The schedule makes runs.
     Active,
 }
 
 /// The service.
 ///
-/// *Guarantees that an implementation gives*: a change that was answered is durable; every call may be repeated;
-/// dropping a call leaves it wholly done or not at all. All answer within seconds, [`logs`](Self::logs) with a stream
-/// that may last.
+/// *Guarantees of every implementation*: a change that was answered is durable; every call may be
+/// repeated; dropping a call leaves it wholly done or not at all. All calls return within seconds;
+/// [`logs`](Self::logs) returns a stream that may last.
 #[async_trait]
 pub trait Control: Checks {
     /// All DAGs in the order of their ids.
@@ -95,11 +95,11 @@ pub trait Control: Checks {
     /// One run.
     async fn run(&self, run: &RunName) -> Result<Run, ControlError>;
 
-    /// Asks for the end of a run: its pods are stopped within their grace.
+    /// Requests the end of a run: its pods are stopped within their grace periods.
     async fn cancel(&self, run: &RunName) -> Result<Run, ControlError>;
 
-    /// Clears what did not get done in a run that is over: failed tasks, those that never ran because of them, and those
-    /// that were cut off when it was cancelled or timed out. Answers which.
+    /// Clears what did not get done in a run that is over: failed tasks, those that never ran because of them, and
+    /// those that were cut off when it was cancelled or timed out. Returns these tasks.
     async fn retry(&self, run: &RunName) -> Result<Vec<Task>, ControlError>;
 
     /// The task instances of a run in the order of their ids.
@@ -108,7 +108,7 @@ pub trait Control: Checks {
     /// One task instance with its earlier tries.
     async fn task(&self, task: &TaskName) -> Result<Task, ControlError>;
 
-    /// Lets a task run again; answers which tasks were cleared.
+    /// Lets a task run again. Returns the tasks that were cleared.
     async fn clear(&self, task: &TaskName, clear: Clear) -> Result<Vec<Task>, ControlError>;
 
     /// Reads the log of a try, live or stored, whichever exists.
@@ -118,7 +118,7 @@ pub trait Control: Checks {
     fn feed(&self) -> &Feed;
 }
 
-/// What tells whether a process lives and can serve.
+/// The checks of a process: whether it lives, and whether it can serve.
 #[async_trait]
 pub trait Checks: Send + Sync + 'static {
     /// What must go on inside the process, whatever becomes of databases and clusters.
@@ -128,7 +128,7 @@ pub trait Checks: Send + Sync + 'static {
     async fn checks(&self) -> Vec<Check>;
 }
 
-/// Why the service does not do as it was asked. The message is for the user.
+/// Why the service refused or failed a request. The message is for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// There is no such DAG.
@@ -145,26 +145,26 @@ pub enum ControlError {
     NoLog {
         /// The task.
         task: TaskName,
-        /// Why.
+        /// Why the try has no log.
         why: String,
     },
     /// The name is taken.
     #[error("the run {0} exists already")]
     RunExists(RunName),
-    /// It does not go together with the state that something is in.
+    /// The state of the object does not allow the request.
     #[error("{what} is {state}: {expected}")]
     WrongState {
         /// The object, as `run etl/r1`.
         what: String,
-        /// Its state.
+        /// The state of the object.
         state: String,
-        /// What can be done in which state.
+        /// The states in which the request is possible.
         expected: &'static str,
     },
     /// The parameters are not those of the DAG.
     #[error("the DAG {dag_id} has no parameter {name}")]
     UnknownParam {
-        /// The DAG.
+        /// The id of the DAG.
         dag_id: String,
         /// The parameter that it does not have.
         name: String,
@@ -175,12 +175,12 @@ pub enum ControlError {
     /// This version cannot.
     #[error("{0} is not possible yet")]
     NotYet(&'static str),
-    /// It may be possible later: the database or the cluster does not answer.
+    /// The request may succeed later: the database or the cluster does not answer.
     #[error("{what} does not answer")]
     Unavailable {
-        /// What.
+        /// The part that does not answer.
         what: &'static str,
-        /// Its own words.
+        /// The error of that part.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Our mistake.

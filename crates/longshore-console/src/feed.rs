@@ -1,7 +1,7 @@
 //! State changes for any number of readers, each at its own pace.
 //!
-//! The last changes are kept once, with a number each. A reader holds nothing but the number that it has reached, so a
-//! slow one costs no memory: when it has fallen behind what is kept, it is told so ([`Next::Reset`]) and reads the
+//! The feed keeps the last changes once, with a number each. A reader holds nothing but the number that it has reached,
+//! so a slow one costs no memory: when it has fallen behind the kept changes, it gets [`Next::Reset`] and reads the
 //! state anew. The numbers begin again with every process, hence the epoch in each id.
 
 use std::{
@@ -105,7 +105,7 @@ impl Feed {
         self.last.send_modify(|last| *last += 1);
     }
 
-    /// Tells all readers that changes were lost on the way here.
+    /// Makes all readers read the state anew, because changes were lost before they reached the feed.
     pub fn skip(&self) {
         let mut kept = self.kept();
         kept.clear();
@@ -159,7 +159,7 @@ impl Feed {
 }
 
 impl Reader {
-    /// Where it is.
+    /// The id of the last event that the reader has got.
     pub fn reached(&self) -> EventId {
         self.feed.id(self.reached)
     }

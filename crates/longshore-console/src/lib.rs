@@ -1,6 +1,6 @@
 //! The HTTP face of Longshore: the JSON API, its streams, and the client that speaks it.
 //!
-//! Read [`control`] first: it is all that the service can be asked, as a trait. [`router`] puts it behind HTTP
+//! Read [`control`] first: it has all requests that the service can serve, as a trait. [`router`] puts it behind HTTP
 //! (`/api/v1`), [`serve`] behind a socket, [`feed`] lets any number of readers follow state changes, and [`client`] is
 //! what the commands use. [`objects`] are the JSON objects that both sides agree upon, [`problem`] the errors.
 //!

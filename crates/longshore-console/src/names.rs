@@ -5,10 +5,10 @@ use std::{fmt, str::FromStr};
 /// Airflow's bound on ids.
 const MAX_LENGTH: usize = 250;
 
-/// A run.
+/// The name of a run: `DAG/RUN`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunName {
-    /// The DAG.
+    /// The id of the DAG.
     pub dag_id: String,
     /// The run, unique within the DAG.
     pub run_id: String,
@@ -19,7 +19,7 @@ pub struct RunName {
 pub struct TaskName {
     /// The run.
     pub run: RunName,
-    /// The task.
+    /// The id of the task within the DAG.
     pub task_id: String,
     /// -1 for an unmapped task.
     pub map_index: i32,
@@ -28,12 +28,12 @@ pub struct TaskName {
 /// Why a text is no name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// It has too few or too many parts.
+    /// The text has too few or too many parts.
     #[error("expected {expected}, found {found:?}")]
     Form {
         /// The form, as `DAG/RUN`.
         expected: &'static str,
-        /// What was given.
+        /// The text that was given.
         found: String,
     },
     /// A part is empty, too long, or has characters that no id has.

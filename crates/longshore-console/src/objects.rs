@@ -29,9 +29,9 @@ pub const TASK_STATES: &[&str] = &[
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct List<T> {
-    /// `v1`.
+    /// Always `v1`.
     pub api_version: String,
-    /// `List`.
+    /// Always `List`.
     pub kind: String,
     /// The objects.
     pub items: Vec<T>,
@@ -56,30 +56,30 @@ impl<T> List<T> {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase", default)]
 pub struct Dag {
-    /// Its id.
+    /// The id of the DAG.
     pub dag_id: String,
-    /// For people.
+    /// The description for people.
     pub description: Option<String>,
-    /// As its file has it.
+    /// The schedule as the DAG file has it.
     pub schedule: Option<String>,
     /// Whether its schedule is held.
     pub is_paused: bool,
-    /// For filters.
+    /// Tags for filters.
     pub tags: Vec<String>,
     /// Runs at the same time.
     pub max_active_runs: u32,
     /// Parameters with their defaults.
     pub params: BTreeMap<String, Value>,
-    /// Where it was read.
+    /// The file that the DAG was read from.
     pub file: Option<String>,
     /// What is wrong with the file now; the DAG stays as it was before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// When its schedule starts the next run.
     pub next_run_at: Option<Timestamp>,
-    /// Its newest run.
+    /// The newest run of the DAG.
     pub last_run: Option<Run>,
-    /// Its tasks in the order of their ids.
+    /// The tasks of the DAG in the order of their ids.
     pub tasks: Vec<DagTask>,
 }
 
@@ -87,7 +87,7 @@ pub struct Dag {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DagTask {
-    /// Its id.
+    /// The id of the task within the DAG.
     pub task_id: String,
     /// The tasks that it waits for.
     pub upstream: Vec<String>,
@@ -101,15 +101,15 @@ pub struct DagTask {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase", default)]
 pub struct Run {
-    /// Its DAG.
+    /// The id of the run's DAG.
     pub dag_id: String,
-    /// Its id within the DAG.
+    /// The id of the run within the DAG.
     pub run_id: String,
     /// `scheduled`, `manual`, `backfill`.
     pub run_type: String,
     /// One of [`RUN_STATES`].
     pub state: String,
-    /// Why, where the state does not tell.
+    /// The reason, where the state does not imply it.
     pub reason: Option<String>,
     /// The instant that it is about.
     pub logical_date: Option<Timestamp>,
@@ -124,7 +124,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Whether it is over.
+    /// Whether the run has ended.
     pub fn is_finished(&self) -> bool {
         ["success", "failed"].contains(&self.state.as_str())
     }
@@ -134,11 +134,11 @@ impl Run {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase", default)]
 pub struct Task {
-    /// Its DAG.
+    /// The id of the DAG.
     pub dag_id: String,
-    /// Its run.
+    /// The id of the run within the DAG.
     pub run_id: String,
-    /// Its task.
+    /// The id of the task within the DAG.
     pub task_id: String,
     /// -1 for an unmapped task.
     pub map_index: i32,
@@ -156,11 +156,11 @@ pub struct Task {
     pub started_at: Option<Timestamp>,
     /// When it ended.
     pub ended_at: Option<Timestamp>,
-    /// Its pod.
+    /// The name of the pod of the current try.
     pub pod: Option<String>,
     /// Why the last try ended badly.
     pub failure: Option<Failure>,
-    /// Its small result.
+    /// The small result of the task.
     pub result: Option<Value>,
     /// The tries before the current one, oldest first; only where a single task is read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -171,15 +171,15 @@ pub struct Task {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Try {
-    /// Its number, from 1.
+    /// The number of the try, from 1.
     pub try_number: u32,
-    /// How it ended.
+    /// The state in which the try ended.
     pub state: Option<String>,
     /// When its process started.
     pub started_at: Option<Timestamp>,
     /// When it ended.
     pub ended_at: Option<Timestamp>,
-    /// Its pod.
+    /// The name of the pod of the try.
     pub pod: Option<String>,
     /// Why it ended badly.
     pub failure: Option<Failure>,
@@ -203,30 +203,30 @@ pub struct Failure {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all_fields = "camelCase")]
 pub enum Change {
-    /// Of a run.
+    /// A state change of a run.
     RunChange {
-        /// When.
+        /// When the change was committed.
         at: Timestamp,
-        /// Its DAG.
+        /// The id of the DAG.
         dag_id: String,
-        /// The run.
+        /// The id of the run within the DAG.
         run_id: String,
         /// The state before; `null` for a new run.
         from: Option<String>,
         /// The state now.
         to: String,
-        /// Why, where the states do not tell.
+        /// The reason, where the states do not imply it.
         reason: Option<String>,
     },
-    /// Of a task instance.
+    /// A state change of a task instance.
     TaskChange {
-        /// When.
+        /// When the change was committed.
         at: Timestamp,
-        /// Its DAG.
+        /// The id of the DAG.
         dag_id: String,
-        /// Its run.
+        /// The id of the run within the DAG.
         run_id: String,
-        /// The task.
+        /// The id of the task within the DAG.
         task_id: String,
         /// -1 for an unmapped task.
         map_index: i32,
@@ -236,7 +236,7 @@ pub enum Change {
         from: Option<String>,
         /// The state now.
         to: Option<String>,
-        /// Its pod, once it has one.
+        /// The name of the pod, once the try has one.
         pod: Option<String>,
         /// Why the try ended badly.
         failure: Option<Failure>,
@@ -268,7 +268,7 @@ pub struct ImportError {
     pub parsed_at: Timestamp,
 }
 
-/// What a trigger asks for.
+/// The body of a request that triggers a DAG.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Trigger {
@@ -283,7 +283,7 @@ pub struct Trigger {
     pub logical_date: Option<Timestamp>,
 }
 
-/// What is to be changed of a DAG.
+/// The requested changes of a DAG.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct DagPatch {
@@ -303,8 +303,8 @@ pub struct Clear {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Check {
-    /// What is checked, as `database`.
+    /// The name of the check, as `database`.
     pub name: String,
-    /// Why it does not hold; `null` where it does.
+    /// Why the check fails; `null` where it succeeds.
     pub problem: Option<String>,
 }

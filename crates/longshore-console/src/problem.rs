@@ -24,9 +24,9 @@ pub struct Problem {
     pub detail: Box<str>,
     /// The stable code; its page is `docs/errors/<code>.md`.
     pub code: Box<str>,
-    /// What to do.
+    /// What the user can do about the problem.
     pub help: Box<str>,
-    /// The path that was asked for.
+    /// The path of the request.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub instance: Box<str>,
     /// The id of the request, which the service's log has too.

@@ -1,4 +1,4 @@
-//! The secret that lets a client in.
+//! The bearer token that authenticates a client.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 use uuid::Uuid;
 
-/// A bearer token. Its text is shown to nobody but the client's file and the `Authorization` header.
+/// A bearer token. Its text is written only to the client's file and to the `Authorization` header.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Token(String);
@@ -26,7 +26,7 @@ impl Token {
         Self(text.into())
     }
 
-    /// Whether a caller's text is the token, in a time that does not tell how much of it is right.
+    /// Whether a caller's text is the token, in a time that does not reveal how much of it is right.
     pub fn is(&self, text: &str) -> bool {
         !self.0.is_empty() && bool::from(self.0.as_bytes().ct_eq(text.as_bytes()))
     }

@@ -1,4 +1,4 @@
-//! Following a run, over disconnections and restarts of the service.
+//! Follows a run, over disconnections and restarts of the service.
 
 use std::{collections::VecDeque, pin::Pin, time::Duration};
 
@@ -17,19 +17,19 @@ const BACKOFF: Backoff = Backoff {
     first: Duration::from_millis(200),
     max: Duration::from_secs(5),
 };
-/// Attempts in a row before the follower gives up: some minutes, enough for a restart.
+/// Attempts in a row before the follower stops: some minutes, enough for a restart.
 const MAX_ATTEMPTS: u32 = 30;
 
 /// What a follower sees.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Followed {
-    /// From here on every change is told. Comes first; whoever reads the state now misses nothing.
+    /// The stream delivers every change from here on. Comes first; a client that reads the state now misses nothing.
     Ready,
     /// A change.
     Change(Box<Change>),
     /// Changes were missed: read the state anew.
     Reset,
-    /// The service is not there; it is tried again.
+    /// The service does not answer; the follower connects again.
     Lost,
 }
 
@@ -39,7 +39,7 @@ type Chunks = Pin<Box<dyn Stream<Item = Result<Bytes, reqwest::Error>> + Send>>;
 pub struct Changes {
     client: Client,
     run: RunName,
-    /// Where to resume.
+    /// The id of the last event, from which a new connection resumes.
     reached: Option<String>,
     connection: Option<(Chunks, sse::Decoder)>,
     waiting: VecDeque<sse::Event>,
@@ -107,7 +107,7 @@ impl Changes {
                 let change = change.map_err(|why| self.client.foreign(why))?;
                 Some(Followed::Change(Box::new(change)))
             }
-            // Of a newer service.
+            // An event of a newer service.
             _ => None,
         };
         if event.id.is_some() {

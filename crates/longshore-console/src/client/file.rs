@@ -1,4 +1,4 @@
-//! `client.yaml`: where the service is and how it knows its clients, in the data directory that both use.
+//! `client.yaml`: the address of the service and the token of its clients, in the data directory that both use.
 
 use std::{
     fs, io,
@@ -12,20 +12,20 @@ use crate::token::Token;
 
 const NAME: &str = "client.yaml";
 
-/// Its content.
+/// The content of `client.yaml`: how commands reach the service.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientFile {
     /// The address of the service.
     pub server: String,
-    /// What lets a client in.
+    /// The token that clients show.
     pub token: Token,
 }
 
 /// Why the file is of no use.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     #[error("{} cannot be used", path.display())]
     Io {
         /// The file.
@@ -33,7 +33,7 @@ pub enum FileError {
         /// The operating system's own words.
         source: io::Error,
     },
-    /// It has other content.
+    /// The file has other content.
     #[error("{} does not have server and token: {why}", path.display())]
     Content {
         /// The file.
@@ -46,7 +46,7 @@ pub enum FileError {
     Mode {
         /// The file.
         path: PathBuf,
-        /// Its mode.
+        /// The mode of the file.
         mode: u32,
     },
 }
@@ -82,12 +82,12 @@ impl ClientFile {
         }
     }
 
-    /// What a service at this address writes: with the token that its clients know, where the directory has one, so
-    /// that whoever follows a run goes on after a restart.
+    /// The file that a service at this address writes. It keeps the token that its clients know,
+    /// where the directory has one, so that a client that follows a run goes on after a restart.
     pub fn renew(data_dir: &Path, server: impl Into<String>) -> Result<Self, FileError> {
         let token = match Self::read(data_dir) {
             Ok(Some(known)) => known.token,
-            // Whoever could read or write the file may know the token.
+            // Other users could read or write the file, so they may know the token.
             Ok(None) | Err(FileError::Mode { .. } | FileError::Content { .. }) => Token::generate(),
             Err(error) => return Err(error),
         };

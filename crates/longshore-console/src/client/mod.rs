@@ -41,21 +41,21 @@ pub enum ClientError {
     /// The address is no `http://HOST:PORT`.
     #[error("expected the address of a service, as http://127.0.0.1:7080, found {0:?}")]
     Address(String),
-    /// Nobody answers there.
+    /// No server answers there.
     #[error("the service at {server} does not answer")]
     Unreachable {
-        /// Its address.
+        /// The address of the service.
         server: String,
         /// The network's own words.
         source: Box<reqwest::Error>,
     },
-    /// It ended a stream: it stops, or it is gone.
+    /// The service ended a stream: it stops, or it has ended.
     #[error("the service at {0} closed the connection")]
     Closed(String),
-    /// Whoever answers there does not speak our language.
+    /// The server there does not answer as a Longshore service does.
     #[error("the answer of {server} is not that of a Longshore service: {what}")]
     Foreign {
-        /// Its address.
+        /// The address of the server.
         server: String,
         /// What is odd.
         what: String,
@@ -139,7 +139,7 @@ impl Client {
         self.get(&run_path(run), &[]).await
     }
 
-    /// Asks for the end of a run.
+    /// Requests the end of a run.
     pub async fn cancel(&self, run: &RunName) -> Result<Run, ClientError> {
         let path = format!("{}/cancel", run_path(run));
         self.send(Method::POST, &path, &()).await
@@ -278,7 +278,7 @@ impl Client {
 }
 
 impl ClientError {
-    /// Whether the same request may succeed later: nobody answers, or the service is starting or stopping.
+    /// Whether the same request may succeed later: no server answers, or the service is starting or stopping.
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Closed(_) => true,

@@ -16,7 +16,7 @@ pub(super) struct Event {
 #[error("an event is larger than {MAX_EVENT_BYTES} bytes")]
 pub(super) struct TooLarge;
 
-/// What has come of the next event.
+/// Decodes a stream of events; holds what has arrived of the next event.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     line: Vec<u8>,
@@ -24,7 +24,7 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// Takes bytes, and gives the events that are complete with them.
+    /// Takes bytes, and returns the events that are complete with them.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, TooLarge> {
         let mut events = Vec::new();
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {

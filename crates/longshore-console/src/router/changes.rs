@@ -25,7 +25,8 @@ use crate::{
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// A comment this often tells a client that the service lives, and us that the client does not.
+/// Time between two comments in the stream. A comment shows the client that the service lives; a
+/// failed write of one shows the service that the client has gone.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 #[derive(Clone, Deserialize)]

@@ -1,4 +1,4 @@
-//! `/dags`: what there is to run.
+//! `/dags`: the DAGs that the service knows.
 
 use axum::{Json, extract::State, response::IntoResponse};
 use http::StatusCode;

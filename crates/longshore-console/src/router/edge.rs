@@ -17,7 +17,7 @@ use crate::problem::{self, Problem};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Gives every request an id and every answer its headers, and writes out problems.
+/// Assigns every request an id, sets the headers of every response, and writes out problems.
 pub(super) async fn finish(request: Request, next: Next) -> Response {
     let id = request_id(request.headers());
     let method = request.method().clone();

@@ -127,7 +127,7 @@ where
     }
 }
 
-/// Refuses what can be no id, before anybody looks for it or logs it.
+/// Refuses a text that can be no id, before the service searches for it or logs it.
 fn id(text: String) -> Result<String, Problem> {
     if is_id(&text) {
         return Ok(text);

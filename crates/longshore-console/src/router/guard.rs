@@ -1,4 +1,4 @@
-//! Who gets in: requests for a name of ours (against DNS rebinding) that show the token.
+//! Authentication: requests must name a known host (against DNS rebinding) and show the token.
 
 use std::net::{IpAddr, Ipv6Addr};
 

@@ -1,4 +1,4 @@
-//! Whether the service lives, and whether it can serve. Both are public: they tell nothing else.
+//! Whether the service lives, and whether it can serve. Both paths are public: they reveal nothing else.
 
 use std::sync::Arc;
 
@@ -13,14 +13,15 @@ use tokio_util::sync::CancellationToken;
 use super::extract::Params;
 use crate::{control::Checks, objects::Check};
 
-/// What health is asked of.
+/// The state of the health endpoints: the checks, and whether the process stops.
 #[derive(Clone)]
 pub(super) struct Health {
     pub(super) checks: Arc<dyn Checks>,
     pub(super) stopping: CancellationToken,
 }
 
-/// It lives: its loops turn. 503 asks for a restart, so that nothing counts that a restart does not mend.
+/// 200 while the loops of the process turn. 503 makes Kubernetes restart it, so only failures that
+/// a restart repairs count.
 pub(super) async fn live(
     State(health): State<Health>,
     Params(Verbose { verbose }): Params<Verbose>,
@@ -33,7 +34,7 @@ pub(super) struct Verbose {
     verbose: Option<String>,
 }
 
-/// It can serve, or not: 503. `?verbose` lists what was checked, without the causes, which the log has.
+/// 200 while the process can serve, else 503. `?verbose` lists the checks, without the causes, which the log has.
 pub(super) async fn ready(
     State(health): State<Health>,
     Params(Verbose { verbose }): Params<Verbose>,

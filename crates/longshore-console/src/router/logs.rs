@@ -1,4 +1,4 @@
-//! Logs, as the task wrote them: bytes, not text. Who shows them takes care of control characters.
+//! Logs, as the task wrote them: bytes, not text. The client that shows them handles control characters.
 
 use axum::{
     body::Body,

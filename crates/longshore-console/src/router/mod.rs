@@ -37,16 +37,16 @@ pub const MAX_BODY_BYTES: usize = 1024 * 1024;
 /// How long a handler may take until it answers; a stream begins within it and lasts as long as it likes.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Who may ask.
+/// What a request needs to be admitted.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// What clients have to show.
+    /// The token that clients have to show.
     pub token: Token,
-    /// What the `Host` header may have.
+    /// The names that the `Host` header may have.
     pub hosts: Hosts,
 }
 
-/// By which names a service may be asked.
+/// The host names by which clients may call a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hosts {
     /// By the loopback ones, and these: a page in a browser of this machine must not get in by a name of its own.
@@ -55,7 +55,7 @@ pub enum Hosts {
     Any,
 }
 
-/// What every handler gets.
+/// The state that every handler gets.
 #[derive(Clone)]
 pub(crate) struct Shared {
     control: Arc<dyn Control>,
@@ -107,7 +107,7 @@ pub fn router(control: Arc<dyn Control>, access: Access, stopping: CancellationT
 /// What the metrics are at the moment, as text.
 pub type Scrape = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// Health and metrics alone, for whoever watches over the process: no token, and nothing but numbers.
+/// Health and metrics alone, for probes and scrapers: without a token, and with nothing but numbers.
 pub fn operations(
     checks: Arc<dyn Checks>,
     hosts: Hosts,
