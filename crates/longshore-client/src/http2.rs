@@ -1,9 +1,9 @@
 //! HTTP/2 to an API server.
 //!
-//! kube-rs speaks HTTP/1.1, where every request under way has a connection of its own: a burst of writes begins with
-//! a TLS handshake for each, which costs more than the writes, and each connection keeps its buffers. Over HTTP/2,
-//! which client-go speaks, too, they share one. Everything else is as in kube-rs: who we are, how TLS is verified,
-//! what is retried.
+//! kube-rs speaks HTTP/1.1, where every request under way has a connection of its own: a burst of writes begins with a
+//! TLS handshake for each, which costs more than the writes, and each connection keeps its buffers. Over HTTP/2, which
+//! client-go speaks, too, the requests share one connection. Everything else is as in kube-rs: authentication, the
+//! verification of TLS, and retries.
 
 use std::{error::Error, time::Duration};
 
@@ -21,14 +21,14 @@ use kube::{
 };
 use tower::{BoxError, ServiceBuilder, ServiceExt, retry::RetryLayer, util::BoxService};
 
-/// After so long without a sign of the server it is asked for one (as client-go does): a watch says nothing for
-/// minutes, and a connection that nobody answers any more looks the same.
+/// After this time without a frame of the server the client sends a ping (as client-go does). A
+/// watch may be silent for minutes, and without a ping a dead connection looks the same.
 const PING_AFTER: Duration = Duration::from_secs(30);
 
-/// An answer to that later than this ends the connection (as client-go does).
+/// A ping that is not answered within this time ends the connection (as client-go does).
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What asks an API server.
+/// The service that sends requests to an API server.
 pub type Requests = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
 
 /// What in a kubeconfig keeps a client from being made: a certificate that is none, a name that cannot be one.
@@ -37,7 +37,7 @@ pub type Requests = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
 pub struct UnusableConfig {
     /// Its address.
     pub url: String,
-    /// What is wrong.
+    /// What is wrong with the configuration.
     pub source: Box<dyn Error + Send + Sync>,
 }
 
@@ -46,7 +46,7 @@ pub struct UnusableConfig {
 /// It falls back to HTTP/1.1 where that is all that the server speaks. Through a proxy it is kube-rs's own.
 ///
 /// # Errors
-/// The configuration cannot be used. Nobody is asked yet.
+/// The configuration cannot be used. The builder sends no request yet.
 pub fn client_builder(config: &Config) -> Result<ClientBuilder<Requests>, UnusableConfig> {
     builder(config).map_err(|source| UnusableConfig {
         url: config.cluster_url.to_string(),

@@ -1,4 +1,4 @@
-//! How the programs of Longshore reach an API server.
+//! The client with which the programs of Longshore call an API server.
 
 mod http2;
 

@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 
-/// Passes bytes on to `server`, and tells its own port.
+/// Passes bytes on to `server`. Returns the port of the relay, and the number of its connections.
 async fn relay(server: u16) -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
