@@ -61,7 +61,7 @@ struct Common {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Start no controller: measure the one that serves that API server already. Its requests are those that the API
-    /// server counts, less ours: those of anybody else who works there meanwhile are among them
+    /// server counts, less ours; the requests of other clients meanwhile are among them
     #[arg(long, requires = "kubeconfig")]
     external: bool,
     /// The process of that controller, for its memory and its CPU time
@@ -195,7 +195,7 @@ fn print(figures: &Value) {
     println!("{figures:#}");
 }
 
-/// Says what goes on: a measurement takes a while.
+/// Prints the present step: a measurement takes a while.
 #[expect(clippy::print_stderr, reason = "progress, beside the figures")]
 fn say(what: &str) {
     eprintln!("{what}");

@@ -51,9 +51,9 @@ const CONFIGURATIONS: [(&str, &str); 2] = [
         "kusionstack-controller-manager-validating",
     ),
 ];
-/// Between looks at an API server that has yet to learn of webhooks.
+/// Pause between two checks whether an API server knows the webhooks.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// By then it has learnt of them.
+/// The longest time until an API server knows the webhooks.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Measures the controller, then the floor. The controller has so many rules beside the pods.
@@ -71,7 +71,7 @@ pub(crate) async fn measure(rig: &Rig, common: &Common, n_rules: usize) -> Resul
     let measured = measure_subject(rig, common.n, &pods, &subject).await;
     subject.stop().await?;
     if !common.external {
-        // Nobody answers any more, and a server that stays would wait for that.
+        // The controller has stopped, and a server that stays would call its webhooks in vain.
         forget_webhooks(&rig.client).await?;
     }
     let mut figures = measured?;
@@ -153,7 +153,7 @@ struct Pods<'a> {
     n_groups: usize,
 }
 
-/// What came of deletes.
+/// The measured times of deletes.
 struct Deleted {
     /// From the first delete to the end of the last pod.
     took: Duration,
@@ -171,13 +171,13 @@ impl<'a> Pods<'a> {
         }
     }
 
-    /// Waits until pods are not created past the webhooks any more: API servers learn of them some time after the
-    /// controller is ready.
+    /// Waits until the API server creates no more pods without calling the webhooks: it learns of them some time after
+    /// the controller is ready.
     async fn until_protected(&self) -> Result<()> {
         let probe = async {
             for i in 0.. {
                 let name = name("probe", i);
-                // As long as nobody trusts them, the webhooks refuse everything.
+                // As long as API servers do not trust the webhooks, every create is refused.
                 if let Ok(made) = self.create(&name, CONTROLLED).await {
                     let gates = made.spec.and_then(|spec| spec.readiness_gates);
                     if gates.is_some() {
@@ -258,7 +258,7 @@ impl<'a> Pods<'a> {
         self.delete_serving(series, n, clients).await
     }
 
-    /// So many clients delete pods that serve.
+    /// Deletes pods that serve, with this number of clients.
     async fn delete_serving(&self, series: &str, n: usize, clients: usize) -> Result<Deleted> {
         let began = Instant::now();
         let taken: Vec<Duration> = stream::iter(0..n)
@@ -275,8 +275,8 @@ impl<'a> Pods<'a> {
         })
     }
 
-    /// Deletes a pod. Answers how long it took until that was refused, for now; or allowed, where the API server asks a
-    /// second time because the first one has changed the pod, and it may go by then.
+    /// Deletes a pod. Returns how long the answer took: a refusal (403), or an allowed delete. The API server calls the
+    /// webhook a second time when the first call has changed the pod, and the pod may go by then.
     async fn answered(&self, name: String) -> Result<Duration> {
         let asked_at = Instant::now();
         let answer = self.api.delete(&name, &DeleteParams::default()).await;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::figures::round;
 
-/// What tells measurements of a subsystem apart.
+/// The fields that distinguish the measurements of a subsystem.
 const IDENTITY: [&str; 6] = [
     "n",
     "kind",

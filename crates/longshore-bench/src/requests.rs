@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-/// How many, by verb and resource.
+/// Numbers of requests, by verb and resource.
 pub(crate) type Counts = BTreeMap<String, u64>;
 
-/// What a process of ours has asked:
+/// The requests of a process of ours, from its metrics:
 /// `longshore_api_requests_total{client="tasks",verb="create",resource="pods",code="201"} 7`.
 pub(crate) fn asked_by_us(text: &str) -> Counts {
     counted(text, "longshore_api_requests_total{", |label| {
@@ -13,9 +13,9 @@ pub(crate) fn asked_by_us(text: &str) -> Counts {
     })
 }
 
-/// What an API server was asked:
-/// `apiserver_request_total{code="200",…,resource="pods",scope="resource",subresource="status",verb="PATCH",…} 7`.
-/// Without watches, which it counts at their end.
+/// The requests that an API server has served, from its metrics:
+/// `apiserver_request_total{code="200",…,resource="pods",scope="resource",subresource="status",verb="PATCH",…}
+/// 7`. Without watches, which it counts at their end.
 pub(crate) fn asked_of_server(text: &str) -> Counts {
     counted(text, "apiserver_request_total{", |label| {
         let verb = match label("verb")? {

@@ -30,7 +30,7 @@ use tower::layer::layer_fn;
 /// The rig. Dropping it ends what it started.
 pub(crate) struct Rig {
     pub(crate) client: Client,
-    /// The requests of everybody here, the node included.
+    /// The requests of all clients of this process, the node's included.
     pub(crate) requests: Metrics,
     pub(crate) kubeconfig: PathBuf,
     pub(crate) namespace: String,
@@ -154,7 +154,7 @@ struct OneLine;
 
 const LINE: &str = "a line\n";
 
-/// What the embedded API server asks.
+/// The source of logs for the embedded API server.
 #[async_trait]
 impl PodLogs for OneLine {
     async fn logs(&self, _pod: &Value, _options: LogOptions) -> Result<PodLogStream, LogError> {
@@ -162,7 +162,7 @@ impl PodLogs for OneLine {
     }
 }
 
-/// What a real one asks.
+/// The source of logs for a real API server.
 #[async_trait]
 impl ContainerLogs for OneLine {
     async fn logs(

@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// Waits until something is found in what was seen.
 ///
 /// # Errors
-/// Nobody looks any more, or it was not found in time.
+/// The writer of `seen` is gone, or the value was not found in time.
 pub(crate) async fn until<S, T>(
     seen: &watch::Receiver<S>,
     what: &str,

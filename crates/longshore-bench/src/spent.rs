@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{figures::round, requests::Counts, subject::Subject};
 
-/// What a controller has spent, as far as anybody knows.
+/// The requests and the CPU time of a controller, as far as they are known.
 pub(crate) struct Spent {
     requests: Option<Counts>,
     cpu: Option<Duration>,

@@ -33,11 +33,11 @@ pub(crate) struct Subject {
     counted: Counted,
 }
 
-/// Where its requests are counted.
+/// Where the requests of the controller are counted.
 enum Counted {
-    /// It does so, and says it here.
+    /// The controller counts them, and serves them at this URL.
     ByItself(String),
-    /// The API server counts everybody's, of which these are ours.
+    /// The API server counts the requests of all clients; `ours` are those of this process.
     ByServer { client: Client, ours: Metrics },
 }
 
@@ -96,7 +96,7 @@ impl Subject {
         })
     }
 
-    /// Requests that it made so far, by verb and resource; `None` where nobody counts them.
+    /// Requests that the controller made so far, by verb and resource; `None` where they are not counted.
     pub(crate) async fn requests(&self) -> Result<Option<Counts>> {
         match &self.counted {
             Counted::ByItself(url) => {

@@ -45,7 +45,7 @@ use crate::{
     subject::Subject,
 };
 
-/// Clients that create at the same time, unless told otherwise.
+/// Clients that create at the same time, unless the command line says otherwise.
 const CREATORS: usize = 32;
 /// Actions before all others.
 const WARM_UP: Load<'_> = Load {
@@ -129,7 +129,7 @@ pub(crate) async fn measure(rig: &Rig, args: &TasksArgs) -> Result<Value> {
     }))
 }
 
-/// What actions are, and what a controller is told of these services.
+/// The template of the actions, and the arguments that point a controller at these services.
 fn prepare(rig: &Rig, services: Option<&FlyteServices>) -> Result<(Template, Vec<String>)> {
     let Some(services) = services else {
         return Ok((Template::plain(), Vec::new()));
@@ -275,7 +275,7 @@ impl Seen {
 /// Actions that are created.
 #[derive(Clone, Copy)]
 struct Load<'a> {
-    /// How their names begin.
+    /// The prefix of their names.
     series: &'a str,
     n: usize,
     /// How many are created at the same time.
@@ -285,7 +285,7 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// Creates them: their names, and when they were asked for.
+    /// Creates the actions. Yields their names, and when each create was sent.
     fn create<'a>(
         self,
         api: &'a Api<DynamicObject>,
@@ -307,7 +307,7 @@ impl Load<'_> {
     }
 }
 
-/// What came of many actions.
+/// The measured times of many actions.
 struct Loaded {
     /// From the first create to the end of the last.
     took: Duration,

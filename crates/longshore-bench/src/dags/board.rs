@@ -20,13 +20,13 @@ use crate::{figures::Times, rig::Rig, seen::until};
 /// DAG and task.
 type Key = (String, String);
 
-/// What was seen. Clones share it.
+/// The observed pods. Clones share it.
 #[derive(Clone)]
 pub(super) struct Board {
     seen: watch::Receiver<BTreeMap<Key, Seen>>,
 }
 
-/// Of the pods of one task.
+/// The observed pods of one task.
 struct Seen {
     first: Arc<Pod>,
     uids: BTreeSet<String>,
@@ -51,8 +51,8 @@ impl Board {
         Self { seen }
     }
 
-    /// Waits until the pods of all tasks were there and are gone. Answers the time from the first one's beginning to the
-    /// last one's end.
+    /// Waits until the pods of all tasks were there and are gone. Returns the time from the first
+    /// one's beginning to the last one's end.
     pub(super) async fn until_gone(&self, dag: &str, n: usize) -> Result<Duration> {
         until(&self.seen, &format!("the end of {dag}"), |seen| {
             let pods: Vec<&Seen> = of(seen, dag).collect();

@@ -28,7 +28,7 @@ const CONCURRENCY: usize = 64;
 pub(super) struct Floor {
     pods: Api<Pod>,
     board: Board,
-    /// What the scheduler created.
+    /// The pod that the scheduler created.
     pod: Value,
     commits: Commits,
 }
@@ -57,7 +57,7 @@ impl Floor {
         Ok(())
     }
 
-    /// Answers the time from the first pod to the end of the last.
+    /// Runs `n` tasks at once. Returns the time from the first pod to the end of the last.
     pub(super) async fn all_at_once(&self, n: usize) -> Result<Duration> {
         let rows = self.begin(FLOOR_MANY, n).await?;
         stream::iter(rows.into_iter().map(Ok))
@@ -157,7 +157,7 @@ impl Commits {
                     ..Changes::default()
                 };
                 if committing.commit(&changes).await.is_err() {
-                    return; // Whoever waits is told by the end of the channel.
+                    return; // Callers that wait get the end of the channel.
                 }
                 for done in waiting {
                     let _ = done.send(());

@@ -1,4 +1,4 @@
-//! What was seen of pods, and when.
+//! The observed pods, and when they were observed.
 
 use std::{collections::BTreeMap, pin::pin};
 
@@ -13,7 +13,7 @@ use tokio::{sync::watch, time::Instant};
 use super::node::{Node, PLAYED, is_true};
 use crate::{rig::Rig, seen::until};
 
-/// What was seen. Clones share it.
+/// The observed pods. Clones share it.
 #[derive(Clone)]
 pub(super) struct Board {
     seen: watch::Receiver<BTreeMap<String, Seen>>,
@@ -82,7 +82,7 @@ fn of<'a>(seen: &'a BTreeMap<String, Seen>, series: &str) -> impl Iterator<Item 
         .map(|(_, pod)| pod)
 }
 
-/// A pod that takes part is called so; any other one is Ready.
+/// Whether a pod serves: one that takes part has the label of it; any other one is Ready.
 fn serves(pod: &Pod) -> bool {
     let labels = pod.labels();
     if labels.get(LABEL_CONTROL).map(String::as_str) == Some(CONTROLLED) {

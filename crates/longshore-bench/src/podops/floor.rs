@@ -1,5 +1,5 @@
-//! A bare client that makes the four writes of a pod that is deleted, in the order of the webhook and the controller, and
-//! reads nothing. Nobody is asked about its pods.
+//! A bare client that makes the four writes of a pod that is deleted, in the order of the webhook
+//! and the controller, and reads nothing. No webhook is called about its pods.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use tokio::time::Instant;
 
 use super::{CLIENTS, Pods, name};
 
-/// As long as a stamp is.
+/// A text as long as a time stamp of the protocol.
 const STAMP: &str = "1717505885197871195";
-/// Pods with this do not take part.
+/// The label value of pods that do not take part.
 const UNCONTROLLED: &str = "bench";
 
 /// A bare client in place of webhook and controller.
@@ -26,7 +26,7 @@ pub(super) struct Floor<'a> {
 }
 
 impl Floor<'_> {
-    /// Makes pods; once they are Ready, takes all of them away. Answers how long that took.
+    /// Makes pods; once they are Ready, removes all of them. Returns how long the removal took.
     pub(super) async fn all_at_once(&self, n: usize, series: &str) -> Result<Duration> {
         self.pods.serve_as(UNCONTROLLED, series, n).await?;
         let began = Instant::now();

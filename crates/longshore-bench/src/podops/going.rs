@@ -1,5 +1,5 @@
-//! A namespace that goes, with all its pods. Whoever empties it deletes them as a collection, which stops at the first
-//! refusal.
+//! The deletion of a namespace with all its pods. The namespace controller deletes the pods as a
+//! collection, which stops at the first refusal.
 
 use std::time::Duration;
 
@@ -17,14 +17,15 @@ use crate::rig::Rig;
 
 /// Kubernetes' namespace controller begins so long after the deletion.
 const GRACE: Duration = Duration::from_secs(5);
-/// An empty namespace is gone by then, where anybody empties namespaces.
+/// An empty namespace is gone by then, if the cluster has a namespace controller.
 const PROBED: Duration = Duration::from_secs(15);
 /// Between looks at it.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// How long it waits after a failure at first, and at most: twice as long each time.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(60));
 
-/// Deletes a namespace of pods that serve. Says how long it took until all of them were gone, and who emptied it.
+/// Deletes a namespace of pods that serve. Returns how long it took until all of them were gone,
+/// and whether the cluster or this program deleted them.
 pub(super) async fn measure(rig: &Rig, pods: &Pods<'_>, n: usize) -> Result<Value> {
     let is_emptied = are_namespaces_emptied(rig).await?;
     let namespaces: Api<Namespace> = Api::all(rig.client.clone());

@@ -67,7 +67,7 @@ impl Drop for Node {
     }
 }
 
-/// Says that the node lives.
+/// Reports periodically that the node is Ready.
 async fn beat(nodes: Api<NodeObject>, name: String) {
     loop {
         let now = now();
@@ -76,7 +76,7 @@ async fn beat(nodes: Api<NodeObject>, name: String) {
             "lastHeartbeatTime": now, "lastTransitionTime": now,
         });
         let status = Patch::Strategic(json!({"status": {"conditions": [ready]}}));
-        // Whoever cannot be told now is told later.
+        // A write that fails is repeated at the next beat.
         let _ = nodes
             .patch_status(&name, &PatchParams::default(), &status)
             .await;

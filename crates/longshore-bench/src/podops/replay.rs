@@ -17,7 +17,7 @@ const RECORDED: &str = include_str!("../../../longshore-podops/testdata/pod-webh
 /// How often each request is sent.
 const ROUNDS: usize = 20;
 
-/// A webhook at its address, as API servers are told.
+/// A webhook at the address that its configuration names.
 struct Webhook {
     client: Client,
     url: String,
@@ -78,7 +78,7 @@ impl Webhook {
         }))
     }
 
-    /// How long it takes to answer.
+    /// Sends a request. Returns the time to its answer.
     async fn ask(&self, question: String) -> Result<Duration> {
         let asked_at = Instant::now();
         let answer = self

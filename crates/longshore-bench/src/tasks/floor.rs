@@ -26,7 +26,7 @@ pub(super) struct Floor {
     pub(super) pods: Api<Pod>,
     pub(super) board: Board,
     pub(super) template: Template,
-    /// What the controller created.
+    /// The pod that the controller created.
     pub(super) pod: Value,
 }
 

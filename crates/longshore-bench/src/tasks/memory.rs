@@ -15,12 +15,12 @@ use crate::{
     Common, definitions::install, figures::round, rig::Rig, say, seen::until, subject::Subject,
 };
 
-/// Between two looks at the memory of the process, and how many there are: an allocator gives memory back some seconds
-/// after it was freed.
+/// Pause between two measurements of the memory of the process, and their number: an allocator
+/// returns memory some seconds after it was freed.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 const LOOKS: usize = 24;
 
-/// Of which actions.
+/// The actions whose memory is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Their code runs.

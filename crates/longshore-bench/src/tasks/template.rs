@@ -13,7 +13,7 @@ use longshore_test::{flyte::outputs, scripted_node::ANNOTATION_SCRIPT};
 use prost::Message;
 use serde_json::{Value, json};
 
-/// What most pods do.
+/// The script of most pods.
 pub(super) const ENDS_AT_ONCE: &str = "run 0s exit 0";
 
 /// What the actions of a measurement have in common.
@@ -26,7 +26,7 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    /// Tasks that owe nothing, and that nobody caches.
+    /// Tasks without outputs and without a cache.
     pub(crate) fn plain() -> Self {
         Self::of(&task(), "file:///nowhere".to_owned())
     }
