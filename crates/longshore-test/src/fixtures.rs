@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// A namespace's worth of defaults: everything is in `default` unless told otherwise.
+/// The namespace of every object, unless the fixture sets another one.
 const NAMESPACE: &str = "default";
 
 /// A pod with one container.

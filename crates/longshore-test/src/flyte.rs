@@ -1,6 +1,6 @@
-//! The foreign systems that an executor of TaskActions asks, in this process: the events service and the cache service
-//! over Connect, a connector over gRPC, and a store that speaks S3. They keep what they are told, so that a test can look
-//! at it, and live through the crashes of whoever asks them.
+//! The foreign systems of an executor of TaskActions, in this process: the events service and the cache service over
+//! Connect, a connector over gRPC, and a store that speaks S3. They keep the requests that they get, so that a test can
+//! look at them, and they survive the crashes of the executor.
 
 mod cache;
 pub mod connector;
@@ -36,7 +36,7 @@ pub struct FlyteServices {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// In the order in which they were told.
+    /// In the order in which they arrived.
     events: Vec<ActionEvent>,
     cache: Cache,
     /// The jobs that the connector has begun, by the directory of their outputs.
@@ -121,7 +121,7 @@ impl FlyteServices {
         Ok(Self { server, known })
     }
 
-    /// Where all of them are.
+    /// The base URL of all these systems.
     pub fn url(&self) -> String {
         self.server.url()
     }
@@ -131,8 +131,8 @@ impl FlyteServices {
         &self.server
     }
 
-    /// The configuration of an executor that asks these: the sections `executor`, `plugins` and `storage`. Files of this
-    /// machine can be named, too.
+    /// The configuration of an executor that calls these systems: the sections `executor`,
+    /// `plugins` and `storage`. Files of this machine can be named, too.
     pub fn config(&self) -> serde_json::Value {
         let url = self.url();
         let connector = json!({
@@ -155,17 +155,17 @@ impl FlyteServices {
         })
     }
 
-    /// Every event that was told, in that order; those that were told twice are here twice.
+    /// Every event that arrived, in that order; an event that arrived twice is here twice.
     pub fn events(&self) -> Vec<ActionEvent> {
         self.known().events.clone()
     }
 
-    /// What is cached, by key.
+    /// The cached outputs, by key.
     pub fn cached(&self) -> BTreeMap<String, CachedOutput> {
         self.known().cache.outputs.clone()
     }
 
-    /// Who has the reservation of which key, whether its time is over or not.
+    /// The owner of the reservation of each key, whether its time is over or not.
     pub fn reservations(&self) -> BTreeMap<String, String> {
         self.known().cache.owners()
     }
@@ -264,7 +264,7 @@ fn read<M: Message + Default>(body: &[u8]) -> Result<M, Refused> {
     M::decode(body).map_err(|error| Refused::invalid(error.to_string()))
 }
 
-/// A key as it is told apart from those of other projects.
+/// The key of a cache entry in all projects: organisation, project and domain in front of `key`.
 fn scoped(identifier: Option<v2::Identifier>, key: &str) -> Result<String, Refused> {
     let missing = || Refused::invalid("identifier is required");
     let v2::Identifier {

@@ -1,8 +1,8 @@
-//! A foreign system that plays a script: what a controller asks beside its rounds.
+//! A foreign system that plays a script: it answers the questions that a controller asks beside its rounds.
 //!
-//! It belongs to the world, so that it remembers what it was asked while the controller is killed and started again.
-//! Each start asks it through a [`ForeignClient`] of its own, which has the faults of the run: the point of a question is
-//! `ask <kind>`.
+//! It belongs to the world, so that it remembers the questions while the controller is killed and
+//! started again. Each start of the controller has a [`ForeignClient`] of its own, which has the
+//! faults of the run: the point of a question is `ask <kind>`.
 
 use std::{
     collections::BTreeMap,
@@ -16,18 +16,18 @@ use longshore_core::{AskError, NoAnswer};
 
 use crate::faults::{Injected, Process};
 
-/// What it does with a question.
+/// What the system does with a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// Answers at once.
     Answers(String),
-    /// Answers after this time. Whoever was killed meanwhile never learns of it.
+    /// Answers after this time. A process that was killed meanwhile does not get the answer.
     AnswersAfter(Duration, String),
-    /// Takes the question in after this time, even if nobody waits for the answer any more.
+    /// Takes the question in after this time, even if the client no longer waits for the answer.
     LandsAfter(Duration, String),
     /// Takes the question in and says nothing.
     Hangs,
-    /// Fails.
+    /// Fails at once with this cause and text.
     Fails(NoAnswer, String),
 }
 
@@ -50,7 +50,7 @@ struct Log {
     taken_in: Vec<String>,
 }
 
-/// What one start of the process under test asks it through.
+/// The client of a foreign system for one start of the process under test.
 #[derive(Clone, Debug)]
 pub struct ForeignClient {
     system: ForeignSystem,
@@ -64,7 +64,7 @@ impl fmt::Debug for ForeignSystem {
 }
 
 impl ForeignSystem {
-    /// `script` says what it does when it is asked something for the n-th time, counted from 1.
+    /// A system whose reply is `script(question, n)` when it gets a question for the n-th time, counted from 1.
     pub fn new(script: impl Fn(&str, u32) -> Reply + Send + Sync + 'static) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -125,10 +125,11 @@ impl ForeignSystem {
 }
 
 impl ForeignClient {
-    /// Asks, under the faults of the run.
+    /// Sends a question, under the faults of the run.
     ///
     /// # Errors
-    /// What the script says, or the fault: a refused question does not arrive, a lost answer is one that timed out.
+    /// The error of the script, or of the fault: a refused question does not arrive, a lost answer
+    /// is one that timed out.
     pub async fn ask(&self, kind: &'static str, question: &str) -> Result<String, AskError> {
         let point = format!("ask {kind}");
         let (system, question) = (self.system.clone(), question.to_owned());

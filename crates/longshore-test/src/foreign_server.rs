@@ -215,7 +215,7 @@ impl ForeignServer {
         record.connections.get(&process).copied().unwrap_or(0)
     }
 
-    /// Stops the server: nobody reaches it once this returns.
+    /// Stops the server. Once this returns, no client can connect.
     pub async fn stop(mut self) {
         self.task.abort();
         let _ = (&mut self.task).await;
@@ -247,7 +247,7 @@ async fn serve(stream: TcpStream, sender: Option<u32>, shared: Arc<Shared>) {
     let _connection = Connection::open(&shared, sender);
     let service = service_fn(move |request| exchange(request, sender, Arc::clone(&shared)));
     let builder = auto::Builder::new(TokioExecutor::new());
-    // Whoever asks may be killed at any time.
+    // The client may be killed at any time, so an error of the connection means nothing.
     let _ = builder
         .serve_connection(TokioIo::new(stream), service)
         .await;
@@ -366,7 +366,7 @@ impl Drop for Connection {
     }
 }
 
-/// Which of these processes has the client's end of a connection, as the kernel tells it.
+/// Which of these processes has the client's end of a connection, by the kernel's tables.
 fn owner(processes: &[u32], client: SocketAddr, server: SocketAddr) -> Option<u32> {
     if processes.is_empty() {
         return None;

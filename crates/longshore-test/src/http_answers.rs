@@ -1,4 +1,4 @@
-//! Somebody who answers JSON over HTTP: what rules and hooks ask.
+//! A server that answers JSON over HTTP, in the place of the webhooks of rules and of hooks.
 
 use std::{
     io,
@@ -22,7 +22,7 @@ impl HttpAnswers {
     /// Starts it: `answer` makes a status and a body of each question.
     ///
     /// # Errors
-    /// The system gives no port.
+    /// The operating system assigns no port.
     pub async fn start(
         answer: impl Fn(&Value) -> (u16, Value) + Send + Sync + 'static,
     ) -> io::Result<Self> {
@@ -43,24 +43,24 @@ impl HttpAnswers {
         Ok(Self { server, asked })
     }
 
-    /// Where it listens.
+    /// The URL of the server.
     pub fn url(&self) -> String {
         self.server.url()
     }
 
-    /// What it was asked so far.
+    /// The requests so far.
     pub fn asked(&self) -> Vec<Value> {
         let asked = self.asked.lock();
         asked.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Stops it; nobody is reached there any more once this returns.
+    /// Stops it. Once this returns, no client can connect.
     pub async fn stop(self) {
         self.server.stop().await;
     }
 }
 
-/// What has no body says what it asks for in its address.
+/// The body of a request; for a request without a body, its method and path.
 fn question(received: &Received) -> Value {
     let Received {
         method, path, body, ..

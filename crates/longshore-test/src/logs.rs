@@ -70,7 +70,7 @@ impl QuietLogs {
         self.logs.lines()
     }
 
-    /// Those that were not allowed.
+    /// The lines that were not allowed.
     pub fn unexpected(&self) -> Vec<String> {
         let is_allowed = |line: &String| self.allowed.iter().any(|text| line.contains(text));
         let lines = self.lines().into_iter();

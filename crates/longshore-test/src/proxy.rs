@@ -1,7 +1,7 @@
 //! The fault layer for other processes: an HTTP proxy between them and an API server.
 //!
-//! It listens on loopback without TLS and asks for no credentials, those of its own client go upstream. Nothing is
-//! upgraded: `exec` and `port-forward` do not pass.
+//! It listens on loopback without TLS and requires no credentials; its own client sends its
+//! credentials upstream. Nothing is upgraded: `exec` and `port-forward` do not pass.
 
 use std::{
     io,
@@ -41,9 +41,9 @@ pub struct FaultProxy {
 }
 
 impl FaultProxy {
-    /// Puts the faults of `process` before the API server that `upstream` speaks to. A process that is killed there
-    /// gets no answers any more; to kill the real one is for whoever waits for
-    /// [`Faults::killed`](crate::Faults::killed).
+    /// Puts the faults of `process` before the API server that `upstream` speaks to. A process that
+    /// is killed there gets no answers any more. The test kills the real process itself, after it
+    /// has waited for [`Faults::killed`](crate::Faults::killed).
     ///
     /// # Errors
     /// There is no port or no temporary directory.
@@ -76,7 +76,7 @@ impl FaultProxy {
         })
     }
 
-    /// Where it listens.
+    /// The address on which the proxy listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

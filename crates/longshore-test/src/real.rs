@@ -18,7 +18,7 @@ use tower::BoxError;
 
 use crate::{NodeConfig, place::Place};
 
-/// Names the kubeconfig of the real API server. Never `KUBECONFIG`: a test must not touch somebody's cluster.
+/// Names the kubeconfig of the real API server. Never `KUBECONFIG`: a test must not touch a developer's cluster.
 const KUBECONFIG_VARIABLE: &str = "LONGSHORE_TEST_KUBECONFIG";
 
 /// The real API server of this test run.
@@ -128,7 +128,8 @@ impl RealNamespace {
         self.place.clone()
     }
 
-    /// Removes both. What the namespace holds is asked to go first: an API server without controllers would keep it.
+    /// Removes the namespace and the node. It deletes the objects in the namespace first: an API
+    /// server without controllers would keep them.
     ///
     /// # Errors
     /// The server does not take a deletion.

@@ -9,9 +9,9 @@ use std::{fmt, str::FromStr, time::Duration};
 /// with an image that cannot be pulled. Attempts are separated by `|`; the last one holds for all that follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
-    /// How long it runs.
+    /// How long the container runs.
     pub time: Duration,
-    /// How it goes on after that.
+    /// How the container ends after that.
     pub end: End,
     /// The termination message.
     pub message: Option<String>,
@@ -24,9 +24,9 @@ pub enum End {
     Exit(i32),
     /// Killed for want of memory.
     OutOfMemory,
-    /// Not by itself.
+    /// The container does not end by itself.
     Hang,
-    /// It never starts, for this reason.
+    /// The container never starts, for this reason.
     Waiting(String),
 }
 

@@ -29,11 +29,11 @@ pub const ENV_SCRIPT: &str = "SCRIPT";
 /// How the node behaves.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
-    /// Its name.
+    /// The name of the Node.
     pub name: String,
     /// The namespace of its pods; `None`: all of them.
     pub namespace: Option<String>,
-    /// Who gives pods their node.
+    /// What binds pods to the node.
     pub binding: Binding,
     /// From the binding to `Running`.
     pub start_delay: Duration,
@@ -43,12 +43,12 @@ pub struct NodeConfig {
     pub at_the_end: fn(&Pod, i32),
 }
 
-/// Who gives pods their node.
+/// What binds pods to nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binding {
     /// The node takes every pod that has none.
     ByNode,
-    /// Somebody else does.
+    /// A scheduler or a template binds them.
     ByOthers,
 }
 
@@ -93,7 +93,7 @@ impl ScriptedNode {
         Self { history, task }
     }
 
-    /// What it ran so far.
+    /// The pods that the node ran so far.
     pub fn history(&self) -> History {
         lock(&self.history).clone()
     }
@@ -117,7 +117,7 @@ struct Node {
     history: Arc<Mutex<History>>,
 }
 
-/// Tells a pod's task that the pod is being deleted.
+/// Lets a pod's task know that the pod is being deleted.
 type Termination = watch::Sender<bool>;
 
 impl Node {

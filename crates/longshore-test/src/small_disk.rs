@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Tells the test binary, started anew inside the namespace, where the disk is.
+/// The variable with the path of the disk, for the test binary that runs anew inside the namespace.
 const DISK: &str = "LONGSHORE_TEST_SMALL_DISK";
 /// What the inner run says when the test has held.
 const HELD: &str = "held on a small disk";

@@ -1,5 +1,5 @@
-//! What an API server admits: rules that stay whatever becomes of the process under test, and a record of what it was
-//! asked to create.
+//! The admission of an API server: rules that stay whatever becomes of the process under test, and
+//! a record of the creates that it received.
 
 use std::{
     future::Future,
@@ -34,14 +34,14 @@ pub enum Rule {
     PodQuota(usize),
     /// The first creates of pods are too many, and the next one may come after some seconds: 429.
     BusyAtFirst {
-        /// How many.
+        /// The number of creates that are refused.
         n_creates: u32,
-        /// How long to stay away.
+        /// The retry time of the answer, in seconds.
         retry_after_seconds: u32,
     },
 }
 
-/// The rules of an API server, and what it was asked to create.
+/// The rules of an API server, and the creates that it received.
 #[derive(Clone, Debug, Default)]
 pub struct Admission {
     shared: Arc<Shared>,

@@ -63,7 +63,7 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(())) // The inner service is asked in `call`, after the faults.
+        Poll::Ready(Ok(())) // `call` polls the inner service, after the faults.
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
@@ -130,7 +130,7 @@ fn whole(body: Bytes) -> FaultBody {
     body.boxed_unsync()
 }
 
-/// What a request asks for.
+/// The verb and the resource of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) verb: &'static str,

@@ -78,7 +78,7 @@ struct State {
     /// How many points had been reached when the first fault struck, and when that was.
     struck: Option<(usize, Instant)>,
     n_drawn: u32,
-    /// Until when nobody answers the watches of a resource.
+    /// Until when the watches of a resource get no answer.
     outages: BTreeMap<String, Instant>,
     watch_events: BTreeMap<String, u32>,
     /// The last event delivered, by plural name.

@@ -45,7 +45,7 @@ impl fmt::Display for Point {
 pub enum Fault {
     /// The process dies before the effect happens.
     KillBefore,
-    /// The process dies after the effect happened and before it learns so.
+    /// The process dies after the effect happened and before it gets the answer.
     KillAfter,
     /// The effect happens; the process gets an error.
     LoseAnswer,
@@ -62,17 +62,17 @@ pub enum Fault {
 /// An answer in place of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// 409: somebody else wrote first.
+    /// 409: another client wrote first.
     Conflict,
     /// 429 with `Retry-After`, in seconds.
     TooManyRequests(u32),
     /// 403 of a `ResourceQuota` that is used up.
     QuotaExceeded,
-    /// 500.
+    /// 500: the server has an error.
     InternalError,
-    /// 503.
+    /// 503: the server is overloaded.
     Unavailable,
-    /// 504.
+    /// 504: the server did not answer in time.
     GatewayTimeout,
     /// No connection.
     NoConnection,
@@ -109,17 +109,17 @@ pub enum WatchFault {
     Late {
         /// Plural name.
         resource: Option<String>,
-        /// How much later.
+        /// The delay.
         by: Duration,
     },
-    /// From the n-th event of the resource on, nobody answers its watches for this time, and after it the version to
-    /// resume from has expired: what happened in between is seen as its result only.
+    /// From the n-th event of the resource on, its watches get no answer for this time. After it
+    /// the version to resume from has expired: what happened in between is seen as its result only.
     Outage {
         /// Plural name.
         resource: String,
         /// Counted from 1.
         n: u32,
-        /// How long.
+        /// The length of the outage.
         time: Duration,
     },
     /// Every watch ends after this many events.
@@ -128,7 +128,7 @@ pub enum WatchFault {
     CutEvery {
         /// Plural name.
         resource: Option<String>,
-        /// How long it lasts.
+        /// The length of this state.
         time: Duration,
     },
     /// The n-th event of the resource, counted over all its watches, is replaced by an in-stream 410.
@@ -147,7 +147,7 @@ pub enum WatchFault {
     },
     /// No bookmark arrives.
     NoBookmarks,
-    /// After a reconnection the last event before it comes again.
+    /// After a reconnection the last event before it is sent again.
     Repeat,
 }
 

@@ -184,7 +184,7 @@ impl Delivery {
         delivered.take_until(end)
     }
 
-    /// What becomes of an event.
+    /// Delivers an event to the client, or drops or changes it as the plan says.
     fn deliver(&self, line: Bytes) -> Delivered {
         if is_bookmark(&line) {
             if self.is_without_bookmarks {
@@ -224,7 +224,7 @@ impl Delivery {
     }
 }
 
-/// What becomes of an event.
+/// What happened to an event.
 #[derive(Debug)]
 enum Delivered {
     Passed(Bytes),
@@ -304,7 +304,7 @@ impl Process {
         n
     }
 
-    /// The event that comes again at the start of a resumed watch.
+    /// The event that is sent again at the start of a resumed watch.
     fn repeated(&self, asked: &Asked) -> impl Iterator<Item = Bytes> + Send + use<> {
         let is_resumed = asked
             .version

@@ -16,7 +16,7 @@ use super::{Refused, scoped};
 const MAX_HEARTBEAT: Duration = Duration::from_secs(10);
 const GRACE: u32 = 3;
 
-/// What is cached, and who is about to fill the cache.
+/// The cached outputs, and the reservations of those that are about to be cached.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     pub(super) outputs: BTreeMap<String, CachedOutput>,

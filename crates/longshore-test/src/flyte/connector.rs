@@ -1,4 +1,4 @@
-//! A connector: each job has succeeded when it is asked about, and its outputs say who made them.
+//! A connector: each job has succeeded at its first status request, and its outputs name the connector as their maker.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};

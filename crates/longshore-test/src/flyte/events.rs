@@ -1,4 +1,4 @@
-//! The events service: keeps whatever it is told.
+//! The events service: keeps all events that it gets.
 
 use longshore_proto::flyteidl2::workflow::{ActionEvent, RecordResponse};
 
@@ -16,7 +16,7 @@ impl Known {
     }
 }
 
-/// What the peer refuses.
+/// Whether the peer would refuse the event.
 fn flaw(event: &ActionEvent) -> bool {
     let run = event.id.as_ref().and_then(|id| id.run.as_ref());
     run.is_none() || event.attempt == 0

@@ -18,7 +18,7 @@ pub fn arguments() -> Vec<String> {
     vec!["--outputs".to_owned(), "{{.outputPrefix}}".to_owned()]
 }
 
-/// What such a task declares.
+/// The interface that such a task declares.
 pub fn interface() -> TypedInterface {
     let outputs = VariableMap {
         variables: vec![VariableEntry {
@@ -74,6 +74,6 @@ fn write(directory: &Path, name: &str) -> io::Result<()> {
         literals: [(OUTPUT.to_owned(), made_by)].into(),
     };
     fs::create_dir_all(directory)?;
-    // As one: whoever looks meanwhile must not find half of it.
+    // One atomic write: a reader must not find half of the file.
     longshore_files::replace_unsynced(&directory.join(FILE), 0o644, &outputs.encode_to_vec())
 }

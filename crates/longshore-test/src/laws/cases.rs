@@ -11,7 +11,7 @@ const LATE: Duration = Duration::from_secs(2);
 const LATE_CREATE: Duration = Duration::from_millis(500);
 /// When another request lands that the process gave up: after most steps of a story.
 const LATE_WRITE: Duration = Duration::from_secs(10);
-/// How long nobody answers watches in the cases with an outage: longer than most steps of a scenario take.
+/// How long watches get no answer in the cases with an outage: longer than most steps of a scenario take.
 const OUTAGE: Duration = Duration::from_secs(5);
 
 /// One world to be run, and the law that its end is about.

@@ -115,7 +115,7 @@ fn all_effects(run: &Run) -> BTreeMap<&str, u32> {
     counts
 }
 
-/// How often each write was made.
+/// The number of times that each write was made.
 pub(super) fn writes<'r, S: Scenario>(scenario: &S, run: &'r Run) -> BTreeMap<&'r str, u32> {
     let mut counts = BTreeMap::new();
     for point in run

@@ -28,7 +28,7 @@ pub use system::{
 /// A law of every controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Law {
-    /// Equal inputs give equal plans, and every input gives one: no panic.
+    /// Equal inputs yield equal plans, and every input yields a plan: no panic.
     Deterministic,
     /// The world comes to rest: at the end nothing is written any more.
     Quiet,
@@ -44,8 +44,8 @@ pub enum Law {
     WrittenAhead,
     /// An answer of a foreign system is used up after the record of what it means.
     AnswersAreKept,
-    /// With a read `Unknown` nothing is done and nothing is concluded, and the key comes back by time: no event of the
-    /// key tells that it can be seen again.
+    /// With a read `Unknown` nothing is done and nothing is concluded, and the key comes back by
+    /// time: no event of the key says that the read is possible again.
     UnknownIsNotAbsent,
     /// No transition leaves a terminal state.
     TerminalIsFinal,
@@ -72,11 +72,11 @@ pub enum Law {
 /// A law that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The law that was broken.
     pub law: Law,
     /// Where: scenario and fault, or the observation.
     pub case: String,
-    /// What was seen.
+    /// The observation that breaks the law.
     pub detail: String,
 }
 

@@ -21,13 +21,13 @@ pub type ActionOf<D> =
 
 /// A pure controller, with what the laws must know about its plans.
 pub trait Decider {
-    /// What it decides upon.
+    /// The snapshot that the controller decides upon.
     type Observed: Debug + Clone;
-    /// What it persists.
+    /// The status that the controller persists.
     type Status: Debug + PartialEq;
-    /// Its own effects.
+    /// The controller's own effects.
     type Effect: Debug + PartialEq;
-    /// Its questions to foreign systems.
+    /// The controller's questions to foreign systems.
     type Question: Question;
 
     /// The function under test.

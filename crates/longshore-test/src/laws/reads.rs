@@ -355,7 +355,7 @@ mod tests {
         hidden: Hidden,
     }
 
-    /// Nobody has said which reads it has.
+    /// A type whose reads no `reads!` declares.
     #[derive(Clone, Debug)]
     struct Hidden(Seen<u32>);
 

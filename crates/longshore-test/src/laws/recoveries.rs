@@ -25,7 +25,7 @@ use crate::faults::{Fault, FaultPlan, Point};
 
 /// In every test run, one case in this many has a second fault.
 const SHARE: u64 = 8;
-/// The seeds that a campaign asks for, as `1..2001`.
+/// The variable with the seeds of a campaign, as `1..2001`.
 const SEEDS_VARIABLE: &str = "LONGSHORE_TEST_LAWS_SEEDS";
 /// Violations of one scenario that a campaign reports in full, and how long each may be.
 const REPORTED: usize = 3;
@@ -98,7 +98,7 @@ struct Recoveries<'s, S> {
     firsts: Vec<OnceLock<First>>,
 }
 
-/// What came of a world with the first fault alone.
+/// The result of a world with the first fault alone.
 struct First {
     broken: Vec<Violation>,
     seconds: Vec<Second>,
@@ -196,7 +196,7 @@ pub fn check_recoveries<S: Scenario>(scenario: &S, seeds: Range<u64>) -> Report 
     }
 }
 
-/// The seeds that a campaign asks for; `None` in every other test run.
+/// The seeds of the campaign; `None` in every other test run.
 #[expect(
     clippy::disallowed_methods,
     reason = "a campaign tells its tests what to run"
@@ -207,7 +207,7 @@ pub(super) fn seeds_of_campaign() -> Option<Range<u64>> {
     Some(start.parse().ok()?..end.parse().ok()?)
 }
 
-/// Tells the campaign what came of a scenario, in a line of its own.
+/// Prints the result of a scenario for the campaign, in a line of its own.
 #[expect(clippy::print_stdout, reason = "a campaign reads what its tests print")]
 pub(super) fn tell_campaign(report: &Report) {
     let violations = report.violations.iter().take(REPORTED);

@@ -13,9 +13,9 @@ use super::{
 };
 use crate::faults::{FaultPlan, Faults};
 
-/// How much longer a key may take while somebody else's foreign system is silent.
+/// How many times longer a key may take while a foreign system that it does not need is silent.
 const TIMES: u32 = 2;
-/// Shorter delays say nothing.
+/// Delays below this are not counted.
 const SLACK: Duration = Duration::from_secs(1);
 
 /// A foreign system of a scenario.
@@ -23,13 +23,13 @@ const SLACK: Duration = Duration::from_secs(1);
 pub struct Host {
     /// Its name.
     pub name: String,
-    /// The keys on whose behalf it is asked.
+    /// The keys that need it.
     pub keys: Vec<String>,
 }
 
-/// A scenario whose controller asks foreign systems.
+/// A scenario whose controller calls foreign systems.
 pub trait Asking: Scenario {
-    /// The foreign systems that the controller asks.
+    /// The foreign systems that the controller calls.
     fn hosts(&self) -> Vec<Host>;
 
     /// Makes a foreign system silent for good: it takes each question in, and answers none.
@@ -66,7 +66,7 @@ pub fn check_silence<S: Asking>(scenario: &S) -> Report {
     }
 }
 
-/// What came of a world.
+/// The ends of the keys in one world, and its log.
 struct Ends {
     ends: BTreeMap<String, Duration>,
     log: String,

@@ -37,7 +37,7 @@ struct Slots {
     freed: Condvar,
 }
 
-/// Room for one world. Dropping it gives it back.
+/// Permission to run one world. Dropping it frees the place for another world.
 struct Slot;
 
 impl Slots {
@@ -69,7 +69,7 @@ pub trait Scenario: Sync {
     /// Its name in reports.
     fn name(&self) -> String;
 
-    /// Makes a world, with what the user asks for in it.
+    /// Makes a world with the objects that the user creates in it.
     fn build(&self) -> impl Future<Output = Self::World>;
 
     /// Starts the controller: at the beginning and after each kill. All of its effects go through `process`.
@@ -180,7 +180,7 @@ impl Troubles {
     }
 }
 
-/// What came of one world.
+/// The result of one world.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// See [`Scenario::digest`].
@@ -197,7 +197,7 @@ pub struct Run {
     pub broken: Vec<Violation>,
     /// Watch events by plural name.
     pub watch_events: BTreeMap<String, u32>,
-    /// What happened, for people.
+    /// The log of what happened, for people.
     pub log: String,
     /// The lines of the log with the level WARN or ERROR.
     pub warnings: Vec<String>,
@@ -207,12 +207,12 @@ pub struct Run {
     pub is_runaway: bool,
 }
 
-/// What came of all of them.
+/// The result of all worlds of a scenario.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The scenario.
     pub scenario: String,
-    /// How many worlds there were.
+    /// The number of worlds.
     pub n_worlds: usize,
     /// Broken laws.
     pub violations: Vec<Violation>,

@@ -143,7 +143,7 @@ fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the toy fails with.
+/// The errors of the toy.
 #[derive(Debug, thiserror::Error)]
 pub enum OrderError {
     /// An order that cannot be read.
@@ -260,7 +260,7 @@ impl Controller for Orders {
                 let created = self.applier.create(key, create).await;
                 if let Err(error) = &created {
                     let is_refused = error.class() == Class::Invalid;
-                    // One answer that asks to stay away holds the creates of all orders: they are not sent.
+                    // One answer with a retry time holds the creates of all orders: they are not sent.
                     let is_sent = !matches!(error, ApplyError::Paused { .. });
                     if self.bug != Bug::GivesUpAfterTwo || (is_sent && !is_refused) {
                         *lock(&self.failed_creates).entry(key.clone()).or_default() += 1;

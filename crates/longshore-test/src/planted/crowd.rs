@@ -26,7 +26,7 @@ use crate::{
 /// The foreign systems, and how many errands ask each: more than a controller has rounds at once, and a few.
 const HOSTS: [(&str, usize); 2] = [("crowded", 100), ("other", 5)];
 
-/// The toy that asks foreign systems, with many keys.
+/// The toy that calls foreign systems, with many keys.
 #[derive(Clone, Copy, Debug)]
 pub struct ErrandCrowd(pub ErrandBug);
 
@@ -129,7 +129,7 @@ impl Asking for ErrandCrowd {
     }
 }
 
-/// The foreign system that an errand of this name asks.
+/// The foreign system that an errand of this name calls.
 pub(super) fn host_of(errand: &str) -> &str {
     errand.split_once('-').map_or("foreign", |(host, _)| host)
 }

@@ -18,7 +18,7 @@ pub(super) const ANNOTATION_IDENTITY: &str = "test.longshore.dev/identity";
 pub(super) const LABEL_ORDER: &str = "test.longshore.dev/order";
 /// The label that says which attempt it is.
 pub(super) const LABEL_ATTEMPT: &str = "try_number";
-/// When to look again for what could not be seen: no event tells that it can be seen now.
+/// When to repeat a read that failed: no event says that the read is possible now.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// What the toy sees in one round.
@@ -43,15 +43,15 @@ pub struct Order {
     pub target: ObjectRef,
     /// The version that was seen.
     pub version: String,
-    /// What its pods do.
+    /// The script of its pods.
     pub script: String,
-    /// How many attempts it has.
+    /// The number of its attempts.
     pub n_attempts: u32,
-    /// Where it stands.
+    /// The state of the order.
     pub state: State,
 }
 
-/// Where an order stands.
+/// The state of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Nothing was done.
@@ -71,15 +71,15 @@ pub struct OrderPod {
     pub target: ObjectRef,
     /// Which attempt it is.
     pub attempt: u32,
-    /// How far it is.
+    /// The phase of the pod.
     pub phase: Option<PodPhase>,
-    /// Whether it was seen running before.
+    /// Whether the pod was seen running before.
     pub was_seen_running: bool,
-    /// Whether it is being deleted.
+    /// Whether the pod is being deleted.
     pub is_deleting: bool,
 }
 
-/// How far a pod is.
+/// The phase of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodPhase {
     /// Not started, or running.
@@ -103,10 +103,10 @@ pub struct Status {
     pub checked_at: Option<Timestamp>,
 }
 
-/// What only the bugs do.
+/// The effects that only toys with a bug have.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Creates; an existing object is fine, whoever's it is.
+    /// Creates; an existing object is fine, whatever its owner.
     CreateAnyhow(Create),
     /// Creates, and counts failures.
     CreateCounted(Create),

@@ -1,7 +1,7 @@
-//! A toy controller that asks a foreign system, right and wrong.
+//! A toy controller that calls a foreign system, right and wrong.
 //!
-//! An *errand* is a ConfigMap that wants to know something. Its state stands in the ConfigMap: nothing, `asked`, or what
-//! was answered.
+//! An *errand* is a ConfigMap that needs an answer of a foreign system. Its state stands in the
+//! ConfigMap: nothing, `asked`, or the answer.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -56,17 +56,17 @@ const ERRANDS: [(&str, &str); 4] = [
 /// What is wrong with the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrandBug {
-    /// Nothing.
+    /// No bug: the toy is right.
     None,
-    /// Asks before it is on record that it asks.
+    /// Sends the question before the intent is on record.
     AsksUnrecorded,
     /// Uses the answer up before it is on record.
     UsesFirst,
-    /// Waits for the answer to what another process asked.
+    /// Waits for the answer to the question of another process.
     WaitsForAnother,
     /// Takes a question that failed for one that is under way.
     IgnoresFailures,
-    /// Asks while it observes, so that its rounds wait for answers.
+    /// Sends the question while it observes, so that its rounds wait for answers.
     AsksInRounds,
     /// Has one limit for all foreign systems.
     OneLimitForAll,
@@ -84,23 +84,23 @@ impl ErrandBug {
     ];
 }
 
-/// What a round is decided upon.
+/// The snapshot that a round decides upon.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ErrandObserved {
     /// The errand.
     pub errand: Seen<Errand>,
-    /// How far its question is.
+    /// The state of its question.
     pub asked: Asked<String>,
 }
 
-/// A ConfigMap that wants to know something.
+/// A ConfigMap that needs an answer of a foreign system.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Errand {
     /// The ConfigMap.
     pub target: ObjectRef,
     /// The version that was seen.
     pub version: String,
-    /// Empty, `asked`, or what was answered.
+    /// Empty, `asked`, or the answer.
     pub state: String,
 }
 
@@ -112,7 +112,7 @@ pub struct ErrandRecord {
     state: String,
 }
 
-/// What the toy asks. The name is the idempotency key: asked twice, it is done once.
+/// The question of the toy. The name is the idempotency key: a question that is sent twice has its effect once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fetch {
     name: String,
@@ -464,7 +464,7 @@ impl Scenario for ErrandScenario {
     }
 }
 
-/// How the errands have to end.
+/// The expected ends of the errands.
 pub fn errand_ends() -> String {
     let ends: BTreeMap<_, _> = ERRANDS
         .iter()

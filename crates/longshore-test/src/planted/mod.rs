@@ -1,7 +1,7 @@
 //! A toy controller with planted bugs: each law must reject the one that breaks it.
 //!
-//! An *order* is a ConfigMap that asks for a pod to succeed within some attempts. Its state stands in the ConfigMap. An
-//! *errand* is one that has a foreign system asked.
+//! An *order* is a ConfigMap that requires a pod to succeed within some attempts. Its state stands
+//! in the ConfigMap. An *errand* is a ConfigMap that needs an answer of a foreign system.
 
 mod controller;
 mod crowd;
@@ -25,7 +25,7 @@ use crate::laws::Law;
 /// What is wrong with the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// Nothing.
+    /// No bug: the toy is right.
     None,
     /// Names its pods by chance.
     RandomNames,
@@ -37,9 +37,9 @@ pub enum Bug {
     CreatesBeforePersist,
     /// Takes its record of the intent for a record of the outcome, so that a pod not yet created counts as lost.
     OutcomeBeforeEffect,
-    /// Gives the next try of a create another name.
+    /// Uses another name for the next try of a create.
     RenamesOnRetry,
-    /// Gives an order up once two creates have failed, of whichever orders.
+    /// Fails an order once two creates have failed, of whichever orders.
     GivesUpAfterTwo,
     /// Takes a failed delete for done.
     DropsFailedDeletes,

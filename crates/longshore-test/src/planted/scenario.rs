@@ -27,7 +27,7 @@ const ORDERS: [(&str, &str, &str, &str); 4] = [
     ("good", "2", "run 3s exit 0", "succeeded 1"),
     ("quick", "1", "exit 0", "succeeded 1"),
     ("second", "3", "exit 1 | run 2s exit 0", "succeeded 2"),
-    // Somebody else has a pod of the name that its first one should have.
+    // Another owner has a pod of the name that its first one should have.
     ("taken", "2", "exit 0", "failed 1"),
 ];
 

@@ -1,4 +1,4 @@
-//! What a scripted node ran.
+//! The pods that a scripted node ran.
 
 use std::collections::BTreeMap;
 

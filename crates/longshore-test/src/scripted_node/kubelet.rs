@@ -14,7 +14,7 @@ use crate::script::{End, Script};
 
 /// Between attempts of a request that failed.
 const RETRY: Duration = Duration::from_millis(200);
-/// Exit codes of a process that was told to stop, and of one that had to be killed.
+/// Exit codes of a process that ended upon SIGTERM, and of one that had to be killed.
 const SIGTERM: i32 = 143;
 const SIGKILL: i32 = 137;
 
@@ -35,7 +35,7 @@ impl Node {
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(binding.to_string().into_bytes());
         if let Ok(request) = request {
-            // Refused: gone, or bound by somebody else. Either way, the watch says what is next.
+            // Refused: the pod is gone, or another client has bound it. Either way, the watch says what is next.
             let _ = self.client.request::<Value>(request).await;
         }
     }

@@ -230,7 +230,7 @@ async fn a_status_is_written_upon_what_was_seen_only() {
         status
     };
 
-    // Somebody changed the metadata: the status is still ours to write.
+    // Another client changed the metadata: the status write still succeeds.
     let seen = live().await;
     applier
         .patch(&"k", &label(target.clone(), "1"))
@@ -243,7 +243,7 @@ async fn a_status_is_written_upon_what_was_seen_only() {
         .unwrap();
     assert_eq!(live().await["status"]["reason"], "First");
 
-    // Somebody changed the status: it is not.
+    // Another client changed the status: the status write fails.
     let second = with_reason(&seen, "Second");
     let error = applier
         .write_status(&"k", &target, &seen, &second)

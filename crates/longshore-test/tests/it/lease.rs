@@ -226,7 +226,7 @@ async fn a_holder_that_was_paused_writes_nothing_when_it_goes_on() {
     let (refused, lost) = first.await.unwrap();
     assert!(refused.is_deposed(), "{refused}");
     assert_eq!(refused.class(), Class::Retry);
-    // It knows only that its time is up; who has the lease, it would have to look.
+    // The holder knows only that its time is over; it has not read who has the lease.
     assert_eq!(lost, Lost::NotRenewed(Duration::from_secs(10)));
     assert_eq!(maps.list(&by_first).await.unwrap().items.len(), n_before);
     assert!(gate.check().is_ok());
@@ -245,8 +245,8 @@ impl Dice {
     }
 }
 
-/// A network that delays requests and answers and loses some. What was sent arrives, however late, even if nobody waits
-/// for the answer any more.
+/// A network that delays requests and answers and loses some. What was sent arrives, however late,
+/// even if the client no longer waits for the answer.
 #[derive(Clone)]
 struct BadNetwork<S> {
     service: S,

@@ -40,7 +40,7 @@ fn each_planted_bug_breaks_the_law_that_is_named_for_it() {
     assert!(missed.is_empty(), "not found: {missed:?}");
 }
 
-/// A record without a version is safe whatever else goes wrong, because nobody else writes it.
+/// A record without a version is safe whatever else goes wrong, because no other client writes it.
 #[test]
 fn only_requests_that_land_late_show_a_write_without_a_version() {
     let report = check_scenario(&OrderScenario(Bug::WritesWithoutVersion));
