@@ -4,9 +4,9 @@
 //! kubectl annotate pod web-0 example.dev/restart=please
 //! ```
 //!
-//! Kubernetes restarts no containers on demand, so a restart is the deletion of the pod: its workload makes another one.
-//! Of several pods of one rule (PodTransitionRule) as many restart at a time as the rule lets pass; and as
-//! `allow_multi_type` says no, a pod that somebody else restarts is not restarted twice.
+//! Kubernetes restarts no containers on demand, so a restart is the deletion of the pod: its workload makes another
+//! one. Of several pods of one rule (PodTransitionRule) as many restart at a time as the rule lets pass.
+//! `allow_multi_type` returns `false`, so a pod that another controller restarts is not restarted twice.
 //!
 //! All state is on the pods. Killed at any point and started again, this goes on where it was:
 //!
@@ -36,7 +36,7 @@ use longshore_podops_client::{
     Allowed, OperationAdapter, allow_ops, begin, changes_of, finish, is_during_ops, undo,
 };
 
-/// Whoever wants a pod restarted annotates it.
+/// The annotation by which a user requests the restart of a pod.
 const RESTART: &str = "example.dev/restart";
 /// Only pods of this label take part in operations.
 const CONTROLLED: &str = "kusionstack.io/control=true";
@@ -101,7 +101,7 @@ async fn reconcile(seen: Arc<Pod>, client: Arc<Client>) -> Result<Action, Error>
             }
         }
         Ok(Step::Delete) => delete(&pods, &seen).await?,
-        // Somebody else restarts it: their end wakes us.
+        // Another controller restarts it: the end of that operation wakes us.
         Err(error) => eprintln!("{}: {error:#}", seen.name_any()),
     }
     Ok(Action::await_change())

@@ -1,4 +1,4 @@
-//! What was changed of an object in memory, as a patch.
+//! The changes of an object in memory, as a patch.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 /// The merge patch (RFC 7386) that makes the labels, annotations and finalizers of `before` those of `after`; `None` where
 /// they are the same.
 ///
-/// It is refused where somebody else was first, and touches nothing else of the object: one that is written as a whole loses
-/// the fields that are newer than one's types.
+/// The API server refuses the patch when another client was first. The patch touches nothing else of the object: a
+/// client that writes the whole object would drop the fields that are newer than its types.
 pub fn changes_of(before: &ObjectMeta, after: &ObjectMeta) -> Option<Value> {
     let mut metadata = Map::new();
     let maps = [

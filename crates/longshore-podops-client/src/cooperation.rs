@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::operation::Written;
 
-/// What whoever routes traffic has to do about a pod.
+/// What a controller that routes traffic has to do about a pod.
 ///
 /// The order matters: a pod that holds the finalizer without traffic only waits, but one that has traffic without the
 /// finalizer loses it unnoticed.
@@ -19,7 +19,7 @@ pub enum TrafficChange {
     On,
     /// Switch traffic off, then remove the finalizer.
     Off,
-    /// It is as it should be.
+    /// The traffic is as it should be.
     Nothing,
 }
 

@@ -4,12 +4,12 @@
 //! finishes. One that *routes traffic* to pods holds a finalizer of its own while it does ([`cooperation`]), and no
 //! operation touches the pod before it has let go.
 //!
-//! Both are pure: a function changes the pod in memory and says whether there is anything to write. Whoever calls it
-//! patches the pod with [`changes_of`] it, upon the `resourceVersion` that was read, and reads again upon a conflict. The
-//! labels of one call have to be written in one request.
+//! Both are pure: a function changes the pod in memory and says whether there is anything to write.
+//! The caller patches the pod with [`changes_of`] it, upon the `resourceVersion` that was read, and
+//! reads again upon a conflict. The labels of one call have to be written in one request.
 //!
-//! [`consist`] is a whole controller of the second kind, for whoever says what a table is: a load balancer's backends,
-//! say. The examples `restart_pods` and `traffic_table` are complete controllers, one of each kind.
+//! [`consist`] is a whole controller of the second kind, for callers that implement a table: a load balancer's
+//! backends, say. The examples `restart_pods` and `traffic_table` are complete controllers, one of each kind.
 
 mod changes;
 pub mod consist;

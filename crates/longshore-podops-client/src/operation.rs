@@ -11,10 +11,11 @@ use longshore_api::podops::{LABEL_SERVICE_AVAILABLE, OperationLabel};
 
 /// An operation, as its controller describes it.
 pub trait OperationAdapter {
-    /// Its id: a label name of at most 63 characters, the same for the same operation after every restart.
+    /// The id of the operation: a label name of at most 63 characters, the same for the same
+    /// operation after every restart.
     fn id(&self) -> &str;
 
-    /// Its type, as `update` or `scale-in`.
+    /// The type of the operation, as `update` or `scale-in`.
     fn operation_type(&self) -> &str;
 
     /// Whether others of the same type may be on the pod at the same time.
@@ -22,13 +23,13 @@ pub trait OperationAdapter {
         false
     }
 
-    /// Changes the pod in the same write with which the operation begins; answers whether it did.
+    /// Changes the pod in the same write with which the operation begins; returns whether it did.
     fn when_begin(&self, pod: &mut Pod) -> Written {
         let _ = pod;
         Written::Unchanged
     }
 
-    /// Changes the pod in the same write with which the operation ends; answers whether it did.
+    /// Changes the pod in the same write with which the operation ends; returns whether it did.
     fn when_finish(&self, pod: &mut Pod) -> Written {
         let _ = pod;
         Written::Unchanged
@@ -39,9 +40,9 @@ pub trait OperationAdapter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a pod that was changed has to be written"]
 pub enum Written {
-    /// It was changed in memory.
+    /// The pod was changed in memory.
     Changed,
-    /// It is as it was.
+    /// The pod is as it was.
     Unchanged,
 }
 
@@ -54,11 +55,11 @@ impl Written {
 /// Whether an operation may touch its pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowed {
-    /// Not yet: a change of the pod will tell.
+    /// Not yet: the controller sees the permission as a change of the pod.
     NotYet,
-    /// It may, after this time.
+    /// The operation may touch the pod after this time.
     After(Duration),
-    /// It may.
+    /// The operation may touch the pod.
     Now,
 }
 
@@ -68,7 +69,7 @@ pub enum BeginError {
     /// One of its type is there. Upstream's words.
     #[error("operationType {operation_type} exists: map[{}]", as_map(.labels))]
     TypeExists {
-        /// The type.
+        /// The type of both operations.
         operation_type: String,
         /// The labels of the others.
         labels: Vec<String>,
@@ -81,7 +82,7 @@ pub enum BeginError {
     },
 }
 
-/// As Go writes a set.
+/// The labels as Go prints a set.
 fn as_map(labels: &[String]) -> String {
     let members: Vec<String> = labels.iter().map(|label| format!("{label}:{{}}")).collect();
     members.join(" ")
@@ -103,7 +104,7 @@ pub fn is_during_ops(adapter: &impl OperationAdapter, pod: &Pod) -> bool {
     operating.is_some() && of == Some(adapter.operation_type())
 }
 
-/// Begins an operation. Begun already: only [`OperationAdapter::when_begin`] is asked again.
+/// Begins an operation. If it has begun already, only [`OperationAdapter::when_begin`] is called again.
 ///
 /// *Errors*: another one of its type is on the pod, and it does not allow that.
 pub fn begin(

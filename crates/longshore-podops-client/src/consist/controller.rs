@@ -24,7 +24,7 @@ pub(super) struct Consist<T> {
     pub(super) table: Arc<T>,
     pub(super) employers: Arc<Cache<RawObject>>,
     pub(super) pods: Arc<Cache<RawObject>>,
-    /// What could not be written, until it is told.
+    /// The last failure of each employer, until an Event reports it.
     pub(super) failures: Mutex<BTreeMap<EmployerKey, Failure>>,
 }
 
@@ -37,20 +37,20 @@ impl<T> fmt::Debug for Consist<T> {
 /// Why a round about an employer failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConsistError<E: std::error::Error + 'static> {
-    /// It cannot be read.
+    /// The employer cannot be read.
     #[error("{key} does not have the shape of its kind")]
     Unreadable {
         /// The employer.
         key: EmployerKey,
-        /// Why.
+        /// Why it cannot be read.
         source: serde_json::Error,
     },
-    /// Its table cannot be written.
+    /// The table of the employer cannot be written.
     #[error("the table of {key} cannot be written")]
     Table {
         /// The employer.
         key: EmployerKey,
-        /// Why.
+        /// Why it cannot be written.
         source: E,
     },
 }
@@ -172,7 +172,8 @@ impl<T: Table> Consist<T> {
         }
     }
 
-    /// Those that it selects, and those that it has left something on. One that cannot be read is neither.
+    /// The pods that the employer selects, and those that still carry something of it. A pod that
+    /// cannot be read is left out.
     fn employees(
         &self,
         employer: &Employer,

@@ -1,4 +1,4 @@
-//! What is written about an employer, its table and its pods.
+//! The decision about an employer, its table and its pods.
 //!
 //! The order is what protects traffic: a pod expects the finalizer before it can serve, is in the table before it has the
 //! finalizer, and loses the finalizer after it has left the table. A pod's finalizers follow a table that was seen, or that
@@ -23,12 +23,12 @@ use crate::{
     cooperation::{expect_finalizer, forget_finalizer},
 };
 
-/// What is done about an employer.
+/// The plan about an employer.
 pub type ConsistPlan = Plan<Never, Change>;
 
 type ConsistAction = Action<Never, Change>;
 
-/// When something is looked at again that could not be seen, or that was told to change.
+/// When to repeat a read that failed, and to read again what was to change.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Pods that are written in one round before the table is, and as many after it.
 const PODS_A_ROUND: usize = 16;
@@ -129,10 +129,10 @@ struct Round<'a> {
     current: &'a Entries,
 }
 
-/// What comes of a pod.
+/// The result of the decision about one pod.
 struct Written {
     patch: Option<ConsistAction>,
-    /// Its annotation says nothing that can be followed, as text for people.
+    /// Why the annotation of the pod cannot be followed, for people.
     complaint: Option<String>,
 }
 

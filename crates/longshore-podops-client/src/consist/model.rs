@@ -1,4 +1,4 @@
-//! What decisions see.
+//! The snapshot that decisions are made on.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -14,9 +14,9 @@ use crate::cooperation::{holder, lifecycle_finalizer};
 /// An employer's name, in its namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EmployerKey {
-    /// Its namespace.
+    /// The namespace of the employer.
     pub namespace: String,
-    /// Its name.
+    /// The name of the employer.
     pub name: String,
 }
 
@@ -29,20 +29,20 @@ impl fmt::Display for EmployerKey {
 /// Whether a pod may have traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// It may.
+    /// The pod may have traffic.
     Ready,
-    /// It may not: it is not Ready, is about to be operated on, or goes.
+    /// The pod may have no traffic: it is not Ready, is about to be operated on, or goes.
     NotReady,
 }
 
 /// An object that has a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Employer {
-    /// Its address.
+    /// The address of the object.
     pub target: ObjectRef,
-    /// Its version: what is written upon it is refused where somebody else was first.
+    /// The version that was read: the API server refuses a write when another client was first.
     pub resource_version: Option<String>,
-    /// Its finalizers.
+    /// The finalizers of the object.
     pub finalizers: Vec<String>,
     /// Whether it is to have a table: it takes part, and does not go.
     pub is_wanted: bool,
@@ -92,7 +92,7 @@ impl Employer {
         finalizers.any(|finalizer| finalizer == FINALIZER_CLEAN)
     }
 
-    /// Its finalizers with ours in the place of its earlier form; `None` where there is none of that form.
+    /// The finalizers with ours in the place of its earlier form; `None` where there is none of that form.
     pub fn migrated(&self) -> Option<Vec<String>> {
         let before = format!("{FINALIZER_CLEAN_BEFORE}{}", self.target.name);
         let is_before = |finalizer: &&String| **finalizer == before && before != FINALIZER_CLEAN;
@@ -109,15 +109,15 @@ impl Employer {
 pub struct Employee {
     /// The pod.
     pub pod: Pod,
-    /// Its address.
+    /// The address of the pod.
     pub target: ObjectRef,
-    /// Whether it is the employer's.
+    /// Whether the employer selects the pod.
     pub is_selected: bool,
     /// Under which id it is in the table.
     pub id: Option<String>,
     /// What the table is to have of it, where it is selected.
     pub entry: Option<Value>,
-    /// Whether it may have traffic.
+    /// Whether the pod may have traffic.
     pub readiness: Readiness,
 }
 
@@ -130,22 +130,22 @@ pub struct Observed {
     pub employees: Seen<Vec<Employee>>,
     /// What the table is to have of the employer.
     pub expected: Entries,
-    /// What it has of it.
+    /// The entries that the table has of the employer.
     pub current_employer: Seen<Entries>,
-    /// What it has of its pods.
+    /// The entries that the table has of the pods.
     pub current_employees: Seen<Entries>,
-    /// What could not be written since the last round.
+    /// The part of the table that could not be written since the last round.
     pub failure: Option<Failure>,
-    /// How often a table is looked at where nothing changes.
+    /// How often an unchanged table is read again.
     pub resync: Duration,
 }
 
-/// What could not be written.
+/// A part of the table that could not be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Where.
+    /// The part of the table that could not be written.
     pub part: Part,
-    /// Why.
+    /// The error of the table, for people.
     pub why: String,
 }
 
@@ -161,7 +161,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// What makes this of that.
+    /// The changes that lead from `current` to `expected`.
     pub fn between(current: &Entries, expected: &Entries) -> Self {
         let mut changes = Self::default();
         for (id, value) in expected {
@@ -195,8 +195,8 @@ impl Changes {
 /// The effect of this controller: a table is changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// What of it.
+    /// The part of the table.
     pub part: Part,
-    /// How.
+    /// The entries to create, update and delete.
     pub changes: Changes,
 }

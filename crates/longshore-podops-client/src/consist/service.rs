@@ -21,14 +21,14 @@ use super::{
     table::Table,
 };
 
-/// How the controller runs.
+/// The configuration of the controller.
 #[derive(Clone, Debug)]
 pub struct ConsistConfig {
     /// Only this namespace; all where it is `None`. Default: all.
     pub namespace: Option<String>,
     /// Rounds at the same time. Default: 5, upstream's.
     pub concurrency: usize,
-    /// Where rounds are counted. Default: nobody reads it.
+    /// The metrics of the rounds. Default: metrics that no registry reads.
     pub metrics: Metrics,
 }
 

@@ -1,4 +1,4 @@
-//! The table of an employer, as whoever knows it says.
+//! The interface to the table of an employer.
 
 use std::{collections::BTreeMap, future::Future, time::Duration};
 
@@ -23,9 +23,9 @@ pub type Entries = BTreeMap<String, Value>;
 /// What of a table: what it has of the employer itself, as a listener, or of its employees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
-    /// Of the employer.
+    /// The entries of the employer itself.
     Employer,
-    /// Of its pods.
+    /// The entries of its pods.
     Employees,
 }
 
@@ -71,15 +71,18 @@ pub trait Table: Send + Sync + 'static {
     /// protected no more as soon as the table has what is said here: nothing, or a weight of 0.
     fn of_pod(&self, employer: &Value, pod: &Pod, readiness: Readiness) -> Option<Value>;
 
-    /// What the table has now.
+    /// The entries that the table has now.
     fn current(
         &self,
         employer: &Value,
         part: Part,
     ) -> impl Future<Output = Result<Entries, Self::Error>> + Send;
 
-    /// Creates, updates and deletes, in this order, as much as can be. Where it fails, what was done stays, and the rest is
-    /// asked for again.
+    /// Creates, updates and deletes, in this order, as much as possible. After an error the changes
+    /// that were made stay, and a later call has the rest.
+    ///
+    /// # Errors
+    /// Some change could not be made.
     fn change(
         &self,
         employer: &Value,
@@ -87,7 +90,7 @@ pub trait Table: Send + Sync + 'static {
         changes: &Changes,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// How often a table is looked at where nothing changes: somebody else may have written it.
+    /// How often an unchanged table is read again: another client may have written it.
     fn resync(&self) -> Duration {
         Duration::from_secs(300)
     }

@@ -168,7 +168,7 @@ fn a_pod_is_protected_after_it_is_in_the_table_and_freed_after_it_has_left_it() 
         check(held(), &[("a", said)], &[], &["a free"]);
     }
     check(held(), &[("a", "se")], &["a"], &["Employees + ~ -a"]);
-    // Somebody else's now: what it expects is forgotten at once, its traffic first.
+    // The pod belongs to another employer now: its expectation is removed at once, its traffic first.
     let left = ["a forget", "Employees + ~ -a"];
     check(held(), &[("a", "refn")], &["a"], &left);
     check(
@@ -178,7 +178,7 @@ fn a_pod_is_protected_after_it_is_in_the_table_and_freed_after_it_has_left_it() 
         &["Employees + ~ -a", "a free"],
     );
     check(held(), &[("a", "rfn")], &[], &["a free"]);
-    // Those that are settled are written before the table is asked to change.
+    // Pods that need no change of the table are written before the table is changed.
     let two = ["b protect", "Employees +a ~ -", "a protect"];
     check(held(), &[("a", "sre"), ("b", "sre")], &["b"], &two);
 }

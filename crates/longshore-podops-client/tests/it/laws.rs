@@ -47,7 +47,7 @@ impl Scenario for Story {
         Duration::from_secs(120)
     }
 
-    /// How often somebody else writes a pod first, and what a table did before its answer was lost, is a matter of timing.
+    /// How often another client writes a pod first, and what a table did before its answer was lost, depends on timing.
     fn is_uncounted(&self, _: &Point) -> bool {
         true
     }

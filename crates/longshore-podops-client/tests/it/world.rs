@@ -1,4 +1,4 @@
-//! A cluster with a Service, its pods, people who change them, and a table in memory.
+//! A cluster with a Service, its pods, clients that change them, and a table in memory.
 
 use std::{
     collections::BTreeMap,
@@ -172,7 +172,7 @@ impl World {
         self.patch_pod(name, &patch).await;
     }
 
-    /// Somebody writes a pod.
+    /// Patches a pod, as a user or another controller would.
     pub(crate) async fn patch_pod(&self, name: &str, patch: &Value) {
         let params = PatchParams::default();
         let patch = Patch::Merge(patch);
