@@ -1,4 +1,4 @@
-//! What a file is replaced on: the file system, or one of a test.
+//! The operations of a file system that replacing a file needs: the real ones, or those of a test.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -16,7 +16,7 @@ pub trait Disk: Clone + Send + Sync + 'static {
     fn create(&self, path: &Path, mode: u32) -> io::Result<Self::File>;
     /// Makes the content of a file durable.
     fn sync(&self, file: &Self::File) -> io::Result<()>;
-    /// Gives a file another name, which may be taken.
+    /// Renames a file. An existing file with the new name is replaced.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file; one that is not there is no error.
     fn remove(&self, path: &Path) -> io::Result<()>;

@@ -77,8 +77,8 @@ impl<D: Disk> Draft<D> {
         self.commit_if(|| Ok(()))
     }
 
-    /// The same, unless `may_replace` refuses: it is called when the draft is durable, right before the draft takes the
-    /// name.
+    /// Puts the draft in the place of the file, unless `may_replace` refuses. It is called when the
+    /// draft is durable, right before the draft takes the name.
     ///
     /// # Errors
     /// Nothing was replaced and the draft is gone, or only the sync of the directory failed.
@@ -95,7 +95,7 @@ impl<D: Disk> Draft<D> {
         unsynced.try_for_each(|it| sync_name(&self.disk, it))
     }
 
-    /// The same for those who only need that no reader finds half of the file.
+    /// Commits without a sync: no reader finds half of the file, but a loss of power may lose it.
     pub(crate) fn commit_unsynced(mut self) -> io::Result<()> {
         self.file = None;
         self.take_name()
@@ -154,7 +154,7 @@ pub(crate) fn make_directories(disk: &impl Disk, path: &Path, mode: u32) -> io::
 /// Makes the name of a directory durable.
 fn sync_name(disk: &impl Disk, path: &Path) -> io::Result<()> {
     match disk.sync_directory(directory_of(path)) {
-        // Whoever may write in a directory need not be allowed to read it; such a one cannot be synced.
+        // A user who may write in a directory need not be allowed to read it; such a directory cannot be synced.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         synced => synced,
     }

@@ -39,7 +39,7 @@ struct Groups {
 /// One directory with calls that wait, or with directories in it whose names are not durable.
 #[derive(Debug, Default)]
 struct Directory {
-    /// So many syncs of it have begun.
+    /// The number of syncs of the directory that have begun.
     n_begun: u64,
     is_under_way: bool,
     /// The group whose sync has not begun.
@@ -51,9 +51,9 @@ struct Directory {
 /// A directory whose name no sync has made durable.
 #[derive(Debug, Default)]
 struct Unsynced {
-    /// So many calls are making it. A sync that begins meanwhile may come too early.
+    /// The number of calls that are making the directory. A sync that begins meanwhile may come too early.
     n_makers: usize,
-    /// So many syncs of the directory above had begun when the last of these calls ended.
+    /// The number of syncs of the directory above that had begun when the last of these calls ended.
     n_begun: u64,
 }
 

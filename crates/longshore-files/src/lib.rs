@@ -1,9 +1,9 @@
 //! Files that survive a loss of power whole.
 //!
 //! A file system may write the bytes of a file, its name, and the names in its directory in any order. A file is
-//! replaced safely in four steps: the new bytes go to a draft in the same directory, the draft is synced, the draft takes
-//! the name, and the directory is synced. [`replace`] and [`Draft`] do that, and `cargo xtask tidy` finds who renames
-//! files elsewhere. No other crate of ours is used here.
+//! replaced safely in four steps: the new bytes go to a draft in the same directory, the draft is synced, the draft
+//! takes the name, and the directory is synced. [`replace`] and [`Draft`] do that, and `cargo xtask tidy` finds other
+//! code that renames files. This crate uses no other crate of ours.
 //!
 //! Read [`replace`] first.
 
@@ -28,8 +28,8 @@ pub fn replace(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
     Draft::begin(System, path, mode)?.with(content)?.commit()
 }
 
-/// Replaces a file for those who only need that no reader ever finds half of it: a crash of the process leaves the old
-/// content or the new one, a loss of power may leave none.
+/// Replaces a file without a sync: no reader ever finds half of it, and a crash of the process
+/// leaves the old content or the new one. A loss of power may leave neither.
 ///
 /// # Errors
 /// Nothing was replaced.

@@ -20,7 +20,7 @@ struct State {
     /// What the names mean now, and what they will mean after a loss of power.
     names: BTreeMap<PathBuf, Entry>,
     durable_names: BTreeMap<PathBuf, Entry>,
-    /// So many operations succeed yet; `None` while the power lasts.
+    /// The number of operations that still succeed; `None` while the power lasts.
     n_left: Option<usize>,
 }
 
