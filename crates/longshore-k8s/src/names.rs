@@ -1,4 +1,5 @@
-//! What names of objects, keys of labels and values of labels may be, and what API servers say of those that may not.
+//! Which names of objects, keys of labels and values of labels are valid, and the messages of API servers about the
+//! others.
 
 /// Longest RFC 1123 label, longest name part of a key, and longest value of a label, in bytes.
 const MAX_LABEL: usize = 63;

@@ -39,9 +39,9 @@ pub enum Operator {
     In,
     /// There is no such label, or it has none of the values.
     NotIn,
-    /// There is such a label.
+    /// The label exists.
     Exists,
-    /// There is no such label.
+    /// The label does not exist.
     DoesNotExist,
     /// The label is an integer above the one value.
     GreaterThan,
@@ -55,7 +55,7 @@ pub enum InvalidSelector {
     /// The object has another shape.
     #[error("not a label selector: {0}")]
     Shape(String),
-    /// There is no such operator.
+    /// The operator is unknown.
     #[error("{0:?} is not a valid label selector operator")]
     Operator(String),
     /// The text does not follow the grammar: what was found, and what is expected.
@@ -64,7 +64,7 @@ pub enum InvalidSelector {
     /// A key or a value that no label can have, or values that do not fit the operator.
     #[error("{place}: Invalid value: {found}: {why}")]
     Requirement {
-        /// Where in the requirement.
+        /// The place in the requirement.
         place: String,
         /// The key or the values, as JSON.
         found: String,
@@ -238,7 +238,7 @@ impl Selector {
         Self(requirements)
     }
 
-    /// Whether it has no requirement.
+    /// Whether the selector has no requirement.
     pub fn selects_all(&self) -> bool {
         self.0.is_empty()
     }

@@ -66,14 +66,14 @@ pub enum Fault {
     Key {
         /// The expression.
         at: usize,
-        /// What was found.
+        /// The key that was found.
         key: String,
     },
-    /// There is no such operator.
+    /// The operator is unknown.
     Operator {
         /// The expression.
         at: usize,
-        /// What was found.
+        /// The operator that was found.
         operator: String,
     },
     /// The operator needs values, and there are none.
@@ -89,7 +89,7 @@ pub enum Fault {
         at: usize,
         /// `Exists` or `DoesNotExist`.
         operator: String,
-        /// What was found.
+        /// The values that were found.
         values: Vec<String>,
     },
     /// No label can have this value.
@@ -98,7 +98,7 @@ pub enum Fault {
         at: usize,
         /// The place of the value.
         n: usize,
-        /// What was found.
+        /// The value that was found.
         value: String,
     },
 }
