@@ -1,4 +1,4 @@
-//! Generates the messages that the executor needs from the descriptor set: no `protoc` is asked for.
+//! Generates the messages that the executor needs from the descriptor set, so that the build needs no `protoc`.
 
 use std::{collections::HashMap, env, fs, path::Path};
 

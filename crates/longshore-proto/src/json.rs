@@ -22,17 +22,17 @@ pub enum JsonError {
     /// A value has another type than its field.
     #[error("it is no {message}")]
     NoMessage {
-        /// What was expected.
+        /// The message that was expected.
         message: String,
-        /// Where and why.
+        /// The place in the JSON, and what is wrong there.
         source: serde_json::Error,
     },
     /// A value has no JSON form, as an instant in the year 10,000.
     #[error("a {message} has no JSON form")]
     NoJson {
-        /// What it is.
+        /// The type of the message.
         message: String,
-        /// Where and why.
+        /// The place in the JSON, and what is wrong there.
         source: serde_json::Error,
     },
     /// The message is not one of this crate's.
@@ -40,8 +40,8 @@ pub enum JsonError {
     Unknown(String),
 }
 
-/// Reads a message from its JSON form: fields in camel case or as in the proto file, enums by name or number. As the
-/// peer does, fields that nobody knows are passed over.
+/// Reads a message from its JSON form: fields in camel case or as in the proto file, enums by name
+/// or number. Unknown fields are skipped, as the peer does.
 ///
 /// # Errors
 /// See [`JsonError`].
