@@ -21,7 +21,7 @@ const MEASURED: [(&str, u32); 6] = [
     ("podops", 300),
 ];
 
-/// What benches can be told.
+/// The options of benches.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     /// On this API server instead of an embedded one
@@ -38,7 +38,7 @@ pub(crate) struct Options {
     binary: Option<PathBuf>,
 }
 
-/// Measures.
+/// Measures the chosen subsystems, and writes the figures to `conformance/benches`.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let is_chosen = |subsystem: &str| {
         let only = options.only.as_deref();

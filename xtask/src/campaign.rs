@@ -36,7 +36,7 @@ mod standalone_kill;
 mod thousand;
 mod traffic;
 
-/// What a campaign can be told. Not every option means something to every campaign.
+/// The options of a campaign. Not every option has a meaning for every campaign.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     /// Keep runs in a Postgres server of the campaign's own
@@ -62,7 +62,8 @@ pub(crate) struct Options {
     tasks: Option<u64>,
 }
 
-/// A campaign: its name, what it is for, and how it is run. It gives its results, and fails where a claim does not hold.
+/// A campaign: its name, its purpose, and how it is run. `run` returns the results, and fails where
+/// a claim does not hold.
 struct Campaign {
     name: &'static str,
     purpose: &'static str,

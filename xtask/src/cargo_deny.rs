@@ -23,7 +23,7 @@ pub(crate) enum DenyError {
     Cache { path: PathBuf, source: io::Error },
 }
 
-/// Gives the program, which is installed if it is missing. A second process that asks at the same time waits.
+/// Returns the program, and installs it if it is missing. A second process that calls this at the same time waits.
 pub(crate) fn program() -> Result<PathBuf, DenyError> {
     let folder = cache_root().join(format!("cargo-deny-{VERSION}"));
     let cached = |source| DenyError::Cache {

@@ -33,8 +33,8 @@ pub(crate) enum SdkError {
     Cache { path: PathBuf, source: io::Error },
 }
 
-/// Gives the virtual environment, which is made if it is missing or was made for other versions. Who comes at the same
-/// time waits.
+/// Returns the virtual environment, and makes it if it is missing or was made for other versions. A
+/// second process that calls this at the same time waits.
 pub(crate) fn environment() -> Result<PathBuf, SdkError> {
     let folder = cache_root().join("flyte-sdk");
     let cached = |source| SdkError::Cache {

@@ -1,7 +1,8 @@
 //! Child processes that do not outlive us, however we end.
 //!
-//! The kernel can send a signal to a process when its parent dies, but a process can only ask for that itself, before
-//! it becomes the program that is wanted: so this program starts itself as `guard`, which asks and then `exec`s.
+//! The kernel can send a signal to a process when its parent dies, but only the process itself can
+//! request that, before it becomes the wanted program: so this program starts itself as `guard`,
+//! which requests the signal and then calls `exec`.
 
 use std::{
     convert::Infallible,
@@ -21,7 +22,7 @@ use nix::{
     unistd::{Pid, getppid},
 };
 
-/// How long a child may take to end after it was asked to.
+/// How long a child may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
 
@@ -44,12 +45,12 @@ pub(crate) enum GuardError {
 pub(crate) fn become_guarded(parent: i32, command: &[OsString]) -> Result<Infallible, GuardError> {
     let (program, arguments) = command.split_first().ok_or(GuardError::NoProgram)?;
     prctl::set_pdeathsig(Signal::SIGKILL).map_err(GuardError::Prctl)?;
-    // The parent waits for signals that it blocks, and what it starts inherits that: a program that blocks SIGTERM
-    // cannot be asked to end, nor can whatever it starts.
+    // The parent waits for signals that it blocks, and its children inherit that: a program that
+    // blocks SIGTERM does not end upon SIGTERM, nor do its own children.
     SigSet::empty()
         .thread_set_mask()
         .map_err(GuardError::Signals)?;
-    // The parent may have died before we asked.
+    // The parent may have died before the request.
     if getppid() != Pid::from_raw(parent) {
         return Err(GuardError::ParentGone { expected: parent });
     }
@@ -91,7 +92,7 @@ impl Guarded {
         self.child.try_wait()
     }
 
-    /// Asks it to end and waits a little; then it is killed.
+    /// Sends SIGTERM and waits for the grace time; then kills the child.
     fn end(&mut self) {
         let is_running = |child: &mut Child| matches!(child.try_wait(), Ok(None));
         if is_running(&mut self.child)

@@ -80,7 +80,7 @@ pub(crate) enum BuildError {
     NotPinned { module: &'static str },
 }
 
-/// A directory that holds all programs that were asked for.
+/// A directory that holds all the requested programs.
 #[derive(Debug)]
 pub(crate) struct Programs {
     folder: PathBuf,
@@ -98,8 +98,8 @@ pub(crate) fn kubernetes_version() -> Result<&'static str, BuildError> {
     pinned("k8s.io/kubernetes")
 }
 
-/// Gives these programs: from `KUBEBUILDER_ASSETS`, from the cache, or by building what is missing there, which takes
-/// minutes. Builds at the same time wait for each other.
+/// Returns these programs: from `KUBEBUILDER_ASSETS`, from the cache, or by building what is
+/// missing there, which takes minutes. Builds at the same time wait for each other.
 pub(crate) fn programs(wanted: &[Program]) -> Result<Programs, BuildError> {
     if let Some(folder) = environment("KUBEBUILDER_ASSETS") {
         return assets(folder.into(), wanted);

@@ -1,4 +1,5 @@
-//! Two shapes of large DAGs: as wide and as deep as anybody's, with tasks that do nothing. What is measured is ours.
+//! Two shapes of large DAGs, very wide and very deep, with tasks that do nothing: the campaign
+//! measures the work of the scheduler.
 
 use std::{fmt::Write, fs, path::Path, process::Command, time::Duration};
 

@@ -15,7 +15,7 @@ const ROUNDS: u64 = 2;
 const READY_MS: u64 = 12_000;
 /// The default of the program.
 const DRAIN_DELAY_MS: u64 = 5_000;
-/// Who drains a node at the same time, beside kubectl.
+/// Clients that drain a node at the same time, beside kubectl.
 const CLIENTS: u64 = 3;
 /// The longest life of a controller.
 const LIFE_MS: u64 = 8_000;

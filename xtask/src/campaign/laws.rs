@@ -46,7 +46,7 @@ pub(super) fn run(options: &Options) -> Result<Value> {
     Ok(summary(&seeds, &scenarios))
 }
 
-/// What a scenario tells, which stands behind the name of its test, or alone.
+/// The result of a scenario, which stands in a line behind the name of its test, or alone.
 fn result(line: &str) -> Option<Value> {
     let (_, rest) = line.split_once("laws {")?;
     serde_json::from_str(&format!("{{{rest}")).ok()

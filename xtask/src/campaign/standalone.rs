@@ -75,7 +75,7 @@ impl Standalone {
         Ok(self.ready()?.is_some())
     }
 
-    /// Waits until it is ready; answers after how many milliseconds it was.
+    /// Waits until it is ready; returns the time that this took, in milliseconds.
     pub(super) fn wait_until_ready(&mut self) -> Result<u128> {
         while self.ready()?.is_none() {
             if self.started_at.elapsed() > START_LIMIT {
@@ -86,7 +86,7 @@ impl Standalone {
         Ok(self.started_at.elapsed().as_millis())
     }
 
-    /// Runs a command against it; answers its stdout.
+    /// Runs a command against it; returns its stdout.
     pub(super) fn ask(&self, arguments: &[&str]) -> Result<String> {
         let output = Command::new(&self.program)
             .args(arguments)
@@ -111,7 +111,7 @@ impl Standalone {
         Ok(())
     }
 
-    /// Asks it to stop, and waits for its clean end; answers what its process id was.
+    /// Sends SIGTERM, and waits for a clean end; returns the former process id.
     pub(super) fn stop(mut self) -> Result<u32> {
         let pid = self.child.id();
         let told = Command::new("kill")

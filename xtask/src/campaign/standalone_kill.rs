@@ -33,7 +33,7 @@ const LOG_LINES: usize = 10;
 /// How long a service lives until it is killed, in milliseconds: one time counted from its start, when it may not even
 /// be ready, the other time from when it is.
 const LIFE_MS: (u64, u64) = (100, 2_500);
-/// How long everything may take once nobody is killed any more.
+/// How long the run may take to end after the last kill.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 const RUN: &str = "kill/r1";
@@ -121,7 +121,8 @@ fn url(postgres: &Server) -> String {
     postgres.tcp_url("admin", PASSWORD, "postgres")
 }
 
-/// Kills the service at a random moment, and in some rounds its database a moment before it. Tells how far the run was.
+/// Kills the service at a random moment, and in some rounds its database a moment before it.
+/// Returns how far the run was.
 fn kill(
     n: u64,
     service: &mut Standalone,

@@ -1,5 +1,5 @@
-//! A Deployment under load, with the label of PodOpsLifecycle and without it. The test itself lives with the binary, and
-//! asks less on every test run.
+//! A Deployment under load, with the label of PodOpsLifecycle and without it. The test itself lives
+//! with the binary; an ordinary test run sends fewer requests.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};

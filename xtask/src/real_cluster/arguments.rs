@@ -1,4 +1,4 @@
-//! What the components are told.
+//! The command line arguments of the components.
 
 use std::path::Path;
 
@@ -47,20 +47,20 @@ pub(super) fn apiserver(folder: &Path, ports: &Ports) -> Vec<String> {
         "--disable-admission-plugins=ServiceAccount".to_owned(),
         "--allow-privileged=true".to_owned(),
         "--endpoint-reconciler-type=none".to_owned(),
-        // Whom nodes give logs to, and where: names of nodes are not names of hosts here.
+        // The client certificate for the logs of nodes, and their address: names of nodes are not names of hosts here.
         format!(
             "--kubelet-client-certificate={}",
             file("kubelet-client.crt")
         ),
         format!("--kubelet-client-key={}", file("kubelet-client.key")),
         "--kubelet-preferred-address-types=InternalIP".to_owned(),
-        // As whom it asks webhooks.
+        // The credentials with which the API server calls webhooks.
         format!("--admission-control-config-file={}", file("admission.json")),
     ]
 }
 
-/// Each controller acts as its own service account, with the role that Kubernetes gives it. There are no nodes whose
-/// addresses would have to be handed out.
+/// Each controller acts as its own service account, with the role that Kubernetes defines for it.
+/// There are no nodes whose addresses would have to be handed out.
 pub(super) fn controller_manager(folder: &Path, ports: &Ports) -> Vec<String> {
     let file = |name: &str| folder.join(name).display().to_string();
     let mut arguments = component(

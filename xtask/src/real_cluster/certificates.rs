@@ -1,4 +1,4 @@
-//! Who the components are, and the key that it signs service account tokens with.
+//! The certificates of the components, and the key that signs service account tokens.
 
 use std::path::Path;
 
@@ -18,8 +18,8 @@ const SERVER_NAMES: [&str; 5] = [
     "kubernetes.default.svc",
 ];
 
-/// Writes `ca.crt`, a certificate and a key for serving (`server`) and for asking nodes (`kubelet-client`) and webhooks
-/// (`webhook-client`), and `service-accounts.key` and `.pub`; gives the text of the first.
+/// Writes `ca.crt`, a certificate and a key for serving (`server`) and for calling nodes (`kubelet-client`) and
+/// webhooks (`webhook-client`), and `service-accounts.key` and `.pub`; returns the text of `ca.crt`.
 pub(super) fn make(folder: &Path) -> Result<String, ClusterError> {
     let key = KeyPair::generate().map_err(ClusterError::Certificate)?;
     let mut params = params(&[], "longshore-test-ca")?;

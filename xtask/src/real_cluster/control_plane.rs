@@ -162,7 +162,7 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Asks a component at its port and path.
+    /// Waits until a component answers at its port and path.
     fn wait_until_ready(
         &mut self,
         probe: &Probe,
@@ -193,7 +193,8 @@ impl ControlPlane {
 }
 
 impl Ports {
-    /// Five that are free now. Somebody may take one before we do; then the component says so and ends.
+    /// Five ports that are free now. Another process may take one before the component does; then
+    /// the component says so and ends.
     fn free() -> Result<Ports, ClusterError> {
         let listeners: Vec<TcpListener> = (0..5)
             .map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
@@ -234,7 +235,7 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), ClusterError> {
     write().map_err(|source| prepare("the files of the cluster", source))
 }
 
-/// A token for each user, and the kubeconfig that holds it. Gives the administrator's.
+/// Writes a token for each user, and the kubeconfig that holds it. Returns the administrator's token.
 fn write_users(folder: &Path, port: u16) -> Result<String, ClusterError> {
     let (mut tokens, mut administrator) = (String::new(), None);
     let authority = folder.join("ca.crt");
@@ -248,7 +249,7 @@ fn write_users(folder: &Path, port: u16) -> Result<String, ClusterError> {
     Ok(administrator.unwrap_or_default())
 }
 
-/// The API server shows its client certificate to every webhook that asks for one.
+/// Writes the client certificate that the API server shows to every webhook that requests one.
 fn write_webhook_client(folder: &Path) -> Result<(), ClusterError> {
     let kubeconfig = folder.join("webhook-client.kubeconfig");
     let user = json!({

@@ -1,8 +1,8 @@
 //! `cargo xtask real-cluster`: a real Kubernetes control plane on loopback for as long as a command runs.
 //!
-//! etcd and kube-apiserver, with `--kcm` also kube-controller-manager and kube-scheduler, in a temporary directory, on
-//! free ports. RBAC is on, each component is its own user with only the rights that Kubernetes gives it, and all of it
-//! ends with this process, however that ends.
+//! etcd and kube-apiserver, with `--kcm` also kube-controller-manager and kube-scheduler, in a
+//! temporary directory, on free ports. RBAC is on, and each component is its own user with only the
+//! rights that Kubernetes grants it. All components end with this process, however that ends.
 
 mod arguments;
 mod certificates;
@@ -27,7 +27,7 @@ use crate::{
     kube_build::{self, Program},
 };
 
-/// Names the cluster to tests. Never `KUBECONFIG`: a test must not touch somebody's cluster.
+/// Names the cluster to tests. Never `KUBECONFIG`: a test must not touch a developer's cluster.
 const KUBECONFIG_VARIABLE: &str = "LONGSHORE_TEST_KUBECONFIG";
 
 /// What errors call the command that runs against the cluster.
@@ -95,8 +95,8 @@ pub(crate) enum ClusterError {
     Interrupted,
 }
 
-/// Runs the command against a cluster of its own and gives its exit code; without a command prints where the
-/// kubeconfig is and stays until interrupted.
+/// Runs the command against a cluster of its own and returns its exit code. Without a command it
+/// prints where the kubeconfig is, and stays until interrupted.
 pub(crate) fn run(components: Components, command: &[OsString]) -> Result<ExitCode> {
     let programs = kube_build::programs(components.programs()).map_err(ClusterError::from)?;
     // Only now: a build is interrupted like any other program.
@@ -135,7 +135,7 @@ fn start(
     Ok(Guarded::new(COMMAND, child))
 }
 
-/// Waits until the command has ended, or we are told to end; a component that ends is an error.
+/// Waits until the command has ended, or until a signal stops this process; a component that ends is an error.
 fn supervise(
     cluster: &mut ControlPlane,
     mut command: Option<&mut Guarded>,

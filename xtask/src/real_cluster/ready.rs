@@ -15,7 +15,7 @@ use rustls::{
 /// Longest that one request may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Asks a component how it is.
+/// Requests the health of a component.
 #[derive(Debug)]
 pub(super) struct Probe {
     token: String,
@@ -23,7 +23,7 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// Asks as whom this token is for, and trusts servers that the authority vouches for.
+    /// A probe that authenticates with this token, and trusts servers that the authority vouches for.
     pub(super) fn new(authority: &str, token: String) -> io::Result<Probe> {
         let certificate =
             CertificateDer::from_pem_slice(authority.as_bytes()).map_err(io::Error::other)?;

@@ -3,8 +3,8 @@
 use super::Finding;
 use crate::repository::Source;
 
-/// Who makes clients: the one place; the client of API servers, whose address is a kubeconfig's; the embedded API server,
-/// a library that knows nothing of ours; and what is for development only.
+/// The crates that may make HTTP clients: the one for outgoing requests; the client of API servers, whose address is a
+/// kubeconfig's; the embedded API server, a library that knows nothing of ours; and crates for development only.
 const MAKERS: [&str; 5] = [
     "longshore-outbound",
     "longshore-client",

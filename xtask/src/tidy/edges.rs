@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Finding;
 use crate::repository;
 
-/// A dependency of one of our crates: on another one, or on somebody else's.
+/// A dependency of one of our crates: on another one of ours, or on a crate of the registry.
 #[derive(Debug)]
 pub(super) struct Edge {
     from: String,

@@ -4,7 +4,8 @@
 use super::Finding;
 use crate::repository::Source;
 
-/// Who may rename files: the one place; and a log that is cut off, where nothing is replaced and nothing must survive.
+/// The files that may rename files: the crate for that; and a log that is cut off, where nothing is
+/// replaced and nothing must survive.
 const RENAMES: [&str; 3] = [
     "crates/longshore-files/",
     "crates/longshore/src/logging/bounded.rs",
@@ -14,7 +15,7 @@ const RENAMES: [&str; 3] = [
 const RENAMING: [&str; 4] = ["fs::rename(", " rename(", "renameat(", "renameat2("];
 /// Where the values of Kubernetes are read.
 const VALUES: &str = "crates/longshore-k8s/";
-/// What only those who read such a value by themselves write out.
+/// Texts that only code with a parser of its own for such a value contains.
 const READING: [(&str, &str); 4] = [
     ("\"Ki\"", "a suffix of quantities"),
     ("strip_suffix('%')", "a percentage"),

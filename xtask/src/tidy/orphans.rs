@@ -1,4 +1,4 @@
-//! A Rust file that no module declares is never compiled, and nobody notices.
+//! A Rust file that no module declares is never compiled, and no other check reports it.
 
 use std::collections::BTreeSet;
 

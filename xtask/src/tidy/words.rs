@@ -1,4 +1,4 @@
-//! Words that mean "not finished" or "somebody's machine" and must not be committed.
+//! Words that mean "not finished" or name a developer's machine and must not be committed.
 
 use super::Finding;
 use crate::repository::Source;
