@@ -75,6 +75,10 @@ impl Scenario for Story {
         !(is_brief && point.what == "create pods")
     }
 
+    fn expects_log(&self, line: &str) -> bool {
+        self.name == stories::CACHE_DOWN.name && line.contains("the cache cannot be asked")
+    }
+
     fn bound(&self, what: &str, troubles: &Troubles) -> Option<u32> {
         let is_watch = what.starts_with("watch ");
         Some(if is_watch { 400 } else { troubles.allowance() })
