@@ -6,11 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use longshore_dags::{document, folder::read_beside, model::Dag};
-use miette::{
-    GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource, Report,
-    Severity,
-};
 use serde_json::{Value, json};
 
 pub(crate) use longshore_dags::document::Problem;
@@ -108,29 +105,27 @@ fn in_one_line(problem: &Problem, _text: &str) -> String {
     format!("{file}:{line}:{column}: {code}: {message} (help: {help})\n")
 }
 
-/// The problem with the lines around it.
+/// The problem with the line that it is in.
 fn with_source(problem: &Problem, text: &str) -> String {
-    let label = LabeledSpan::at(problem.offset..problem.offset + problem.len.max(1), "here");
-    let diagnostic = MietteDiagnostic::new(problem.message.clone())
-        .with_code(problem.code.as_str())
-        .with_severity(Severity::Error)
-        .with_help(problem.help.clone())
-        .with_label(label);
-    let report =
-        Report::new(diagnostic).with_source_code(NamedSource::new(&problem.file, text.to_owned()));
-    let theme = if output::stderr_has_colors() {
-        GraphicalTheme::unicode()
-    } else {
-        GraphicalTheme::unicode_nocolor()
-    };
-    let mut rendered = String::new();
-    match GraphicalReportHandler::new_themed(theme)
-        .with_links(false)
-        .render_report(&mut rendered, report.as_ref())
-    {
-        Ok(()) => rendered,
-        Err(_) => in_one_line(problem, text),
+    let span = problem.offset..problem.offset + problem.len;
+    if text.get(span.clone()).is_none() {
+        return in_one_line(problem, text);
     }
+    let snippet = Snippet::source(text)
+        .path(&problem.file)
+        .annotation(AnnotationKind::Primary.span(span));
+    let report = Level::ERROR
+        .primary_title(&problem.message)
+        .id(problem.code.as_str())
+        .element(snippet)
+        .element(Level::HELP.message(&problem.help));
+    let renderer = if output::stderr_has_colors() {
+        Renderer::styled()
+    } else {
+        Renderer::plain()
+    };
+    let (width, _) = output::stderr_size();
+    renderer.term_width(width).render(&[report]) + "\n\n"
 }
 
 /// A problem as a program reads it.
@@ -150,6 +145,27 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn a_person_sees_the_line_of_a_problem_even_at_the_end_of_the_file() {
+        let text = "name: a\nschedule: 61 * * * *\n";
+        let found = DagFile {
+            name: "dag.yaml".to_owned(),
+            text: text.to_owned(),
+            folder: PathBuf::from("."),
+        };
+        let mut problem = found.check().unwrap_err().remove(0);
+        problem.help = "write `61` as a minute".to_owned();
+        for (offset, len) in [(text.find("61").unwrap(), 2), (text.len(), 0)] {
+            (problem.offset, problem.len) = (offset, len);
+            let report = with_source(&problem, text);
+            for part in [problem.code.as_str(), "dag.yaml:", "write `61` as a minute"] {
+                assert!(report.contains(part), "{report}");
+            }
+        }
+        problem.offset = text.len() + 1;
+        assert_eq!(with_source(&problem, text), in_one_line(&problem, text));
+    }
 
     #[test]
     fn files_beside_a_dag_do_not_lead_out_of_its_folder() {

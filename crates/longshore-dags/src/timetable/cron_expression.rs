@@ -1,20 +1,19 @@
 //! Cron expressions as Airflow reads them, evaluated on the wall clock.
 //!
-//! Airflow reads them with croniter, whose dialect is not that of the croner crate: seconds come last, ranges may wrap,
-//! `5/10` has no end, `L5` is the last Friday. So the expression is read here into plain sets, croner gets them in its
-//! own canonical form, and searches.
+//! Airflow reads them with croniter, whose dialect no crate has: seconds come last, ranges may wrap, `5/10` has no end,
+//! `L5` is the last Friday. So the expression is read here into plain sets, and the search goes from day to day.
 
-use std::{collections::BTreeSet, fmt, str::FromStr};
+use std::{fmt, iter, str::FromStr};
 
-use croner::{
-    Cron,
-    parser::{CronParser, Seconds, Year},
+use jiff::{
+    SignedDuration,
+    civil::{Date, DateTime, Time},
 };
-use jiff::{SignedDuration, civil::DateTime, tz::TimeZone};
 
 use super::{
     cron_error::CronError,
     cron_field::{Field, FieldKind},
+    cron_fields::CronFields,
 };
 
 /// No two matches are further apart than this: croniter looks no further.
@@ -36,8 +35,7 @@ pub(crate) const PRESETS: [(&str, &str); 8] = [
 #[derive(Clone, Debug)]
 pub struct CronExpression {
     text: String,
-    search: Cron,
-    covers_every_hour: bool,
+    fields: CronFields,
 }
 
 /// Equal as written.
@@ -65,12 +63,9 @@ impl FromStr for CronExpression {
             Some((_, expression)) => (*expression, (*expression).to_owned()),
             None => (text, lower),
         };
-        let fields = read_fields(&lower)?;
-        let [_, hour, ..] = &fields;
         let expression = Self {
             text: written.to_owned(),
-            covers_every_hour: hour.is_full(FieldKind::Hour),
-            search: search_for(&fields, text)?,
+            fields: read_fields(&lower)?,
         };
         // From the year 2000 on every combination of days and weekdays comes within the limit.
         if expression
@@ -96,35 +91,47 @@ impl FromStr for CronExpression {
 impl CronExpression {
     /// Whether it matches in each hour of the day. Such a schedule follows real time, others the wall clock.
     pub(super) fn covers_every_hour(&self) -> bool {
-        self.covers_every_hour
+        self.fields.hour.is_full(FieldKind::Hour)
     }
 
     /// The first match after a time on the wall clock.
     pub(super) fn next(&self, after: DateTime) -> Option<DateTime> {
-        let start = after.to_zoned(TimeZone::UTC).ok()?;
-        let found = self.search.find_next_occurrence(&start, false).ok()?;
-        let found = found.datetime();
-        (found.year() - after.year() <= MAX_YEARS_BETWEEN_MATCHES).then_some(found)
+        let least = whole_second(after)?;
+        let least = least.checked_add(SignedDuration::from_secs(1)).ok()?;
+        let dates = iter::successors(Some(least.date()), |date| date.tomorrow().ok());
+        let find = |date: Date| {
+            let is_first = date == least.date();
+            let least = if is_first { least.time() } else { Time::MIN };
+            Some(date.to_datetime(self.fields.first_time(least)?))
+        };
+        dates
+            .take_while(|date| date.year() - after.year() <= MAX_YEARS_BETWEEN_MATCHES)
+            .filter(|date| self.fields.has_date(*date))
+            .find_map(find)
     }
 
     /// The last match before a time on the wall clock.
     pub(super) fn previous(&self, before: DateTime) -> Option<DateTime> {
-        // The search knows whole seconds only: within one, its beginning lies before.
-        let start = if before.subsec_nanosecond() == 0 {
-            before
-        } else {
-            let whole = before.with().subsec_nanosecond(0).build().ok()?;
-            whole.checked_add(SignedDuration::from_secs(1)).ok()?
+        let most = before.checked_sub(SignedDuration::from_nanos(1)).ok()?;
+        let dates = iter::successors(Some(most.date()), |date| date.yesterday().ok());
+        let find = |date: Date| {
+            let is_first = date == most.date();
+            let most = if is_first { most.time() } else { Time::MAX };
+            Some(date.to_datetime(self.fields.last_time(most)?))
         };
-        let start = start.to_zoned(TimeZone::UTC).ok()?;
-        let found = self.search.find_previous_occurrence(&start, false).ok()?;
-        let found = found.datetime();
-        (before.year() - found.year() <= MAX_YEARS_BETWEEN_MATCHES).then_some(found)
+        dates
+            .take_while(|date| before.year() - date.year() <= MAX_YEARS_BETWEEN_MATCHES)
+            .filter(|date| self.fields.has_date(*date))
+            .find_map(find)
     }
 }
 
+fn whole_second(time: DateTime) -> Option<DateTime> {
+    time.with().subsec_nanosecond(0).build().ok()
+}
+
 /// The seven fields of an expression in lower case; seconds and years have their defaults.
-fn read_fields(lower: &str) -> Result<[Field; 7], CronError> {
+fn read_fields(lower: &str) -> Result<CronFields, CronError> {
     let texts: Vec<(usize, &str)> = lower
         .split_ascii_whitespace()
         .map(|field| (field.as_ptr().addr() - lower.as_ptr().addr(), field))
@@ -149,7 +156,7 @@ fn read_fields(lower: &str) -> Result<[Field; 7], CronError> {
     let (dom_star, dow_star) = (has_star(2), has_star(4));
     fields[2].is_star |= fields[2].is_full(FieldKind::DayOfMonth) && dow_star;
     fields[4].is_star |= fields[4].is_full(FieldKind::DayOfWeek) && dom_star;
-    let [_, _, dom, _, dow, ..] = &mut fields;
+    let [minute, hour, mut dom, month, dow, second, year] = fields;
     let is_clash = dom.nearest_weekday.is_some() && !dow.is_star
         || dow.has_nth() && dom.has_last_day
         || !dow.last_weekday.is_empty() && !dom.is_star;
@@ -162,44 +169,13 @@ fn read_fields(lower: &str) -> Result<[Field; 7], CronError> {
     }
     // Beside `1#2` croniter does not look at the day of the month.
     dom.is_star |= dow.has_nth();
-    Ok(fields)
-}
-
-/// The same in croner's form: second, minute, hour, day of month, month, day of week, year.
-fn search_for(fields: &[Field; 7], text: &str) -> Result<Cron, CronError> {
-    let [minute, hour, dom, month, dow, second, year] = fields;
-    let canonical = [second, minute, hour, dom, month, dow, year]
-        .map(canonical)
-        .join(" ");
-    let parser = CronParser::builder()
-        .seconds(Seconds::Required)
-        .year(Year::Required)
-        .build();
-    parser.parse(&canonical).map_err(|error| CronError {
-        range: 0..text.len(),
-        message: format!("`{text}` cannot be evaluated: {error}"),
-        help: "write it in a simpler form, as `0 6 * * 1-5`".to_owned(),
+    Ok(CronFields {
+        minute,
+        hour,
+        day_of_month: dom,
+        month,
+        day_of_week: dow,
+        second,
+        year,
     })
-}
-
-fn canonical(field: &Field) -> String {
-    if field.is_star {
-        return "*".to_owned();
-    }
-    let plain = field.values.iter().map(u16::to_string);
-    let last_day = field.has_last_day.then(|| "L".to_owned());
-    // croniter takes the last day of a month that is too short.
-    let nearest = field.nearest_weekday.map(|day| match day {
-        31 => "LW".to_owned(),
-        day => format!("{day}W"),
-    });
-    let nth = field.nth.iter().map(|(day, nth)| format!("{day}#{nth}"));
-    let last = field.last_weekday.iter().map(|day| format!("{day}#L"));
-    let parts: BTreeSet<String> = plain
-        .chain(last_day)
-        .chain(nearest)
-        .chain(nth)
-        .chain(last)
-        .collect();
-    parts.into_iter().collect::<Vec<_>>().join(",")
 }

@@ -9,6 +9,7 @@ mod cron;
 mod cron_error;
 mod cron_expression;
 mod cron_field;
+mod cron_fields;
 mod delta;
 mod encoded;
 mod interval;
