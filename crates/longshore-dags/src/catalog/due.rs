@@ -27,8 +27,8 @@ use crate::{
 /// The longest wait for a schedule. Timers do not notice that the wall clock was set, or that the machine slept.
 const CLOCK_CHECK: Duration = Duration::from_secs(60);
 
-/// Whether a run exists already, by its address, as the database was asked before the round.
-pub(crate) type Looked = BTreeMap<RunKey, bool>;
+/// Whether each run that a schedule wants exists in the database, read before the round is decided.
+pub(crate) type ExistingRuns = BTreeMap<RunKey, bool>;
 
 /// What the schedules do in a round.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub(crate) struct Due {
     pub(crate) next: Next,
 }
 
-/// The runs that are due now: what the database has to be asked about before [`decide`].
+/// The runs that are due now: what must be looked up in the database before [`decide`].
 pub(crate) fn candidates(
     catalog: &Catalog,
     board: &Board,
@@ -55,17 +55,17 @@ pub(crate) fn candidates(
         .collect()
 }
 
-/// One round of the schedules. A run that nobody looked for is left to the next round.
+/// One round of the schedules. A run that is not in `existing_runs` is left to the next round.
 pub(crate) fn decide(
     catalog: &Catalog,
     board: &Board,
     facts: &[Fact],
-    looked: &Looked,
+    existing_runs: &ExistingRuns,
     now: Timestamp,
 ) -> Due {
     let dags = scheduled(catalog, board, now);
     let exists = |dag_id: &str, new: &schedules::NewRun| {
-        let found = *looked.get(&key(dag_id, new))?;
+        let found = *existing_runs.get(&key(dag_id, new))?;
         Some(found || facts.iter().any(|fact| is_about(fact, dag_id, new)))
     };
     let mut due = Due {
@@ -159,7 +159,7 @@ fn wait(catalog: &Catalog, now: Timestamp) -> Next {
     })
 }
 
-/// Whether somebody asks for this run, or for one about the same instant.
+/// Whether the fact requests this run, or one with the same logical date.
 fn is_about(fact: &Fact, dag_id: &str, new: &schedules::NewRun) -> bool {
     let Fact::RunRequested(requested) = fact else {
         return false;

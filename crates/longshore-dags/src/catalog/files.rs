@@ -2,34 +2,34 @@
 
 use std::collections::BTreeMap;
 
-use super::{Catalog, Entry, Told};
+use super::{Catalog, Entry, ReadFile};
 use crate::{folder::FileState, model::Dag};
 
 /// The file of each DAG by id: the one on record as long as it says so, else the first that does. A file that cannot be
 /// read keeps the DAG that it had, unless another file has it now.
-pub(super) fn owners(catalog: &Catalog) -> BTreeMap<&str, (&str, &Told)> {
+pub(super) fn owners(catalog: &Catalog) -> BTreeMap<&str, (&str, &ReadFile)> {
     let mut owners = BTreeMap::new();
     let Some(files) = &catalog.files else {
         return owners;
     };
-    for (name, told) in files.iter() {
-        let FileState::Dag(dag) = &told.state else {
+    for (name, read) in files.iter() {
+        let FileState::Dag(dag) = &read.state else {
             continue;
         };
         let is_on_record = file_of(catalog.entry(&dag.dag_id)) == Some(name);
         let owner = owners
             .entry(dag.dag_id.as_str())
-            .or_insert((name.as_str(), told));
+            .or_insert((name.as_str(), read));
         if is_on_record {
-            *owner = (name, told);
+            *owner = (name, read);
         }
     }
     for (dag_id, entry) in catalog.entries.iter() {
         let file = file_of(Some(entry)).and_then(|name| files.get_key_value(name));
-        if let Some((name, told)) = file
-            && matches!(told.state, FileState::Broken(_))
+        if let Some((name, read)) = file
+            && matches!(read.state, FileState::Broken(_))
         {
-            owners.entry(dag_id).or_insert((name, told));
+            owners.entry(dag_id).or_insert((name, read));
         }
     }
     owners

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{Catalog, Entry, Told, files, next_run};
+use super::{Catalog, Entry, ReadFile, files, next_run};
 use crate::{folder::FileState, model::Dag, timetable::NextRun};
 
 /// A DAG that is known, or a file that should be one.
@@ -33,8 +33,8 @@ impl Catalog {
         let owners = files::owners(self);
         let dags = self.entries.values().map(known_dag);
         let files = self.files.iter().flat_map(|files| files.iter());
-        let others = files.filter_map(|(name, told)| {
-            let error = match &told.state {
+        let others = files.filter_map(|(name, read)| {
+            let error = match &read.state {
                 FileState::Dag(dag) => {
                     let (owner, _) = owners.get(dag.dag_id.as_str())?;
                     (owner != name).then(|| files::duplicate(dag, owner))?
@@ -45,7 +45,7 @@ impl Catalog {
                 }
                 FileState::Removed => return None,
             };
-            Some(known_file(name, told, error))
+            Some(known_file(name, read, error))
         });
         dags.chain(others).collect()
     }
@@ -70,7 +70,7 @@ fn known_dag(entry: &Entry) -> KnownDag {
     }
 }
 
-fn known_file(name: &str, told: &Told, error: String) -> KnownDag {
+fn known_file(name: &str, read: &ReadFile, error: String) -> KnownDag {
     KnownDag {
         dag_id: None,
         dag: None,
@@ -78,6 +78,6 @@ fn known_file(name: &str, told: &Told, error: String) -> KnownDag {
         is_paused: false,
         next_run: None,
         error: Some(error),
-        parsed_at: told.at,
+        parsed_at: read.at,
     }
 }

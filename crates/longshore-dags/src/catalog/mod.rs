@@ -1,9 +1,9 @@
-//! Which DAGs are known: the rows of table `dag` in memory, with what the folder says and what people ask for.
+//! Which DAGs are known: the rows of table `dag` in memory, with the files of the folder and the requests of users.
 //!
-//! The folder and people say how things are to be, at any time and as often as they like ([`Catalog::tell`],
-//! [`Catalog::pause`]); [`rows`] decides which rows are to change for it, [`due`] which runs the schedules make. Both are
-//! part of the scheduler's round, so that a run is created in the transaction in which its schedule goes on, and rows
-//! here change only after their commit.
+//! [`Catalog::update_files`] and [`Catalog::pause`] note what the folder holds and what users request, at any time.
+//! [`rows`] decides which rows change because of that, and [`due`] which runs the schedules create. Both belong to the
+//! scheduler's round: one transaction creates a run and advances its schedule, and the rows here change only after that
+//! transaction.
 
 pub(crate) mod due;
 mod files;
@@ -32,24 +32,24 @@ pub(crate) struct Entry {
     pub(crate) dag: Option<Arc<Dag>>,
 }
 
-/// A file as it was told last.
+/// A file as the folder last reported it.
 #[derive(Clone, Debug)]
-struct Told {
+struct ReadFile {
     state: FileState,
     at: Timestamp,
 }
 
-/// The committed DAGs, and what they are to become. A clone shares both.
+/// The committed DAGs, and the changes that are not committed yet. A clone shares the rows and the files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog {
     entries: Arc<BTreeMap<String, Entry>>,
     /// The files of the folder by name; `None` before its first look, and where no folder is followed.
-    files: Option<Arc<BTreeMap<String, Told>>>,
-    /// Who is to be paused or not, where that was asked for and is not on record.
+    files: Option<Arc<BTreeMap<String, ReadFile>>>,
+    /// Whether DAGs are to be paused, where a user requested that and the rows do not have it yet.
     pauses: BTreeMap<String, bool>,
-    /// Counted up by everything that may make rows change.
-    told: u64,
-    /// Up to which of them the rows are as they are to be.
+    /// Incremented by everything that may change rows.
+    version: u64,
+    /// The version that the rows correspond to.
     settled: u64,
 }
 
@@ -72,11 +72,11 @@ impl Catalog {
             (row.dag_id.clone(), Entry { row, dag })
         };
         self.entries = Arc::new(rows.into_iter().map(read).collect());
-        self.told += 1;
+        self.version += 1;
     }
 
     /// Notes what a look at the folder found.
-    pub(crate) fn tell(&mut self, news: Vec<DagFile>, at: Timestamp) {
+    pub(crate) fn update_files(&mut self, news: Vec<DagFile>, at: Timestamp) {
         let files = Arc::make_mut(self.files.get_or_insert_default());
         for DagFile { name, state } in news {
             match state {
@@ -84,27 +84,27 @@ impl Catalog {
                     files.remove(&name);
                 }
                 FileState::Dag(_) | FileState::Broken(_) => {
-                    files.insert(name, Told { state, at });
+                    files.insert(name, ReadFile { state, at });
                 }
             }
         }
-        self.told += 1;
+        self.version += 1;
     }
 
     /// Notes that a DAG is to be paused, or not.
     pub(crate) fn pause(&mut self, dag_id: &str, is_paused: bool) {
         self.pauses.insert(dag_id.to_owned(), is_paused);
-        self.told += 1;
+        self.version += 1;
     }
 
-    /// Whether it was asked to pause this DAG, or not to, and that is not on record.
+    /// Whether a user requested to pause this DAG, or to resume it, and its row does not have that yet.
     pub(crate) fn is_pausing(&self, dag_id: &str) -> bool {
         self.pauses.contains_key(dag_id)
     }
 
-    /// Whether the rows are as they are to be.
+    /// Whether the rows correspond to the files and the requests.
     pub(crate) fn is_settled(&self) -> bool {
-        self.settled == self.told
+        self.settled == self.version
     }
 
     /// Whether the folder was looked at, and rows are as it says.
@@ -117,9 +117,9 @@ impl Catalog {
         self.entries.get(dag_id)
     }
 
-    /// Does what the commit of a round did: puts its rows in their places, with their versions counted up. `seen` is the
-    /// catalog that the round was decided upon.
-    pub(crate) fn apply(&mut self, committed: &[Entry], seen: u64) {
+    /// Takes over the rows that a round committed, with their versions incremented. `version` is that of the catalog that
+    /// the round was decided upon.
+    pub(crate) fn apply(&mut self, committed: &[Entry], version: u64) {
         if !committed.is_empty() {
             let entries = Arc::make_mut(&mut self.entries);
             for entry in committed {
@@ -134,12 +134,12 @@ impl Catalog {
             let entry = entries.get(dag_id);
             entry.is_some_and(|entry| entry.row.is_paused != *is_paused)
         });
-        self.settled = seen;
+        self.settled = version;
     }
 
-    /// How much was told so far.
-    pub(crate) fn told(&self) -> u64 {
-        self.told
+    /// Compared by [`apply`](Self::apply) and [`is_settled`](Self::is_settled).
+    pub(crate) fn version(&self) -> u64 {
+        self.version
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use jiff::Timestamp;
 use longshore_store::Dag as Row;
 
-use super::{Catalog, Entry, Told, files, interval, next_run, restriction, stored_run};
+use super::{Catalog, Entry, ReadFile, files, interval, next_run, restriction, stored_run};
 use crate::{
     folder::FileState,
     model::Dag,
@@ -26,7 +26,7 @@ pub(crate) fn decide(catalog: &Catalog, now: Timestamp) -> Vec<Entry> {
         let owner = owners.get(dag_id).copied();
         let mut after = match (before, owner) {
             (Some(before), _) => before.clone(),
-            (None, Some((_, told))) => new(dag_id, told)?,
+            (None, Some((_, read))) => new(dag_id, read)?,
             (None, None) => return None,
         };
         if catalog.files.is_some() {
@@ -42,8 +42,8 @@ pub(crate) fn decide(catalog: &Catalog, now: Timestamp) -> Vec<Entry> {
 }
 
 /// The entry of a DAG that was not known before.
-fn new(dag_id: &str, told: &Told) -> Option<Entry> {
-    let FileState::Dag(dag) = &told.state else {
+fn new(dag_id: &str, read: &ReadFile) -> Option<Entry> {
+    let FileState::Dag(dag) = &read.state else {
         return None;
     };
     let row = Row {
@@ -52,7 +52,7 @@ fn new(dag_id: &str, told: &Told) -> Option<Entry> {
         is_paused: dag.is_paused_upon_creation,
         next_run: None,
         last_interval: None,
-        parsed_at: told.at,
+        parsed_at: read.at,
         error: None,
         document: None,
         version: 0,
@@ -61,26 +61,26 @@ fn new(dag_id: &str, told: &Told) -> Option<Entry> {
 }
 
 /// Takes over what the DAG's file says.
-fn read_file(entry: &mut Entry, owner: Option<(&str, &Told)>) {
+fn read_file(entry: &mut Entry, owner: Option<(&str, &ReadFile)>) {
     let row = &mut entry.row;
-    let Some((name, told)) = owner else {
+    let Some((name, read)) = owner else {
         (row.file, row.error) = (None, None);
         return;
     };
     row.file = Some(name.to_owned());
-    match &told.state {
+    match &read.state {
         FileState::Dag(dag) => {
             row.error = None;
             if entry.dag.as_ref() != Some(dag) {
                 row.document = Some(dag.to_json());
-                row.parsed_at = told.at;
+                row.parsed_at = read.at;
                 entry.dag = Some(Arc::clone(dag));
             }
         }
         FileState::Broken(why) => {
             if row.error.as_ref() != Some(why) {
                 row.error = Some(why.clone());
-                row.parsed_at = told.at;
+                row.parsed_at = read.at;
             }
         }
         FileState::Removed => {}

@@ -8,7 +8,7 @@ use longshore_store::Dag as Row;
 
 use proptest::prelude::*;
 
-use super::{due::Looked, *};
+use super::{due::ExistingRuns, *};
 use crate::{
     document,
     scheduler::{board::Board, facts::Fact},
@@ -66,12 +66,12 @@ struct World {
 impl World {
     fn told(files: Vec<DagFile>) -> Self {
         let mut world = Self::default();
-        world.tell(files);
+        world.update_files(files);
         world
     }
 
-    fn tell(&mut self, files: Vec<DagFile>) {
-        self.catalog.tell(files, time(NOON));
+    fn update_files(&mut self, files: Vec<DagFile>) {
+        self.catalog.update_files(files, time(NOON));
         self.settle(NOON);
     }
 
@@ -99,21 +99,21 @@ impl World {
 
     fn commit(&mut self, entries: &[Entry]) {
         self.store(entries);
-        let told = self.catalog.told();
+        let told = self.catalog.version();
         self.catalog.apply(entries, told);
     }
 
     /// The process starts again, and the folder is told again.
     fn restart(&mut self, files: Vec<DagFile>) {
         self.catalog = Catalog::load(self.rows.values().cloned().collect());
-        self.tell(files);
+        self.update_files(files);
     }
 
     /// One round of the schedules; answers the runs that it creates.
     fn round(&mut self, now: &str, facts: &[Fact]) -> Vec<String> {
         let now = time(now);
         let looked = due::candidates(&self.catalog, &self.board, now);
-        let looked: Looked = looked
+        let looked: ExistingRuns = looked
             .into_iter()
             .map(|(key, _)| (key.clone(), self.created.contains(&key.run_id)))
             .collect();
@@ -195,7 +195,7 @@ fn what_files_do_to_dags() {
     ] {
         let mut world = World::default();
         for news in looks {
-            world.tell(look(news));
+            world.update_files(look(news));
         }
         assert_eq!(world.known(), expected, "{name}");
     }
@@ -204,13 +204,13 @@ fn what_files_do_to_dags() {
 #[test]
 fn a_broken_file_keeps_the_last_good_document_and_the_schedule_stands_still() {
     let mut world = World::told(vec![file("a.yaml", HOURLY)]);
-    world.tell(vec![broken("a.yaml")]);
+    world.update_files(vec![broken("a.yaml")]);
     let entry = world.catalog.entry("a").unwrap();
     assert_eq!(entry.dag, Some(dag(HOURLY)));
     assert!(world.rows["a"].document.is_some());
     assert!(world.round("2026-01-01T15:00:00Z", &[]).is_empty());
     assert_eq!(world.catalog.known_dag("a").unwrap().next_run, None);
-    world.tell(vec![file("a.yaml", HOURLY)]);
+    world.update_files(vec![file("a.yaml", HOURLY)]);
     let made = world.round("2026-01-01T15:00:00Z", &[]);
     assert_eq!(made, ["scheduled__2026-01-01T15:00:00+00:00"]);
 }
@@ -263,7 +263,7 @@ fn a_new_dag_is_paused_where_its_file_says_so_and_later_where_people_say() {
     assert_eq!(made, ["scheduled__2026-01-01T15:00:00+00:00"]);
     assert_eq!(world.next_run("a").unwrap(), "2026-01-01T16:00:00Z");
     // The file does not say so again.
-    world.tell(vec![file("a.yaml", &format!("{paused}\ndescription: new"))]);
+    world.update_files(vec![file("a.yaml", &format!("{paused}\ndescription: new"))]);
     assert!(!world.row("a").is_paused);
 }
 
@@ -294,7 +294,7 @@ fn catchup_makes_every_run_one_in_a_round_and_a_later_start_leaves_none_twice() 
     assert!(world.round("2026-01-01T12:30:00Z", &[]).is_empty());
     // An earlier start does not go back, as in Airflow.
     let earlier = head.replace("2026-01-01", "2025-12-31");
-    world.tell(vec![file("a.yaml", &earlier)]);
+    world.update_files(vec![file("a.yaml", &earlier)]);
     assert_eq!(world.next_run("a").unwrap(), "2026-01-01T13:00:00Z");
 }
 
@@ -318,7 +318,7 @@ fn another_schedule_goes_on_after_the_latest_run() {
         ("schedule: '@hourly'", Some("2026-01-01T13:00:00Z")),
     ];
     for (schedule, expected) in cases {
-        world.tell(vec![file("a.yaml", &format!("dag_id: a\n{schedule}"))]);
+        world.update_files(vec![file("a.yaml", &format!("dag_id: a\n{schedule}"))]);
         assert_eq!(world.next_run("a").as_deref(), expected, "{schedule}");
     }
 }
@@ -337,11 +337,15 @@ fn once_is_once_whatever_is_started_again() {
 fn a_restart_at_the_wrong_moment_loses_no_run() {
     let head = "dag_id: a\nschedule: '@hourly'";
     let mut world = World::default();
-    world.catalog.tell(vec![file("a.yaml", head)], time(NOON));
+    world
+        .catalog
+        .update_files(vec![file("a.yaml", head)], time(NOON));
     world.settle("2026-01-01T12:30:00Z");
     assert_eq!(world.next_run("a").unwrap(), "2026-01-01T13:00:00Z");
     world.catalog = Catalog::load(world.rows.values().cloned().collect());
-    world.catalog.tell(vec![file("a.yaml", head)], time(NOON));
+    world
+        .catalog
+        .update_files(vec![file("a.yaml", head)], time(NOON));
     world.settle("2026-01-01T13:50:00Z");
     let made = world.round("2026-01-01T13:50:00Z", &[]);
     assert_eq!(made, ["scheduled__2026-01-01T13:00:00+00:00"]);
@@ -427,7 +431,9 @@ fn a_schedule_recovers_from_a_clock_that_was_far_ahead() {
 #[test]
 fn a_lost_answer_changes_nothing() {
     let mut world = World::default();
-    world.catalog.tell(vec![file("a.yaml", HOURLY)], time(NOON));
+    world
+        .catalog
+        .update_files(vec![file("a.yaml", HOURLY)], time(NOON));
     world.catalog.pause("a", true);
     let changed = rows::decide(&world.catalog, time(NOON));
     world.store(&changed);
@@ -440,12 +446,14 @@ fn a_lost_answer_changes_nothing() {
 #[test]
 fn what_is_told_during_a_commit_is_not_settled_by_it() {
     let mut world = World::default();
-    world.catalog.tell(vec![file("a.yaml", HOURLY)], time(NOON));
+    world
+        .catalog
+        .update_files(vec![file("a.yaml", HOURLY)], time(NOON));
     let seen = world.catalog.clone();
     let changed = rows::decide(&seen, time(NOON));
     world.catalog.pause("a", true);
     world.store(&changed);
-    world.catalog.apply(&changed, seen.told());
+    world.catalog.apply(&changed, seen.version());
     assert!(!world.catalog.is_settled());
     assert_eq!(world.settle(NOON), 1);
     assert!(world.row("a").is_paused);
@@ -475,7 +483,7 @@ proptest! {
         for now in clocks {
             let now = now.to_string();
             world.catalog = Catalog::load(world.rows.values().cloned().collect());
-            world.catalog.tell(files(), time(NOON));
+            world.catalog.update_files(files(), time(NOON));
             world.settle(&now);
             let next = world.row("a").next_run;
             prop_assert!(promised.is_none() || promised == Some(next), "{:?} is now {:?}", promised, next);

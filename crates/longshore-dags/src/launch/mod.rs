@@ -5,5 +5,6 @@ pub mod decide;
 pub(crate) mod keep_log;
 pub mod launched;
 mod log;
+mod observe;
 pub(crate) mod table;
 pub(crate) mod watch;

@@ -12,6 +12,7 @@ use super::{
     board::{ActiveRun, Board, LoadError, read_dag},
     decide::{self, Limits},
     facts::Fact,
+    observe::{self, Observed},
 };
 use crate::{
     base::{
@@ -19,11 +20,7 @@ use crate::{
         position::{Position, Reached},
         shared::Shared,
     },
-    catalog::{
-        Catalog, Entry,
-        due::{self, Looked},
-        rows,
-    },
+    catalog::{Entry, due, rows},
     measures::DagMeasures,
     model::CanonicalError,
 };
@@ -38,17 +35,8 @@ impl fmt::Display for TheScheduler {
     }
 }
 
-/// What a round is decided upon.
-#[derive(Clone, Debug)]
-pub(crate) struct Observed {
-    work: decide::Observed,
-    catalog: Catalog,
-    /// Whether the runs that schedules want exist.
-    looked: Looked,
-}
-
-/// What one round records: the rows that change, how many facts of the inbox that settles, and how much of what the
-/// catalog was told.
+/// What one round records: the rows that change, how many facts of the inbox that settles, and the version of the
+/// catalog that it was decided upon.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     changes: Changes,
@@ -57,11 +45,11 @@ pub(crate) struct Record {
     scheduled: Vec<Fact>,
     /// The DAGs among the changes.
     dags: Vec<Entry>,
-    told: u64,
+    catalog_version: u64,
 }
 
-/// Decides which task may start, and what became of those that did. Its only effect is the commit; pods follow the
-/// committed rows (`pods/`).
+/// Decides which task may start, and what became of those that did. Its only effect is the commit; `launch/` creates
+/// and deletes pods by the committed rows.
 pub(crate) struct Scheduler {
     shared: Arc<Shared>,
     limits: Limits,
@@ -97,7 +85,8 @@ impl Scheduler {
         }
     }
 
-    /// After a commit: the board follows, the facts are settled, everybody who waits is told.
+    /// After a commit: changes the board, removes the settled facts from the inbox, and wakes the tasks that wait for a
+    /// commit.
     fn committed(&self, record: &Record) {
         let mut facts = self.shared.inbox.peek().facts;
         facts.truncate(record.n_facts);
@@ -111,7 +100,9 @@ impl Scheduler {
             (before, ended)
         };
         ended.iter().for_each(|run| launched.run_ended(run));
-        self.shared.catalog_mut().apply(&record.dags, record.told);
+        self.shared
+            .catalog_mut()
+            .apply(&record.dags, record.catalog_version);
         let position = record.changes.watch_position.as_deref();
         let position = position.map(|text| Reached::stored(Some(text), &self.shared.cluster));
         self.shared.inbox.consume(record.n_facts, position);
@@ -140,11 +131,6 @@ impl Scheduler {
             .run_keys
             .add(record.changes.runs.iter().map(|run| run.key.clone()));
         self.shared.committed.notify_waiters();
-    }
-
-    fn position(&self, reached: Reached) -> String {
-        let cluster = self.shared.cluster.clone();
-        Position { cluster, reached }.to_string()
     }
 
     fn publish(&self, changes: impl Iterator<Item = StateChange>) {
@@ -302,26 +288,9 @@ impl Controller for Scheduler {
         now: Timestamp,
         _answers: &Answers<Never>,
     ) -> Result<Observed, SchedulerError> {
-        let batch = self.shared.inbox.peek();
-        let (board, catalog) = (self.shared.board(), self.shared.catalog());
-        let mut looked = Looked::new();
-        for (key, logical_date) in due::candidates(&catalog, &board, now) {
-            let is_there = self.shared.store.has_run(&key, logical_date).await?;
-            looked.insert(key, is_there);
-        }
-        let work = decide::Observed {
-            now,
-            board,
-            facts: batch.facts,
-            watch_position: batch.position.map(|reached| self.position(reached)),
-            store_position: false,
-            limits: self.limits.clone(),
-        };
-        Ok(Observed {
-            work,
-            catalog,
-            looked,
-        })
+        let loaded = observe::load(&self.shared, now).await?;
+        let Shared { cluster, .. } = &*self.shared;
+        Ok(observe::assemble(loaded, now, cluster, &self.limits))
     }
 
     /// The pure decisions, and a record of what they settle even where they change nothing.
@@ -329,10 +298,10 @@ impl Controller for Scheduler {
         let Observed {
             work,
             catalog,
-            looked,
+            existing_runs,
         } = observed;
         let mut dags = rows::decide(catalog, work.now);
-        let due = due::decide(catalog, &work.board, &work.facts, looked, work.now);
+        let due = due::decide(catalog, &work.board, &work.facts, existing_runs, work.now);
         // Never both: schedules wait until the rows are as they are to be.
         dags.extend(due.entries);
         let scheduled: Vec<Fact> = due.runs.into_iter().map(Fact::RunRequested).collect();
@@ -357,7 +326,7 @@ impl Controller for Scheduler {
             n_facts: work.facts.len(),
             scheduled,
             dags,
-            told: catalog.told(),
+            catalog_version: catalog.version(),
             changes,
         };
         if record.n_facts > 0 || !record.changes.is_empty() || !catalog.is_settled() {

@@ -15,6 +15,7 @@ pub mod facts;
 pub mod identity;
 pub(crate) mod inbox;
 pub mod limits;
+mod observe;
 pub mod retry;
 pub mod run_state;
 pub mod shape;

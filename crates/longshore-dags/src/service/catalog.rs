@@ -24,7 +24,7 @@ impl Dags {
         let shared = self.shared.clone();
         let tell = move |news: Vec<DagFile>| {
             let now = shared.clock.now();
-            shared.catalog_mut().tell(news, now);
+            shared.catalog_mut().update_files(news, now);
             shared.inbox.wake();
         };
         let following = folder.follow(tell, self.tasks.shutdown());

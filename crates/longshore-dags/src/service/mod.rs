@@ -33,7 +33,7 @@ use crate::{
     measures::DagMeasures,
     model::{CanonicalError, Launcher},
     pods::{build::PodConfig, launched::LaunchedPod},
-    runs::controller::{self, Runs},
+    runs::{controller::Runs, observe},
     scheduler::{
         board::{Board, LoadError, read_dag},
         controller::{Scheduler, TheScheduler},
@@ -169,7 +169,7 @@ impl Dags {
         ];
         let applier =
             Applier::new(client.clone(), "dags", caches).with_metrics(config.metrics.clone());
-        let left_behind = controller::left_behind(&client, &shared.pod_config).await;
+        let left_behind = observe::left_behind(&client, &shared.pod_config).await;
         let left_behind = left_behind.map_err(|error| StartError::Api(Box::new(error)))?;
 
         let watch = LaunchWatch::new(

@@ -1,0 +1,197 @@
+//! What a round about a try reads, and what that means.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+use longshore_core::{Asked, Class, Classify, Seen, UnknownCause};
+use longshore_store::{StoreError, TaskInstance, TaskState};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::{
+    decide::{Disposal, LaunchedView, LogAnswer, LogNotes, Observed, TaskView},
+    table::Name,
+};
+use crate::{
+    actions,
+    base::shared::Shared,
+    logs::LogPath,
+    model::{Launcher, Task},
+    pods::build::{self, BuildInput},
+    scheduler::{
+        board::{ActiveRun, Board},
+        decide::deadline,
+    },
+};
+
+/// What a round reads.
+pub(super) struct Loaded {
+    /// Whether facts about the try wait for the scheduler, so that its row may be older than its objects.
+    is_behind: bool,
+    /// The board, which has the current tries of runs that are not over.
+    board: Board,
+    /// The row of a try that has objects and is not on the board.
+    ended: Option<Arc<TaskInstance>>,
+    /// The object that the row wants, where the try has none; or why it cannot be built.
+    object: Option<Result<Value, String>>,
+    pods: Seen<Vec<LaunchedView>>,
+    replay_done: bool,
+    log_notes: Arc<LogNotes>,
+}
+
+/// Why a round about a try failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LaunchError {
+    /// The store could not read a try.
+    #[error("the try cannot be read")]
+    Store(#[from] StoreError),
+}
+
+impl Classify for LaunchError {
+    fn class(&self) -> Class {
+        match self {
+            Self::Store(error) => error.class(),
+        }
+    }
+}
+
+/// Reads the objects of a try, then its row, which must not be older than they are. The store is read only for a try
+/// that has left the board and has objects.
+pub(super) async fn load(shared: &Shared, ti_id: &Uuid) -> Result<Loaded, StoreError> {
+    let launched = &shared.launched;
+    let mut pods = launched.of(ti_id, None);
+    let is_behind = shared.inbox.is_waiting_for(ti_id);
+    let board = shared.board();
+    let is_on_board = board.task_instance_by_id(ti_id).is_some();
+    let ended = if is_behind || is_on_board || pods.present().is_none() {
+        None
+    } else {
+        shared.ended_try(ti_id).await?
+    };
+    let object = if is_behind || !pods.is_absent() {
+        None
+    } else {
+        wanted(shared, &board, ti_id)
+    };
+    let launcher = launcher(&board, ti_id);
+    if let Some(Ok(object)) = &object {
+        // The kit's live reads put the object into the cache before the watch reports it.
+        pods = launched.of(ti_id, Some(name_of(launcher, object)));
+    }
+    Ok(Loaded {
+        is_behind,
+        ended,
+        object,
+        pods,
+        replay_done: launched.is_replayed(launcher),
+        log_notes: launched.log_notes(ti_id),
+        board,
+    })
+}
+
+/// What was read, as the decision needs it.
+pub(super) fn assemble(
+    loaded: Loaded,
+    ti_id: Uuid,
+    now: Timestamp,
+    config: Disposal,
+    asked: BTreeMap<String, Asked<LogAnswer>>,
+) -> Observed {
+    Observed {
+        now,
+        ti_id,
+        launcher: launcher(&loaded.board, &ti_id),
+        task: task(&loaded, &ti_id),
+        pods: loaded.pods,
+        replay_done: loaded.replay_done,
+        config,
+        asked,
+        log_notes: loaded.log_notes,
+    }
+}
+
+fn task(loaded: &Loaded, ti_id: &Uuid) -> Seen<TaskView> {
+    if loaded.is_behind {
+        return Seen::unknown(
+            UnknownCause::Behind,
+            "the scheduler has not taken in what is known of it",
+        );
+    }
+    match loaded.board.task_instance_by_id(ti_id) {
+        Some((active, row)) => {
+            let task = active.dag.tasks.get(&row.key.task_id);
+            Seen::Present(TaskView {
+                deadline: task.and_then(|task| deadline(task, row)),
+                pod: loaded.object.clone(),
+                ..view(row)
+            })
+        }
+        None => loaded.ended.as_deref().map(view).into(),
+    }
+}
+
+/// The launcher of a try's object; a try that is not on the board launches nothing more.
+fn launcher(board: &Board, ti_id: &Uuid) -> Launcher {
+    let found = board.task_instance_by_id(ti_id);
+    let task = found.and_then(|(active, row)| active.dag.tasks.get(&row.key.task_id));
+    task.map_or(Launcher::Pod, Task::launcher)
+}
+
+/// The object that a row wants, or wanted when it was cleared.
+fn wanted(shared: &Shared, board: &Board, ti_id: &Uuid) -> Option<Result<Value, String>> {
+    let (active, row) = board.task_instance_by_id(ti_id)?;
+    let has_wanted = matches!(row.state, Some(TaskState::Queued | TaskState::Restarting));
+    has_wanted.then(|| build(shared, active, row))
+}
+
+fn build(shared: &Shared, active: &ActiveRun, row: &TaskInstance) -> Result<Value, String> {
+    let task = active
+        .dag
+        .tasks
+        .get(&row.key.task_id)
+        .ok_or_else(|| format!("task {} is not in the DAG of its run", row.key))?;
+    let results = active
+        .tasks
+        .iter()
+        .filter_map(|(task_id, row)| Some((task_id.clone(), row.result.clone()?)))
+        .collect();
+    let input = BuildInput {
+        run: &active.run,
+        dag: &active.dag,
+        task,
+        task_instance: row,
+        results: &results,
+        config: &shared.pod_config,
+    };
+    let built = match &task.plugin {
+        None => build::build_pod(&input),
+        Some(_) if shared.launched.is_missing(Launcher::TaskAction) => {
+            return Err(actions::NOT_INSTALLED.to_owned());
+        }
+        Some(plugin) => actions::build::build_action(&input, plugin),
+    };
+    built.map_err(|error| error.to_string())
+}
+
+fn view(row: &TaskInstance) -> TaskView {
+    TaskView {
+        state: row.state,
+        launch: row.launch,
+        pod_uid: row.pod_uid.clone(),
+        pod: None,
+        deadline: None,
+        log: LogPath::of(row),
+    }
+}
+
+fn name_of(launcher: Launcher, object: &Value) -> Name {
+    let text = |field: &str| {
+        let text = object["metadata"][field].as_str();
+        text.unwrap_or_default().to_owned()
+    };
+    Name {
+        launcher,
+        namespace: text("namespace"),
+        name: text("name"),
+    }
+}
