@@ -18,15 +18,14 @@ pub trait Question: Clone + fmt::Debug + PartialEq + Send + Sync + 'static {
     /// What the foreign system answers. Large parts of it belong behind an `Arc`: rounds clone answers.
     type Answer: Clone + fmt::Debug + PartialEq + Send + Sync + 'static;
 
-    /// The kind of the question, from a closed set: the label of metrics, and the key of limits and
-    /// time limits in the configuration.
+    /// What is asked, from a closed set: the label of metrics, and what limits and time limits are configured by.
     fn kind(&self) -> &'static str;
 
     /// The foreign system whose limit this question counts against: the authority of its URL. Where tenants choose the
     /// authorities, their namespace, so that a tenant has one limit for all of them.
     fn host(&self) -> &str;
 
-    /// Distinguishes questions of one kind and key, such as by attempt: one of each is in flight at a time.
+    /// Tells questions of one kind and key apart, such as by attempt: one of each is in flight at a time.
     fn about(&self) -> String {
         String::new()
     }
@@ -46,7 +45,7 @@ pub trait Question: Clone + fmt::Debug + PartialEq + Send + Sync + 'static {
     }
 }
 
-/// The question type of controllers without questions.
+/// The question type of controllers that ask no foreign system.
 impl Question for Never {
     type Answer = Self;
 
@@ -94,7 +93,7 @@ impl Incarnation {
         }
     }
 
-    /// The incarnation of the same object from `epoch` on.
+    /// The same object from this point of its life on.
     #[must_use]
     pub fn since(self, epoch: impl fmt::Display) -> Self {
         Self {
@@ -104,21 +103,21 @@ impl Incarnation {
     }
 }
 
-/// The state of a question.
+/// How far a question is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked<A> {
     /// This process has not sent it, or its answer was used up.
     NotAsked,
-    /// A plan has asked the question, and there is no answer yet, or none that differs from the one before.
+    /// A plan asked, and there is no answer yet, or none that differs from the one before.
     UnderWay {
         /// When the plan asked.
         since: Timestamp,
     },
     /// The foreign system answered.
     Answered {
-        /// When the answer came.
+        /// When.
         at: Timestamp,
-        /// The answer of the foreign system.
+        /// What.
         answer: A,
     },
     /// There is no answer.
@@ -130,15 +129,15 @@ pub enum Asked<A> {
         /// The failure in words, for people.
         message: String,
     },
-    /// The subsystem's record says that the question was sent, and this process did not send it. An
-    /// earlier process of ours did, and its answer is lost.
+    /// The subsystem's record says that it was asked, and this process did not ask: another process of ours did, whose
+    /// answer nobody will see.
     AskedByAnother,
 }
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum NoAnswer {
-    /// The foreign system refused, or its address is not allowed: the same question gets the same refusal.
+    /// The foreign system said no, or an address must not be asked: the same question gets the same refusal.
     Refused,
     /// Nothing came within the time limit. The question may have had its effect.
     TimedOut,
@@ -149,7 +148,7 @@ pub enum NoAnswer {
 }
 
 impl NoAnswer {
-    /// The name of the cause in metrics.
+    /// Its name in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Refused => "refused",

@@ -1,4 +1,4 @@
-//! How the kit treats an error of a round.
+//! What an error means for the round that met it.
 
 use std::error::Error;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 pub enum Class {
     /// May pass by itself (429, 5xx, transport): again with back-off, for ever.
     Retry,
-    /// Another client wrote first: look again at once, then with back-off.
+    /// Another writer was first: observe again at once, then with back-off.
     Conflict,
     /// The input is wrong and stays wrong until a user changes it: a condition and an Event, never a hot retry.
     Invalid,
@@ -17,9 +17,9 @@ pub enum Class {
     Bug,
 }
 
-/// Every error enum of ours says how the kit has to treat its errors.
+/// Every error enum of ours answers what follows from it.
 pub trait Classify {
-    /// How the kit has to treat this error.
+    /// What follows from this error.
     fn class(&self) -> Class;
 }
 

@@ -1,4 +1,4 @@
-//! Names that are derived from a text alone: a process that repeats a creation after a crash derives the same name.
+//! Names that follow from a text alone: a creation that is repeated after a crash has the same name.
 
 use sha2::{Digest, Sha256};
 

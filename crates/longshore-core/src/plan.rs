@@ -10,7 +10,8 @@ use crate::{
     object::{ObjectRef, Resource},
 };
 
-/// The effect type of a controller without effects of its own, and the question type of one without questions.
+/// The effect type of a controller that has no effects of its own, and the question type of one that asks no foreign
+/// system.
 pub type Never = Infallible;
 
 /// What `decide` returns. `S` is what [`Action::Persist`] records, `E` are the subsystem's own effects, and `Q` are its
@@ -49,8 +50,8 @@ impl Next {
 /// One idempotent effect, as data.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Action<S, E = Never, Q = Never> {
-    /// Record what the controller is about to do, or the result, where this subsystem keeps its state: the write-ahead
-    /// log. A plan may hold several; each one is written upon the result of the one before it.
+    /// Record what we are about to do, or what came of it, where this subsystem keeps its state: the write-ahead log.
+    /// A plan may hold several; each one is written upon what the one before it left.
     Persist(S),
     /// Add a finalizer of ours to an object.
     EnsureFinalizer {
@@ -89,23 +90,22 @@ pub enum Action<S, E = Never, Q = Never> {
 /// identity and is not being deleted (rule R2 of the reliability spec).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Create {
-    /// The kind of the object.
+    /// What kind it is.
     pub resource: Resource,
     /// The whole object, with `metadata.name` and, for namespaced kinds, `metadata.namespace`.
     pub object: Value,
-    /// What distinguishes this object from others of its name. `object` has it already.
+    /// What identifies this object among others of its name. `object` has it already.
     pub identity: ChildIdentity,
 }
 
-/// What distinguishes an object that this controller created, or may take over, from another
-/// owner's object of the same name.
+/// What distinguishes an object that a controller created, or may take over, from another one of the same name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum ChildIdentity {
     /// An annotation that only this object carries.
     Annotation {
-        /// The key of the annotation.
+        /// Its key.
         key: &'static str,
-        /// The value of the annotation.
+        /// Its value.
         value: String,
     },
     /// An owner reference to the object of this uid. An object that another operator created for that owner has it,
@@ -220,9 +220,9 @@ pub struct Delete {
 /// The type of a Kubernetes Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum EventType {
-    /// The expected course.
+    /// Things go their way.
     Normal,
-    /// A user may have to look at it.
+    /// Somebody may want to look.
     Warning,
 }
 

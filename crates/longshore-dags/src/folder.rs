@@ -1,7 +1,7 @@
 //! A folder of DAG files, followed: which DAGs are there, and which files are broken.
 //!
-//! Every change in the folder leads to a look at the whole of it, so no notification needs to be seen; a slow look at
-//! regular intervals covers file systems that notify nobody.
+//! After every notification the whole folder is read, so a lost notification does no harm; reading it at regular
+//! intervals covers file systems without notifications.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ use crate::{
 /// A look without a notification.
 const RESCAN: Duration = Duration::from_secs(300);
 
-/// A change is looked at after this: whoever copies a folder makes many.
+/// The folder is read this long after a change, because copying a folder makes many changes.
 const SETTLE: Duration = Duration::from_millis(200);
 
 /// A DAG file as it is now.
@@ -50,7 +50,7 @@ pub enum FileState {
 /// Everything that a change of a file shows in: its own and its listed files' sizes and times.
 type Signature = Vec<(PathBuf, u64, Option<SystemTime>)>;
 
-/// A folder of DAG files. Holds what it saw last, so that only news is told.
+/// A folder of DAG files, with the files that it reported last: only changes are reported.
 #[derive(Debug)]
 pub struct DagFolder {
     root: PathBuf,
@@ -113,19 +113,19 @@ impl DagFolder {
         parts.join("/")
     }
 
-    /// Tells the news of each look until shutdown. The first look tells everything that is there, be it nothing; later
-    /// ones are told where there is news.
+    /// Reads the folder again and again until shutdown, and reports the files that changed. The first report has all
+    /// files, and is made even if there are none.
     pub async fn follow(
         self,
-        tell: impl Fn(Vec<DagFile>) + Send + Sync,
+        report: impl Fn(Vec<DagFile>) + Send + Sync,
         shutdown: CancellationToken,
     ) {
         shutdown
-            .run_until_cancelled(self.follow_for_ever(tell))
+            .run_until_cancelled(self.follow_for_ever(report))
             .await;
     }
 
-    async fn follow_for_ever(mut self, tell: impl Fn(Vec<DagFile>) + Send + Sync) {
+    async fn follow_for_ever(mut self, report: impl Fn(Vec<DagFile>) + Send + Sync) {
         let mut is_first = true;
         let changed = Arc::new(Notify::new());
         // Held for as long as we follow.
@@ -142,7 +142,7 @@ impl DagFolder {
             match found {
                 Ok(news) => {
                     if is_first || !news.is_empty() {
-                        tell(news);
+                        report(news);
                     }
                     is_first = false;
                 }
@@ -158,12 +158,12 @@ impl DagFolder {
 
 /// Notifies of every change below `root`. Without it, the slow look remains.
 fn watch(root: &Path, changed: Arc<Notify>) -> Option<RecommendedWatcher> {
-    let tell = move |event: notify::Result<notify::Event>| {
+    let notify = move |event: notify::Result<notify::Event>| {
         if event.is_ok_and(|event| !event.kind.is_access()) {
             changed.notify_one();
         }
     };
-    let watcher = notify::recommended_watcher(tell).and_then(|mut watcher| {
+    let watcher = notify::recommended_watcher(notify).and_then(|mut watcher| {
         watcher.watch(root, RecursiveMode::Recursive)?;
         Ok(watcher)
     });
@@ -240,8 +240,8 @@ fn sign(paths: &Signature) -> Signature {
         .collect()
 }
 
-/// Reads a file that a DAG lists. A symbolic link must not lead out of the DAG's folder: whoever runs somebody's DAG
-/// does not expect it to take other files of theirs along.
+/// Reads a file that a DAG lists. A symbolic link must not lead out of the DAG's folder: a user who runs the DAG of
+/// another user does not expect that the DAG copies the user's own files.
 ///
 /// # Errors
 /// The file cannot be read, is no regular file, or lies elsewhere.

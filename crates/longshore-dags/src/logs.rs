@@ -34,8 +34,8 @@ pub trait LogArchive: Send + Sync + 'static {
     async fn store(&self, path: &LogPath, log: LogStream, permit: StorePermit) -> io::Result<()>;
 }
 
-/// The permission to store one log. It ends when the process is not the leader any more, and when nobody waits for the
-/// log any more. Clones are the same permit.
+/// The permission to store one log. It ends when the process is not the leader any more, and when the question about the
+/// log is cancelled. Clones are the same permit.
 #[derive(Clone, Debug)]
 pub struct StorePermit {
     gate: Gate,

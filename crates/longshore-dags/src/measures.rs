@@ -17,7 +17,7 @@ struct ResultLabels {
     result: &'static str,
 }
 
-/// The measures of a process, whichever scheduler runs in it. Clones share them; by default nobody reads them.
+/// The measures of a process, whichever scheduler runs in it. Clones share them; by default they are not exported.
 #[derive(Clone, Debug)]
 pub struct DagMeasures {
     commit_seconds: Histogram,

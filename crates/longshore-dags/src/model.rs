@@ -56,7 +56,7 @@ pub struct Dag {
     pub end_date: Option<Timestamp>,
     /// Whether missed intervals are run.
     pub catchup: bool,
-    /// Whether its schedule is held until somebody lets it go on; default no.
+    /// Whether its schedule is paused when the DAG is first seen; default no.
     #[serde(default)]
     pub is_paused_upon_creation: bool,
     /// Defaults of the run's parameters.

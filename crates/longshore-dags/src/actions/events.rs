@@ -33,7 +33,7 @@ use crate::{
     scheduler::facts::LaunchChange,
 };
 
-/// A TaskAction as JSON: fields that nobody here knows do not matter.
+/// A TaskAction as JSON: unknown fields do not matter.
 pub type TaskAction = DynamicObject;
 
 impl Launched for TaskAction {
@@ -113,7 +113,7 @@ fn change(event: WatchedEvent, action: &TaskAction) -> LaunchChange {
         (None, WatchedEvent::Applied) if has_started(&status) => {
             LaunchChange::Running { started_at }
         }
-        (None, WatchedEvent::Applied) => LaunchChange::Seen,
+        (None, WatchedEvent::Applied) => LaunchChange::Exists,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Names of objects and values of labels as Airflow makes them, from texts that may hold anything.
 //!
-//! All of them are functions of their input alone: whoever repeats a creation after a crash arrives at the same name.
+//! All of them are functions of their input alone: a creation that is repeated after a crash has the same name.
 
 use longshore_core::names::suffix;
 use md5::{Digest, Md5};
@@ -14,7 +14,7 @@ const LABEL_HASH: usize = 9;
 /// Characters of a name's [`suffix`].
 const SUFFIX: usize = 8;
 
-/// A value that is allowed in a label and still tells texts apart, exactly as Airflow makes it.
+/// A value that is allowed in a label and differs for different texts, exactly as Airflow makes it.
 ///
 /// A text that is allowed already stays; any other loses what is not allowed and gains a piece of its hash. One
 /// difference: upstream makes an invalid value (a leading `-`) of a text without any ASCII letter or digit; ours gets

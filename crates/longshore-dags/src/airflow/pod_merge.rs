@@ -1,6 +1,6 @@
 //! Airflow's merge of two pods: a base, and a client pod that wins.
 //!
-//! Works on JSON, so that fields which nobody here knows survive. A client value wins if it is *truthy* in the sense
+//! Works on JSON, so that unknown fields survive. A client value wins if it is *truthy* in the sense
 //! of the Python objects that upstream merges: `null`, `false`, `0`, `""`, `[]` and an empty string map never win over
 //! the base, but an empty object that stands for a type of its own (`securityContext: {}`) does.
 

@@ -23,7 +23,7 @@ pub enum Change {
         from: Option<RunState>,
         /// Its state now.
         to: RunState,
-        /// Why, where the states do not tell.
+        /// Why, where the states do not say so.
         reason: Option<String>,
     },
     /// A task instance.

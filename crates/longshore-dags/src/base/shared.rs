@@ -35,7 +35,7 @@ pub(crate) struct Shared {
     /// Runs whose shared objects want a look.
     pub(crate) run_keys: Arc<Triggers<RunKey>>,
     pub(crate) changes: broadcast::Sender<StateChange>,
-    /// Told after every commit.
+    /// Notified after every commit.
     pub(crate) committed: Notify,
     board: Mutex<Board>,
     catalog: Mutex<Catalog>,
@@ -96,7 +96,7 @@ impl Shared {
         self.catalog_mut().clone()
     }
 
-    /// The DAGs, to be changed by the one who committed, or to be told what they are to become.
+    /// The DAGs, for the scheduler after a commit, and for updates of files and requests of users.
     pub(crate) fn catalog_mut(&self) -> MutexGuard<'_, Catalog> {
         self.catalog.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -87,8 +87,8 @@ fn read_file(entry: &mut Entry, owner: Option<(&str, &ReadFile)>) {
     }
 }
 
-/// Says anew what comes next, where that follows from a schedule that is another now. A next run that is on record
-/// stays as long as the schedule does: it is promised, and the clock may stand elsewhere by now.
+/// Computes the next run where the schedule has changed. While the schedule is the same, a stored next run stays: it
+/// was announced, and the clock may have been set since.
 fn schedule(entry: &mut Entry, before: Option<&Entry>, now: Timestamp) {
     let Some(dag) = &entry.dag else { return };
     let is_same = before

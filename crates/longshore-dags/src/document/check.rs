@@ -33,7 +33,7 @@ pub(super) fn check(reader: &mut Reader<'_>, tasks: &ReadTasks, params: &BTreeMa
     }
 }
 
-/// Reports unknown upstream tasks; answers the graph of the known ones.
+/// Reports unknown upstream tasks; returns the graph of the known ones.
 fn check_upstream<'a>(reader: &mut Reader<'_>, tasks: &'a ReadTasks) -> Upstream<'a> {
     let names: Vec<&str> = tasks.keys().map(String::as_str).collect();
     let mut graph = Upstream::new();

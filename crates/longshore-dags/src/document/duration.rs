@@ -35,7 +35,7 @@ pub(super) fn from_text(text: &str) -> Result<Duration, &'static str> {
     bounded(signed.unsigned_abs())
 }
 
-/// Whole milliseconds: more nobody means, and fractions of seconds would not be exact.
+/// Whole milliseconds, because fractions of seconds would not be exact.
 fn bounded(duration: Duration) -> Result<Duration, &'static str> {
     if duration > LONGEST {
         return Err("must be at most 100 years");

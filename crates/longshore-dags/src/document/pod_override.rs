@@ -13,7 +13,7 @@ use super::{
 
 const HELP: &str = "write a pod with `metadata` and `spec`, as for `kubectl apply`";
 
-/// The lists of objects in a pod's spec that a merge goes into, and whether their items need a name to be told apart.
+/// The lists of objects in a pod's spec that a merge goes into, and whether the merge finds their items by name.
 const LISTS: [(&str, bool); 3] = [
     ("containers", false),
     ("initContainers", true),

@@ -7,7 +7,7 @@ use std::fmt;
 pub enum Code {
     /// The text is no YAML, or goes beyond the limits of a DAG file (size, depth, aliases).
     Syntax,
-    /// A field that nobody reads.
+    /// An unknown field.
     UnknownField,
     /// A value of the wrong type.
     WrongType,

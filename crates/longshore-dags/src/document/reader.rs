@@ -16,7 +16,7 @@ pub(super) struct Located {
     pub(super) span: Span,
 }
 
-/// Reads values and collects problems. Every reading method answers `None` after it has reported why.
+/// Reads values and collects problems. Every reading method returns `None` after it has reported why.
 ///
 /// `what` names the value in messages: "`retries` of task `extract`".
 #[derive(Debug)]

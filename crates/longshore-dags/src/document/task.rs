@@ -378,7 +378,7 @@ impl TaskFields {
         }
     }
 
-    /// The task, with Airflow's defaults for what nobody said.
+    /// The task, with Airflow's defaults for missing fields.
     pub(super) fn into_task(self, task_id: String) -> Task {
         let texts = |items: Option<Vec<Located>>| {
             items.unwrap_or_default().into_iter().map(|item| item.text)

@@ -32,8 +32,8 @@ pub struct Observed {
     pub now: Timestamp,
     /// The try.
     pub ti_id: Uuid,
-    /// The committed row of the try, current or archived. It must be at least as new as what the scheduler was told
-    /// about the `pods`.
+    /// The committed row of the try, current or archived. It must not be older than the facts about the `pods` that
+    /// the scheduler has recorded.
     pub task: Seen<TaskView>,
     /// What the try is launched as.
     pub launcher: Launcher,
@@ -79,7 +79,7 @@ pub struct TaskView {
     pub pod_uid: Option<String>,
     /// The object that it wants, where one is to be created, or why it cannot be built.
     pub pod: Option<Result<Value, String>>,
-    /// When it is to be stopped, where nobody else does that.
+    /// When the scheduler stops it. `None` for a pod, which the kubelet stops.
     pub deadline: Option<Timestamp>,
     /// Where the archive stores the log of the try.
     pub log: LogPath,
@@ -141,10 +141,9 @@ pub enum LaunchEffect {
 ///   decides first upon one that has succeeded.
 /// - A pod that no row wants is deleted. The log of one that has ended is copied to the archive first, beside the rounds
 ///   ([`LogQuestion`]), and once it is, whether the pod goes is the configuration's to say.
-/// - A restarting try has ended once none of its pods lives. That is told before their logs are kept, so that a log
-///   which cannot be read does not hold the next try.
-/// - A try that runs for longer than it may is stopped, where nobody else does that; once its object is gone, it has
-///   failed.
+/// - A restarting try has ended once none of its pods lives. That is reported before their logs are kept, so that a
+///   log which cannot be read does not hold the next try.
+/// - A TaskAction that runs beyond its deadline is deleted; once it is gone, the try has failed.
 /// - What could not be seen, and an object of a launch newer than the row, lead to nothing.
 ///
 /// Whether the object is a pod or a TaskAction makes no difference: a TaskAction is gone only after its pods have ended.

@@ -20,9 +20,9 @@ use crate::{
     measures::DagMeasures,
 };
 
-/// The limits of questions about logs, where one node may give `concurrency` logs at a time.
+/// The limits of questions about logs, where one node returns at most `concurrency` logs at a time.
 ///
-/// A cluster of one node has all of its logs copied with that limit, and a node that gives none leaves three quarters of
+/// A cluster of one node has all of its logs copied with that limit, and a node that returns none leaves three quarters of
 /// the places to the others. The time limit is the last resort: a copy that does not go on fails earlier by itself.
 pub(crate) fn limits(concurrency: usize) -> AskLimits {
     let per_node = concurrency.max(1);

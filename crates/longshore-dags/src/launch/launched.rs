@@ -1,4 +1,4 @@
-//! What the launchers have in common: a try is launched as one object of a kind, and a watch tells what becomes of it.
+//! What the launchers have in common: a try is launched as one object of a kind, and a watch reports its changes.
 
 use std::sync::Arc;
 

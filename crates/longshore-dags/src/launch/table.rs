@@ -24,9 +24,9 @@ use crate::{
 /// How far the watch of a launcher has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
-    /// Nobody needs it: there is none.
+    /// No task needs the kind: there is no watch.
     Idle,
-    /// Nothing is seen yet.
+    /// The watch has listed nothing yet.
     Wanted,
     /// The cluster does not have the kind, so that none of its objects exists.
     Missing,
@@ -38,8 +38,8 @@ pub(crate) enum Stage {
 
 /// The kit's caches of the objects of both launchers, with one index by task-instance id.
 ///
-/// The index follows the facts: an object leaves it only after the fact of its end is in the inbox. So one that is in
-/// the index and not in its cache has an end that nobody has decided upon yet, and is `Unknown`.
+/// The index follows the facts: an object leaves it only after the fact of its end is in the inbox. So the scheduler has
+/// not decided yet upon the end of an object that is in the index and not in its cache; such an object is `Unknown`.
 #[derive(Debug)]
 pub(crate) struct LaunchTable {
     pub(crate) pods: Arc<Cache<LaunchedPod>>,
@@ -166,7 +166,7 @@ impl LaunchTable {
         }
     }
 
-    /// Somebody else has written rows: those that are not on the board have to be read again.
+    /// The rows were read again after a conflict: those that are not on the board must be read from the store again.
     pub(crate) fn rows_reloaded(&self) {
         for launches in self.known().tries.values_mut() {
             launches.ended = None;
@@ -282,7 +282,7 @@ impl LaunchTable {
     }
 
     /// The objects of one try. `wanted` is the name of the one that its row wants: the kit's live reads put it into the
-    /// cache before the watch tells of it.
+    /// cache before the watch reports it.
     pub(crate) fn of(&self, ti_id: &Uuid, wanted: Option<Name>) -> Seen<Vec<LaunchedView>> {
         self.objects(&[Launcher::Pod, Launcher::TaskAction], ti_id, wanted)
     }

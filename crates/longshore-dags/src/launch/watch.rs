@@ -1,8 +1,8 @@
 //! The one watch on a launcher's objects: it starts at the stored position, and every event becomes a fact.
 //!
-//! *Flow*: list (what no event tells), then follow the events since the stored position, then live. An event's effect
+//! *Flow*: list (objects without an event since the stored position), then follow the events since the stored position, then live. An event's effect
 //! and its position are committed together, so a restart goes on exactly there; a position that has expired (410) is
-//! replaced by a new list. The effects of events are idempotent, because a list and a resumed watch tell some twice.
+//! replaced by a new list. The effects of events are idempotent, because a list and a resumed watch report some twice.
 
 use std::{sync::Arc, time::Duration};
 
@@ -59,7 +59,7 @@ impl<K: Launched> LaunchWatch<K> {
         self.table().reach(K::LAUNCHER, stage);
     }
 
-    /// Waits until the cluster has the kind. Whoever wants an object of it meanwhile is told so.
+    /// Waits until the cluster has the kind. Until then, building an object of it fails.
     async fn installed(&self) {
         let one = ListParams::default().limit(1);
         while let Err(kube::Error::Api(status)) = self.api.list(&one).await
@@ -144,21 +144,21 @@ impl<K: Launched> LaunchWatch<K> {
             return;
         };
         self.table().insert(ti_id, object);
-        self.tell(WatchedEvent::Applied, object, at).await;
+        self.report(WatchedEvent::Applied, object, at).await;
         self.shared.launch_keys.add([ti_id]);
     }
 
-    /// The fact first, then the table: whoever does not see the object any more can see why.
+    /// The fact first, then the table: once the table has no object, the inbox has the reason.
     async fn deleted(&self, object: &K, at: Option<u64>) {
         let Some((ti_id, _)) = launch_of(object) else {
             return;
         };
-        self.tell(WatchedEvent::Deleted, object, at).await;
+        self.report(WatchedEvent::Deleted, object, at).await;
         self.table().remove(ti_id, object);
         self.shared.launch_keys.add([ti_id]);
     }
 
-    async fn tell(&self, event: WatchedEvent, object: &K, at: Option<u64>) {
+    async fn report(&self, event: WatchedEvent, object: &K, at: Option<u64>) {
         if let Some(fact) = fact_of(event, object) {
             let at = at.map(position::<K>).unwrap_or_default();
             self.shared

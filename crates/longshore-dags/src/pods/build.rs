@@ -81,7 +81,7 @@ pub enum BuildError {
         /// What is missing.
         source: Box<RenderError>,
     },
-    /// The pod would be where nobody watches it.
+    /// The pod would be in a namespace that the scheduler does not watch.
     #[error(
         "the pod override of task `{task_id}` wants namespace `{found}`, and the pods of this scheduler are watched in \
          `{expected}` only; leave the namespace out"
@@ -166,7 +166,7 @@ fn dynamic_pod(input: &BuildInput<'_>, template: &Value) -> Result<Value, BuildE
     }))
 }
 
-/// The task instance's id: regenerated for every try, so that what an earlier try left behind is told apart.
+/// The task instance's id: regenerated for every try, so that objects of an earlier try are not taken for those of this one.
 fn identity(input: &BuildInput<'_>) -> String {
     input.task_instance.id.to_string()
 }

@@ -1,8 +1,8 @@
 //! What a pod's state says about its task instance (section 2.6 of the DAG scheduler spec, for tasks that are one
 //! container: a failed pod is a failed task).
 //!
-//! Two rows of upstream's event table are not here. Nobody marks our pods as revoked, so that label means nothing. And
-//! a deletion without `deletionTimestamp` is not read as "the pod left our selector", because a forced deletion looks
+//! Two rows of upstream's event table are not here. No component marks our pods as revoked, so that label means nothing.
+//! And a deletion without `deletionTimestamp` is not read as "the pod left our selector", because a forced deletion looks
 //! just the same and must not leave the task waiting for ever.
 
 use std::sync::Arc;
@@ -90,7 +90,7 @@ fn change(event: WatchedEvent, pod: &LaunchedPod) -> LaunchChange {
             started_at: main_container(status).and_then(started_at),
         },
         (Some("Pending"), WatchedEvent::Applied) if is_waiting_fatally(status) => failed(status),
-        (_, WatchedEvent::Applied) => LaunchChange::Seen,
+        (_, WatchedEvent::Applied) => LaunchChange::Exists,
     }
 }
 

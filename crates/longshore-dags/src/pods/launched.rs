@@ -9,7 +9,7 @@ use k8s_openapi::{
 };
 use serde::{Deserialize, Deserializer};
 
-/// What is read of a pod that the watch tells of, and held: what tells it from others, and its status.
+/// The parts of a watched pod that are read and held: its identity and its status.
 ///
 /// The spec, which we wrote ourselves, and who wrote which field, which a real API server adds, are most of a pod; they
 /// are passed over while it is read.
@@ -21,7 +21,7 @@ pub(crate) struct LaunchedPod {
     pub(super) status: PodStatus,
 }
 
-/// The metadata that somebody asks for.
+/// The metadata without the fields that no part of the scheduler reads.
 fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]

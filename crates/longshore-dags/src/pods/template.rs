@@ -8,7 +8,7 @@
 //! | `{{ xcom.TASK }}`, `{{ xcom.TASK.FIELD }}` | the result of an upstream task, or a field of it |
 //! | `{{ '{{' }}` | the text in quotes |
 //!
-//! A text is put in as it is, other JSON in its compact form. There is no logic: whoever needs some has a program.
+//! A text is put in as it is, other JSON in its compact form. There is no logic: a DAG that needs logic is written by a program.
 
 use std::{collections::BTreeMap, fmt, ops::Range};
 

@@ -179,7 +179,7 @@ impl Board {
         finished.filter_map(|run| self.remove(&run.key)).collect()
     }
 
-    /// Puts those of the changed runs on the board again that were over when somebody cleared tasks of them.
+    /// Puts the runs that were over, and of which a user cleared tasks, on the board again.
     fn take_back(&mut self, changes: &Changes, facts: &[Fact]) {
         let cleared = facts.iter().filter_map(Fact::clearing);
         for stored in cleared.filter_map(|clearing| clearing.stored.as_ref()) {

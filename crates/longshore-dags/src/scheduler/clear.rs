@@ -1,7 +1,7 @@
-//! Which task instances somebody wants to run again (section 6.5 of the DAG scheduler spec).
+//! Which task instances a user wants to run again (section 6.5 of the DAG scheduler spec).
 //!
-//! A request names tries, not tasks: what is decided twice, because the answer of its commit was lost, then changes
-//! nothing the second time.
+//! A request names tries, not tasks: a decision that is repeated, because the response to its commit was lost, then
+//! changes nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

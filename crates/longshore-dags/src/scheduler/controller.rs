@@ -135,12 +135,12 @@ impl Scheduler {
 
     fn publish(&self, changes: impl Iterator<Item = StateChange>) {
         for change in changes {
-            // Nobody may be following.
+            // There may be no receiver.
             let _ = self.shared.changes.send(change);
         }
     }
 
-    /// Reads the rows again, after somebody else wrote them: a commit of ours whose answer was lost, most likely.
+    /// Reads the rows again after a conflict. Most likely they were written by an own commit whose response was lost.
     async fn reload(&self) -> Result<(), SchedulerError> {
         let mut snapshot = self.shared.store.load().await?;
         let dags = std::mem::take(&mut snapshot.dags);
@@ -168,8 +168,9 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Forgets what the commit whose answer was lost has settled, and what would not mean the same twice: that a run is
-    /// wanted, which is over by now, that a run is to go on, which is over again, and that the cluster is another one.
+    /// Removes facts that the commit whose response was lost has settled, and that have another meaning when they are
+    /// applied again: the request for a run that is over by now, a clear of a run that is over again, and the change of
+    /// the cluster.
     async fn forget_what_is_settled(&self, snapshot: &Snapshot) -> Result<(), StoreError> {
         let is_open = |key: &RunKey| snapshot.runs.iter().any(|run| run.key == *key);
         for key in self.shared.inbox.requested() {
@@ -219,16 +220,16 @@ impl Scheduler {
     }
 }
 
-/// What a commit changes, as it was: in the order of the changes, and nothing where they create a row.
+/// The rows that a commit changes, as they were: in the order of the changes, and `None` for a row that is created.
 ///
-/// Only these, because the board is copied where it is changed while somebody holds all of it.
+/// A clone of the whole board instead would make the commit copy the rows that it changes.
 struct Before {
     runs: Vec<Option<Arc<Run>>>,
     rows: Vec<Option<Arc<TaskInstance>>>,
 }
 
 impl Before {
-    /// Runs that were over are not on the board: those that somebody clears are among the facts.
+    /// Runs that were over are not on the board: the cleared ones are among the facts.
     fn of(changes: &Changes, board: &Board, facts: &[Fact]) -> Self {
         let cleared: Vec<&Arc<ActiveRun>> = cleared(facts).collect();
         let active = |key: &RunKey| {
@@ -255,13 +256,13 @@ fn decide_with(work: &decide::Observed, further: &[Fact]) -> Plan<Changes> {
     decide::decide(&work)
 }
 
-/// The runs that were over and that somebody clears.
+/// The runs that were over and that a user clears.
 fn cleared(facts: &[Fact]) -> impl Iterator<Item = &Arc<ActiveRun>> {
     let cleared = facts.iter().filter_map(Fact::clearing);
     cleared.filter_map(|clearing| clearing.stored.as_ref())
 }
 
-/// The board with the runs that were over and that somebody clears: what they change from.
+/// The board with the runs that were over and that a user clears, as they were.
 fn with_cleared(mut board: Board, facts: &[Fact]) -> Board {
     for stored in cleared(facts) {
         let key = stored.run.key.clone();

@@ -16,7 +16,7 @@ use crate::{model::Dag, scheduler::clear::Clearing};
 /// One thing that has happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fact {
-    /// Somebody or a timetable wants a run. A run of that name that exists already, unfinished, is left as it is; a
+    /// A user or a timetable requests a run. A run of that name that exists already, unfinished, is left as it is; a
     /// finished one is known only to the store, so the caller looks there first.
     RunRequested(NewRun),
     /// The objects that all pods of a run share exist in the cluster.
@@ -32,7 +32,7 @@ pub enum Fact {
     CancelRun(RunKey),
     /// Stop the run without ending it: queued and running task instances go back to `Scheduled` within the same try,
     /// and nothing starts until [`Fact::Resume`]. The run is `Queued` with the reason `interrupted` meanwhile, also for
-    /// the next process. A success that is told only after this counts if the pod ended by itself, so that nothing runs
+    /// the next process. A success that is reported only after this counts if the pod ended by itself, so that nothing runs
     /// twice; one that was stopped does not.
     Interrupt(RunKey),
     /// Let an interrupted run go on.
@@ -157,7 +157,7 @@ pub struct LaunchFact {
 #[derive(Clone, Debug, PartialEq)]
 pub enum LaunchChange {
     /// It exists and has not started its process.
-    Seen,
+    Exists,
     /// Its process runs.
     Running {
         /// When its process started; `None` where the node did not say.

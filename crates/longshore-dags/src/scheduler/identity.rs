@@ -1,4 +1,4 @@
-//! The id of a try and the name of what it is launched as: both computed, so that deciding twice gives the same.
+//! The id of a try and the name of what it is launched as: both are computed, so that a repeated decision has the same result.
 
 use jiff::Timestamp;
 use longshore_core::names;
@@ -35,7 +35,7 @@ fn uuid_v7(now: Timestamp, hash: Sha256) -> Uuid {
     Builder::from_unix_timestamp_millis(millis, &bits).into_uuid()
 }
 
-/// The id of a run that somebody asks for without naming it: Airflow's `manual__` and the time, to the microsecond.
+/// The id of a run that a user triggers without an id: Airflow's `manual__` and the time, to the microsecond.
 pub fn manual_run_id(at: Timestamp) -> String {
     format!("manual__{}", at.strftime("%Y-%m-%dT%H:%M:%S%.6f+00:00"))
 }

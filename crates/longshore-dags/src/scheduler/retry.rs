@@ -13,11 +13,11 @@ pub fn is_eligible(try_number: u32, max_tries: u32) -> bool {
     try_number <= max_tries
 }
 
-/// The latest instant at which a try can have ended, from which its wait counts: a node tells whole seconds, and an
-/// end is not later than when it is known. So no wait is shorter than asked for, and none longer by more than a second.
-pub fn latest_end(told: Option<Timestamp>, now: Timestamp) -> Timestamp {
+/// The latest instant at which a try can have ended, from which its wait counts: a node reports whole seconds, and a
+/// try ends no later than its end is known. So no wait is shorter than asked for, and none longer by more than a second.
+pub fn latest_end(reported: Option<Timestamp>, now: Timestamp) -> Timestamp {
     let second = SignedDuration::from_secs(1);
-    let latest = told.and_then(|told| told.checked_add(second).ok());
+    let latest = reported.and_then(|reported| reported.checked_add(second).ok());
     latest.map_or(now, |latest| latest.min(now))
 }
 

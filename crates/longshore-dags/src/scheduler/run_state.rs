@@ -6,9 +6,9 @@ use longshore_store::{Run, RunState, TaskState};
 pub const REASON_TIMED_OUT: &str = "timed_out";
 /// `Run::reason` of a run with tasks left of which none can ever start; upstream's word.
 pub const REASON_DEADLOCKED: &str = "all_tasks_deadlocked";
-/// `Run::reason` of a run that somebody cancelled.
+/// `Run::reason` of a run that a user cancelled.
 pub const REASON_CANCELLED: &str = "cancelled";
-/// `Run::reason` of a run that is `Queued` because somebody interrupted it; it starts again only when resumed.
+/// `Run::reason` of a run that is `Queued` because a user interrupted it; it starts again only when resumed.
 pub const REASON_INTERRUPTED: &str = "interrupted";
 
 /// Begins the `Run::reason` of a run whose shared objects cannot be created; the API server's words follow.

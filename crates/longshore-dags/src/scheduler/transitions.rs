@@ -28,7 +28,7 @@ pub enum Cause {
     Interrupted,
     /// Its run ended before it did.
     RunEnded,
-    /// Somebody cleared it.
+    /// A user cleared it.
     Cleared,
     /// It was cleared, and no pod of its last try lives.
     LaunchEnded,
@@ -45,13 +45,13 @@ pub enum RunCause {
     Deadlocked,
     /// It took longer than `dagrun_timeout`.
     TimedOut,
-    /// Somebody cancelled it.
+    /// A user cancelled it.
     Cancelled,
     /// The objects that its pods share cannot be created.
     PrepareRefused,
-    /// Somebody interrupted it.
+    /// A user interrupted it.
     Interrupted,
-    /// Somebody cleared tasks of it after it was over.
+    /// A user cleared tasks of it after it was over.
     Cleared,
 }
 

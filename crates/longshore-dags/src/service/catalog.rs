@@ -22,12 +22,12 @@ impl Dags {
     pub fn follow(&self, folder: &Path) -> io::Result<()> {
         let folder = DagFolder::open(folder)?;
         let shared = self.shared.clone();
-        let tell = move |news: Vec<DagFile>| {
+        let report = move |news: Vec<DagFile>| {
             let now = shared.clock.now();
             shared.catalog_mut().update_files(news, now);
             shared.inbox.wake();
         };
-        let following = folder.follow(tell, self.tasks.shutdown());
+        let following = folder.follow(report, self.tasks.shutdown());
         self.tasks.spawn("dags.folder", following);
         Ok(())
     }
@@ -53,8 +53,8 @@ impl Dags {
         self.shared.catalog().known_dag(dag_id)
     }
 
-    /// Holds the schedule of a DAG, or lets it go on. Its runs go on either way. Returns when that is recorded: while
-    /// the database does not answer, that is later.
+    /// Holds the schedule of a DAG, or lets it go on. Its runs go on either way. Returns when that is recorded, so it
+    /// waits while the database does not respond.
     ///
     /// *Cancellation*: a caller that goes away may find it done or not.
     pub async fn set_paused(&self, dag_id: &str, is_paused: bool) -> Result<(), UnknownDag> {

@@ -324,7 +324,7 @@ impl Dags {
         census
     }
 
-    /// Whether unfinished runs have tasks that become TaskActions, which somebody else has to run.
+    /// Whether unfinished runs have tasks that become TaskActions, which another controller has to run.
     pub fn has_plugin_tasks(&self) -> bool {
         self.shared.board().has_plugin_tasks()
     }

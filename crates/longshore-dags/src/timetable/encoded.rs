@@ -36,7 +36,7 @@ pub enum TimetableError {
         /// What is there.
         found: String,
     },
-    /// A cron expression that nobody can read.
+    /// A cron expression with a syntax error.
     #[error("encoded timetable `{class}` has a cron expression that cannot be read")]
     Cron {
         /// The class.

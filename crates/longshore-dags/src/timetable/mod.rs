@@ -1,4 +1,4 @@
-//! Timetables: when a DAG runs next, and over which interval of time. As Airflow 3.3 answers it, without a clock.
+//! Timetables: when a DAG runs next, and over which interval of time, as Airflow 3.3 computes it. The caller passes the time.
 //!
 //! [`Timetable`] is read from what a DAG file says (`document`) or from Airflow's encoded objects (`encoded`).
 //! Its kinds are in `trigger` (a run at each tick) and `interval` (a run over what lies between two ticks); ticks come
@@ -184,7 +184,7 @@ impl Timetable {
         }
     }
 
-    /// The data interval of a run that somebody asks for at a time: what a scheduled run then would work on.
+    /// The data interval of a run that a user triggers at a time: the one that a scheduled run would have then.
     pub fn manual_interval(&self, run_after: Timestamp) -> DataInterval {
         let run_after = whole_microseconds(run_after);
         let ending = |interval: &Delta| {

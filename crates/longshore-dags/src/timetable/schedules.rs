@@ -51,8 +51,8 @@ pub struct Step {
     pub next: Option<NextRun>,
 }
 
-/// Whether a run of a DAG exists, by id or by logical date (any kind of run counts: neither may occur twice). `None` is:
-/// nobody looked.
+/// Whether a run of a DAG exists, by id or by logical date (any kind of run counts: neither may occur twice). `None`:
+/// not looked up.
 pub type Exists<'a> = dyn Fn(&str, &NewRun) -> Option<bool> + 'a;
 
 /// The DAGs of one round with the runs that are due: longest due first, at most [`MAX_PER_ROUND`] of them.
@@ -75,7 +75,7 @@ pub fn due(dags: &[ScheduledDag], now: Timestamp) -> Vec<(&ScheduledDag, NewRun)
     new.collect()
 }
 
-/// The steps of one round, for what is [`due`]. A run that nobody looked for is left to another round.
+/// The steps of one round, for what is [`due`]. A run that was not looked up is left to another round.
 pub fn decide(dags: &[ScheduledDag], exists: &Exists<'_>, now: Timestamp) -> Vec<Step> {
     let steps = due(dags, now).into_iter().filter_map(|(dag, new)| {
         let last = new.run.data_interval;

@@ -36,7 +36,7 @@ impl RunImmediately {
     }
 }
 
-/// The next run at a tick. `first` answers the first tick where nothing says when to begin.
+/// The next run at a tick. `first` returns the first tick of a schedule that has no run yet and no start date.
 pub(super) fn next_run(
     ticks: &impl Ticks,
     interval: Delta,

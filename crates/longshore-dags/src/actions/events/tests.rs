@@ -70,13 +70,13 @@ fn an_action_that_has_not_ended_runs_or_is_there() {
     };
     let live = LaunchedPhase::Live;
     for (status, is_deleting, expected) in [
-        (&Value::Null, false, &LaunchChange::Seen),
-        (&json!({"conditions": 1}), false, &LaunchChange::Seen),
-        (&queued, false, &LaunchChange::Seen),
-        (&queued, true, &LaunchChange::Seen),
+        (&Value::Null, false, &LaunchChange::Exists),
+        (&json!({"conditions": 1}), false, &LaunchChange::Exists),
+        (&queued, false, &LaunchChange::Exists),
+        (&queued, true, &LaunchChange::Exists),
         (&runs, false, &running),
         (&again, false, &running),
-        (&aborted, true, &LaunchChange::Seen),
+        (&aborted, true, &LaunchChange::Exists),
     ] {
         check(Applied, (status, is_deleting), expected, live);
         check(Deleted, (status, true), &LaunchChange::Gone, live);

@@ -77,7 +77,7 @@ impl Question for LogQuestion {
         LOG
     }
 
-    /// A node that gives no logs holds its own share of the limits. An archive that takes none holds all shares, and
+    /// A node that returns no logs holds its own share of the limits. An archive that stores none holds all shares, and
     /// nothing else waits for them.
     fn host(&self) -> &str {
         &self.node

@@ -80,7 +80,7 @@ fn a_fact_names_the_try_the_launch_and_the_pod() {
         ("d-t-abcdefgh", "u1")
     );
     assert_eq!(fact.resource_version.as_deref(), Some("42"));
-    assert_eq!(fact.what, LaunchChange::Seen);
+    assert_eq!(fact.what, LaunchChange::Exists);
 }
 
 #[test]
@@ -100,14 +100,14 @@ fn pods_that_do_not_say_which_launch_they_are_are_not_ours() {
 
 #[test]
 fn pods_on_their_way_are_seen_or_run() {
-    assert_eq!(applied(json!({})), LaunchChange::Seen);
-    assert_eq!(applied(json!({"phase": "Unknown"})), LaunchChange::Seen);
+    assert_eq!(applied(json!({})), LaunchChange::Exists);
+    assert_eq!(applied(json!({"phase": "Unknown"})), LaunchChange::Exists);
     assert_eq!(
         applied(with(
             "Pending",
             &[("base", waiting("ContainerCreating", ""))]
         )),
-        LaunchChange::Seen
+        LaunchChange::Exists
     );
     assert_eq!(
         applied(json!({"phase": "Running"})),
@@ -337,14 +337,14 @@ fn waits_that_pass_are_waited_for() {
     ] {
         assert_eq!(
             applied(with("Pending", &[(container, state)])),
-            LaunchChange::Seen
+            LaunchChange::Exists
         );
     }
     let sidecar = [
         ("base", json!({})),
         ("sidecar", waiting("ErrImagePull", "")),
     ];
-    assert_eq!(applied(with("Pending", &sidecar)), LaunchChange::Seen);
+    assert_eq!(applied(with("Pending", &sidecar)), LaunchChange::Exists);
 }
 
 #[test]

@@ -33,7 +33,7 @@ impl Subject<'_, '_> {
             None => self.run.row_mut(self.task).pod_uid = Some(fact.pod_uid.clone()),
         }
         match &fact.what {
-            LaunchChange::Seen => {}
+            LaunchChange::Exists => {}
             LaunchChange::Running { started_at } => self.running(*started_at),
             LaunchChange::Succeeded {
                 started_at,

@@ -109,7 +109,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// The fence of facts about a run: one that is over, or that nobody knows, does not change.
+    /// Changes a run that is not over. A fact about a run that is over or unknown changes nothing.
     fn with_run(&mut self, key: &RunKey, change: impl FnOnce(&mut RunWork<'a>)) {
         let Some(number) = self.find(key) else { return };
         let run = &mut self.runs[number];

@@ -33,12 +33,12 @@ pub(super) fn prepare_refused(run: &mut RunWork<'_>, message: &str, now: jiff::T
     }
 }
 
-/// Somebody ends the run.
+/// A user cancels the run.
 pub(super) fn cancel(run: &mut RunWork<'_>, now: jiff::Timestamp) {
     run.abort(RunCause::Cancelled, REASON_CANCELLED, now);
 }
 
-/// Somebody stops the run: what has a slot goes back, the try is not consumed. The next slot means the next launch, so
+/// A user interrupts the run: what has a slot goes back, the try is not consumed. The next slot means the next launch, so
 /// that nothing which the stopped pods still say counts.
 pub(super) fn interrupt(run: &mut RunWork<'_>) {
     if is_interrupted(run.run()) {
@@ -72,8 +72,8 @@ fn give_slots_back(run: &mut RunWork<'_>) {
     }
 }
 
-/// Somebody lets the run go on. Its clock starts anew when it does, because `dagrun_timeout` does not mean the time
-/// for which it was stopped.
+/// Resumes an interrupted run. `dagrun_timeout` then counts from the time at which the run continues, because it does
+/// not include the interruption.
 pub(super) fn resume(run: &mut RunWork<'_>) {
     if is_interrupted(run.run()) {
         run.run_mut().reason = None;

@@ -111,29 +111,29 @@ fn script(row: &TaskInstance, seed: usize) -> Vec<Fact> {
     let address = format!("{seed}/{}/{}/{}", row.key, row.try_number, row.launch);
     match hash(&address) % 12 {
         0..5 => vec![
-            pod(LaunchChange::Seen),
+            pod(LaunchChange::Exists),
             pod(running()),
             pod(succeeded()),
             pod(LaunchChange::Gone),
         ],
         5 => vec![pod(succeeded())],
         6..8 => vec![
-            pod(LaunchChange::Seen),
+            pod(LaunchChange::Exists),
             pod(running()),
             pod(failed()),
             pod(LaunchChange::Gone),
         ],
         8 => vec![
-            pod(LaunchChange::Seen),
+            pod(LaunchChange::Exists),
             pod(never_started("ErrImagePull")),
             pod(LaunchChange::Gone),
         ],
         9 => vec![
-            pod(LaunchChange::Seen),
+            pod(LaunchChange::Exists),
             pod(running()),
             pod(LaunchChange::Gone),
         ],
-        10 => vec![pod(LaunchChange::Seen), pod(LaunchChange::Gone)],
+        10 => vec![pod(LaunchChange::Exists), pod(LaunchChange::Gone)],
         _ => {
             let (ti_id, launch, message) = (row.id, row.launch, String::new());
             vec![if hash(&address) % 24 < 12 {

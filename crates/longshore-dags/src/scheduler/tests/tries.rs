@@ -39,9 +39,9 @@ fn build_failed(world: &World) -> Fact {
 #[test]
 fn a_pod_is_seen_runs_and_succeeds() {
     let mut world = one_task(0);
-    world.pod_round("a", LaunchChange::Seen);
+    world.pod_round("a", LaunchChange::Exists);
     assert!(world.row("a").pod_uid.is_some());
-    assert!(world.pod_round("a", LaunchChange::Seen).is_empty());
+    assert!(world.pod_round("a", LaunchChange::Exists).is_empty());
     let started_at: Timestamp = "2026-11-21T10:00:01Z".parse().unwrap();
     world.wait(2);
     world.pod_round(
@@ -153,7 +153,7 @@ fn a_pod_that_died_before_its_process_ran_is_replaced_within_the_try() {
     for what in [never_started("ErrImagePull"), LaunchChange::Gone] {
         let mut world = one_task(0);
         let first = world.row("a").clone();
-        world.pod_round("a", LaunchChange::Seen);
+        world.pod_round("a", LaunchChange::Exists);
         world.pod_round("a", what.clone());
         let row = world.row("a");
         assert_eq!(
@@ -251,15 +251,15 @@ fn what_the_pods_controller_reports_does_not_touch_a_pod_that_runs() {
 #[test]
 fn facts_about_older_tries_launches_and_other_pods_change_nothing() {
     let mut world = one_task(2);
-    world.pod_round("a", LaunchChange::Seen);
+    world.pod_round("a", LaunchChange::Exists);
     let old_launch = world.row("a").clone();
     world.pod_round("a", LaunchChange::Gone);
     let old_try = world.row("a").clone();
-    world.pod_round("a", LaunchChange::Seen);
+    world.pod_round("a", LaunchChange::Exists);
     let other_pod = world.row("a").clone();
 
     let all = [
-        LaunchChange::Seen,
+        LaunchChange::Exists,
         running(),
         succeeded(),
         failed(),
