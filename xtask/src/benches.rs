@@ -56,7 +56,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let bench = match &options.binary {
         Some(binary) => binary.canonicalize()?,
-        None => campaign::built("longshore-bench", &["longshore"])?,
+        None => campaign::built("release", "longshore-bench", &["longshore"])?,
     };
     for (subsystem, n) in chosen {
         let mut command = Command::new(&bench);

@@ -30,8 +30,8 @@ mod node_kill;
 )]
 #[path = "../../crates/longshore-store/tests/it/server.rs"]
 mod postgres;
+pub(crate) mod service;
 mod silent_systems;
-mod standalone;
 mod standalone_kill;
 mod thousand;
 mod traffic;
@@ -145,13 +145,13 @@ pub(crate) fn run(name: &str, options: &Options) -> Result<ExitCode> {
 
 /// The program as users run it, for campaigns that need it.
 fn release_binary() -> Result<PathBuf> {
-    built("longshore", &[])
+    built("release", "longshore", &[])
 }
 
-/// A program as users run it, with others beside it.
-pub(crate) fn built(program: &str, beside: &[&str]) -> Result<PathBuf> {
+/// A program, built with a profile of `Cargo.toml`, with others beside it.
+pub(crate) fn built(profile: &str, program: &str, beside: &[&str]) -> Result<PathBuf> {
     let output = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--message-format", "json"])
+        .args(["build", "--profile", profile, "--message-format", "json"])
         .args(["-p", program])
         .args(beside.iter().flat_map(|program| ["-p", program]))
         .current_dir(repository::root())
@@ -159,7 +159,7 @@ pub(crate) fn built(program: &str, beside: &[&str]) -> Result<PathBuf> {
         .context("cargo build cannot be run")?;
     if !output.status.success() {
         bail!(
-            "the release build failed: {}",
+            "the {profile} build failed: {}",
             String::from_utf8_lossy(&output.stderr)
         );
     }

@@ -16,6 +16,7 @@ use real_cluster::Components;
 mod benches;
 mod campaign;
 mod cargo_deny;
+mod dist;
 mod flyte_sdk;
 mod guarded;
 mod kube_build;
@@ -44,6 +45,8 @@ enum Chore {
     },
     /// Measure the subsystems against their floors; the dated figures go to conformance/benches/
     Benches(benches::Options),
+    /// Build the program as it is distributed, and compare its size and memory with those of the release build
+    Dist(dist::Options),
     /// Run a command against a real Kubernetes control plane on loopback, which its LONGSHORE_TEST_KUBECONFIG names;
     /// without a command print the kubeconfig's path and stay
     RealCluster {
@@ -82,6 +85,7 @@ fn main() -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Chore::Benches(options) => benches::run(&options),
+        Chore::Dist(options) => dist::run(&options),
         Chore::RealCluster { kcm, command } => {
             let components = if kcm {
                 Components::All

@@ -17,7 +17,7 @@ use super::{
     Options,
     dice::Dice,
     postgres::{PASSWORD, Server},
-    standalone::Standalone,
+    service::Service,
 };
 
 const TASKS: usize = 200;
@@ -63,13 +63,13 @@ pub(super) fn run(options: &Options) -> Result<Value> {
 
     #[expect(clippy::disallowed_methods, reason = "a measurement")]
     let started_at = Instant::now();
-    let mut service = Standalone::start(&longshore, &data, &arguments)?;
+    let mut service = Service::standalone(&longshore, &data, &arguments)?;
     service.wait_until_ready()?;
     service.ask(&["dags", "trigger", "kill", "--run-id", "r1"])?;
     let mut kills = Vec::new();
     for n in 1..=KILLS {
         kills.push(kill(n, &mut service, postgres.as_mut(), &mut dice)?);
-        service = Standalone::start(&longshore, &data, &arguments)?;
+        service = Service::standalone(&longshore, &data, &arguments)?;
     }
     let ready_ms = service.wait_until_ready()?;
     let mut violations = Vec::new();
@@ -86,11 +86,7 @@ pub(super) fn run(options: &Options) -> Result<Value> {
     violations.extend(service.processes_left("while it serves"));
     let rss_kib = service.rss_kib();
     let pid = service.stop()?;
-    violations.extend(super::standalone::processes_of(
-        &data,
-        pid,
-        "after it stopped",
-    ));
+    violations.extend(super::service::processes_of(&data, pid, "after it stopped"));
     if !violations.is_empty() {
         let kept = folder.keep();
         bail!(
@@ -125,7 +121,7 @@ fn url(postgres: &Server) -> String {
 /// Returns how far the run was.
 fn kill(
     n: u64,
-    service: &mut Standalone,
+    service: &mut Service,
     postgres: Option<&mut Server>,
     dice: &mut Dice,
 ) -> Result<Value> {
@@ -243,7 +239,7 @@ fn logs(data: &Path) -> Result<Vec<String>> {
 }
 
 /// Every task is in its first try, and none has an earlier one.
-fn tries(service: &Standalone) -> Result<Vec<String>> {
+fn tries(service: &Service) -> Result<Vec<String>> {
     let answer = service.ask(&["tasks", "list", RUN, "-o", "json"])?;
     let list: Value = serde_json::from_str(&answer).context("tasks list -o json")?;
     let items = list["items"].as_array().context("no items")?;

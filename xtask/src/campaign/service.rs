@@ -1,4 +1,4 @@
-//! A `longshore standalone` of a campaign, as a process.
+//! A `longshore standalone` or `longshore controller`, as a process that a chore measures.
 
 use std::{
     fs::{self, File},
@@ -19,31 +19,48 @@ const STOP_LIMIT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The service. Dropping it kills it.
-pub(super) struct Standalone {
+pub(crate) struct Service {
     program: PathBuf,
     data: PathBuf,
     child: Child,
     started_at: Instant,
 }
 
-impl Standalone {
+impl Service {
     /// Its data directory.
     pub(super) fn data(&self) -> &Path {
         &self.data
     }
 
-    /// Starts one on free ports; what it prints goes beside the data directory.
-    pub(super) fn start(program: &Path, data: &Path, arguments: &[String]) -> Result<Self> {
+    /// Starts a `standalone` on free ports. Its stdout and stderr go to files beside the data directory.
+    pub(crate) fn standalone(program: &Path, data: &Path, arguments: &[String]) -> Result<Self> {
+        let ports = ["--port", "0", "--kube-port", "0", "--metrics-port", "0"];
+        let mut command = Command::new(program);
+        command.arg("standalone").args(ports).args(arguments);
+        Self::start(command, program, data)
+    }
+
+    /// Starts a `controller` with its default roles on the API server of a `standalone` that is ready.
+    pub(crate) fn controller(program: &Path, data: &Path, on: &mut Self) -> Result<Self> {
+        let ready = on.ready()?.context("the standalone is not ready")?;
+        let kubeconfig = ready["kubeconfig"].as_str().context("no kubeconfig")?;
+        let mut command = Command::new(program);
+        command
+            .args(["controller", "--kubeconfig", kubeconfig])
+            .args(["--address", "127.0.0.1:0"])
+            .args(["--metrics-address", "127.0.0.1:0"]);
+        Self::start(command, program, data)
+    }
+
+    fn start(mut command: Command, program: &Path, data: &Path) -> Result<Self> {
         let stdout = File::create(data.with_extension("ready"))?;
         let stderr = File::options()
             .create(true)
             .append(true)
             .open(data.with_extension("stderr"))?;
-        let child = Command::new(program)
-            .args(["standalone", "-o", "json", "--data-dir"])
+        let child = command
+            .args(["-o", "json", "--data-dir"])
             .arg(data)
-            .args(["--port", "0", "--kube-port", "0", "--metrics-port", "0"])
-            .args(arguments)
             .stdin(Stdio::null())
             .stdout(stdout)
             .stderr(stderr)
@@ -75,8 +92,8 @@ impl Standalone {
         Ok(self.ready()?.is_some())
     }
 
-    /// Waits until it is ready; returns the time that this took, in milliseconds.
-    pub(super) fn wait_until_ready(&mut self) -> Result<u128> {
+    /// Waits until it is ready; answers after how many milliseconds it was.
+    pub(crate) fn wait_until_ready(&mut self) -> Result<u128> {
         while self.ready()?.is_none() {
             if self.started_at.elapsed() > START_LIMIT {
                 bail!("the service is not ready in time");
@@ -86,7 +103,18 @@ impl Standalone {
         Ok(self.started_at.elapsed().as_millis())
     }
 
-    /// Runs a command against it; returns its stdout.
+    /// Waits until it has written a text to stderr.
+    pub(crate) fn wait_until_logged(&mut self, text: &str) -> Result<()> {
+        while !fs::read_to_string(self.data.with_extension("stderr"))?.contains(text) {
+            if self.started_at.elapsed() > START_LIMIT {
+                bail!("the service has not logged `{text}` in time");
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Runs a command against it; answers its stdout.
     pub(super) fn ask(&self, arguments: &[&str]) -> Result<String> {
         let output = Command::new(&self.program)
             .args(arguments)
@@ -111,8 +139,8 @@ impl Standalone {
         Ok(())
     }
 
-    /// Sends SIGTERM, and waits for a clean end; returns the former process id.
-    pub(super) fn stop(mut self) -> Result<u32> {
+    /// Asks it to stop, and waits for its clean end; answers what its process id was.
+    pub(crate) fn stop(mut self) -> Result<u32> {
         let pid = self.child.id();
         let told = Command::new("kill")
             .args(["-TERM", &pid.to_string()])
@@ -172,14 +200,14 @@ impl Standalone {
     }
 
     /// Its resident memory.
-    pub(super) fn rss_kib(&self) -> Option<u64> {
+    pub(crate) fn rss_kib(&self) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
         line.split_whitespace().nth(1)?.parse().ok()
     }
 }
 
-impl Drop for Standalone {
+impl Drop for Service {
     fn drop(&mut self) {
         let _ = self.kill();
     }
