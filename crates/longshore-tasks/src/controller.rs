@@ -118,13 +118,15 @@ impl Controller for Actions {
         now: Timestamp,
         answers: &Answers<TaskQuestion>,
     ) -> Result<Observed, ActionError> {
-        let observed = self.observer.observe(key, now, answers).await?;
+        Ok(self.observer.observe(key, now, answers).await?)
+    }
+
+    fn measure(&self, key: &ActionKey, observed: &Observed) {
         match &observed.action {
-            Seen::Present(action) => self.measures.see(key, Some(&action.status)),
-            Seen::Absent => self.measures.see(key, None),
+            Seen::Present(action) => self.measures.count(key, Some(&action.status)),
+            Seen::Absent => self.measures.count(key, None),
             Seen::Unknown(_) => {}
         }
-        Ok(observed)
     }
 
     /// Nothing is asked about an action that has ended, or was let go.
@@ -177,7 +179,7 @@ impl Controller for Actions {
             source,
         })?;
         self.observer.written(key, status);
-        self.measures.see(key, Some(status));
+        self.measures.count(key, Some(status));
         Ok(())
     }
 

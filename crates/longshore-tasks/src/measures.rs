@@ -3,14 +3,10 @@
 //!
 //! Nothing is listed or copied for it: each round has its action at hand, and a change of phase moves one count.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use longshore_api::flyte::TaskActionStatus;
-use longshore_kit::Metrics;
+use longshore_kit::{Counted, Metrics, Tally};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{
@@ -34,13 +30,24 @@ pub struct ActionMeasures {
 
 #[derive(Debug)]
 struct Shared {
-    active: Family<PhaseLabels, Gauge>,
+    active: Tally<ActionKey, Active>,
     requests: Family<RequestLabels, Histogram, Milliseconds>,
     sizes: Histogram,
     deletions: Family<OutcomeLabels, Counter>,
     sweeps: Family<ErrorLabels, Histogram, SweepMilliseconds>,
-    /// The phase under which each action is counted.
-    phases: Mutex<BTreeMap<ActionKey, Arc<str>>>,
+}
+
+/// The phase of an action that has not ended.
+#[derive(Debug, PartialEq)]
+struct Active(Arc<str>);
+
+impl Counted for Active {
+    type Gauges = Family<PhaseLabels, Gauge>;
+
+    fn gauges(&self, of: &Self::Gauges) -> Vec<Gauge> {
+        let phase = self.0.to_string();
+        vec![of.get_or_create(&PhaseLabels { phase }).clone()]
+    }
 }
 
 /// From 1 ms to some 16 s.
@@ -89,13 +96,12 @@ struct ErrorLabels {
 impl Default for Shared {
     fn default() -> Self {
         Self {
-            active: Family::default(),
+            active: Tally::default(),
             requests: Family::new_with_constructor(Milliseconds),
             // From 1 KiB to 4 MiB: etcd takes no more than 1.5 MiB.
             sizes: Histogram::new(exponential_buckets(1024.0, 4.0, 7)),
             deletions: Family::default(),
             sweeps: Family::new_with_constructor(SweepMilliseconds),
-            phases: Mutex::default(),
         }
     }
 }
@@ -121,7 +127,7 @@ impl ActionMeasures {
                 "taskaction_active",
                 "TaskActions that have not ended, by the phase of their plugin",
                 &["phase"],
-                shared.active.clone(),
+                shared.active.gauges().clone(),
             );
             registrar.register(
                 "taskaction_k8s_duration_milliseconds",
@@ -153,28 +159,17 @@ impl ActionMeasures {
 
     /// Counts from nothing: another executor may have worked meanwhile.
     pub(crate) fn restart(&self) {
-        self.phases().clear();
         self.shared.active.clear();
     }
 
-    /// An action is as this status says; `None` where it is gone.
-    pub(crate) fn see(&self, key: &ActionKey, status: Option<&TaskActionStatus>) {
-        let phase = status.filter(|status| !status.is_terminal()).map(|status| {
-            let phase = status.plugin_phase.as_str();
-            if phase.is_empty() { UNKNOWN } else { phase }
+    /// Counts an action under the phase of this status; under none, where it has ended or is gone.
+    pub(crate) fn count(&self, key: &ActionKey, status: Option<&TaskActionStatus>) {
+        let open = status.filter(|status| !status.is_terminal());
+        let phase = open.map(|status| match status.plugin_phase.as_str() {
+            "" => Active(UNKNOWN.into()),
+            phase => Active(phase.into()),
         });
-        let mut phases = self.phases();
-        let before = match phase {
-            Some(phase) if phases.get(key).is_some_and(|before| **before == *phase) => return,
-            Some(phase) => phases.insert(key.clone(), phase.into()),
-            None => phases.remove(key),
-        };
-        if let Some(phase) = phase {
-            self.count(phase).inc();
-        }
-        if let Some(before) = before {
-            self.count(&before).dec();
-        }
+        self.shared.active.count(key, phase);
     }
 
     /// A status was written, or not, after this time, to an object that was so long before, in bytes.
@@ -207,18 +202,6 @@ impl ActionMeasures {
         };
         let sweeps = &self.shared.sweeps;
         sweeps.get_or_create(&labels).observe(milliseconds(took));
-    }
-
-    fn count(&self, phase: &str) -> Gauge {
-        let labels = PhaseLabels {
-            phase: phase.to_owned(),
-        };
-        self.shared.active.get_or_create(&labels).clone()
-    }
-
-    fn phases(&self) -> std::sync::MutexGuard<'_, BTreeMap<ActionKey, Arc<str>>> {
-        let phases = &self.shared.phases;
-        phases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -263,10 +246,10 @@ mod tests {
             found.unwrap_or_else(|| "0".to_owned())
         };
         for name in ["a", "b", "a"] {
-            measures.see(&key(name), Some(&in_phase("")));
+            measures.count(&key(name), Some(&in_phase("")));
         }
         assert_eq!(count("Unknown"), "2");
-        measures.see(&key("a"), Some(&in_phase("PhaseRunning")));
+        measures.count(&key("a"), Some(&in_phase("PhaseRunning")));
         assert_eq!(
             (count("Unknown"), count("PhaseRunning")),
             ("1".to_owned(), "1".to_owned())
@@ -281,8 +264,8 @@ mod tests {
             message: String::new(),
         });
         for _ in 0..2 {
-            measures.see(&key("a"), Some(&ended));
-            measures.see(&key("b"), None);
+            measures.count(&key("a"), Some(&ended));
+            measures.count(&key("b"), None);
         }
         assert_eq!(
             (count("Unknown"), count("PhaseRunning")),
