@@ -1,10 +1,16 @@
 //! The executor on the kit.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use longshore_core::{AskError, Class, Classify, Create, Incarnation, Never, Seen};
+use longshore_core::{AskError, Class, Classify, Create, Incarnation, Seen, Unknown};
 use longshore_kit::{
     Answers, Applier, ApplyError, Clock, Controller, Notes, Postponed, RawObject, Refusal,
 };
@@ -16,8 +22,8 @@ use crate::{
     decide::{ActionPlan, Observed, Record, decide},
     facts::Facts,
     measures::ActionMeasures,
-    model::{ActionKey, ObstacleKind},
-    observe::{Observer, Unreadable, incarnation},
+    model::{ActionKey, Fact, Note, ObstacleKind, SlotChange},
+    observe::{Observer, Unreadable},
     questions::{TaskAnswer, TaskQuestion},
     status,
 };
@@ -35,6 +41,8 @@ pub(crate) struct Actions {
     pub(crate) facts: Notes<ActionKey, Facts>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) measures: ActionMeasures,
+    /// Whether the jobs that ran before this process have their slots.
+    pub(crate) are_jobs_counted: AtomicBool,
 }
 
 /// Why a round about an action failed.
@@ -59,6 +67,9 @@ pub(crate) enum ActionError {
         /// Why.
         source: serde_json::Error,
     },
+    /// The jobs that run cannot be counted yet.
+    #[error("how many jobs run is not known: {0:?}")]
+    Jobs(Unknown),
 }
 
 impl Classify for ActionError {
@@ -67,6 +78,7 @@ impl Classify for ActionError {
             Self::Unreadable(error) => error.class(),
             Self::Status { source, .. } => source.class(),
             Self::Json { .. } => Class::Bug,
+            Self::Jobs(_) => Class::Retry,
         }
     }
 }
@@ -89,11 +101,45 @@ impl Actions {
     }
 }
 
+impl Actions {
+    /// Has the jobs of all actions that run take their slots, before the first action requests one.
+    fn count_jobs(&self) -> Result<(), ActionError> {
+        if self.are_jobs_counted.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let jobs = match self.observer.running_jobs() {
+            Seen::Present(jobs) => jobs,
+            Seen::Absent => Vec::new(),
+            Seen::Unknown(why) => return Err(ActionError::Jobs(why)),
+        };
+        for (key, incarnation, scope) in jobs {
+            self.note_slot(&key, &incarnation, &SlotChange::Take(scope));
+            // The action may have ended meanwhile: its round frees the slot.
+            self.observer.slots.wake(key);
+        }
+        self.are_jobs_counted.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn note_slot(&self, key: &ActionKey, incarnation: &Incarnation, change: &SlotChange) {
+        let slots = &self.observer.slots;
+        self.facts
+            .note(key, incarnation, |facts| match (change, &facts.slot) {
+                (SlotChange::Release, _) => facts.slot = None,
+                (SlotChange::Take(scope), None) => facts.slot = Some(slots.take(scope)),
+                (SlotChange::Request(scope), None) => {
+                    facts.slot = Some(slots.request(key, scope));
+                }
+                (SlotChange::Take(_) | SlotChange::Request(_), Some(_)) => {}
+            });
+    }
+}
+
 impl Controller for Actions {
     type Key = ActionKey;
     type Observed = Observed;
     type Status = Record;
-    type Effect = Never;
+    type Effect = Note;
     type Question = TaskQuestion;
     type Error = ActionError;
 
@@ -137,7 +183,7 @@ impl Controller for Actions {
                 if action.status.is_terminal() || is_let_go {
                     Seen::Absent
                 } else {
-                    Seen::Present(incarnation(action))
+                    Seen::Present(action.incarnation())
                 }
             }
             Seen::Absent => Seen::Absent,
@@ -161,8 +207,8 @@ impl Controller for Actions {
             key: key.clone(),
             source,
         })?;
+        let incarnation = Incarnation::of(target.uid.clone().unwrap_or_default());
         if *is_remote {
-            let incarnation = Incarnation::of(target.uid.clone().unwrap_or_default());
             self.facts.note(key, &incarnation, |facts| {
                 facts.own_states.writes(&status.plugin_state);
             });
@@ -178,13 +224,29 @@ impl Controller for Actions {
             key: key.clone(),
             source,
         })?;
-        self.observer.written(key, status);
+        if status.is_terminal() {
+            self.facts.forget(key, &incarnation);
+        } else {
+            let drop_published = |facts: &mut Facts| facts.drop_published(status);
+            self.facts.note(key, &incarnation, drop_published);
+        }
         self.measures.count(key, Some(status));
         Ok(())
     }
 
-    async fn call(&self, _key: &ActionKey, effect: &Never) -> Result<(), ActionError> {
-        match *effect {}
+    async fn call(&self, key: &ActionKey, note: &Note) -> Result<(), ActionError> {
+        match &note.fact {
+            Fact::Followed(followed) => self
+                .facts
+                .note(key, &note.of, |facts| facts.followed = followed.clone()),
+            Fact::Slot(change) => {
+                if matches!(change, SlotChange::Request(_)) {
+                    self.count_jobs()?;
+                }
+                self.note_slot(key, &note.of, change);
+            }
+        }
+        Ok(())
     }
 
     /// A store reads no more of a file than its own limit.

@@ -1,17 +1,27 @@
 //! What this process remembers of an action between rounds. Nothing of it is durable: after a restart each fact is met
 //! again, or was none.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
-use longshore_plugins::CacheKey;
+use longshore_api::flyte::TaskActionStatus;
+use longshore_plugins::{CacheKey, HeadPod, PluginState};
 
 use crate::{
-    model::{LaunchId, Obstacle, ObstacleKind},
-    remote::OwnStates,
+    model::{Followed, LaunchId, Obstacle, ObstacleKind},
+    pod_events::PodEvents,
+    remote::{OwnStates, Slot},
 };
 
 /// Facts about an action that no cache shows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Facts {
+    /// What its last round has left for the next one.
+    pub(crate) followed: Followed,
+    /// The Kubernetes Events about its resource.
+    pub(crate) pod_events: PodEvents,
+    /// Its slot of the quota of jobs, or its place among those that wait for one.
+    pub(crate) slot: Option<Arc<Slot>>,
     /// What kept the last create from happening, and the launch that the create was for.
     obstacle: Option<(String, Obstacle)>,
     /// The states of a plugin without a resource that this process has written.
@@ -30,6 +40,24 @@ pub(crate) struct Waiting {
 }
 
 impl Facts {
+    /// Drops what a status that was written has published.
+    pub(crate) fn drop_published(&mut self, status: &TaskActionStatus) {
+        self.followed.pending = Default::default();
+        let state = PluginState::read(status.plugin_state_version, &status.plugin_state);
+        if let Ok(state) = state {
+            self.pod_events.drop_published(&state);
+        }
+    }
+
+    /// Whether the action has asked for news of a pod of this name.
+    pub(crate) fn has_head(&self, pod: &str) -> bool {
+        match &self.followed.head {
+            Some(HeadPod::Named(name)) => name == pod,
+            Some(HeadPod::Beginning(start)) => pod.starts_with(start),
+            None => false,
+        }
+    }
+
     /// This kept the create of a launch from happening.
     pub(crate) fn note_obstacle(&mut self, launch: &str, kind: ObstacleKind, now: Timestamp) {
         let same = self.obstacle.as_ref();
@@ -75,5 +103,24 @@ mod tests {
             ..launch
         };
         assert_eq!(facts.obstacle(&next), None);
+    }
+
+    #[test]
+    fn a_head_pod_is_found_by_its_name_or_its_beginning() {
+        let named = HeadPod::Named("a-driver".to_owned());
+        let beginning = HeadPod::Beginning("b-head".to_owned());
+        for (head, pod, expected) in [
+            (Some(&named), "a-driver", true),
+            (Some(&named), "a-driver-1", false),
+            (Some(&beginning), "b-head", true),
+            (Some(&beginning), "b-head-x7z", true),
+            (Some(&beginning), "b-worker", false),
+            (Some(&beginning), "", false),
+            (None, "a-driver", false),
+        ] {
+            let mut facts = Facts::default();
+            facts.followed.head = head.cloned();
+            assert_eq!(facts.has_head(pod), expected, "{head:?} {pod}");
+        }
     }
 }

@@ -14,13 +14,14 @@ use futures::{
 use kube::{Client, core::WatchEvent};
 use longshore_api::flyte::{LABEL_MANAGED, TRUE};
 use longshore_core::{ObjectRef, Resource, Scope, Seen, UnknownCause};
-use longshore_kit::{Cache, CacheFeed, Clock, ListWatch, RawObject, Update};
+use longshore_kit::{Cache, CacheFeed, Clock, ListWatch, Notes, RawObject, Update};
 use longshore_plugins::{HeadPod, Plugin};
 use serde_json::Value;
 
 use crate::{
-    happenings::{self, EVENT, Happenings},
+    facts::Facts,
     model::ActionKey,
+    pod_events::{self, EVENT},
     service::{api, owner},
 };
 
@@ -207,7 +208,7 @@ pub(crate) struct Watches {
     pub(crate) client: Client,
     /// `None`: all.
     pub(crate) namespace: Option<String>,
-    pub(crate) happenings: Arc<Happenings>,
+    pub(crate) facts: Notes<ActionKey, Facts>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -343,16 +344,11 @@ impl Follow {
     fn follow_events(&self) -> Option<BoxStream<'static, ActionKey>> {
         let namespace = self.watches.namespace.as_deref();
         let events = ListWatch::new(api(&self.watches.client, EVENT, namespace))
-            .fields(happenings::about(self.resource))
+            .fields(pod_events::about(self.resource))
             .into_cache(Cache::passing_on());
-        let happened = happenings::follow(
-            events,
-            Arc::clone(&self.watches.happenings),
-            Arc::clone(&self.kind()?.cache),
-            Arc::clone(&self.watches.clock),
-            owner,
-        );
-        Some(happened.boxed())
+        let (facts, clock) = (self.watches.facts.clone(), Arc::clone(&self.watches.clock));
+        let objects = Arc::clone(&self.kind()?.cache);
+        Some(pod_events::follow(events, facts, objects, clock).boxed())
     }
 }
 

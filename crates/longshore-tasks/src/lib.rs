@@ -4,8 +4,8 @@
 //! twice. [`model`] is what a decision sees, `observe` reads it, `status` and `build` make what is written. [`events`]
 //! tells the run service, [`questions`] are what the kit asks stores and the catalog, `ask` sends them. [`data`] looks at
 //! what an attempt left behind, [`catalog`] spares an attempt whose outputs somebody else has made, `collect` removes what
-//! ended long ago. `kinds` watches what plugins make, [`remote`] is for tasks that make nothing. `happenings` follows
-//! Kubernetes Events, and `noticed` keeps changes that wait for the next one. [`Tasks`] runs it all.
+//! ended long ago. `kinds` watches what plugins make, [`remote`] is for tasks that make nothing. `pod_events`
+//! follows Kubernetes Events, and `facts` are what the process remembers of an action between rounds. [`Tasks`] runs it all.
 
 mod ask;
 mod build;
@@ -18,14 +18,11 @@ pub mod data;
 pub mod decide;
 pub mod events;
 mod facts;
-mod happenings;
-mod heads;
 mod kinds;
-mod learn;
 mod measures;
 pub mod model;
-mod noticed;
 mod observe;
+mod pod_events;
 mod pod_templates;
 pub mod questions;
 pub mod remote;

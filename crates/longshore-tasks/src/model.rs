@@ -10,11 +10,11 @@ use longshore_api::{
     },
     tasks::ANNOTATION_LAUNCH,
 };
-use longshore_core::{Asked, ObjectRef, QuestionId, Resource, Seen};
+use longshore_core::{Asked, Incarnation, ObjectRef, QuestionId, Resource, Seen};
 use longshore_k8s::metadata::is_deleting;
 use longshore_plugins::{
-    Call, Happening, Launch, Phase, PhaseInfo, Plugin, PluginState, RemotePlugin, StateError, Step,
-    TASK_ACTION, TaskContext,
+    Call, Happening, HeadPod, K8sState, Launch, Phase, PhaseInfo, Plugin, PluginState,
+    RemotePlugin, StateError, Step, TASK_ACTION, TaskContext,
 };
 use serde_json::Value;
 
@@ -107,10 +107,12 @@ pub struct Task {
     pub inputs: Asked<()>,
     /// Whether the directory that the attempt is to write to was made; `None` where its store has no directories.
     pub directory: Option<Asked<()>>,
-    /// Changes that were seen and wait to be written, oldest first.
-    pub noticed: Vec<Noticed>,
-    /// Events about the resource that nobody was told of yet, oldest first.
-    pub happened: Vec<Happened>,
+    /// Changes that were observed and are not on record yet, oldest first.
+    pub pending: Vec<PendingChange>,
+    /// Events about the resource that are not published yet, oldest first.
+    pub pod_events: Vec<PodEvent>,
+    /// What the next round needs of this one; `None` where it is remembered already.
+    pub followed: Option<Followed>,
     /// What kept the last create of this launch from happening.
     pub obstacle: Option<Obstacle>,
     /// What is known of its cache.
@@ -139,6 +141,8 @@ pub struct RemoteTask {
     pub outcome: Asked<Outcome>,
     /// Whether the outputs that it returned are written.
     pub written: Asked<()>,
+    /// What has to become of its slot before its next step; `None` where nothing has to.
+    pub slot: Option<SlotChange>,
     /// Whether its connector was asked from the state on record, and has not answered yet: no step is taken.
     pub is_under_way: bool,
     /// The question whose answer the step was taken upon, where it does not stay until another state is on record.
@@ -151,35 +155,106 @@ pub struct RemoteTask {
     pub cache: Cache,
 }
 
-/// A change of an attempt, and when it was noticed.
+/// A change of an attempt, and when it was observed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Noticed {
+pub struct PendingChange {
     /// What the plugin said.
     pub info: PhaseInfo,
     /// When it said so first.
     pub at: Timestamp,
 }
 
+/// The changes of a launch that are not on record yet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PendingChanges {
+    /// The launch; empty where there are none.
+    pub launch: String,
+    /// What was on record when they were observed.
+    pub stored: K8sState,
+    /// Oldest first, one of each phase.
+    pub changes: Vec<PendingChange>,
+}
+
+/// What a round about a resource leaves for the next one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Followed {
+    /// The pod of an operator whose changes lead to a round: it does not say itself which action it is of.
+    pub head: Option<HeadPod>,
+    /// The changes that wait for company.
+    pub pending: PendingChanges,
+}
+
 /// A Kubernetes Event about a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Happened {
+pub struct PodEvent {
     /// What it says.
     pub note: String,
     /// By the API server's clock, in whole seconds.
     pub created_at: Timestamp,
     /// When it came here, by our own clock.
     pub recorded_at: Timestamp,
-    /// Whether it was there before this process: another one may have told it.
+    /// Whether it was there before this process: another one may have published it.
     pub is_replayed: bool,
 }
 
-impl From<&Happened> for Happening {
-    fn from(happened: &Happened) -> Self {
+impl From<&PodEvent> for Happening {
+    fn from(event: &PodEvent) -> Self {
         Self {
-            reason: happened.note.clone(),
-            occurred_at: happened.created_at,
+            reason: event.note.clone(),
+            occurred_at: event.created_at,
         }
     }
+}
+
+/// Whose limits a job counts against.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct QuotaScope {
+    /// The project of its action.
+    pub project: String,
+    /// The domain of its action.
+    pub domain: String,
+}
+
+/// What an action has of the quota of jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotState {
+    /// There are no limits.
+    Unlimited,
+    /// Nothing.
+    NotRequested,
+    /// A place among those that wait for a slot.
+    Waiting,
+    /// A slot.
+    Granted,
+}
+
+/// What a plan does about the slot of its action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SlotChange {
+    /// The job runs, and counts.
+    Take(QuotaScope),
+    /// The job is to begin.
+    Request(QuotaScope),
+    /// There is no job, or none any more.
+    Release,
+}
+
+/// What a plan has this process remember of an action, until the next process. Nothing of it is durable.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Note {
+    /// The action.
+    pub of: Incarnation,
+    /// The fact.
+    pub fact: Fact,
+}
+
+/// A fact that the next round of an action needs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fact {
+    /// What the round has found out about the resource.
+    Followed(Followed),
+    /// What becomes of the slot.
+    Slot(SlotChange),
 }
 
 /// What kept a create from happening.
@@ -368,6 +443,7 @@ impl RemoteTask {
             inputs: None,
             outcome: Asked::NotAsked,
             written: Asked::NotAsked,
+            slot: None,
             is_under_way: false,
             answered: None,
             abort: None,
@@ -407,6 +483,11 @@ impl Action {
             reported: Asked::NotAsked,
             object: Arc::new(object),
         })
+    }
+
+    /// The action as questions and memories know it.
+    pub fn incarnation(&self) -> Incarnation {
+        Incarnation::of(self.target.uid.clone().unwrap_or_default())
     }
 
     /// The current attempt, from 1.

@@ -1,38 +1,43 @@
-//! Reads what a round is decided upon.
+//! Loads what a round is decided upon, and assembles it.
 //!
-//! In the usual course of an attempt nothing is asked of the API server: caches hold actions and pods, and the kit
-//! starts no round before they show what earlier rounds wrote. Where the cache does not show a resource whose absence
-//! would mean something (it was there, or its name is taken, or its action is to go), a live read has the last word.
+//! [`Observer::load`] reads caches, memory and answers, and changes nothing but caches. [`Loaded::assemble`] is pure: it makes of
+//! what was read what a decision sees.
+//!
+//! In the usual course of an attempt no request goes to the API server: caches hold actions and pods, and the kit starts
+//! no round before they show what earlier rounds wrote. Where the cache does not show a resource whose absence would mean
+//! something (it was there, or its name is taken, or its action is to go), a live read has the last word.
+
+mod assemble;
+
+pub(crate) use assemble::without_answer;
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use longshore_api::flyte::{CONDITION_SUCCEEDED, Condition, TaskActionStatus};
+use longshore_api::flyte::{CONDITION_SUCCEEDED, Condition};
 use longshore_core::{Asked, Class, Classify, Incarnation, ObjectRef, Resource, Seen};
 use longshore_kit::{Answers, Cache, Memory, RawObject, Requests};
 use longshore_plugins::{
-    Config, ErrorFile, Phase, PhaseInfo, Plugin, PluginState, Runner, TaskContext, subdomain,
+    Config, HeadPod, Phase, PhaseInfo, Plugin, PluginState, Room, Runner, TaskContext,
+    pod_template_name, subdomain,
 };
 use longshore_proto::flyteidl2::core::TaskTemplate;
 use prost::Message;
 use serde_json::Value;
 
 use crate::{
-    catalog::{self, Cache as CacheState},
-    data::{Outcome, TaskData},
-    decide::{Observed, owes},
+    catalog::Cache as CacheState,
+    data::TaskData,
+    decide::Observed,
     facts::Facts,
-    happenings::Happenings,
-    heads::Heads,
     kinds::Kinds,
     model::{
-        Action, ActionKey, Belongs, Child, Invalid, LaunchId, Obstacle, ObstacleKind, RemoteTask,
-        Task, Work,
+        Action, ActionKey, Invalid, LaunchId, Obstacle, ObstacleKind, QuotaScope, RemoteTask,
+        SlotState, Task, Work,
     },
-    noticed::NoticedChanges,
     pod_templates::PodTemplates,
-    questions::{Known, Report, TaskQuestion},
-    remote::Rooms,
+    questions::{Known, TaskQuestion},
+    remote::{Slots, stored},
     service::Plugins,
 };
 
@@ -41,21 +46,56 @@ use crate::{
 pub(crate) struct Observer {
     pub(crate) actions: Arc<Cache<RawObject>>,
     pub(crate) kinds: Arc<Kinds>,
-    pub(crate) heads: Arc<Heads>,
     pub(crate) pod_templates: PodTemplates,
     pub(crate) memory: Memory<ActionKey, Facts>,
-    pub(crate) rooms: Rooms,
+    pub(crate) slots: Slots,
     pub(crate) requests: Requests,
     pub(crate) plugins: Arc<dyn Plugins>,
     pub(crate) config: Config,
     pub(crate) data: Arc<dyn TaskData>,
-    pub(crate) noticed: NoticedChanges,
-    pub(crate) happenings: Arc<Happenings>,
     /// Whether outputs are cached, where templates say so.
     pub(crate) is_caching: bool,
 }
 
-/// An action of which nobody can tell how far it is.
+/// All that a round has read.
+#[derive(Clone, Debug)]
+pub(crate) struct Loaded<'a> {
+    pub(crate) now: Timestamp,
+    pub(crate) key: &'a ActionKey,
+    pub(crate) answers: &'a Answers<TaskQuestion>,
+    pub(crate) action: Seen<LoadedAction>,
+}
+
+/// An action, and what was read for it.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadedAction {
+    /// The action as its object says, with its work.
+    pub(crate) action: Action,
+    /// What this process remembers of it.
+    pub(crate) facts: Arc<Facts>,
+    /// What it has of the quota of jobs.
+    pub(crate) slot: SlotState,
+    /// Whether outputs are cached, where templates say so.
+    pub(crate) is_caching: bool,
+    /// `None` where the action has no resources, or they do not matter any more.
+    pub(crate) children: Option<LoadedChildren>,
+}
+
+/// The resources of an action.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadedChildren {
+    pub(crate) kind: Resource,
+    /// That of the current attempt.
+    pub(crate) current: Seen<Value>,
+    /// Those of earlier attempts that are there.
+    pub(crate) earlier: Vec<Value>,
+    /// The head of a resource with many pods.
+    pub(crate) head: Option<(HeadPod, Seen<Value>)>,
+    /// The PodTemplate that the next resource is built on, where its template names one.
+    pub(crate) pod_template: Option<Seen<Value>>,
+}
+
+/// An action whose progress is not known.
 #[derive(Debug, thiserror::Error)]
 #[error("the status of TaskAction {key} does not have the shape of its schema")]
 pub(crate) struct Unreadable {
@@ -77,6 +117,15 @@ impl Observer {
         now: Timestamp,
         answers: &Answers<TaskQuestion>,
     ) -> Result<Observed, Unreadable> {
+        Ok(self.load(key, now, answers).await?.assemble())
+    }
+
+    async fn load<'a>(
+        &self,
+        key: &'a ActionKey,
+        now: Timestamp,
+        answers: &'a Answers<TaskQuestion>,
+    ) -> Result<Loaded<'a>, Unreadable> {
         let fail = |source| Unreadable {
             key: key.clone(),
             source,
@@ -85,22 +134,64 @@ impl Observer {
             Seen::Present(object) => {
                 let object = object.to_value().map_err(fail)?;
                 let action = Action::of(object).map_err(fail)?;
-                let incarnation = &incarnation(&action);
-                let facts = self.memory.get(key, incarnation);
-                let known = Known {
-                    answers,
-                    incarnation,
-                    facts: &facts,
-                };
-                Seen::Present(self.read(key, action, now, known).await)
+                Seen::Present(self.load_action(key, action, now, answers).await)
             }
-            Seen::Absent => {
-                self.forget(key);
-                Seen::Absent
-            }
+            Seen::Absent => Seen::Absent,
             Seen::Unknown(why) => Seen::Unknown(why),
         };
-        Ok(Observed { now, action })
+        Ok(Loaded {
+            now,
+            key,
+            answers,
+            action,
+        })
+    }
+
+    async fn load_action(
+        &self,
+        key: &ActionKey,
+        mut action: Action,
+        now: Timestamp,
+        answers: &Answers<TaskQuestion>,
+    ) -> LoadedAction {
+        let incarnation = &action.incarnation();
+        let facts = self.memory.get(key, incarnation);
+        let has_work = self.has_work(&action);
+        if has_work {
+            if matches!(action.work, Work::Nothing) {
+                let work = self.work(key, &action, &facts, now);
+                action.work = work.unwrap_or_else(Work::Invalid);
+            }
+            let known = Known {
+                answers,
+                incarnation,
+                facts: &facts,
+            };
+            action.asked = known.ids();
+            action.reported = known.reported();
+        }
+        let children = if has_work && !matches!(action.work, Work::Remote(_)) {
+            Some(self.load_children(&action).await)
+        } else {
+            None
+        };
+        LoadedAction {
+            slot: self.slots.state_of(facts.slot.as_ref()),
+            is_caching: self.is_caching,
+            action,
+            facts,
+            children,
+        }
+    }
+
+    /// Whether something is to be done for an action, or may be left over of it.
+    fn has_work(&self, action: &Action) -> bool {
+        let is_let_go = action.is_deleting && !action.has_finalizer;
+        let succeeded = action.status.condition(CONDITION_SUCCEEDED);
+        let may_have_left_overs = self.config.k8s.delete_resource_on_finalize
+            || !succeeded.is_some_and(Condition::is_true);
+        let has_ended = action.status.is_terminal() && !action.is_deleting && !may_have_left_overs;
+        !(is_let_go || has_ended || matches!(action.work, Work::Condition))
     }
 
     /// An action as it is now, with the work that it asks for; `None` where there is none.
@@ -114,57 +205,27 @@ impl Observer {
         Some(action)
     }
 
-    /// What was waiting to be written was, or nobody wants it any more.
-    pub(crate) fn written(&self, key: &ActionKey, status: &TaskActionStatus) {
-        if status.is_terminal() {
-            self.forget(key);
-        } else {
-            self.noticed.forget(key);
-        }
-    }
-
-    fn forget(&self, key: &ActionKey) {
-        self.noticed.forget(key);
-        self.happenings.forget(key);
-        self.heads.forget(key);
-        self.rooms.leave(key);
-    }
-
-    async fn read(
-        &self,
-        key: &ActionKey,
-        mut action: Action,
-        now: Timestamp,
-        known: Known<'_>,
-    ) -> Action {
-        let is_let_go = action.is_deleting && !action.has_finalizer;
-        if is_let_go || action.status.is_terminal() {
-            self.rooms.leave(key);
-        }
-        let may_have_left_overs =
-            self.config.k8s.delete_resource_on_finalize || !has_succeeded(&action);
-        let has_ended = action.status.is_terminal() && !action.is_deleting && !may_have_left_overs;
-        if is_let_go || has_ended || matches!(action.work, Work::Condition) {
-            return action;
-        }
-        if matches!(action.work, Work::Nothing) {
-            action.work = match self.work(key, &action, known.facts, now) {
-                Ok(work) => work,
-                Err(invalid) => Work::Invalid(invalid),
+    /// The actions whose jobs run, by what their statuses say. `Unknown` before the first list.
+    pub(crate) fn running_jobs(&self) -> Seen<Vec<(ActionKey, Incarnation, QuotaScope)>> {
+        let running = |object: &RawObject| {
+            let action = Action::of(object.to_value().ok()?).ok()?;
+            let (spec, status) = (&action.spec, &action.status);
+            let Runner::Remote(plugin) = self.plugins.resolve(&spec.task_type)? else {
+                return None;
             };
-        }
-        action.asked = known.ids();
-        action.reported = known.reported();
-        // First, because whoever waits for its cache takes no room from others.
-        if self.is_caching {
-            catalog::see(key, &mut action, known);
-        }
-        if matches!(action.work, Work::Remote(_)) {
-            self.step(key, &mut action, now, known);
-        } else {
-            self.read_children(key, &mut action, now, known).await;
-        }
-        action
+            let is_running = !status.is_terminal() && plugin.room(stored(status)) == Room::Taken;
+            let key = ActionKey {
+                namespace: action.target.namespace.clone(),
+                name: action.target.name.clone(),
+            };
+            let scope = QuotaScope {
+                project: spec.project.clone(),
+                domain: spec.domain.clone(),
+            };
+            is_running.then(|| (key, action.incarnation(), scope))
+        };
+        let actions = self.actions.all();
+        actions.map(|actions| actions.iter().filter_map(|it| running(it)).collect())
     }
 
     /// The current attempt of a task, before anything was read for it.
@@ -202,6 +263,8 @@ impl Observer {
         if let Ok(state) = &state {
             context.last = state.k8s.clone();
         }
+        context.takes_pod_templates = self.kinds.takes_pod_templates(plugin.resource());
+        let has_directories = self.data.has_directories(&context.paths.output_prefix);
         let missing = self.kinds.missing(plugin.resource());
         let missing = missing.map(|definition| Obstacle {
             since: now,
@@ -215,9 +278,10 @@ impl Observer {
             owed: None,
             outcome: Asked::NotAsked,
             inputs: Asked::NotAsked,
-            directory: None,
-            noticed: Vec::new(),
-            happened: Vec::new(),
+            directory: has_directories.then_some(Asked::NotAsked),
+            pending: Vec::new(),
+            pod_events: Vec::new(),
+            followed: None,
             obstacle: missing.or_else(|| facts.obstacle(&launch)),
             cache: CacheState::None,
         })))
@@ -250,78 +314,44 @@ impl Observer {
         Ok(())
     }
 
-    async fn read_children(
-        &self,
-        key: &ActionKey,
-        action: &mut Action,
-        now: Timestamp,
-        known: Known<'_>,
-    ) {
-        let launch = LaunchId::of(&action.target, &action.status);
+    async fn load_children(&self, action: &Action) -> LoadedChildren {
         let names = Names::of(action);
         let is_launched_next = match &action.work {
             Work::Task(task) => task.is_not_started(),
             Work::Remote(_) | Work::Condition | Work::Invalid(_) | Work::Nothing => true,
         };
+        let mut earlier = Vec::new();
         if is_launched_next || action.is_deleting {
-            let earlier = (1..action.attempt()).map(|attempt| names.address(attempt));
-            let earlier = earlier.filter_map(|target| self.cached(&target).present().cloned());
-            action.children.earlier = earlier
-                .map(|resource| Child::of(names.resource, &resource, &launch))
-                .collect();
+            let targets = (1..action.attempt()).map(|attempt| names.address(attempt));
+            earlier.extend(targets.filter_map(|target| self.kinds.get(&target).present().cloned()));
         }
         let target = names.address(action.attempt());
-        let cached = self.cached(&target);
-        let resource = if cached.is_absent() && counts(action) && !was_read(action, known.report())
-        {
-            self.live(&target).await
-        } else {
-            cached
-        };
-        action.children.current = resource
-            .as_ref()
-            .map(|resource| Child::of(names.resource, resource, &launch));
-        if let (Work::Task(task), true, false) = (
-            &mut action.work,
-            action.children.current.is_absent(),
-            action.is_deleting,
-        ) && task.is_not_started()
-            && let Err(why) = self.learn_to_build(task, known)
-        {
-            action.children.current = Seen::Unknown(why);
+        let mut current = self.kinds.get(&target);
+        if current.is_absent() && counts(action) && !was_read(action) {
+            current = self.live(&target).await;
         }
-        let is_ours = action.children.current.present().is_some_and(is_of_attempt);
-        if let (Work::Task(task), Seen::Present(resource), true) =
-            (&mut action.work, &resource, is_ours)
-        {
-            if let Err(why) = self.learn_to_judge(key, task, resource) {
-                action.children.current = Seen::Unknown(why);
-                return;
+        let (mut head, mut pod_template) = (None, None);
+        if let Work::Task(task) = &action.work {
+            let context = &task.context;
+            if let Seen::Present(resource) = &current {
+                let found = task.plugin.head_pod(context, resource);
+                head = found.map(|head| {
+                    let pod = self.kinds.head(&context.namespace, &head);
+                    (head, pod)
+                });
             }
-            task.info = task.plugin.phase(&task.context, resource, now);
-            let is_open = !action.is_deleting && !action.status.is_terminal();
-            if let (Ok(state), true) = (&task.state, is_open) {
-                let uid = resource["metadata"]["uid"].as_str().unwrap_or_default();
-                task.happened = self.happenings.untold(key, uid, state);
-                let (stored, info) = (&state.k8s, &task.info);
-                task.noticed = self.noticed.see(key, &launch, stored, info, now);
-            }
-            if is_open {
-                task.owed = owes(&task.info, &task.context.template);
-                if task.owed.is_some() {
-                    let uid = resource["metadata"]["uid"].as_str().unwrap_or_default();
-                    task.outcome = known.outcome(uid);
-                }
-                if task.plugin.needs_error_file(resource) {
-                    task.context.error_file = error_file(&task.outcome);
-                    task.info = task.plugin.phase(&task.context, resource, now);
-                }
+            if current.is_absent() && is_launched_next && !action.is_deleting {
+                let name = pod_template_name(&context.template, &self.config.k8s);
+                pod_template = name.map(|name| self.pod_templates.get(&context.namespace, name));
             }
         }
-    }
-
-    fn cached(&self, target: &ObjectRef) -> Seen<Value> {
-        self.kinds.get(target)
+        LoadedChildren {
+            kind: names.resource,
+            current,
+            earlier,
+            head,
+            pod_template,
+        }
     }
 
     async fn live(&self, target: &ObjectRef) -> Seen<Value> {
@@ -330,29 +360,6 @@ impl Observer {
             Err(error) => Seen::Unknown(error.to_unknown()),
         }
     }
-}
-
-/// What a plugin is told of an attempt that failed by itself.
-fn error_file(outcome: &Asked<Outcome>) -> ErrorFile {
-    match outcome.answer() {
-        Some(Outcome::Failed { is_recoverable, .. }) => ErrorFile::Present {
-            is_recoverable: *is_recoverable,
-        },
-        Some(Outcome::Complete | Outcome::Incomplete(_)) => ErrorFile::Absent,
-        None => ErrorFile::Unknown,
-    }
-}
-
-/// The incarnation of an action that questions are about.
-pub(crate) fn incarnation(action: &Action) -> Incarnation {
-    Incarnation::of(action.target.uid.clone().unwrap_or_default())
-}
-
-fn is_of_attempt(child: &Child) -> bool {
-    matches!(
-        child.belongs,
-        Belongs::ToThisLaunch | Belongs::ToThisAttempt
-    )
 }
 
 /// Whether it would mean something that the resource of the current attempt is not there.
@@ -368,17 +375,14 @@ fn counts(action: &Action) -> bool {
     !action.status.is_terminal() && (!task.is_not_started() || is_taken)
 }
 
-/// Whether an earlier round has read what this one decides upon: that round made `report`, and this round waits for its
-/// acknowledgement or follows it. The report of a deletion has no status: it is made once nothing of the action is left.
-fn was_read(action: &Action, report: Option<&Report>) -> bool {
-    let Some(report) = report else {
-        return false;
-    };
-    let is_of_this_state =
-        report.upon == action.status && (!action.is_deleting || report.status.is_none());
+/// Whether an earlier round has read what this one decides upon: this round waits for the acknowledgement of its report, or
+/// goes on after it. A deletion reports, without a status, once nothing of the action is there any more.
+fn was_read(action: &Action) -> bool {
     match &action.reported {
-        Asked::UnderWay { .. } => is_of_this_state || !action.is_deleting,
-        Asked::Answered { .. } => is_of_this_state,
+        Asked::UnderWay { .. } => !action.is_deleting,
+        Asked::Answered { answer, .. } => {
+            answer.upon == action.status && (!action.is_deleting || answer.status.is_none())
+        }
         Asked::NotAsked | Asked::Failed { .. } | Asked::AskedByAnother => false,
     }
 }
@@ -426,66 +430,9 @@ impl Names {
     }
 }
 
-fn has_succeeded(action: &Action) -> bool {
-    let succeeded = action.status.condition(CONDITION_SUCCEEDED);
-    succeeded.is_some_and(Condition::is_true)
-}
-
 /// Whether the task has inputs.
 fn declares_inputs(context: &TaskContext) -> bool {
     let interface = context.template.interface.as_ref();
     let inputs = interface.and_then(|interface| interface.inputs.as_ref());
     inputs.is_some_and(|inputs| !inputs.variables.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use longshore_test::EPOCH;
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn what_a_report_was_made_upon_is_not_read_again() {
-        let object = json!({
-            "metadata": {"name": "r-a", "namespace": "flyte", "uid": "u"},
-            "spec": {"runName": "r", "actionName": "a", "taskType": "t"},
-        });
-        let action = Action::of(object).unwrap();
-        let mut next = action.status.clone();
-        next.plugin_phase_version += 1;
-        let report = |upon: &TaskActionStatus, status: Option<&TaskActionStatus>| {
-            Arc::new(Report {
-                events: Vec::new(),
-                upon: upon.clone(),
-                status: status.cloned(),
-            })
-        };
-        let of_change = report(&action.status, Some(&next));
-        let of_deletion = report(&action.status, None);
-        let of_earlier = report(&next, Some(&next));
-        for (made, is_deleting, under_way, answered) in [
-            (&of_change, false, true, true),
-            (&of_earlier, false, true, false),
-            (&of_deletion, true, true, true),
-            // Made before the action was deleted: what is left of the action is not known.
-            (&of_change, true, false, false),
-        ] {
-            let was_read = |reported| {
-                let action = Action {
-                    reported,
-                    is_deleting,
-                    ..action.clone()
-                };
-                was_read(&action, Some(made.as_ref()))
-            };
-            let answer = Arc::clone(made);
-            assert_eq!(was_read(Asked::UnderWay { since: EPOCH }), under_way);
-            assert_eq!(was_read(Asked::Answered { at: EPOCH, answer }), answered);
-            assert!(!was_read(Asked::NotAsked));
-        }
-        assert!(!was_read(&action, None));
-    }
 }

@@ -1,6 +1,9 @@
 //! The executor, running: three watches, the controller, the collector.
 
-use std::{future::pending, sync::Arc};
+use std::{
+    future::pending,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use futures::{
     FutureExt, StreamExt,
@@ -13,9 +16,9 @@ use kube::{
     core::{ApiResource, DynamicResourceScope},
 };
 use longshore_api::flyte::{KIND, LABEL_MANAGED, TRUE};
-use longshore_core::Resource;
+use longshore_core::{Incarnation, Resource};
 use longshore_kit::{
-    Applier, Cache, CacheFeed, Clock, Gate, ListWatch, Memory, RawObject, Runner, Update,
+    Applier, Cache, CacheFeed, Clock, Gate, ListWatch, Memory, Notes, RawObject, Runner, Update,
     api_resource,
 };
 use longshore_plugins::{Plugin, Registry, Runner as RunsTask, TASK_ACTION};
@@ -29,15 +32,14 @@ use crate::{
     controller::Actions,
     data::{StoredData, TaskData},
     events::{ActionEvents, BatchLimits, BatchedEvents, EventSink, LoggedEvents},
-    happenings::{self, EVENT},
-    heads::Heads,
+    facts::Facts,
     kinds::{Kinds, Watches},
     model::ActionKey,
-    noticed::NoticedChanges,
     observe::Observer,
+    pod_events::{self, EVENT},
     pod_templates::PodTemplates,
     questions,
-    remote::{AskConnectors, NoConnectors, Rooms},
+    remote::{AskConnectors, NoConnectors, Slots},
 };
 
 /// Who runs which task type.
@@ -172,7 +174,6 @@ impl Tasks {
     /// like a crash: nothing is lost.
     pub async fn run(self, client: Client, shutdown: CancellationToken) {
         let kinds = Arc::new(Kinds::of(self.plugins.makers()));
-        let heads = Arc::<Heads>::default();
         let actions = Cache::new();
         let feed: Arc<dyn CacheFeed> = actions.clone();
         let caches = kinds.feeds().chain([(TASK_ACTION, feed)]);
@@ -181,16 +182,16 @@ impl Tasks {
             .learning();
         self.config.measures.restart();
         let namespace = self.config.namespace.as_deref();
-        let watches = self.watches(&client);
-        let connectors = self.connectors;
         let (memory, notes) = Memory::new();
+        let watches = self.watches(&client, &notes);
+        let connectors = self.connectors;
         let is_caching = self.caching.is_some();
         let (events, telling) = self.events.start();
         let (transport, freed) =
             Transport::new(&self.data, self.caching, &connectors, events, notes.clone());
-        let triggers = triggers(&watches, &kinds, actions.clone(), Arc::clone(&heads));
-        let (rooms, let_in) = Rooms::new(self.config.plugins.connector.quota);
-        let triggers = stream::select(triggers, stream::select(freed, let_in));
+        let triggers = triggers(&watches, &kinds, actions.clone());
+        let (slots, granted) = Slots::new(self.config.plugins.connector.quota);
+        let triggers = stream::select(triggers, stream::select(freed, granted));
         let shared = self.config.shared_namespace.clone();
         let pod_templates = PodTemplates::new(shared.filter(|_| namespace.is_none()));
         let templates = pod_templates.follow(&client, namespace).for_each(ready);
@@ -200,16 +201,13 @@ impl Tasks {
         let observer = Observer {
             actions,
             kinds,
-            heads,
             pod_templates,
             memory: memory.clone(),
-            rooms,
+            slots,
             requests: applier.requests().clone(),
             plugins: self.plugins,
             config: self.config.plugins,
             data: self.data,
-            noticed: NoticedChanges::default(),
-            happenings: watches.happenings,
             is_caching,
         };
         let controller = Arc::new(Actions {
@@ -220,6 +218,7 @@ impl Tasks {
             facts: notes,
             clock: Arc::clone(&self.clock),
             measures: self.config.measures,
+            are_jobs_counted: AtomicBool::new(false),
         });
         let gate = self.gate.clone();
         let rounds = Runner::new(controller, applier, Arc::clone(&self.clock))
@@ -236,11 +235,11 @@ impl Tasks {
         );
     }
 
-    fn watches(&self, client: &Client) -> Watches {
+    fn watches(&self, client: &Client, facts: &Notes<ActionKey, Facts>) -> Watches {
         Watches {
             client: client.clone(),
             namespace: self.config.namespace.clone(),
-            happenings: Arc::default(),
+            facts: facts.clone(),
             clock: Arc::clone(&self.clock),
         }
     }
@@ -276,7 +275,6 @@ fn triggers(
     watches: &Watches,
     kinds: &Arc<Kinds>,
     actions: Arc<Cache<RawObject>>,
-    heads: Arc<Heads>,
 ) -> BoxStream<'static, ActionKey> {
     let namespace = watches.namespace.as_deref();
     let mut pods = ListWatch::new(api(&watches.client, Resource::POD, namespace))
@@ -287,25 +285,20 @@ fn triggers(
         .into_cache(actions)
         .boxed();
     let events = ListWatch::new(api(&watches.client, EVENT, namespace))
-        .fields(happenings::about(Resource::POD))
+        .fields(pod_events::about(Resource::POD))
         .into_cache(Cache::passing_on());
-    let happened = happenings::follow(
-        events,
-        Arc::clone(&watches.happenings),
-        kinds.pods(),
-        Arc::clone(&watches.clock),
-        owner,
-    );
-    let others = stream::select(happened.boxed(), kinds.follow(watches).boxed());
+    let (facts, clock) = (watches.facts.clone(), Arc::clone(&watches.clock));
+    let events = pod_events::follow(events, facts.clone(), kinds.pods(), clock);
+    let others = stream::select(events.boxed(), kinds.follow(watches).boxed());
     let listed = async move {
         while let Some(update) = pods.next().await {
             if matches!(update, Update::Reached(_)) {
                 break;
             }
         }
-        let owners = pods.filter_map(move |update| {
+        let owners = pods.flat_map(move |update| {
             let pod = update.into_object();
-            ready(pod.and_then(|pod| owner(&pod).or_else(|| head_of(&pod, &heads))))
+            stream::iter(pod.map_or_else(Vec::new, |pod| actions_of(&pod, &facts)))
         });
         let changed = stream::select(owners, actions.filter_map(|update| ready(key(update))));
         stream::select(changed, others)
@@ -322,22 +315,34 @@ fn key(update: Update<RawObject>) -> Option<ActionKey> {
     })
 }
 
-/// The action that waits for news of this pod of an operator.
-fn head_of(pod: &RawObject, heads: &Heads) -> Option<ActionKey> {
+/// The actions that a pod is of. A pod of an operator does not say it: it is of the actions whose last round has asked for
+/// news of it.
+fn actions_of(pod: &RawObject, facts: &Notes<ActionKey, Facts>) -> Vec<ActionKey> {
+    if let Some(owner) = owner(pod) {
+        return vec![owner];
+    }
     let metadata = pod.meta();
-    let namespace = metadata.namespace.as_deref().unwrap_or_default();
-    heads.of(namespace, metadata.name.as_deref()?)
+    let name = metadata.name.as_deref().unwrap_or_default();
+    let mut actions = facts.note_all(|facts| facts.has_head(name), |_| {});
+    actions.retain(|key| Some(&key.namespace) == metadata.namespace.as_ref());
+    actions
 }
 
 /// The action that controls a resource.
-pub(crate) fn owner(pod: &RawObject) -> Option<ActionKey> {
-    let metadata = pod.meta();
+pub(crate) fn owner(resource: &RawObject) -> Option<ActionKey> {
+    owner_of(resource).map(|(action, _)| action)
+}
+
+/// The action that controls a resource, as memories know it.
+pub(crate) fn owner_of(resource: &RawObject) -> Option<(ActionKey, Incarnation)> {
+    let metadata = resource.meta();
     let owners = metadata.owner_references.as_ref()?;
     let owner = owners
         .iter()
         .find(|owner| owner.controller == Some(true) && owner.kind == KIND)?;
-    Some(ActionKey {
+    let key = ActionKey {
         namespace: metadata.namespace.clone().unwrap_or_default(),
         name: owner.name.clone(),
-    })
+    };
+    Some((key, Incarnation::of(owner.uid.clone())))
 }

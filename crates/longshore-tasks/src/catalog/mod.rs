@@ -30,7 +30,7 @@ use crate::connect::ConnectError;
 pub use caching::{Caching, Entry, NoKey};
 pub use embedded::{EmbeddedCatalog, OpenError};
 pub use metadata::metadata;
-pub(crate) use observer::see;
+pub(crate) use observer::assemble;
 pub use observer::{Cache, Cached, Hit, Unkeyed};
 pub use remote::RemoteCatalog;
 pub use reservation::{Limits, Reservation};

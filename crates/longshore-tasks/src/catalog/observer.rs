@@ -91,7 +91,7 @@ impl Cached {
 /// Adds to an action what is known of its cache, where outputs are cached at all.
 ///
 /// Nothing is asked before the finalizer is there: only what has one gives its reservation up when it is deleted.
-pub(crate) fn see(key: &ActionKey, action: &mut Action, known: Known<'_>) {
+pub(crate) fn assemble(key: &ActionKey, action: &mut Action, known: Known<'_>) {
     if !action.has_finalizer || action.status.is_terminal() {
         return;
     }

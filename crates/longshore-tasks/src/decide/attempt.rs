@@ -235,7 +235,7 @@ fn go_on(round: &Round<'_>, task: &Task) -> ActionPlan {
         let known = Some(&stored.reason).filter(|_| stored.phase == Phase::Queued);
         info.reason = known.map_or_else(|| REASON_SUBMITTED.to_owned(), Clone::clone);
     }
-    let happened = task.happened.iter().map(Into::into).collect();
+    let happened = task.pod_events.iter().map(Into::into).collect();
     let info = info
         .ordered_after(&stored)
         .with_happenings(happened, &stored);

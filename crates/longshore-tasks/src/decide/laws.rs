@@ -4,9 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use longshore_api::flyte::TaskActionStatus;
-use longshore_core::{
-    Action as Do, Asked, Never, NoAnswer, QuestionId, Seen, Unknown, UnknownCause,
-};
+use longshore_core::{Action as Do, Asked, NoAnswer, QuestionId, Seen, Unknown, UnknownCause};
 use longshore_plugins::{ErrorKind, K8sConfig, Phase, PhaseInfo};
 use longshore_test::{
     EPOCH,
@@ -22,7 +20,7 @@ use crate::{
     catalog::{Cache, CatalogCacheStatus, Hit, Unkeyed},
     config::Policy,
     data::Outcome,
-    model::Work,
+    model::{Note, Work},
     questions::{Holder, Report, TaskQuestion},
 };
 
@@ -32,7 +30,7 @@ struct Decisions;
 impl Decider for Decisions {
     type Observed = Observed;
     type Status = Record;
-    type Effect = Never;
+    type Effect = Note;
     type Question = TaskQuestion;
 
     fn decide(&self, observed: &Observed) -> ActionPlan {
@@ -68,7 +66,7 @@ impl Decider for Decisions {
         old.is_some_and(|old| old.is_terminal() && *old != record.status)
     }
 
-    fn intent_of(&self, action: &Do<Record, Never, TaskQuestion>) -> Option<String> {
+    fn intent_of(&self, action: &Do<Record, Note, TaskQuestion>) -> Option<String> {
         if let Do::Create(create) = action {
             Some(create.identity.value().to_owned())
         } else {
@@ -252,7 +250,7 @@ fn observations() -> impl Strategy<Value = Observed> {
                 if let Some((info, noticed)) = pod {
                     world = world.pod(info);
                     if let Some((before, ago)) = noticed {
-                        world = world.noticed(before, ago).happened("event:1", ago);
+                        world = world.pending(before, ago).pod_event("event:1", ago);
                     }
                 }
                 let mut observed = world.observed();

@@ -44,7 +44,7 @@ mod remote;
 mod report;
 
 pub(crate) use cached::may_begin;
-pub(crate) use merge::waits;
+pub(crate) use merge::pending;
 pub(crate) use outcome::owes;
 
 use std::{sync::Arc, time::Duration};
@@ -52,7 +52,7 @@ use std::{sync::Arc, time::Duration};
 use jiff::Timestamp;
 use longshore_api::flyte::TaskActionStatus;
 use longshore_core::{
-    Action as Do, Announcement, Delete, EventType, Never, ObjectRef, Plan, Resource, Seen,
+    Action as Do, Announcement, Delete, EventType, Next, ObjectRef, Plan, Resource, Seen,
 };
 use longshore_plugins::K8sConfig;
 use serde_json::Value;
@@ -60,7 +60,7 @@ use serde_json::Value;
 use self::cached::Attempt;
 use crate::{
     config::Policy,
-    model::{Action, Child, Invalid, Task, Work},
+    model::{Action, Child, Fact, Invalid, Note, Task, Work},
     questions::{TaskQuestion, fingerprint, spent},
     status,
 };
@@ -91,10 +91,10 @@ pub struct Record {
 }
 
 /// What is done about an action.
-pub type ActionPlan = Plan<Record, Never, TaskQuestion>;
+pub type ActionPlan = Plan<Record, Note, TaskQuestion>;
 
 /// A part of it.
-type Step = Do<Record, Never, TaskQuestion>;
+type Step = Do<Record, Note, TaskQuestion>;
 
 /// Decides one round.
 pub fn decide(policy: &Policy, config: &K8sConfig, observed: &Observed) -> ActionPlan {
@@ -120,6 +120,15 @@ pub fn decide(policy: &Policy, config: &K8sConfig, observed: &Observed) -> Actio
     {
         return Plan::await_change();
     }
+    // The next round takes the step, once it is known whether there is a slot.
+    if let Work::Remote(task) = &action.work
+        && let Some(change) = &task.slot
+    {
+        return Plan {
+            actions: vec![round.note(Fact::Slot(change.clone()))],
+            ..Plan::after(Duration::ZERO)
+        };
+    }
     if action.is_deleting {
         return report::first(&round, delete::decide(&round));
     }
@@ -132,7 +141,7 @@ pub fn decide(policy: &Policy, config: &K8sConfig, observed: &Observed) -> Actio
         Work::Nothing => Plan::await_change(),
         Work::Task(task) if action.has_finalizer => {
             let plan = report::first(&round, cached::decide(&round, &**task));
-            use_up(&round, &**task, plan)
+            remember(&round, task, use_up(&round, &**task, plan))
         }
         Work::Remote(task) if action.has_finalizer => {
             let plan = report::first(&round, cached::decide(&round, &**task));
@@ -147,6 +156,20 @@ pub fn decide(policy: &Policy, config: &K8sConfig, observed: &Observed) -> Actio
             ..Plan::after(Duration::ZERO)
         },
     }
+}
+
+/// The same plan, which first leaves for the next round what that needs.
+fn remember(round: &Round<'_>, task: &Task, mut plan: ActionPlan) -> ActionPlan {
+    let Some(followed) = &task.followed else {
+        return plan;
+    };
+    // Changes of the head pod lead to rounds from now on: a change before now is found by another look.
+    if followed.head.is_some() {
+        plan.next = Next::After(Duration::ZERO);
+    }
+    let note = round.note(Fact::Followed(followed.clone()));
+    plan.actions.insert(0, note);
+    plan
 }
 
 /// The same plan, and the answers are used up that nobody needs any more: all of them at the end of the action.
@@ -219,6 +242,11 @@ impl Round<'_> {
             status,
             is_remote: matches!(self.action.work, Work::Remote(_)),
         })
+    }
+
+    fn note(&self, fact: Fact) -> Step {
+        let of = self.action.incarnation();
+        Do::Call(Note { of, fact })
     }
 
     fn warn(&self, reason: &'static str, note: String) -> Step {

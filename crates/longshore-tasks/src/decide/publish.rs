@@ -13,7 +13,7 @@ use super::{ActionPlan, Round, Step, attempt::REASON_SUBMITTED, cached, merge, r
 use crate::{
     catalog::CatalogCacheStatus,
     events::{ActionEvent, action_phase},
-    model::{Belongs, Child, Noticed, Task},
+    model::{Belongs, Child, PendingChange, Task},
     status,
 };
 
@@ -101,7 +101,7 @@ pub(super) fn nothing(round: &Round<'_>, info: &PhaseInfo) -> ActionPlan {
 pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> ActionPlan {
     let mut status = round.action.status.clone();
     let mut actions = Vec::new();
-    for Noticed { info, at } in untold(round, task, published.info.phase) {
+    for PendingChange { info, at } in unpublished(round, task, published.info.phase) {
         let at = Timestamp::from_second(at.as_second()).unwrap_or(at);
         status::enter(&mut status, &info, at);
         let event = ActionEvent {
@@ -121,7 +121,7 @@ pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> Acti
         info = told_apart(info, &stored(round, task));
     }
     if info.happenings.is_empty() && launch == OnRecord::Started {
-        info.happenings = task.happened.iter().map(Into::into).collect();
+        info.happenings = task.pod_events.iter().map(Into::into).collect();
     }
     (status.plugin_state, status.plugin_state_version) = plugin_state(task, &info, launch);
     status.attempts = attempt;
@@ -190,9 +190,9 @@ pub(super) fn write(
 }
 
 /// What went before `phase` in this attempt, and was not told yet.
-fn untold(round: &Round<'_>, task: &Task, phase: Phase) -> Vec<Noticed> {
+fn unpublished(round: &Round<'_>, task: &Task, phase: Phase) -> Vec<PendingChange> {
     let stored = stored(round, task);
-    let mut untold = merge::earlier(&stored, task, phase);
+    let mut unpublished = merge::earlier(&stored, task, phase);
     let is_queued =
         phase == Phase::Queued || round.action.status.plugin_phase == Phase::Queued.published();
     let is_first = matches!(&task.state, Ok(state) if state.launch == Launch::NotStarted);
@@ -208,9 +208,9 @@ fn untold(round: &Round<'_>, task: &Task, phase: Phase) -> Vec<Noticed> {
     {
         let info = PhaseInfo::of(Phase::Queued, REASON_SUBMITTED);
         let at = round.now;
-        untold.insert(0, Noticed { info, at });
+        unpublished.insert(0, PendingChange { info, at });
     }
-    untold
+    unpublished
 }
 
 fn is_of_launch(child: &Child) -> bool {
@@ -239,7 +239,7 @@ fn plugin_state(task: &Task, info: &PhaseInfo, launch: OnRecord) -> (Vec<u8>, u8
         k8s: info.to_k8s_state(),
         ..task.state.clone().unwrap_or_default()
     };
-    if let Some(last) = task.happened.last() {
+    if let Some(last) = task.pod_events.last() {
         state.last_event_created_at = Some(last.created_at);
         state.last_event_recorded_at = Some(last.recorded_at);
     }

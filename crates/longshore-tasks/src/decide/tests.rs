@@ -215,12 +215,12 @@ fn an_attempt_is_followed_to_its_end() {
         ),
         (
             "why it waits",
-            queued().pod(no_cpu()).noticed(no_cpu(), 1000),
+            queued().pod(no_cpu()).pending(no_cpu(), 1000),
             "report QUEUED.1 of 1; persist Queued.1 of 1; after 10s",
         ),
         (
             "initializing",
-            queued().pod(pulling()).noticed(pulling(), 1000),
+            queued().pod(pulling()).pending(pulling(), 1000),
             "report INITIALIZING.0 of 1; persist Initializing.0 of 1; after 10s",
         ),
         (

@@ -152,6 +152,7 @@ impl Remote {
             inputs: self.inputs.as_ref().map(|it| world::asked(it, EPOCH)),
             outcome: world::asked(&self.outcome, EPOCH),
             written: world::asked(&self.written, EPOCH),
+            slot: None,
             is_under_way: self.is_under_way,
             answered: self.answered.clone(),
             abort: self.abort.clone(),

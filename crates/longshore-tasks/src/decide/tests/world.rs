@@ -15,7 +15,7 @@ use crate::{
     catalog::Cache,
     data::Outcome,
     events::ActionEvent,
-    model::{Happened, LaunchId, Noticed, Obstacle, ObstacleKind, Task},
+    model::{LaunchId, Obstacle, ObstacleKind, PendingChange, PodEvent, Task},
     questions::Report,
 };
 
@@ -63,8 +63,8 @@ pub(in crate::decide) struct World {
     pub(in crate::decide) inputs: Option<Seen<()>>,
     /// `None` where its store has no directories.
     pub(in crate::decide) directory: Option<Seen<()>>,
-    pub(in crate::decide) noticed: Vec<Noticed>,
-    pub(in crate::decide) happened: Vec<Happened>,
+    pub(in crate::decide) pending: Vec<PendingChange>,
+    pub(in crate::decide) pod_events: Vec<PodEvent>,
     pub(in crate::decide) obstacle: Option<ObstacleKind>,
     pub(in crate::decide) cache: Cache,
     pub(in crate::decide) config: K8sConfig,
@@ -90,8 +90,8 @@ pub(in crate::decide) fn action() -> World {
         outcome: Seen::Present(Outcome::Complete),
         inputs: None,
         directory: None,
-        noticed: Vec::new(),
-        happened: Vec::new(),
+        pending: Vec::new(),
+        pod_events: Vec::new(),
         obstacle: None,
         cache: Cache::None,
         config: K8sConfig::default(),
@@ -154,19 +154,19 @@ impl World {
         })
     }
 
-    /// Its pod said this so many milliseconds ago, and nobody was told.
-    pub(in crate::decide) fn noticed(self, info: PhaseInfo, ago: i64) -> Self {
+    /// Its pod said this so many milliseconds ago, and no status says so.
+    pub(in crate::decide) fn pending(self, info: PhaseInfo, ago: i64) -> Self {
         self.with(|it| {
             let at = it.now - jiff::SignedDuration::from_millis(ago);
-            it.noticed.push(Noticed { info, at });
+            it.pending.push(PendingChange { info, at });
         })
     }
 
-    /// This happened to its pod so many milliseconds ago, and nobody was told.
-    pub(in crate::decide) fn happened(self, note: &str, ago: i64) -> Self {
+    /// This happened to its pod so many milliseconds ago, and no status says so.
+    pub(in crate::decide) fn pod_event(self, note: &str, ago: i64) -> Self {
         self.with(|it| {
             let recorded_at = it.now - jiff::SignedDuration::from_millis(ago);
-            it.happened.push(Happened {
+            it.pod_events.push(PodEvent {
                 note: note.to_owned(),
                 created_at: Timestamp::from_second(recorded_at.as_second()).unwrap(),
                 recorded_at,
@@ -206,8 +206,9 @@ impl World {
             outcome: asked(&self.outcome, self.now),
             inputs: asked(self.inputs.as_ref().unwrap_or(&Seen::Absent), self.now),
             directory: self.directory.as_ref().map(|it| asked(it, self.now)),
-            noticed: self.noticed.clone(),
-            happened: self.happened.clone(),
+            pending: self.pending.clone(),
+            pod_events: self.pod_events.clone(),
+            followed: None,
             obstacle: self
                 .obstacle
                 .clone()
@@ -330,7 +331,7 @@ pub(in crate::decide) fn step(step: &Step) -> String {
         }
         Do::Patch(_) => "label".to_owned(),
         Do::Delete(delete) => format!("delete {}", delete.target.name),
-        Do::Call(never) => match *never {},
+        Do::Call(note) => format!("note {:?}", note.fact),
         Do::Announce(announcement) => format!("warn {}", announcement.reason),
         Do::Used(id) => format!("use {}", id.kind),
         Do::Ask(question) => match question {

@@ -1,0 +1,186 @@
+//! Makes of what was read what a decision sees. Pure.
+
+use jiff::Timestamp;
+use longshore_core::{Asked, Seen, Unknown};
+use longshore_plugins::{ErrorFile, HeadPod};
+use serde_json::Value;
+
+use super::{Loaded, LoadedAction, LoadedChildren};
+use crate::{
+    catalog,
+    data::Outcome,
+    decide::{Observed, owes, pending},
+    model::{Action, ActionKey, Belongs, Child, Followed, LaunchId, Task, Work},
+    questions::Known,
+    remote,
+};
+
+impl Loaded<'_> {
+    /// What a decision sees.
+    pub(crate) fn assemble(self) -> Observed {
+        let Self {
+            now,
+            key,
+            answers,
+            action,
+        } = self;
+        let action = action.map(|loaded| {
+            let facts = loaded.facts.clone();
+            let incarnation = &loaded.action.incarnation();
+            let known = Known {
+                answers,
+                incarnation,
+                facts: &facts,
+            };
+            loaded.assemble(key, now, known)
+        });
+        Observed { now, action }
+    }
+}
+
+impl LoadedAction {
+    fn assemble(self, key: &ActionKey, now: Timestamp, known: Known<'_>) -> Action {
+        let mut action = self.action;
+        // First, because an action that waits for its cache needs no slot.
+        if self.is_caching {
+            catalog::assemble(key, &mut action, known);
+        }
+        match self.children {
+            Some(children) => children.assemble(&mut action, now, known),
+            None => remote::assemble(&mut action, self.slot, now, known),
+        }
+        action
+    }
+}
+
+impl LoadedChildren {
+    fn assemble(self, action: &mut Action, now: Timestamp, known: Known<'_>) {
+        let launch = LaunchId::of(&action.target, &action.status);
+        let child = |resource: &Value| Child::of(self.kind, resource, &launch);
+        let current = self.current.as_ref().map(child);
+        action.children.earlier = self.earlier.iter().map(child).collect();
+        let is_open = !action.is_deleting && !action.status.is_terminal();
+        if let Work::Task(task) = &mut action.work {
+            let is_ours = current.present().is_some_and(is_of_attempt);
+            let read = match (&self.current, self.pod_template) {
+                (Seen::Absent, template) if task.is_not_started() && !action.is_deleting => {
+                    to_build(task, template, known)
+                }
+                (Seen::Present(resource), _) if is_ours => {
+                    let read = to_judge(task, resource, self.head.as_ref(), now);
+                    if read.is_ok() && is_open {
+                        follow(task, resource, self.head, &launch, now, known);
+                    }
+                    read
+                }
+                (Seen::Absent | Seen::Present(_) | Seen::Unknown(_), _) => Ok(()),
+            };
+            if let Err(why) = read {
+                action.children.current = Seen::Unknown(why);
+                return;
+            }
+        }
+        action.children.current = current;
+    }
+}
+
+fn is_of_attempt(child: &Child) -> bool {
+    matches!(
+        child.belongs,
+        Belongs::ToThisLaunch | Belongs::ToThisAttempt
+    )
+}
+
+/// Adds what the resource of an attempt is built from. `Err` says what could not be read: then it is not built.
+fn to_build(
+    task: &mut Task,
+    template: Option<Seen<Value>>,
+    known: Known<'_>,
+) -> Result<(), Unknown> {
+    task.context.pod_template = present(template.unwrap_or(Seen::Absent))?;
+    if task.plugin.needs_inputs(&task.context) {
+        let inputs = known.inputs();
+        task.context.inputs = inputs
+            .answer()
+            .and_then(|inputs| inputs.as_deref().cloned());
+        task.inputs = without_answer(inputs);
+    }
+    let prefix = &task.context.paths.output_prefix;
+    task.directory = task.directory.as_ref().map(|_| known.directory(prefix));
+    Ok(())
+}
+
+/// Adds what the plugin says about the resource of an attempt. `Err` says what could not be read: then it is not judged.
+fn to_judge(
+    task: &mut Task,
+    resource: &Value,
+    head: Option<&(HeadPod, Seen<Value>)>,
+    now: Timestamp,
+) -> Result<(), Unknown> {
+    if let Some((_, pod)) = head {
+        task.context.head_pod = present(pod.clone())?;
+    }
+    task.info = task.plugin.phase(&task.context, resource, now);
+    Ok(())
+}
+
+/// Adds what is not published yet of an attempt, and what it left behind if it has ended.
+fn follow(
+    task: &mut Task,
+    resource: &Value,
+    head: Option<(HeadPod, Seen<Value>)>,
+    launch: &LaunchId,
+    now: Timestamp,
+    known: Known<'_>,
+) {
+    let uid = resource["metadata"]["uid"].as_str().unwrap_or_default();
+    if let Ok(state) = &task.state {
+        let facts = known.facts;
+        task.pod_events = facts.pod_events.unpublished(uid, state);
+        let before = &facts.followed;
+        let followed = Followed {
+            head: head.map(|(head, _)| head),
+            pending: pending(&before.pending, launch, &state.k8s, &task.info, now),
+        };
+        task.pending.clone_from(&followed.pending.changes);
+        task.followed = (followed != *before).then_some(followed);
+    }
+    task.owed = owes(&task.info, &task.context.template);
+    if task.owed.is_some() {
+        task.outcome = known.outcome(uid);
+    }
+    if task.plugin.needs_error_file(resource) {
+        task.context.error_file = error_file(&task.outcome);
+        task.info = task.plugin.phase(&task.context, resource, now);
+    }
+}
+
+/// What a plugin goes by that judges an attempt which failed by itself.
+fn error_file(outcome: &Asked<Outcome>) -> ErrorFile {
+    match outcome.answer() {
+        Some(Outcome::Failed { is_recoverable, .. }) => ErrorFile::Present {
+            is_recoverable: *is_recoverable,
+        },
+        Some(Outcome::Complete | Outcome::Incomplete(_)) => ErrorFile::Absent,
+        None => ErrorFile::Unknown,
+    }
+}
+
+fn present<T>(seen: Seen<T>) -> Result<Option<T>, Unknown> {
+    match seen {
+        Seen::Present(value) => Ok(Some(value)),
+        Seen::Absent => Ok(None),
+        Seen::Unknown(why) => Err(why),
+    }
+}
+
+/// How far a question is, without its answer.
+pub(crate) fn without_answer<T>(asked: Asked<T>) -> Asked<()> {
+    match asked {
+        Asked::NotAsked => Asked::NotAsked,
+        Asked::AskedByAnother => Asked::AskedByAnother,
+        Asked::UnderWay { since } => Asked::UnderWay { since },
+        Asked::Answered { at, .. } => Asked::Answered { at, answer: () },
+        Asked::Failed { at, why, message } => Asked::Failed { at, why, message },
+    }
+}
