@@ -96,41 +96,22 @@ impl Transport {
                 let found = self.key(observer, key, now).await?;
                 Ok(TaskAnswer::Key(found))
             }
-            TaskQuestion::LookUp { .. }
-            | TaskQuestion::Cached { .. }
-            | TaskQuestion::Copy { .. }
-            | TaskQuestion::Exists { .. }
-            | TaskQuestion::Reserve { .. }
-            | TaskQuestion::Put { .. }
-            | TaskQuestion::Release { .. } => self.ask_cache(key, question).await,
-            TaskQuestion::Connector { call, .. } => self.ask_connector(call).await,
-            TaskQuestion::Report(report) => self.report(report).await,
-        }
-    }
-
-    async fn ask_cache(
-        &self,
-        key: &ActionKey,
-        question: &TaskQuestion,
-    ) -> Result<TaskAnswer, AskError> {
-        let caching = self.caching()?;
-        match question {
             TaskQuestion::LookUp { entry } => {
-                let found = caching.find(entry).await;
+                let found = self.caching()?.find(entry).await;
                 found
                     .map(TaskAnswer::Found)
                     .map_err(|error| AskError::new(NoAnswer::Unreachable, chain(&error)))
             }
             TaskQuestion::Cached { url } => {
-                let outputs = caching.read(url).await;
+                let outputs = self.caching()?.read(url).await;
                 outputs.map(TaskAnswer::Cached).map_err(in_full)
             }
             TaskQuestion::Copy { entry, outputs } => {
-                let copied = caching.copy(entry, outputs.clone()).await;
+                let copied = self.caching()?.copy(entry, outputs.clone()).await;
                 copied.map(done).map_err(of_store)
             }
             TaskQuestion::Exists { entry } => {
-                let exists = caching.has_outputs(entry).await;
+                let exists = self.caching()?.has_outputs(entry).await;
                 exists.map(TaskAnswer::Exists).map_err(in_full)
             }
             TaskQuestion::Reserve {
@@ -139,7 +120,7 @@ impl Transport {
                 heartbeat,
             } => {
                 self.waits(key, uid, Some(&entry.key));
-                match caching.reserve(entry, *heartbeat).await {
+                match self.caching()?.reserve(entry, *heartbeat).await {
                     Claim::HeldBy { owner, heartbeat } => {
                         if owner == entry.owner {
                             self.waits(key, uid, None);
@@ -150,24 +131,16 @@ impl Transport {
                 }
             }
             TaskQuestion::Put { entry, metadata } => {
-                let status = caching.put(entry, (**metadata).clone()).await;
+                let status = self.caching()?.put(entry, (**metadata).clone()).await;
                 Ok(TaskAnswer::Put(status))
             }
             TaskQuestion::Release { entry } => {
-                caching.release(entry).await;
+                self.caching()?.release(entry).await;
                 self.free(entry);
                 Ok(TaskAnswer::Done)
             }
-            TaskQuestion::Inputs { .. }
-            | TaskQuestion::Directory { .. }
-            | TaskQuestion::Outcome { .. }
-            | TaskQuestion::Outputs { .. }
-            | TaskQuestion::Key { .. }
-            | TaskQuestion::Connector { .. }
-            | TaskQuestion::Report(_) => Err(AskError::new(
-                NoAnswer::Refused,
-                "the catalog answers no questions to others",
-            )),
+            TaskQuestion::Connector { call, .. } => self.ask_connector(call).await,
+            TaskQuestion::Report(report) => self.report(report).await,
         }
     }
 

@@ -22,7 +22,7 @@ use crate::{
     decide::{ActionPlan, Observed, Record, decide},
     facts::Facts,
     measures::ActionMeasures,
-    model::{ActionKey, Fact, Note, ObstacleKind, SlotChange},
+    model::{ActionKey, CreateFailure, Fact, Note, SlotChange},
     observe::{Observer, Unreadable},
     questions::{TaskAnswer, TaskQuestion},
     status,
@@ -84,18 +84,18 @@ impl Classify for ActionError {
 }
 
 impl Actions {
-    /// This kept a resource from being created.
+    /// Remembers why a create failed.
     fn note(
         &self,
         key: &ActionKey,
         incarnation: &Seen<Incarnation>,
         create: &Create,
-        kind: ObstacleKind,
+        kind: CreateFailure,
     ) {
         if let Seen::Present(incarnation) = incarnation {
             let (launch, now) = (create.identity.value(), self.clock.now());
             self.facts.note(key, incarnation, |facts| {
-                facts.note_obstacle(launch, kind, now);
+                facts.note_blocked(launch, kind, now);
             });
         }
     }
@@ -264,12 +264,12 @@ impl Controller for Actions {
     fn refused(&self, key: &ActionKey, incarnation: &Seen<Incarnation>, refusal: &Refusal) {
         if let Some(create) = &refusal.create {
             let kind = match refusal.code {
-                Some(code) => ObstacleKind::Refused {
+                Some(code) => CreateFailure::Refused {
                     code,
                     message: refusal.message.clone(),
                 },
                 // Somebody else's resource has the name.
-                None => ObstacleKind::NameTaken,
+                None => CreateFailure::NameTaken,
             };
             self.note(key, incarnation, create, kind);
         }
@@ -283,8 +283,8 @@ impl Controller for Actions {
         why: &Postponed,
     ) {
         let kind = match why {
-            Postponed::OverQuota(words) => ObstacleKind::OverQuota(words.clone()),
-            Postponed::NameTaken => ObstacleKind::NameTaken,
+            Postponed::OverQuota(words) => CreateFailure::OverQuota(words.clone()),
+            Postponed::NameTaken => CreateFailure::NameTaken,
         };
         self.note(key, incarnation, create, kind);
     }

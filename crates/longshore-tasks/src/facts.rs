@@ -1,5 +1,5 @@
-//! What this process remembers of an action between rounds. Nothing of it is durable: after a restart each fact is met
-//! again, or was none.
+//! What this process remembers of an action between rounds. Nothing of it is durable: after a restart each fact is found out
+//! again, or does not hold any more.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use longshore_api::flyte::TaskActionStatus;
 use longshore_plugins::{CacheKey, HeadPod, PluginState};
 
 use crate::{
-    model::{Followed, LaunchId, Obstacle, ObstacleKind},
+    model::{Blocked, CreateFailure, Followed, LaunchId},
     pod_events::PodEvents,
     remote::{OwnStates, Slot},
 };
@@ -22,8 +22,8 @@ pub(crate) struct Facts {
     pub(crate) pod_events: PodEvents,
     /// Its slot of the quota of jobs, or its place among those that wait for one.
     pub(crate) slot: Option<Arc<Slot>>,
-    /// What kept the last create from happening, and the launch that the create was for.
-    obstacle: Option<(String, Obstacle)>,
+    /// Why the last create failed, and the launch that it was for.
+    blocked: Option<(String, Blocked)>,
     /// The states of a plugin without a resource that this process has written.
     pub(crate) own_states: OwnStates,
     /// The reservation that the action waits for.
@@ -58,18 +58,18 @@ impl Facts {
         }
     }
 
-    /// This kept the create of a launch from happening.
-    pub(crate) fn note_obstacle(&mut self, launch: &str, kind: ObstacleKind, now: Timestamp) {
-        let same = self.obstacle.as_ref();
-        let same = same.filter(|(of, obstacle)| of == launch && obstacle.kind == kind);
-        let since = same.map_or(now, |(_, obstacle)| obstacle.since);
-        self.obstacle = Some((launch.to_owned(), Obstacle { since, kind }));
+    /// The create of a launch failed.
+    pub(crate) fn note_blocked(&mut self, launch: &str, kind: CreateFailure, now: Timestamp) {
+        let same = self.blocked.as_ref();
+        let same = same.filter(|(of, blocked)| of == launch && blocked.kind == kind);
+        let since = same.map_or(now, |(_, blocked)| blocked.since);
+        self.blocked = Some((launch.to_owned(), Blocked { since, kind }));
     }
 
-    /// What keeps this launch from happening.
-    pub(crate) fn obstacle(&self, launch: &LaunchId) -> Option<Obstacle> {
-        let (of, obstacle) = self.obstacle.as_ref()?;
-        (*of == launch.to_string()).then(|| obstacle.clone())
+    /// Why the last create of this launch failed.
+    pub(crate) fn blocked(&self, launch: &LaunchId) -> Option<Blocked> {
+        let (of, blocked) = self.blocked.as_ref()?;
+        (*of == launch.to_string()).then(|| blocked.clone())
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_obstacle_stands_in_the_way_of_one_launch_since_it_was_met_first() {
+    fn a_failed_create_blocks_one_launch_since_it_failed_so_first() {
         let launch = LaunchId {
             uid: "u".to_owned(),
             attempt: 1,
@@ -90,19 +90,19 @@ mod tests {
         };
         let later = EPOCH + Duration::from_secs(9);
         let mut facts = Facts::default();
-        assert_eq!(facts.obstacle(&launch), None);
-        let mut note = |kind: ObstacleKind, at| {
-            facts.note_obstacle(&launch.to_string(), kind, at);
-            facts.obstacle(&launch).unwrap().since
+        assert_eq!(facts.blocked(&launch), None);
+        let mut note = |kind: CreateFailure, at| {
+            facts.note_blocked(&launch.to_string(), kind, at);
+            facts.blocked(&launch).unwrap().since
         };
-        assert_eq!(note(ObstacleKind::NameTaken, EPOCH), EPOCH);
-        assert_eq!(note(ObstacleKind::NameTaken, later), EPOCH);
-        assert_eq!(note(ObstacleKind::OverQuota(String::new()), later), later);
+        assert_eq!(note(CreateFailure::NameTaken, EPOCH), EPOCH);
+        assert_eq!(note(CreateFailure::NameTaken, later), EPOCH);
+        assert_eq!(note(CreateFailure::OverQuota(String::new()), later), later);
         let next = LaunchId {
             attempt: 2,
             ..launch
         };
-        assert_eq!(facts.obstacle(&next), None);
+        assert_eq!(facts.blocked(&next), None);
     }
 
     #[test]

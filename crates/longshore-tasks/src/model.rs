@@ -113,8 +113,8 @@ pub struct Task {
     pub pod_events: Vec<PodEvent>,
     /// What the next round needs of this one; `None` where it is remembered already.
     pub followed: Option<Followed>,
-    /// What kept the last create of this launch from happening.
-    pub obstacle: Option<Obstacle>,
+    /// Why the last create of this launch failed.
+    pub blocked: Option<Blocked>,
     /// What is known of its cache.
     pub cache: Cache,
 }
@@ -257,18 +257,18 @@ pub enum Fact {
     Slot(SlotChange),
 }
 
-/// What kept a create from happening.
+/// Why a launch did not happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Obstacle {
-    /// Since when.
+pub struct Blocked {
+    /// When it failed so first.
     pub since: Timestamp,
-    /// What it is.
-    pub kind: ObstacleKind,
+    /// The failure.
+    pub kind: CreateFailure,
 }
 
-/// What can keep a create from happening.
+/// Why a resource is not created.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ObstacleKind {
+pub enum CreateFailure {
     /// The API server refused it for good.
     Refused {
         /// HTTP status.

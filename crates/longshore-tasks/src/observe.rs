@@ -9,8 +9,6 @@
 
 mod assemble;
 
-pub(crate) use assemble::without_answer;
-
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -32,7 +30,7 @@ use crate::{
     facts::Facts,
     kinds::Kinds,
     model::{
-        Action, ActionKey, Invalid, LaunchId, Obstacle, ObstacleKind, QuotaScope, RemoteTask,
+        Action, ActionKey, Blocked, CreateFailure, Invalid, LaunchId, QuotaScope, RemoteTask,
         SlotState, Task, Work,
     },
     pod_templates::PodTemplates,
@@ -266,9 +264,9 @@ impl Observer {
         context.takes_pod_templates = self.kinds.takes_pod_templates(plugin.resource());
         let has_directories = self.data.has_directories(&context.paths.output_prefix);
         let missing = self.kinds.missing(plugin.resource());
-        let missing = missing.map(|definition| Obstacle {
+        let missing = missing.map(|definition| Blocked {
             since: now,
-            kind: ObstacleKind::NotServed(definition),
+            kind: CreateFailure::NotServed(definition),
         });
         Ok(Work::Task(Box::new(Task {
             plugin,
@@ -282,7 +280,7 @@ impl Observer {
             pending: Vec::new(),
             pod_events: Vec::new(),
             followed: None,
-            obstacle: missing.or_else(|| facts.obstacle(&launch)),
+            blocked: missing.or_else(|| facts.blocked(&launch)),
             cache: CacheState::None,
         })))
     }
@@ -370,8 +368,8 @@ fn counts(action: &Action) -> bool {
     let Work::Task(task) = &action.work else {
         return false;
     };
-    let obstacle = task.obstacle.as_ref().map(|obstacle| &obstacle.kind);
-    let is_taken = obstacle == Some(&ObstacleKind::NameTaken);
+    let blocked = task.blocked.as_ref().map(|blocked| &blocked.kind);
+    let is_taken = blocked == Some(&CreateFailure::NameTaken);
     !action.status.is_terminal() && (!task.is_not_started() || is_taken)
 }
 

@@ -25,7 +25,7 @@ use crate::{
     events::ActionEvent,
 };
 
-pub(crate) use known::Known;
+pub(crate) use known::{Known, without_answer};
 
 /// Kinds of questions to stores.
 const INPUTS: &str = "store_inputs";

@@ -42,9 +42,9 @@ use crate::{
     remote::{AskConnectors, NoConnectors, Slots},
 };
 
-/// Who runs which task type.
+/// The plugins of an executor, by task type.
 pub trait Plugins: std::fmt::Debug + Send + Sync + 'static {
-    /// What runs a task type; `None` where nobody takes it.
+    /// The plugin that runs a task type; `None` where no plugin takes it.
     fn resolve(&self, task_type: &str) -> Option<RunsTask>;
 
     /// Of each kind of resource that is made, a plugin that makes it.
@@ -66,7 +66,7 @@ impl Plugins for Registry {
 pub struct Tasks {
     config: TasksConfig,
     plugins: Arc<dyn Plugins>,
-    events: Telling,
+    events: EventTarget,
     data: Arc<dyn TaskData>,
     caching: Option<Caching>,
     connectors: Arc<dyn AskConnectors>,
@@ -74,33 +74,33 @@ pub struct Tasks {
     gate: Gate,
 }
 
-/// Who is told.
+/// Where action events go.
 #[derive(Debug)]
-enum Telling {
+enum EventTarget {
     OneByOne(Arc<dyn ActionEvents>),
     InBatches(Arc<dyn EventSink>, BatchLimits),
 }
 
-impl Telling {
-    /// Who is told, and the work that tells, which ends once nobody tells any more.
+impl EventTarget {
+    /// The receiver of events, and the work that sends its batches, which ends once the receiver is dropped.
     fn start(self) -> (Arc<dyn ActionEvents>, BoxFuture<'static, ()>) {
         match self {
             Self::OneByOne(events) => (events, ready(()).boxed()),
             Self::InBatches(sink, limits) => {
-                let (events, telling) = BatchedEvents::new(sink, limits);
-                (Arc::new(events), telling.boxed())
+                let (events, sending) = BatchedEvents::new(sink, limits);
+                (Arc::new(events), sending.boxed())
             }
         }
     }
 }
 
 impl Tasks {
-    /// An executor that tells nobody but the log, and caches nothing.
+    /// An executor that reports to its own log only, and caches nothing.
     pub fn new(config: TasksConfig, plugins: Arc<dyn Plugins>, clock: Arc<dyn Clock>) -> Self {
         let data = StoredData::new(Arc::clone(&config.storage));
         Self {
             data: Arc::new(data),
-            events: Telling::OneByOne(Arc::new(LoggedEvents)),
+            events: EventTarget::OneByOne(Arc::new(LoggedEvents)),
             caching: None,
             connectors: Arc::new(NoConnectors),
             config,
@@ -110,49 +110,50 @@ impl Tasks {
         }
     }
 
-    /// Tells these.
+    /// Sends action events to `events` instead of the local log.
     #[must_use]
-    pub fn telling(mut self, events: Arc<dyn ActionEvents>) -> Self {
-        self.events = Telling::OneByOne(events);
+    pub fn with_events(mut self, events: Arc<dyn ActionEvents>) -> Self {
+        self.events = EventTarget::OneByOne(events);
         self
     }
 
-    /// Tells this many events at a time: the run service ([`RemoteEvents`](crate::events::RemoteEvents)), or the log of
-    /// this machine ([`EventLog`](crate::events::EventLog)).
+    /// Sends action events to `sink` in batches within `limits`: to the run service
+    /// ([`RemoteEvents`](crate::events::RemoteEvents)), or to the log of this machine
+    /// ([`EventLog`](crate::events::EventLog)).
     #[must_use]
-    pub fn telling_in_batches(mut self, sink: Arc<dyn EventSink>, limits: BatchLimits) -> Self {
-        self.events = Telling::InBatches(sink, limits);
+    pub fn with_batched_events(mut self, sink: Arc<dyn EventSink>, limits: BatchLimits) -> Self {
+        self.events = EventTarget::InBatches(sink, limits);
         self
     }
 
-    /// Spares attempts whose outputs are cached.
+    /// Copies outputs that are cached instead of running the attempt again.
     #[must_use]
-    pub fn caching(mut self, caching: Caching) -> Self {
+    pub fn with_caching(mut self, caching: Caching) -> Self {
         self.caching = Some(caching);
         self
     }
 
-    /// Finds outputs here.
+    /// Reads inputs and outputs of tasks with `data` instead of the storage of the configuration.
     #[must_use]
-    pub fn reading(mut self, data: Arc<dyn TaskData>) -> Self {
+    pub fn with_data(mut self, data: Arc<dyn TaskData>) -> Self {
         self.data = data;
         self
     }
 
-    /// Spares attempts whose outputs are in this catalog, and in the storage of the configuration.
+    /// Copies outputs that `catalog` names, and the storage of the configuration has, instead of running the attempt again.
     #[must_use]
-    pub fn caching_in(self, catalog: Arc<dyn Catalog>) -> Self {
+    pub fn with_catalog(self, catalog: Arc<dyn Catalog>) -> Self {
         let TasksConfig {
             storage, plugins, ..
         } = &self.config;
         let (storage, clock) = (Arc::clone(storage), Arc::clone(&self.clock));
         let caching = Caching::new(catalog, storage, clock, plugins.max_cache_age);
-        self.caching(caching)
+        self.with_caching(caching)
     }
 
-    /// Asks these.
+    /// Runs tasks of connectors with `connectors`.
     #[must_use]
-    pub fn asking(mut self, connectors: Arc<dyn AskConnectors>) -> Self {
+    pub fn with_connectors(mut self, connectors: Arc<dyn AskConnectors>) -> Self {
         self.connectors = connectors;
         self
     }
@@ -171,7 +172,7 @@ impl Tasks {
     /// *Assumptions*: the `TaskAction` resource is installed; while it is not, the watch tries again with back-off.
     ///
     /// *Cancellation*: after `shutdown` no round starts, and running ones have 30 s to finish. Dropping the future is
-    /// like a crash: nothing is lost.
+    /// like a crash: the next process goes on with what is on record.
     pub async fn run(self, client: Client, shutdown: CancellationToken) {
         let kinds = Arc::new(Kinds::of(self.plugins.makers()));
         let actions = Cache::new();
@@ -186,7 +187,7 @@ impl Tasks {
         let watches = self.watches(&client, &notes);
         let connectors = self.connectors;
         let is_caching = self.caching.is_some();
-        let (events, telling) = self.events.start();
+        let (events, sending) = self.events.start();
         let (transport, freed) =
             Transport::new(&self.data, self.caching, &connectors, events, notes.clone());
         let triggers = triggers(&watches, &kinds, actions.clone());
@@ -228,7 +229,7 @@ impl Tasks {
             .concurrency(self.config.concurrency)
             .run(triggers, shutdown.clone());
         tokio::join!(
-            Box::pin(telling_during(rounds, gate.while_open(telling))),
+            Box::pin(sending_during(rounds, gate.while_open(sending))),
             Box::pin(shutdown.run_until_cancelled(collection)),
             Box::pin(shutdown.run_until_cancelled(templates)),
             Box::pin(shutdown.run_until_cancelled(gate.while_open(connectors.follow()))),
@@ -245,16 +246,16 @@ impl Tasks {
     }
 }
 
-/// Tells the run service for as long as there are rounds: after the last one nobody waits for an acknowledgement, and a
-/// run service that never answers must not keep the process. It stops earlier where the lease is lost.
-async fn telling_during(rounds: impl Future<Output = ()>, telling: impl Future) {
-    let telling = async {
-        telling.await;
+/// Sends batches of events for as long as there are rounds: after the last round nothing waits for an acknowledgement, and
+/// a run service that never answers must not keep the process. It stops earlier where the lease is lost.
+async fn sending_during(rounds: impl Future<Output = ()>, sending: impl Future) {
+    let sending = async {
+        sending.await;
         pending::<()>().await;
     };
     tokio::select! {
         () = rounds => {}
-        () = telling => {}
+        () = sending => {}
     }
 }
 
@@ -270,7 +271,7 @@ where
     }
 }
 
-/// The actions that something happened to, once all pods were listed.
+/// The actions that need a round because something of theirs has changed, once all pods are listed.
 fn triggers(
     watches: &Watches,
     kinds: &Arc<Kinds>,

@@ -7,7 +7,7 @@ use longshore_plugins::CacheKey;
 use super::{Caching, CatalogCacheStatus, Entry};
 use crate::{
     model::{Action, ActionKey, Work},
-    questions::{Holder, Known},
+    questions::{Holder, Known, without_answer},
 };
 
 /// What is known of the cache of an attempt.
@@ -103,18 +103,7 @@ pub(crate) fn assemble(key: &ActionKey, action: &mut Action, known: Known<'_>) {
     if !CacheKey::is_wanted(&context.template) {
         return;
     }
-    let unkeyed = |asked| {
-        let metadata = context.template.metadata.as_ref();
-        Cache::Unkeyed(Unkeyed {
-            url: Caching::inputs_of(context).unwrap_or_default().to_owned(),
-            is_serializable: metadata.is_some_and(|metadata| metadata.cache_serializable),
-            key: asked,
-        })
-    };
     *cache = match known.key() {
-        Asked::NotAsked | Asked::AskedByAnother => unkeyed(Asked::NotAsked),
-        Asked::UnderWay { since } => unkeyed(Asked::UnderWay { since }),
-        Asked::Failed { at, why, message } => unkeyed(Asked::Failed { at, why, message }),
         Asked::Answered { answer: None, .. } => Cache::None,
         Asked::Answered {
             answer: Some(cache_key),
@@ -122,6 +111,17 @@ pub(crate) fn assemble(key: &ActionKey, action: &mut Action, known: Known<'_>) {
         } => {
             let entry = Entry::of(key, context, cache_key);
             Cache::Keyed(Box::new(cached(entry, known)))
+        }
+        key @ (Asked::NotAsked
+        | Asked::AskedByAnother
+        | Asked::UnderWay { .. }
+        | Asked::Failed { .. }) => {
+            let metadata = context.template.metadata.as_ref();
+            Cache::Unkeyed(Unkeyed {
+                url: Caching::inputs_of(context).unwrap_or_default().to_owned(),
+                is_serializable: metadata.is_some_and(|metadata| metadata.cache_serializable),
+                key: without_answer(key),
+            })
         }
     };
 }

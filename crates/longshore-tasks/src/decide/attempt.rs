@@ -18,7 +18,7 @@ use super::{
 use crate::{
     build,
     data::Outcome,
-    model::{Belongs, Child, LaunchId, Obstacle, ObstacleKind, Task},
+    model::{Belongs, Blocked, Child, CreateFailure, LaunchId, Task},
 };
 
 /// Between two looks at a name that somebody else has: at least, and at most.
@@ -73,24 +73,24 @@ fn address(task: &Task) -> String {
 
 /// Creates the resource, or says why it cannot be.
 fn launch(round: &Round<'_>, task: &Task) -> ActionPlan {
-    let obstacle = task.obstacle.as_ref().map(|obstacle| &obstacle.kind);
-    match obstacle {
-        Some(ObstacleKind::Refused { code, message }) => {
+    let blocked = task.blocked.as_ref().map(|blocked| &blocked.kind);
+    match blocked {
+        Some(CreateFailure::Refused { code, message }) => {
             failure::decide(round, task, refused(*code, message))
         }
         // Told once; then it is tried again after each back-off.
-        Some(ObstacleKind::OverQuota(message)) if !is_waiting(round) => {
+        Some(CreateFailure::OverQuota(message)) if !is_waiting(round) => {
             let info = PhaseInfo::of(Phase::WaitingForResources, message);
             publish::plan(round, task, Published::waiting(round, info))
         }
-        Some(ObstacleKind::NotServed(definition)) => {
+        Some(CreateFailure::NotServed(definition)) => {
             let reason = format!(
                 "the API server does not serve {definition}: waiting for it; install the operator that brings it"
             );
             let info = PhaseInfo::of(Phase::WaitingForResources, reason);
             publish::plan(round, task, Published::waiting(round, info))
         }
-        Some(ObstacleKind::OverQuota(_) | ObstacleKind::NameTaken) | None => create(round, task),
+        Some(CreateFailure::OverQuota(_) | CreateFailure::NameTaken) | None => create(round, task),
     }
 }
 
@@ -166,13 +166,10 @@ fn is_waiting(round: &Round<'_>) -> bool {
 /// Somebody else has the name.
 fn wait_for_name(round: &Round<'_>, task: &Task, child: &Child) -> ActionPlan {
     let (shortest, longest) = NAME_TAKEN;
-    let wait = task
-        .obstacle
-        .as_ref()
-        .map_or(shortest, |obstacle: &Obstacle| {
-            let since = round.now.duration_since(obstacle.since);
-            Duration::try_from(since).unwrap_or_default()
-        });
+    let wait = task.blocked.as_ref().map_or(shortest, |blocked: &Blocked| {
+        let since = round.now.duration_since(blocked.since);
+        Duration::try_from(since).unwrap_or_default()
+    });
     let next = Plan::after(wait.clamp(shortest, longest));
     if child.is_deleting || is_waiting(round) {
         return next;
@@ -255,7 +252,7 @@ fn succeed(round: &Round<'_>, task: &Task, child: &Child) -> ActionPlan {
         Outcome::Failed {
             error,
             is_recoverable,
-        } => outcome::fail_as_told(round, task, error, *is_recoverable),
+        } => outcome::fail_as_written(round, task, error, *is_recoverable),
         Outcome::Incomplete(why) => incomplete(round, task, child, *at, why),
     }
 }

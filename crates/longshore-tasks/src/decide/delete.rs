@@ -2,7 +2,7 @@
 
 use longshore_api::flyte::{FINALIZER_PLUGIN, REASON_FINALIZATION_SKIPPED};
 use longshore_core::{Action as Do, Next, Plan};
-use longshore_plugins::{Phase, PhaseInfo};
+use longshore_plugins::{Phase, PhaseInfo, TaskContext};
 
 use super::{ActionPlan, Round, Step, cached, publish, release, remote, report};
 use crate::model::{Child, Work};
@@ -28,9 +28,7 @@ pub(super) fn decide(round: &Round<'_>) -> ActionPlan {
             if let Some(before) = cached::before_end(&**task) {
                 return before;
             }
-            let info = PhaseInfo::of(Phase::Aborted, "aborted");
-            let event = publish::event(round, &task.context, &info, action.attempt());
-            actions.push(report::tell(round, event));
+            actions.push(aborted(round, &task.context));
         }
         Work::Remote(task) if !action.status.is_terminal() => {
             // Without its inputs nobody knows the job that was begun. Who has the reservation next must not run beside it.
@@ -40,9 +38,7 @@ pub(super) fn decide(round: &Round<'_>) -> ActionPlan {
             if let Some(before) = before {
                 return before;
             }
-            let info = PhaseInfo::of(Phase::Aborted, "aborted");
-            let event = publish::event(round, &task.context, &info, action.attempt());
-            actions.push(report::tell(round, event));
+            actions.push(aborted(round, &task.context));
         }
         Work::Invalid(invalid) => {
             actions.push(round.warn(REASON_FINALIZATION_SKIPPED, invalid.message.clone()));
@@ -59,4 +55,11 @@ pub(super) fn decide(round: &Round<'_>) -> ActionPlan {
 /// Whether a resource may outlive the action: nothing of it runs, and nothing of ours holds it.
 fn is_harmless(child: &Child) -> bool {
     child.is_over && !child.has_finalizer
+}
+
+/// Reports that the attempt was aborted.
+fn aborted(round: &Round<'_>, context: &TaskContext) -> Step {
+    let info = PhaseInfo::of(Phase::Aborted, "aborted");
+    let event = publish::event(round, context, &info, round.action.attempt());
+    report::step(round, event)
 }

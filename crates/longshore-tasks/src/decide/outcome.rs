@@ -91,7 +91,7 @@ pub(super) fn fail(round: &Round<'_>, task: &Task) -> ActionPlan {
         Some(Outcome::Failed {
             error,
             is_recoverable,
-        }) => fail_as_told(round, task, error, *is_recoverable),
+        }) => fail_as_written(round, task, error, *is_recoverable),
         Some(Outcome::Complete | Outcome::Incomplete(_)) | None => {
             failure::decide(round, task, task.info.clone())
         }
@@ -99,7 +99,7 @@ pub(super) fn fail(round: &Round<'_>, task: &Task) -> ActionPlan {
 }
 
 /// The attempt ended, and wrote down why it failed.
-pub(super) fn fail_as_told(
+pub(super) fn fail_as_written(
     round: &Round<'_>,
     task: &Task,
     error: &TaskError,

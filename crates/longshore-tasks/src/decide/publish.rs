@@ -1,4 +1,4 @@
-//! Publishes a change: first the run service is told, then the status is written (task action spec §5.2).
+//! Publishes a change: first the run service gets its event, then the status is written (task action spec §5.2).
 
 use std::time::Duration;
 
@@ -108,7 +108,7 @@ pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> Acti
             updated_at: at,
             ..event(round, &task.context, &info, round.action.attempt())
         };
-        actions.push(report::tell(round, event));
+        actions.push(report::step(round, event));
     }
     let Published {
         mut info,
@@ -118,7 +118,7 @@ pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> Acti
         cache,
     } = published;
     if attempt == round.action.attempt() {
-        info = told_apart(info, &stored(round, task));
+        info = with_own_version(info, &stored(round, task));
     }
     if info.happenings.is_empty() && launch == OnRecord::Started {
         info.happenings = task.pod_events.iter().map(Into::into).collect();
@@ -151,8 +151,9 @@ pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> Acti
     Plan { actions, next }
 }
 
-/// The receiver keeps one event of a phase and version, and knows fewer phases than there are.
-pub(super) fn told_apart(mut info: PhaseInfo, stored: &K8sState) -> PhaseInfo {
+/// A phase with a version of its own: the receiver keeps one event of a phase and version, and knows fewer phases than
+/// there are.
+pub(super) fn with_own_version(mut info: PhaseInfo, stored: &K8sState) -> PhaseInfo {
     let is_another = info.phase != stored.phase && stored.phase != Phase::Undefined;
     if is_another && action_phase(info.phase) == action_phase(stored.phase) {
         info.version = info.version.max(stored.version.saturating_add(1));
@@ -160,7 +161,7 @@ pub(super) fn told_apart(mut info: PhaseInfo, stored: &K8sState) -> PhaseInfo {
     info
 }
 
-/// Tells of a phase and enters it into a status that says the rest already; `None` where nothing is new.
+/// Reports a phase and enters it into a status that says the rest already; `None` where nothing is new.
 pub(super) fn write(
     round: &Round<'_>,
     context: &TaskContext,
@@ -180,7 +181,7 @@ pub(super) fn write(
         cache_status: status.cache_status,
         ..event(round, context, info, status.attempts)
     };
-    let mut steps = vec![report::tell(round, event)];
+    let mut steps = vec![report::step(round, event)];
     if info.phase.is_terminal() {
         steps.extend(round.finish(status));
     } else {
@@ -189,7 +190,7 @@ pub(super) fn write(
     Some(steps)
 }
 
-/// What went before `phase` in this attempt, and was not told yet.
+/// The changes before `phase` in this attempt that are not published yet.
 fn unpublished(round: &Round<'_>, task: &Task, phase: Phase) -> Vec<PendingChange> {
     let stored = stored(round, task);
     let mut unpublished = merge::earlier(&stored, task, phase);
@@ -218,10 +219,10 @@ fn is_of_launch(child: &Child) -> bool {
 }
 
 /// When to look again if nothing changes. How long a pod may wait for its start is a matter of time; once it runs,
-/// only a change of it is of interest, and its owner tells whom.
+/// only a change of it is of interest, and its owner reference says which action it is of.
 fn next(round: &Round<'_>, info: &PhaseInfo) -> Next {
-    let is_told = !round.config.disable_inject_owner_references;
-    if info.phase == Phase::Running && is_told || info.phase.is_terminal() {
+    let has_owner = !round.config.disable_inject_owner_references;
+    if info.phase == Phase::Running && has_owner || info.phase.is_terminal() {
         Next::AwaitChange
     } else {
         Next::After(round.policy.requeue)

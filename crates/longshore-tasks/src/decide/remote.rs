@@ -58,7 +58,7 @@ impl Attempt for RemoteTask {
         info: PhaseInfo,
         cache: CatalogCacheStatus,
     ) -> ActionPlan {
-        let info = publish::told_apart(info, &self.context.last);
+        let info = publish::with_own_version(info, &self.context.last);
         let status = TaskActionStatus {
             cache_status: cache.into(),
             ..forgetting(round)
@@ -119,7 +119,7 @@ fn go_on(round: &Round<'_>, task: &RemoteTask, step: &Step) -> ActionPlan {
     if step.info.phase >= Phase::Initializing {
         status.system_failures = 0;
     }
-    let info = publish::told_apart(step.info.clone(), &task.context.last);
+    let info = publish::with_own_version(step.info.clone(), &task.context.last);
     let mut actions = publish(round, task, status, &info).actions;
     let Some(call) = &step.call else {
         // The step was taken upon this answer; the next one is taken upon another.

@@ -1,10 +1,10 @@
-//! The run service is told before the status is written (task action spec §5.2).
+//! The run service gets each event before the status is written (task action spec §5.2).
 //!
-//! A plan that publishes is cut before its first event: the kit tells the run service, and the acknowledgement leads to the
+//! A plan that publishes is cut before its first event: the kit sends the report, and the acknowledgement leads to the
 //! next round. That round writes the status that the events belong to, whatever has changed meanwhile. Then it goes on
 //! with what follows from that status, or leaves this to another round.
 //!
-//! A crash in between loses nothing: the next process decides anew, and tells again. The run service keeps the first event
+//! A crash in between loses nothing: the next process decides anew, and reports again. The run service keeps the first event
 //! of each phase and version.
 
 use std::{sync::Arc, time::Duration};
@@ -17,8 +17,8 @@ use crate::{
     questions::{Report, TaskQuestion},
 };
 
-/// The step that tells the run service of an event. [`first`] makes one report of those of a plan.
-pub(super) fn tell(round: &Round<'_>, event: ActionEvent) -> Step {
+/// The step that reports an event to the run service. [`first`] makes one report of those of a plan.
+pub(super) fn step(round: &Round<'_>, event: ActionEvent) -> Step {
     Do::Ask(TaskQuestion::Report(Arc::new(Report {
         events: vec![event],
         upon: round.action.status.clone(),
@@ -65,7 +65,7 @@ pub(super) fn first(round: &Round<'_>, plan: ActionPlan) -> ActionPlan {
     }
 }
 
-/// Where a plan tells the run service of something.
+/// Where a plan reports to the run service.
 struct Cut {
     /// The place of the first event.
     at: usize,
@@ -101,15 +101,19 @@ fn acknowledged(
     round: &Round<'_>,
     plan: ActionPlan,
     cut: Option<Cut>,
-    told: &Arc<Report>,
+    reported: &Arc<Report>,
 ) -> ActionPlan {
-    let used = Do::Used(TaskQuestion::Report(Arc::clone(told)).id());
-    let Some(status) = &told.status else {
-        let is_told = cut.is_some_and(|cut| cut.report.status.is_none());
-        return if is_told { without_reports(plan) } else { plan };
+    let used = Do::Used(TaskQuestion::Report(Arc::clone(reported)).id());
+    let Some(status) = &reported.status else {
+        let is_reported = cut.is_some_and(|cut| cut.report.status.is_none());
+        return if is_reported {
+            without_reports(plan)
+        } else {
+            plan
+        };
     };
-    if told.upon != round.action.status {
-        // Somebody else has written the status: the events are told again with what is to be said now.
+    if reported.upon != round.action.status {
+        // Somebody else has written the status: the events of this plan are reported instead.
         let Some(cut) = cut else {
             let mut plan = plan;
             plan.actions.push(used);
@@ -120,7 +124,7 @@ fn acknowledged(
         actions.push(Do::Ask(TaskQuestion::Report(Arc::new(cut.report))));
         return Plan::of(actions);
     }
-    if !cut.is_some_and(|cut| says_the_same(&cut.report, told)) {
+    if !cut.is_some_and(|cut| says_the_same(&cut.report, reported)) {
         return Plan {
             actions: vec![round.record(status.clone()), used],
             next: Next::After(Duration::ZERO),
@@ -137,17 +141,17 @@ fn acknowledged(
 }
 
 /// Whether two reports differ by nothing but the time.
-fn says_the_same(new: &Report, told: &Report) -> bool {
+fn says_the_same(new: &Report, before: &Report) -> bool {
     let events = |report: &Report| -> Vec<_> {
         let events = report.events.iter();
         events
             .map(|event| (event.attempt, event.phase, event.version))
             .collect()
     };
-    let (Some(status), Some(old)) = (&new.status, &told.status) else {
+    let (Some(status), Some(old)) = (&new.status, &before.status) else {
         return false;
     };
-    events(new) == events(told)
+    events(new) == events(before)
         && status.attempts == old.attempts
         && status.system_failures == old.system_failures
         && status.cache_status == old.cache_status

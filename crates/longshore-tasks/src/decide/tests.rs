@@ -15,7 +15,7 @@ use longshore_test::EPOCH;
 use serde_json::json;
 
 use super::*;
-use crate::{data::Outcome, model::ObstacleKind};
+use crate::{data::Outcome, model::CreateFailure};
 
 pub(super) use world::action;
 use world::{World, words};
@@ -88,14 +88,14 @@ fn an_attempt_is_launched_once() {
 
 #[test]
 fn a_create_that_does_not_happen_has_its_consequence() {
-    let obstacle = |kind: ObstacleKind| action().with(|it| it.obstacle = Some(kind));
+    let blocked = |kind: CreateFailure| action().with(|it| it.blocked = Some(kind));
     let refused = |code| {
-        obstacle(ObstacleKind::Refused {
+        blocked(CreateFailure::Refused {
             code,
             message: "no".to_owned(),
         })
     };
-    let over_quota = || obstacle(ObstacleKind::OverQuota("exceeded quota".to_owned()));
+    let over_quota = || blocked(CreateFailure::OverQuota("exceeded quota".to_owned()));
     check(&[
         (
             "template that cannot be built",
@@ -151,7 +151,7 @@ fn somebody_elses_resource_is_waited_for() {
         (
             "foreign for a while",
             foreign(|pod| pod["metadata"]["annotations"] = json!({})).with(|it| {
-                it.obstacle = Some(ObstacleKind::NameTaken);
+                it.blocked = Some(CreateFailure::NameTaken);
                 it.action.status.plugin_phase = "PhaseWaitingForResources".to_owned();
                 it.now = EPOCH + Duration::from_secs(12);
             }),

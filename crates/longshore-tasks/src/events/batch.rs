@@ -78,7 +78,7 @@ pub struct BatchedEvents {
 #[derive(Debug)]
 struct Waiting {
     event: ActionEvent,
-    told: oneshot::Sender<Result<(), NotRecorded>>,
+    outcome: oneshot::Sender<Result<(), NotRecorded>>,
 }
 
 impl BatchedEvents {
@@ -99,10 +99,10 @@ impl ActionEvents for BatchedEvents {
         if let Some(flaw) = message::flaw(event) {
             return Err(NotPublished(flaw.to_owned()));
         }
-        let (told, outcome) = oneshot::channel();
+        let (sender, outcome) = oneshot::channel();
         let waiting = Waiting {
             event: event.clone(),
-            told,
+            outcome: sender,
         };
         let stopping = || NotPublished("the process stops".to_owned());
         self.queue.send(waiting).await.map_err(|_| stopping())?;
@@ -143,7 +143,7 @@ async fn run(sink: Arc<dyn EventSink>, limits: BatchLimits, mut queue: mpsc::Rec
     }
 }
 
-/// Records a batch, and tells everybody what became of theirs.
+/// Records a batch, and sends each caller the outcome of its event.
 async fn flush(sink: &dyn EventSink, limit: Duration, batch: Vec<Waiting>) {
     let mut parts = vec![batch];
     while let Some(mut part) = parts.pop() {
@@ -157,9 +157,9 @@ async fn flush(sink: &dyn EventSink, limit: Duration, batch: Vec<Waiting>) {
             parts.extend([rest, part]);
             continue;
         }
-        for Waiting { told, .. } in part {
-            // Whoever does not wait any more comes again.
-            drop(told.send(recorded.clone()));
+        for Waiting { outcome, .. } in part {
+            // A caller that does not wait any more sends its event again.
+            drop(outcome.send(recorded.clone()));
         }
     }
 }

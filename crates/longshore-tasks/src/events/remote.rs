@@ -27,8 +27,8 @@ impl EventSink for RemoteEvents {
         let request = RecordRequest {
             events: events.iter().map(message::to_proto).collect(),
         };
-        let told = self.client.call(RECORD, &request).await;
-        match told {
+        let recorded = self.client.call(RECORD, &request).await;
+        match recorded {
             Ok(RecordResponse {}) => Ok(()),
             Err(error) if error.code() == Some(Code::InvalidArgument) => {
                 Err(NotRecorded::Refused(error.to_string()))

@@ -11,7 +11,7 @@ use crate::{
     data::Outcome,
     decide::{Observed, owes, pending},
     model::{Action, ActionKey, Belongs, Child, Followed, LaunchId, Task, Work},
-    questions::Known,
+    questions::{Known, without_answer},
     remote,
 };
 
@@ -171,16 +171,5 @@ fn present<T>(seen: Seen<T>) -> Result<Option<T>, Unknown> {
         Seen::Present(value) => Ok(Some(value)),
         Seen::Absent => Ok(None),
         Seen::Unknown(why) => Err(why),
-    }
-}
-
-/// How far a question is, without its answer.
-pub(crate) fn without_answer<T>(asked: Asked<T>) -> Asked<()> {
-    match asked {
-        Asked::NotAsked => Asked::NotAsked,
-        Asked::AskedByAnother => Asked::AskedByAnother,
-        Asked::UnderWay { since } => Asked::UnderWay { since },
-        Asked::Answered { at, .. } => Asked::Answered { at, answer: () },
-        Asked::Failed { at, why, message } => Asked::Failed { at, why, message },
     }
 }

@@ -18,6 +18,19 @@ use crate::{
     facts::Facts,
 };
 
+/// The answer of one kind, out of any [`TaskAnswer`].
+macro_rules! pick {
+    ($kind:ident) => {
+        |answer| {
+            if let TaskAnswer::$kind(answer) = answer {
+                Some(answer)
+            } else {
+                None
+            }
+        }
+    };
+}
+
 /// What is known of the questions about one action.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known<'a> {
@@ -28,13 +41,7 @@ pub(crate) struct Known<'a> {
 
 impl Known<'_> {
     pub(crate) fn inputs(&self) -> Asked<Option<Arc<LiteralMap>>> {
-        self.get(INPUTS, "", |answer| {
-            if let TaskAnswer::Inputs(inputs) = answer {
-                Some(inputs)
-            } else {
-                None
-            }
-        })
+        self.get(INPUTS, "", pick!(Inputs))
     }
 
     pub(crate) fn directory(&self, url: &str) -> Asked<()> {
@@ -43,13 +50,7 @@ impl Known<'_> {
 
     /// See [`TaskQuestion::Outcome`].
     pub(crate) fn outcome(&self, of: &str) -> Asked<Outcome> {
-        self.get(OUTCOME, of, |answer| {
-            if let TaskAnswer::Outcome(outcome) = answer {
-                Some(outcome)
-            } else {
-                None
-            }
-        })
+        self.get(OUTCOME, of, pick!(Outcome))
     }
 
     pub(crate) fn outputs(&self, prefix: &str) -> Asked<()> {
@@ -57,33 +58,15 @@ impl Known<'_> {
     }
 
     pub(crate) fn key(&self) -> Asked<Option<CacheKey>> {
-        self.get(KEY, "", |answer| {
-            if let TaskAnswer::Key(key) = answer {
-                Some(key)
-            } else {
-                None
-            }
-        })
+        self.get(KEY, "", pick!(Key))
     }
 
     pub(crate) fn found(&self) -> Asked<Option<Hit>> {
-        self.get(GET, "", |answer| {
-            if let TaskAnswer::Found(found) = answer {
-                Some(found)
-            } else {
-                None
-            }
-        })
+        self.get(GET, "", pick!(Found))
     }
 
     pub(crate) fn cached(&self, url: &str) -> Asked<Option<Bytes>> {
-        self.get(CACHED, url, |answer| {
-            if let TaskAnswer::Cached(outputs) = answer {
-                Some(outputs)
-            } else {
-                None
-            }
-        })
+        self.get(CACHED, url, pick!(Cached))
     }
 
     pub(crate) fn copied(&self, prefix: &str) -> Asked<()> {
@@ -91,33 +74,21 @@ impl Known<'_> {
     }
 
     pub(crate) fn exists(&self, prefix: &str) -> Asked<bool> {
-        self.get(EXISTS, prefix, |answer| {
-            if let TaskAnswer::Exists(exists) = answer {
-                Some(exists)
-            } else {
-                None
-            }
-        })
+        self.get(EXISTS, prefix, pick!(Exists))
     }
 
     pub(crate) fn reserved(&self) -> Asked<Holder> {
-        self.get(RESERVE, "", holder)
+        self.get(RESERVE, "", pick!(Reserved))
     }
 
     /// What came of the reservation before it was asked for again.
     pub(crate) fn reserved_before(&self) -> Asked<Holder> {
         let id = QuestionId::new(RESERVE, "");
-        typed(self.answers.before(self.incarnation, &id), holder)
+        typed(self.answers.before(self.incarnation, &id), pick!(Reserved))
     }
 
     pub(crate) fn put(&self, prefix: &str) -> Asked<CatalogCacheStatus> {
-        self.get(PUT, prefix, |answer| {
-            if let TaskAnswer::Put(status) = answer {
-                Some(status)
-            } else {
-                None
-            }
-        })
+        self.get(PUT, prefix, pick!(Put))
     }
 
     pub(crate) fn released(&self) -> Asked<()> {
@@ -128,13 +99,7 @@ impl Known<'_> {
     pub(crate) fn connector(&self, state: &[u8]) -> (QuestionId, Asked<Answer>) {
         let of = fingerprint(state);
         let ask = |kind: &'static str| {
-            let asked = self.get(kind, &of, |answer| {
-                if let TaskAnswer::Connector(answer) = answer {
-                    Some(answer)
-                } else {
-                    None
-                }
-            });
+            let asked = self.get(kind, &of, pick!(Connector));
             (QuestionId::new(kind, of.as_str()), asked)
         };
         let create = ask(CREATE);
@@ -152,13 +117,7 @@ impl Known<'_> {
 
     /// What the run service has acknowledged, and no status says yet.
     pub(crate) fn reported(&self) -> Asked<Arc<Report>> {
-        self.get(REPORT, "", |answer| {
-            if let TaskAnswer::Reported(report) = answer {
-                Some(report)
-            } else {
-                None
-            }
-        })
+        self.get(REPORT, "", pick!(Reported))
     }
 
     /// The report that is under way, or whose acknowledgement waits to be used up.
@@ -194,16 +153,13 @@ fn done(answer: TaskAnswer) -> Option<()> {
     matches!(answer, TaskAnswer::Done).then_some(())
 }
 
-fn holder(answer: TaskAnswer) -> Option<Holder> {
-    if let TaskAnswer::Reserved(holder) = answer {
-        Some(holder)
-    } else {
-        None
-    }
+/// How far a question is, without its answer.
+pub(crate) fn without_answer<T>(asked: Asked<T>) -> Asked<()> {
+    typed(asked, |_| Some(()))
 }
 
 /// The answer to one kind of question. The transport answers no question with what belongs to another one.
-fn typed<T>(asked: Asked<TaskAnswer>, pick: impl FnOnce(TaskAnswer) -> Option<T>) -> Asked<T> {
+fn typed<A, T>(asked: Asked<A>, pick: impl FnOnce(A) -> Option<T>) -> Asked<T> {
     match asked {
         Asked::NotAsked => Asked::NotAsked,
         Asked::AskedByAnother => Asked::AskedByAnother,

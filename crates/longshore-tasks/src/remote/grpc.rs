@@ -138,7 +138,7 @@ impl GrpcClient {
     ) -> Result<A, GrpcError> {
         let url = format!("{}/{method}", self.base);
         let body = frame(request);
-        let work = self.persistently(&url, body, policy);
+        let work = self.with_retry(&url, body, policy);
         let answer = match policy.timeout {
             None => work.await?,
             Some(limit) => match tokio::time::timeout(limit, work).await {
@@ -149,7 +149,7 @@ impl GrpcClient {
         A::decode(answer).map_err(|error| garbage(&url, error.to_string()))
     }
 
-    async fn persistently(
+    async fn with_retry(
         &self,
         url: &str,
         body: Bytes,

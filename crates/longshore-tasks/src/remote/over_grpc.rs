@@ -51,8 +51,8 @@ pub struct GrpcConnectors {
 /// What connectors take.
 #[derive(Debug, Default)]
 struct Known {
-    /// What each told last: one that is down for the moment is not forgotten.
-    told: BTreeMap<String, Vec<Connector>>,
+    /// The last list of each: one that is down for the moment is not forgotten.
+    listed: BTreeMap<String, Vec<Connector>>,
     connectors: Connectors,
 }
 
@@ -103,13 +103,13 @@ impl GrpcConnectors {
     /// Asks every connector what it takes.
     async fn refresh(&self) {
         let asked = named(&self.config).map(|named| self.list(named));
-        let told = join_all(asked).await.into_iter().flatten();
+        let listed = join_all(asked).await.into_iter().flatten();
         let mut known = self.known();
-        known.told.extend(told);
+        known.listed.extend(listed);
         let mut connectors = Connectors::default();
         for Named { name, deployment } in named(&self.config) {
-            if let Some(told) = known.told.get(name) {
-                connectors.heard(name, deployment, told);
+            if let Some(listed) = known.listed.get(name) {
+                connectors.heard(name, deployment, listed);
             }
         }
         known.connectors = connectors;
@@ -123,15 +123,15 @@ impl GrpcConnectors {
         let mut policy = deployment.policy(METADATA, "ListConnectors");
         policy.timeout = policy.timeout.or(Some(LIST_TIMEOUT));
         let request = ListConnectorsRequest::default();
-        let told = self.call::<ListConnectorsResponse>(
+        let listed = self.call::<ListConnectorsResponse>(
             connector,
             METADATA,
             "ListConnectors",
             &request,
             &policy,
         );
-        match told.await {
-            Ok(told) => Some((name.to_owned(), told.connectors)),
+        match listed.await {
+            Ok(listed) => Some((name.to_owned(), listed.connectors)),
             Err(ConnectorError::Refused {
                 code: Code::Unimplemented,
                 ..

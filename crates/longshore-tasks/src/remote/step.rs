@@ -9,8 +9,7 @@ use super::own_states::is_last;
 use crate::{
     decide::may_begin,
     model::{Action, QuotaScope, RemoteTask, SlotChange, SlotState, Work},
-    observe::without_answer,
-    questions::{CREATE, Known},
+    questions::{CREATE, Known, without_answer},
 };
 
 /// Adds the step of a task that makes no resource, or what has to happen before it.

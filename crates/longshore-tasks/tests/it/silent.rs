@@ -150,9 +150,9 @@ async fn time_of_one_among(n_silent: usize, kind: &str) -> Duration {
         world.clock.clone(),
     );
     let tasks = tasks
-        .reading(Arc::new(Store(system.through(&process))))
-        .telling(Arc::new(Events(system.through(&process))))
-        .caching(caching)
+        .with_data(Arc::new(Store(system.through(&process))))
+        .with_events(Arc::new(Events(system.through(&process))))
+        .with_caching(caching)
         .run(client, shutdown.clone());
     let tasks = tokio::spawn(tasks);
     for n in 0..n_silent {

@@ -200,12 +200,12 @@ impl World {
         };
         let plugins = self.plugins.clone();
         Tasks::new(self.config.clone(), plugins, self.clock.clone())
-            .telling(Arc::new(events))
-            .asking(Arc::new(connector))
-            .reading(Arc::new(ScriptedData {
+            .with_events(Arc::new(events))
+            .with_connectors(Arc::new(connector))
+            .with_data(Arc::new(ScriptedData {
                 cache: Arc::clone(&self.cache),
             }))
-            .caching(self.cache.caching(process))
+            .with_caching(self.cache.caching(process))
             .run(client, CancellationToken::new())
             .await;
     }

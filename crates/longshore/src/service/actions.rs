@@ -48,14 +48,14 @@ pub(crate) fn executor(
     let connectors = connectors.map_err(|source| CliError::engine("the connectors", source))?;
     let clock = Arc::new(SystemClock);
     let executor = longshore_tasks::Tasks::new(config, Arc::new(registry), clock);
-    let mut executor = executor.asking(Arc::new(connectors));
+    let mut executor = executor.with_connectors(Arc::new(connectors));
     if let Some(url) = &settings.events.url {
         let events = RemoteEvents::new(client_of(url, "the events service")?);
-        executor = executor.telling_in_batches(Arc::new(events), BatchLimits::default());
+        executor = executor.with_batched_events(Arc::new(events), BatchLimits::default());
     }
     if let Some(url) = &settings.catalog.url {
         let catalog = RemoteCatalog::new(client_of(url, "the cache service")?);
-        executor = executor.caching_in(Arc::new(catalog));
+        executor = executor.with_catalog(Arc::new(catalog));
     }
     Ok(executor)
 }

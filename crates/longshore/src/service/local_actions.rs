@@ -37,8 +37,8 @@ pub(crate) fn executor(
     );
     let catalog = catalog.map_err(|source| CliError::engine("the catalog of outputs", source))?;
     Ok(actions::executor(settings, None, metrics, storage)?
-        .telling_in_batches(Arc::new(log), BatchLimits::of_a_file())
-        .caching_in(Arc::new(catalog)))
+        .with_batched_events(Arc::new(log), BatchLimits::of_a_file())
+        .with_catalog(Arc::new(catalog)))
 }
 
 #[cfg(test)]

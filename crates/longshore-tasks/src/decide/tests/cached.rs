@@ -289,7 +289,7 @@ fn who_waits_is_told_apart_from_what_was_told_before() {
             "a quota, where the receiver knows no difference",
             by("flyte/r-b")
                 .serialized(|it| it.held = held_by(US, 0))
-                .with(|it| it.obstacle = Some(ObstacleKind::OverQuota("full".to_owned()))),
+                .with(|it| it.blocked = Some(CreateFailure::OverQuota("full".to_owned()))),
             "report WAITING_FOR_RESOURCES.1 of 1; persist WaitingForResources.1 of 1; after 10s"
                 .to_owned(),
         ),

@@ -15,7 +15,7 @@ use crate::{
     catalog::Cache,
     data::Outcome,
     events::ActionEvent,
-    model::{LaunchId, Obstacle, ObstacleKind, PendingChange, PodEvent, Task},
+    model::{Blocked, CreateFailure, LaunchId, PendingChange, PodEvent, Task},
     questions::Report,
 };
 
@@ -65,7 +65,7 @@ pub(in crate::decide) struct World {
     pub(in crate::decide) directory: Option<Seen<()>>,
     pub(in crate::decide) pending: Vec<PendingChange>,
     pub(in crate::decide) pod_events: Vec<PodEvent>,
-    pub(in crate::decide) obstacle: Option<ObstacleKind>,
+    pub(in crate::decide) blocked: Option<CreateFailure>,
     pub(in crate::decide) cache: Cache,
     pub(in crate::decide) config: K8sConfig,
     pub(in crate::decide) now: Timestamp,
@@ -92,7 +92,7 @@ pub(in crate::decide) fn action() -> World {
         directory: None,
         pending: Vec::new(),
         pod_events: Vec::new(),
-        obstacle: None,
+        blocked: None,
         cache: Cache::None,
         config: K8sConfig::default(),
         now: EPOCH,
@@ -209,10 +209,10 @@ impl World {
             pending: self.pending.clone(),
             pod_events: self.pod_events.clone(),
             followed: None,
-            obstacle: self
-                .obstacle
+            blocked: self
+                .blocked
                 .clone()
-                .map(|kind| Obstacle { since: EPOCH, kind }),
+                .map(|kind| Blocked { since: EPOCH, kind }),
             cache: self.cache.clone(),
         }));
         Observed {

@@ -179,11 +179,14 @@ async fn a_connector_that_is_down_keeps_nobody_from_asking_others_and_is_not_for
     let connectors = GrpcConnectors::new(&config(section)).unwrap();
     ask(&connectors, &create("t", "o")).await.unwrap();
     // It told once.
-    let told = connectors.known().told.remove("c").unwrap();
-    connectors.known().told.insert("silent".to_owned(), told);
+    let listed = connectors.known().listed.remove("c").unwrap();
+    connectors
+        .known()
+        .listed
+        .insert("silent".to_owned(), listed);
     connectors.refresh().await;
     let known = connectors.known();
-    assert_eq!(known.told.len(), 2);
+    assert_eq!(known.listed.len(), 2);
 }
 
 #[tokio::test]

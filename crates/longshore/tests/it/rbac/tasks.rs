@@ -102,8 +102,8 @@ async fn an_executor_with_the_generated_role_alone_does_all_its_work_and_uses_al
     let metrics = Metrics::new();
     let config = config(&cluster.namespace);
     let plugins = Arc::new(Registry::new(&config.plugins).unwrap());
-    let executor =
-        Tasks::new(config, plugins, Arc::new(SystemClock)).telling(Arc::new(Reports::default()));
+    let executor = Tasks::new(config, plugins, Arc::new(SystemClock))
+        .with_events(Arc::new(Reports::default()));
     let client = client(&account, &faults, "tasks", &metrics).await;
     let shutdown = CancellationToken::new();
     let running = tokio::spawn(executor.run(client, shutdown.clone()));
