@@ -87,8 +87,10 @@ pub(crate) struct LoadedChildren {
     pub(crate) current: Seen<Value>,
     /// Those of earlier attempts that are there.
     pub(crate) earlier: Vec<Value>,
-    /// The head of a resource with many pods.
-    pub(crate) head: Option<(HeadPod, Seen<Value>)>,
+    /// Which pod is the head of a resource with many pods.
+    pub(crate) head: Option<HeadPod>,
+    /// That pod; only read where there is a head.
+    pub(crate) head_pod: Option<Seen<Value>>,
     /// The PodTemplate that the next resource is built on, where its template names one.
     pub(crate) pod_template: Option<Seen<Value>>,
 }
@@ -329,24 +331,22 @@ impl Observer {
             current = self.live(&target).await;
         }
         let (mut head, mut pod_template) = (None, None);
+        let namespace = &action.target.namespace;
         if let Work::Task(task) = &action.work {
             let context = &task.context;
             if let Seen::Present(resource) = &current {
-                let found = task.plugin.head_pod(context, resource);
-                head = found.map(|head| {
-                    let pod = self.kinds.head(&context.namespace, &head);
-                    (head, pod)
-                });
+                head = task.plugin.head_pod(context, resource);
             }
             if current.is_absent() && is_launched_next && !action.is_deleting {
                 let name = pod_template_name(&context.template, &self.config.k8s);
-                pod_template = name.map(|name| self.pod_templates.get(&context.namespace, name));
+                pod_template = name.map(|name| self.pod_templates.get(namespace, name));
             }
         }
         LoadedChildren {
             kind: names.resource,
             current,
             earlier,
+            head_pod: head.as_ref().map(|head| self.kinds.head(namespace, head)),
             head,
             pod_template,
         }

@@ -3,14 +3,19 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use longshore_api::flyte::TaskActionStatus;
-use longshore_core::{Action as Do, Asked, NoAnswer, QuestionId, Seen, Unknown, UnknownCause};
-use longshore_plugins::{ErrorKind, K8sConfig, Phase, PhaseInfo};
+use jiff::Timestamp;
+use longshore_api::{flyte::TaskActionStatus, tasks::ANNOTATION_LAUNCH};
+use longshore_core::{Action as Do, Asked, NoAnswer, QuestionId, Resource, Seen};
+use longshore_kit::Answers;
+use longshore_plugins::{
+    BuildError, ErrorKind, HeadPod, K8sConfig, Phase, PhaseInfo, Plugin, TaskContext,
+};
 use longshore_test::{
     EPOCH,
-    laws::{Decider, check_decider},
+    laws::{Decider, Read, all_reads, check_decider},
 };
 use proptest::prelude::*;
+use serde_json::{Value, json};
 
 use super::{
     ActionPlan, Observed, Record, decide,
@@ -20,9 +25,21 @@ use crate::{
     catalog::{Cache, CatalogCacheStatus, Hit, Unkeyed},
     config::Policy,
     data::Outcome,
-    model::{Note, Work},
+    facts::Facts,
+    model::{Action, ActionKey, Children, LaunchId, Note, SlotState, Work},
+    observe::{Loaded, LoadedAction, LoadedChildren},
     questions::{Holder, Report, TaskQuestion},
 };
+
+longshore_test::reads! {
+    Observed { now, action }
+    Action {
+        target, object, spec, status, is_deleting, has_finalizer, work, children, asked, reported
+    }
+    Children { current, earlier }
+    LoadedAction { action, facts, slot, is_caching, children }
+    LoadedChildren { kind, current, earlier, head, head_pod, pod_template }
+}
 
 #[derive(Debug)]
 struct Decisions;
@@ -43,22 +60,8 @@ impl Decider for Decisions {
         8 + ASKED.len()
     }
 
-    fn blinded(&self, observed: &Observed) -> Vec<Observed> {
-        let unknown = || Unknown::new(UnknownCause::Unreachable, "the watch is down");
-        let no_action = Observed {
-            action: Seen::Unknown(unknown()),
-            ..observed.clone()
-        };
-        let mut blinded = vec![no_action];
-        if let Seen::Present(action) = &observed.action {
-            let mut no_child = action.clone();
-            no_child.children.current = Seen::Unknown(unknown());
-            blinded.push(Observed {
-                action: Seen::Present(no_child),
-                ..observed.clone()
-            });
-        }
-        blinded
+    fn reads(&self, observed: &Observed) -> Result<Vec<Read<Observed>>, String> {
+        all_reads(observed)
     }
 
     fn leaves_terminal(&self, observed: &Observed, record: &Record) -> bool {
@@ -274,5 +277,145 @@ fn observations() -> impl Strategy<Value = Observed> {
 #[test]
 fn every_decision_keeps_the_laws() {
     let broken = check_decider(&Decisions, &observations(), 400);
+    assert!(broken.is_empty(), "{}", broken[0]);
+}
+
+/// Judges a resource by its `status.phase`, with the head that `status.head` names.
+#[derive(Debug)]
+struct ByStatus;
+
+impl Plugin for ByStatus {
+    fn id(&self) -> &'static str {
+        "by status"
+    }
+    fn task_types(&self) -> &'static [&'static str] {
+        &[]
+    }
+    fn resource(&self) -> Resource {
+        Resource::POD
+    }
+    fn build(&self, _: &TaskContext) -> Result<Value, BuildError> {
+        Ok(json!({}))
+    }
+    fn head_pod(&self, _: &TaskContext, resource: &Value) -> Option<HeadPod> {
+        let name = resource["status"]["head"].as_str()?;
+        Some(HeadPod::Named(name.to_owned()))
+    }
+    fn phase(&self, context: &TaskContext, resource: &Value, _: Timestamp) -> PhaseInfo {
+        let has_failed = context.head_pod.as_ref();
+        if has_failed.is_some_and(|head| head["status"]["phase"] == "Failed") {
+            return PhaseInfo::retryable(ErrorKind::User, "HeadFailed", "the head failed");
+        }
+        let phase = resource["status"]["phase"].as_str();
+        PhaseInfo::of(phase.and_then(Phase::parse).unwrap_or_default(), "")
+    }
+}
+
+/// The same decisions, upon what was read: the assembling in between keeps the laws too.
+#[derive(Debug)]
+struct Rounds;
+
+impl Decider for Rounds {
+    type Observed = LoadedAction;
+    type Status = Record;
+    type Effect = Note;
+    type Question = TaskQuestion;
+
+    fn decide(&self, observed: &LoadedAction) -> ActionPlan {
+        let loaded = Loaded {
+            now: EPOCH,
+            key: &ActionKey {
+                namespace: "flyte".to_owned(),
+                name: "r-a".to_owned(),
+            },
+            answers: &Answers::none(),
+            action: Seen::Present(observed.clone()),
+        };
+        Decisions.decide(&loaded.assemble())
+    }
+
+    fn max_actions(&self) -> usize {
+        Decisions.max_actions()
+    }
+
+    fn reads(&self, observed: &LoadedAction) -> Result<Vec<Read<LoadedAction>>, String> {
+        all_reads(observed)
+    }
+
+    fn leaves_terminal(&self, observed: &LoadedAction, record: &Record) -> bool {
+        let old = &observed.action.status;
+        old.is_terminal() && *old != record.status
+    }
+}
+
+/// A pod of a launch, or of somebody else, in some phase and with some head.
+fn resources() -> impl Strategy<Value = Option<(bool, Phase, Option<Phase>)>> {
+    let phase = || prop::sample::select(Phase::ALL.to_vec());
+    prop::option::of((any::<bool>(), phase(), prop::option::of(phase())))
+}
+
+fn loaded() -> impl Strategy<Value = LoadedAction> {
+    let published = prop::option::of(prop::sample::select(Phase::ALL.to_vec()));
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    let worlds = (published, resources(), flags, 0..2_u32);
+    worlds.prop_map(
+        |(published, resource, (deleting, finalizer, has_template), n_earlier)| {
+            let mut world = action().with(|it| {
+                it.action.is_deleting = deleting;
+                it.action.has_finalizer = finalizer;
+                it.action.status.attempts = n_earlier + 1;
+            });
+            if let Some(phase) = published {
+                world = world.started(phase, 0, "before");
+            }
+            let Seen::Present(mut action) = world.observed().action else {
+                unreachable!("a world has an action");
+            };
+            if let Work::Task(task) = &mut action.work {
+                task.plugin = Arc::new(ByStatus);
+                task.info = PhaseInfo::of(Phase::Undefined, "");
+                task.owed = None;
+            }
+            let launch = LaunchId::of(&action.target, &action.status);
+            let pod = |launch: &str, phase: Phase, head: bool| {
+                json!({
+                    "metadata": {
+                        "name": "r-a-0", "namespace": "flyte", "uid": "pod",
+                        "annotations": {ANNOTATION_LAUNCH: launch},
+                    },
+                    "status": {"phase": phase.published(), "head": head.then_some("head")},
+                })
+            };
+            let current = resource.map(|(is_ours, phase, head)| {
+                let launch = launch.to_string();
+                pod(
+                    if is_ours { &launch } else { "others/1/0" },
+                    phase,
+                    head.is_some(),
+                )
+            });
+            let head = resource.and_then(|(_, _, head)| head);
+            let children = LoadedChildren {
+                kind: Resource::POD,
+                current: current.into(),
+                earlier: vec![pod("u/1/0", Phase::Running, false); n_earlier as usize],
+                head: head.map(|_| HeadPod::Named("head".to_owned())),
+                head_pod: head.map(|phase| Seen::Present(pod("", phase, false))),
+                pod_template: has_template.then(|| Seen::Present(json!({}))),
+            };
+            LoadedAction {
+                action,
+                facts: Arc::<Facts>::default(),
+                slot: SlotState::Unlimited,
+                is_caching: false,
+                children: Some(children),
+            }
+        },
+    )
+}
+
+#[test]
+fn what_is_read_is_assembled_and_decided_upon_within_the_laws() {
+    let broken = check_decider(&Rounds, &loaded(), 400);
     assert!(broken.is_empty(), "{}", broken[0]);
 }

@@ -67,7 +67,7 @@ impl LoadedChildren {
                     to_build(task, template, known)
                 }
                 (Seen::Present(resource), _) if is_ours => {
-                    let read = to_judge(task, resource, self.head.as_ref(), now);
+                    let read = to_judge(task, resource, self.head_pod, now);
                     if read.is_ok() && is_open {
                         follow(task, resource, self.head, &launch, now, known);
                     }
@@ -114,12 +114,10 @@ fn to_build(
 fn to_judge(
     task: &mut Task,
     resource: &Value,
-    head: Option<&(HeadPod, Seen<Value>)>,
+    head_pod: Option<Seen<Value>>,
     now: Timestamp,
 ) -> Result<(), Unknown> {
-    if let Some((_, pod)) = head {
-        task.context.head_pod = present(pod.clone())?;
-    }
+    task.context.head_pod = present(head_pod.unwrap_or(Seen::Absent))?;
     task.info = task.plugin.phase(&task.context, resource, now);
     Ok(())
 }
@@ -128,7 +126,7 @@ fn to_judge(
 fn follow(
     task: &mut Task,
     resource: &Value,
-    head: Option<(HeadPod, Seen<Value>)>,
+    head: Option<HeadPod>,
     launch: &LaunchId,
     now: Timestamp,
     known: Known<'_>,
@@ -139,7 +137,7 @@ fn follow(
         task.pod_events = facts.pod_events.unpublished(uid, state);
         let before = &facts.followed;
         let followed = Followed {
-            head: head.map(|(head, _)| head),
+            head,
             pending: pending(&before.pending, launch, &state.k8s, &task.info, now),
         };
         task.pending.clone_from(&followed.pending.changes);
