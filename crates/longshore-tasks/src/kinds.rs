@@ -191,7 +191,8 @@ fn definition_name(resource: Resource) -> String {
     format!("{}.{}", resource.plural, resource.group)
 }
 
-fn to_value(seen: Seen<Arc<RawObject>>) -> Seen<Value> {
+/// The same as JSON.
+pub(crate) fn to_value(seen: Seen<Arc<RawObject>>) -> Seen<Value> {
     match seen {
         Seen::Present(object) => match object.to_value() {
             Ok(object) => Seen::Present(object),

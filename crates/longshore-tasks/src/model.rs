@@ -414,6 +414,11 @@ fn owner(resource: &Value) -> Option<&str> {
 }
 
 impl Child {
+    /// Whether it is of the current attempt.
+    pub fn is_of_attempt(&self) -> bool {
+        matches!(self.belongs, Belongs::ToThisLaunch | Belongs::ToThisAttempt)
+    }
+
     /// The resource of that name, as `launch` sees it.
     pub fn of(kind: Resource, resource: &Value, launch: &LaunchId) -> Self {
         let is_deleting = is_deleting(resource);

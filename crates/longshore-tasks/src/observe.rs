@@ -16,8 +16,8 @@ use longshore_api::flyte::{CONDITION_SUCCEEDED, Condition};
 use longshore_core::{Asked, Class, Classify, Incarnation, ObjectRef, Resource, Seen};
 use longshore_kit::{Answers, Cache, Memory, RawObject, Requests};
 use longshore_plugins::{
-    Config, HeadPod, Phase, PhaseInfo, Plugin, PluginState, Room, Runner, TaskContext,
-    pod_template_name, subdomain,
+    Config, HeadPod, Phase, PhaseInfo, PluginState, Room, Runner, TaskContext, pod_template_name,
+    subdomain,
 };
 use longshore_proto::flyteidl2::core::TaskTemplate;
 use prost::Message;
@@ -315,17 +315,16 @@ impl Observer {
     }
 
     async fn load_children(&self, action: &Action) -> LoadedChildren {
-        let names = Names::of(action);
         let is_launched_next = match &action.work {
             Work::Task(task) => task.is_not_started(),
             Work::Remote(_) | Work::Condition | Work::Invalid(_) | Work::Nothing => true,
         };
         let mut earlier = Vec::new();
         if is_launched_next || action.is_deleting {
-            let targets = (1..action.attempt()).map(|attempt| names.address(attempt));
+            let targets = (1..action.attempt()).map(|attempt| address(action, attempt));
             earlier.extend(targets.filter_map(|target| self.kinds.get(&target).present().cloned()));
         }
-        let target = names.address(action.attempt());
+        let target = address(action, action.attempt());
         let mut current = self.kinds.get(&target);
         if current.is_absent() && counts(action) && !was_read(action) {
             current = self.live(&target).await;
@@ -343,7 +342,7 @@ impl Observer {
             }
         }
         LoadedChildren {
-            kind: names.resource,
+            kind: target.resource,
             current,
             earlier,
             head_pod: head.as_ref().map(|head| self.kinds.head(namespace, head)),
@@ -385,46 +384,27 @@ fn was_read(action: &Action) -> bool {
     }
 }
 
-/// The names of an action's resources, one per attempt.
-struct Names {
-    resource: Resource,
-    namespace: String,
-    action: String,
-    /// `None` where the action cannot be run any more; then its resources were pods with the usual names.
-    plugin: Option<(Arc<dyn Plugin>, TaskContext)>,
-}
-
-impl Names {
-    fn of(action: &Action) -> Self {
-        let plugin = match &action.work {
-            Work::Task(task) => Some((Arc::clone(&task.plugin), task.context.clone())),
-            Work::Remote(_) | Work::Condition | Work::Invalid(_) | Work::Nothing => None,
-        };
-        let resource = plugin.as_ref().map(|(plugin, _)| plugin.resource());
-        Self {
-            resource: resource.unwrap_or(Resource::POD),
-            namespace: action.target.namespace.clone(),
-            action: action.target.name.clone(),
-            plugin,
+/// The address of the resource of an attempt. Of an action that cannot be run any more, the resources were pods with the
+/// usual names.
+fn address(action: &Action, attempt: u32) -> ObjectRef {
+    let generated_name = format!("{}-{}", action.target.name, attempt.saturating_sub(1));
+    let (resource, name) = match &action.work {
+        Work::Task(task) => {
+            let mut context = task.context.clone();
+            if context.attempt != attempt {
+                context.generated_name = generated_name;
+            }
+            (task.plugin.resource(), task.plugin.resource_name(&context))
         }
-    }
-
-    fn address(&self, attempt: u32) -> ObjectRef {
-        let generated = format!("{}-{}", self.action, attempt.saturating_sub(1));
-        let name = match &self.plugin {
-            Some((plugin, context)) if context.attempt == attempt => plugin.resource_name(context),
-            Some((plugin, context)) => plugin.resource_name(&TaskContext {
-                generated_name: generated,
-                ..context.clone()
-            }),
-            None => subdomain(&generated),
-        };
-        ObjectRef {
-            resource: self.resource,
-            namespace: self.namespace.clone(),
-            name,
-            uid: None,
+        Work::Remote(_) | Work::Condition | Work::Invalid(_) | Work::Nothing => {
+            (Resource::POD, subdomain(&generated_name))
         }
+    };
+    ObjectRef {
+        resource,
+        namespace: action.target.namespace.clone(),
+        name,
+        uid: None,
     }
 }
 

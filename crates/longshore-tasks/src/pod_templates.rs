@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use futures::{Stream, StreamExt, stream};
 use kube::Client;
-use longshore_core::{Resource, Scope, Seen, UnknownCause};
+use longshore_core::{Resource, Scope, Seen};
 use longshore_kit::{Cache, ListWatch, RawObject};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::service::api;
+use crate::{kinds::to_value, service::api};
 
 /// What is watched.
 const POD_TEMPLATE: Resource = Resource {
@@ -48,16 +48,9 @@ impl PodTemplates {
         });
         let shared = self.shared.as_deref();
         for namespace in [Some(namespace), shared].into_iter().flatten() {
-            match self.cache.get(namespace, name) {
-                Seen::Present(template) => {
-                    let template = template.to_value();
-                    return template.map_or_else(
-                        |error| Seen::unknown(UnknownCause::NotUnderstood, error.to_string()),
-                        Seen::Present,
-                    );
-                }
-                Seen::Absent => {}
-                Seen::Unknown(why) => return Seen::Unknown(why),
+            let found = to_value(self.cache.get(namespace, name));
+            if !found.is_absent() {
+                return found;
             }
         }
         Seen::Absent

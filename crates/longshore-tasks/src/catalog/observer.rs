@@ -69,25 +69,6 @@ pub enum Hit {
     File(String),
 }
 
-impl Cached {
-    /// What is known before anything is asked.
-    pub fn new(entry: Entry, uid: impl Into<String>) -> Self {
-        Self {
-            entry,
-            uid: uid.into(),
-            found: Asked::NotAsked,
-            read: Asked::NotAsked,
-            copied: Asked::NotAsked,
-            reserved: Asked::NotAsked,
-            reserved_before: Asked::NotAsked,
-            is_freed: false,
-            exists: Asked::NotAsked,
-            put: Asked::NotAsked,
-            released: Asked::NotAsked,
-        }
-    }
-}
-
 /// Adds to an action what is known of its cache, where outputs are cached at all.
 ///
 /// Nothing is asked before the finalizer is there: only what has one gives its reservation up when it is deleted.

@@ -40,7 +40,7 @@ pub(super) fn decide(round: &Round<'_>, task: &Task) -> ActionPlan {
             },
             Belongs::ToThisAction | Belongs::ToOthers => wait_for_name(round, task, child),
         },
-        (Ok(_) | Err(_), Some(child)) if is_of_attempt(child) => check(round, task, child),
+        (Ok(_) | Err(_), Some(child)) if child.is_of_attempt() => check(round, task, child),
         (Ok(_), _) => failure::decide(round, task, deleted_externally(task)),
         (Err(error), _) => {
             let code = "CorruptedPluginState";
@@ -48,13 +48,6 @@ pub(super) fn decide(round: &Round<'_>, task: &Task) -> ActionPlan {
             failure::decide(round, task, lost)
         }
     }
-}
-
-fn is_of_attempt(child: &Child) -> bool {
-    matches!(
-        child.belongs,
-        Belongs::ToThisLaunch | Belongs::ToThisAttempt
-    )
 }
 
 fn deleted_externally(task: &Task) -> PhaseInfo {

@@ -105,17 +105,25 @@ pub(super) fn fail_as_written(
     error: &TaskError,
     is_recoverable: bool,
 ) -> ActionPlan {
-    let phase = if is_recoverable {
-        Phase::RetryableFailure
-    } else {
-        Phase::PermanentFailure
-    };
-    let info = PhaseInfo {
-        phase,
-        error: Some(error.clone()),
-        ..task.info.clone()
-    };
+    let info = written_failure(&task.info, error, is_recoverable);
     failure::decide(round, task, info)
+}
+
+/// The phase of an attempt that wrote down why it failed.
+pub(super) fn written_failure(
+    info: &PhaseInfo,
+    error: &TaskError,
+    is_recoverable: bool,
+) -> PhaseInfo {
+    PhaseInfo {
+        phase: if is_recoverable {
+            Phase::RetryableFailure
+        } else {
+            Phase::PermanentFailure
+        },
+        error: Some(error.clone()),
+        ..info.clone()
+    }
 }
 
 /// The attempt ended, and its store did not tell how when it was asked last.

@@ -178,16 +178,12 @@ fn succeed(round: &Round<'_>, task: &RemoteTask, step: &Step) -> ActionPlan {
             error,
             is_recoverable,
         }) => {
-            let phase = if *is_recoverable {
-                Phase::RetryableFailure
-            } else {
-                Phase::PermanentFailure
-            };
-            let info = PhaseInfo {
-                error: Some(error.clone()),
-                ..PhaseInfo::of(phase, "")
-            };
-            fail(round, task, info)
+            let info = PhaseInfo::of(Phase::Undefined, "");
+            fail(
+                round,
+                task,
+                outcome::written_failure(&info, error, *is_recoverable),
+            )
         }
         Some(Outcome::Incomplete(why)) => {
             let mut plan = system_failure(round, task, why, false);

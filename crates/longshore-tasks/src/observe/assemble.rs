@@ -10,7 +10,7 @@ use crate::{
     catalog,
     data::Outcome,
     decide::{Observed, owes, pending},
-    model::{Action, ActionKey, Belongs, Child, Followed, LaunchId, Task, Work},
+    model::{Action, ActionKey, Child, Followed, LaunchId, Task, Work},
     questions::{Known, without_answer},
     remote,
 };
@@ -61,7 +61,7 @@ impl LoadedChildren {
         action.children.earlier = self.earlier.iter().map(child).collect();
         let is_open = !action.is_deleting && !action.status.is_terminal();
         if let Work::Task(task) = &mut action.work {
-            let is_ours = current.present().is_some_and(is_of_attempt);
+            let is_ours = current.present().is_some_and(Child::is_of_attempt);
             let read = match (&self.current, self.pod_template) {
                 (Seen::Absent, template) if task.is_not_started() && !action.is_deleting => {
                     to_build(task, template, known)
@@ -82,13 +82,6 @@ impl LoadedChildren {
         }
         action.children.current = current;
     }
-}
-
-fn is_of_attempt(child: &Child) -> bool {
-    matches!(
-        child.belongs,
-        Belongs::ToThisLaunch | Belongs::ToThisAttempt
-    )
 }
 
 /// Adds what the resource of an attempt is built from. `Err` says what could not be read: then it is not built.

@@ -60,7 +60,19 @@ fn new(is_serializable: bool) -> Cached {
         is_serializable,
         output_prefix: "file:///out/1".to_owned(),
     };
-    Cached::new(entry, "u")
+    Cached {
+        entry,
+        uid: "u".to_owned(),
+        found: Asked::NotAsked,
+        read: Asked::NotAsked,
+        copied: Asked::NotAsked,
+        reserved: Asked::NotAsked,
+        reserved_before: Asked::NotAsked,
+        is_freed: false,
+        exists: Asked::NotAsked,
+        put: Asked::NotAsked,
+        released: Asked::NotAsked,
+    }
 }
 
 fn now<T>(answer: T) -> Asked<T> {
