@@ -236,9 +236,15 @@ impl Controller for Actions {
 
     async fn call(&self, key: &ActionKey, note: &Note) -> Result<(), ActionError> {
         match &note.fact {
-            Fact::Followed(followed) => self
-                .facts
-                .note(key, &note.of, |facts| facts.followed = followed.clone()),
+            Fact::Pending(pending) => {
+                let pending = pending.clone();
+                self.facts
+                    .note(key, &note.of, |facts| facts.pending = pending);
+            }
+            Fact::Head(head) => {
+                let head = Some(head.clone());
+                self.facts.note(key, &note.of, |facts| facts.head = head);
+            }
             Fact::Slot(change) => {
                 if matches!(change, SlotChange::Request(_)) {
                     self.count_jobs()?;

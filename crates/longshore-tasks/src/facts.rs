@@ -8,7 +8,7 @@ use longshore_api::flyte::TaskActionStatus;
 use longshore_plugins::{CacheKey, HeadPod, PluginState};
 
 use crate::{
-    model::{Blocked, CreateFailure, Followed, LaunchId},
+    model::{Blocked, CreateFailure, LaunchId, PendingChanges},
     pod_events::PodEvents,
     remote::{OwnStates, Slot},
 };
@@ -16,8 +16,10 @@ use crate::{
 /// Facts about an action that no cache shows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Facts {
-    /// What its last round has left for the next one.
-    pub(crate) followed: Followed,
+    /// The changes of its attempt that are not on record yet.
+    pub(crate) pending: PendingChanges,
+    /// The pod of an operator whose changes lead to a round.
+    pub(crate) head: Option<HeadPod>,
     /// The Kubernetes Events about its resource.
     pub(crate) pod_events: PodEvents,
     /// Its slot of the quota of jobs, or its place among those that wait for one.
@@ -42,7 +44,7 @@ pub(crate) struct Waiting {
 impl Facts {
     /// Drops what a status that was written has published.
     pub(crate) fn drop_published(&mut self, status: &TaskActionStatus) {
-        self.followed.pending = Default::default();
+        self.pending = PendingChanges::default();
         let state = PluginState::read(status.plugin_state_version, &status.plugin_state);
         if let Ok(state) = state {
             self.pod_events.drop_published(&state);
@@ -51,7 +53,7 @@ impl Facts {
 
     /// Whether the action has asked for news of a pod of this name.
     pub(crate) fn has_head(&self, pod: &str) -> bool {
-        match &self.followed.head {
+        match &self.head {
             Some(HeadPod::Named(name)) => name == pod,
             Some(HeadPod::Beginning(start)) => pod.starts_with(start),
             None => false,
@@ -119,7 +121,7 @@ mod tests {
             (None, "a-driver", false),
         ] {
             let mut facts = Facts::default();
-            facts.followed.head = head.cloned();
+            facts.head = head.cloned();
             assert_eq!(facts.has_head(pod), expected, "{head:?} {pod}");
         }
     }

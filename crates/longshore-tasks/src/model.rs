@@ -111,8 +111,10 @@ pub struct Task {
     pub pending: Vec<PendingChange>,
     /// Events about the resource that are not published yet, oldest first.
     pub pod_events: Vec<PodEvent>,
-    /// What the next round needs of this one; `None` where it is remembered already.
-    pub followed: Option<Followed>,
+    /// The same for the next round, where this process remembers others.
+    pub to_remember: Option<PendingChanges>,
+    /// The pod of an operator whose changes lead to a round from now on; `None` where they do already.
+    pub new_head: Option<HeadPod>,
     /// Why the last create of this launch failed.
     pub blocked: Option<Blocked>,
     /// What is known of its cache.
@@ -173,15 +175,6 @@ pub struct PendingChanges {
     pub stored: K8sState,
     /// Oldest first, one of each phase.
     pub changes: Vec<PendingChange>,
-}
-
-/// What a round about a resource leaves for the next one.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Followed {
-    /// The pod of an operator whose changes lead to a round: it does not say itself which action it is of.
-    pub head: Option<HeadPod>,
-    /// The changes that wait for company.
-    pub pending: PendingChanges,
 }
 
 /// A Kubernetes Event about a resource.
@@ -251,8 +244,10 @@ pub struct Note {
 /// A fact that the next round of an action needs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fact {
-    /// What the round has found out about the resource.
-    Followed(Followed),
+    /// The changes of its attempt that are not on record yet.
+    Pending(PendingChanges),
+    /// The pod whose changes lead to a round: it does not say itself which action it is of.
+    Head(HeadPod),
     /// What becomes of the slot.
     Slot(SlotChange),
 }

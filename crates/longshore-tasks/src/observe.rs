@@ -281,7 +281,8 @@ impl Observer {
             directory: has_directories.then_some(Asked::NotAsked),
             pending: Vec::new(),
             pod_events: Vec::new(),
-            followed: None,
+            to_remember: None,
+            new_head: None,
             blocked: missing.or_else(|| facts.blocked(&launch)),
             cache: CacheState::None,
         })))

@@ -54,10 +54,10 @@ impl Decider for Decisions {
         decide(&Policy::default(), &K8sConfig::default(), observed)
     }
 
-    /// At most: reports of up to four phases, record, labels, the removal of the resource, the cache's part, and the
-    /// answers that are used up.
+    /// At most: two notes, reports of up to four phases, record, labels, the removal of the resource, the cache's part, and
+    /// the answers that are used up.
     fn max_actions(&self) -> usize {
-        8 + ASKED.len()
+        10 + ASKED.len()
     }
 
     fn reads(&self, observed: &Observed) -> Result<Vec<Read<Observed>>, String> {

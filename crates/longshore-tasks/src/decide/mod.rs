@@ -160,15 +160,15 @@ pub fn decide(policy: &Policy, config: &K8sConfig, observed: &Observed) -> Actio
 
 /// The same plan, which first leaves for the next round what that needs.
 fn remember(round: &Round<'_>, task: &Task, mut plan: ActionPlan) -> ActionPlan {
-    let Some(followed) = &task.followed else {
-        return plan;
-    };
-    // Changes of the head pod lead to rounds from now on: a change before now is found by another look.
-    if followed.head.is_some() {
+    if task.new_head.is_some() {
+        // Its changes lead to rounds from now on: a change before now is found by another look.
         plan.next = Next::After(Duration::ZERO);
     }
-    let note = round.note(Fact::Followed(followed.clone()));
-    plan.actions.insert(0, note);
+    let head = task.new_head.clone().map(Fact::Head);
+    let pending = task.to_remember.clone().map(Fact::Pending);
+    let notes = head.into_iter().chain(pending);
+    let notes = notes.map(|fact| round.note(fact));
+    plan.actions.splice(0..0, notes);
     plan
 }
 

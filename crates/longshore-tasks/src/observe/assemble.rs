@@ -10,7 +10,7 @@ use crate::{
     catalog,
     data::Outcome,
     decide::{Observed, owes, pending},
-    model::{Action, ActionKey, Child, Followed, LaunchId, Task, Work},
+    model::{Action, ActionKey, Child, LaunchId, Task, Work},
     questions::{Known, without_answer},
     remote,
 };
@@ -128,13 +128,10 @@ fn follow(
     if let Ok(state) = &task.state {
         let facts = known.facts;
         task.pod_events = facts.pod_events.unpublished(uid, state);
-        let before = &facts.followed;
-        let followed = Followed {
-            head,
-            pending: pending(&before.pending, launch, &state.k8s, &task.info, now),
-        };
-        task.pending.clone_from(&followed.pending.changes);
-        task.followed = (followed != *before).then_some(followed);
+        let pending = pending(&facts.pending, launch, &state.k8s, &task.info, now);
+        task.pending.clone_from(&pending.changes);
+        task.to_remember = (pending != facts.pending).then_some(pending);
+        task.new_head = head.filter(|head| facts.head.as_ref() != Some(head));
     }
     task.owed = owes(&task.info, &task.context.template);
     if task.owed.is_some() {

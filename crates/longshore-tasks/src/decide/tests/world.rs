@@ -208,7 +208,8 @@ impl World {
             directory: self.directory.as_ref().map(|it| asked(it, self.now)),
             pending: self.pending.clone(),
             pod_events: self.pod_events.clone(),
-            followed: None,
+            to_remember: None,
+            new_head: None,
             blocked: self
                 .blocked
                 .clone()
