@@ -1,4 +1,5 @@
-//! Asks stores, the catalog, connectors and the run service what plans ask ([`TaskQuestion`]). The kit calls this beside the rounds.
+//! Sends the questions of plans ([`TaskQuestion`]) to stores, the catalog, connectors and the run service. The kit calls
+//! this beside the rounds.
 
 use std::sync::Arc;
 
@@ -34,8 +35,8 @@ pub(crate) struct Transport {
 }
 
 impl Transport {
-    /// Also answers the actions that wait no longer for a reservation which another action of this process had: their
-    /// next round need not wait for its time.
+    /// The transport, and the actions that no longer wait for a reservation which another action of this process had: the
+    /// caller has to give each of them a round.
     pub(crate) fn new(
         data: &Arc<dyn TaskData>,
         caching: Option<Caching>,
@@ -167,7 +168,7 @@ impl Transport {
         }
     }
 
-    /// Tells the run service in the order of the events: the receiver keeps the first one of a phase and version.
+    /// Sends events in their order: the run service keeps the first one of a phase and version.
     async fn report(&self, report: &Arc<Report>) -> Result<TaskAnswer, AskError> {
         for event in &report.events {
             let published = self.events.publish(event).await;
@@ -210,7 +211,7 @@ impl Transport {
         Ok(found.ok())
     }
 
-    /// The action asks for the reservation of this key; or has the one that it asked for.
+    /// Remembers that the action waits for the reservation of this key, or that it waits for none.
     fn waits(&self, action: &ActionKey, uid: &str, key: Option<&CacheKey>) {
         let incarnation = Incarnation::of(uid);
         self.facts.note(action, &incarnation, |facts| {
@@ -221,7 +222,7 @@ impl Transport {
         });
     }
 
-    /// Nobody here knows any more who has the reservation of a key, and those who waited for it ask again.
+    /// Has the actions that wait for the reservation of a key request it again: its owner has given it up.
     fn free(&self, entry: &Entry) {
         let waits = |facts: &Facts| facts.waiting.key.as_ref() == Some(&entry.key);
         let freed = self
@@ -238,7 +239,7 @@ fn done((): ()) -> TaskAnswer {
     TaskAnswer::Done
 }
 
-/// A store that did not do what it was asked for, in the words that the status has.
+/// The error of a store, in the words that the status has.
 fn of_store(error: DataError) -> AskError {
     AskError::new(class_of(&error), error.why())
 }

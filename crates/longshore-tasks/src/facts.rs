@@ -32,7 +32,7 @@ pub(crate) struct Facts {
     pub(crate) waiting: Waiting,
 }
 
-/// What an action remembers of the reservation that it waits for.
+/// The reservation that an action waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Waiting {
     /// The key of the reservation that it asked for and does not have, as far as it knows.

@@ -2,9 +2,9 @@
 //!
 //! Read [`decide`] first: it says what is written when, and why a crash in between loses nothing and runs nothing
 //! twice. [`model`] is what a decision sees, `observe` reads it, `status` and `build` make what is written. [`events`]
-//! tells the run service, [`questions`] are what the kit asks stores and the catalog, `ask` sends them. [`data`] looks at
-//! what an attempt left behind, [`catalog`] spares an attempt whose outputs somebody else has made, `collect` removes what
-//! ended long ago. `kinds` watches what plugins make, [`remote`] is for tasks that make nothing. `pod_events`
+//! has the clients of the run service, [`questions`] are what the kit asks foreign systems, `ask` sends them. [`data`] reads
+//! what an attempt left behind, [`catalog`] finds outputs of earlier runs, `collect` removes actions that ended long ago.
+//! `kinds` watches the resources of plugins, [`remote`] is for tasks without a resource. `pod_events`
 //! follows Kubernetes Events, and `facts` are what the process remembers of an action between rounds. [`Tasks`] runs it all.
 
 mod ask;

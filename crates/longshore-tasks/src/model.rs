@@ -46,11 +46,11 @@ pub struct Action {
     pub target: ObjectRef,
     /// The object as it was seen; a status is written only upon this version of it.
     pub object: Arc<Value>,
-    /// What it asks for. Empty where it cannot be read.
+    /// Its spec. Empty where it cannot be read.
     pub spec: TaskActionSpec,
-    /// What was said about it so far.
+    /// Its status on record.
     pub status: TaskActionStatus,
-    /// Whether somebody asked for its deletion.
+    /// Whether it has a deletion timestamp.
     pub is_deleting: bool,
     /// Whether it has our finalizer.
     pub has_finalizer: bool,
@@ -91,7 +91,7 @@ pub struct Invalid {
 /// The current attempt of a task.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// Who knows its type.
+    /// The plugin of its task type.
     pub plugin: Arc<dyn Plugin>,
     /// What the plugin knows about the attempt.
     pub context: TaskContext,
@@ -131,7 +131,7 @@ impl Task {
 /// The current attempt of a task that makes no resource.
 #[derive(Clone, Debug)]
 pub struct RemoteTask {
-    /// Who knows its type.
+    /// The plugin of its task type.
     pub plugin: Arc<dyn RemotePlugin>,
     /// What the plugin knows about the attempt.
     pub context: TaskContext,
@@ -314,13 +314,13 @@ pub struct Child {
 /// Whose a resource is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Belongs {
-    /// It is of this very launch.
+    /// Its annotation has this launch.
     ToThisLaunch,
     /// It is of an earlier launch of this attempt.
     ToThisAttempt,
     /// It is of another attempt of this action.
     ToThisAction,
-    /// It is somebody else's.
+    /// It is not of this action.
     ToOthers,
 }
 

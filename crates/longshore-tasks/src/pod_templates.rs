@@ -56,8 +56,8 @@ impl PodTemplates {
         Seen::Absent
     }
 
-    /// Keeps them up to date, once somebody has asked for one. Each item is a change that nobody waits for: what was
-    /// built stays as it is.
+    /// Keeps them up to date, once somebody has asked for one. Each item is a change that leads to no round: a pod
+    /// that was built stays as it is.
     pub(crate) fn follow(
         &self,
         client: &Client,

@@ -1,4 +1,4 @@
-//! An attempt that did not work out: the next attempt, another launch of it, or the end (task action spec §5, steps 11
+//! An attempt that failed: the next attempt, another launch of it, or the end (task action spec §5, steps 11
 //! to 13, and §5.1).
 
 use std::time::Duration;
@@ -106,7 +106,7 @@ pub(super) fn too_many(round: &Round<'_>, id: &str, text: &str) -> Option<PhaseI
     (n > round.policy.max_system_failures).then_some(info)
 }
 
-/// What people are told of a system failure.
+/// The warning about a system failure.
 pub(super) fn warning(round: &Round<'_>, id: &str, text: &str) -> Step {
     let note = format!("Plugin {id:?} system error: {text}");
     round.warn(longshore_api::flyte::REASON_FAILED_PLUGIN_HANDLE, note)

@@ -19,12 +19,12 @@ use crate::model::{LaunchId, PendingChange, PendingChanges, Task};
 /// How long a change waits for company.
 const COMPANY: Duration = Duration::from_secs(1);
 
-/// When changes are to be written.
+/// When the changes of an attempt are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     /// Nothing is new.
     Never,
-    /// Something else may come until then.
+    /// After this time: another change may come until then.
     In(Duration),
     /// Now.
     Now,

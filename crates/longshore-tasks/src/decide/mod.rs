@@ -22,14 +22,15 @@
 //! One case cannot be told from here: the process ended between create and status, *and* somebody deleted the resource
 //! before the next start. It is created again. `plugins.k8s.inject-finalizer` keeps resources from going unseen.
 //!
-//! Stores, the catalog, connectors and the run service are asked by the kit, beside the rounds ([`TaskQuestion`]). A round whose question is under way
-//! changes nothing but what does not depend on the answer; the answer leads to the next round, and is used up after the
-//! record of what it means.
+//! The kit sends the questions to stores, the catalog, connectors and the run service, beside the rounds
+//! ([`TaskQuestion`]). A round whose question is under way changes nothing that depends on the answer; the answer leads to
+//! the next round, and is used up after the record of what it means. What only the next round needs, the plan notes in
+//! the memory of the controller ([`Note`]).
 //!
-//! Each file has a part: [`cached`] asks the cache first, [`attempt`] launches and checks, [`failure`] retries or gives
-//! up, [`merge`] says when, [`publish`] writes, [`outcome`] is about what attempts leave behind, [`remote`] is for tasks
-//! that make no resource, [`report`] has the run service told first, and [`delete`], [`condition`] and [`ended`] are for actions that are being deleted, wait for a
-//! person, or ended.
+//! Each file has a part: [`cached`] looks into the cache first, [`attempt`] launches and checks, [`failure`] retries or
+//! gives up, [`merge`] says when a change is written, [`publish`] writes it, [`outcome`] is about what attempts leave
+//! behind, [`remote`] is for tasks without a resource, [`report`] sends events before the status is written, and
+//! [`delete`], [`condition`] and [`ended`] are for actions that are being deleted, wait for a person, or have ended.
 
 mod attempt;
 mod cached;
@@ -65,7 +66,7 @@ use crate::{
     status,
 };
 
-/// What could not be seen is looked at again after this, if no change comes before.
+/// The next round after a read that failed, if no change comes before.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// All that a round is decided upon.
@@ -90,10 +91,10 @@ pub struct Record {
     pub is_remote: bool,
 }
 
-/// What is done about an action.
+/// The plan of a round about an action.
 pub type ActionPlan = Plan<Record, Note, TaskQuestion>;
 
-/// A part of it.
+/// One action of such a plan.
 type Step = Do<Record, Note, TaskQuestion>;
 
 /// Decides one round.
@@ -172,7 +173,7 @@ fn remember(round: &Round<'_>, task: &Task, mut plan: ActionPlan) -> ActionPlan 
     plan
 }
 
-/// The same plan, and the answers are used up that nobody needs any more: all of them at the end of the action.
+/// The same plan, which also uses up the answers that no later round needs: all of them at the end of the action.
 ///
 /// They are used up last: whatever of the plan fails, it is decided again upon the same answers.
 fn use_up(round: &Round<'_>, task: &impl Attempt, mut plan: ActionPlan) -> ActionPlan {

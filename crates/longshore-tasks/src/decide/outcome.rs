@@ -126,7 +126,7 @@ pub(super) fn written_failure(
     }
 }
 
-/// The attempt ended, and its store did not tell how when it was asked last.
+/// The attempt ended, and the last request to its store failed.
 fn wait(round: &Round<'_>, task: &Task, asked_at: Timestamp, why: &str) -> ActionPlan {
     let reason = format!("the attempt has ended, and waits for what it left behind: {why}");
     let info = PhaseInfo::of(Phase::Running, reason).ordered_after(&publish::stored(round, task));

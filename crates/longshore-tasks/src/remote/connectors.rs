@@ -1,17 +1,18 @@
-//! Who asks connectors.
+//! The interface of the clients of connectors.
 
 use async_trait::async_trait;
 use longshore_plugins::{Answer, Call, Category};
 
 use crate::connect::Code;
 
-/// Asks connectors what plugins want to know.
+/// A client of connectors.
 #[async_trait]
 pub trait AskConnectors: std::fmt::Debug + Send + Sync + 'static {
-    /// Keeps up with what connectors take, for as long as it is polled. Somebody has to, or nobody is asked.
+    /// Keeps the list of the task types of each connector up to date, for as long as it is polled. Without that list, no
+    /// request is sent.
     async fn follow(&self) {}
 
-    /// Asks the connector that takes the category of this call.
+    /// Sends a request to the connector that takes the category of this call.
     ///
     /// # Errors
     /// There is no such connector, it did not answer, or it refused. Whether the request took effect is not known.
@@ -21,7 +22,7 @@ pub trait AskConnectors: std::fmt::Debug + Send + Sync + 'static {
 /// A connector that did not do what it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectorError {
-    /// Nobody takes such tasks.
+    /// No connector takes such tasks.
     #[error("{0}")]
     NoConnector(String),
     /// It did not answer.
