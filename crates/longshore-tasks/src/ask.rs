@@ -1,7 +1,7 @@
 //! Sends the questions of plans ([`TaskQuestion`]) to stores, the catalog, connectors and the run service. The kit calls
 //! this beside the rounds.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures::{Stream, stream};
 use jiff::Timestamp;
@@ -119,18 +119,7 @@ impl Transport {
                 entry,
                 uid,
                 heartbeat,
-            } => {
-                self.waits(key, uid, Some(&entry.key));
-                match self.caching()?.reserve(entry, *heartbeat).await {
-                    Claim::HeldBy { owner, heartbeat } => {
-                        if owner == entry.owner {
-                            self.waits(key, uid, None);
-                        }
-                        Ok(TaskAnswer::Reserved(Holder { owner, heartbeat }))
-                    }
-                    Claim::Failed(why) => Err(AskError::new(NoAnswer::Unreachable, why)),
-                }
-            }
+            } => self.reserve(key, entry, uid, *heartbeat).await,
             TaskQuestion::Put { entry, metadata } => {
                 let status = self.caching()?.put(entry, (**metadata).clone()).await;
                 Ok(TaskAnswer::Put(status))
@@ -142,6 +131,26 @@ impl Transport {
             }
             TaskQuestion::Connector { call, .. } => self.ask_connector(call).await,
             TaskQuestion::Report(report) => self.report(report).await,
+        }
+    }
+
+    async fn reserve(
+        &self,
+        key: &ActionKey,
+        entry: &Entry,
+        uid: &str,
+        heartbeat: Duration,
+    ) -> Result<TaskAnswer, AskError> {
+        let caching = self.caching()?;
+        self.waits(key, uid, Some(&entry.key));
+        match caching.reserve(entry, heartbeat).await {
+            Claim::HeldBy { owner, heartbeat } => {
+                if owner == entry.owner {
+                    self.waits(key, uid, None);
+                }
+                Ok(TaskAnswer::Reserved(Holder { owner, heartbeat }))
+            }
+            Claim::Failed(why) => Err(AskError::new(NoAnswer::Unreachable, why)),
         }
     }
 

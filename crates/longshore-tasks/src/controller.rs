@@ -103,14 +103,14 @@ impl Actions {
 
 impl Actions {
     /// Has the jobs of all actions that run take their slots, before the first action requests one.
-    fn count_jobs(&self) -> Result<(), ActionError> {
+    fn count_jobs(&self) -> Result<(), Unknown> {
         if self.are_jobs_counted.load(Ordering::Relaxed) {
             return Ok(());
         }
         let jobs = match self.observer.running_jobs() {
             Seen::Present(jobs) => jobs,
             Seen::Absent => Vec::new(),
-            Seen::Unknown(why) => return Err(ActionError::Jobs(why)),
+            Seen::Unknown(why) => return Err(why),
         };
         for (key, incarnation, scope) in jobs {
             self.note_slot(&key, &incarnation, &SlotChange::Take(scope));
@@ -247,7 +247,7 @@ impl Controller for Actions {
             }
             Fact::Slot(change) => {
                 if matches!(change, SlotChange::Request(_)) {
-                    self.count_jobs()?;
+                    self.count_jobs().map_err(ActionError::Jobs)?;
                 }
                 self.note_slot(key, &note.of, change);
             }

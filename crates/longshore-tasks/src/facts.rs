@@ -120,8 +120,10 @@ mod tests {
             (Some(&beginning), "", false),
             (None, "a-driver", false),
         ] {
-            let mut facts = Facts::default();
-            facts.head = head.cloned();
+            let facts = Facts {
+                head: head.cloned(),
+                ..Facts::default()
+            };
             assert_eq!(facts.has_head(pod), expected, "{head:?} {pod}");
         }
     }
