@@ -3,7 +3,7 @@
 //!
 //! Read [`controller`] first: it is the contract between a subsystem and this crate. [`runner`] runs it, [`apply`] does
 //! its Kubernetes actions, [`ask`] asks foreign systems for it beside the rounds, [`memory`] is what it remembers of its
-//! keys, [`cache`] and [`list_watch`] show it the world, and [`own_writes`] keeps it from deciding upon a world in which it
+//! keys, [`wiring`] is the table of what it watches, [`cache`] shows it the world, and [`own_writes`] keeps it from deciding upon a world in which it
 //! has not acted yet. [`lease`] lets one replica act at a time. [`metrics`] has what all of them count.
 
 pub mod apply;
@@ -34,6 +34,7 @@ pub mod runner;
 pub mod spawn;
 mod status;
 pub mod tally;
+pub mod wiring;
 
 pub use apply::{Applier, ApplyError, Postponed, Refusal};
 pub use ask::{Answers, AskLimits, KindLimits};
@@ -57,3 +58,4 @@ pub use requests::{Answer, ApiError, Requests};
 pub use runner::Runner;
 pub use spawn::Tasks;
 pub use tally::{Counted, Tally};
+pub use wiring::{Definition, Kind, Namespaces, Referrers, Router, Wiring};

@@ -14,7 +14,7 @@ use kube::{
 use longshore_k8s::{Backoff, metadata::parse_version};
 use tokio::time::Instant;
 
-use crate::cache::{Cache, Cached, Update};
+use crate::cache::{ALL, Cache, Cached, Update};
 
 /// The wait before a failed list or watch is tried again.
 const BACKOFF: Backoff = Backoff {
@@ -94,6 +94,15 @@ impl<K: Cached> ListWatch<K> {
     ///
     /// *Cancellation*: dropping the stream ends the watch; the cache keeps what it has.
     pub fn into_cache(self, cache: Arc<Cache<K>>) -> impl Stream<Item = Update<K>> + Send {
+        self.into_scope(cache, ALL)
+    }
+
+    /// Keeps what `cache` has of a namespace, or of all, up to date.
+    pub(crate) fn into_scope(
+        self,
+        cache: Arc<Cache<K>>,
+        scope: &str,
+    ) -> impl Stream<Item = Update<K>> + Send + use<K> {
         let step = match self.start_at {
             Some(version) => {
                 cache.start_at(version);
@@ -104,6 +113,7 @@ impl<K: Cached> ListWatch<K> {
         let run = Run {
             what: self,
             cache,
+            scope: scope.to_owned(),
             step,
             n_failures: 0,
         };
@@ -118,6 +128,8 @@ impl<K: Cached> ListWatch<K> {
 struct Run<K> {
     what: ListWatch<K>,
     cache: Arc<Cache<K>>,
+    /// The namespace that it watches, or [`ALL`].
+    scope: String,
     step: Step<K>,
     n_failures: u32,
 }
@@ -143,7 +155,7 @@ impl<K: Cached> Run<K> {
                 Ok((objects, version)) => {
                     self.n_failures = 0;
                     self.step = Step::Connect { version };
-                    self.cache.replace(objects, version)
+                    self.cache.replace_in(&self.scope, objects, version)
                 }
                 Err(error) => self.fail(&error, Step::List).await,
             },
@@ -208,7 +220,8 @@ impl<K: Cached> Run<K> {
                 .catch_up_to
                 .filter(|caught_up| reached < *caught_up);
         }
-        self.cache.apply_event(event).into_iter().collect()
+        let update = self.cache.apply_event_in(&self.scope, event);
+        update.into_iter().collect()
     }
 
     /// Whether a watch that ended without an error was there in all of its time and had nothing to tell.

@@ -8,3 +8,5 @@ mod cache_model;
 mod list_watch;
 #[cfg(test)]
 mod runner;
+#[cfg(test)]
+mod wiring;
