@@ -1,23 +1,32 @@
-//! What the controllers see of the cluster, and whom each change wakes.
+//! What the controllers see of the cluster, and which keys each change is about.
 
 use std::sync::Arc;
 
-use futures::{Stream, StreamExt, stream, stream::BoxStream};
-use kube::Resource as _;
-use longshore_core::Seen;
-use longshore_kit::{Cache, Clock, Parsed, RawObject, Update};
+use kube::{Client, Resource as _};
+use longshore_api::podops::{CONTROLLED, LABEL_CONTROL};
+use longshore_core::{Resource, Scope, Seen};
+use longshore_kit::{Cache, Clock, Kind, Namespaces, Parsed, RawObject, Update, Wiring};
 
 use crate::{
     config::PodOpsConfig,
-    eviction::{self, Budget},
-    evictions::{EvictionsOf, Waiting},
+    eviction::{self, BUDGET, Budget},
+    evictions::EvictionsOf,
     model::{Pod, PodKey},
-    pods,
-    replicas::{Changed, Workloads},
-    rule::{Rule, RuleKey, stage_of},
+    pods::{self, SERVICE},
+    replicas::{Changed, REPLICA_SET, STATEFUL_SET, Workloads},
+    rule::{RULE, Rule, RuleKey, stage_of},
     selections::Selections,
-    service::{Updates, key_of},
-    traffic::{Concerned, Routes},
+    service::key_of,
+    traffic::{Concerned, ENDPOINT_SLICE, Routes},
+};
+
+/// `v1` Namespace.
+const NAMESPACE: Resource = Resource {
+    group: "",
+    version: "v1",
+    kind: "Namespace",
+    plural: "namespaces",
+    scope: Scope::Cluster,
 };
 
 /// What the loops see.
@@ -30,18 +39,43 @@ pub(crate) struct Caches {
     /// In step with the caches of pods and rules.
     pub(crate) selections: Selections,
     pub(crate) workloads: Workloads,
-    waiting: Waiting,
     clock: Arc<dyn Clock>,
     /// `None` where Services protect no pods.
     pub(crate) routes: Option<Routes>,
 }
 
-/// Whom a change wakes.
+/// A key that a change is about: its controller decides about it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Woken {
+pub(crate) enum Requeued {
     Pod(PodKey),
     Rule(RuleKey),
     Evictions(EvictionsOf),
+}
+
+impl Requeued {
+    pub(crate) fn pod(&self) -> Option<&PodKey> {
+        if let Self::Pod(key) = self {
+            Some(key)
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn rule(&self) -> Option<&RuleKey> {
+        if let Self::Rule(key) = self {
+            Some(key)
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn evictions(&self) -> Option<&EvictionsOf> {
+        if let Self::Evictions(key) = self {
+            Some(key)
+        } else {
+            None
+        }
+    }
 }
 
 impl Caches {
@@ -55,95 +89,104 @@ impl Caches {
             namespaces: Cache::new(),
             selections,
             workloads: Workloads::default(),
-            waiting: Waiting::default(),
             clock,
             routes: config.drain_delay.map(Routes::new),
         }
     }
 
-    /// What routes traffic to pods wakes those that it concerns. Nothing is watched where Services protect no pods.
-    pub(crate) fn woken_by_traffic(
+    /// What is watched, and the keys that each change is about.
+    pub(crate) fn wiring(&self, client: &Client, config: &PodOpsConfig) -> Wiring<Requeued> {
+        let namespace = config.namespace.as_deref();
+        let pods = Kind::new(Resource::POD, self.pods.clone());
+        let pods = pods.labels(format!("{LABEL_CONTROL}={CONTROLLED}"));
+        let mut wiring = Wiring::new(client, Namespaces::one_or_all(namespace))
+            .keyed(pods, self.by(Self::by_pod))
+            .keyed(Kind::new(RULE, self.rules.clone()), self.by(Self::by_rule));
+        for resource in [STATEFUL_SET, REPLICA_SET] {
+            let (kind, caches) = (Kind::new(resource, Cache::passing_on()), self.clone());
+            wiring = wiring.watched(kind, move |update| {
+                caches.by_workload(resource.kind, &update)
+            });
+        }
+        if config.grace_delete {
+            let mut namespaces = Kind::new(NAMESPACE, self.namespaces.clone());
+            if let Some(namespace) = namespace {
+                namespaces = namespaces.fields(format!("metadata.name={namespace}"));
+            }
+            let budgets = Kind::new(BUDGET, self.budgets.clone());
+            wiring = wiring
+                .watched(namespaces, self.by(Self::by_namespace))
+                .watched(budgets, self.by(Self::by_budget));
+        }
+        if let Some(routes) = &self.routes {
+            let (of_services, of_slices) = (routes.clone(), routes.clone());
+            let (by_services, by_slices) = (self.clone(), self.clone());
+            wiring = wiring
+                .watched(Kind::new(SERVICE, Cache::new()), move |update| {
+                    by_services.concerned(of_services.see_service(&update))
+                })
+                .watched(Kind::new(ENDPOINT_SLICE, Cache::new()), move |update| {
+                    by_slices.concerned(of_slices.see_slice(&update))
+                });
+        }
+        wiring
+    }
+
+    fn by<K>(
         &self,
-        services: Updates,
-        slices: Updates,
-    ) -> BoxStream<'static, Woken> {
-        let Some(routes) = self.routes.clone() else {
-            return stream::pending().boxed();
-        };
-        let of_slices = routes.clone();
-        let by_services = services.map(move |update| routes.see_service(&update));
-        let by_slices = slices.map(move |update| of_slices.see_slice(&update));
+        keys: fn(&Self, Update<K>) -> Vec<Requeued>,
+    ) -> impl Fn(Update<K>) -> Vec<Requeued> + Send + Sync + use<K> {
         let caches = self.clone();
-        let concerned = stream::select(by_services, by_slices);
-        let woken = concerned.map(move |concerned| stream::iter(caches.concerned(concerned)));
-        woken.flatten().boxed()
+        move |update| keys(&caches, update)
     }
 
     /// Those that take part.
-    fn concerned(&self, concerned: Concerned) -> Vec<Woken> {
+    fn concerned(&self, concerned: Concerned) -> Vec<Requeued> {
         let pods = match concerned {
             Concerned::Nobody => Vec::new(),
             Concerned::Pods(pods) => {
                 let pods = pods.into_iter();
                 let known =
                     pods.filter(|pod| self.pods.get(&pod.namespace, &pod.name).present().is_some());
-                return known.map(Woken::Pod).collect();
+                return known.map(Requeued::Pod).collect();
             }
             Concerned::Namespace(namespace) => self.pods_in(&namespace),
             Concerned::All => known(self.pods.all()),
         };
         pods.iter()
-            .map(|pod| Woken::Pod(key_of(pod.raw())))
+            .map(|pod| Requeued::Pod(key_of(pod.raw())))
             .collect()
     }
 
-    pub(crate) fn woken(
-        &self,
-        pods: Updates<Parsed<Pod>>,
-        rules: Updates<Parsed<Rule>>,
-        namespaces: Updates,
-    ) -> impl Stream<Item = Woken> + use<> {
-        let caches = self.clone();
-        let by_pods = pods.map(move |update| caches.by_pod(&update));
-        let caches = self.clone();
-        let by_rules = rules.map(move |update| caches.by_rule(update));
-        let caches = self.clone();
-        let by_namespaces = namespaces.map(move |update| caches.by_namespace(update));
-        let all = [by_pods.boxed(), by_rules.boxed(), by_namespaces.boxed()];
-        stream::select_all(all).flat_map(stream::iter)
-    }
-
     /// The pod itself, and the rules that are about it or were.
-    fn by_pod(&self, update: &Update<Parsed<Pod>>) -> Vec<Woken> {
-        let (object, is_gone) = match update {
-            Update::Applied(object) => (object, false),
-            Update::Deleted(object) => (object, true),
-            Update::Reached(_) => return Vec::new(),
+    fn by_pod(&self, update: Update<Parsed<Pod>>) -> Vec<Requeued> {
+        let is_gone = matches!(update, Update::Deleted(_));
+        let Some(object) = update.into_object() else {
+            return Vec::new();
         };
         let key = key_of(object.raw());
-        let mut woken = Vec::new();
+        let mut keys = Vec::new();
         if is_gone && let (Some(routes), Some(uid)) = (&self.routes, &object.meta().uid) {
             routes.forget(uid);
         }
         let pod = object.value().map(|pod| &**pod);
-        self.waiting.see(&key, pod.filter(|_| !is_gone));
         if let Some(pod) = pod {
             let rules = self.selections.rules_about(pod);
-            woken.extend(rules.into_iter().map(Woken::Rule));
+            keys.extend(rules.into_iter().map(Requeued::Rule));
         }
-        woken.extend(self.evictions_of(&key.namespace));
-        woken.push(Woken::Pod(key));
-        woken
+        keys.extend(self.evictions_of(&key.namespace));
+        keys.push(Requeued::Pod(key));
+        keys
     }
 
     /// The evictions of a namespace, where a pod of it waits for one, or has begun and is still Ready.
-    fn evictions_of(&self, namespace: &str) -> Option<Woken> {
-        let is_any = self.waiting.is_any_in(namespace, self.clock.now());
-        is_any.then(|| Woken::Evictions(EvictionsOf(namespace.to_owned())))
+    fn evictions_of(&self, namespace: &str) -> Option<Requeued> {
+        let is_any = self.selections.is_any_waiting(namespace, self.clock.now());
+        is_any.then(|| Requeued::Evictions(EvictionsOf(namespace.to_owned())))
     }
 
     /// The evictions that may wait for a budget, and the pods that are evicted.
-    pub(crate) fn by_budget(&self, update: Update<Parsed<Budget>>) -> Vec<Woken> {
+    pub(crate) fn by_budget(&self, update: Update<Parsed<Budget>>) -> Vec<Requeued> {
         let Some(object) = update.into_object() else {
             return Vec::new();
         };
@@ -154,12 +197,16 @@ impl Caches {
             pod.is_some_and(|pod| eviction::needs_budgets(pod))
         };
         let pods = pods.iter().filter(is_evicted);
-        let pods = pods.map(|pod| Woken::Pod(key_of(pod.raw())));
+        let pods = pods.map(|pod| Requeued::Pod(key_of(pod.raw())));
         pods.chain(self.evictions_of(&namespace)).collect()
     }
 
     /// The rules that count its pods.
-    pub(crate) fn by_workload(&self, kind: &'static str, update: &Update<RawObject>) -> Vec<Woken> {
+    pub(crate) fn by_workload(
+        &self,
+        kind: &'static str,
+        update: &Update<RawObject>,
+    ) -> Vec<Requeued> {
         let rules = match self.workloads.see(kind, update) {
             Changed::Nothing => Vec::new(),
             Changed::Pods(namespace, labels) => {
@@ -171,38 +218,38 @@ impl Caches {
                 rules.iter().map(|rule| key_of(rule.raw())).collect()
             }
         };
-        rules.into_iter().map(Woken::Rule).collect()
+        rules.into_iter().map(Requeued::Rule).collect()
     }
 
     /// The rule itself, and the pods in a stage of which it says something else: those that it has let go as well.
-    fn by_rule(&self, update: Update<Parsed<Rule>>) -> Vec<Woken> {
+    fn by_rule(&self, update: Update<Parsed<Rule>>) -> Vec<Requeued> {
         let Some(object) = update.into_object() else {
             return Vec::new();
         };
         let key = key_of(object.raw());
-        let mut woken = Vec::new();
+        let mut keys = Vec::new();
         for pod in self.selections.take_news(&key) {
             if stage_of(&pod).is_some() {
-                woken.push(Woken::Pod(PodKey {
+                keys.push(Requeued::Pod(PodKey {
                     namespace: pod.target.namespace.clone(),
                     name: pod.target.name.clone(),
                 }));
             }
         }
-        woken.extend(self.evictions_of(&key.namespace));
-        woken.push(Woken::Rule(key));
-        woken
+        keys.extend(self.evictions_of(&key.namespace));
+        keys.push(Requeued::Rule(key));
+        keys
     }
 
     /// All pods of a namespace that goes.
-    fn by_namespace(&self, update: Update<RawObject>) -> Vec<Woken> {
+    fn by_namespace(&self, update: Update<RawObject>) -> Vec<Requeued> {
         let namespace = update.into_object().filter(|object| pods::goes(object));
         let Some(namespace) = namespace else {
             return Vec::new();
         };
         let pods = self.pods_in(&key_of(&namespace).name);
         pods.iter()
-            .map(|pod| Woken::Pod(key_of(pod.raw())))
+            .map(|pod| Requeued::Pod(key_of(pod.raw())))
             .collect()
     }
 

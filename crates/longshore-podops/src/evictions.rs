@@ -4,7 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -12,11 +12,12 @@ use jiff::{SignedDuration, Timestamp};
 use kube::{Api, api::ListParams};
 use longshore_api::podops::{CONTROLLED, LABEL_CONTROL, REASON_EVICTION_REFUSED};
 use longshore_core::{
-    Announcement, Class, Classify, EventType, Never, ObjectRef, Resource, Seen, UnknownCause,
-    error::chain,
+    Announcement, Class, Classify, EventType, Incarnation, Never, ObjectRef, Resource, Seen,
+    UnknownCause, error::chain,
 };
 use longshore_kit::{
-    Answers, Applier, ApplyError, Cache, Clock, Controller, Parsed, RawObject, api_resource,
+    Answers, Applier, ApplyError, Cache, Clock, Controller, Memory, Notes, Parsed, RawObject,
+    api_resource,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -24,7 +25,7 @@ use serde_json::Value;
 use crate::{
     caches::Caches,
     eviction::{self, Budget, EvictionEffect, EvictionPlan, Observed, TRIED_AGAIN},
-    model::{Pod, PodKey},
+    model::Pod,
     rule::Rule,
 };
 
@@ -46,21 +47,28 @@ pub(crate) struct Evictions {
     budgets: Arc<Cache<Parsed<Budget>>>,
     applier: Applier,
     clock: Arc<dyn Clock>,
-    failed: Failed,
+    memory: Memory<EvictionsOf, EvictionNotes>,
+    notes: Notes<EvictionsOf, EvictionNotes>,
+}
+
+/// What came of the writes of a namespace.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct EvictionNotes {
+    failed: Failures,
     /// Pods whose operations were refused, for a reason that does not pass by itself.
-    refused: Failed,
+    refused: Failures,
     /// Pods that have an Event about it.
-    announced: Failed,
+    announced: Failures,
     /// Budgets that were written so that they are counted again.
-    recounted: Failed,
+    recounted: Failures,
 }
 
 /// Pods and budgets that could not be written, by their uids.
-#[derive(Debug, Default)]
-struct Failed(Mutex<BTreeMap<String, Failure>>);
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Failures(BTreeMap<String, Failure>);
 
 /// A write that failed.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct Failure {
     /// When the first one of those failed that have followed one another.
     since: Timestamp,
@@ -78,19 +86,18 @@ const LASTING: SignedDuration = SignedDuration::from_secs(50);
 /// For so long it does.
 const GIVEN_UP: Duration = Duration::from_secs(300);
 
-impl Failed {
-    /// Answers whether that is news: the last write of the object did not fail, or for another reason.
-    fn note(&self, target: &ObjectRef, why: &str, now: Timestamp) -> bool {
+impl Failures {
+    /// Returns whether that is new: the last write of the object did not fail, or for another reason.
+    fn note(&mut self, target: &ObjectRef, why: &str, now: Timestamp) -> bool {
         let (Some(uid), Ok(until)) = (&target.uid, now.checked_add(TRIED_AGAIN)) else {
             return true;
         };
-        let mut failures = self.failures();
+        let Self(failures) = self;
+        failures.retain(|_, failure| failure.lasts(GIVEN_UP, now));
         let before = failures.remove(uid);
-        let follows = before
-            .as_ref()
-            .filter(|before| before.lasts(FORGOTTEN, now));
+        let before = before.filter(|before| before.lasts(FORGOTTEN, now));
         let failure = Failure {
-            since: follows.map_or(now, |before| before.since),
+            since: before.as_ref().map_or(now, |before| before.since),
             last: now,
             until,
             why: why.to_owned(),
@@ -99,32 +106,23 @@ impl Failed {
         before.is_none_or(|before| before.why != why)
     }
 
-    fn failures(&self) -> MutexGuard<'_, BTreeMap<String, Failure>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Those that are not to be tried yet.
     fn at(&self, now: Timestamp) -> BTreeSet<String> {
-        self.forget(FORGOTTEN, now);
-        let failures = self.failures();
-        let waiting = failures.iter().filter(|(_, failure)| now < failure.until);
-        waiting.map(|(uid, _)| uid.clone()).collect()
-    }
-
-    /// Those of long ago.
-    fn forget(&self, after: Duration, now: Timestamp) {
-        let mut failures = self.failures();
-        failures.retain(|_, failure| failure.lasts(after, now));
+        self.of(|failure| now < failure.until)
     }
 
     /// Those that failed for so long that others have their turn.
     fn lasting(&self, now: Timestamp) -> BTreeSet<String> {
-        self.forget(GIVEN_UP, now);
-        let failures = self.failures();
-        let lasting = failures
-            .iter()
-            .filter(|(_, failure)| failure.last.duration_since(failure.since) >= LASTING);
-        lasting.map(|(uid, _)| uid.clone()).collect()
+        self.of(|failure| {
+            let is_long = failure.last.duration_since(failure.since) >= LASTING;
+            is_long && failure.lasts(GIVEN_UP, now)
+        })
+    }
+
+    fn of(&self, is_meant: impl Fn(&Failure) -> bool) -> BTreeSet<String> {
+        let failures = self.0.iter();
+        let meant = failures.filter(|(_, failure)| is_meant(failure));
+        meant.map(|(uid, _)| uid.clone()).collect()
     }
 }
 
@@ -155,27 +153,20 @@ impl Controller for Evictions {
         _answers: &Answers<Never>,
     ) -> Result<Observed, ApplyError> {
         let EvictionsOf(namespace) = key;
-        self.announced.forget(FORGOTTEN, now);
-        let (pods, budgets) = concerned(
-            self.pods.beginning(namespace, ""),
-            self.budgets.beginning(namespace, ""),
-            now,
-        );
-        let mut observed = Observed {
-            now,
-            pods,
-            budgets,
-            // The others hold nobody, so that they change no count.
-            rules: read_some(self.rules.beginning(namespace, ""), Rule::rejects),
-            others: Seen::Absent,
-            failed: self.failed.at(now),
-            given_up: self.refused.lasting(now),
-            recounted: self.recounted.at(now),
-        };
+        let mut observed = self.assemble(key, now);
         if eviction::is_short(&observed) {
             observed.others = self.others(namespace).await;
         }
         Ok(observed)
+    }
+
+    /// What came of writes is of interest for as long as pods are.
+    fn incarnation(&self, observed: &Observed) -> Seen<Incarnation> {
+        match &observed.pods {
+            Seen::Present(pods) if !pods.is_empty() => Seen::Present(any_life()),
+            Seen::Present(_) | Seen::Absent => Seen::Absent,
+            Seen::Unknown(why) => Seen::Unknown(why.clone()),
+        }
     }
 
     fn decide(&self, observed: &Observed) -> EvictionPlan {
@@ -190,12 +181,13 @@ impl Controller for Evictions {
     async fn call(&self, key: &EvictionsOf, effect: &EvictionEffect) -> Result<(), ApplyError> {
         match self.applier.patch(key, effect.patch()).await {
             Err(error) if error.class() != Class::Conflict => {
-                self.note(key, effect, &error);
+                self.failed(key, effect, &error);
                 Ok(())
             }
             Ok(()) => {
                 if let EvictionEffect::CountAgain(patch) = effect {
-                    self.recounted.note(&patch.target, "", self.clock.now());
+                    let now = self.clock.now();
+                    self.note(key, |notes| notes.recounted.note(&patch.target, "", now));
                 }
                 Ok(())
             }
@@ -207,26 +199,51 @@ impl Controller for Evictions {
 impl Evictions {
     /// A controller that reads these caches.
     pub(crate) fn new(caches: &Caches, applier: Applier, clock: Arc<dyn Clock>) -> Self {
+        let (memory, notes) = Memory::new();
         Self {
             pods: Arc::clone(&caches.pods),
             rules: Arc::clone(&caches.rules),
             budgets: Arc::clone(&caches.budgets),
             applier,
             clock,
-            failed: Failed::default(),
-            refused: Failed::default(),
-            announced: Failed::default(),
-            recounted: Failed::default(),
+            memory,
+            notes,
+        }
+    }
+
+    /// What the runner keeps in step with its keys.
+    pub(crate) fn memory(&self) -> &Memory<EvictionsOf, EvictionNotes> {
+        &self.memory
+    }
+
+    fn note<R>(&self, key: &EvictionsOf, note: impl FnOnce(&mut EvictionNotes) -> R) -> R {
+        self.notes.note(key, &any_life(), note)
+    }
+
+    /// What the caches and the memory say.
+    fn assemble(&self, key: &EvictionsOf, now: Timestamp) -> Observed {
+        let EvictionsOf(namespace) = key;
+        let (pods, budgets) = concerned(
+            self.pods.beginning(namespace, ""),
+            self.budgets.beginning(namespace, ""),
+            now,
+        );
+        let notes = self.memory.get(key, &any_life());
+        Observed {
+            now,
+            pods,
+            budgets,
+            // The others hold nobody, so that they change no count.
+            rules: read_some(self.rules.beginning(namespace, ""), Rule::rejects),
+            others: Seen::Absent,
+            failed: notes.failed.at(now),
+            given_up: notes.refused.lasting(now),
+            recounted: notes.recounted.at(now),
         }
     }
 
     /// A write has failed: the log and an Event on each of its pods say so once, until it fails for another reason.
-    fn note(
-        &self,
-        EvictionsOf(namespace): &EvictionsOf,
-        effect: &EvictionEffect,
-        error: &ApplyError,
-    ) {
+    fn failed(&self, key: &EvictionsOf, effect: &EvictionEffect, error: &ApplyError) {
         let (object, now) = (&effect.patch().target, self.clock.now());
         let why = chain(error);
         let cannot = match effect {
@@ -234,18 +251,18 @@ impl Evictions {
             EvictionEffect::Begin(_) => "the eviction cannot begin",
             EvictionEffect::CountAgain(_) => "an old count cannot be renewed",
         };
-        if self.failed.note(object, &why, now) {
+        if self.note(key, |notes| notes.failed.note(object, &why, now)) {
             tracing::info!(%object, error = why, "{cannot}, trying again");
         } else {
             tracing::debug!(%object, error = why, "{cannot}, trying again");
         }
         // A failure that passes by itself, as that of an API server that is not there, is no reason to pass anybody over.
         if matches!(effect, EvictionEffect::Begin(_)) && error.class() != Class::Retry {
-            self.refused.note(object, &why, now);
+            self.note(key, |notes| notes.refused.note(object, &why, now));
         }
-        for regarding in self.pods_of(namespace, effect) {
+        for regarding in self.pods_of(&key.0, effect) {
             let note = format!("{cannot}: {object}: {why}");
-            if self.announced.note(&regarding, &note, now) {
+            if self.note(key, |notes| notes.announced.note(&regarding, &note, now)) {
                 let announcement = Announcement {
                     regarding,
                     event_type: EventType::Warning,
@@ -332,41 +349,9 @@ fn concerned(
     (pods, budgets)
 }
 
-/// Which pods wait for their budgets, and until when, and which have reservations that have to be kept. Clones share it.
-///
-/// Changes of pods lead to a round of their namespace only while there is one of them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Waiting(Arc<Mutex<BTreeMap<String, BTreeMap<String, Timestamp>>>>);
-
-impl Waiting {
-    /// A pod is as this, or gone.
-    pub(crate) fn see(&self, key: &PodKey, pod: Option<&Pod>) {
-        let until = pod.and_then(|pod| {
-            let keeps = eviction::keeps_waiting(pod).then_some(Timestamp::MAX);
-            eviction::wanted_until(pod).or(keeps)
-        });
-        let mut waiting = self.lock();
-        if let Some(until) = until {
-            let names = waiting.entry(key.namespace.clone()).or_default();
-            names.insert(key.name.clone(), until);
-        } else if let Some(names) = waiting.get_mut(&key.namespace) {
-            names.remove(&key.name);
-            if names.is_empty() {
-                waiting.remove(&key.namespace);
-            }
-        }
-    }
-
-    /// Whether a pod of the namespace waits, or has reservations that have to be kept.
-    pub(crate) fn is_any_in(&self, namespace: &str, now: Timestamp) -> bool {
-        let waiting = self.lock();
-        let names = waiting.get(namespace).into_iter().flatten();
-        names.into_iter().any(|(_, until)| now < *until)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, BTreeMap<String, Timestamp>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// A namespace is nothing that is replaced by another one of its name.
+fn any_life() -> Incarnation {
+    Incarnation::of("")
 }
 
 #[cfg(test)]

@@ -2,12 +2,9 @@
 //!
 //! Nothing is listed for it: each change of a pod moves its counts.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::collections::BTreeSet;
 
-use longshore_kit::Metrics;
+use longshore_kit::{Counted, Metrics, Tally};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{family::Family, gauge::Gauge},
@@ -23,10 +20,14 @@ use crate::{
 /// What is counted. Clones share it; by default nobody reads it.
 #[derive(Clone, Debug, Default)]
 pub struct PodMeasures {
+    pods: Tally<PodKey, PodCount>,
+    held_deletes: Gauge,
+}
+
+#[derive(Clone, Debug, Default)]
+struct PodGauges {
     pods: Family<PhaseLabels, Gauge>,
     held: Family<BlockerLabels, Gauge>,
-    counted: Arc<Mutex<BTreeMap<PodKey, Counted>>>,
-    held_deletes: Gauge,
 }
 
 /// A delete that is held, counted for as long as this lives.
@@ -50,28 +51,46 @@ struct BlockerLabels {
 }
 
 /// As what a pod is counted.
-#[derive(Debug)]
-struct Counted {
+#[derive(Debug, PartialEq)]
+struct PodCount {
     phase: Phase,
     held_by: BTreeSet<BlockerKind>,
+}
+
+impl Counted for PodCount {
+    type Gauges = PodGauges;
+
+    fn gauges(&self, of: &PodGauges) -> Vec<Gauge> {
+        let held = self.held_by.iter().map(|kind| {
+            let blocker = kind.as_str();
+            of.held.get_or_create(&BlockerLabels { blocker }).clone()
+        });
+        held.chain([in_phase(of, self.phase)]).collect()
+    }
+}
+
+fn in_phase(gauges: &PodGauges, phase: Phase) -> Gauge {
+    let phase = phase.as_str();
+    gauges.pods.get_or_create(&PhaseLabels { phase }).clone()
 }
 
 impl PodMeasures {
     /// Counts here. Once per process.
     pub fn new(metrics: &Metrics) -> Self {
         let measures = Self::default();
+        let gauges = measures.pods.gauges();
         metrics.register(|registrar| {
             registrar.register(
                 "longshore_podops_pods",
                 "Pods that take part in PodOpsLifecycle, by phase",
                 &["phase"],
-                measures.pods.clone(),
+                gauges.pods.clone(),
             );
             registrar.register(
                 "longshore_podops_held_pods",
                 "Pods that do not go on before something lets them go, by what kind of thing that is",
                 &["blocker"],
-                measures.held.clone(),
+                gauges.held.clone(),
             );
             registrar.register(
                 "longshore_podops_held_deletes",
@@ -81,7 +100,7 @@ impl PodMeasures {
             );
         });
         for phase in Phase::ALL {
-            measures.in_phase(phase).set(0);
+            in_phase(gauges, phase).set(0);
         }
         measures
     }
@@ -92,52 +111,16 @@ impl PodMeasures {
         HeldDelete(self.held_deletes.clone())
     }
 
-    /// A pod is as this, these rules are about it, and these budgets hold its eviction.
-    pub(crate) fn see(&self, key: &PodKey, pod: &Pod, rules: &[RuleSays], held: &[Held]) {
-        let standing = Standing::of(pod, rules).held_by(held);
-        let counted = Counted {
-            phase: standing.phase,
-            held_by: standing.kinds(),
-        };
-        self.count(&counted, 1);
-        let before = self.counted().insert(key.clone(), counted);
-        if let Some(before) = before {
-            self.count(&before, -1);
-        }
-    }
-
-    /// A pod is gone.
-    pub(crate) fn forget(&self, key: &PodKey) {
-        let before = self.counted().remove(key);
-        if let Some(before) = before {
-            self.count(&before, -1);
-        }
-    }
-
-    /// Nobody looks at pods any more.
-    pub(crate) fn forget_all(&self) {
-        let all = std::mem::take(&mut *self.counted());
-        for counted in all.values() {
-            self.count(counted, -1);
-        }
-    }
-
-    fn count(&self, counted: &Counted, by: i64) {
-        self.in_phase(counted.phase).inc_by(by);
-        for kind in &counted.held_by {
-            let blocker = kind.as_str();
-            let held = self.held.get_or_create(&BlockerLabels { blocker });
-            held.inc_by(by);
-        }
-    }
-
-    fn in_phase(&self, phase: Phase) -> Gauge {
-        let phase = phase.as_str();
-        self.pods.get_or_create(&PhaseLabels { phase }).clone()
-    }
-
-    fn counted(&self) -> MutexGuard<'_, BTreeMap<PodKey, Counted>> {
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Counts a pod about which these rules are, and whose eviction these budgets hold; `None`: it is gone.
+    pub(crate) fn count(&self, key: &PodKey, pod: Option<(&Pod, &[RuleSays], &[Held])>) {
+        let counted = pod.map(|(pod, rules, held)| {
+            let standing = Standing::of(pod, rules).held_by(held);
+            PodCount {
+                phase: standing.phase,
+                held_by: standing.kinds(),
+            }
+        });
+        self.pods.count(key, counted);
     }
 }
 
@@ -147,7 +130,7 @@ pub(crate) struct Counting(pub(crate) PodMeasures);
 
 impl Drop for Counting {
     fn drop(&mut self) {
-        self.0.forget_all();
+        self.0.pods.clear();
     }
 }
 
@@ -171,17 +154,17 @@ mod tests {
             Pod::of(&pod).unwrap()
         };
         let has = |line: &str| metrics.text().lines().any(|found| found == line);
-        measures.see(&key, &pod("new"), &[], &[]);
+        measures.count(&key, Some((&pod("new"), &[], &[])));
         assert!(has(r#"longshore_podops_pods{phase="Completing"} 1"#));
         assert!(has(r#"longshore_podops_held_pods{blocker="Node"} 1"#));
-        measures.see(&key, &pod(LABEL_SERVICE_AVAILABLE), &[], &[]);
+        measures.count(&key, Some((&pod(LABEL_SERVICE_AVAILABLE), &[], &[])));
         assert!(has(r#"longshore_podops_pods{phase="Completing"} 0"#));
         assert!(has(r#"longshore_podops_held_pods{blocker="Node"} 0"#));
         assert!(has(r#"longshore_podops_pods{phase="ServiceAvailable"} 1"#));
         drop(Counting(measures.clone()));
         assert!(has(r#"longshore_podops_pods{phase="ServiceAvailable"} 0"#));
-        measures.see(&key, &pod(LABEL_SERVICE_AVAILABLE), &[], &[]);
-        measures.forget(&key);
+        measures.count(&key, Some((&pod(LABEL_SERVICE_AVAILABLE), &[], &[])));
+        measures.count(&key, None);
         assert!(has(r#"longshore_podops_pods{phase="ServiceAvailable"} 0"#));
     }
 }

@@ -99,14 +99,10 @@ impl Controller for Pods {
         now: Timestamp,
         _answers: &Answers<Never>,
     ) -> Result<Observed, PodError> {
-        let pod = match self.pods.get(&key.namespace, &key.name) {
-            Seen::Present(object) => Seen::Present(match object.value() {
-                Some(pod) => Pod::clone(pod),
-                None => read(key, object.raw())?,
-            }),
-            Seen::Absent => Seen::Absent,
-            Seen::Unknown(why) => Seen::Unknown(why),
-        };
+        let pod = try_map(self.pods.get(&key.namespace, &key.name), |object| {
+            let known = object.value().map(|pod| Ok(Pod::clone(pod)));
+            known.unwrap_or_else(|| read(key, object.raw()))
+        })?;
         let (mut rules, mut services) = (Seen::Absent, BTreeMap::new());
         let (mut traffic, mut budgets) = (Seen::Absent, Seen::Absent);
         if let Seen::Present(pod) = &pod {
@@ -117,7 +113,6 @@ impl Controller for Pods {
                 traffic = routes.of(pod, now);
             }
         }
-        self.measure(key, &pod, &rules, now);
         Ok(Observed {
             now,
             pod,
@@ -128,6 +123,29 @@ impl Controller for Pods {
             traffic,
             deadline: self.config.protection_deadline,
         })
+    }
+
+    /// Counts a pod where it stands. Each change of the pod and of what rules say of it leads to a round.
+    fn measure(&self, key: &PodKey, observed: &Observed) {
+        let (pod, now) = match &observed.pod {
+            Seen::Present(pod) => (pod, observed.now),
+            Seen::Absent => return self.config.measures.count(key, None),
+            Seen::Unknown(_) => return,
+        };
+        let mut held = Vec::new();
+        if (eviction::is_waiting(pod, now) || eviction::is_to_leave(pod))
+            && let Some(budgets) = &self.budgets
+            && let Seen::Present(budgets) = read_all(budgets.beginning(&key.namespace, ""))
+        {
+            if eviction::is_waiting(pod, now) {
+                let selecting = budgets.iter().filter(|budget| budget.selects(pod));
+                held.extend(selecting.map(Budget::holds));
+            } else {
+                held = eviction::holding(pod, &budgets, now);
+            }
+        }
+        let rules = observed.rules.present().map_or(&[][..], Vec::as_slice);
+        self.config.measures.count(key, Some((pod, rules, &held)));
     }
 
     fn decide(&self, observed: &Observed) -> PodPlan {
@@ -170,31 +188,6 @@ impl Pods {
         rules.map(|()| self.selections.say(pod))
     }
 
-    /// Counts a pod where it stands. Each change of the pod and of what rules say of it leads to a round, and changes that
-    /// come at once to one round: where they come, nobody waits for this.
-    fn measure(&self, key: &PodKey, pod: &Seen<Pod>, rules: &Seen<Vec<RuleSays>>, now: Timestamp) {
-        let measures = &self.config.measures;
-        let pod = match pod {
-            Seen::Present(pod) => pod,
-            Seen::Absent => return measures.forget(key),
-            Seen::Unknown(_) => return,
-        };
-        let mut held = Vec::new();
-        if (eviction::is_waiting(pod, now) || eviction::is_to_leave(pod))
-            && let Some(budgets) = &self.budgets
-            && let Seen::Present(budgets) = read_all(budgets.beginning(&key.namespace, ""))
-        {
-            if eviction::is_waiting(pod, now) {
-                let selecting = budgets.iter().filter(|budget| budget.selects(pod));
-                held.extend(selecting.map(Budget::holds));
-            } else {
-                held = eviction::holding(pod, &budgets, now);
-            }
-        }
-        let rules = rules.present().map_or(&[][..], Vec::as_slice);
-        measures.see(key, pod, rules, &held);
-    }
-
     /// The budgets of its namespace, where somebody has asked for its eviction, and it may go or be taken out of service.
     fn budgets_of(&self, pod: &Pod) -> Seen<Vec<Budget>> {
         let is_evicted = eviction::needs_budgets(pod);
@@ -232,6 +225,18 @@ impl Pods {
             }
         }
         services
+    }
+}
+
+/// What can be read of what is seen.
+pub(crate) fn try_map<T, U, E>(
+    seen: Seen<T>,
+    read: impl FnOnce(T) -> Result<U, E>,
+) -> Result<Seen<U>, E> {
+    match seen {
+        Seen::Present(value) => read(value).map(Seen::Present),
+        Seen::Absent => Ok(Seen::Absent),
+        Seen::Unknown(why) => Ok(Seen::Unknown(why)),
     }
 }
 

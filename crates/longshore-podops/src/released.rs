@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use longshore_core::{Never, Plan, Seen};
+use longshore_core::{Never, Plan};
 use longshore_kit::{Answers, Cache, Controller, RawObject};
 
 use crate::{
     lifecycle::released::{Observed, decide},
     model::PodKey,
-    pods::{PodError, read},
+    pods::{PodError, read, try_map},
 };
 
 /// Opens the gates of pods with the mark.
@@ -41,11 +41,8 @@ impl Controller for Released {
         now: Timestamp,
         _answers: &Answers<Never>,
     ) -> Result<Observed, PodError> {
-        let pod = match self.pods.get(&key.namespace, &key.name) {
-            Seen::Present(object) => Seen::Present(read(key, &object)?),
-            Seen::Absent => Seen::Absent,
-            Seen::Unknown(why) => Seen::Unknown(why),
-        };
+        let pod = self.pods.get(&key.namespace, &key.name);
+        let pod = try_map(pod, |object| read(key, &object))?;
         Ok(Observed { now, pod })
     }
 

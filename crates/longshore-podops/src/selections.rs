@@ -12,11 +12,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use jiff::Timestamp;
 use longshore_api::podops::{ANNOTATION_DETAIL_PREFIX, Detail};
 use longshore_k8s::Selector;
 use longshore_kit::{Parsed, cache::Follow};
 
 use crate::{
+    eviction::may_wait_until,
     lifecycle::RuleSays,
     model::{Labels, Pod},
     replicas::Workload,
@@ -49,7 +51,9 @@ struct Namespace {
     showing: ByName,
     /// By the uid of the workload that controls them: pods.
     owned: ByName,
-    /// By rule: pods of which it says something else since it changed or was deleted, and that nobody has woken yet.
+    /// The pods that wait for their budgets or have reservations that have to be kept, and until when.
+    waiting: BTreeMap<Name, Timestamp>,
+    /// By rule: pods of which it says something else since it changed or was deleted, and that have not been requeued yet.
     news: ByName,
 }
 
@@ -127,6 +131,13 @@ impl Selections {
         let mut names = names.unwrap_or_default();
         names.extend(shown(pod).map(Name::from));
         keys(namespace, names)
+    }
+
+    /// Whether a pod of the namespace waits for its budgets, or has reservations that have to be kept. Only then do changes
+    /// of pods lead to a round of its evictions.
+    pub(crate) fn is_any_waiting(&self, namespace: &str, now: Timestamp) -> bool {
+        let is_any = self.look(namespace, |here| here.waiting.values().any(|it| now < *it));
+        is_any.unwrap_or(false)
     }
 
     /// The rules whose selectors match these labels of a workload's pods.
@@ -218,10 +229,14 @@ impl Namespace {
         if let Some(owner) = &pod.owner {
             add(&mut self.owned, owner, &name);
         }
+        if let Some(until) = may_wait_until(&pod) {
+            self.waiting.insert(Arc::clone(&name), until);
+        }
         self.pods.insert(name, PodEntry { pod, rules });
     }
 
     fn forget_pod(&mut self, name: &Name, before: &PodEntry) {
+        self.waiting.remove(name);
         for rule in &before.rules {
             if let Some(entry) = self.rules.get_mut(rule) {
                 entry.pods.remove(name);

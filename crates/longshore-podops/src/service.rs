@@ -2,43 +2,24 @@
 
 use std::sync::Arc;
 
-use futures::{Stream, StreamExt, channel::mpsc, stream, stream::BoxStream};
-use kube::{
-    Api, Client, Resource as _,
-    core::{ApiResource, DynamicResourceScope},
-};
-use longshore_api::podops::{CONTROLLED, LABEL_CONTROL, LABEL_RELEASED};
-use longshore_core::{Resource, Scope};
+use kube::{Client, Resource as _};
+use longshore_api::podops::LABEL_RELEASED;
+use longshore_core::Resource;
 use longshore_kit::{
-    Applier, Cache, CacheFeed, Clock, Controller, Gate, ListWatch, RawObject, Runner, Update,
-    api_resource,
+    Applier, Cache, Clock, Controller, Gate, Kind, Namespaces, RawObject, Router, Runner, Wiring,
 };
-use tokio::task::coop::consume_budget;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     ask_webhooks::{AskWebhooks, RuleTransport},
-    caches::{Caches, Woken},
+    caches::{Caches, Requeued},
     config::PodOpsConfig,
-    eviction::BUDGET,
     evictions::Evictions,
     measures::Counting,
     model::PodKey,
-    pods::{self, Pods},
+    pods::Pods,
     released::Released,
-    replicas::{REPLICA_SET, STATEFUL_SET},
-    rule::RULE,
-    traffic::ENDPOINT_SLICE,
     transition_rules::{self, Rules},
-};
-
-/// `v1` Namespace.
-const NAMESPACE: Resource = Resource {
-    group: "",
-    version: "v1",
-    kind: "Namespace",
-    plural: "namespaces",
-    scope: Scope::Cluster,
 };
 
 /// The controllers of PodOpsLifecycle. API servers ask the [`webhooks`](crate::webhooks) beside them.
@@ -49,9 +30,6 @@ pub struct PodOps {
     transport: Arc<dyn RuleTransport>,
     gate: Gate,
 }
-
-/// Changes of one kind of object.
-pub(crate) type Updates<K = RawObject> = BoxStream<'static, Update<K>>;
 
 impl PodOps {
     /// Controllers with this configuration.
@@ -89,15 +67,9 @@ impl PodOps {
     pub async fn run(self, client: Client, shutdown: CancellationToken) {
         let caches = Caches::new(&self.config, Arc::clone(&self.clock));
         let _counting = Counting(self.config.measures.clone());
-        let woken = self.watch(&client, &caches);
+        let wiring = caches.wiring(&client, &self.config);
         let release = Box::pin(self.release(client.clone(), shutdown.clone()));
-        let feeds: [(Resource, Arc<dyn CacheFeed>); 3] = [
-            (Resource::POD, caches.pods.clone()),
-            (RULE, caches.rules.clone()),
-            (BUDGET, caches.budgets.clone()),
-        ];
-        let applier =
-            Applier::new(client, "podops", feeds).with_metrics(self.config.metrics.clone());
+        let applier = self.applier(client, &wiring);
         let of_pods = Pods {
             pods: caches.pods.clone(),
             rules: caches.rules.clone(),
@@ -117,30 +89,28 @@ impl PodOps {
             workloads: caches.workloads,
             skipped: self.config.skipped_rules.clone(),
         };
-        let (wake_pod, woken_pods) = mpsc::unbounded();
-        let (wake_rule, woken_rules) = mpsc::unbounded();
-        let (wake_evictions, woken_evictions) = mpsc::unbounded();
-        let waking = woken.for_each(|woken| {
-            // Who does not listen any more has ended.
-            let _ = match woken {
-                Woken::Pod(key) => wake_pod.unbounded_send(key).is_ok(),
-                Woken::Rule(key) => wake_rule.unbounded_send(key).is_ok(),
-                Woken::Evictions(key) => wake_evictions.unbounded_send(key).is_ok(),
-            };
-            // A list is one batch of updates: everybody else on this thread has their turn in between.
-            consume_budget()
-        });
+        let mut router = Router::default();
+        let pods = router.keys(Requeued::pod);
+        let rules = router.keys(Requeued::rule);
+        let evictions = router.keys(Requeued::evictions);
         let pod_rounds = self.runner(of_pods, applier.clone());
+        let memory = of_evictions.memory().clone();
         let eviction_rounds = self.runner(of_evictions, applier.clone());
+        let eviction_rounds = eviction_rounds.remembering(&memory);
         let rule_rounds = self.runner(of_rules, applier);
         let rule_rounds = rule_rounds.asking(transition_rules::limits());
         tokio::join!(
-            pod_rounds.run(woken_pods, shutdown.clone()),
-            rule_rounds.run(woken_rules, shutdown.clone()),
-            eviction_rounds.run(woken_evictions, shutdown.clone()),
+            pod_rounds.run(pods, shutdown.clone()),
+            rule_rounds.run(rules, shutdown.clone()),
+            eviction_rounds.run(evictions, shutdown.clone()),
             release,
-            shutdown.run_until_cancelled(waking)
+            shutdown.run_until_cancelled(router.run(wiring.into_triggers()))
         );
+    }
+
+    fn applier<T: Send + 'static>(&self, client: Client, wiring: &Wiring<T>) -> Applier {
+        let metrics = self.config.metrics.clone();
+        Applier::new(client, "podops", wiring.feeds()).with_metrics(metrics)
     }
 
     fn runner<C: Controller>(&self, controller: C, applier: Applier) -> Runner<C> {
@@ -153,71 +123,13 @@ impl PodOps {
     /// none, as a rule.
     async fn release(&self, client: Client, shutdown: CancellationToken) {
         let pods: Arc<Cache<RawObject>> = Cache::new();
-        let feeds: [(Resource, Arc<dyn CacheFeed>); 1] = [(Resource::POD, pods.clone())];
-        let applier =
-            Applier::new(client.clone(), "podops", feeds).with_metrics(self.config.metrics.clone());
-        let marked = ListWatch::new(self.api(&client, Resource::POD))
-            .labels(LABEL_RELEASED)
-            .into_cache(pods.clone());
-        let woken = marked.filter_map(|update| {
-            let object = update.into_object();
-            std::future::ready(object.map(|object| key_of(&object)))
-        });
-        let runner = self.runner(Released { pods }, applier).concurrency(1);
-        runner.run(woken, shutdown).await;
-    }
-
-    fn api<K>(&self, client: &Client, resource: Resource) -> Api<K>
-    where
-        K: kube::Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
-    {
-        let kind = api_resource(resource);
-        match self.config.namespace.as_deref() {
-            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
-            None => Api::all_with(client.clone(), &kind),
-        }
-    }
-
-    /// Whom the changes of everything that is watched wake.
-    fn watch(&self, client: &Client, caches: &Caches) -> impl Stream<Item = Woken> + Send + use<> {
-        let namespace = self.config.namespace.as_deref();
-        let api = |resource: Resource| -> Api<RawObject> { self.api(client, resource) };
-        let pods = ListWatch::new(self.api(client, Resource::POD))
-            .labels(format!("{LABEL_CONTROL}={CONTROLLED}"))
-            .into_cache(caches.pods.clone())
-            .boxed();
-        let rules = ListWatch::new(self.api(client, RULE)).into_cache(caches.rules.clone());
-        let namespaces: Updates = if self.config.grace_delete {
-            let all = Api::all_with(client.clone(), &api_resource(NAMESPACE));
-            let mut namespaces = ListWatch::new(all);
-            if let Some(namespace) = namespace {
-                namespaces = namespaces.fields(format!("metadata.name={namespace}"));
-            }
-            namespaces.into_cache(caches.namespaces.clone()).boxed()
-        } else {
-            stream::pending().boxed()
-        };
-        let services = ListWatch::new(api(pods::SERVICE)).into_cache(Cache::new());
-        let slices = ListWatch::new(api(ENDPOINT_SLICE)).into_cache(Cache::new());
-        let by_traffic = caches.woken_by_traffic(services.boxed(), slices.boxed());
-        let of_kind = |resource: Resource| {
-            let updates = ListWatch::new(api(resource)).into_cache(Cache::passing_on());
-            let caches = caches.clone();
-            updates.map(move |update| caches.by_workload(resource.kind, &update))
-        };
-        let by_workloads = stream::select(of_kind(STATEFUL_SET), of_kind(REPLICA_SET));
-        let by_budgets = if self.config.grace_delete {
-            let budgets = ListWatch::new(self.api(client, BUDGET));
-            let updates = budgets.into_cache(caches.budgets.clone());
-            let caches = caches.clone();
-            let woken = updates.map(move |update| caches.by_budget(update));
-            woken.boxed()
-        } else {
-            stream::pending().boxed()
-        };
-        let counted = stream::select(by_workloads, by_budgets).flat_map(stream::iter);
-        let woken = caches.woken(pods, rules.boxed(), namespaces);
-        stream::select_all([woken.boxed(), by_traffic, counted.boxed()])
+        let marked = Kind::new(Resource::POD, pods.clone()).labels(LABEL_RELEASED);
+        let namespaces = Namespaces::one_or_all(self.config.namespace.as_deref());
+        let wiring = Wiring::new(&client, namespaces)
+            .keyed(marked, |update| Some(key_of(&*update.into_object()?)));
+        let runner = self.runner(Released { pods }, self.applier(client, &wiring));
+        let runner = runner.concurrency(1);
+        runner.run(wiring.into_triggers(), shutdown).await;
     }
 }
 

@@ -9,6 +9,7 @@ use longshore_kit::{Answers, AskLimits, Cache, Controller, KindLimits, Parsed};
 use crate::{
     ask_webhooks::RuleTransport,
     model::Pod,
+    pods::try_map,
     replicas::{Workload, Workloads},
     rule::{
         Exchange, Inquiry, Known, Observed, Rule, RuleAsk, RuleKey, RuleKind, RulePlan, RuleReply,
@@ -81,34 +82,7 @@ impl Controller for Rules {
         now: Timestamp,
         answers: &Answers<RuleAsk>,
     ) -> Result<Observed, UnreadableRule> {
-        let rule = self.read(key)?;
-        let (mut pods, mut workloads) = (Seen::Absent, Seen::Absent);
-        let mut known = Known::default();
-        match &rule {
-            Seen::Present(rule) => {
-                workloads = self.workloads.of(&key.namespace, |it| rule.is_of(it));
-                pods = self.pods(key, &workloads);
-                if let Seen::Present(pods) = &pods {
-                    known = self.known(key, rule, pods, answers);
-                }
-            }
-            Seen::Absent => {
-                // Those that have its annotation still.
-                pods = self.pods(key, &workloads);
-            }
-            Seen::Unknown(_) => {}
-        }
-        Ok(Observed {
-            now,
-            name: key.name.clone(),
-            rule: rule.map(|rule| Rule::clone(&rule)),
-            pods,
-            workloads,
-            answers: known.answers,
-            polls: known.polls,
-            spent: known.spent,
-            skipped: self.skipped.clone(),
-        })
+        Ok(assemble(self.load(key)?, key, now, answers, &self.skipped))
     }
 
     /// Another generation asks anew.
@@ -153,17 +127,34 @@ fn incarnation(rule: &Rule) -> Incarnation {
     Incarnation::of(uid).since(rule.generation)
 }
 
+/// What the caches show of a rule.
+struct Loaded {
+    rule: Seen<Arc<Rule>>,
+    pods: Seen<Vec<Pod>>,
+    workloads: Seen<Vec<Workload>>,
+}
+
 impl Rules {
-    fn read(&self, key: &RuleKey) -> Result<Seen<Arc<Rule>>, UnreadableRule> {
-        Ok(match self.rules.get(&key.namespace, &key.name) {
-            Seen::Present(object) => {
-                Seen::Present(object.read().map_err(|source| UnreadableRule {
-                    key: key.clone(),
-                    source,
-                })?)
-            }
-            Seen::Absent => Seen::Absent,
-            Seen::Unknown(why) => Seen::Unknown(why),
+    fn load(&self, key: &RuleKey) -> Result<Loaded, UnreadableRule> {
+        let rule = self.rules.get(&key.namespace, &key.name);
+        let rule = try_map(rule, |object| {
+            object.read().map_err(|source| UnreadableRule {
+                key: key.clone(),
+                source,
+            })
+        })?;
+        let (mut pods, mut workloads) = (Seen::Absent, Seen::Absent);
+        if let Seen::Present(rule) = &rule {
+            workloads = self.workloads.of(&key.namespace, |it| rule.is_of(it));
+        }
+        if !rule.is_unknown() {
+            // Of a rule that is gone: those that have its annotation still.
+            pods = self.pods(key, &workloads);
+        }
+        Ok(Loaded {
+            rule,
+            pods,
+            workloads,
         })
     }
 
@@ -176,26 +167,50 @@ impl Rules {
             pods.iter().map(|pod| Pod::clone(pod)).collect()
         })
     }
+}
 
-    /// What was said about the pods that are in a stage, and about the tasks that the status has.
-    fn known(&self, key: &RuleKey, rule: &Rule, pods: &[Pod], answers: &Answers<RuleAsk>) -> Known {
-        let is_in_stage = |pod: &&Pod| stage_of(pod).is_some() && rule.selects(pod);
-        let subjects = pods.iter().filter(is_in_stage).map(Subject::of);
-        let tasks = rule.status.rule_states.iter().flat_map(|state| {
-            let status = state.webhook_status.iter();
-            let tasks = status.flat_map(|status| &status.task_states);
-            tasks.map(move |task| (state.name.clone(), task.task_id.clone()))
-        });
-        let wanted = Wanted {
-            occasions: subjects.map(|subject| subject.occasion).collect(),
-            tasks: tasks.collect(),
-        };
-        let incarnation = incarnation(rule);
-        let exchanges = answers.all(&incarnation).map(|(ask, asked)| Exchange {
-            ask,
-            asked,
-            before: answers.before(&incarnation, &ask.id()),
-        });
-        known(key, exchanges, &wanted)
+fn assemble(
+    loaded: Loaded,
+    key: &RuleKey,
+    now: Timestamp,
+    answers: &Answers<RuleAsk>,
+    skipped: &BTreeSet<RuleKind>,
+) -> Observed {
+    let known = match (&loaded.rule, &loaded.pods) {
+        (Seen::Present(rule), Seen::Present(pods)) => answered(key, rule, pods, answers),
+        _ => Known::default(),
+    };
+    Observed {
+        now,
+        name: key.name.clone(),
+        rule: loaded.rule.map(|rule| Rule::clone(&rule)),
+        pods: loaded.pods,
+        workloads: loaded.workloads,
+        answers: known.answers,
+        polls: known.polls,
+        spent: known.spent,
+        skipped: skipped.clone(),
     }
+}
+
+/// What was said about the pods that are in a stage, and about the tasks that the status has.
+fn answered(key: &RuleKey, rule: &Rule, pods: &[Pod], answers: &Answers<RuleAsk>) -> Known {
+    let is_in_stage = |pod: &&Pod| stage_of(pod).is_some() && rule.selects(pod);
+    let subjects = pods.iter().filter(is_in_stage).map(Subject::of);
+    let tasks = rule.status.rule_states.iter().flat_map(|state| {
+        let status = state.webhook_status.iter();
+        let tasks = status.flat_map(|status| &status.task_states);
+        tasks.map(move |task| (state.name.clone(), task.task_id.clone()))
+    });
+    let wanted = Wanted {
+        occasions: subjects.map(|subject| subject.occasion).collect(),
+        tasks: tasks.collect(),
+    };
+    let incarnation = incarnation(rule);
+    let exchanges = answers.all(&incarnation).map(|(ask, asked)| Exchange {
+        ask,
+        asked,
+        before: answers.before(&incarnation, &ask.id()),
+    });
+    known(key, exchanges, &wanted)
 }

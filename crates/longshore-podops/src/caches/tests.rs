@@ -64,54 +64,54 @@ fn key(name: &str) -> PodKey {
     }
 }
 
-fn pod_of(n: usize) -> Woken {
-    Woken::Pod(key(&format!("web-{n}")))
+fn pod_of(n: usize) -> Requeued {
+    Requeued::Pod(key(&format!("web-{n}")))
 }
 
-fn rule_of(n: usize) -> Woken {
-    Woken::Rule(key(&format!("rule-{n}")))
+fn rule_of(n: usize) -> Requeued {
+    Requeued::Rule(key(&format!("rule-{n}")))
 }
 
 #[test]
-fn an_event_of_a_pod_reads_that_pod_and_wakes_the_rules_that_are_about_it() {
+fn an_event_of_a_pod_reads_that_pod_and_requeues_the_rules_that_are_about_it() {
     let caches = filled();
     let update = caches.pods.apply_event(WatchEvent::Modified(pod(7, 7, 2)));
-    let woken = caches.by_pod(&update.unwrap());
+    let keys = caches.by_pod(update.unwrap());
     assert_eq!(reads::take(), 1, "objects were read");
-    assert_eq!(woken, [rule_of(7), pod_of(7)]);
+    assert_eq!(keys, [rule_of(7), pod_of(7)]);
     // It leaves one rule and comes to another.
     let update = caches.pods.apply_event(WatchEvent::Modified(pod(7, 8, 3)));
-    let woken = caches.by_pod(&update.unwrap());
+    let keys = caches.by_pod(update.unwrap());
     assert_eq!(reads::take(), 1, "objects were read");
-    assert_eq!(woken, [rule_of(7), rule_of(8), pod_of(7)]);
+    assert_eq!(keys, [rule_of(7), rule_of(8), pod_of(7)]);
 }
 
 #[test]
-fn an_event_of_a_pod_wakes_the_rules_whose_annotations_it_has() {
+fn an_event_of_a_pod_requeues_the_rules_whose_annotations_it_has() {
     let caches = filled();
     let mut object = pod(7, 7, 2).raw().to_value().unwrap();
     object["metadata"]["annotations"] =
         json!({detail_annotation("rule-9"): "{}", detail_annotation("gone"): "{}"});
     let pod = serde_json::from_value(object).unwrap();
     let update = caches.pods.apply_event(WatchEvent::Modified(pod));
-    let woken = caches.by_pod(&update.unwrap());
-    let gone = Woken::Rule(key("gone"));
-    assert_eq!(woken, [gone, rule_of(7), rule_of(9), pod_of(7)]);
+    let keys = caches.by_pod(update.unwrap());
+    let gone = Requeued::Rule(key("gone"));
+    assert_eq!(keys, [gone, rule_of(7), rule_of(9), pod_of(7)]);
 }
 
 #[test]
-fn an_event_of_a_rule_reads_that_rule_and_wakes_the_pods_of_which_it_says_something_else() {
+fn an_event_of_a_rule_reads_that_rule_and_requeues_the_pods_of_which_it_says_something_else() {
     let caches = filled();
     let update = caches
         .rules
         .apply_event(WatchEvent::Modified(rule(7, 7, 2, "half full")));
-    let woken = caches.by_rule(update.unwrap());
+    let keys = caches.by_rule(update.unwrap());
     assert_eq!(reads::take(), 1, "objects were read");
-    assert_eq!(woken, [pod_of(7), rule_of(7)]);
+    assert_eq!(keys, [pod_of(7), rule_of(7)]);
 }
 
 #[test]
-fn pods_are_woken_once_for_what_a_rule_says_or_says_no_more() {
+fn pods_are_requeued_once_for_what_a_rule_says_or_says_no_more() {
     let caches = filled();
     let table = [
         ("another selector", rule(7, 8, 2, "full"), vec![7, 8]),
@@ -120,9 +120,9 @@ fn pods_are_woken_once_for_what_a_rule_says_or_says_no_more() {
     ];
     for (what, rule, expected) in table {
         let update = caches.rules.apply_event(WatchEvent::Modified(rule));
-        let woken = caches.by_rule(update.unwrap());
-        let pods: Vec<Woken> = expected.into_iter().map(pod_of).collect();
-        assert_eq!(woken[..woken.len() - 1], pods, "{what}");
+        let keys = caches.by_rule(update.unwrap());
+        let pods: Vec<Requeued> = expected.into_iter().map(pod_of).collect();
+        assert_eq!(keys[..keys.len() - 1], pods, "{what}");
     }
     let update = caches
         .rules

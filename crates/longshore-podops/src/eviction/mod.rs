@@ -99,6 +99,12 @@ pub(crate) fn keeps_waiting(pod: &Pod) -> bool {
     is_here && needs_budgets(pod)
 }
 
+/// Until when a pod may wait for its budgets; `None`: it does not.
+pub(crate) fn may_wait_until(pod: &Pod) -> Option<Timestamp> {
+    let keeps = keeps_waiting(pod).then_some(Timestamp::MAX);
+    wanted_until(pod).or(keeps)
+}
+
 /// When somebody last asked for the eviction of a pod.
 pub(crate) fn evicted_at(pod: &Pod) -> Option<Timestamp> {
     parse_stamp(pod.annotations.get(ANNOTATION_EVICTED_AT)?)

@@ -128,7 +128,7 @@ proptest! {
 
 #[test]
 fn a_write_that_fails_for_the_same_reason_again_is_no_news() {
-    let failed = Failed::default();
+    let mut failed = Failures::default();
     let target = ObjectRef {
         resource: Resource::POD,
         namespace: "default".to_owned(),
@@ -152,7 +152,7 @@ fn a_write_that_fails_for_the_same_reason_again_is_no_news() {
 
 #[test]
 fn a_pod_that_was_refused_for_a_minute_gives_others_their_turn_for_some_minutes() {
-    let refused = Failed::default();
+    let mut refused = Failures::default();
     let target = ObjectRef {
         resource: Resource::POD,
         namespace: "default".to_owned(),
@@ -160,20 +160,20 @@ fn a_pod_that_was_refused_for_a_minute_gives_others_their_turn_for_some_minutes(
         uid: Some("u".to_owned()),
     };
     let after = |seconds: i64| NOW + jiff::SignedDuration::from_secs(seconds);
-    let is_given_up = |seconds| !refused.lasting(after(seconds)).is_empty();
+    let is_given_up = |refused: &Failures, seconds| !refused.lasting(after(seconds)).is_empty();
     for seconds in [0, 20, 40, 49] {
         refused.note(&target, "a policy refuses it", after(seconds));
-        assert!(!is_given_up(seconds), "{seconds}");
+        assert!(!is_given_up(&refused, seconds), "{seconds}");
     }
     // For another reason: it is still refused.
     refused.note(&target, "another policy refuses it", after(65));
-    assert!(is_given_up(65));
-    assert!(is_given_up(300));
-    assert!(!is_given_up(400));
+    assert!(is_given_up(&refused, 65));
+    assert!(is_given_up(&refused, 300));
+    assert!(!is_given_up(&refused, 400));
     // It is tried again, for another minute.
     refused.note(&target, "a policy refuses it", after(401));
-    assert!(!is_given_up(401));
+    assert!(!is_given_up(&refused, 401));
     // Two failures that are far apart are two.
     refused.note(&target, "a policy refuses it", after(520));
-    assert!(!is_given_up(520));
+    assert!(!is_given_up(&refused, 520));
 }
