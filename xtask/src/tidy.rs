@@ -11,6 +11,7 @@ mod edges;
 mod files;
 mod floors;
 mod literals;
+mod observed;
 mod orphans;
 mod purity;
 mod size;
@@ -62,6 +63,7 @@ fn check(sources: &[Source]) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     findings.extend(literals::check(sources));
     findings.extend(purity::check(sources));
+    findings.extend(observed::check(sources));
     findings.extend(orphans::check(sources));
     findings.extend(clients::check(sources));
     findings.extend(files::check(sources));
