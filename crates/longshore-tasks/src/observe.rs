@@ -423,6 +423,7 @@ fn declares_inputs(context: &TaskContext) -> bool {
 mod tests {
     use std::sync::Arc;
 
+    use longshore_api::flyte::TaskActionStatus;
     use longshore_test::EPOCH;
     use serde_json::json;
 

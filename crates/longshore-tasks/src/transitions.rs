@@ -233,17 +233,28 @@ pub(crate) mod recorder {
         };
         let code = new.error_state.as_ref().map(|error| error.code.as_str());
         let is_launched = action.children.current.present().is_some();
-        match to {
-            PluginNotFound | InvalidSpec => Cause::Refused,
-            Signaled => Cause::Signaled,
-            TimedOut => Cause::TimedOut,
-            _ if new.cache_status == CatalogCacheStatus::CacheHit as i32 => Cause::CacheHit,
-            _ if code == Some("MaxSystemFailuresExceeded") => Cause::SystemFailures,
-            Queued if new.attempts > action.attempt() => Cause::Retried,
-            Queued | Paused if from.is_none() => Cause::Begun,
-            Queued if !is_launched => Cause::LaunchedAgain,
-            PermanentFailure if !is_launched => Cause::LaunchRefused,
-            _ => Cause::Reported,
-        }
+        let is_hit = new.cache_status == CatalogCacheStatus::CacheHit as i32;
+        let is_next_attempt = new.attempts > action.attempt();
+        let mut causes = [
+            (matches!(to, PluginNotFound | InvalidSpec), Cause::Refused),
+            (to == Signaled, Cause::Signaled),
+            (to == TimedOut, Cause::TimedOut),
+            (is_hit, Cause::CacheHit),
+            (
+                code == Some("MaxSystemFailuresExceeded"),
+                Cause::SystemFailures,
+            ),
+            (to == Queued && is_next_attempt, Cause::Retried),
+            (
+                from.is_none() && matches!(to, Queued | Paused),
+                Cause::Begun,
+            ),
+            (to == Queued && !is_launched, Cause::LaunchedAgain),
+            (to == PermanentFailure && !is_launched, Cause::LaunchRefused),
+        ]
+        .into_iter();
+        causes
+            .find(|(is_it, _)| *is_it)
+            .map_or(Cause::Reported, |(_, cause)| cause)
     }
 }

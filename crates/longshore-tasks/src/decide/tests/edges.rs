@@ -50,8 +50,8 @@ fn every_listed_transition_is_taken() {
     for world in begun() {
         for phase in Phase::ALL {
             // It is written once it has waited for what may follow at once.
-            let noticed = world.clone().noticed(of(phase), 2_000);
-            noticed.pod(of(phase)).plan();
+            let pending = world.clone().pending(of(phase), 2_000);
+            pending.pod(of(phase)).plan();
         }
         let again = |it: &mut World| it.max_attempts = 9;
         let failed = world.clone().with(again).pod(user("Failed"));
