@@ -4,7 +4,7 @@ use super::Finding;
 use crate::repository::Source;
 
 /// The subsystems that hold to it.
-const HELD: [&str; 2] = ["longshore-podops", "longshore-dags"];
+const HELD: [&str; 3] = ["longshore-podops", "longshore-dags", "longshore-tasks"];
 /// Sources that may have a map under a lock: an index of caches, clients, and values that have been read.
 const CACHES: [&str; 4] = [
     "crates/longshore-podops/src/selections.rs",
@@ -43,7 +43,7 @@ pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
                 let what = format!("`{change}` in `observe`, which only reads");
                 findings.push(Finding::new(source, line, what));
             }
-            if is_in_observe && text.contains("&mut ") && text.contains("self") {
+            if is_in_observe && text.contains("&mut self") {
                 let what = "`&mut` of what rounds share in `observe`";
                 findings.push(Finding::new(source, line, what));
             }
