@@ -15,6 +15,7 @@ mod observed;
 mod orphans;
 mod purity;
 mod size;
+mod styles;
 mod words;
 
 /// A place that breaks a rule.
@@ -69,6 +70,7 @@ fn check(sources: &[Source]) -> Result<Vec<Finding>> {
     findings.extend(files::check(sources));
     findings.extend(floors::check(sources));
     findings.extend(size::check(sources));
+    findings.extend(styles::check(sources));
     findings.extend(words::check(sources));
     findings.extend(edges::check(&edges::of_workspace()?));
     Ok(findings)

@@ -3,8 +3,7 @@
 
 #![expect(clippy::print_stdout, reason = "tells where to find the cluster")]
 
-use std::error::Error;
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 
 use longshore_cluster::{Cluster, ServeConfig, controllers};
 use tokio::io::AsyncReadExt;

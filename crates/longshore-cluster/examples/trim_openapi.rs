@@ -7,9 +7,7 @@
 //!     crates/longshore-cluster/openapi/definitions.json.gz
 //! ```
 
-use std::collections::BTreeSet;
-use std::error::Error;
-use std::io::Write;
+use std::{collections::BTreeSet, error::Error, io::Write};
 
 use flate2::{Compression, GzBuilder};
 use serde_json::{Map, Value};

@@ -1,9 +1,6 @@
 //! A whole cluster as a value.
 
-use std::fmt;
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 

@@ -149,7 +149,8 @@ impl Applier {
 
     /// Evicts the incarnation of a pod that was decided upon; gone already, or another one by now, is success.
     ///
-    /// *Errors*: of the request; 429 where a disruption budget refuses.
+    /// # Errors
+    /// Of the request; 429 where a disruption budget refuses.
     pub async fn evict(&self, key: &impl Display, target: &ObjectRef) -> Result<(), ApplyError> {
         if target.uid.is_none() {
             return Err(ApplyError::NoUid(target.to_string()));

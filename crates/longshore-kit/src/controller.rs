@@ -111,7 +111,8 @@ pub trait Controller: Send + Sync + 'static {
     /// *Assumptions*: it reads at most `answer_bytes` of the answer and follows no endless redirects; it spawns no task
     /// that outlives it, because the gate could not stop that.
     ///
-    /// *Errors*: why there is no answer, which the next round observes.
+    /// # Errors
+    /// Why there is no answer, which the next round observes.
     fn ask(
         &self,
         key: &Self::Key,

@@ -90,7 +90,8 @@ impl<K: Cached> ListWatch<K> {
     /// *Flow*: yields each update after the cache shows it; after a list, every object that is there, every one that is
     /// no longer there, and the list's version.
     ///
-    /// *Errors*: none; a failed list or watch is tried again with back-off, an expired version leads to a new list.
+    /// # Errors
+    /// None; a failed list or watch is tried again with back-off, an expired version leads to a new list.
     ///
     /// *Cancellation*: dropping the stream ends the watch; the cache keeps what it has.
     pub fn into_cache(self, cache: Arc<Cache<K>>) -> impl Stream<Item = Update<K>> + Send {

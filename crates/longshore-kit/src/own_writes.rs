@@ -123,7 +123,8 @@ impl OwnWrites {
     /// Waits until the caches show what earlier rounds of this controller wrote for `key`, and what was written for it
     /// outside of rounds: at most a second, then reads live.
     ///
-    /// *Errors*: of the live read; the writes stay unsettled, so that the next round tries again.
+    /// # Errors
+    /// Of the live read; the writes stay unsettled, so that the next round tries again.
     pub async fn settle(&self, key: &impl Display, requests: &Requests) -> Result<(), ApiError> {
         let ours = (round_writes::controller(), key.to_string());
         let of_nobody = ("", ours.1.clone());

@@ -20,7 +20,8 @@ impl Applier {
     ///
     /// *Guarantees*: never overwrites a status that was not decided upon; writes nothing where nothing differs.
     ///
-    /// *Errors*: [`ApplyError::Changed`] where the object or its status is not the one decided upon.
+    /// # Errors
+    /// [`ApplyError::Changed`] where the object or its status is not the one decided upon.
     pub async fn write_status(
         &self,
         key: &impl Display,

@@ -2,9 +2,11 @@
 //! of 127.0.0.0/8 can be bound without setting anything up. Pods that bind to their own address may
 //! use the same ports.
 
-use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
-use std::sync::{Mutex, PoisonError};
+use std::{
+    collections::BTreeMap,
+    net::Ipv4Addr,
+    sync::{Mutex, PoisonError},
+};
 
 /// The addresses of one node's pods.
 #[derive(Debug, Default)]

@@ -1,11 +1,8 @@
 //! The configuration of a node.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 
-use crate::images::ImageMap;
-use crate::profile::Profile;
+use crate::{images::ImageMap, profile::Profile};
 
 /// The settings of one process node.
 #[derive(Clone, Debug)]

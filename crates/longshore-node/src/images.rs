@@ -10,8 +10,10 @@
 //!   mounts: [{host: /srv/models, path: /models, readOnly: true}]
 //! ```
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use serde::Deserialize;
 

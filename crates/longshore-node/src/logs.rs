@@ -1,19 +1,21 @@
 //! Container logs: the CRI files that the shim wrote, in the form that a client requests.
 
-use std::io::SeekFrom;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::{
+    io::SeekFrom,
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
+};
 
 use bytes::Bytes;
 use futures::Stream;
 use jiff::Timestamp;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use tokio::fs::File;
-use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncReadExt, AsyncSeekExt};
+use tokio::{
+    fs::File,
+    io::{AsyncReadExt, AsyncSeekExt, unix::AsyncFd},
+};
 
-use crate::clock;
-use crate::log_book::AttemptWatch;
+use crate::{clock, log_book::AttemptWatch};
 
 /// Why a log cannot be given.
 #[derive(Debug, thiserror::Error)]

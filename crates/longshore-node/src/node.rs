@@ -1,36 +1,48 @@
 //! The node: registers itself, watches the pods bound to it, and starts an actor for each.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io;
-use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
-use kube::runtime::events::{Event as KubeEvent, EventType, Recorder, Reporter};
-use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, watcher as watch_pods};
-use kube::{Api, Client, Resource, ResourceExt};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::task::JoinSet;
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    runtime::{
+        WatchStreamExt,
+        events::{Event as KubeEvent, EventType, Recorder, Reporter},
+        watcher as watch_pods,
+        watcher::{self, Event},
+    },
+};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 
-use crate::addresses::Addresses;
-use crate::config::{LogsLifetime, NodeConfig, PodsLifetime};
-use crate::env::HostFacts;
-use crate::log_book::{AttemptWatch, LogBook};
-use crate::logs::{self, LogError, LogOptions};
-use crate::pod::actor::{Actor, News};
-use crate::pod::directory;
-use crate::pod::publish::PodRef;
-use crate::pod::shim_link::ShimLink;
-use crate::private_dir;
-use crate::profile::{self, Profile};
-use crate::register;
-use crate::shim::protocol::{AttemptId, Command};
+use crate::{
+    addresses::Addresses,
+    config::{LogsLifetime, NodeConfig, PodsLifetime},
+    env::HostFacts,
+    log_book::{AttemptWatch, LogBook},
+    logs::{self, LogError, LogOptions},
+    pod::{
+        actor::{Actor, News},
+        directory,
+        publish::PodRef,
+        shim_link::ShimLink,
+    },
+    private_dir,
+    profile::{self, Profile},
+    register,
+    shim::protocol::{AttemptId, Command},
+};
 
 /// Pods share the host's network, each at an address of its own.
 const HOST_IP: Ipv4Addr = Ipv4Addr::LOCALHOST;

@@ -1,10 +1,12 @@
 //! Directories for this user alone, and directories that every user of a container may enter: whatever the
 //! umask of the node is.
 
-use std::fs::{self, DirBuilder, Permissions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::Path;
+use std::{
+    fs::{self, DirBuilder, Permissions},
+    io,
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    path::Path,
+};
 
 /// Makes a directory for this user alone; one that exists becomes so.
 pub(crate) fn make(dir: &Path) -> io::Result<()> {

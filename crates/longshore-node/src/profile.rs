@@ -1,10 +1,8 @@
 //! How far containers can be set apart from the host on this machine.
 
-use std::fmt;
-use std::path::Path;
+use std::{fmt, path::Path};
 
-use crate::config::NodeConfig;
-use crate::shim::ARG_PROBE;
+use crate::{config::NodeConfig, shim::ARG_PROBE};
 
 /// An isolation profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,20 +1,18 @@
 //! The node's own objects: a Node that is Ready, and a Lease that shows that it still is.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Node;
-use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, Client};
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Node};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
 use longshore_api::node::{LABEL_NODE_KIND, LABEL_NODE_PROFILE, NODE_KIND_PROCESS};
 use longshore_k8s::Backoff;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::clock;
-use crate::config::NodeConfig;
-use crate::profile::Profile;
+use crate::{clock, config::NodeConfig, profile::Profile};
 
 /// Where Kubernetes keeps the leases of nodes.
 const LEASE_NAMESPACE: &str = "kube-node-lease";

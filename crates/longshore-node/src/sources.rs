@@ -1,12 +1,15 @@
 //! The ConfigMaps, Secrets and tokens that a pod refers to, read once per preparation.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
-use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
-use kube::api::PostParams;
-use kube::{Api, Client, ResourceExt};
+use k8s_openapi::api::{
+    authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
+    core::v1::{ConfigMap, Pod, Secret, ServiceAccount},
+};
+use kube::{Api, Client, ResourceExt, api::PostParams};
 
 use crate::env::EnvError;
 

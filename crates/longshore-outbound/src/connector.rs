@@ -36,7 +36,8 @@ pub(crate) trait LookUp: fmt::Debug + Send + Sync {
 /// server and of this machine. The client reads them for each connection, because names change
 /// their addresses and machines change theirs.
 ///
-/// *Errors*: a name cannot be looked up, or the kernel does not list the addresses. The client then
+/// # Errors
+/// A name cannot be looked up, or the kernel does not list the addresses. The client then
 /// makes no connection.
 pub(crate) async fn surroundings(
     names: &dyn LookUp,

@@ -6,7 +6,8 @@ use nix::ifaddrs::getifaddrs;
 
 /// The addresses that the network interfaces of this machine have now; in a pod, those of the pod.
 ///
-/// *Errors*: the kernel does not list them.
+/// # Errors
+/// The kernel does not list them.
 pub(crate) fn own_addresses() -> io::Result<Vec<IpAddr>> {
     let interfaces = getifaddrs()?;
     let addresses = interfaces.filter_map(|interface| {

@@ -1,7 +1,6 @@
 //! The field `custom` of a template, which only its plugin reads.
 
-use longshore_proto::flyteidl2::core::TaskTemplate;
-use longshore_proto::{JsonError, from_json};
+use longshore_proto::{JsonError, flyteidl2::core::TaskTemplate, from_json};
 
 use crate::{plugin::BuildError, proto_json::to_json};
 

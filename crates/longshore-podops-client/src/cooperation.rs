@@ -81,7 +81,8 @@ pub fn expects_finalizer(pod: &Pod, holder: &str) -> bool {
 /// Lets a pod not serve before it has this finalizer. Best while it is created, in a mutating webhook: a moment later it may
 /// serve already.
 ///
-/// *Errors*: what the pod says about that already cannot be followed.
+/// # Errors
+/// What the pod says about that already cannot be followed.
 pub fn expect_finalizer(
     pod: &mut Pod,
     holder: &str,
@@ -101,7 +102,8 @@ pub fn expect_finalizer(
 
 /// Takes [`expect_finalizer`] back.
 ///
-/// *Errors*: what the pod says about that cannot be followed.
+/// # Errors
+/// What the pod says about that cannot be followed.
 pub fn forget_finalizer(pod: &mut Pod, holder: &str) -> Result<Written, MalformedConditions> {
     let mut conditions = conditions(pod)?;
     let expected = conditions[EXPECTED].as_object_mut();

@@ -106,7 +106,8 @@ pub fn is_during_ops(adapter: &impl OperationAdapter, pod: &Pod) -> bool {
 
 /// Begins an operation. If it has begun already, only [`OperationAdapter::when_begin`] is called again.
 ///
-/// *Errors*: another one of its type is on the pod, and it does not allow that.
+/// # Errors
+/// Another one of its type is on the pod, and it does not allow that.
 pub fn begin(
     adapter: &impl OperationAdapter,
     pod: &mut Pod,
@@ -132,7 +133,8 @@ pub fn begin(
 
 /// Begins an operation on a pod that has no other one, as upstream's OperationJob does.
 ///
-/// *Errors*: those of [`begin`], and where there are others.
+/// # Errors
+/// Those of [`begin`], and where there are others.
 pub fn begin_alone(
     adapter: &impl OperationAdapter,
     pod: &mut Pod,
@@ -148,7 +150,8 @@ pub fn begin_alone(
 /// Takes back what is on the pod under this id, of whichever type, or begins where nothing is: two writes in two
 /// rounds. Upstream replaces an update by a scale-in this way.
 ///
-/// *Errors*: those of [`begin`].
+/// # Errors
+/// Those of [`begin`].
 pub fn begin_with_cleaning_old(
     adapter: &impl OperationAdapter,
     pod: &mut Pod,
@@ -189,7 +192,8 @@ pub fn allow_ops(
 
 /// The work is done. To give up before it was granted, [`undo`].
 ///
-/// *Errors*: the pod has an operation of another type under this id.
+/// # Errors
+/// The pod has an operation of another type under this id.
 pub fn finish(adapter: &impl OperationAdapter, pod: &mut Pod) -> Result<Written, FinishError> {
     let of = label(pod, OperationLabel::OperationType, adapter.id());
     if let Some(found) = of.filter(|of| *of != adapter.operation_type()) {

@@ -24,7 +24,8 @@ const MAX_MESSAGE: usize = 1024;
 pub trait RuleTransport: fmt::Debug + Send + Sync + 'static {
     /// Asks whether pods may go on.
     ///
-    /// *Errors*: why there is no answer, as text for whoever wrote the rule. It quotes nothing of an answer that is not
+    /// # Errors
+    /// Why there is no answer, as text for whoever wrote the rule. It quotes nothing of an answer that is not
     /// a webhook's: a URL may lead to somebody whose answers are not for the author of the rule.
     async fn ask(
         &self,
@@ -34,7 +35,8 @@ pub trait RuleTransport: fmt::Debug + Send + Sync + 'static {
 
     /// Asks about a task.
     ///
-    /// *Errors*: as [`ask`](Self::ask).
+    /// # Errors
+    /// As [`ask`](Self::ask).
     async fn poll(&self, whom: &RulePoll, task_id: &str) -> Result<RulePollAnswer, String>;
 }
 
@@ -118,7 +120,8 @@ impl AskWebhooks {
 
 /// A client that trusts these authorities and no others; those of the machine where there are none.
 ///
-/// *Errors*: what the bundle is instead.
+/// # Errors
+/// What the bundle is instead.
 pub(crate) fn client(
     boundaries: &Arc<Boundaries>,
     ca_bundle: &str,

@@ -2,12 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::changes::Changes;
-use crate::engine::{Cell, Connection, EngineError, Fault};
-use crate::model::{Dag, Pool, Run};
-use crate::rows::document::Document;
-use crate::rows::task_instance::{self, Kind};
-use crate::rows::{Table, dag, run};
+use crate::{
+    changes::Changes,
+    engine::{Cell, Connection, EngineError, Fault},
+    model::{Dag, Pool, Run},
+    rows::{
+        Table, dag,
+        document::Document,
+        run,
+        task_instance::{self, Kind},
+    },
+};
 
 /// Rows in one statement: enough to make its overhead small, few enough for any engine's limit on parameters.
 const MAX_ROWS: usize = 100;

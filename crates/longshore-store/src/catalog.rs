@@ -2,8 +2,10 @@
 
 use async_trait::async_trait;
 
-use crate::changes::{RunFilter, RunStore, StoreError};
-use crate::model::{TaskInstance, TaskKey, TaskState};
+use crate::{
+    changes::{RunFilter, RunStore, StoreError},
+    model::{TaskInstance, TaskKey, TaskState},
+};
 
 /// Which task instances a listing shows: current tries only, in the order of their keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use crate::changes::Changes;
-use crate::engine::{Connection, EngineError, Fault, Row};
-use crate::model::{RunKey, TaskInstance, TaskKey};
-use crate::rows::{run, task_instance};
+use crate::{
+    changes::Changes,
+    engine::{Connection, EngineError, Fault, Row},
+    model::{RunKey, TaskInstance, TaskKey},
+    rows::{run, task_instance},
+};
 
 /// Which row refused these changes; the transaction is as it was before them.
 pub(crate) async fn find(c: &mut Connection, changes: &Changes) -> Result<String, EngineError> {

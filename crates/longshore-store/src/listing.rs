@@ -1,11 +1,13 @@
 //! Listings, page by page.
 
-use crate::catalog::TaskFilter;
-use crate::changes::{RunFilter, StoreError};
-use crate::engine::{Cell, Connection};
-use crate::model::{Run, TaskInstance};
-use crate::query::{corrupt, fetch, read_all, read_runs};
-use crate::rows::{instant, task_instance, word};
+use crate::{
+    catalog::TaskFilter,
+    changes::{RunFilter, StoreError},
+    engine::{Cell, Connection},
+    model::{Run, TaskInstance},
+    query::{corrupt, fetch, read_all, read_runs},
+    rows::{instant, task_instance, word},
+};
 
 /// What follows `WHERE`, with its parameters.
 #[derive(Default)]

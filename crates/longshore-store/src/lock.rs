@@ -1,8 +1,10 @@
 //! One process per database file.
 
-use std::fs::{File, TryLockError};
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::{
+    fs::{File, TryLockError},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
 
 /// The lock beside a database file, held as long as this lives. The kernel releases it when the process dies, however
 /// it dies; the file stays and means nothing by itself.

@@ -1,16 +1,22 @@
 //! Opens a database: locks it, checks its version, migrates it, and only then uses it.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
-use sqlx::SqlSafeStr as _;
-use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::{
+    SqlSafeStr as _,
+    migrate::{Migration, MigrationType, Migrator},
+};
 use uuid::Uuid;
 
-use crate::engine::{Connection, EngineError, Fault, sqlite};
-use crate::lock::{Lock, LockError};
-use crate::open_error::OpenError;
-use crate::server::Server;
+use crate::{
+    engine::{Connection, EngineError, Fault, sqlite},
+    lock::{Lock, LockError},
+    open_error::OpenError,
+    server::Server,
+};
 
 /// One change of the tables, in the words of each engine; the result is the same tables and columns.
 struct Change {

@@ -1,7 +1,6 @@
 //! Why a database cannot be opened.
 
-use std::io;
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use longshore_core::{Class, Classify};
 

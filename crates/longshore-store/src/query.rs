@@ -5,11 +5,16 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::changes::{Snapshot, StoreError};
-use crate::engine::{Cell, Connection, Row};
-use crate::model::{ArchivedTry, Dag, Pool, Run, RunKey, TaskInstance};
-use crate::rows::document::Documents;
-use crate::rows::{dag, document, instant, run, task_instance};
+use crate::{
+    changes::{Snapshot, StoreError},
+    engine::{Cell, Connection, Row},
+    model::{ArchivedTry, Dag, Pool, Run, RunKey, TaskInstance},
+    rows::{
+        dag,
+        document::{self, Documents},
+        instant, run, task_instance,
+    },
+};
 
 /// Documents in one query; each can be large.
 const MAX_DOCUMENTS: usize = 50;

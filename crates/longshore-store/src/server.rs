@@ -5,8 +5,7 @@ use std::fmt;
 use sqlx::postgres::PgConnectOptions;
 use uuid::Uuid;
 
-use crate::engine::EngineError;
-use crate::engine::postgres::Connection;
+use crate::engine::{EngineError, postgres::Connection};
 
 /// The parameters that a URL may carry. Another one is refused: sqlx would log it, value included.
 const PARAMETERS: &[&str] = &[

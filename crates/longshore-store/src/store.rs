@@ -1,25 +1,31 @@
 //! The store, on either engine.
 
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::{
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use tokio::sync::{Mutex, mpsc, oneshot};
-use tokio::task::JoinError;
+use tokio::{
+    sync::{Mutex, mpsc, oneshot},
+    task::JoinError,
+};
 use uuid::Uuid;
 
-use crate::catalog::{Catalog, TaskFilter};
-use crate::changes::{Changes, RunFilter, RunStore, Snapshot, StoreError};
-use crate::engine::Connection;
-use crate::model::{ArchivedTry, Pool, Run, RunKey, TaskInstance};
-use crate::off_clock;
-use crate::open::{Opened, Place};
-use crate::open_error::OpenError;
-use crate::server::Server;
-use crate::writer::{Message, Request, Shared, Work, Writer};
-use crate::{listing, query};
+use crate::{
+    catalog::{Catalog, TaskFilter},
+    changes::{Changes, RunFilter, RunStore, Snapshot, StoreError},
+    engine::Connection,
+    listing,
+    model::{ArchivedTry, Pool, Run, RunKey, TaskInstance},
+    off_clock,
+    open::{Opened, Place},
+    open_error::OpenError,
+    query,
+    server::Server,
+    writer::{Message, Request, Shared, Work, Writer},
+};
 
 /// Requests that may wait for the writer; further callers wait before they are queued.
 const MAX_WAITING: usize = 1024;
@@ -110,7 +116,8 @@ impl Store {
     /// `options` as parameters where needed. What the URL does not say is taken from the variables that `psql` reads.
     /// The database must exist; its tables are made. An advisory lock keeps other schedulers out.
     ///
-    /// *Errors* never hold the password, nor anything of a URL that cannot be read.
+    /// # Errors
+    /// Never hold the password, nor anything of a URL that cannot be read.
     pub async fn connect(url: &str) -> Result<Self, OpenError> {
         let server = Server::parse(url).map_err(|why| OpenError::Url { why })?;
         Self::start(Place::Server(server.into())).await

@@ -4,21 +4,27 @@
 //! savepoint of its own in it, so that a conflict refuses that request alone. After a lost connection to a server the
 //! writer connects again, with pauses; until then every request fails with that cause.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::apply::{self, Refusal};
-use crate::changes::{Changes, StoreError};
-use crate::conflict;
-use crate::engine::{Connection, EngineError, Fault};
-use crate::lock::Lock;
-use crate::model::Pool;
-use crate::off_clock;
-use crate::open::Place;
-use crate::open_error::OpenError;
+use crate::{
+    apply::{self, Refusal},
+    changes::{Changes, StoreError},
+    conflict,
+    engine::{Connection, EngineError, Fault},
+    lock::Lock,
+    model::Pool,
+    off_clock,
+    open::Place,
+    open_error::OpenError,
+};
 
 /// How often a transaction that collided with another one is repeated before its requests fail.
 const MAX_COLLISIONS: u32 = 10;

@@ -59,7 +59,8 @@ impl Transport {
 
     /// Asks one question.
     ///
-    /// *Errors*: the store or the catalog did not answer, or refused.
+    /// # Errors
+    /// The store or the catalog did not answer, or refused.
     pub(crate) async fn ask(
         &self,
         observer: &Observer,

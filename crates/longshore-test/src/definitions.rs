@@ -1,7 +1,9 @@
 //! Custom resources for a test's API server.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
 
 use kube::Client;
 use serde_json::Value;

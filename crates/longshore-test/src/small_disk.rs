@@ -1,7 +1,9 @@
 //! A disk that is full soon: a file system in memory, in a mount namespace of its own.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// The variable with the path of the disk, for the test binary that runs anew inside the namespace.
 const DISK: &str = "LONGSHORE_TEST_SMALL_DISK";

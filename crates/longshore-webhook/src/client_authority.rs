@@ -84,7 +84,10 @@ pub(crate) fn verifier(pem: &str) -> Result<Arc<dyn ClientCertVerifier>, NoClien
     built(pem).map_err(NoClientAuthority::Unusable)
 }
 
-/// The same; *Errors*: what is wrong with the certificates.
+/// The verifier of clients whose certificates these authorities have signed.
+///
+/// # Errors
+/// What is wrong with the certificates of the authorities.
 fn built(pem: &str) -> Result<Arc<dyn ClientCertVerifier>, String> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {

@@ -93,7 +93,8 @@ impl<S> Watched<S> {
         }
     }
 
-    /// *Errors*: the connection has to end.
+    /// # Errors
+    /// The connection has to end.
     fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         use std::future::Future;
         if self.connection.is_admitted.load(Ordering::Relaxed) {

@@ -65,7 +65,8 @@ pub(super) fn run(options: &Options) -> Result<Value> {
 
 /// How many times as long a pod takes beside the silent system.
 ///
-/// *Errors*: it takes too long, or the program takes too long to end.
+/// # Errors
+/// It takes too long, or the program takes too long to end.
 fn check(system: &Value) -> Result<f64> {
     let number = |pointer: &str| {
         let number = system.pointer(pointer).and_then(Value::as_f64);

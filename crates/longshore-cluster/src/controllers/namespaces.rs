@@ -4,16 +4,23 @@
 use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::core::PartialObjectMeta;
-use kube::runtime::watcher::{Config, Event, watcher};
-use kube::runtime::{WatchStreamExt, reflector::ObjectRef};
-use kube::{Api, Client, Error};
+use kube::{
+    Api, Client, Error,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    core::PartialObjectMeta,
+    runtime::{
+        WatchStreamExt,
+        reflector::ObjectRef,
+        watcher::{Config, Event, watcher},
+    },
+};
 use serde_json::{Value, json};
 
-use super::patience::patiently;
-use super::queue::Queue;
-use super::resources::{Listed, discover};
+use super::{
+    patience::patiently,
+    queue::Queue,
+    resources::{Listed, discover},
+};
 
 /// The finalizer that stands for the content of a namespace.
 const FINALIZER: &str = "kubernetes";

@@ -1,7 +1,9 @@
 //! A work queue: each key once, some of them later.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use longshore_k8s::Backoff;
 use tokio::time::Instant;

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIResource, APIResourceList};
-use kube::discovery::{ApiResource, verbs};
-use kube::{Client, Error};
+use kube::{
+    Client, Error,
+    discovery::{ApiResource, verbs},
+};
 
 use super::patience::patiently;
 

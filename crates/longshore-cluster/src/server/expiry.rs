@@ -4,8 +4,10 @@
 //! have expired. So there are never more of them than were written in an hour, and an idle server
 //! does nothing.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;

@@ -31,19 +31,20 @@ mod tests;
 mod verbs;
 pub(crate) mod wire;
 
-use std::fmt;
-use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
-
-use jiff::Timestamp;
-use serde_json::json;
+use std::{
+    fmt,
+    path::Path,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
 
 use admission::Admission;
 use expiry::Expiry;
 use hub::{Change, Collection, Draft, Expected, Hub, Key, Object};
+use jiff::Timestamp;
 use random::Random;
 use registry::{Registry, Served, Strategy};
+use serde_json::json;
 use store::{FileStore, Loaded, MemoryStore, Store};
 
 pub use self::http::body::ApiBody;

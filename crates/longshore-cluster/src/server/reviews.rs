@@ -3,9 +3,13 @@
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::error::{ApiError, Result};
-use super::http::body::{self, ApiBody};
-use super::http::route::ResourcePath;
+use super::{
+    error::{ApiError, Result},
+    http::{
+        body::{self, ApiBody},
+        route::ResourcePath,
+    },
+};
 
 /// A question that is posted like an object and answered at once.
 #[derive(Debug, Clone, Copy)]

@@ -1,8 +1,6 @@
 //! What only shows from the inside: the seam to the store, and that watches leave nothing behind.
 
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{path::Path, sync::Arc, time::Duration};
 
 use ::http::Request;
 use bytes::Bytes;
@@ -11,9 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::hub::lock;
-use super::store::tests::Log;
-use super::{ApiService, Durability, Server, Settings};
+use super::{ApiService, Durability, Server, Settings, hub::lock, store::tests::Log};
 
 fn open(log: &Log) -> Arc<Server> {
     let settings = Settings {

@@ -1,15 +1,18 @@
 //! The controllers reach their end although requests fail and watches break.
 
-use std::convert::Infallible;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
-use kube::Client;
-use kube::client::Body;
+use kube::{Client, client::Body};
 use longshore_cluster::{ApiBody, ApiService, Cluster, controllers};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;

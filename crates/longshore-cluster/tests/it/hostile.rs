@@ -8,11 +8,15 @@ use http::Method;
 use http_body_util::BodyExt;
 use longshore_cluster::{Cluster, Limits};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::{Instant, timeout};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::{Instant, timeout},
+};
 
-use crate::harness::{Api, CONFIG_MAPS, config_map};
-use crate::wire::{Served, served_with};
+use crate::{
+    harness::{Api, CONFIG_MAPS, config_map},
+    wire::{Served, served_with},
+};
 
 /// Longest that a test waits for the server to act.
 const DEADLINE: Duration = Duration::from_secs(60);

@@ -1,27 +1,28 @@
 //! A webhook over TLS that chooses its verdict by the path of the request.
 
-use std::convert::Infallible;
-use std::fmt;
-use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::{
+    convert::Infallible,
+    fmt,
+    net::{SocketAddr, TcpListener},
+    sync::{Arc, Mutex},
+    task::{Context, Poll},
+    time::Duration,
+};
 
-use axum_server::Handle;
-use axum_server::tls_rustls::RustlsConfig;
+use axum_server::{Handle, tls_rustls::RustlsConfig};
 use bytes::Bytes;
-use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use http::{Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt, Full};
 use k8s_openapi::ByteString;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use rustls::ServerConfig;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{
+    ServerConfig,
+    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+};
 use serde_json::{Value, json};
-use tower::Service;
-use tower::make::Shared;
+use tower::{Service, make::Shared};
 
 /// A webhook that is served until it is dropped.
 pub(crate) struct Judge {

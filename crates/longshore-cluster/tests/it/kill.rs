@@ -4,17 +4,21 @@
 
 #![expect(clippy::print_stdout, reason = "that is how the child reports")]
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+    sync::mpsc,
+    time::{Duration, Instant},
+};
 
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::ResourceExt;
-use kube::api::{DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, ListParams, PostParams, WatchEvent, WatchParams},
+};
 use longshore_cluster::{Cluster, OpenError};
 use serde_json::{Value, json};
 

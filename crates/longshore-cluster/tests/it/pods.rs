@@ -1,15 +1,19 @@
 //! Binding, logs, and the events that pods get.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
 
 use async_trait::async_trait;
 use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Pod};
-use kube::api::{Api as KubeApi, ListParams, LogParams};
-use kube::runtime::events::{Event as Announcement, EventType, Recorder, Reporter};
-use kube::{Resource, ResourceExt};
+use kube::{
+    Resource, ResourceExt,
+    api::{Api as KubeApi, ListParams, LogParams},
+    runtime::events::{Event as Announcement, EventType, Recorder, Reporter},
+};
 use longshore_cluster::{Cluster, LogError, LogOptions, LogStream, PodLogs};
 use serde_json::{Value, json};
 

@@ -6,8 +6,10 @@ use longshore_cluster::Cluster;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::harness::{Api, CONFIG_MAPS, config_map, revision};
-use crate::watch::Lines;
+use crate::{
+    harness::{Api, CONFIG_MAPS, config_map, revision},
+    watch::Lines,
+};
 
 #[derive(Debug, Clone)]
 enum Op {

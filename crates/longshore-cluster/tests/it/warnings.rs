@@ -6,8 +6,10 @@ use http::Method;
 use longshore_cluster::Cluster;
 use serde_json::{Value, json};
 
-use crate::definitions::{DEFINITIONS, GADGETS, gadget, gadgets};
-use crate::harness::Api;
+use crate::{
+    definitions::{DEFINITIONS, GADGETS, gadget, gadgets},
+    harness::Api,
+};
 
 const OLD_GADGETS: &str = "/apis/example.com/v2/namespaces/default/gadgets";
 

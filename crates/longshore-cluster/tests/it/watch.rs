@@ -6,9 +6,13 @@ use futures::StreamExt;
 use http::Method;
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Api as KubeApi;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{Config, InitialListStrategy, watcher};
+use kube::{
+    Api as KubeApi,
+    runtime::{
+        WatchStreamExt,
+        watcher::{Config, InitialListStrategy, watcher},
+    },
+};
 use longshore_cluster::{ApiBody, Cluster};
 use serde_json::{Value, json};
 

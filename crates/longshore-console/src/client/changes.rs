@@ -71,7 +71,8 @@ impl Changes {
 
     /// The next thing to know.
     ///
-    /// *Errors*: the service refuses, or did not come back for some minutes.
+    /// # Errors
+    /// The service refuses, or did not come back for some minutes.
     /// *Cancellation*: safe; nothing that was received is lost.
     pub async fn next(&mut self) -> Result<Followed, ClientError> {
         loop {

@@ -13,11 +13,13 @@ use super::{
     schedule,
     task::{self, TaskFields},
 };
-use crate::model::{
-    DEFAULT_MAX_ACTIVE_RUNS, DEFAULT_MAX_ACTIVE_TASKS, DEFAULT_WORKSPACE_ACCESS_MODE,
-    DEFAULT_WORKSPACE_MOUNT_PATH, DEFAULT_WORKSPACE_SIZE, Dag, Workspace,
+use crate::{
+    model::{
+        DEFAULT_MAX_ACTIVE_RUNS, DEFAULT_MAX_ACTIVE_TASKS, DEFAULT_WORKSPACE_ACCESS_MODE,
+        DEFAULT_WORKSPACE_MOUNT_PATH, DEFAULT_WORKSPACE_SIZE, Dag, Workspace,
+    },
+    timetable::Timetable,
 };
-use crate::timetable::Timetable;
 
 const FIELDS: [&str; 17] = [
     "dag_id",

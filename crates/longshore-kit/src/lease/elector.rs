@@ -114,7 +114,8 @@ impl Elector {
 
     /// Waits until we hold the lease. `waits_for` is told who holds it, whenever that changes.
     ///
-    /// *Errors*: only where waiting is of no use. An API server that does not answer is asked again.
+    /// # Errors
+    /// Only where waiting is of no use. An API server that does not answer is asked again.
     ///
     /// *Cancellation*: a lease that was taken meanwhile expires.
     pub async fn acquire(&mut self, mut waits_for: impl FnMut(&str)) -> Result<Gate, LeaseError> {

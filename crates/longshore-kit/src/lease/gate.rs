@@ -96,7 +96,8 @@ impl Gate {
     /// Does `work` for as long as writes may be made. It is asked before every step, not only before the first: between
     /// two of them the process may have been paused with the request not sent yet.
     ///
-    /// *Errors*: the gate has closed. Work that had begun is dropped where it was, as by a crash: nobody knows how much
+    /// # Errors
+    /// The gate has closed. Work that had begun is dropped where it was, as by a crash: nobody knows how much
     /// of it was done.
     pub async fn while_open<T>(&self, work: impl Future<Output = T>) -> Result<T, Deposed> {
         let mut work = pin!(work);

@@ -2,39 +2,36 @@
 
 mod probing;
 
-use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{collections::BTreeMap, net::Ipv4Addr, path::PathBuf, sync::Arc, time::Duration};
 
-use futures::StreamExt;
-use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
+use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
-use kube::runtime::events::EventType;
+use kube::{ResourceExt, runtime::events::EventType};
 use longshore_k8s::Backoff;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::adopt::adopt;
-use super::decide::{Action, PREPARE_AGAIN, decide};
-use super::directory;
-use super::model::{AttemptState, BegunStop, Desired, Local, Preparation, Stop, StopCause};
-use super::publish::{Outcome, PodRef};
-use super::resolve::{Specs, resolve};
-use super::shim_link::ShimLink;
-use super::status;
-use crate::clock;
-use crate::config::{EventVolume, LogsLifetime, PodsLifetime};
-use crate::log_book::{ContainerLog, LogBook};
-use crate::node::Shared;
-use crate::probes::{Outcome as ProbeOutcome, Probers};
-use crate::refusal::Refusal;
-use crate::shim::protocol::{AttemptId, Command, ExitReason, Report};
-use crate::volumes::memory_dir;
+use super::{
+    adopt::adopt,
+    decide::{Action, PREPARE_AGAIN, decide},
+    directory,
+    model::{AttemptState, BegunStop, Desired, Local, Preparation, Stop, StopCause},
+    publish::{Outcome, PodRef},
+    resolve::{Specs, resolve},
+    shim_link::ShimLink,
+    status,
+};
+use crate::{
+    clock,
+    config::{EventVolume, LogsLifetime, PodsLifetime},
+    log_book::{ContainerLog, LogBook},
+    node::Shared,
+    probes::{Outcome as ProbeOutcome, Probers},
+    refusal::Refusal,
+    shim::protocol::{AttemptId, Command, ExitReason, Report},
+    volumes::memory_dir,
+};
 
 /// What the watch has to say about a pod.
 #[derive(Clone, Debug)]

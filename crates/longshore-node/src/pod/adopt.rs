@@ -1,16 +1,19 @@
 //! What an actor knows when it starts: from the pod's directory, else from the API server.
 
-use std::io;
-use std::path::Path;
+use std::{io, path::Path};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
-use super::directory;
-use super::model::{AttemptState, Local};
-use super::shim_link::ShimLink;
-use crate::shim::protocol::{AttemptId, Exit, ExitReason};
-use crate::shim::record::lost_exit;
+use super::{
+    directory,
+    model::{AttemptState, Local},
+    shim_link::ShimLink,
+};
+use crate::shim::{
+    protocol::{AttemptId, Exit, ExitReason},
+    record::lost_exit,
+};
 
 /// Takes over a pod that an earlier node ran, or takes up a new one.
 pub(crate) fn adopt(

@@ -1,19 +1,22 @@
 //! A pod's directory: the pod as last seen, the shim's socket, and everything that goes with the pod.
 
-use std::fs;
-use std::io;
-use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::{
+    fs, io,
+    os::fd::AsRawFd,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde::{Deserialize, Serialize};
 
 use super::model::{AttemptState, BegunStop, Local};
-use crate::private_dir;
-use crate::shim::record::{Record, SOCKET, live_start_ticks};
-use crate::volumes;
+use crate::{
+    private_dir,
+    shim::record::{Record, SOCKET, live_start_ticks},
+    volumes,
+};
 
 /// What the node remembers of a pod besides its attempts.
 #[derive(Debug, Serialize, Deserialize)]

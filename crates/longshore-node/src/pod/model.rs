@@ -1,16 +1,17 @@
 //! What a pod's specification requires of the node, and what the node knows about the pod.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::probes::{Health, Probes};
-use crate::refusal::Refusal;
-use crate::shim::protocol::{AttemptId, Exit, ExitReason, Started};
+use crate::{
+    probes::{Health, Probes},
+    refusal::Refusal,
+    shim::protocol::{AttemptId, Exit, ExitReason, Started},
+};
 
 /// Kubernetes' default grace.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);

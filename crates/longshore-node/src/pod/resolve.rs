@@ -1,25 +1,27 @@
 //! From the pod as it is written to containers as the shim runs them.
 
-use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use kube::ResourceExt;
 use nix::unistd::{Uid, User, geteuid};
 
 use super::unsupported::{self, supplemental_groups};
-use crate::env::{Environment, HostFacts, environment};
-use crate::images::{Image, RootFs};
-use crate::node::Shared;
-use crate::profile::Profile;
-use crate::refusal::Refusal;
-use crate::shim::protocol::{
-    ContainerSpec, MountSpec, RootSpec, Sandbox, TerminationSpec, UserSpec,
+use crate::{
+    env::{Environment, HostFacts, environment},
+    images::{Image, RootFs},
+    node::Shared,
+    profile::Profile,
+    refusal::Refusal,
+    shim::protocol::{ContainerSpec, MountSpec, RootSpec, Sandbox, TerminationSpec, UserSpec},
+    sources::{self, Sources},
+    volumes,
 };
-use crate::sources::{self, Sources};
-use crate::volumes;
 
 /// The search path of containers whose image has none.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

@@ -1,24 +1,38 @@
 //! The node's end of a pod's shim: starting it, finding a running one, talking to it.
 
-use std::fs::{self, OpenOptions};
-use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::net::{UnixListener, UnixStream as StdStream};
-use std::path::Path;
-use std::process::Stdio;
-use std::time::Duration;
+use std::{
+    fs::{self, OpenOptions},
+    io,
+    os::{
+        fd::OwnedFd,
+        unix::{
+            fs::OpenOptionsExt,
+            net::{UnixListener, UnixStream as StdStream},
+        },
+    },
+    path::Path,
+    process::Stdio,
+    time::Duration,
+};
 
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::process::{Child, Command as Process};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    net::{
+        UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    process::{Child, Command as Process},
+};
 
 use super::directory::with_socket;
-use crate::config::{NodeConfig, PodsLifetime};
-use crate::shim::protocol::{Command, Report};
-use crate::shim::record::SOCKET;
-use crate::shim::{ARG_DIE, ARG_STAY};
+use crate::{
+    config::{NodeConfig, PodsLifetime},
+    shim::{
+        ARG_DIE, ARG_STAY,
+        protocol::{Command, Report},
+        record::SOCKET,
+    },
+};
 
 /// A connected shim.
 #[derive(Debug)]

@@ -6,11 +6,15 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::decide::{Final, Outlook, outlook, restart_wait};
-use super::model::{AttemptState, ContainerWish, Desired, Local, Preparation, StopCause};
-use crate::probes::Health;
-use crate::refusal::REASON_CREATING;
-use crate::shim::protocol::{AttemptId, Exit};
+use super::{
+    decide::{Final, Outlook, outlook, restart_wait},
+    model::{AttemptState, ContainerWish, Desired, Local, Preparation, StopCause},
+};
+use crate::{
+    probes::Health,
+    refusal::REASON_CREATING,
+    shim::protocol::{AttemptId, Exit},
+};
 
 /// Builds the status. `uid` is part of identifiers in it.
 pub(crate) fn build(

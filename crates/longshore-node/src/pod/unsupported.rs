@@ -3,8 +3,7 @@
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
-use crate::profile::Profile;
-use crate::refusal::Refusal;
+use crate::{profile::Profile, refusal::Refusal};
 
 /// The first unsupported thing that the pod requests.
 pub(crate) fn find(pod: &Pod, profile: Profile) -> Option<Refusal> {

@@ -1,15 +1,15 @@
 //! Runs the probes of running containers periodically.
 
-use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::{collections::BTreeMap, net::Ipv4Addr};
 
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::ask::ask;
-use super::wish::{Kind, ProbeWish};
-use crate::shim::ExecTarget;
-use crate::shim::protocol::AttemptId;
+use super::{
+    ask::ask,
+    wish::{Kind, ProbeWish},
+};
+use crate::shim::{ExecTarget, protocol::AttemptId};
 
 /// Outcomes that wait; a prober waits when there are more.
 const BACKLOG: usize = 16;

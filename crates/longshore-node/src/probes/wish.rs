@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Container, Probe};
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use k8s_openapi::{
+    api::core::v1::{Container, Probe},
+    apimachinery::pkg::util::intstr::IntOrString,
+};
 
 /// The kind of a probe: what its outcome decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

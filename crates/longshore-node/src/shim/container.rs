@@ -1,19 +1,25 @@
 //! The start of a container: its pipes and its init, in new namespaces.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::{
+    fs::File,
+    io::{self, Read},
+    os::fd::OwnedFd,
+    path::Path,
+};
 
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::libc;
-use nix::sched::{CloneFlags, clone};
-use nix::unistd::{Gid, Pid, Uid, pipe2};
+use nix::{
+    fcntl::{FcntlArg, OFlag, fcntl},
+    libc,
+    sched::{CloneFlags, clone},
+    unistd::{Gid, Pid, Uid, pipe2},
+};
 use serde::{Deserialize, Serialize};
 
-use super::init;
-use super::log::{LineReader, Stream};
-use super::protocol::{ContainerSpec, Sandbox};
+use super::{
+    init,
+    log::{LineReader, Stream},
+    protocol::{ContainerSpec, Sandbox},
+};
 
 /// The init runs a handful of shallow functions; untouched pages of its stack cost nothing.
 const INIT_STACK: usize = 1024 * 1024;

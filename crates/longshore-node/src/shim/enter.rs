@@ -1,20 +1,26 @@
 //! Runs a command beside the program of a container: in its namespaces, with its environment, working directory and
 //! user. All of these are read from the program's process, so that it does not matter which process started it.
 
-use std::collections::BTreeSet;
-use std::ffi::{CString, OsStr, OsString};
-use std::fs::{self, File};
-use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::{
+    collections::BTreeSet,
+    ffi::{CString, OsStr, OsString},
+    fs::{self, File},
+    io,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
-use nix::libc;
-use nix::sched::{CloneFlags, setns};
-use nix::sys::prctl::set_pdeathsig;
-use nix::sys::signal::Signal;
-use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Gid, Uid, chdir, execvpe, fork, setgroups, setresgid, setresuid};
+use nix::{
+    libc,
+    sched::{CloneFlags, setns},
+    sys::{
+        prctl::set_pdeathsig,
+        signal::Signal,
+        wait::{WaitStatus, waitpid},
+    },
+    unistd::{ForkResult, Gid, Uid, chdir, execvpe, fork, setgroups, setresgid, setresuid},
+};
 
 /// The first argument of a command that shall run in a container: the pid of the container's init, then
 /// the command.

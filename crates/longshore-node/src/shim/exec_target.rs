@@ -1,8 +1,6 @@
 //! The node's side of commands that run in a container.
 
-use std::ffi::OsString;
-use std::process::Stdio;
-use std::time::Duration;
+use std::{ffi::OsString, process::Stdio, time::Duration};
 
 use super::enter::ARG_ENTER;
 

@@ -3,24 +3,32 @@
 //! It is a fork of the shim, never a new program. As pid 1 of a pid namespace its end is the end of every
 //! process in it; without one it kills what the program left behind, one generation after the other.
 
-use std::fs;
-use std::io::{Read, Write};
-use std::path::Path;
+use std::{
+    fs,
+    io::{Read, Write},
+    path::Path,
+};
 
 use longshore_core::error::chain;
-use nix::errno::Errno;
-use nix::fcntl::OFlag;
-use nix::libc;
-use nix::sys::prctl::{set_child_subreaper, set_pdeathsig};
-use nix::sys::signal::{SigSet, Signal, kill};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, fork, getppid, pipe2};
+use nix::{
+    errno::Errno,
+    fcntl::OFlag,
+    libc,
+    sys::{
+        prctl::{set_child_subreaper, set_pdeathsig},
+        signal::{SigSet, Signal, kill},
+        wait::{WaitPidFlag, WaitStatus, waitpid},
+    },
+    unistd::{ForkResult, Pid, fork, getppid, pipe2},
+};
 
-use super::container::{ChildPipes, Failure, InitReport, OwnIds};
-use super::layers::Rights;
-use super::program;
-use super::protocol::{ContainerSpec, Sandbox, UserSpec};
-use super::rootfs;
+use super::{
+    container::{ChildPipes, Failure, InitReport, OwnIds},
+    layers::Rights,
+    program,
+    protocol::{ContainerSpec, Sandbox, UserSpec},
+    rootfs,
+};
 
 /// The life of an init; its value is the exit code.
 pub(super) fn run(spec: &ContainerSpec, scratch: &Path, own: OwnIds, pipes: &ChildPipes) -> i32 {

@@ -1,11 +1,14 @@
 //! Private writable layers: overlays whose writes land in the attempt's scratch directory.
 
-use std::ffi::OsString;
-use std::fs;
-use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsString,
+    fs, io,
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        fs::{MetadataExt, PermissionsExt},
+    },
+    path::{Path, PathBuf},
+};
 
 use nix::mount::{MsFlags, mount};
 

@@ -1,8 +1,10 @@
 //! A container's output as a log file in CRI format: `<RFC 3339> stdout F line`.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 

@@ -1,33 +1,43 @@
 //! The shim's loop: one `poll` over the node, the signals and the containers' pipes.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    io::{self, Write},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::UnixListener,
+    },
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
 
 use jiff::Timestamp;
-use nix::errno::Errno;
-use nix::libc;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::prctl::set_child_subreaper;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::stat::{Mode, umask};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, getegid, geteuid, getpid};
+use nix::{
+    errno::Errno,
+    libc,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::{
+        prctl::set_child_subreaper,
+        resource::{Resource, getrlimit, setrlimit},
+        signal::{SigSet, Signal},
+        signalfd::{SfdFlags, SignalFd},
+        stat::{Mode, umask},
+        wait::{WaitPidFlag, WaitStatus, waitpid},
+    },
+    unistd::{Pid, getegid, geteuid, getpid},
+};
 
-use super::container::OwnIds;
-use super::enter::{self, ARG_ENTER};
-use super::node_link::NodeLink;
-use super::probe::{self, ARG_PROBE};
-use super::protocol::{AttemptId, Command, ContainerSpec, Report};
-use super::record::{Record, SOCKET};
-use super::running::{Part, Running};
+use super::{
+    container::OwnIds,
+    enter::{self, ARG_ENTER},
+    node_link::NodeLink,
+    probe::{self, ARG_PROBE},
+    protocol::{AttemptId, Command, ContainerSpec, Report},
+    record::{Record, SOCKET},
+    running::{Part, Running},
+};
 use crate::clock;
 
 /// The shim stops its containers when the node goes away.

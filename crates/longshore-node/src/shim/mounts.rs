@@ -1,14 +1,19 @@
 //! Single mounts: bind, read-only, mount points that do not exist yet, and what the host has mounted.
 
-use std::ffi::{CString, OsString};
-use std::fs;
-use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::{CString, OsString},
+    fs, io,
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        fs::symlink,
+    },
+    path::{Path, PathBuf},
+};
 
-use nix::libc;
-use nix::mount::{MsFlags, mount};
+use nix::{
+    libc,
+    mount::{MsFlags, mount},
+};
 
 /// Trees that every container gets anew, and those that belong to other container engines.
 const NOT_SHOWN: [&str; 10] = [

@@ -1,12 +1,18 @@
 //! The shim's end of the connection to the node.
 
-use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::{
+    io::{self, Write},
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd},
+        unix::net::UnixStream,
+    },
+    time::Duration,
+};
 
-use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, recv};
+use nix::{
+    errno::Errno,
+    sys::socket::{MsgFlags, recv},
+};
 
 use super::protocol::{Command, Report};
 

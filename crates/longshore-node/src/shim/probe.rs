@@ -1,16 +1,24 @@
 //! Tries an isolation profile for real: the same clone and the same file system, without a program.
 
-use std::ffi::OsStr;
-use std::io::{self, Write};
-use std::path::Path;
-use std::process::ExitCode;
+use std::{
+    ffi::OsStr,
+    io::{self, Write},
+    path::Path,
+    process::ExitCode,
+};
 
-use nix::sys::signal::SigSet;
-use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{getegid, geteuid, getpid};
+use nix::{
+    sys::{
+        signal::SigSet,
+        wait::{WaitStatus, waitpid},
+    },
+    unistd::{getegid, geteuid, getpid},
+};
 
-use super::container::{InitReport, OwnIds, launch};
-use super::protocol::{ContainerSpec, RootSpec, Sandbox, TerminationSpec, UserSpec};
+use super::{
+    container::{InitReport, OwnIds, launch},
+    protocol::{ContainerSpec, RootSpec, Sandbox, TerminationSpec, UserSpec},
+};
 
 /// The first argument of a probe.
 pub(crate) const ARG_PROBE: &str = "probe";

@@ -1,20 +1,28 @@
 //! The last steps before the user's program: streams, identity, directory, exec.
 
-use std::convert::Infallible;
-use std::ffi::CString;
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use nix::errno::Errno;
-use nix::sys::prctl::set_no_new_privs;
-use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal, sigprocmask};
-use nix::unistd::{
-    Gid, Uid, chdir, dup2_stderr, dup2_stdin, dup2_stdout, execve, fchown, setgroups, setresgid,
-    setresuid, setsid,
+use std::{
+    convert::Infallible,
+    ffi::CString,
+    fs,
+    path::{Path, PathBuf},
 };
 
-use super::container::{ChildPipes, Failure};
-use super::protocol::{ContainerSpec, Sandbox, UserSpec};
+use nix::{
+    errno::Errno,
+    sys::{
+        prctl::set_no_new_privs,
+        signal::{SigHandler, SigSet, SigmaskHow, Signal, signal, sigprocmask},
+    },
+    unistd::{
+        Gid, Uid, chdir, dup2_stderr, dup2_stdin, dup2_stdout, execve, fchown, setgroups,
+        setresgid, setresuid, setsid,
+    },
+};
+
+use super::{
+    container::{ChildPipes, Failure},
+    protocol::{ContainerSpec, Sandbox, UserSpec},
+};
 
 /// Where programs are looked for when the environment has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

@@ -4,17 +4,22 @@
 //! inside with the old root still at hand, so that a volume's path is resolved as the program will
 //! resolve it: a link inside the container cannot lead a mount out of it.
 
-use std::fs;
-use std::io;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::{
+    fs, io,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
 
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::unistd::{chdir, pivot_root, sethostname};
+use nix::{
+    mount::{MntFlags, MsFlags, mount, umount2},
+    unistd::{chdir, pivot_root, sethostname},
+};
 
-use super::layers::{Layers, Rights};
-use super::mounts::{bind, ensure_mount_point, host_mounts, set_read_only};
-use super::protocol::{MountSpec, RootSpec};
+use super::{
+    layers::{Layers, Rights},
+    mounts::{bind, ensure_mount_point, host_mounts, set_read_only},
+    protocol::{MountSpec, RootSpec},
+};
 
 /// Where the host's tree hangs until the container's own is complete.
 const OLD: &str = "/.longshore-old";

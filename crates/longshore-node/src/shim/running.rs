@@ -1,22 +1,31 @@
 //! A container attempt between its fork and its record.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Seek, SeekFrom, Write},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::fs::OpenOptionsExt,
+    },
+    path::{Path, PathBuf},
+};
 
-use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::WaitStatus;
-use nix::unistd::Pid;
+use nix::{
+    sys::{
+        signal::{Signal, kill},
+        wait::WaitStatus,
+    },
+    unistd::Pid,
+};
 
-use super::container::{Failure, InitReport, Launched, OwnIds, Reports, launch};
-use super::layers::LAYERS;
-use super::log::{Flow, LineReader};
-use super::protocol::{AttemptId, ContainerSpec, Exit, ExitReason, Sandbox, Started};
-use super::record::{Record, attempt_dir, boot_id, live_start_ticks};
-use crate::clock;
-use crate::logs::cri_content;
+use super::{
+    container::{Failure, InitReport, Launched, OwnIds, Reports, launch},
+    layers::LAYERS,
+    log::{Flow, LineReader},
+    protocol::{AttemptId, ContainerSpec, Exit, ExitReason, Sandbox, Started},
+    record::{Record, attempt_dir, boot_id, live_start_ticks},
+};
+use crate::{clock, logs::cri_content};
 
 /// Kubernetes keeps this much of a termination message.
 const MAX_MESSAGE: usize = 4096;

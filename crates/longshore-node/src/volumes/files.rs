@@ -1,17 +1,21 @@
 //! Volumes that hold files made from API objects: configMap, secret, downwardAPI, projected.
 
-use std::fs::{self, Permissions};
-use std::io;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
+use std::{
+    fs::{self, Permissions},
+    io,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+};
 
 use k8s_openapi::api::core::v1::{DownwardAPIVolumeFile, KeyToPath, Volume, VolumeProjection};
 
 use super::Store;
-use crate::env::{field_of, resource_of};
-use crate::private_dir;
-use crate::refusal::Refusal;
-use crate::sources::Kind;
+use crate::{
+    env::{field_of, resource_of},
+    private_dir,
+    refusal::Refusal,
+    sources::Kind,
+};
 
 /// Kubernetes' mode of files that ask for none.
 const DEFAULT_MODE: i32 = 0o644;

@@ -1,14 +1,15 @@
 //! hostPath volumes, and what their types require.
 
-use std::fs::{self, FileType};
-use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::{
+    fs::{self, FileType},
+    io,
+    os::unix::fs::{FileTypeExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
 
 use k8s_openapi::api::core::v1::HostPathVolumeSource;
 
-use crate::private_dir;
-use crate::refusal::Refusal;
+use crate::{private_dir, refusal::Refusal};
 
 /// Checks the path, and makes it where the type says so.
 pub(super) fn prepare(volume: &str, source: &HostPathVolumeSource) -> Result<PathBuf, Refusal> {

@@ -3,20 +3,23 @@
 mod files;
 mod host_path;
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::io;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Component, Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    os::unix::fs::PermissionsExt,
+    path::{Component, Path, PathBuf},
+};
 
 use k8s_openapi::api::core::v1::{Container, Pod, Volume, VolumeMount};
 use kube::ResourceExt;
 
-use crate::env::{Environment, HostFacts};
-use crate::private_dir;
-use crate::refusal::Refusal;
-use crate::shim::protocol::MountSpec;
-use crate::sources::Sources;
+use crate::{
+    env::{Environment, HostFacts},
+    private_dir,
+    refusal::Refusal,
+    shim::protocol::MountSpec,
+    sources::Sources,
+};
 
 /// The kinds that [`prepare`] knows, for messages.
 const SUPPORTED: &str =

@@ -3,16 +3,20 @@
 //!
 //! What counts is what the pods' processes themselves wrote into a file.
 
-use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
-use kube::api::{DeleteParams, ListParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, ListParams, PostParams},
+    config::{KubeConfigOptions, Kubeconfig},
+};
 use longshore_cluster::{Cluster, ServeConfig, Serving, controllers};
 use longshore_node::{Node, NodeConfig, PodsLifetime, Profile};
 use serde_json::{Value, json};

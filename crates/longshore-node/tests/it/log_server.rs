@@ -1,15 +1,15 @@
 //! Logs as an API server reads them from a node: over TLS, with a certificate of the cluster's authority.
 
-use std::net::Ipv4Addr;
-use std::sync::Arc;
+use std::{net::Ipv4Addr, sync::Arc};
 
 use async_trait::async_trait;
 use futures::StreamExt;
 use k8s_openapi::ByteString;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
-use longshore_node::log_server::LogStream;
-use longshore_node::{ContainerLogs, LogError, LogListener, LogOptions};
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use longshore_node::{ContainerLogs, LogError, LogListener, LogOptions, log_server::LogStream};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
 

@@ -1,14 +1,18 @@
 //! A cluster with one process node on it.
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, PostParams};
-use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client, ResourceExt};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, PostParams},
+    runtime::{WatchStreamExt, watcher},
+};
 use longshore_cluster::{Cluster, controllers};
 use longshore_node::{LogOptions, Node, NodeConfig, PodsLifetime, Profile};
 use serde_json::{Value, json};

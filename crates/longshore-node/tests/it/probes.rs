@@ -3,15 +3,19 @@
 use std::collections::BTreeSet;
 
 use futures::StreamExt;
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Service;
-use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::Api;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{Config, watcher};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service, discovery::v1::EndpointSlice};
+use kube::{
+    Api,
+    runtime::{
+        WatchStreamExt,
+        watcher::{Config, watcher},
+    },
+};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
 
 use crate::node_rig::{PATIENCE, Rig, is, script};
 

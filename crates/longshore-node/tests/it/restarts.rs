@@ -1,14 +1,18 @@
 //! The node dies and comes back: nothing is lost, nothing runs twice.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 use longshore_node::{LogOptions, PodsLifetime};
 use serde_json::{Value, json};
 
-use crate::node_rig::{Rig, RunningNode, end, script, until_removed};
-use crate::shim_rig::{eventually, is_alive};
+use crate::{
+    node_rig::{Rig, RunningNode, end, script, until_removed},
+    shim_rig::{eventually, is_alive},
+};
 
 /// A pod that marks each of its starts and runs until a file appears; both in the rig's directory.
 fn marked(rig: &Rig) -> Value {

@@ -1,13 +1,19 @@
 //! A shim under test: its directory, its process, and the node's end of the socket.
 
-use std::io::{BufRead, BufReader, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command as Process, Stdio};
-use std::time::Duration;
+use std::{
+    io::{BufRead, BufReader, Write},
+    os::{
+        fd::OwnedFd,
+        unix::{
+            fs::PermissionsExt,
+            net::{UnixListener, UnixStream},
+            process::CommandExt,
+        },
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command as Process, Stdio},
+    time::Duration,
+};
 
 use longshore_node::shim::protocol::{
     AttemptId, Command, ContainerSpec, Exit, MountSpec, Report, RootSpec, Sandbox, Started,

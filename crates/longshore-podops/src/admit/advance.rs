@@ -54,7 +54,8 @@ struct Counts<'a> {
 
 /// What the labels of a pod become when it is written; `old` are those that it had before, none when it is created.
 ///
-/// *Errors*: an invalid label, or a malformed annotation when it is needed: then the pod must not be written.
+/// # Errors
+/// An invalid label, or a malformed annotation when it is needed: then the pod must not be written.
 pub fn advance(pod: &Pod, old: &Labels, now: Timestamp) -> Result<Labels, NotAdvanced> {
     let operations = Operations::of(&pod.labels)?;
     let now = stamp(now);

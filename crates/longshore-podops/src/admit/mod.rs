@@ -147,7 +147,8 @@ impl Denial {
 /// The mutating webhook on pods and pods/status: the object that [`mutate`] returns. This webhook also checks the labels of
 /// an updated pod, so that API servers send each update to one webhook.
 ///
-/// *Errors*: the request has to be refused.
+/// # Errors
+/// The request has to be refused.
 pub fn write(request: &Request, now: Timestamp) -> Result<Option<Value>, Denial> {
     let changed = mutate(request, now)?;
     if request.operation == Operation::Update && request.sub_resource.is_empty() {
@@ -160,7 +161,8 @@ pub fn write(request: &Request, now: Timestamp) -> Result<Option<Value>, Denial>
 ///
 /// A dry run becomes what the real one would: nothing but the object is written here.
 ///
-/// *Errors*: the request has to be refused.
+/// # Errors
+/// The request has to be refused.
 pub fn mutate(request: &Request, now: Timestamp) -> Result<Option<Value>, Denial> {
     let is_write = matches!(request.operation, Operation::Create | Operation::Update);
     if !is_write {

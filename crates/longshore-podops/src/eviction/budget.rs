@@ -39,7 +39,7 @@ pub struct Budget {
     selector: Option<Selector>,
     /// Whether a pod that is not Ready may always go (`unhealthyPodEvictionPolicy: AlwaysAllow`).
     pub spares_unready: bool,
-    /// What the disruption controller has counted; *Errors*: why there is no current count.
+    /// What the disruption controller has counted, or why there is no current count.
     pub counted: Result<Counted, String>,
     /// Pods for which the API server or this controller has taken a disruption, and when.
     pub(super) disrupted: BTreeMap<String, Timestamp>,

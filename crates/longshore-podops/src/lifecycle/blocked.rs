@@ -76,7 +76,8 @@ fn let_go(pod: &Pod, holders: &str, deadline: Duration) -> PodPlan {
 
 /// The pod's own deadline, where it has one.
 ///
-/// *Errors*: what was expected of the annotation, and what it says.
+/// # Errors
+/// What was expected of the annotation, and what it says.
 pub(crate) fn protection_deadline(pod: &Pod) -> Result<Option<Duration>, String> {
     let Some(text) = pod.annotations.get(ANNOTATION_PROTECTION_DEADLINE) else {
         return Ok(None);

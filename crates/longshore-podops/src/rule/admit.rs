@@ -94,7 +94,8 @@ fn or(value: &mut Value, default: Value) {
 
 /// What is wrong with a rule, and whom it asks.
 ///
-/// *Errors*: it does not have the shape of one; or what upstream says before it looks any further.
+/// # Errors
+/// It does not have the shape of one; or what upstream says before it looks any further.
 pub fn validate(object: &Value) -> Result<(Faults, Vec<Target>), Refused> {
     let spec = PodTransitionRuleSpec::deserialize(&object["spec"]).map_err(Refused::Shape)?;
     let Some(selector) = &spec.selector else {

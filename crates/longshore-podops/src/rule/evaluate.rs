@@ -80,7 +80,8 @@ pub(crate) fn stage_of(pod: &Pod) -> Option<Stage> {
 
 /// The rules that are not asked about a pod.
 ///
-/// *Errors*: what was expected of the annotation, and why it is not that.
+/// # Errors
+/// What was expected of the annotation, and why it is not that.
 pub(crate) fn skipped_rules(pod: &Pod) -> Result<BTreeSet<String>, String> {
     let Some(text) = pod.annotations.get(ANNOTATION_SKIP_RULES) else {
         return Ok(BTreeSet::new());

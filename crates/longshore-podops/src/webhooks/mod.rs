@@ -241,7 +241,8 @@ impl Validating {
 
     /// Writes what begins the operation; the version that came of it.
     ///
-    /// *Errors*: why it cannot be written, which is then why the request is refused.
+    /// # Errors
+    /// Why it cannot be written, which is then why the request is refused.
     async fn begin(&self, begin: &Patch) -> Result<Option<u64>, String> {
         let body = begin.patch.clone();
         let written = self

@@ -3,13 +3,14 @@
 //! The rest of the crate writes standard SQL with `?` for each parameter and sees two kinds of values; what the engines
 //! do differently is in [`sqlite`] and [`postgres`], and nowhere else.
 
-use std::borrow::Cow;
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
-use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::postgres::PgRow;
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Decode, Postgres, Row as _, Sqlite, Type};
+use sqlx::{
+    Decode, Postgres, Row as _, Sqlite, Type,
+    migrate::{MigrateError, Migrator},
+    postgres::PgRow,
+    sqlite::SqliteRow,
+};
 
 pub(crate) mod postgres;
 pub(crate) mod sqlite;

@@ -6,9 +6,11 @@
 
 use std::time::Duration;
 
-use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::postgres::{PgArguments, PgConnectOptions};
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, Postgres};
+use sqlx::{
+    AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, Postgres,
+    migrate::{MigrateError, Migrator},
+    postgres::{PgArguments, PgConnectOptions},
+};
 
 use super::{Cell, EngineError, Fault, Row};
 

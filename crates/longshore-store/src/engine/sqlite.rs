@@ -1,11 +1,12 @@
 //! One connection to SQLite.
 
-use std::borrow::Cow;
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 
-use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection as _, Sqlite, SqliteConnection};
+use sqlx::{
+    AssertSqlSafe, ConnectOptions, Connection as _, Sqlite, SqliteConnection,
+    migrate::{MigrateError, Migrator},
+    sqlite::{SqliteArguments, SqliteConnectOptions},
+};
 
 use super::{Cell, EngineError, Fault, Row};
 

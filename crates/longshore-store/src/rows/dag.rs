@@ -2,11 +2,12 @@
 
 use jiff::Timestamp;
 
-use crate::changes::StoreError;
-use crate::engine::{Cell, Row};
-use crate::model::{Dag, NextRun};
-use crate::rows::document::Documents;
-use crate::rows::{Table, Unreadable, instant, read_instant, read_opt_instant};
+use crate::{
+    changes::StoreError,
+    engine::{Cell, Row},
+    model::{Dag, NextRun},
+    rows::{Table, Unreadable, document::Documents, instant, read_instant, read_opt_instant},
+};
 
 /// Table `dag`.
 pub(crate) const TABLE: Table = Table {

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::changes::StoreError;
-use crate::engine::Row;
-use crate::rows::parse_json;
+use crate::{changes::StoreError, engine::Row, rows::parse_json};
 
 /// Documents by their hash.
 pub(crate) type Documents = BTreeMap<String, Value>;

@@ -1,8 +1,7 @@
 //! Converts the model to columns and back.
 
 use jiff::Timestamp;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::engine::{Cell, Row};

@@ -1,11 +1,14 @@
 //! Table `run`.
 
-use super::{Table, Unreadable};
-use super::{instant, json, parse_json, parse_word, read_instant, read_opt_instant, word};
-use crate::changes::StoreError;
-use crate::engine::{Cell, Row};
-use crate::model::{Run, RunKey};
-use crate::rows::document::Documents;
+use super::{
+    Table, Unreadable, instant, json, parse_json, parse_word, read_instant, read_opt_instant, word,
+};
+use crate::{
+    changes::StoreError,
+    engine::{Cell, Row},
+    model::{Run, RunKey},
+    rows::document::Documents,
+};
 
 /// Table `run`.
 pub(crate) const TABLE: Table = Table {

@@ -1,11 +1,14 @@
 //! Table `task_instance`.
 
-use super::{Table, Unreadable};
-use super::{instant, json, parse_json, parse_word, read_int, read_opt_instant, word};
-use crate::changes::StoreError;
-use crate::engine::{Cell, Row};
-use crate::model::{Failure, TaskInstance, TaskKey};
-use crate::rows::run;
+use super::{
+    Table, Unreadable, instant, json, parse_json, parse_word, read_int, read_opt_instant, word,
+};
+use crate::{
+    changes::StoreError,
+    engine::{Cell, Row},
+    model::{Failure, TaskInstance, TaskKey},
+    rows::run,
+};
 
 /// Table `task_instance`.
 pub(crate) const TABLE: Table = Table {

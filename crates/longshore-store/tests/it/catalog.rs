@@ -7,8 +7,10 @@ use longshore_store::{
 };
 use serde_json::json;
 
-use crate::samples::{archive, at, next_try, run, run_key, runs, task, tasks};
-use crate::stores::on_every_engine;
+use crate::{
+    samples::{archive, at, next_try, run, run_key, runs, task, tasks},
+    stores::on_every_engine,
+};
 
 on_every_engine!(
     runs_are_listed_by_state_and_page_by_page,

@@ -2,8 +2,10 @@
 
 use longshore_store::{Catalog, Changes, Run, StoreError, TaskInstance};
 
-use crate::samples::{archive, next_try, run, run_key, runs, task, tasks};
-use crate::stores::on_every_engine;
+use crate::{
+    samples::{archive, next_try, run, run_key, runs, task, tasks},
+    stores::on_every_engine,
+};
 
 on_every_engine!(
     a_run_that_is_not_as_given_is_a_conflict,

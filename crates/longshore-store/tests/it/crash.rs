@@ -3,17 +3,21 @@
 //! The child is this test binary again, running [`child`] with the database's path in its environment; it says on
 //! its standard output what was acknowledged.
 
-use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::{
+    collections::BTreeMap,
+    io::{BufRead as _, BufReader, Write as _},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
 
 use futures::future::join_all;
 use longshore_store::{Changes, Run, RunStore, Store, StoreError, TaskInstance};
 use uuid::Uuid;
 
-use crate::files::integrity;
-use crate::samples::{run, run_key, runs, task};
+use crate::{
+    files::integrity,
+    samples::{run, run_key, runs, task},
+};
 
 const ENV_DATABASE: &str = "LONGSHORE_TEST_STORE_DATABASE";
 const LANES: [&str; 4] = ["lane-0", "lane-1", "lane-2", "lane-3"];

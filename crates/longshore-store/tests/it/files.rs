@@ -1,12 +1,12 @@
 //! What only a database in a file can show: restarts, and files that must not be opened.
 
-use std::error::Error as _;
-use std::fs;
-use std::path::Path;
+use std::{error::Error as _, fs, path::Path};
 
 use longshore_store::{Changes, OpenError, RunStore, Store};
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _, SqliteConnection};
+use sqlx::{
+    AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _, SqliteConnection,
+    sqlite::SqliteConnectOptions,
+};
 use tempfile::TempDir;
 
 use crate::samples::{run, runs, task, tasks};

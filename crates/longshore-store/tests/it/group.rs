@@ -1,7 +1,6 @@
 //! Commits that wait together share one transaction, and do not harm each other.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use longshore_store::{Changes, Run, RunFilter, RunStore, Store, StoreError, TaskInstance};

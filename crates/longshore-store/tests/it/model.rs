@@ -8,8 +8,10 @@ use longshore_store::{
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use crate::samples::{run, run_key, stored, stored_run, task};
-use crate::stores::{Factory as _, Postgres};
+use crate::{
+    samples::{run, run_key, stored, stored_run, task},
+    stores::{Factory as _, Postgres},
+};
 
 /// What the store should hold.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,8 +1,6 @@
 //! What only a server can show: who is let in, what is refused, and what a lost connection does.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use longshore_core::{Class, Classify as _};
@@ -11,9 +9,11 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use crate::databases::{self, connect, empty_database, execute};
-use crate::samples::{run, run_key, runs, task};
-use crate::server::{PASSWORD, Server};
+use crate::{
+    databases::{self, connect, empty_database, execute},
+    samples::{run, run_key, runs, task},
+    server::{PASSWORD, Server},
+};
 
 /// Longer than anything here takes; the machine may be busy.
 const LONG: Duration = Duration::from_secs(60);

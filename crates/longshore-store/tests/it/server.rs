@@ -1,11 +1,13 @@
 //! A Postgres server of our own, in a temporary directory, gone with this process. Knows no client library: tests of
 //! other crates use it too.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpListener,
+    os::unix::fs::MetadataExt as _,
+    path::PathBuf,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
 
 /// Where the server's programs are, if not in one of the usual places.
 const ENV_BIN: &str = "LONGSHORE_TEST_POSTGRES_BIN";

@@ -6,10 +6,13 @@ use longshore_store::{
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::samples::{
-    archive, at, full_run, full_task, next_try, run, run_key, runs, stored, stored_run, task, tasks,
+use crate::{
+    samples::{
+        archive, at, full_run, full_task, next_try, run, run_key, runs, stored, stored_run, task,
+        tasks,
+    },
+    stores::on_every_engine,
 };
-use crate::stores::on_every_engine;
 
 on_every_engine!(
     a_new_store_is_empty_but_for_the_default_pool,

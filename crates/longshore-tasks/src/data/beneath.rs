@@ -44,7 +44,8 @@ impl Beneath {
 
     /// What is in a file.
     ///
-    /// *Errors*: `NotFound` where there is none; anything else says nothing about it.
+    /// # Errors
+    /// `NotFound` where there is none; anything else says nothing about it.
     pub(super) fn read(&self, key: &str, max: u64) -> io::Result<Content> {
         let file = self.file(key)?;
         let size = file.metadata()?.len();
@@ -62,7 +63,8 @@ impl Beneath {
 
     /// What is known of a file.
     ///
-    /// *Errors*: as of [`read`](Self::read).
+    /// # Errors
+    /// As of [`read`](Self::read).
     pub(super) fn metadata(&self, key: &str) -> io::Result<Metadata> {
         self.file(key)?.metadata()
     }
@@ -164,7 +166,8 @@ const COMMON: OFlag = OFlag::O_NOFOLLOW.union(OFlag::O_CLOEXEC);
 
 /// The names in a path.
 ///
-/// *Errors*: one of them leads up.
+/// # Errors
+/// One of them leads up.
 pub(super) fn parts(key: &str) -> io::Result<Vec<&str>> {
     let parts = key.split('/').filter(|part| !matches!(*part, "" | "."));
     let parts: Vec<&str> = parts.collect();

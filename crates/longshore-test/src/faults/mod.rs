@@ -291,7 +291,8 @@ impl Process {
 
     /// Does one effect under the plan.
     ///
-    /// *Errors*: the injected ones; the caller turns them into the error that its own trait speaks.
+    /// # Errors
+    /// The injected ones; the caller turns them into the error that its own trait speaks.
     pub async fn effect<T>(
         &self,
         what: &str,

@@ -109,7 +109,8 @@ impl DatabaseArgs {
 
 /// The URL that a file holds, in its only line; lines without any text do not count.
 ///
-/// *Errors*: what was found instead, without any text of the file: it may be a password.
+/// # Errors
+/// What was found instead, without any text of the file: it may be a password.
 fn url_in(text: io::Result<String>) -> Result<DatabaseUrl, String> {
     let text = text.map_err(|error| {
         let known = [

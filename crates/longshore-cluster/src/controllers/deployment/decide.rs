@@ -2,11 +2,15 @@
 
 use serde_json::json;
 
-use super::model::{ANNOTATION_DESIRED, Desired, Observed, Set, Sets, Strategy};
-use super::template;
-use super::{history, recreate, rolling, scaling};
-use crate::controllers::workloads::claim::Claimant;
-use crate::controllers::workloads::hands::{Note, Request, Target};
+use super::{
+    history,
+    model::{ANNOTATION_DESIRED, Desired, Observed, Set, Sets, Strategy},
+    recreate, rolling, scaling, template,
+};
+use crate::controllers::workloads::{
+    claim::Claimant,
+    hands::{Note, Request, Target},
+};
 
 /// The requests of one round, and what the status is made of.
 #[derive(Debug)]

@@ -2,8 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::model::{ANNOTATION_REVISION, Desired, Set, Sets};
-use super::template;
+use super::{
+    model::{ANNOTATION_REVISION, Desired, Set, Sets},
+    template,
+};
 use crate::controllers::workloads::hands::{Request, Target};
 
 /// Revisions that a ReplicaSet had before a rollback gave it a new one.

@@ -16,12 +16,14 @@ mod template;
 #[cfg(test)]
 mod tests;
 
-use jiff::Timestamp;
-
-use super::workloads::hands::{Hands, Request, Speaker, Target, reference};
-use super::workloads::{Again, Key, RoundError};
 use decide::decide;
+use jiff::Timestamp;
 use model::{Desired, Observed, Strategy};
+
+use super::workloads::{
+    Again, Key, RoundError,
+    hands::{Hands, Request, Speaker, Target, reference},
+};
 
 /// Runs one round for a Deployment: reads, decides, and sends the requests.
 pub(super) async fn round(hands: &Hands, key: &Key, now: Timestamp) -> Result<Again, RoundError> {

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::conditions::{Conditions, Word};
-use super::decide::{Plan, Stage};
-use super::model::Desired;
-use super::status::Numbers;
+use super::{
+    conditions::{Conditions, Word},
+    decide::{Plan, Stage},
+    model::Desired,
+    status::Numbers,
+};
 
 pub(super) const PROGRESSING: &str = "Progressing";
 const REASON_DONE: &str = "NewReplicaSetAvailable";

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::decide::resize;
-use super::model::{Desired, Set, Sets};
-use crate::controllers::workloads::hands::Request;
-use crate::controllers::workloads::{controller_of, pods};
+use super::{
+    decide::resize,
+    model::{Desired, Set, Sets},
+};
+use crate::controllers::workloads::{controller_of, hands::Request, pods};
 
 /// The next step of the strategy `Recreate`.
 pub(super) enum Step {

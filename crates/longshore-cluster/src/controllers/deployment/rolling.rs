@@ -1,8 +1,10 @@
 //! The rolling update: never more than `maxSurge` pods too many, never more than `maxUnavailable`
 //! too few. Pure.
 
-use super::decide::resize;
-use super::model::{Desired, Set, Sets};
+use super::{
+    decide::resize,
+    model::{Desired, Set, Sets},
+};
 use crate::controllers::workloads::hands::Request;
 
 /// How many pods the new ReplicaSet may have now.

@@ -1,7 +1,9 @@
 //! A new number of replicas while a rollout is paused or under way. Pure.
 
-use super::decide::resize;
-use super::model::{ANNOTATION_DESIRED, ANNOTATION_MAX, Desired, Set, Sets, Strategy};
+use super::{
+    decide::resize,
+    model::{ANNOTATION_DESIRED, ANNOTATION_MAX, Desired, Set, Sets, Strategy},
+};
 use crate::controllers::workloads::hands::Request;
 
 pub(super) fn scale(desired: &Desired, sets: &Sets) -> Vec<Request> {

@@ -5,10 +5,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::conditions::{Conditions, Word};
-use super::decide::{Plan, Stage};
-use super::model::{Desired, Sets};
-use super::progress;
+use super::{
+    conditions::{Conditions, Word},
+    decide::{Plan, Stage},
+    model::{Desired, Sets},
+    progress,
+};
 use crate::controllers::workloads::status::merge_status;
 
 /// Pods by what they are.

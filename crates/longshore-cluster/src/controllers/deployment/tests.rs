@@ -3,11 +3,12 @@
 use jiff::{Timestamp, ToSpan};
 use serde_json::{Value, from_value, json};
 
-use super::decide::{Plan, decide};
-use super::model::{Desired, Observed, Strategy};
-use super::status;
-use crate::controllers::workloads::Body;
-use crate::controllers::workloads::hands::Request;
+use super::{
+    decide::{Plan, decide},
+    model::{Desired, Observed, Strategy},
+    status,
+};
+use crate::controllers::workloads::{Body, hands::Request};
 
 /// A deployment and the ReplicaSets of its namespace.
 struct World {

@@ -3,10 +3,16 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use k8s_openapi::{
+    api::{
+        core::v1::Pod,
+        policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus},
+    },
+    apimachinery::pkg::{
+        apis::meta::v1::{Condition, Time},
+        util::intstr::IntOrString,
+    },
+};
 use longshore_k8s::{IntOrPercent, InvalidIntOrPercent, Rounding};
 use serde_json::json;
 

@@ -7,25 +7,25 @@
 mod count;
 mod scale;
 
-use std::collections::BTreeSet;
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use futures::StreamExt;
-use futures::stream::BoxStream;
+use futures::{StreamExt, stream::BoxStream};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{ListParams, PostParams};
-use kube::core::PartialObjectMeta;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Config, Event, watcher};
-use kube::{Api, Client, Error};
+use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
+use kube::{
+    Api, Client, Error,
+    api::{ListParams, PostParams},
+    core::PartialObjectMeta,
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, Config, Event, watcher},
+    },
+};
 use longshore_k8s::Selector;
+use scale::ScaleError;
 use serde_json::json;
 
-use super::patience::patiently;
-use super::queue::Queue;
-use scale::ScaleError;
+use super::{patience::patiently, queue::Queue};
 
 /// Namespace and name of a budget.
 type Key = (String, String);

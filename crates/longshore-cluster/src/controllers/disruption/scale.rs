@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::apps::v1::ReplicaSet;
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::core::{DynamicObject, GroupVersionKind, ObjectMeta};
-use kube::discovery::{self, ApiResource};
-use kube::{Api, Client, Error};
+use k8s_openapi::{
+    api::{apps::v1::ReplicaSet, core::v1::Pod},
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
+use kube::{
+    Api, Client, Error,
+    core::{DynamicObject, GroupVersionKind, ObjectMeta},
+    discovery::{self, ApiResource},
+};
 
 /// Why the pods of a budget cannot be counted.
 #[derive(Debug, thiserror::Error)]

@@ -8,8 +8,10 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::model::{Desired, endpoint};
-use crate::controllers::workloads::Body;
-use crate::controllers::workloads::hands::{Request, Target};
+use crate::controllers::workloads::{
+    Body,
+    hands::{Request, Target},
+};
 
 /// The most endpoints in one slice.
 const MAX_ENDPOINTS: usize = 100;

@@ -10,10 +10,13 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-use super::workloads::hands::{Hands, Speaker, Target, reference};
-use super::workloads::{Again, Key, LABEL_SERVICE_NAME, RoundError};
 use decide::decide;
 use model::Desired;
+
+use super::workloads::{
+    Again, Key, LABEL_SERVICE_NAME, RoundError,
+    hands::{Hands, Speaker, Target, reference},
+};
 
 /// Runs one round for the slices of a Service: reads, decides, and sends the requests.
 pub(super) async fn round(hands: &Hands, key: &Key) -> Result<Again, RoundError> {

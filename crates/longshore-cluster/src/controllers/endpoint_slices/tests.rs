@@ -3,10 +3,11 @@
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, from_value, json};
 
-use super::decide::decide;
-use super::model::Desired;
-use crate::controllers::workloads::Body;
-use crate::controllers::workloads::hands::{Request, Target};
+use super::{decide::decide, model::Desired};
+use crate::controllers::workloads::{
+    Body,
+    hands::{Request, Target},
+};
 
 fn service(change: Value) -> Desired {
     let mut data = json!({"spec": {

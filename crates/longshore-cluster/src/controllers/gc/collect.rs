@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
-use kube::core::PartialObjectMeta;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use kube::{Api, Client, Error};
+use k8s_openapi::{
+    api::core::v1::ObjectReference,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use kube::{
+    Api, Client, Error,
+    api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy},
+    core::PartialObjectMeta,
+    runtime::events::{Event, EventType, Recorder, Reporter},
+};
 use serde_json::json;
 
 use super::graph::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN, Graph, Node, Uid};

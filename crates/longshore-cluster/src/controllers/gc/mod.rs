@@ -8,21 +8,28 @@
 mod collect;
 mod graph;
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use futures::stream::{BoxStream, SelectAll};
-use futures::{FutureExt, StreamExt};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::core::PartialObjectMeta;
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::runtime::{WatchStreamExt, watcher::Config};
-use kube::{Api, Client};
-
-use super::queue::Queue;
-use super::resources::{Listed, discover};
 use collect::Collector;
+use futures::{
+    FutureExt, StreamExt,
+    stream::{BoxStream, SelectAll},
+};
 use graph::{Graph, Node, Uid};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Client,
+    core::PartialObjectMeta,
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, Config, Event, watcher},
+    },
+};
+
+use super::{
+    queue::Queue,
+    resources::{Listed, discover},
+};
 
 type Item = (usize, watcher::Result<Event<PartialObjectMeta>>);
 

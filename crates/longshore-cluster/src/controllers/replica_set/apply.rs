@@ -5,10 +5,11 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Error;
 use serde_json::json;
 
-use super::decide::Plan;
-use super::model::Desired;
-use crate::controllers::workloads::hands::{Hands, Note, Request, Speaker, Target};
-use crate::controllers::workloads::pods;
+use super::{decide::Plan, model::Desired};
+use crate::controllers::workloads::{
+    hands::{Hands, Note, Request, Speaker, Target},
+    pods,
+};
 
 const SPEAKER: Speaker = Speaker::ReplicaSets;
 /// Deletions at the same time: a webhook that answers late, or refuses, delays only its own pod.

@@ -4,11 +4,15 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::model::{Desired, Observed};
-use super::ranking::in_order_of_deletion;
-use crate::controllers::workloads::claim::Claimant;
-use crate::controllers::workloads::hands::{Request, Target};
-use crate::controllers::workloads::pods;
+use super::{
+    model::{Desired, Observed},
+    ranking::in_order_of_deletion,
+};
+use crate::controllers::workloads::{
+    claim::Claimant,
+    hands::{Request, Target},
+    pods,
+};
 
 /// The most pods that one round makes or deletes.
 const BURST: usize = 500;

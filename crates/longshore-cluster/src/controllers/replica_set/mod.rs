@@ -12,12 +12,14 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use jiff::Timestamp;
-
-use super::workloads::hands::{Hands, Speaker, Target, reference};
-use super::workloads::{Again, Key, RoundError};
 use decide::decide;
+use jiff::Timestamp;
 use model::{Desired, Observed};
+
+use super::workloads::{
+    Again, Key, RoundError,
+    hands::{Hands, Speaker, Target, reference},
+};
 
 /// Runs one round for a ReplicaSet. `strays` are pods that the set controls without selecting them.
 pub(super) async fn round(

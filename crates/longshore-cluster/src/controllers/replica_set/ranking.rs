@@ -1,7 +1,9 @@
 //! Which pod of a ReplicaSet goes first, by upstream's order. Pure.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::BTreeMap;
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::BTreeMap,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;

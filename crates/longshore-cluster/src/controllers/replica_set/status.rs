@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::apply::Failure;
-use super::decide::Plan;
-use super::model::Desired;
-use crate::controllers::workloads::hands::{Request, Target};
-use crate::controllers::workloads::pods;
-use crate::controllers::workloads::status::{count, merge_status, time};
+use super::{apply::Failure, decide::Plan, model::Desired};
+use crate::controllers::workloads::{
+    hands::{Request, Target},
+    pods,
+    status::{count, merge_status, time},
+};
 
 /// The write that brings the status up to date, unless it is.
 pub(super) fn write(

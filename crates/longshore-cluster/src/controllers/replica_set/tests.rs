@@ -4,12 +4,13 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, from_value, json};
 
-use super::decide::decide;
-use super::model::{Desired, Observed};
-use super::ranking::in_order_of_deletion;
-use super::status;
-use crate::controllers::workloads::Body;
-use crate::controllers::workloads::hands::Request;
+use super::{
+    decide::decide,
+    model::{Desired, Observed},
+    ranking::in_order_of_deletion,
+    status,
+};
+use crate::controllers::workloads::{Body, hands::Request};
 
 fn now() -> Timestamp {
     "2026-01-01T01:00:00Z".parse().unwrap()

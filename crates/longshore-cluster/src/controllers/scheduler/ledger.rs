@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, Pod};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity as WireQuantity;
+use k8s_openapi::{
+    api::core::v1::{Container, Pod},
+    apimachinery::pkg::api::resource::Quantity as WireQuantity,
+};
 use longshore_k8s::Quantity;
 
 /// Amounts by resource name, in thousandths.

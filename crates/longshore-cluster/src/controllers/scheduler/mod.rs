@@ -7,22 +7,27 @@
 mod fit;
 mod ledger;
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
+use fit::choose;
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{Node, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{Patch, PatchParams, PostParams};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::events::{Event as Announcement, EventType, Recorder, Reporter};
-use kube::runtime::watcher::{Config, Event, watcher};
-use kube::{Api, Client, Error, Resource};
+use k8s_openapi::{
+    api::core::v1::{Node, Pod},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use kube::{
+    Api, Client, Error, Resource,
+    api::{Patch, PatchParams, PostParams},
+    runtime::{
+        WatchStreamExt,
+        events::{Event as Announcement, EventType, Recorder, Reporter},
+        watcher::{Config, Event, watcher},
+    },
+};
+use ledger::{Ledger, PodKey, demand};
 use serde_json::{Value, json};
 
 use super::queue::Queue;
-use fit::choose;
-use ledger::{Ledger, PodKey, demand};
 
 const SCHEDULER: &str = "default-scheduler";
 

@@ -2,11 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::model::{Desired, LABEL_REVISION};
-use super::revisions::Revision;
-use crate::controllers::workloads::Body;
-use crate::controllers::workloads::hands::{Request, Target};
-use crate::controllers::workloads::pods;
+use super::{
+    model::{Desired, LABEL_REVISION},
+    revisions::Revision,
+};
+use crate::controllers::workloads::{
+    Body,
+    hands::{Request, Target},
+    pods,
+};
 
 /// The pod of a number, of one revision.
 pub(super) fn pod(desired: &Desired, ordinal: usize, revision: &Revision) -> Value {

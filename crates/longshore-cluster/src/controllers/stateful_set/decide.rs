@@ -1,17 +1,23 @@
 //! The next steps of a StatefulSet. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
-use super::build;
-use super::model::{Desired, Observed, Update, revision_of};
-use super::revisions::{self, Revision, Revisions};
-use crate::controllers::workloads::claim::Claimant;
-use crate::controllers::workloads::hands::{Note, Request, Target};
-use crate::controllers::workloads::pods;
+use super::{
+    build,
+    model::{Desired, Observed, Update, revision_of},
+    revisions::{self, Revision, Revisions},
+};
+use crate::controllers::workloads::{
+    claim::Claimant,
+    hands::{Note, Request, Target},
+    pods,
+};
 
 /// The requests of one round, and what the status is made of.
 #[derive(Debug)]

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::model::Desired;
-use crate::controllers::workloads::hands::{Request, Target};
-use crate::controllers::workloads::template::{canonical, letters};
-use crate::controllers::workloads::{Body, controller_of};
+use crate::controllers::workloads::{
+    Body, controller_of,
+    hands::{Request, Target},
+    template::{canonical, letters},
+};
 
 /// One template that the set has, or has had.
 #[derive(Debug, Clone)]

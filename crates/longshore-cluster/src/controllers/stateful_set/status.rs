@@ -4,11 +4,15 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Map, Value, json};
 
-use super::decide::{Plan, count, is_running_and_ready, n_available};
-use super::model::{Desired, Update, revision_of};
-use crate::controllers::workloads::hands::{Request, Target};
-use crate::controllers::workloads::pods;
-use crate::controllers::workloads::status::{count as number, merge_status};
+use super::{
+    decide::{Plan, count, is_running_and_ready, n_available},
+    model::{Desired, Update, revision_of},
+};
+use crate::controllers::workloads::{
+    hands::{Request, Target},
+    pods,
+    status::{count as number, merge_status},
+};
 
 /// The write that brings the status up to date, unless it is.
 pub(super) fn write(desired: &Desired, plan: &Plan, now: Timestamp) -> Option<Request> {

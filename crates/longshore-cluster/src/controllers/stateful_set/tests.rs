@@ -4,10 +4,14 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, from_value, json};
 
-use super::decide::decide;
-use super::model::{Desired, Observed};
-use crate::controllers::workloads::Body;
-use crate::controllers::workloads::hands::{Request, Target};
+use super::{
+    decide::decide,
+    model::{Desired, Observed},
+};
+use crate::controllers::workloads::{
+    Body,
+    hands::{Request, Target},
+};
 
 fn body(meta: Value, data: Value) -> Body {
     Body {

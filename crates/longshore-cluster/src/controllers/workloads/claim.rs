@@ -3,8 +3,10 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::body::{Body, controller_of};
-use super::hands::{Request, Target};
+use super::{
+    body::{Body, controller_of},
+    hands::{Request, Target},
+};
 
 /// What a controller and an object are to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

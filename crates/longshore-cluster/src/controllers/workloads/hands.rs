@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::apps::v1::{ControllerRevision, Deployment, ReplicaSet, StatefulSet};
-use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolumeClaim, Pod, Service};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::{
-    DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
+use k8s_openapi::api::{
+    apps::v1::{ControllerRevision, Deployment, ReplicaSet, StatefulSet},
+    core::v1::{ObjectReference, PersistentVolumeClaim, Pod, Service},
+    discovery::v1::EndpointSlice,
 };
-use kube::discovery::ApiResource;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use kube::{Api, Client, Error};
+use kube::{
+    Api, Client, Error,
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions},
+    discovery::ApiResource,
+    runtime::events::{Event, EventType, Recorder, Reporter},
+};
 use longshore_k8s::Selector;
 use serde_json::{Value, json};
 

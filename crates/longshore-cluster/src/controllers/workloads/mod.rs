@@ -13,31 +13,36 @@ pub(crate) mod status;
 pub(crate) mod template;
 mod triggers;
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use futures::future::BoxFuture;
-use futures::stream::{BoxStream, FuturesUnordered, SelectAll};
-use futures::{FutureExt, StreamExt};
+use futures::{
+    FutureExt, StreamExt,
+    future::BoxFuture,
+    stream::{BoxStream, FuturesUnordered, SelectAll},
+};
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
-use k8s_openapi::api::core::v1::{Pod, Service};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::DynamicObject;
-use kube::core::PartialObjectMeta;
-use kube::discovery::ApiResource;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{Config, watcher};
-use kube::{Api, Client, Resource};
+use k8s_openapi::api::{
+    apps::v1::{Deployment, ReplicaSet, StatefulSet},
+    core::v1::{Pod, Service},
+    discovery::v1::EndpointSlice,
+};
+use kube::{
+    Api, Client, Resource,
+    api::DynamicObject,
+    core::PartialObjectMeta,
+    discovery::ApiResource,
+    runtime::{
+        WatchStreamExt,
+        watcher::{Config, watcher},
+    },
+};
 
 pub(crate) use body::{Body, Malformed, controller_of};
 use hands::Hands;
 pub(crate) use triggers::{Key, Kind, LABEL_SERVICE_NAME, service_selector};
 use triggers::{Note, Source, Triggers};
 
-use super::queue::Queue;
-use super::{deployment, endpoint_slices, replica_set, stateful_set};
+use super::{deployment, endpoint_slices, queue::Queue, replica_set, stateful_set};
 use crate::chain::chain;
 
 /// Rounds at the same time.

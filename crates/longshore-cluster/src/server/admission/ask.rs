@@ -5,12 +5,16 @@ use std::sync::Arc;
 use futures::future::join_all;
 use serde_json::Value;
 
-use super::question::{Content, Question};
-use super::review::{self, Answer, Phase};
-use super::webhook::{FailurePolicy, Webhook};
-use crate::server::error::{ApiError, Result};
-use crate::server::registry::Resource;
-use crate::server::subresources::scale;
+use super::{
+    question::{Content, Question},
+    review::{self, Answer, Phase},
+    webhook::{FailurePolicy, Webhook},
+};
+use crate::server::{
+    error::{ApiError, Result},
+    registry::Resource,
+    subresources::scale,
+};
 
 /// How far the mutating webhooks have come.
 struct Round {

@@ -1,21 +1,24 @@
 //! HTTPS to webhooks.
 
-use std::collections::BTreeMap;
-use std::error::Error;
-use std::io;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
 
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Certificate, Client, StatusCode, redirect};
 use serde_json::Value;
 
-use super::identity::Identity;
-use super::services::Services;
-use super::webhook::{Target, Webhook};
-use crate::chain::chain;
-use crate::server::hub::lock;
+use super::{
+    identity::Identity,
+    services::Services,
+    webhook::{Target, Webhook},
+};
+use crate::{chain::chain, server::hub::lock};
 
 /// Authorities that clients are kept for; more than that is not at work, but left behind.
 const KEPT_CLIENTS: usize = 16;

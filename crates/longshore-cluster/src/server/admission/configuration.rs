@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 
 use http::Uri;
-use longshore_k8s::names;
-use longshore_k8s::selector::{Fault, faults};
+use longshore_k8s::{
+    names,
+    selector::{Fault, faults},
+};
 use serde_json::{Value, json};
 
-use crate::server::error::Cause;
-use crate::server::meta;
-use crate::server::names::NameRule;
+use crate::server::{error::Cause, meta, names::NameRule};
 
 const MUTATING: &str = "MutatingWebhookConfiguration";
 

@@ -25,11 +25,11 @@ use std::sync::Arc;
 pub(crate) use configuration::{selector_violations, set_defaults, violations};
 pub(crate) use question::{Operation, Question};
 
-use super::hub::Collection;
-use super::registry::Registry;
 use caller::Caller;
 use registered::Registered;
 use services::Services;
+
+use super::{hub::Collection, registry::Registry};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 

@@ -1,20 +1,19 @@
 //! One request in the form that webhooks receive, and which webhooks it matches.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::{Map, Value, json};
 
-use super::rules::Asked;
-use super::webhook::Webhook;
-use super::{Admission, GROUP};
-use crate::server::error::{ApiError, Result};
-use crate::server::hub::Key;
-use crate::server::registry::Resource;
-use crate::server::subresources::scale;
-use crate::server::verbs::Call;
-use crate::server::verbs::delete::DeleteOptions;
-use crate::server::{meta, reviews, strategy};
+use super::{Admission, GROUP, rules::Asked, webhook::Webhook};
+use crate::server::{
+    error::{ApiError, Result},
+    hub::Key,
+    meta,
+    registry::Resource,
+    reviews, strategy,
+    subresources::scale,
+    verbs::{Call, delete::DeleteOptions},
+};
 
 /// What a request does. `CONNECT` is not here: no subresource of this server is connected to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

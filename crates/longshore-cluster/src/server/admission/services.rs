@@ -1,10 +1,14 @@
 //! The addresses of the pods behind a Service, by its EndpointSlices.
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
-use k8s_openapi::api::core::v1::{Service, ServicePort};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::{
+    core::v1::{Service, ServicePort},
+    discovery::v1::EndpointSlice,
+};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use serde::Deserialize;
 

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, WebhookClientConfig};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as WireSelector;
+use k8s_openapi::{
+    api::admissionregistration::v1::{MutatingWebhook, WebhookClientConfig},
+    apimachinery::pkg::apis::meta::v1::LabelSelector as WireSelector,
+};
 use longshore_k8s::Selector;
 use serde::Deserialize;
 use serde_json::{Value, json};

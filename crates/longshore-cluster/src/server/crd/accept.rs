@@ -6,15 +6,15 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::columns::ColumnType;
-use super::definition::{has_condition, members, stored_version};
-use super::json_path::JsonPath;
-use super::names::set_condition;
-use super::settle::FINALIZER;
-use super::structural;
-use crate::server::error::Cause;
-use crate::server::meta;
-use crate::server::names::NameRule;
+use super::{
+    columns::ColumnType,
+    definition::{has_condition, members, stored_version},
+    json_path::JsonPath,
+    names::set_condition,
+    settle::FINALIZER,
+    structural,
+};
+use crate::server::{error::Cause, meta, names::NameRule};
 
 const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', \
      start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', \

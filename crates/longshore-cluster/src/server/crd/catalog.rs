@@ -1,11 +1,15 @@
 //! The compiled form of every stored definition, and the objects of its resource.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
 
 use super::definition::Definition;
-use crate::server::hub::{Collection, Key, Object, lock};
-use crate::server::registry::Served;
+use crate::server::{
+    hub::{Collection, Key, Object, lock},
+    registry::Served,
+};
 
 /// A definition at one revision, and the objects of its resource.
 #[derive(Clone)]

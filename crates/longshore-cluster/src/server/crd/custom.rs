@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::columns::Column;
-use super::json_path::{at, put};
-use super::schema::Schema;
-use crate::server::error::Cause;
-use crate::server::meta;
+use super::{
+    columns::Column,
+    json_path::{at, put},
+    schema::Schema,
+};
+use crate::server::{error::Cause, meta};
 
 /// Where the parts of a Scale stand in an object.
 #[derive(Debug, Clone, PartialEq, Eq)]

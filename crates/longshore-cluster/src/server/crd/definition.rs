@@ -4,14 +4,18 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::columns::Column;
-use super::custom::{Custom, ScalePaths};
-use super::json_path::JsonPath;
-use super::names::Names;
-use super::schema::{Schema, texts};
-use crate::server::meta;
-use crate::server::names::NameRule;
-use crate::server::registry::{DeletionAnswer, Field, Resource, Scope, StatusWrites, Strategy};
+use super::{
+    columns::Column,
+    custom::{Custom, ScalePaths},
+    json_path::JsonPath,
+    names::Names,
+    schema::{Schema, texts},
+};
+use crate::server::{
+    meta,
+    names::NameRule,
+    registry::{DeletionAnswer, Field, Resource, Scope, StatusWrites, Strategy},
+};
 
 /// A definition as the server uses it.
 #[derive(Debug, Clone)]

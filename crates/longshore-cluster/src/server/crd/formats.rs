@@ -1,8 +1,10 @@
 //! The formats of strings that Kubernetes checks; all others, `int32` and `int64` among them, are
 //! only documentation there and so here.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::LazyLock;
+use std::{
+    net::{Ipv4Addr, Ipv6Addr},
+    sync::LazyLock,
+};
 
 use jiff::civil::Date;
 use regex::Regex;

@@ -3,10 +3,11 @@
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::schema::{Schema, Type, texts};
-use super::structural::{below, flag, text};
-use crate::server::error::Cause;
-use crate::server::meta;
+use super::{
+    schema::{Schema, Type, texts},
+    structural::{below, flag, text},
+};
+use crate::server::{error::Cause, meta};
 
 /// Rules about single keywords, for every schema wherever it stands.
 pub(super) fn check_keywords(schema: &Map<String, Value>, path: &str, causes: &mut Vec<Cause>) {

@@ -3,8 +3,10 @@
 
 use serde_json::{Map, Value};
 
-use super::schema::{Additional, ListType, Schema};
-use super::validate::cause;
+use super::{
+    schema::{Additional, ListType, Schema},
+    validate::cause,
+};
 use crate::server::error::Cause;
 
 impl Schema {

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::definition::{Definition, has_condition};
-use super::schema::texts;
+use super::{
+    definition::{Definition, has_condition},
+    schema::texts,
+};
 use crate::server::meta;
 
 /// The names that a definition requests, or has got.

@@ -5,14 +5,15 @@
 //! server that starts. A client that disconnects does not stop it: `http` runs every write to its
 //! end.
 
-use super::catalog::Entry;
-use super::definition::Definition;
-use super::names;
-use crate::server::Server;
-use crate::server::hub::{Change, CommitError, Draft, Expected, Key, Object};
-use crate::server::meta;
-use crate::server::verbs::delete::mark;
 use serde_json::Value;
+
+use super::{catalog::Entry, definition::Definition, names};
+use crate::server::{
+    Server,
+    hub::{Change, CommitError, Draft, Expected, Key, Object},
+    meta,
+    verbs::delete::mark,
+};
 
 /// Keeps a definition until its objects are gone.
 pub(super) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";

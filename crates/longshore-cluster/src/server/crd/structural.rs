@@ -3,10 +3,8 @@
 
 use serde_json::{Map, Value};
 
-use super::keywords::check_keywords;
-use super::validate::shown;
-use crate::server::error::Cause;
-use crate::server::meta;
+use super::{keywords::check_keywords, validate::shown};
+use crate::server::{error::Cause, meta};
 
 /// The place of a node in a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,9 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::columns::Column;
-use super::schema::Schema;
-use super::{structural, violations};
+use super::{columns::Column, schema::Schema, structural, violations};
 use crate::server::error::Cause;
 
 fn texts(causes: &[Cause]) -> Vec<String> {

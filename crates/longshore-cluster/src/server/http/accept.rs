@@ -1,7 +1,6 @@
 //! Which form of a response a client accepts.
 
-use http::HeaderMap;
-use http::header::ACCEPT;
+use http::{HeaderMap, header::ACCEPT};
 
 use crate::server::error::{ApiError, Result};
 

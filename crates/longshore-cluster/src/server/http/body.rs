@@ -3,19 +3,21 @@
 use std::convert::Infallible;
 
 use bytes::{Bytes, BytesMut};
-use futures::stream::BoxStream;
-use futures::{Stream, StreamExt};
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{Response, StatusCode};
+use futures::{Stream, StreamExt, stream::BoxStream};
+use http::{
+    Response, StatusCode,
+    header::{CONTENT_TYPE, RETRY_AFTER},
+};
 use http_body::Frame;
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use serde_json::Value;
 use tower::BoxError;
 use tower_http::compression::predicate::Predicate;
 
-use crate::server::error::{ApiError, Result};
-use crate::server::protobuf;
+use crate::server::{
+    error::{ApiError, Result},
+    protobuf,
+};
 
 /// The body of an answer. Each event of a watch is one frame, a line of JSON.
 pub type ApiBody = UnsyncBoxBody<Bytes, BoxError>;

@@ -6,17 +6,23 @@ mod versions;
 
 use std::collections::BTreeMap;
 
-use http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH, VARY};
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use http::{
+    HeaderMap, HeaderValue, Method, Response, StatusCode,
+    header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH, VARY},
+};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::accept::wants_aggregated_discovery;
-use super::body::{ApiBody, json, text};
-use super::route::DiscoveryPath;
-use crate::server::error::{ApiError, Result};
-use crate::server::registry::{Registry, Resource};
-use crate::server::reviews;
+use super::{
+    accept::wants_aggregated_discovery,
+    body::{ApiBody, json, text},
+    route::DiscoveryPath,
+};
+use crate::server::{
+    error::{ApiError, Result},
+    registry::{Registry, Resource},
+    reviews,
+};
 
 /// Paths outside the API groups.
 pub(crate) fn other(method: &Method, path: &str) -> Response<ApiBody> {

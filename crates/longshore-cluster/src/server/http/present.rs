@@ -1,13 +1,14 @@
 //! The last step of a response: indented JSON or YAML for clients that request it.
 
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Response};
+use http::{HeaderMap, HeaderValue, Response, header::CONTENT_TYPE};
 use http_body_util::BodyExt;
 use serde_json::Value;
 
-use super::accept::{Encoding, encoding};
-use super::body::{self, ApiBody, Live};
-use super::query::Query;
+use super::{
+    accept::{Encoding, encoding},
+    body::{self, ApiBody, Live},
+    query::Query,
+};
 use crate::server::error::{ApiError, Result};
 
 /// How one client wants to read its answer.

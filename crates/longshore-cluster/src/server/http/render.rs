@@ -1,17 +1,18 @@
 //! Objects in the form that a client requests. The plain form shares the stored bytes; every other
 //! one is made from the decoded object.
 
-use std::fmt;
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Value, json};
 
 use super::accept::Form;
-use crate::server::Clock;
-use crate::server::hub::{EventType, Object, frame_of};
-use crate::server::registry::Resource;
-use crate::server::tables::{self, RowObject};
+use crate::server::{
+    Clock,
+    hub::{EventType, Object, frame_of},
+    registry::Resource,
+    tables::{self, RowObject},
+};
 
 /// How to show objects of a resource to one client.
 #[derive(Clone)]

@@ -1,39 +1,47 @@
 //! The `tower` service: from a request to a verb.
 
-use std::convert::Infallible;
-use std::fmt;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::{
+    convert::Infallible,
+    fmt,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use bytes::Bytes;
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use http::header::CONTENT_TYPE;
-use http::request::Parts;
-use http::{Method, Request, Response};
+use futures::{FutureExt, future::BoxFuture};
+use http::{Method, Request, Response, header::CONTENT_TYPE, request::Parts};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
-use super::accept::{Form, negotiate};
-use super::body::{self, ApiBody};
-use super::discovery;
-use super::present::Presentation;
-use super::query::Query;
-use super::render::Rendering;
-use super::route::{ResourcePath, Route};
-use crate::server::error::{ApiError, Result};
-use crate::server::patch::PatchType;
-use crate::server::registry::{Resource, Served};
-use crate::server::schema::{self, FieldValidation};
-use crate::server::subresources::{binding, ephemeral, eviction, finalize, log, scale};
-use crate::server::tables::RowObject;
-use crate::server::verbs::delete::DeleteOptions;
-use crate::server::verbs::rewrite::{Part, rewrite};
-use crate::server::verbs::{
-    Call, Warnings, create, delete, delete_collection, get, list, patch, update, watch,
+use super::{
+    accept::{Form, negotiate},
+    body::{self, ApiBody},
+    discovery,
+    present::Presentation,
+    query::Query,
+    render::Rendering,
+    route::{ResourcePath, Route},
 };
-use crate::server::{Server, openapi, protobuf, reviews};
+use crate::server::{
+    Server,
+    error::{ApiError, Result},
+    openapi,
+    patch::PatchType,
+    protobuf,
+    registry::{Resource, Served},
+    reviews,
+    schema::{self, FieldValidation},
+    subresources::{binding, ephemeral, eviction, finalize, log, scale},
+    tables::RowObject,
+    verbs::{
+        Call, Warnings, create,
+        delete::{self, DeleteOptions},
+        delete_collection, get, list, patch,
+        rewrite::{Part, rewrite},
+        update, watch,
+    },
+};
 
 /// The API server as a `tower` service; clones share the cluster.
 #[derive(Clone)]

@@ -1,7 +1,9 @@
 //! The objects of one resource and the events that led to them.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex},
+};
 
 use tokio::sync::watch;
 

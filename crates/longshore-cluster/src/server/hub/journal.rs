@@ -1,9 +1,11 @@
 //! The way of writes to a durable store: a queue, and one thread that takes from it all there is
 //! (group commit) and says when it is on the medium.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    thread::JoinHandle,
+};
 
 use tokio::sync::watch;
 

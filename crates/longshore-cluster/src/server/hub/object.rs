@@ -4,9 +4,7 @@
 //! `resourceVersion` goes. The commit closes the gap by copying; every list, get and watch
 //! afterwards shares the result.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::Arc;
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use bytes::Bytes;
 use serde_json::{Map, Value};

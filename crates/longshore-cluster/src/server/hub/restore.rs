@@ -1,7 +1,6 @@
 //! Rebuilds the objects and the window of a collection from the content of a store.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
 

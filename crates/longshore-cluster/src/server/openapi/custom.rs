@@ -3,8 +3,7 @@
 use serde_json::{Value, json};
 
 use super::V2_REFERENCE;
-use crate::server::meta;
-use crate::server::registry::Resource;
+use crate::server::{meta, registry::Resource};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 

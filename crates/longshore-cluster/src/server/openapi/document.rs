@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::paths::{self, Version};
-use super::{V2_REFERENCE, custom, definitions};
-use crate::server::error::Result;
-use crate::server::registry::Resource;
+use super::{
+    V2_REFERENCE, custom, definitions,
+    paths::{self, Version},
+};
+use crate::server::{error::Result, registry::Resource};
 
 const V3_REFERENCE: &str = "#/components/schemas/";
 

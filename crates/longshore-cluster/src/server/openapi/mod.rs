@@ -10,19 +10,21 @@ mod document;
 mod paths;
 mod serve;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Read, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{self, Read, Write},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use bytes::Bytes;
-use flate2::Compression;
-use flate2::read::GzDecoder;
-use flate2::write::GzEncoder;
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::error::{ApiError, Result};
-use super::registry::{Registry, Resource};
+use super::{
+    error::{ApiError, Result},
+    registry::{Registry, Resource},
+};
 
 pub(crate) use serve::{Request, answer};
 

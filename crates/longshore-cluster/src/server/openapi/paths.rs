@@ -3,8 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::V2_REFERENCE;
-use super::document::kinds;
+use super::{V2_REFERENCE, document::kinds};
 use crate::server::registry::Resource;
 
 /// Generation of OpenAPI.

@@ -2,19 +2,25 @@
 
 use std::sync::Arc;
 
-use http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, EXPIRES, IF_NONE_MATCH,
-    LOCATION, VARY,
+use http::{
+    HeaderMap, HeaderValue, Method, Response, StatusCode,
+    header::{
+        ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, EXPIRES,
+        IF_NONE_MATCH, LOCATION, VARY,
+    },
 };
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
 use super::{Document, Documents, binary, document, document_name, document_names, resources, tag};
-use crate::server::error::{ApiError, Result};
-use crate::server::http::accept::{takes, takes_json};
-use crate::server::http::body::{self, ApiBody};
-use crate::server::http::query::Query;
-use crate::server::registry::{Registry, Resource};
+use crate::server::{
+    error::{ApiError, Result},
+    http::{
+        accept::{takes, takes_json},
+        body::{self, ApiBody},
+        query::Query,
+    },
+    registry::{Registry, Resource},
+};
 
 /// Serves a path below `/openapi/`.
 pub(crate) fn answer(

@@ -4,8 +4,10 @@
 use serde_json::{Map, Value};
 
 use super::keys::{ListMerge, list_merge};
-use crate::server::error::{ApiError, Result};
-use crate::server::meta::members;
+use crate::server::{
+    error::{ApiError, Result},
+    meta::members,
+};
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";

@@ -1,8 +1,6 @@
 //! The messages of the built-in kinds: `protobuf/messages.json.gz`, read once.
 
-use std::collections::BTreeMap;
-use std::io;
-use std::sync::OnceLock;
+use std::{collections::BTreeMap, io, sync::OnceLock};
 
 use flate2::read::GzDecoder;
 use serde::Deserialize;

@@ -6,9 +6,11 @@ use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use serde_json::{Map, Value, json};
 
-use super::DecodeError;
-use super::catalog::{Catalog, Field, Shape, When};
-use super::wire::{Piece, Reader, packed};
+use super::{
+    DecodeError,
+    catalog::{Catalog, Field, Shape, When},
+    wire::{Piece, Reader, packed},
+};
 
 /// Most values in one object: two bytes of a message can stand for hundreds of bytes of JSON. The
 /// largest objects that can be stored have far fewer.

@@ -5,13 +5,18 @@ mod conversion;
 mod fields;
 mod table;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock},
+};
 
-use super::crd::{Catalog, Column, Custom};
-use super::hub::Collection;
-use super::names::NameRule;
 use serde_json::Value;
+
+use super::{
+    crd::{Catalog, Column, Custom},
+    hub::Collection,
+    names::NameRule,
+};
 
 pub(crate) use conversion::Conversion;
 pub(crate) use fields::Field;

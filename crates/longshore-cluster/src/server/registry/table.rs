@@ -1,7 +1,6 @@
 //! The built-in resources of Kubernetes 1.34 that this server has.
 
-use super::conversion::EVENTS;
-use super::{DeletionAnswer, Field, Resource, Scope, StatusWrites, Strategy};
+use super::{DeletionAnswer, Field, Resource, Scope, StatusWrites, Strategy, conversion::EVENTS};
 use crate::server::names::NameRule;
 
 /// Starts a row: a namespaced resource without subresources.

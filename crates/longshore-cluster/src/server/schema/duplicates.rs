@@ -1,7 +1,6 @@
 //! Members that occur twice in a JSON text: a decoded value no longer shows them.
 
-use std::collections::BTreeSet;
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 

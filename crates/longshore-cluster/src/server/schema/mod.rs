@@ -5,12 +5,14 @@ mod types;
 mod walk;
 
 use serde_json::Value;
-
-use super::error::{ApiError, Cause, Result};
-use super::http::query::Query;
-use super::meta;
-use super::registry::Resource;
 use types::Types;
+
+use super::{
+    error::{ApiError, Cause, Result},
+    http::query::Query,
+    meta,
+    registry::Resource,
+};
 
 /// What happens to fields that are unknown, or given twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

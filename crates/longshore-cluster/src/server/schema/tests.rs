@@ -3,8 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::server::http::body::decode_json;
-use crate::server::registry::Registry;
+use crate::server::{http::body::decode_json, registry::Registry};
 
 fn check(plural: &str, validation: FieldValidation, text: &str) -> Result<Oddities> {
     let group = if plural == "deployments" { "apps" } else { "" };

@@ -1,7 +1,6 @@
 //! The types of the built-in kinds, compiled to what field validation needs.
 
-use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::{collections::BTreeMap, sync::OnceLock};
 
 use serde_json::{Map, Value};
 

@@ -1,8 +1,10 @@
 //! Field selectors: `status.phase=Running,metadata.name!=x`.
 
-use crate::server::error::{ApiError, Result};
-use crate::server::hub::Object;
-use crate::server::registry::Resource;
+use crate::server::{
+    error::{ApiError, Result},
+    hub::Object,
+    registry::Resource,
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {

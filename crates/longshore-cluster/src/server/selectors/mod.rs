@@ -2,14 +2,16 @@
 
 mod field;
 
-use super::error::{ApiError, Result};
-use super::hub::{Event, EventType, Object};
-use super::registry::Resource;
 use std::sync::Arc;
 
+use field::FieldSelector;
 use longshore_k8s::Selector;
 
-use field::FieldSelector;
+use super::{
+    error::{ApiError, Result},
+    hub::{Event, EventType, Object},
+    registry::Resource,
+};
 
 /// The objects of one collection that a request selects.
 #[derive(Debug, Clone)]

@@ -1,8 +1,10 @@
 //! One process at a time: a lock that ends with its holder. The lock file names the holder.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, Write};
-use std::path::Path;
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    io::{Read, Seek, Write},
+    path::Path,
+};
 
 use super::OpenError;
 

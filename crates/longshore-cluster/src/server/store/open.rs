@@ -1,7 +1,9 @@
 //! How a cluster in a directory is opened, and why it cannot be.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 /// When a write is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -3,9 +3,7 @@
 use longshore_k8s::int_or_percent::{IntOrPercent, is_percentage};
 use serde_json::{Value, json};
 
-use crate::server::admission::selector_violations;
-use crate::server::error::Cause;
-use crate::server::meta;
+use crate::server::{admission::selector_violations, error::Cause, meta};
 
 const POLICIES: &[&str] = &["AlwaysAllow", "IfHealthyBudget"];
 

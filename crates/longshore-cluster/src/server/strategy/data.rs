@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::server::error::Cause;
-use crate::server::meta;
+use crate::server::{error::Cause, meta};
 
 /// Largest sum of values, in bytes.
 const SIZE_LIMIT: usize = 1024 * 1024;

@@ -11,11 +11,12 @@ mod workloads;
 
 use serde_json::{Value, json};
 
-use super::admission;
-use super::crd;
-use super::error::Cause;
-use super::meta;
-use super::registry::{Resource, Strategy};
+use super::{
+    admission, crd,
+    error::Cause,
+    meta,
+    registry::{Resource, Strategy},
+};
 
 /// Completes a new object.
 pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {

@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::server::error::Cause;
-use crate::server::meta;
-use crate::server::names::NameRule;
+use crate::server::{error::Cause, meta, names::NameRule};
 
 const PULL_POLICIES: &[&str] = &["Always", "IfNotPresent", "Never"];
 const RESTART_POLICIES: &[&str] = &["Always", "OnFailure", "Never"];

@@ -3,10 +3,11 @@
 use longshore_k8s::Quantity;
 use serde_json::{Value, json};
 
-use super::pod_defaults::{set_admission_defaults, set_defaults};
-use super::pod_rules;
-use crate::server::error::Cause;
-use crate::server::meta;
+use super::{
+    pod_defaults::{set_admission_defaults, set_defaults},
+    pod_rules,
+};
+use crate::server::{error::Cause, meta};
 
 /// A new pod is pending.
 pub(super) fn prepare_create(pod: &mut Value) {

@@ -4,9 +4,7 @@ use longshore_k8s::Selector;
 use serde_json::{Map, Value, json};
 
 use super::{pod_defaults, pod_rules};
-use crate::server::admission;
-use crate::server::error::Cause;
-use crate::server::meta;
+use crate::server::{admission, error::Cause, meta};
 
 const LABEL_CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
 const LABEL_JOB_NAME: &str = "batch.kubernetes.io/job-name";

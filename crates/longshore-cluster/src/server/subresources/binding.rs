@@ -3,12 +3,16 @@
 use http::Response;
 use serde_json::{Value, json};
 
-use crate::server::admission::{Operation, Question};
-use crate::server::error::{ApiError, Result};
-use crate::server::http::body::{self, ApiBody};
-use crate::server::meta;
-use crate::server::verbs::Call;
-use crate::server::verbs::rewrite::{Part, rewrite_unasked};
+use crate::server::{
+    admission::{Operation, Question},
+    error::{ApiError, Result},
+    http::body::{self, ApiBody},
+    meta,
+    verbs::{
+        Call,
+        rewrite::{Part, rewrite_unasked},
+    },
+};
 
 /// Binds the pod on the URL to the target of the binding, once.
 pub(crate) async fn bind(call: &Call, binding: Value) -> Result<Response<ApiBody>> {

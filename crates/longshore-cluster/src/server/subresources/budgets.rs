@@ -4,8 +4,7 @@ use jiff::Timestamp;
 use longshore_k8s::{Selector, metadata};
 use serde_json::{Value, json};
 
-use crate::server::error::ApiError;
-use crate::server::meta;
+use crate::server::{error::ApiError, meta};
 
 /// Evicted pods that a budget remembers until they are gone.
 const MOST_DISRUPTED: usize = 2000;

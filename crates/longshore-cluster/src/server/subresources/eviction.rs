@@ -6,14 +6,18 @@ use http::Response;
 use serde_json::{Value, json};
 
 use super::budgets;
-use crate::server::admission::{Operation, Question};
-use crate::server::error::{ApiError, Result};
-use crate::server::http::body::{self, ApiBody};
-use crate::server::meta;
-use crate::server::registry::Served;
-use crate::server::verbs::Call;
-use crate::server::verbs::delete::{DeleteOptions, delete_unasked};
-use crate::server::verbs::rewrite::{Part, rewrite_unasked};
+use crate::server::{
+    admission::{Operation, Question},
+    error::{ApiError, Result},
+    http::body::{self, ApiBody},
+    meta,
+    registry::Served,
+    verbs::{
+        Call,
+        delete::{DeleteOptions, delete_unasked},
+        rewrite::{Part, rewrite_unasked},
+    },
+};
 
 /// Attempts of one eviction against concurrent writers of the pod.
 const ATTEMPTS: usize = 20;

@@ -4,11 +4,13 @@ use futures::StreamExt;
 use http::Response;
 use serde_json::Value;
 
-use crate::server::error::{ApiError, Result};
-use crate::server::http::body::{self, ApiBody};
-use crate::server::logs::{LogError, LogOptions};
-use crate::server::meta;
-use crate::server::verbs::Call;
+use crate::server::{
+    error::{ApiError, Result},
+    http::body::{self, ApiBody},
+    logs::{LogError, LogOptions},
+    meta,
+    verbs::Call,
+};
 
 /// Serves the log of one container of the pod on the URL.
 pub(crate) async fn log(call: &Call) -> Result<Response<ApiBody>> {

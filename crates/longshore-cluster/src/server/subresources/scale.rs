@@ -7,13 +7,17 @@ use longshore_k8s::Selector;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::server::crd::ScalePaths;
-use crate::server::error::{ApiError, Cause, Result};
-use crate::server::http::body::{self, ApiBody};
-use crate::server::meta;
-use crate::server::patch::{self, PatchType};
-use crate::server::verbs::Call;
-use crate::server::verbs::rewrite::{Part, rewrite};
+use crate::server::{
+    crd::ScalePaths,
+    error::{ApiError, Cause, Result},
+    http::body::{self, ApiBody},
+    meta,
+    patch::{self, PatchType},
+    verbs::{
+        Call,
+        rewrite::{Part, rewrite},
+    },
+};
 
 /// Serves the scale of the object on the URL.
 pub(crate) fn get(call: &Call) -> Result<Response<ApiBody>> {

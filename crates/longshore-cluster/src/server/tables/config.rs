@@ -2,8 +2,11 @@
 
 use serde_json::Value;
 
-use super::view::{NONE, View, join, or_none};
-use super::{Column, Printer, integer, text, wide};
+use super::{
+    Column, Printer, integer, text,
+    view::{NONE, View, join, or_none},
+    wide,
+};
 
 const NAME: Column = text("Name");
 const AGE: Column = text("Age");

@@ -3,8 +3,10 @@
 use serde_json::{Value, json};
 
 use super::view::View;
-use crate::server::crd::{Column, ColumnType};
-use crate::server::registry::Resource;
+use crate::server::{
+    crd::{Column, ColumnType},
+    registry::Resource,
+};
 
 /// The columns that a definition names; none when it names none, and for built-in kinds.
 pub(super) fn columns_of(resource: &Resource) -> Option<&[Column]> {

@@ -13,9 +13,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::view::View;
-use super::error::{ApiError, Result};
-use super::http::query::Query;
-use super::registry::Resource;
+use super::{
+    error::{ApiError, Result},
+    http::query::Query,
+    registry::Resource,
+};
 
 /// What each row carries besides its cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,8 +3,11 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::view::{NONE, View};
-use super::{Column, Printer, age, text, wide};
+use super::{
+    Column, Printer, age, text,
+    view::{NONE, View},
+    wide,
+};
 
 const COLUMNS: &[Column] = &[
     text("Name"),

@@ -2,8 +2,11 @@
 
 use serde_json::Value;
 
-use super::view::{NONE, View};
-use super::{Column, Printer, age, integer, text, wide};
+use super::{
+    Column, Printer, age, integer, text,
+    view::{NONE, View},
+    wide,
+};
 
 const NAME: Column = text("Name");
 const AGE: Column = text("Age");

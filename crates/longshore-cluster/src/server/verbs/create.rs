@@ -1,15 +1,18 @@
 //! POST of a new object.
 
+use std::sync::Arc;
+
 use http::{Response, StatusCode};
 use serde_json::Value;
 
 use super::Call;
-use crate::server::admission::{Operation, Question};
-use crate::server::error::{ApiError, Cause, Result};
-use crate::server::http::body::ApiBody;
-use crate::server::hub::{Change, CommitError, Expected, Key, Object};
-use crate::server::{meta, names, strategy};
-use std::sync::Arc;
+use crate::server::{
+    admission::{Operation, Question},
+    error::{ApiError, Cause, Result},
+    http::body::ApiBody,
+    hub::{Change, CommitError, Expected, Key, Object},
+    meta, names, strategy,
+};
 
 /// Attempts at finding a free generated name.
 const NAME_ATTEMPTS: usize = 8;

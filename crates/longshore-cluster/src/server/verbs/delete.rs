@@ -5,16 +5,19 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Call;
-use super::rewrite::is_deletion_complete;
-use crate::server::admission::{Operation, Question};
-use crate::server::crd;
-use crate::server::error::{ApiError, Result};
-use crate::server::http::body::{self, ApiBody};
-use crate::server::http::query::{Query, is_dry_run};
-use crate::server::hub::{Change, CommitError, Expected};
-use crate::server::meta;
-use crate::server::registry::{DeletionAnswer, Resource, Strategy};
+use super::{Call, rewrite::is_deletion_complete};
+use crate::server::{
+    admission::{Operation, Question},
+    crd,
+    error::{ApiError, Result},
+    http::{
+        body::{self, ApiBody},
+        query::{Query, is_dry_run},
+    },
+    hub::{Change, CommitError, Expected},
+    meta,
+    registry::{DeletionAnswer, Resource, Strategy},
+};
 
 const FINALIZER_FOREGROUND: &str = "foregroundDeletion";
 const FINALIZER_ORPHAN: &str = "orphan";

@@ -5,12 +5,16 @@ use std::sync::Arc;
 use http::Response;
 use serde_json::json;
 
-use super::Call;
-use super::delete::{DeleteOptions, delete_object};
-use super::list::{all_selected, respond, selection};
-use crate::server::error::{ApiError, Result};
-use crate::server::http::body::ApiBody;
-use crate::server::registry::Strategy;
+use super::{
+    Call,
+    delete::{DeleteOptions, delete_object},
+    list::{all_selected, respond, selection},
+};
+use crate::server::{
+    error::{ApiError, Result},
+    http::body::ApiBody,
+    registry::Strategy,
+};
 
 /// Deletes the selected objects one by one and answers with them as they were.
 pub(crate) async fn delete_collection(

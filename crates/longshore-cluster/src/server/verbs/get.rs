@@ -3,9 +3,10 @@
 use http::{Response, StatusCode};
 
 use super::Call;
-use crate::server::error::Result;
-use crate::server::http::body::ApiBody;
-use crate::server::http::query::AskedRevision;
+use crate::server::{
+    error::Result,
+    http::{body::ApiBody, query::AskedRevision},
+};
 
 /// Serves the newest state of the object on the URL.
 pub(crate) async fn get(call: &Call) -> Result<Response<ApiBody>> {

@@ -1,19 +1,22 @@
 //! GET of a collection.
 
-use std::ops::Bound;
-use std::sync::Arc;
+use std::{ops::Bound, sync::Arc};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::Response;
 use serde_json::{Map, Value, json};
 
 use super::Call;
-use crate::server::error::{ApiError, Cause, Result};
-use crate::server::http::body::{self, ApiBody};
-use crate::server::http::query::AskedRevision;
-use crate::server::http::render::Rendering;
-use crate::server::hub::{Key, Object, Objects};
-use crate::server::selectors::Selection;
+use crate::server::{
+    error::{ApiError, Cause, Result},
+    http::{
+        body::{self, ApiBody},
+        query::AskedRevision,
+        render::Rendering,
+    },
+    hub::{Key, Object, Objects},
+    selectors::Selection,
+};
 
 mod token;
 

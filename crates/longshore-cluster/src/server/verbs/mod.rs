@@ -10,22 +10,27 @@ pub(crate) mod rewrite;
 pub(crate) mod update;
 pub(crate) mod watch;
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use ::http::header::WARNING;
-use ::http::{HeaderValue, Response, StatusCode};
+use ::http::{HeaderValue, Response, StatusCode, header::WARNING};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::Server;
-use super::error::{ApiError, Result};
-use super::http::body::{self, ApiBody};
-use super::http::query::Query;
-use super::http::render::Rendering;
-use super::hub::{Collection, Draft, Key, Object};
-use super::meta;
-use super::registry::{Resource, Strategy};
+use super::{
+    Server,
+    error::{ApiError, Result},
+    http::{
+        body::{self, ApiBody},
+        query::Query,
+        render::Rendering,
+    },
+    hub::{Collection, Draft, Key, Object},
+    meta,
+    registry::{Resource, Strategy},
+};
 
 /// How long a read waits for a revision that does not exist yet.
 const FUTURE_REVISION_TIMEOUT: Duration = Duration::from_secs(3);

@@ -3,12 +3,16 @@
 use http::Response;
 use serde_json::Value;
 
-use super::Call;
-use super::rewrite::{Part, rewrite};
-use crate::server::error::{ApiError, Result};
-use crate::server::http::body::ApiBody;
-use crate::server::patch::{self, PatchType};
-use crate::server::schema::{self, FieldValidation};
+use super::{
+    Call,
+    rewrite::{Part, rewrite},
+};
+use crate::server::{
+    error::{ApiError, Result},
+    http::body::ApiBody,
+    patch::{self, PatchType},
+    schema::{self, FieldValidation},
+};
 
 /// Changes the object as the patch says.
 pub(crate) async fn patch(

@@ -6,12 +6,15 @@ use http::{Response, StatusCode};
 use serde_json::Value;
 
 use super::Call;
-use crate::server::admission::{Operation, Question};
-use crate::server::error::{ApiError, Cause, Result};
-use crate::server::http::body::ApiBody;
-use crate::server::hub::{Change, CommitError, Expected, Object};
-use crate::server::registry::{Resource, StatusWrites, Strategy};
-use crate::server::{meta, strategy};
+use crate::server::{
+    admission::{Operation, Question},
+    error::{ApiError, Cause, Result},
+    http::body::ApiBody,
+    hub::{Change, CommitError, Expected, Object},
+    meta,
+    registry::{Resource, StatusWrites, Strategy},
+    strategy,
+};
 
 /// Attempts of one request against concurrent writers.
 const ATTEMPTS: usize = 64;

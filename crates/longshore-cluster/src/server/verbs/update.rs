@@ -3,12 +3,16 @@
 use http::{Response, StatusCode};
 use serde_json::Value;
 
-use super::Call;
-use super::create::{Created, create_object};
-use super::rewrite::{Part, rewrite};
-use crate::server::error::{ApiError, Cause, Result};
-use crate::server::http::body::ApiBody;
-use crate::server::meta;
+use super::{
+    Call,
+    create::{Created, create_object},
+    rewrite::{Part, rewrite},
+};
+use crate::server::{
+    error::{ApiError, Cause, Result},
+    http::body::ApiBody,
+    meta,
+};
 
 /// Replaces the object, or creates it where the resource allows that.
 pub(crate) async fn update(call: &Call, part: Part, object: Value) -> Result<Response<ApiBody>> {

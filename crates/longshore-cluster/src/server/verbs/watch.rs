@@ -1,7 +1,6 @@
 //! GET of a collection with `watch=true`: the events of a selection as a stream of lines.
 
-use std::collections::VecDeque;
-use std::time::Duration;
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
@@ -10,15 +9,20 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tower::BoxError;
 
-use super::Call;
-use super::list::{invalid_option, selection};
-use crate::server::error::{ApiError, Result};
-use crate::server::http::body::{self, ApiBody};
-use crate::server::http::query::AskedRevision;
-use crate::server::http::render::Rendering;
-use crate::server::hub::{Cursor, EventType, Lost, Object, Objects, TooOld, frame_of};
-use crate::server::selectors::Selection;
-use std::sync::Arc;
+use super::{
+    Call,
+    list::{invalid_option, selection},
+};
+use crate::server::{
+    error::{ApiError, Result},
+    http::{
+        body::{self, ApiBody},
+        query::AskedRevision,
+        render::Rendering,
+    },
+    hub::{Cursor, EventType, Lost, Object, Objects, TooOld, frame_of},
+    selectors::Selection,
+};
 
 /// Shortest time that a watch lasts when the client does not say; the longest is twice as long.
 const SHORTEST_TIMEOUT_SECONDS: u64 = 1800;

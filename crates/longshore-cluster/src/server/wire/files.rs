@@ -1,8 +1,6 @@
 //! Files that only their owner may read.
 
-use std::fs;
-use std::io;
-use std::path::Path;
+use std::{fs, io, path::Path};
 
 use super::ServeError;
 

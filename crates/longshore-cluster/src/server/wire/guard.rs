@@ -1,17 +1,20 @@
 //! Authentication of requests, and limits on how many run at once. The server reads nothing of a
 //! request's body before the request passes.
 
-use std::convert::Infallible;
-use std::net::SocketAddr;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use bytes::Bytes;
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use http::header::{AUTHORIZATION, HOST};
-use http::{HeaderMap, Request, Response, Uri};
+use futures::{FutureExt, future::BoxFuture};
+use http::{
+    HeaderMap, Request, Response, Uri,
+    header::{AUTHORIZATION, HOST},
+};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use sha2::{Digest, Sha256};
@@ -19,12 +22,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tower::{BoxError, Service};
 
-use super::Limits;
-use super::credentials::SERVER_NAMES;
-use crate::server::error::{ApiError, Result};
-use crate::server::http::body::{self, ApiBody, Live};
-use crate::server::http::query::Query;
-use crate::server::http::service::ApiService;
+use super::{Limits, credentials::SERVER_NAMES};
+use crate::server::{
+    error::{ApiError, Result},
+    http::{
+        body::{self, ApiBody, Live},
+        query::Query,
+        service::ApiService,
+    },
+};
 
 /// Paths for probes: they need no token.
 const ANONYMOUS: &[&str] = &["healthz", "livez", "readyz", "version"];

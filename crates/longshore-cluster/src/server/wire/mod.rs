@@ -8,26 +8,30 @@ mod files;
 mod guard;
 mod steady;
 
-use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
-use axum_server::Handle;
-use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use axum_server::{
+    Handle,
+    tls_rustls::{RustlsAcceptor, RustlsConfig},
+};
 use hyper_util::rt::TokioTimer;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tower::Layer;
-use tower::make::Shared;
+use tower::{Layer, make::Shared};
 use tower_http::compression::CompressionLayer;
 
-use self::credentials::Credentials;
-use self::guard::{Guard, Rules};
-use self::steady::SteadyAcceptor;
-use super::http::body;
-use super::http::service::ApiService;
+use self::{
+    credentials::Credentials,
+    guard::{Guard, Rules},
+    steady::SteadyAcceptor,
+};
+use super::http::{body, service::ApiService};
 
 /// How a cluster is served over the wire.
 #[derive(Debug, Clone)]

@@ -1,22 +1,24 @@
 //! Connections that make progress: one whose peer has gone, or does not take what we send, is
 //! closed after a while, so that it holds neither memory nor a watch.
 
-use std::future::Future;
-use std::io;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::{
+    future::Future,
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
 
-use axum_server::accept::Accept;
-use axum_server::tls_rustls::RustlsAcceptor;
-use futures::FutureExt;
-use futures::future::BoxFuture;
+use axum_server::{accept::Accept, tls_rustls::RustlsAcceptor};
+use futures::{FutureExt, future::BoxFuture};
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Sleep;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Sleep,
+};
 use tokio_rustls::server::TlsStream;
 
 use super::Limits;

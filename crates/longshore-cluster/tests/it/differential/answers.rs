@@ -1,8 +1,6 @@
 //! The answers of a real server as they are kept: one line each, so that a change can be read.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::PathBuf;
+use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use serde::Deserialize;
 use serde_json::{Value, json};

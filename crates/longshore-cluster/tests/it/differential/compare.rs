@@ -1,7 +1,6 @@
 //! What is different between two answers, and where.
 
-use std::collections::BTreeSet;
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use serde_json::Value;
 

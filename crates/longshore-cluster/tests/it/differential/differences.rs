@@ -1,13 +1,14 @@
 //! Where the embedded server differs, and why: one table, which the documentation shows.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
 
 use serde::Deserialize;
 
-use super::compare::Found;
-use super::scenario::folder;
+use super::{compare::Found, scenario::folder};
 
 /// An explained difference.
 #[derive(Debug, Deserialize)]

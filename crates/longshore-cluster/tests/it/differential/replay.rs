@@ -1,7 +1,6 @@
 //! Sends the requests of a subject to a server and takes down what it answers.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use http::header::{ACCEPT, CONTENT_TYPE, WARNING};
 use http_body_util::BodyExt;
@@ -9,8 +8,10 @@ use kube::client::Body;
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
-use super::mask::mask;
-use super::scenario::{Step, Subject};
+use super::{
+    mask::mask,
+    scenario::{Step, Subject},
+};
 use crate::judge::Judge;
 
 /// Longest that an event of a watch may take. A watch that sends fewer events than expected is a

@@ -3,8 +3,10 @@
 use serde_json::Value;
 
 use super::script::Script;
-use crate::harness::{Api, eventually};
-use crate::rollouts::play_node;
+use crate::{
+    harness::{Api, eventually},
+    rollouts::play_node,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 #[expect(clippy::too_many_lines, reason = "one script")]

@@ -1,13 +1,17 @@
 //! kubectl as a child process against a served cluster.
 
-use std::path::PathBuf;
-use std::process::{Output, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{
+    path::PathBuf,
+    process::{Output, Stdio},
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use longshore_cluster::{Cluster, Limits};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdout, Command};
-use tokio::time::timeout;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+    time::timeout,
+};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::PATIENCE;

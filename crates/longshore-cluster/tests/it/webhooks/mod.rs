@@ -9,8 +9,7 @@ mod services;
 use longshore_cluster::Cluster;
 use serde_json::{Value, json};
 
-use crate::harness::Api;
-use crate::judge::Judge;
+use crate::{harness::Api, judge::Judge};
 
 pub(super) const MUTATING: &str =
     "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";

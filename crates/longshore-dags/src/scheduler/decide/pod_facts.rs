@@ -6,13 +6,15 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use longshore_store::{Failure, TaskInstance, TaskState};
 
-use crate::model::{Launcher, Task};
-use crate::scheduler::{
-    decide::{Limits, work::RunWork},
-    facts::{LaunchChange, LaunchFact},
-    identity::{object_name, try_id},
-    retry,
-    transitions::Cause,
+use crate::{
+    model::{Launcher, Task},
+    scheduler::{
+        decide::{Limits, work::RunWork},
+        facts::{LaunchChange, LaunchFact},
+        identity::{object_name, try_id},
+        retry,
+        transitions::Cause,
+    },
 };
 
 /// A task instance that a fact is about, after the fences.

@@ -4,11 +4,15 @@ use jiff::Timestamp;
 use kube::runtime::events::EventType;
 
 use super::Actor;
-use crate::clock;
-use crate::pod::model::{AttemptState, Ending};
-use crate::probes::{Health, Kind, Outcome, Verdict};
-use crate::shim::ExecTarget;
-use crate::shim::protocol::{AttemptId, Command};
+use crate::{
+    clock,
+    pod::model::{AttemptState, Ending},
+    probes::{Health, Kind, Outcome, Verdict},
+    shim::{
+        ExecTarget,
+        protocol::{AttemptId, Command},
+    },
+};
 
 const KINDS: [Kind; 3] = [Kind::Startup, Kind::Liveness, Kind::Readiness];
 

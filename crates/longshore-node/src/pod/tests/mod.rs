@@ -7,11 +7,15 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use super::decide::{Plan, decide};
-use super::model::{AttemptState, Desired, Local, Preparation, Stop, StopCause};
-use super::status;
-use crate::refusal::Refusal;
-use crate::shim::protocol::{AttemptId, Exit, ExitReason, Started};
+use super::{
+    decide::{Plan, decide},
+    model::{AttemptState, Desired, Local, Preparation, Stop, StopCause},
+    status,
+};
+use crate::{
+    refusal::Refusal,
+    shim::protocol::{AttemptId, Exit, ExitReason, Started},
+};
 
 /// A pod in some situation, built by adjectives.
 #[derive(Clone)]

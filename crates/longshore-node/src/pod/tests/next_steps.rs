@@ -3,9 +3,10 @@
 use serde_json::json;
 
 use super::{Plan, StopCause, id, pod, t};
-use crate::pod::decide::Action;
-use crate::pod::model::Ending;
-use crate::probes::Kind;
+use crate::{
+    pod::{decide::Action, model::Ending},
+    probes::Kind,
+};
 
 /// The plan in short: actions, and the second to wake at.
 fn short(plan: &Plan) -> String {

@@ -6,8 +6,10 @@ use longshore_proto::flyteidl2::core::{
 };
 
 use super::*;
-use crate::catalog::decide::{Before, Facts, Wait};
-use crate::model::ActionKey;
+use crate::{
+    catalog::decide::{Before, Facts, Wait},
+    model::ActionKey,
+};
 
 /// Two actions with one key, their stores and their catalog.
 struct World {

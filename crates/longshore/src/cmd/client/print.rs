@@ -7,8 +7,10 @@ use longshore_console::{
 };
 use serde::Serialize;
 
-use super::printable::one_line;
-use super::table::{NONE, Table, instant, or_none, since, took};
+use super::{
+    printable::one_line,
+    table::{NONE, Table, instant, or_none, since, took},
+};
 use crate::{
     cli::{Format, Globals},
     output,

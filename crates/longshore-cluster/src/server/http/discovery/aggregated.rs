@@ -3,8 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{categories, describe_subresources, groups};
-use crate::server::registry::{Registry, Resource};
-use crate::server::reviews;
+use crate::server::{
+    registry::{Registry, Resource},
+    reviews,
+};
 
 /// The type of the document, in the words that clients compare.
 pub(super) const CONTENT_TYPE: &str =

@@ -6,18 +6,21 @@
 mod open_database;
 mod rows;
 
-use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+};
 
 use longshore_files::{Draft, System};
-use redb::backends::FileBackend;
-use redb::{Database, ReadableDatabase, StorageBackend};
-
-use super::lock::{DirectoryLock, private_file};
-use super::{Durability, Loaded, MAX_UNSTORED, OpenError, Record, Store, StoreError};
 use open_database::OpenDatabase;
+use redb::{Database, ReadableDatabase, StorageBackend, backends::FileBackend};
 use rows::{Reader, Session, Writer};
+
+use super::{
+    Durability, Loaded, MAX_UNSTORED, OpenError, Record, Store, StoreError,
+    lock::{DirectoryLock, private_file},
+};
 
 /// The file with the objects.
 const FILE: &str = "cluster.redb";

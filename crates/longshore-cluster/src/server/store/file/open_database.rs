@@ -1,7 +1,9 @@
 //! A database that closes quietly.
 
-use std::ops::Deref;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    ops::Deref,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 use redb::Database;
 

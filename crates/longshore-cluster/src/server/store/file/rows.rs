@@ -7,8 +7,7 @@ use redb::{
 };
 
 use super::Failure;
-use crate::server::store::checksum::checksum;
-use crate::server::store::{Loaded, Record, Shelf, Stored, Undo};
+use crate::server::store::{Loaded, Record, Shelf, Stored, Undo, checksum::checksum};
 
 /// Version of everything below.
 pub(super) const FORMAT: u64 = 1;

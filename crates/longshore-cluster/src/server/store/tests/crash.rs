@@ -3,13 +3,13 @@
 
 use std::io;
 
-use proptest::collection::vec;
-use proptest::prelude::*;
+use proptest::{collection::vec, prelude::*};
 
-use super::disk::Disk;
-use super::{Writes, fold};
-use crate::server::random::Random;
-use crate::server::store::{FileStore, Loaded, MAX_UNSTORED, Record, Store};
+use super::{Writes, disk::Disk, fold};
+use crate::server::{
+    random::Random,
+    store::{FileStore, Loaded, MAX_UNSTORED, Record, Store},
+};
 
 const WINDOW: usize = 6;
 

@@ -1,14 +1,15 @@
 //! Files that are not what was written, and directories that cannot be used.
 
-use std::fs;
-use std::path::Path;
+use std::{fs, path::Path};
 
 use redb::{Database, TableDefinition};
 use tempfile::TempDir;
 
 use super::{Writes, fold};
-use crate::server::random::Random;
-use crate::server::store::{Durability, FileStore, Loaded, OpenError, Store};
+use crate::server::{
+    random::Random,
+    store::{Durability, FileStore, Loaded, OpenError, Store},
+};
 
 /// A closed store with some objects and events.
 fn filled() -> (TempDir, Writes) {

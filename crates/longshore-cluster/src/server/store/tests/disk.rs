@@ -1,12 +1,13 @@
 //! A disk that forgets what was not synced, and that fails on request.
 
-use std::io;
-use std::sync::{Arc, Mutex};
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
 
 use redb::StorageBackend;
 
-use crate::server::hub::lock;
-use crate::server::random::Random;
+use crate::server::{hub::lock, random::Random};
 
 /// A change that the disk has taken and may forget.
 #[derive(Debug, Clone)]
