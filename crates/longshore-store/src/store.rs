@@ -117,7 +117,8 @@ impl Store {
     /// The database must exist; its tables are made. An advisory lock keeps other schedulers out.
     ///
     /// # Errors
-    /// Never hold the password, nor anything of a URL that cannot be read.
+    /// The server cannot be reached, or its database cannot be used. No [`OpenError`] holds the password, nor anything of a
+    /// URL that cannot be read.
     pub async fn connect(url: &str) -> Result<Self, OpenError> {
         let server = Server::parse(url).map_err(|why| OpenError::Url { why })?;
         Self::start(Place::Server(server.into())).await

@@ -1,7 +1,7 @@
 //! Loads what a round is decided upon, and assembles it.
 //!
-//! [`Observer::load`] reads caches, memory and answers, and changes nothing but caches. [`Loaded::assemble`] is pure: it makes of
-//! what was read what a decision sees.
+//! [`Observer::load`] reads caches, memory and answers, and changes nothing but caches. [`Loaded::assemble`] is pure: it
+//! turns what was read into the [`Observed`] that a decision sees.
 //!
 //! In the usual course of an attempt no request goes to the API server: caches hold actions and pods, and the kit starts
 //! no round before they show what earlier rounds wrote. Where the cache does not show a resource whose absence would mean

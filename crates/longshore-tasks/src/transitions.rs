@@ -1,8 +1,8 @@
-//! All ways of a TaskAction from one phase to another. The executor writes no other one: its tests fail on an edge that is
-//! not listed here, and on a listed one that is never taken.
+//! All ways of a TaskAction from one phase to another. The executor writes no other one: its tests fail on an edge that
+//! is not listed here, and on a listed edge that is never taken.
 //!
-//! The phase of a TaskAction is the reason of its newest condition, as `status.phaseHistory` has it (task action spec §4).
-//! The phases of plugins are finer, and may change within one phase of the TaskAction.
+//! The phase of a TaskAction is the reason of its newest condition, as `status.phaseHistory` has it (task action spec
+//! §4). The phases of plugins are finer, and may change within one phase of the TaskAction.
 
 use serde::Serialize;
 
