@@ -251,6 +251,10 @@ impl Controller for Actions {
                 }
                 self.note_slot(key, &note.of, change);
             }
+            Fact::Gone(launch) => {
+                let gone = Some(launch.clone());
+                self.facts.note(key, &note.of, |facts| facts.gone = gone);
+            }
         }
         Ok(())
     }

@@ -26,6 +26,8 @@ pub(crate) struct Facts {
     pub(crate) slot: Option<Arc<Slot>>,
     /// Why the last create failed, and the launch that it was for.
     blocked: Option<(String, Blocked)>,
+    /// The launch whose resource a round has read to be gone for good.
+    pub(crate) gone: Option<LaunchId>,
     /// The states of a plugin without a resource that this process has written.
     pub(crate) own_states: OwnStates,
     /// The reservation that the action waits for.

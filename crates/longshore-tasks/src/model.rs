@@ -250,6 +250,8 @@ pub enum Fact {
     Head(HeadPod),
     /// What becomes of the slot.
     Slot(SlotChange),
+    /// The launch whose resource is gone for good.
+    Gone(LaunchId),
 }
 
 /// Why a launch did not happen.
@@ -286,6 +288,9 @@ pub struct Children {
     pub current: Seen<Child>,
     /// Of earlier attempts, those that are there.
     pub earlier: Vec<Child>,
+    /// The current launch, where this round has read from the API server that its resource is gone. No round creates it
+    /// again, so that none has to read this once more.
+    pub newly_gone: Option<LaunchId>,
 }
 
 impl Children {
@@ -478,6 +483,7 @@ impl Action {
             children: Children {
                 current: Seen::Absent,
                 earlier: Vec::new(),
+                newly_gone: None,
             },
             asked: Vec::new(),
             reported: Asked::NotAsked,

@@ -34,7 +34,7 @@ use crate::{
         SlotState, Task, Work,
     },
     pod_templates::PodTemplates,
-    questions::{Known, Report, TaskQuestion},
+    questions::{Known, TaskQuestion},
     remote::{Slots, stored},
     service::Plugins,
 };
@@ -85,6 +85,8 @@ pub(crate) struct LoadedChildren {
     pub(crate) kind: Resource,
     /// That of the current attempt.
     pub(crate) current: Seen<Value>,
+    /// Whether it was read from the API server.
+    pub(crate) is_read: bool,
     /// Those of earlier attempts that are there.
     pub(crate) earlier: Vec<Value>,
     /// Which pod is the head of a resource with many pods.
@@ -171,7 +173,7 @@ impl Observer {
             action.reported = known.reported();
         }
         let children = if has_work && !matches!(action.work, Work::Remote(_)) {
-            Some(self.load_children(&action, known.report()).await)
+            Some(self.load_children(&action, &facts).await)
         } else {
             None
         };
@@ -315,7 +317,7 @@ impl Observer {
         Ok(())
     }
 
-    async fn load_children(&self, action: &Action, report: Option<&Report>) -> LoadedChildren {
+    async fn load_children(&self, action: &Action, facts: &Facts) -> LoadedChildren {
         let is_launched_next = match &action.work {
             Work::Task(task) => task.is_not_started(),
             Work::Remote(_) | Work::Condition | Work::Invalid(_) | Work::Nothing => true,
@@ -327,7 +329,10 @@ impl Observer {
         }
         let target = address(action, action.attempt());
         let mut current = self.kinds.get(&target);
-        if current.is_absent() && counts(action) && !was_read(action, report) {
+        let launch = LaunchId::of(&action.target, &action.status);
+        let is_known_gone = facts.gone.as_ref() == Some(&launch);
+        let is_read = current.is_absent() && counts(action) && !is_known_gone;
+        if is_read {
             current = self.live(&target).await;
         }
         let (mut head, mut pod_template) = (None, None);
@@ -345,6 +350,7 @@ impl Observer {
         LoadedChildren {
             kind: target.resource,
             current,
+            is_read,
             earlier,
             head_pod: head.as_ref().map(|head| self.kinds.head(namespace, head)),
             head,
@@ -371,21 +377,6 @@ fn counts(action: &Action) -> bool {
     let blocked = task.blocked.as_ref().map(|blocked| &blocked.kind);
     let is_taken = blocked == Some(&CreateFailure::NameTaken);
     !action.status.is_terminal() && (!task.is_not_started() || is_taken)
-}
-
-/// Whether an earlier round has read what this one decides upon: that round made `report`, and this round waits for its
-/// acknowledgement or follows it. The report of a deletion has no status: it is made once nothing of the action is left.
-fn was_read(action: &Action, report: Option<&Report>) -> bool {
-    let Some(report) = report else {
-        return false;
-    };
-    let is_of_this_state =
-        report.upon == action.status && (!action.is_deleting || report.status.is_none());
-    match &action.reported {
-        Asked::UnderWay { .. } => is_of_this_state || !action.is_deleting,
-        Asked::Answered { .. } => is_of_this_state,
-        Asked::NotAsked | Asked::Failed { .. } | Asked::AskedByAnother => false,
-    }
 }
 
 /// The address of the resource of an attempt. Of an action that cannot be run any more, the resources were pods with the
@@ -417,57 +408,4 @@ fn declares_inputs(context: &TaskContext) -> bool {
     let interface = context.template.interface.as_ref();
     let inputs = interface.and_then(|interface| interface.inputs.as_ref());
     inputs.is_some_and(|inputs| !inputs.variables.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use longshore_api::flyte::TaskActionStatus;
-    use longshore_test::EPOCH;
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn what_a_report_was_made_upon_is_not_read_again() {
-        let object = json!({
-            "metadata": {"name": "r-a", "namespace": "flyte", "uid": "u"},
-            "spec": {"runName": "r", "actionName": "a", "taskType": "t"},
-        });
-        let action = Action::of(object).unwrap();
-        let mut next = action.status.clone();
-        next.plugin_phase_version += 1;
-        let report = |upon: &TaskActionStatus, status: Option<&TaskActionStatus>| {
-            Arc::new(Report {
-                events: Vec::new(),
-                upon: upon.clone(),
-                status: status.cloned(),
-            })
-        };
-        let of_change = report(&action.status, Some(&next));
-        let of_deletion = report(&action.status, None);
-        let of_earlier = report(&next, Some(&next));
-        for (made, is_deleting, under_way, answered) in [
-            (&of_change, false, true, true),
-            (&of_earlier, false, true, false),
-            (&of_deletion, true, true, true),
-            // Made before the action was deleted: what is left of the action is not known.
-            (&of_change, true, false, false),
-        ] {
-            let was_read = |reported| {
-                let action = Action {
-                    reported,
-                    is_deleting,
-                    ..action.clone()
-                };
-                was_read(&action, Some(made.as_ref()))
-            };
-            let answer = Arc::clone(made);
-            assert_eq!(was_read(Asked::UnderWay { since: EPOCH }), under_way);
-            assert_eq!(was_read(Asked::Answered { at: EPOCH, answer }), answered);
-            assert!(!was_read(Asked::NotAsked));
-        }
-        assert!(!was_read(&action, None));
-    }
 }

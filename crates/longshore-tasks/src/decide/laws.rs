@@ -36,9 +36,9 @@ longshore_test::reads! {
     Action {
         target, object, spec, status, is_deleting, has_finalizer, work, children, asked, reported
     }
-    Children { current, earlier }
+    Children { current, earlier, newly_gone }
     LoadedAction { action, facts, slot, is_caching, children }
-    LoadedChildren { kind, current, earlier, head, head_pod, pod_template }
+    LoadedChildren { kind, current, is_read, earlier, head, head_pod, pod_template }
 }
 
 #[derive(Debug)]
@@ -54,10 +54,10 @@ impl Decider for Decisions {
         decide(&Policy::default(), &K8sConfig::default(), observed)
     }
 
-    /// At most: two notes, reports of up to four phases, record, labels, the removal of the resource, the cache's part, and
+    /// At most: three notes, reports of up to four phases, record, labels, the removal of the resource, the cache's part, and
     /// the answers that are used up.
     fn max_actions(&self) -> usize {
-        10 + ASKED.len()
+        11 + ASKED.len()
     }
 
     fn reads(&self, observed: &Observed) -> Result<Vec<Read<Observed>>, String> {
@@ -398,6 +398,7 @@ fn loaded() -> impl Strategy<Value = LoadedAction> {
             let children = LoadedChildren {
                 kind: Resource::POD,
                 current: current.into(),
+                is_read: true,
                 earlier: vec![pod("u/1/0", Phase::Running, false); n_earlier as usize],
                 head: head.map(|_| HeadPod::Named("head".to_owned())),
                 head_pod: head.map(|phase| Seen::Present(pod("", phase, false))),

@@ -115,6 +115,14 @@ pub fn decide(policy: &Policy, config: &K8sConfig, observed: &Observed) -> Actio
     if action.children.current.is_unknown() {
         return Plan::after(LOOK_AGAIN);
     }
+    let mut plan = of_action(&round);
+    let gone = action.children.newly_gone.clone().map(Fact::Gone);
+    plan.actions.splice(0..0, gone.map(|fact| round.note(fact)));
+    plan
+}
+
+fn of_action(round: &Round<'_>) -> ActionPlan {
+    let action = round.action;
     // What its connector is about to begin is not known before it answers.
     if let Work::Remote(task) = &action.work
         && task.is_under_way
@@ -131,22 +139,22 @@ pub fn decide(policy: &Policy, config: &K8sConfig, observed: &Observed) -> Actio
         };
     }
     if action.is_deleting {
-        return report::first(&round, delete::decide(&round));
+        return report::first(round, delete::decide(round));
     }
     if action.status.is_terminal() {
-        return ended::decide(&round);
+        return ended::decide(round);
     }
     match &action.work {
-        Work::Condition => condition::decide(&round),
+        Work::Condition => condition::decide(round),
         Work::Invalid(invalid) => round.refuse(invalid),
         Work::Nothing => Plan::await_change(),
         Work::Task(task) if action.has_finalizer => {
-            let plan = report::first(&round, cached::decide(&round, &**task));
-            remember(&round, task, use_up(&round, &**task, plan))
+            let plan = report::first(round, cached::decide(round, &**task));
+            remember(round, task, use_up(round, &**task, plan))
         }
         Work::Remote(task) if action.has_finalizer => {
-            let plan = report::first(&round, cached::decide(&round, &**task));
-            use_up(&round, &**task, plan)
+            let plan = report::first(round, cached::decide(round, &**task));
+            use_up(round, &**task, plan)
         }
         // The cache learns from the answer: there is nothing to wait for.
         Work::Task(_) | Work::Remote(_) => Plan {

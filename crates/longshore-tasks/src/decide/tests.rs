@@ -15,7 +15,10 @@ use longshore_test::EPOCH;
 use serde_json::json;
 
 use super::*;
-use crate::{data::Outcome, model::CreateFailure};
+use crate::{
+    data::Outcome,
+    model::{CreateFailure, LaunchId},
+};
 
 pub(super) use world::action;
 use world::{World, words};
@@ -462,6 +465,30 @@ fn an_action_goes_when_nothing_of_it_runs() {
             "after 1s",
         ),
     ]);
+}
+
+#[test]
+fn what_was_read_to_be_gone_is_remembered_beside_whatever_is_decided() {
+    let gone = |world: World| {
+        world.with(|it| {
+            let launch = LaunchId::of(&it.action.target, &it.action.status);
+            it.action.children.newly_gone = Some(launch);
+        })
+    };
+    let running = || gone(action().started(Phase::Running, 1, ""));
+    let note = "note Gone(LaunchId { uid: \"u\", attempt: 1, n_failures: 0 }); ";
+    for (world, expected) in [
+        (
+            running(),
+            "persist Running.1 of 1 +1 (nothing started); warn FailedPluginHandle; after 0ns",
+        ),
+        (
+            running().deleting(),
+            "report ABORTED.0 of 1; release r-a; await",
+        ),
+    ] {
+        assert_eq!(words(&world.plan()), format!("{note}{expected}"));
+    }
 }
 
 #[test]

@@ -80,6 +80,12 @@ impl LoadedChildren {
                 return;
             }
         }
+        let is_to_come = match &action.work {
+            Work::Task(task) => task.is_not_started() && !action.is_deleting,
+            Work::Remote(_) | Work::Condition | Work::Invalid(_) | Work::Nothing => false,
+        };
+        let is_gone = self.is_read && current.is_absent() && !is_to_come;
+        action.children.newly_gone = is_gone.then_some(launch);
         action.children.current = current;
     }
 }

@@ -120,18 +120,6 @@ impl Known<'_> {
         self.get(REPORT, "", pick!(Reported))
     }
 
-    /// The report that is under way, or whose acknowledgement waits to be used up.
-    pub(crate) fn report(&self) -> Option<&Report> {
-        let mut all = self.answers.all(self.incarnation);
-        all.find_map(|(question, _)| {
-            if let TaskQuestion::Report(report) = question {
-                Some(&**report)
-            } else {
-                None
-            }
-        })
-    }
-
     /// The questions that are under way, or whose answers wait to be used up.
     pub(crate) fn ids(&self) -> Vec<QuestionId> {
         let all = self.answers.all(self.incarnation);
