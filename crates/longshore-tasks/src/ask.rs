@@ -239,7 +239,7 @@ impl Transport {
             .facts
             .note_all(waits, |facts| facts.waiting.is_freed = true);
         for action in freed {
-            // Nobody listens where no round will come.
+            // The receiver is gone once no more rounds come.
             let _ = self.freed.send(action);
         }
     }

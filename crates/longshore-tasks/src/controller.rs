@@ -278,7 +278,7 @@ impl Controller for Actions {
                     code,
                     message: refusal.message.clone(),
                 },
-                // Somebody else's resource has the name.
+                // A resource that is not ours has the name.
                 None => CreateFailure::NameTaken,
             };
             self.note(key, incarnation, create, kind);

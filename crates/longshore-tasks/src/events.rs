@@ -77,7 +77,7 @@ pub fn action_phase(phase: Phase) -> ActionPhase {
     }
 }
 
-/// Who is told.
+/// The receiver of a batch.
 #[async_trait]
 pub trait ActionEvents: std::fmt::Debug + Send + Sync + 'static {
     /// Tells, and returns once that is acknowledged. The same event may come again after a crash.
@@ -95,7 +95,7 @@ impl Classify for NotPublished {
     }
 }
 
-/// Nobody but the log of the process is told, and that only where it is asked to say all.
+/// Events go to the log of the process, at its most detailed level.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoggedEvents;
 

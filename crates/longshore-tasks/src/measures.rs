@@ -22,7 +22,7 @@ use crate::model::ActionKey;
 /// Where an action without a phase is counted.
 const UNKNOWN: &str = "Unknown";
 
-/// What the executor counts. Clones share it; by default nobody reads it.
+/// What the executor counts. Clones share it; by default nothing reads it.
 #[derive(Clone, Debug, Default)]
 pub struct ActionMeasures {
     shared: Arc<Shared>,
@@ -109,9 +109,9 @@ impl Default for Shared {
 /// What became of an action that ended long ago.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Swept {
-    /// It was deleted.
+    /// This pass deleted it.
     Deleted,
-    /// Somebody else did.
+    /// Another client had deleted it.
     AlreadyGone,
     /// It stays for the next pass.
     Failed,

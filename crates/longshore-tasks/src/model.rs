@@ -462,7 +462,7 @@ impl Action {
     /// An action as it was seen, before anything was read for it.
     ///
     /// # Errors
-    /// A status that does not have the shape of its schema: nobody can tell how far it is.
+    /// A status that does not have the shape of its schema: its progress is not known.
     pub fn of(object: Value) -> Result<Self, serde_json::Error> {
         let status = TaskActionStatus::of(&object)?;
         let (spec, work) = match TaskActionSpec::of(&object) {
@@ -522,7 +522,7 @@ impl Invalid {
         }
     }
 
-    /// A task type that nobody takes.
+    /// A task type without a plugin.
     pub fn plugin(task_type: &str) -> Self {
         Self {
             reason: REASON_PLUGIN_NOT_FOUND,
@@ -567,7 +567,7 @@ fn has_finalizer(object: &Value, finalizer: &str) -> bool {
     finalizers.is_some_and(|finalizers| finalizers.iter().any(|it| it == finalizer))
 }
 
-/// Whether nobody but us holds an object that is being deleted.
+/// Whether no finalizer but ours holds an object that is being deleted.
 fn has_no_other_finalizer(object: &Value) -> bool {
     let finalizers = object["metadata"]["finalizers"].as_array();
     let mut finalizers = finalizers.into_iter().flatten();

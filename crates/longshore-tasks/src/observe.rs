@@ -301,7 +301,7 @@ impl Observer {
     }
 
     /// Whether there is a store for the inputs, where the task needs them. Without this the task would fail because its
-    /// inputs were not read, and nobody would be told why.
+    /// inputs were not read, and no status would say why.
     fn supports_inputs(&self, runner: &Runner, context: &TaskContext) -> Result<(), Invalid> {
         let url = &context.paths.input;
         let Err(why) = self.data.supports(url) else {

@@ -198,7 +198,7 @@ pub enum TaskAnswer {
     Reported(Arc<Report>),
 }
 
-/// Who has a reservation.
+/// The owner of a reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The name of the owner.

@@ -123,7 +123,7 @@ impl std::fmt::Debug for InvalidationToken {
     }
 }
 
-/// `POST /invalidate-secret`, for the peer's secret service: plain HTTP at `webhook.cacheInvalidationPort`. Whoever does
+/// `POST /invalidate-secret`, for the peer's secret service: plain HTTP at `webhook.cacheInvalidationPort`. A client that does
 /// not show the token gets 401, and its body is not read.
 pub fn router(cache: Arc<SecretCache>, token: InvalidationToken) -> Router {
     Router::new()

@@ -78,7 +78,7 @@ pub enum NoKey {
         /// What is there.
         why: String,
     },
-    /// Its outputs go to where nobody here can read them.
+    /// Its outputs go to a place that this process cannot read.
     #[error(transparent)]
     NoStore(DataError),
 }

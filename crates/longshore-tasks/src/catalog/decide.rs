@@ -27,14 +27,14 @@ pub struct Facts<'a> {
 /// What came of asking for a reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// Somebody has it now.
+    /// An action has it now.
     HeldBy {
         /// Who.
         owner: String,
         /// The catalog expects its owner again within this.
         heartbeat: Duration,
     },
-    /// Nobody knows: why.
+    /// The catalog did not tell: why.
     Failed(String),
 }
 
@@ -54,7 +54,7 @@ pub enum Before {
 /// What an attempt waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Somebody else fills the cache: who.
+    /// The owner of the reservation, which fills the cache.
     ForOwner(String),
     /// The cache cannot be asked: why.
     ForCache(String),
@@ -62,7 +62,7 @@ pub enum Wait {
 
 /// What is next.
 ///
-/// A cache that cannot be asked keeps nobody from running, but for those that were promised that one runs at a time:
+/// A cache that cannot be asked keeps no task from running, but for those that were promised that one runs at a time:
 /// they wait. Upstream lets these run, too, several at a time.
 pub fn before(facts: &Facts<'_>) -> Before {
     if !facts.is_launched {
@@ -139,7 +139,7 @@ fn happening(reason: &str, now: Timestamp) -> Happening {
 /// What the status says of outputs that were to be cached. The task has succeeded in any case.
 pub fn cache_status(put: &Result<Put, CatalogError>) -> CatalogCacheStatus {
     match put {
-        // Upstream's executor takes the second for a failure, though the outputs of somebody else are there.
+        // Upstream's executor takes the second for a failure, though the outputs of another action are there.
         Ok(Put::Stored | Put::AlreadyThere) => CatalogCacheStatus::CachePopulated,
         Err(_) => CatalogCacheStatus::CachePutFailure,
     }

@@ -28,7 +28,7 @@ type Rows = TableDefinition<'static, Scoped, &'static [u8]>;
 
 /// A `cacheservice.CachedOutput` for each key.
 const OUTPUTS: Rows = TableDefinition::new("outputs");
-/// A `cacheservice.Reservation` for each key that somebody has reserved.
+/// A `cacheservice.Reservation` for each key that is reserved.
 const RESERVATIONS: Rows = TableDefinition::new("reservations");
 /// Entries are small and looked up once.
 const PAGE_CACHE: usize = 1 << 20;
@@ -119,11 +119,11 @@ impl Writer {
             waiting.len() == 1
         };
         if is_first {
-            // Whoever comes before this one has started is written with it.
+            // Jobs that come before this transaction has started are written with it.
             let writer = Arc::clone(self);
             spawn_blocking(move || {
                 let written = writer.write_all();
-                // Whoever is told may close the file.
+                // The caller that is told may close the file.
                 drop(writer);
                 match written {
                     Ok(told) => told.into_iter().for_each(|tell| tell()),
@@ -134,7 +134,7 @@ impl Writer {
         outcome.await.map_err(|_| CatalogError::NotWritten)
     }
 
-    /// Answers whom to tell. Dropping a job tells whoever waits for it that it is not done.
+    /// Returns the callers to tell. Dropping a job tells its caller that it is not done.
     fn write_all(&self) -> Result<Vec<Told>, redb::Error> {
         // Waits for the transaction before this one.
         let transaction = self.database.begin_write();
@@ -191,7 +191,7 @@ impl Catalog for EmbeddedCatalog {
         let work = move |transaction: &WriteTransaction| {
             let mut outputs = transaction.open_table(OUTPUTS)?;
             let old = outputs.get(scoped(&key))?;
-            // One that cannot be read is of use to nobody.
+            // One that cannot be read is of no use.
             let old = old.and_then(|row| CachedOutput::decode(row.value()).ok());
             if old.as_ref().is_some_and(|old| stays(old, replace, now)) {
                 return Ok(Put::AlreadyThere);

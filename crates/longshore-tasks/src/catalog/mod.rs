@@ -1,4 +1,4 @@
-//! The catalog of cached outputs (task action spec §7): who asks for a key again gets the outputs that another run left
+//! The catalog of cached outputs (task action spec §7): a task with the same key gets the outputs that another run left
 //! there, and of those that ask at the same time one fills the cache while the others wait.
 //!
 //! [`RemoteCatalog`] is the peer's cache service, [`EmbeddedCatalog`] a file; [`serve`](server::router) offers the
@@ -35,7 +35,7 @@ pub use observer::{Cache, Cached, Hit, Unkeyed};
 pub use remote::RemoteCatalog;
 pub use reservation::{Limits, Reservation};
 
-/// Cached outputs, and who is about to fill the cache.
+/// Cached outputs, and the reservations of actions that are about to fill the cache.
 #[async_trait]
 pub trait Catalog: std::fmt::Debug + Send + Sync + 'static {
     /// What is cached under a key; `None` where nothing is.
@@ -55,12 +55,12 @@ pub trait Catalog: std::fmt::Debug + Send + Sync + 'static {
         replace: Replace,
     ) -> Result<Put, CatalogError>;
 
-    /// Takes the reservation of a key, or extends it; answers who has it now, which may be somebody else.
+    /// Takes the reservation of a key, or extends it; returns its owner, which may be another action.
     ///
     /// `heartbeat` is how soon the owner means to extend it. The catalog decides when it ends.
     ///
     /// # Errors
-    /// Where it is not known who has it.
+    /// Where its owner is not known.
     async fn get_or_extend_reservation(
         &self,
         key: &CacheKey,
@@ -68,7 +68,7 @@ pub trait Catalog: std::fmt::Debug + Send + Sync + 'static {
         heartbeat: Duration,
     ) -> Result<Reservation, CatalogError>;
 
-    /// Gives a reservation up. One that somebody else has, or nobody, is left alone.
+    /// Gives a reservation up. A reservation of another owner stays; one that is not there is no error.
     ///
     /// # Errors
     /// Where it is not known to be done. It ends by itself.

@@ -46,9 +46,9 @@ pub struct Cached {
     pub read: Asked<Option<Bytes>>,
     /// Whether cached outputs are copied to where those of the attempt belong.
     pub copied: Asked<()>,
-    /// Who has the reservation.
+    /// The owner of the reservation.
     pub reserved: Asked<Holder>,
-    /// Who had it, while it is asked for again.
+    /// Its owner before, while it is asked for again.
     pub reserved_before: Asked<Holder>,
     /// Whether another action of this process has given the reservation up since it was asked for.
     pub is_freed: bool,

@@ -1,4 +1,4 @@
-//! Who may fill the cache for a key, and until when.
+//! The action that may fill the cache for a key, and until when.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 /// The right to fill the cache for a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reservation {
-    /// Who has it: `<namespace>/<name>` of a TaskAction.
+    /// Its owner: `<namespace>/<name>` of a TaskAction.
     pub owner: String,
     /// How soon the owner means to extend it.
     pub heartbeat: Duration,
@@ -41,7 +41,7 @@ impl Reservation {
     }
 }
 
-/// The reservation that somebody gets who asks for one: theirs from now on; `None` where the current one stays.
+/// The reservation that an owner gets when it asks for one; `None` where the current one stays.
 pub(super) fn claim(
     current: Option<&Reservation>,
     owner: &str,

@@ -1,4 +1,4 @@
-//! A catalog as `flyteidl2.cacheservice.v2.CacheService`, so that whoever speaks to the peer's speaks to ours.
+//! A catalog as `flyteidl2.cacheservice.v2.CacheService`, so that clients of the peer's service can use this one.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::connect::{
     server::{Refusal, answer},
 };
 
-/// Who is asked.
+/// The catalog that answers.
 type Asked = State<Arc<dyn Catalog>>;
 
 /// The service.

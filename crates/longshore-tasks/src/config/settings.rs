@@ -15,7 +15,7 @@ use crate::data::StorageConfig;
 pub struct Settings {
     /// The executor itself. Its namespace and its metrics are not a file's to say.
     pub tasks: TasksConfig,
-    /// Who is told what happens.
+    /// Where action events are sent.
     pub events: EventsSettings,
     /// Where outputs are cached.
     pub catalog: CatalogSettings,
@@ -27,7 +27,7 @@ pub struct Settings {
     pub health_address: Option<SocketAddr>,
 }
 
-/// Who is told what happens.
+/// Where action events are sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventsSettings {
     /// `executor.EventsServiceURL`: the peer's events service; `None` where none is named.
@@ -99,7 +99,7 @@ impl Settings {
         section.text("cluster", &mut policy.cluster);
         section.number("maxSystemFailures", &mut policy.max_system_failures);
         section.number("maxConcurrentReconciles", concurrency);
-        // Nobody would ever be at work.
+        // No round would ever run.
         *concurrency = (*concurrency).max(1);
         section.duration("requeueDuration", &mut policy.requeue);
         section.section("gc", |section| {

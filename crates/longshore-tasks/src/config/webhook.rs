@@ -22,7 +22,7 @@ pub struct WebhookSettings {
     /// `cacheInvalidationPort`: where it is told that a secret has changed; 0 for nowhere. Default: 9444.
     pub invalidation_port: u16,
     /// `cacheInvalidationTokenFile`, which upstream does not have: the file of the bearer token that callers of that port
-    /// show. Without one nobody listens there.
+    /// show. Without one the webhook does not listen there.
     pub invalidation_token_file: Option<PathBuf>,
     /// Not `disableCreateMutatingWebhookConfig`: whether API servers are told of it. Default: yes.
     pub is_registered: bool,

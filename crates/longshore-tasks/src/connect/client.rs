@@ -36,7 +36,7 @@ pub enum ConnectError {
     /// No HTTP client could be made.
     #[error("no HTTP client can be made")]
     NoClient(#[source] reqwest::Error),
-    /// Nobody is there, or the connection broke.
+    /// No server answers there, or the connection broke.
     #[error("{url} did not answer")]
     Unreachable {
         /// What was asked.
@@ -134,7 +134,7 @@ impl ConnectClient {
 
     /// Calls a method, as `flyteidl2.workflow.EventsProxyService/Record`.
     ///
-    /// *Cancellation*: whoever drops the call does not know whether the service has done it.
+    /// *Cancellation*: after a dropped call it is not known whether the service has done it.
     ///
     /// # Errors
     /// See [`ConnectError`].

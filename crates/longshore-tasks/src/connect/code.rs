@@ -25,11 +25,11 @@ pub enum Code {
     ResourceExhausted,
     /// The state of the service does not allow it.
     FailedPrecondition,
-    /// Somebody else was first.
+    /// Another caller was first.
     Aborted,
     /// Beyond the end.
     OutOfRange,
-    /// Nobody knows this method.
+    /// The service has no such method.
     Unimplemented,
     /// The service is broken.
     Internal,
@@ -37,7 +37,7 @@ pub enum Code {
     Unavailable,
     /// Data is lost for good.
     DataLoss,
-    /// Nobody knows the caller.
+    /// The caller has no valid credentials.
     Unauthenticated,
 }
 

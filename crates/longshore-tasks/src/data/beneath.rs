@@ -1,7 +1,7 @@
 //! Files below one directory, whatever their paths say.
 //!
-//! A path is walked part by part, each opened beneath the one before and never through a symbolic link: whoever may write
-//! below the directory, as the pods of a tenant, can lead nobody out of it, neither before nor while a path is walked.
+//! A path is walked part by part, each opened beneath the one before and never through a symbolic link: a process that may write
+//! below the directory, as the pods of a tenant, cannot lead out of it, neither before nor while a path is walked.
 
 use std::{
     fs::{File, Metadata},
@@ -73,7 +73,7 @@ impl Beneath {
     pub(super) fn write(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
         let (directories, name) = split(key)?;
         let directory = Handle(Arc::new(self.walk(&directories, true)?));
-        // Two writers of one file have a draft each. What a crash leaves of one has a name that nobody asks for.
+        // Two writers of one file have a draft each. What a crash leaves of one has a name that is never asked for.
         let draft = format!(".{name}.{}", uuid::Uuid::new_v4());
         let draft = Draft::begin_as(directory, Path::new(&draft), Path::new(name), FILE)?;
         draft.with(bytes)?.commit()
@@ -87,7 +87,7 @@ impl Beneath {
     fn file(&self, key: &str) -> io::Result<File> {
         let (directories, name) = split(key)?;
         let directory = self.walk(&directories, false)?;
-        // Nobody waits at the end of a pipe.
+        // A pipe may have no reader.
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | COMMON;
         let file = File::from(openat(&directory, name, flags, Mode::empty())?);
         if file.metadata()?.is_file() {

@@ -152,7 +152,7 @@ pub enum StorageConfigError {
 /// What stores there are besides this machine's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stores {
-    /// Below which `file://` URLs are; `None` where nobody has named a directory.
+    /// Below which `file://` URLs are; `None` where no directory is configured.
     pub(super) root: Option<PathBuf>,
     /// `s3://`.
     pub(super) s3: Option<S3>,

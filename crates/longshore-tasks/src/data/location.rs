@@ -22,7 +22,7 @@ pub(super) struct Location<'a> {
 }
 
 impl<'a> Location<'a> {
-    /// `None` for a kind of store that nobody here knows, and for a bucket that cannot be one.
+    /// `None` for an unknown kind of store, and for a bucket that cannot be one.
     pub(super) fn parse(url: &'a str) -> Option<Self> {
         let (scheme, rest) = url.split_once("://").unwrap_or(("file", url));
         let kind = match scheme {

@@ -89,7 +89,7 @@ impl Default for Storage {
 }
 
 impl Storage {
-    /// The stores of a configuration, for the actions of whoever runs this process: where it names no directory for files,
+    /// The stores of a configuration, for the actions of the user of this process: where it names no directory for files,
     /// any file of this machine is one. Credentials that it leaves to the machine are looked for in `environment`, as
     /// `AWS_…` and `GOOGLE_…`, then asked of the machine itself.
     ///

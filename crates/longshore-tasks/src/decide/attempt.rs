@@ -21,7 +21,7 @@ use crate::{
     model::{Belongs, Blocked, Child, CreateFailure, LaunchId, Task},
 };
 
-/// Between two looks at a name that somebody else has: at least, and at most.
+/// Between two looks at a name that is taken: at least, and at most.
 const NAME_TAKEN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// The reason of a phase right after the create.
 pub(super) const REASON_SUBMITTED: &str = "task submitted to K8s";
@@ -156,7 +156,7 @@ fn is_waiting(round: &Round<'_>) -> bool {
     phase == Some(Phase::WaitingForResources)
 }
 
-/// Somebody else has the name.
+/// An object that is not ours has the name.
 fn wait_for_name(round: &Round<'_>, task: &Task, child: &Child) -> ActionPlan {
     let (shortest, longest) = NAME_TAKEN;
     let wait = task.blocked.as_ref().map_or(shortest, |blocked: &Blocked| {
@@ -185,7 +185,7 @@ fn check(round: &Round<'_>, task: &Task, child: &Child) -> ActionPlan {
     }
     let info = &task.info;
     match info.phase {
-        // Nobody knows how it is: not the machine that it was on, for one.
+        // Its state is not known: its node does not answer, for example.
         Phase::Undefined => Plan::after(round.policy.requeue),
         Phase::NotReady
         | Phase::WaitingForResources

@@ -1,7 +1,7 @@
 //! A task whose outputs are cached: the cache is asked before the launch, and told of the end (task action spec §7).
 //!
 //! The kit asks: a round asks one question at a time, and the next round has the answer. The reservation is asked for
-//! before anything is created, and what is cached is looked up again afterwards: who had the reservation may have filled
+//! before anything is created, and what is cached is looked up again afterwards: its owner before may have filled
 //! the cache meanwhile. The reservation is extended until the end of the action, over all of its attempts, and given up
 //! before that end is on record: a crash in between comes again here, and gives it up again.
 
@@ -273,7 +273,7 @@ fn keep(
 }
 
 /// What has to be done before the end of an attempt is told: its reservation is given up, unless it is known to be
-/// somebody else's. `None` where nothing is left to be done. Whatever fails of it, the reservation ends by itself.
+/// another action's. `None` where nothing is left to be done. Whatever fails of it, the reservation ends by itself.
 pub(super) fn before_end(task: &impl Attempt) -> Option<ActionPlan> {
     let cached = match task.cache() {
         Cache::None => return None,
@@ -376,7 +376,7 @@ fn copy(round: &Round<'_>, task: &impl Attempt, cached: &Cached, outputs: Bytes)
     }
 }
 
-/// The attempt has succeeded with the outputs of somebody else.
+/// The attempt has succeeded with the outputs of another action.
 fn hit(round: &Round<'_>, task: &impl Attempt) -> ActionPlan {
     let info = catalog::hit(round.now);
     let published = task.publish_unlaunched(round, info, CatalogCacheStatus::CacheHit);
@@ -466,7 +466,7 @@ fn is_old(round: &Round<'_>, at: Timestamp) -> bool {
     round.since(at) >= round.policy.requeue.max(LOOK_AGAIN)
 }
 
-/// Whether others may have filled the cache since it was looked up. Nobody does while the reservation is held; it is
+/// Whether others may have filled the cache since it was looked up. No action does while the reservation is held; it is
 /// looked up again after each reservation. Otherwise, an attempt that waits long enough for something else looks again.
 fn is_outdated(round: &Round<'_>, cached: &Cached, found_at: Timestamp) -> bool {
     let keeps = round.policy.requeue.max(LOOK_AGAIN) * REQUEUES;

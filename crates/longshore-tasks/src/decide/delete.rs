@@ -31,7 +31,7 @@ pub(super) fn decide(round: &Round<'_>) -> ActionPlan {
             actions.push(aborted(round, &task.context));
         }
         Work::Remote(task) if !action.status.is_terminal() => {
-            // Without its inputs nobody knows the job that was begun. Who has the reservation next must not run beside it.
+            // The job that was begun is found by its inputs. The next owner of the reservation must not run beside it.
             let before = remote::read_inputs(round, task)
                 .or_else(|| remote::end_job(round, task))
                 .or_else(|| cached::before_end(&**task));

@@ -348,7 +348,7 @@ impl Decider for Rounds {
     }
 }
 
-/// A pod of a launch, or of somebody else, in some phase and with some head.
+/// A pod of a launch, or of another owner, in some phase and with some head.
 fn resources() -> impl Strategy<Value = Option<(bool, Phase, Option<Phase>)>> {
     let phase = || prop::sample::select(Phase::ALL.to_vec());
     prop::option::of((any::<bool>(), phase(), prop::option::of(phase())))

@@ -132,7 +132,7 @@ mod tests {
             (Queued, WaitingForResources, false),
             (WaitingForResources, Queued, false),
             (WaitingForCache, Queued, false),
-            // Somebody started the container again.
+            // The kubelet started the container again.
             (Running, Initializing, false),
         ];
         for (stored, phase, expected) in table {

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | finalizer | the intent: from now on a resource of the attempt in the status may exist |
 //! | create | – |
-//! | status `Queued` | the resource existed: if it is not there any more, somebody deleted it |
+//! | status `Queued` | the resource existed: if it is not there any more, it was deleted from outside |
 //! | status `Executing` | |
 //! | status `Completed` | the end |
 //! | labels | for the collector |
@@ -19,7 +19,7 @@
 //! creates it again and meets it, and goes on with it: there is one resource for each launch. The next attempt, and
 //! the next launch of an attempt after a system failure, are in the status before their resource is created.
 //!
-//! One case cannot be told from here: the process ended between create and status, *and* somebody deleted the resource
+//! One case cannot be told from here: the process ended between create and status, *and* a client deleted the resource
 //! before the next start. It is created again. `plugins.k8s.inject-finalizer` keeps resources from going unseen.
 //!
 //! The kit sends the questions to stores, the catalog, connectors and the run service, beside the rounds

@@ -130,7 +130,7 @@ pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> Acti
     let Some(written) = write(round, &task.context, status, &info) else {
         return nothing(round, &info);
     };
-    // First, or nobody would know of it after a crash. Nothing of the attempt runs any more.
+    // First, or a process after a crash would not know of it. Nothing of the attempt runs any more.
     if info.phase.is_terminal()
         && let Some(before) = cached::before_end(task)
     {

@@ -157,7 +157,7 @@ pub(super) fn end_job(round: &Round<'_>, task: &RemoteTask) -> Option<ActionPlan
 fn succeed(round: &Round<'_>, task: &RemoteTask, step: &Step) -> ActionPlan {
     let prefix = task.context.paths.output_prefix.clone();
     if let Some(outputs) = &step.outputs {
-        // Whoever hears of the success finds them, and so does the cache.
+        // A client that hears of the success finds them, and so does the cache.
         let outputs = Arc::new(outputs.clone());
         let write = TaskQuestion::Outputs { prefix, outputs };
         let written = answered(round, &task.written, write);
@@ -285,7 +285,7 @@ fn publish(
     let Some(written) = publish::write(round, &task.context, status, info) else {
         return Plan::await_change();
     };
-    // First, or nobody would know of it after a crash. Nothing of the attempt runs any more.
+    // First, or a process after a crash would not know of it. Nothing of the attempt runs any more.
     if info.phase.is_terminal()
         && let Some(before) = cached::before_end(task)
     {

@@ -113,7 +113,7 @@ fn acknowledged(
         };
     };
     if reported.upon != round.action.status {
-        // Somebody else has written the status: the events of this plan are reported instead.
+        // Another writer has changed the status: the events of this plan are reported instead.
         let Some(cut) = cut else {
             let mut plan = plan;
             plan.actions.push(used);

@@ -38,7 +38,7 @@ pub struct BatchLimits {
     pub delay: Duration,
     /// So many batches are under way at the same time.
     pub max_flushes: usize,
-    /// So many events wait; who brings more has to wait too.
+    /// So many events wait; a caller that brings more has to wait too.
     pub queue: usize,
     /// So long a batch may be under way.
     pub timeout: Duration,
@@ -82,8 +82,8 @@ struct Waiting {
 }
 
 impl BatchedEvents {
-    /// A queue, and the work that empties it, which somebody has to run. It ends once all clones of the queue are gone
-    /// and everything is told; dropped before that, those who wait learn that they are not published.
+    /// A queue, and the work that empties it, which the caller has to run. It ends once all clones of the queue are gone
+    /// and everything is told; dropped before that, waiting callers get an error.
     pub fn new(
         sink: Arc<dyn EventSink>,
         limits: BatchLimits,

@@ -11,7 +11,7 @@ use longshore_proto::flyteidl2::{
 
 use super::ActionEvent;
 
-/// Why an event would be refused by whoever it is sent to; `None` where it would not.
+/// Why a receiver would refuse an event; `None` where it would not.
 pub(super) fn flaw(event: &ActionEvent) -> Option<&'static str> {
     let names = [&event.project, &event.domain, &event.run, &event.action];
     if names.into_iter().any(String::is_empty) {

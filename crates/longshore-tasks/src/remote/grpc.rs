@@ -15,7 +15,7 @@ use reqwest::{Body, Client, Url};
 
 use crate::connect::Code;
 
-/// How long nobody being there is put up with.
+/// For how long an address without a server is tried again.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two attempts to connect.
 const CONNECT_AGAIN: Duration = Duration::from_millis(500);
@@ -58,7 +58,7 @@ pub enum GrpcError {
     /// No HTTP client could be made.
     #[error("no HTTP/2 client can be made")]
     NoClient(#[source] reqwest::Error),
-    /// Nobody is there: nothing was sent.
+    /// No server answers there: nothing was sent.
     #[error("no connection to {url} came about")]
     NotConnected {
         /// What was to be asked.
@@ -116,7 +116,7 @@ impl GrpcClient {
             .http2_keep_alive_interval(interval)
             .http2_keep_alive_timeout(timeout);
         if transport == Transport::Plain {
-            // A machine that trusts nobody can do without as well.
+            // A machine without root certificates can do without as well.
             http = http.tls_certs_only([]);
         }
         let http = http.build().map_err(GrpcError::NoClient)?;
@@ -126,7 +126,7 @@ impl GrpcClient {
     /// Calls a method, as `flyteidl2.connector.AsyncConnectorService/GetTask`, and has the answer within the limit of
     /// the policy, retries included.
     ///
-    /// *Cancellation*: whoever drops the call does not know whether the service has done it.
+    /// *Cancellation*: after a dropped call it is not known whether the service has done it.
     ///
     /// # Errors
     /// See [`GrpcError`].
@@ -156,7 +156,7 @@ impl GrpcClient {
         policy: &MethodPolicy,
     ) -> Result<Bytes, GrpcError> {
         let began = tokio::time::Instant::now();
-        // The last try ends before the limit does: its error says why nobody is there.
+        // The last try ends before the limit does: its error says why there is no server.
         let patience = policy.timeout.map_or(PATIENCE, |limit| limit.min(PATIENCE));
         let mut n_calls = 1;
         loop {
@@ -241,7 +241,7 @@ fn base_url(endpoint: &str, transport: Transport) -> Option<String> {
         format!("{address}:{DEFAULT_PORT}")
     };
     let url = Url::parse(&format!("{scheme}://{address}")).ok()?;
-    // gRPC has no user and no password: they would be shown with the address, and sent to nobody.
+    // gRPC has no user and no password: they would be shown with the address, and never sent.
     let has_user = !url.username().is_empty() || url.password().is_some();
     let is_address = url.has_host() && url.path() == "/" && !has_user;
     is_address.then(|| format!("{scheme}://{address}"))

@@ -147,7 +147,7 @@ impl GrpcConnectors {
         }
     }
 
-    /// Who takes a task, once all were asked.
+    /// The connector that takes a task, once all were asked.
     async fn of(&self, category: &Category) -> Result<(Teller, &Deployment), ConnectorError> {
         // The sender is ours: it does not go before the question.
         let _ = self

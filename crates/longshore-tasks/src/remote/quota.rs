@@ -141,7 +141,7 @@ impl Pool {
     }
 
     fn wake(&self, key: ActionKey) {
-        // Nobody listens where no round will come.
+        // The receiver is gone once no more rounds come.
         let _ = self.granted.send(key);
     }
 }

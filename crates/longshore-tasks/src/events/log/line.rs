@@ -53,7 +53,7 @@ pub struct LoggedEvent {
 pub struct LoggedError {
     /// As `OOMKilled`.
     pub code: String,
-    /// `USER`, `SYSTEM`, or empty where nobody said.
+    /// `USER`, `SYSTEM`, or empty where it is not known.
     pub kind: String,
     /// For people.
     pub message: String,
