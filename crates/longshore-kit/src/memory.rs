@@ -62,6 +62,15 @@ impl<K: Key, T: Clone + Default + Debug + Send + Sync + 'static> Memory<K, T> {
         remembered.unwrap_or_default()
     }
 
+    /// The keys of which something remembered `is_meant`, whatever the incarnation.
+    pub fn keys(&self, is_meant: impl Fn(&T) -> bool) -> Vec<K> {
+        let known = self.known.lock();
+        let meant = known
+            .iter()
+            .filter(|(_, of)| of.iter().any(|(_, it)| is_meant(it)));
+        meant.map(|(key, _)| key.clone()).collect()
+    }
+
     pub(crate) fn remembers(&self) -> Arc<dyn Remembers<K>> {
         Arc::<Known<K, T>>::clone(&self.known)
     }
@@ -221,6 +230,7 @@ mod tests {
         }
         let changed = notes.note_all(|facts| facts.contains(&1), |facts| facts.push(3));
         assert_eq!(changed, ["a", "c"]);
+        assert_eq!(memory.keys(|facts| facts.contains(&3)), changed);
         assert_eq!(*memory.get(&"a", &life), [1, 3]);
         assert_eq!(*memory.get(&"b", &life), [2]);
         notes.note_all(|facts| facts.contains(&3), Vec::clear);

@@ -1,12 +1,17 @@
 //! Kubernetes Events about the resources of actions, until a status of the attempt has carried them (task action spec
 //! §9.4). The memory of the controller holds them; the cursor of what was published is in the plugin's state.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
-use futures::{Stream, StreamExt, future::ready};
 use kube::Resource as _;
 use longshore_core::{Resource, Scope};
-use longshore_kit::{Cache, Clock, Notes, RawObject, Update};
+use longshore_kit::{Cache, Clock, Kind, Notes, RawObject, Update};
 use longshore_plugins::PluginState;
 use serde::Deserialize;
 
@@ -17,7 +22,7 @@ use crate::{
 };
 
 /// What is watched.
-pub(crate) const EVENT: Resource = Resource {
+const EVENT: Resource = Resource {
     group: "events.k8s.io",
     version: "v1",
     kind: "Event",
@@ -27,9 +32,10 @@ pub(crate) const EVENT: Resource = Resource {
 /// Events of one resource that wait to be published: beyond that the oldest are dropped.
 const MAX_WAITING: usize = 32;
 
-/// The field selector of Events about resources of this kind.
-pub(crate) fn about(resource: Resource) -> String {
-    format!("regarding.kind={}", resource.kind)
+/// Events about resources of this kind.
+pub(crate) fn about(resource: Resource) -> Kind<RawObject> {
+    let about = format!("regarding.kind={}", resource.kind);
+    Kind::new(EVENT, Cache::passing_on()).fields(about)
 }
 
 /// Events about the newest resource of an action.
@@ -91,27 +97,27 @@ impl PodEvent {
     }
 }
 
-/// Notes the Events of `updates`, and yields the actions that they are about.
+/// Notes the Events that the updates bring, and returns the actions that they are about.
 ///
-/// Only an Event about a pod that `pods` shows, and that has not ended, is noted: the caller follows Events once the pods
-/// are listed. Other kinds are followed likewise; when they ended, their plugins know.
-pub(crate) fn follow(
-    updates: impl Stream<Item = Update<RawObject>> + Send,
+/// Only an Event about an object that `objects` shows, and that has not ended, is noted: Events are listed after these
+/// objects. Of a kind other than pods, the plugin knows what has ended.
+pub(crate) fn noted(
     facts: Notes<ActionKey, Facts>,
-    pods: Arc<Cache<RawObject>>,
+    objects: Arc<Cache<RawObject>>,
     clock: Arc<dyn Clock>,
-) -> impl Stream<Item = ActionKey> + Send {
-    let mut is_replayed = true;
-    updates.filter_map(move |update| {
-        ready(match update {
-            Update::Applied(event) => note(&event, is_replayed, &facts, &pods, clock.as_ref()),
-            Update::Reached(_) => {
-                is_replayed = false;
-                None
-            }
-            Update::Deleted(_) => None,
-        })
-    })
+) -> impl Fn(Update<RawObject>) -> Option<ActionKey> + Send + Sync {
+    let are_listed = AtomicBool::new(false);
+    move |update| match update {
+        Update::Applied(event) => {
+            let is_replayed = !are_listed.load(Relaxed);
+            note(&event, is_replayed, &facts, &objects, clock.as_ref())
+        }
+        Update::Reached(_) => {
+            are_listed.store(true, Relaxed);
+            None
+        }
+        Update::Deleted(_) => None,
+    }
 }
 
 /// Notes an Event. Returns the action that it is about, where it says something new.

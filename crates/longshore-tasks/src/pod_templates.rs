@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use futures::{Stream, StreamExt, stream};
-use kube::Client;
 use longshore_core::{Resource, Scope, Seen};
-use longshore_kit::{Cache, ListWatch, RawObject};
+use longshore_kit::{Cache, Kind, RawObject, Update, Wiring};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::{kinds::to_value, service::api};
+use crate::{kinds::to_value, model::ActionKey};
 
 /// What is watched.
 const POD_TEMPLATE: Resource = Resource {
@@ -56,20 +54,10 @@ impl PodTemplates {
         Seen::Absent
     }
 
-    /// Keeps them up to date, once somebody has asked for one. Each item is a change that leads to no round: a pod
-    /// that was built stays as it is.
-    pub(crate) fn follow(
-        &self,
-        client: &Client,
-        namespace: Option<&str>,
-    ) -> impl Stream<Item = ()> + Send + use<> {
-        let mut is_wanted = self.is_wanted.subscribe();
-        let templates = ListWatch::new(api(client, POD_TEMPLATE, namespace));
-        let cache = Arc::clone(&self.cache);
-        stream::once(async move {
-            let _ = is_wanted.wait_for(|is_wanted| *is_wanted).await;
-        })
-        .flat_map(move |()| templates.clone().into_cache(Arc::clone(&cache)))
-        .map(drop)
+    /// Watches them, once an action has asked for one. A change leads to no round: a pod that was built stays as it is.
+    pub(crate) fn wire(&self, wiring: Wiring<ActionKey>) -> Wiring<ActionKey> {
+        let templates = Kind::new(POD_TEMPLATE, Arc::clone(&self.cache));
+        let templates = templates.once(self.is_wanted.subscribe());
+        wiring.watched(templates, |_: Update<RawObject>| None)
     }
 }

@@ -6,20 +6,18 @@ use std::{
 };
 
 use futures::{
-    FutureExt, StreamExt,
+    FutureExt,
     future::{BoxFuture, ready},
-    stream,
-    stream::BoxStream,
 };
 use kube::{
     Api, Client, Resource as _,
     core::{ApiResource, DynamicResourceScope},
 };
-use longshore_api::flyte::{KIND, LABEL_MANAGED, TRUE};
+use longshore_api::flyte::KIND;
 use longshore_core::{Incarnation, Resource};
 use longshore_kit::{
-    Applier, Cache, CacheFeed, Clock, Gate, ListWatch, Memory, Notes, RawObject, Runner, Update,
-    api_resource,
+    Applier, Cache, Clock, Gate, Kind, Memory, Namespaces, Notes, RawObject, Runner, Update,
+    Wiring, api_resource,
 };
 use longshore_plugins::{Plugin, Registry, Runner as RunsTask, TASK_ACTION};
 use tokio_util::sync::CancellationToken;
@@ -33,10 +31,10 @@ use crate::{
     data::{StoredData, TaskData},
     events::{ActionEvents, BatchLimits, BatchedEvents, EventSink, LoggedEvents},
     facts::Facts,
-    kinds::{Kinds, Watches},
+    kinds::{Kinds, managed},
     model::ActionKey,
     observe::Observer,
-    pod_events::{self, EVENT},
+    pod_events,
     pod_templates::PodTemplates,
     questions,
     remote::{AskConnectors, NoConnectors, Slots},
@@ -176,26 +174,25 @@ impl Tasks {
     pub async fn run(self, client: Client, shutdown: CancellationToken) {
         let kinds = Arc::new(Kinds::of(self.plugins.makers()));
         let actions = Cache::new();
-        let feed: Arc<dyn CacheFeed> = actions.clone();
-        let caches = kinds.feeds().chain([(TASK_ACTION, feed)]);
-        let applier = Applier::new(client.clone(), "tasks", caches)
+        let namespace = self.config.namespace.as_deref();
+        let shared = self.config.shared_namespace.clone();
+        let pod_templates = PodTemplates::new(shared.filter(|_| namespace.is_none()));
+        let (memory, notes) = Memory::new();
+        let wiring = Wiring::new(&client, Namespaces::one_or_all(namespace))
+            .keyed(Kind::new(TASK_ACTION, actions.clone()), key);
+        let wiring = with_pods(wiring, kinds.pods(), memory.clone(), &notes, &self.clock);
+        let wiring = pod_templates.wire(kinds.wire(wiring, &notes, &self.clock));
+        let applier = Applier::new(client.clone(), "tasks", wiring.feeds())
             .with_metrics(self.config.metrics.clone())
             .learning();
         self.config.measures.restart();
-        let namespace = self.config.namespace.as_deref();
-        let (memory, notes) = Memory::new();
-        let watches = self.watches(&client, &notes);
         let connectors = self.connectors;
         let is_caching = self.caching.is_some();
         let (events, sending) = self.events.start();
         let (transport, freed) =
             Transport::new(&self.data, self.caching, &connectors, events, notes.clone());
-        let triggers = triggers(&watches, &kinds, actions.clone());
         let (slots, granted) = Slots::new(self.config.plugins.connector.quota);
-        let triggers = stream::select(triggers, stream::select(freed, granted));
-        let shared = self.config.shared_namespace.clone();
-        let pod_templates = PodTemplates::new(shared.filter(|_| namespace.is_none()));
-        let templates = pod_templates.follow(&client, namespace).for_each(ready);
+        let triggers = wiring.facts(freed).facts(granted).into_triggers();
         let actions_api = api(&client, TASK_ACTION, namespace);
         let (measures, clock) = (self.config.measures.clone(), Arc::clone(&self.clock));
         let collection = collect::run(actions_api, self.config.collection, measures, clock);
@@ -231,18 +228,8 @@ impl Tasks {
         tokio::join!(
             Box::pin(sending_during(rounds, gate.while_open(sending))),
             Box::pin(shutdown.run_until_cancelled(collection)),
-            Box::pin(shutdown.run_until_cancelled(templates)),
             Box::pin(shutdown.run_until_cancelled(gate.while_open(connectors.follow()))),
         );
-    }
-
-    fn watches(&self, client: &Client, facts: &Notes<ActionKey, Facts>) -> Watches {
-        Watches {
-            client: client.clone(),
-            namespace: self.config.namespace.clone(),
-            facts: facts.clone(),
-            clock: Arc::clone(&self.clock),
-        }
     }
 }
 
@@ -271,40 +258,24 @@ where
     }
 }
 
-/// The actions that need a round because something of theirs has changed, once all pods are listed.
-fn triggers(
-    watches: &Watches,
-    kinds: &Arc<Kinds>,
-    actions: Arc<Cache<RawObject>>,
-) -> BoxStream<'static, ActionKey> {
-    let namespace = watches.namespace.as_deref();
-    let mut pods = ListWatch::new(api(&watches.client, Resource::POD, namespace))
-        .labels(format!("{LABEL_MANAGED}={TRUE}"))
-        .into_cache(kinds.pods())
-        .boxed();
-    let actions = ListWatch::new(api(&watches.client, TASK_ACTION, namespace))
-        .into_cache(actions)
-        .boxed();
-    let events = ListWatch::new(api(&watches.client, EVENT, namespace))
-        .fields(pod_events::about(Resource::POD))
-        .into_cache(Cache::passing_on());
-    let (facts, clock) = (watches.facts.clone(), Arc::clone(&watches.clock));
-    let events = pod_events::follow(events, facts.clone(), kinds.pods(), clock);
-    let others = stream::select(events.boxed(), kinds.follow(watches).boxed());
-    let listed = async move {
-        while let Some(update) = pods.next().await {
-            if matches!(update, Update::Reached(_)) {
-                break;
-            }
-        }
-        let owners = pods.flat_map(move |update| {
+/// Adds the pods, which are listed before all others, so that no action is decided upon before its pod can be seen, and the
+/// Events about them.
+fn with_pods(
+    wiring: Wiring<ActionKey>,
+    pods: Arc<Cache<RawObject>>,
+    memory: Memory<ActionKey, Facts>,
+    notes: &Notes<ActionKey, Facts>,
+    clock: &Arc<dyn Clock>,
+) -> Wiring<ActionKey> {
+    let managed = managed(Resource::POD, &pods).first();
+    let events = pod_events::about(Resource::POD);
+    let noted = pod_events::noted(notes.clone(), pods, Arc::clone(clock));
+    wiring
+        .watched(managed, move |update| {
             let pod = update.into_object();
-            stream::iter(pod.map_or_else(Vec::new, |pod| actions_of(&pod, &facts)))
-        });
-        let changed = stream::select(owners, actions.filter_map(|update| ready(key(update))));
-        stream::select(changed, others)
-    };
-    stream::once(listed).flatten().boxed()
+            pod.map_or_else(Vec::new, |pod| actions_of(&pod, &memory))
+        })
+        .watched(events, noted)
 }
 
 fn key(update: Update<RawObject>) -> Option<ActionKey> {
@@ -318,13 +289,13 @@ fn key(update: Update<RawObject>) -> Option<ActionKey> {
 
 /// The actions that a pod is of. A pod of an operator does not say it: it is of the actions whose last round has asked for
 /// news of it.
-fn actions_of(pod: &RawObject, facts: &Notes<ActionKey, Facts>) -> Vec<ActionKey> {
+fn actions_of(pod: &RawObject, memory: &Memory<ActionKey, Facts>) -> Vec<ActionKey> {
     if let Some(owner) = owner(pod) {
         return vec![owner];
     }
     let metadata = pod.meta();
     let name = metadata.name.as_deref().unwrap_or_default();
-    let mut actions = facts.note_all(|facts| facts.has_head(name), |_| {});
+    let mut actions = memory.keys(|facts| facts.has_head(name));
     actions.retain(|key| Some(&key.namespace) == metadata.namespace.as_ref());
     actions
 }

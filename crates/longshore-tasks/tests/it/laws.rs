@@ -49,10 +49,11 @@ impl Scenario for Story {
         // Operators go on meanwhile, and jobs of connectors are asked for again.
         let is_told_apart = is_told_apart || self.has_operators && is_news;
         let is_asked = point.what.starts_with("ask ");
-        // How often somebody waits for somebody else, and says so, is a matter of timing.
-        let may_wait = self.actions.iter().any(|(name, ..)| is_serialized(name));
+        // How often an action waits for another one, and says so, is a matter of timing.
+        let may_wait = self.name == stories::OVER_QUOTA.name
+            || self.actions.iter().any(|(name, ..)| is_serialized(name));
         let is_waiting = point.what.ends_with(" cache") || may_wait && is_news;
-        // How often somebody else comes in between, too.
+        // How often another writer comes in between, too.
         let is_met = matches!(self.people, People::WriteAlong(..))
             && (is_news || point.what == "patch taskactions");
         let is_told_again = point.what.ends_with(" events") || point.what == "patch pods";
@@ -76,7 +77,13 @@ impl Scenario for Story {
     }
 
     fn expects_log(&self, line: &str) -> bool {
-        self.name == stories::CACHE_DOWN.name && line.contains("the cache cannot be asked")
+        let expected = match self.name {
+            name if name == stories::CACHE_DOWN.name => "the cache cannot be asked",
+            // Where the longer of the two runs first.
+            name if name == stories::OVER_QUOTA.name => "exceeded quota: few",
+            _ => return false,
+        };
+        line.contains(expected)
     }
 
     fn bound(&self, what: &str, troubles: &Troubles) -> Option<u32> {
