@@ -177,7 +177,7 @@ impl Controller for Evictions {
         match *status {}
     }
 
-    /// An object that somebody else wrote first is decided upon anew. Any other failure is about this object alone.
+    /// An object that another client wrote first is decided upon anew. Any other failure is about this object alone.
     async fn call(&self, key: &EvictionsOf, effect: &EvictionEffect) -> Result<(), ApplyError> {
         match self.applier.patch(key, effect.patch()).await {
             Err(error) if error.class() != Class::Conflict => {
@@ -233,7 +233,7 @@ impl Evictions {
             now,
             pods,
             budgets,
-            // The others hold nobody, so that they change no count.
+            // The other rules hold no pod, so that they change no count.
             rules: read_some(self.rules.beginning(namespace, ""), Rule::rejects),
             others: Seen::Absent,
             failed: notes.failed.at(now),
@@ -290,8 +290,8 @@ impl Evictions {
             .collect()
     }
 
-    /// Pods without the label. Nobody watches them: a list is made where a budget that holds an eviction is about some
-    /// of them, and only then.
+    /// Pods without the label. No watch delivers them: a list is made where a budget that holds an eviction is about
+    /// some of them, and only then.
     async fn others(&self, namespace: &str) -> Seen<Vec<Pod>> {
         let client = self.applier.requests().client().clone();
         let pods: Api<RawObject> =
@@ -307,7 +307,7 @@ impl Evictions {
     }
 }
 
-/// What can be read of these objects. A budget that cannot be read protects nobody, as for API servers.
+/// What can be read of these objects. A budget that cannot be read protects no pod, as for API servers.
 pub(crate) fn read_all<T: DeserializeOwned + Clone>(
     objects: Seen<Vec<Arc<Parsed<T>>>>,
 ) -> Seen<Vec<T>> {

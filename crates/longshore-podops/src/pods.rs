@@ -188,7 +188,8 @@ impl Pods {
         rules.map(|()| self.selections.say(pod))
     }
 
-    /// The budgets of its namespace, where somebody has asked for its eviction, and it may go or be taken out of service.
+    /// The budgets of its namespace, where a client has asked for its eviction, and it may go or be taken out of
+    /// service.
     fn budgets_of(&self, pod: &Pod) -> Seen<Vec<Budget>> {
         let is_evicted = eviction::needs_budgets(pod);
         match self.budgets.as_ref().filter(|_| is_evicted) {
@@ -205,7 +206,7 @@ impl Pods {
         }
     }
 
-    /// The Services that a pod which nobody operates on waits for.
+    /// The Services that a pod without an operation waits for.
     async fn services_of(&self, pod: &Pod) -> BTreeMap<String, Seen<Labels>> {
         let is_idle = Operations::of(&pod.labels).is_ok_and(|operations| operations.is_empty());
         let is_waiting = pod.is_controlled() && !pod.is_deleting && !pod.is_available();

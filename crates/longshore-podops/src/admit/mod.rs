@@ -2,8 +2,8 @@
 //!
 //! [`write`] takes the labels of a pod through the state machine of [`advance`] within the very request that writes
 //! it. [`validate`] refuses labels that do not fit together, and turns deletes and evictions into operations
-//! ([`grace`]). Whoever serves them hands over what the AdmissionReview says, sends the verdict back, and before that
-//! writes what [`Verdict::begin`] asks for.
+//! ([`grace`]). The caller ([`crate::webhooks`]) hands over what the AdmissionReview says, writes what
+//! [`Verdict::begin`] asks for, and then sends the verdict back.
 
 pub mod advance;
 pub mod grace;

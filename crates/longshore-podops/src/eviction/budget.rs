@@ -97,14 +97,14 @@ impl Budget {
     }
 
     /// Whether as many pods were healthy as have to stay, without those that have an entry: the pods that have one may
-    /// leave. It is not so where the budget was raised after the disruptions were reserved, or where another pod has
-    /// failed; without a count nobody knows.
+    /// leave. False where the budget was raised after the disruptions were reserved, where another pod has failed, and
+    /// where the budget has no count.
     pub(super) fn has_enough(&self) -> bool {
         let counted = self.counted.as_ref();
         counted.is_ok_and(|counted| counted.healthy >= counted.desired)
     }
 
-    /// Whether a disruption is reserved for the pod, whoever wrote the entry.
+    /// Whether a disruption is reserved for the pod, whichever client wrote the entry.
     pub(super) fn reservation(&self, pod: &Pod, now: Timestamp) -> Reservation {
         let Some(since) = self.disrupted.get(&pod.target.name) else {
             return Reservation::Missing;

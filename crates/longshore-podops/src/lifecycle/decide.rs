@@ -1,6 +1,6 @@
 //! What the controller writes about the lifecycle of a pod.
 //!
-//! At most one write a round, each on condition that nobody else wrote since: every write goes through the state
+//! At most one write a round, each on condition that no other client wrote since: every write goes through the state
 //! machine of [`advance`], and what follows is decided upon what came of it. A crash in between loses nothing, because
 //! the labels say how far everything is.
 
@@ -45,17 +45,18 @@ pub struct Observed {
     pub pod: Seen<Pod>,
     /// The PodTransitionRules that are about it.
     pub rules: Seen<Vec<RuleSays>>,
-    /// The selectors of the Services that hold finalizers which it lacks and is expected to have, by who holds them,
-    /// as the annotation writes it.
+    /// The selectors of the Services that hold finalizers which the pod lacks and is expected to have, by holder, as
+    /// the annotation writes it.
     pub services: BTreeMap<String, Seen<Labels>>,
-    /// The disruption budgets of its namespace, where it is evicted and the operation has begun; `Absent` where nobody
-    /// looks at them.
+    /// The disruption budgets of its namespace, where it is evicted and the operation has begun; `Absent` otherwise,
+    /// and where the controller does not watch budgets.
     pub budgets: Seen<Vec<Budget>>,
     /// What becomes of its namespace, where pods are deleted by operations.
     pub namespace: Namespace,
     /// What routes traffic to it; `Absent` where Services protect no pods.
     pub traffic: Seen<Traffic>,
-    /// How long operations wait for those who protect traffic, unless the pod says otherwise; `None`: for ever.
+    /// How long operations wait for the finalizers that protect traffic, unless the pod says otherwise; `None`: for
+    /// ever.
     pub deadline: Option<Duration>,
 }
 
@@ -125,7 +126,8 @@ pub fn decide(observed: &Observed) -> PodPlan {
         Ok(operations) => operations,
         Err(invalid) => return complain(pod, invalid.to_string()),
     };
-    // Nobody may operate before it was said whether the pod serves: without the condition nobody waits for traffic.
+    // No operation may be permitted before the condition says whether the pod serves: without it no operation waits for
+    // traffic.
     if pod.has_gate && pod.service_ready.is_none() {
         let status = if stays_offline(pod) {
             ConditionStatus::False
@@ -146,7 +148,7 @@ pub fn decide(observed: &Observed) -> PodPlan {
         Seen::Absent => {}
     }
     let wanted = wanted_gate(&operations).filter(|it| {
-        // Who completes does not bring a pod into service that a person keeps out of it.
+        // The end of an operation does not bring a pod into service that a person keeps out of it.
         *it == ConditionStatus::False || !stays_offline(pod)
     });
     if let Some(status) = wanted.filter(|it| pod.service_ready != Some(*it)) {

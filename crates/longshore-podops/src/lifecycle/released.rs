@@ -1,4 +1,4 @@
-//! A pod that takes part no more: its gate is opened, because nobody else would.
+//! A pod that takes part no more: its gate is opened, because no other controller would.
 //!
 //! The label can be removed in the middle of an operation, when the gate is closed. The webhook sees that request, takes
 //! back everything of ours that is in the metadata of the pod, and leaves [`LABEL_RELEASED`] where the gate is not open: it

@@ -15,14 +15,14 @@ use crate::selector;
 
 /// Seconds between questions about a task, upstream's.
 const POLL_INTERVAL: i64 = 5;
-/// Seconds until nobody asks about a task any more, upstream's.
+/// Seconds after which the controller asks about a task no more, upstream's.
 const POLL_TIMEOUT: i64 = 60;
 
 /// What makes a rule one that cannot be followed, in upstream's words.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Faults(Vec<String>);
 
-/// Somebody whom a rule asks, whose address and certificates are to be read: who is asked about pods, and who about tasks.
+/// A server that a rule asks, about pods or about tasks, whose address and certificates are to be read.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Target {
     path: String,
@@ -39,7 +39,7 @@ impl Target {
         format!("{}.url: Invalid value: {url:?}: {why}", self.path)
     }
 
-    /// Nobody can be trusted there.
+    /// The certificate authorities cannot be read.
     pub fn is_not_trusted(&self, why: &str) -> String {
         let bundle = &self.ca_bundle;
         format!("{}.caBundle: Invalid value: {bundle:?}: {why}", self.path)

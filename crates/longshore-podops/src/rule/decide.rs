@@ -30,7 +30,7 @@ use crate::{
     replicas::{Workload, missing},
 };
 
-/// What is asked of somebody else, beside the rounds.
+/// A question to the webhook of a rule, asked beside the rounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inquiry {
     /// May these pods go on?
@@ -64,9 +64,9 @@ pub struct Observed {
     pub answers: Answers,
     /// What they have answered about tasks that the status has.
     pub polls: Polls,
-    /// Questions of which nothing is of interest any more: nobody waits for their answers.
+    /// Questions whose answers no rule waits for any more.
     pub spent: Vec<QuestionId>,
-    /// Kinds of rules that nobody is asked about.
+    /// Kinds of rules that are skipped.
     pub skipped: BTreeSet<RuleKind>,
 }
 
@@ -147,7 +147,7 @@ pub fn decide(observed: &Observed) -> RulePlan {
     plan
 }
 
-/// Takes the details off the pods of a rule that does not exist: somebody has removed its finalizer before they were gone.
+/// Takes the details off the pods of a rule that does not exist: a client removed its finalizer before they were gone.
 fn of_no_rule(name: &str, pods: &Seen<Vec<Pod>>) -> RulePlan {
     let pods = pods.present().map_or(&[][..], Vec::as_slice);
     in_part(annotations(name, pods, |_| None))

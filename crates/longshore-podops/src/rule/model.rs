@@ -31,7 +31,7 @@ pub type RuleKey = PodKey;
 pub struct Rule {
     /// Its address.
     pub target: ObjectRef,
-    /// Its version: what is written upon it is refused where somebody else was first.
+    /// Its version: a write upon it is refused where another client wrote first.
     pub resource_version: Option<String>,
     /// Of its spec.
     pub generation: i64,
@@ -41,7 +41,7 @@ pub struct Rule {
     pub is_deleting: bool,
     /// What it says.
     pub spec: PodTransitionRuleSpec,
-    /// What came of it. Its details are sorted by the names of their pods, whoever has written them.
+    /// What came of it. Its details are sorted by the names of their pods, whichever program wrote them.
     pub status: PodTransitionRuleStatus,
     /// The selector of its spec, read once: it is held against many pods. `None` where it selects no pod, because it is
     /// missing or cannot be read.

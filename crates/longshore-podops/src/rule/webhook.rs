@@ -1,5 +1,5 @@
-//! What is asked of the webhook of a rule, and what its answer means. Pure: the rounds say whom to ask, and somebody
-//! beside them asks.
+//! What is asked of the webhook of a rule, and what its answer means. Pure: the rounds say which webhook to ask, and
+//! the kit sends the question beside them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,9 +19,9 @@ use super::{
     task::{Follow, Poll, has_ended, initialized, last_ended},
 };
 
-/// When somebody who did not let a pod pass is asked again, upstream's.
+/// When a webhook that did not let a pod pass is asked again, upstream's.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
-/// Bytes of what somebody else said that are kept.
+/// Bytes of a webhook's message that are kept.
 const MAX_MESSAGE: usize = 1024;
 /// Bytes of the id of a task.
 const MAX_TASK_ID: usize = 256;
@@ -43,8 +43,8 @@ pub struct Question {
     pub webhook: RuleWebhook,
     /// The pods by what brought them there ([`Subject::occasion`]).
     pub pods: BTreeMap<String, String>,
-    /// Tells this question from others in logs. It is made of what is asked: who asks the same again, as a controller that
-    /// was killed, says the same, and the webhook can tell.
+    /// Tells this question from others in logs. It is made of what is asked: a controller that was killed and asks the
+    /// same again sends the same id, so that the webhook can tell.
     pub trace_id: String,
 }
 
@@ -311,7 +311,7 @@ enum Said {
     Begins(Begun),
 }
 
-/// As much of what somebody else said as people read: it is kept in the status, and on every pod.
+/// As much of a webhook's message as people read: it is kept in the status, and on every pod.
 pub(super) fn short(text: &str) -> String {
     if text.len() <= MAX_MESSAGE {
         return text.to_owned();

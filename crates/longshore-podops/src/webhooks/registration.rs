@@ -28,8 +28,8 @@ use crate::{
 
 /// How long API servers wait for an answer, in seconds.
 const TIMEOUT: u32 = 10;
-/// The same, for an eviction. Our own answer comes within 5 s; whoever evicts a pod of somebody else waits that long at
-/// most while nobody answers.
+/// The same, for an eviction. Our own answer comes within 5 s; a client that evicts a pod without the label waits that
+/// long at most while no replica answers.
 const EVICTION_TIMEOUT: u32 = 7;
 /// The same, for a status. It is answered without a request; a node writes the statuses of its pods one after the other.
 const STATUS_TIMEOUT: u32 = 2;
@@ -186,7 +186,7 @@ fn mutating(config: &AdmitConfig, registration: &RegistrationConfig) -> Vec<Webh
 
 fn validating(config: &AdmitConfig, registration: &RegistrationConfig) -> Vec<Webhook<'static>> {
     let policies = &registration.failure_policies;
-    // Without the gate deletes are nobody's business.
+    // Without the gate no webhook has to see deletes.
     let operations: &[&str] = if config.grace_delete {
         &["CREATE", "DELETE"]
     } else {

@@ -22,7 +22,7 @@ use tower::{BoxError, Service, ServiceExt};
 
 use crate::{front::Routed, stories::Statuses};
 
-/// What was granted although somebody held the pod.
+/// What was granted although a finalizer held the pod.
 pub(crate) type Broken = Arc<Mutex<Vec<String>>>;
 
 /// Admits what is written to pods.
