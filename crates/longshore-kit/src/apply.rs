@@ -229,7 +229,7 @@ impl Applier {
         self.events.publish(announcement, now);
     }
 
-    /// An object of that name exists: ours from an earlier attempt, or somebody else's.
+    /// An object of that name exists: ours from an earlier attempt, or another client's.
     async fn adopt(&self, target: &ObjectRef, create: &Create) -> Result<Value, ApplyError> {
         let Some(object) = self.requests.get(target).await? else {
             return Err(ApplyError::Changed(target.to_string()));
@@ -390,7 +390,7 @@ pub enum ApplyError {
     /// The object of that name is being deleted; the new one has to wait for it.
     #[error("{0} waits for the old one to go")]
     StillDeleting(String),
-    /// The object of that name is somebody else's.
+    /// The object of that name is another client's.
     #[error(
         "{target} exists and is not ours: expected {ours}, found {theirs}; delete it or rename it"
     )]

@@ -33,8 +33,8 @@ impl<K: kube::Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'stati
 pub trait Follow<K>: Debug + Send + Sync {
     /// The object of this name is as this from now on; `None`: it is gone. An object may be told again unchanged.
     ///
-    /// The cache calls this under its lock, so that nobody sees an object that the follower has not seen. The follower
-    /// must not ask that cache for anything, and must not take long.
+    /// The cache calls this under its lock, so that no reader sees an object that the follower has not seen. The
+    /// follower must not ask that cache for anything, and must not take long.
     fn follow(&self, namespace: &str, name: &str, object: Option<&Arc<K>>);
 }
 
@@ -101,7 +101,7 @@ impl<K: Cached> Cache<K> {
     }
 
     /// One that keeps nothing, however much there is: every lookup is `Unknown`, and each update is passed on, also
-    /// where it comes twice. Who follows them keeps what is of interest.
+    /// where it comes twice. The follower of the updates keeps what is of interest.
     pub fn passing_on() -> Arc<Self> {
         Arc::new(Self::that(false, None))
     }

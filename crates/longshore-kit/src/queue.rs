@@ -35,7 +35,7 @@ const SLOW: Backoff = Backoff {
 pub(crate) struct Queue<K> {
     /// The groups that have waiting keys.
     groups: HashMap<Name, Group<K>>,
-    /// The groups that had due keys the last time that somebody looked, in the order of their turns.
+    /// The groups that had due keys at the last look, in the order of their turns.
     turns: VecDeque<Name>,
     /// The other groups, by when their first keys are due.
     upcoming: BTreeSet<(Instant, Name)>,

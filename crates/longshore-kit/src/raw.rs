@@ -13,8 +13,8 @@ use serde_json::{Value, value::RawValue};
 ///
 /// A parsed object of an unknown kind takes five times the memory of its text, and a cache holds thousands of which a
 /// round reads one. Hence each round parses its own, with [`to_value`](Self::to_value), and the metadata that is held
-/// beside the text has neither labels nor annotations. Who wrote which field (`managedFields`), which may be much of
-/// the text, is not held at all: it reads as null, and a patch that does not say it leaves it as it is.
+/// beside the text has neither labels nor annotations. The writers of its fields (`managedFields`), which may be much
+/// of the text, are not held at all: it reads as null, and a patch that does not say it leaves it as it is.
 ///
 /// It is read from JSON text, or from a JSON value.
 #[derive(Clone, Debug)]

@@ -92,7 +92,7 @@ fn get() -> QuestionId {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("somebody else wrote first")]
+#[error("another client wrote first")]
 struct Conflict;
 
 impl Classify for Conflict {

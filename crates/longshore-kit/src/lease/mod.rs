@@ -1,4 +1,4 @@
-//! Who of several replicas acts: the holder of a `coordination.k8s.io/v1` Lease, and nobody else (rule R7 of the
+//! Which of several replicas acts: the holder of a `coordination.k8s.io/v1` Lease, and no other process (rule R7 of the
 //! reliability spec).
 //!
 //! The [`Elector`] takes the lease and renews it; `decide` says when, as a pure function of what was seen; the
@@ -28,7 +28,7 @@ pub struct Terms {
     pub lease_duration: Duration,
     /// The holder stops acting when it has not renewed for this long; less than the lease's duration; default 10 s.
     pub renew_deadline: Duration,
-    /// Between two renewals, and between two looks of those who wait; default 2 s.
+    /// Between two renewals, and between two looks of a candidate that waits; default 2 s.
     pub retry_period: Duration,
 }
 
