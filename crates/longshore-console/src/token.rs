@@ -54,7 +54,7 @@ mod tests {
         for other in ["", "ab", "abcd", "ABC"] {
             assert!(!token.is(other), "{other}");
         }
-        assert!(!Token::new("").is(""), "an empty token lets nobody in");
+        assert!(!Token::new("").is(""), "an empty token lets no client in");
     }
 
     #[test]
