@@ -31,7 +31,8 @@ impl<K: kube::Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'stati
 
 /// Keeps something in step with a cache: an index of its objects, for example.
 pub trait Follow<K>: Debug + Send + Sync {
-    /// The object of this name is as this from now on; `None`: it is gone. An object may be told again unchanged.
+    /// The object of this name is as this from now on; `None`: it is gone. The cache may call this again with an
+    /// unchanged object.
     ///
     /// The cache calls this under its lock, so that no reader sees an object that the follower has not seen. The
     /// follower must not ask that cache for anything, and must not take long.
@@ -95,7 +96,7 @@ impl<K: Cached> Cache<K> {
         Arc::new(Self::default())
     }
 
-    /// An empty cache whose changes `follower` is told of.
+    /// An empty cache whose changes go to `follower`.
     pub fn followed_by(follower: Arc<dyn Follow<K>>) -> Arc<Self> {
         Arc::new(Self::that(true, Some(follower)))
     }

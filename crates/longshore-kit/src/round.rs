@@ -218,7 +218,7 @@ impl<C: Controller> Round<C> {
     }
 }
 
-/// What the controller is told.
+/// What the controller gets about an action that the API server refused.
 fn refusal<S, E, Q>(action: &Action<S, E, Q>, error: &ApplyError) -> Refusal {
     let create = if let Action::Create(create) = action {
         Some(create.clone())

@@ -258,7 +258,7 @@ impl Caches {
     }
 }
 
-/// What is known by now: the rest is told of as it comes.
+/// What is known by now: watches deliver the rest as it comes.
 fn known<K>(objects: Seen<Vec<Arc<K>>>) -> Vec<Arc<K>> {
     match objects {
         Seen::Present(objects) => objects,

@@ -7,7 +7,7 @@ use longshore_outbound::Boundaries;
 
 use crate::{measures::PodMeasures, rule::RuleKind};
 
-/// How long a pod is held after it has left all EndpointSlices, by default: proxies and ingresses learn of it within a
+/// How long a pod is held after it has left all EndpointSlices, by default: proxies and ingresses see that within a
 /// second or two, and short requests end.
 pub const DRAIN_DELAY: Duration = Duration::from_secs(5);
 
@@ -94,7 +94,7 @@ impl Default for FailurePolicies {
     }
 }
 
-/// How API servers learn of the webhooks.
+/// How the webhooks are registered with API servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistrationConfig {
     /// What they do where no replica answers.

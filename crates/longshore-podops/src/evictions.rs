@@ -256,7 +256,7 @@ impl Evictions {
         } else {
             tracing::debug!(%object, error = why, "{cannot}, trying again");
         }
-        // A failure that passes by itself, as that of an API server that is not there, is no reason to pass anybody over.
+        // A failure that passes by itself, as that of an API server that is not there, is no reason to pass a pod over.
         if matches!(effect, EvictionEffect::Begin(_)) && error.class() != Class::Retry {
             self.note(key, |notes| notes.refused.note(object, &why, now));
         }
@@ -314,7 +314,7 @@ pub(crate) fn read_all<T: DeserializeOwned + Clone>(
     read_some(objects, |_| true)
 }
 
-/// The same, of those that are asked for. Pods that cannot be read are told about where pods are decided upon.
+/// The same, of the objects that `is_asked_for` accepts. The controller of pods reports the pods that cannot be read.
 fn read_some<T: DeserializeOwned + Clone>(
     objects: Seen<Vec<Arc<Parsed<T>>>>,
     is_asked_for: impl Fn(&T) -> bool,

@@ -1,4 +1,4 @@
-//! Everybody around one pod, in any order: operations that begin, end and are taken back, traffic that comes and goes, a
+//! All that act on one pod, in any order: operations that begin, end and are taken back, traffic that comes and goes, a
 //! node, and our controller, which acts upon what it saw some time ago and forgets everything now and then.
 
 use std::{

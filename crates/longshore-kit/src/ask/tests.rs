@@ -121,7 +121,7 @@ enum Habit {
     Hangs,
     /// One byte a second.
     Drips,
-    /// More than anybody wants to read.
+    /// More than the kit reads.
     AnswersTooMuch,
     AnswersAnotherQuestion,
     Resets,

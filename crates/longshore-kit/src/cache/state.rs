@@ -284,7 +284,7 @@ impl<K: Cached> State<K> {
         self.bury(name, uid.or_else(|| target.uid.clone()), version, untold);
     }
 
-    /// An object whose end we know before the watch tells of it.
+    /// An object whose end is known before the watch delivers it.
     pub(super) fn let_go(&mut self, object: K, version: u64) {
         let name = name_of(&object);
         let uid = object.meta().uid.clone();

@@ -3,8 +3,8 @@
 //!
 //! The [`Elector`] takes the lease and renews it; `decide` says when, as a pure function of what was seen; the
 //! [`Gate`] is what the rest of the process sees of it. Every write passes the gate ([`GateWrites`] around the API
-//! client, [`Gate::check`] before a commit), which closes by itself before anybody else can take the lease: a process
-//! that was paused for a minute and goes on finds it closed, whatever it was about to write.
+//! client, [`Gate::check`] before a commit), which closes by itself before another process can take the lease: a
+//! process that was paused for a minute and goes on finds the gate closed, whatever it was about to write.
 //!
 //! **Invariant: a gate is open for less time than others wait.** It opens until *the sending* of the last successful
 //! renewal + [`Terms::renew_deadline`]; others count [`Terms::lease_duration`], which is longer, from when they *saw*

@@ -107,7 +107,7 @@ fn is_noted(pod: &Pod, now: Timestamp) -> bool {
 }
 
 /// Notes that the eviction of this incarnation is wanted. The patch names no version: several replicas may write it at
-/// once, and other writes in between change nothing about the wish. A pod that has lost its label since it was read is
+/// once, and other writes in between do not change what is wanted. A pod that has lost its label since it was read is
 /// left as it is: no controller would remove the mark from it.
 fn note(pod: &Pod, now: Timestamp) -> Patch {
     let mut change = Change::of(pod);

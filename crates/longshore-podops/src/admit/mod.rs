@@ -225,7 +225,8 @@ fn check_labels(object: &Value) -> Result<(), Denial> {
     validate::validate(&pod).map_err(|why| Denial::by(LIFECYCLE, why))
 }
 
-/// Whether the eviction of a pod waits for its disruption budgets: then [`validate_eviction`] tells of them.
+/// Whether the eviction of a pod waits for its disruption budgets: then [`validate_eviction`] names them in its
+/// message.
 pub fn is_held(config: &AdmitConfig, pod: &Value, now: Timestamp) -> bool {
     Pod::of(pod).is_ok_and(|pod| grace::is_held(config, &pod, now))
 }

@@ -291,7 +291,7 @@ pub(super) fn complain(pod: &Pod, note: String) -> PodPlan {
     Plan::of(vec![warn(pod, REASON_INVALID_LIFECYCLE, note)])
 }
 
-/// Tells people about a pod.
+/// Publishes a warning Event about a pod.
 pub(crate) fn warn(pod: &Pod, reason: &'static str, note: String) -> Action<Never, PodEffect> {
     Action::Announce(Announcement {
         regarding: pod.target.clone(),

@@ -92,7 +92,7 @@ fn or(value: &mut Value, default: Value) {
     }
 }
 
-/// What is wrong with a rule, and whom it asks.
+/// What is wrong with a rule, and which servers it asks.
 ///
 /// # Errors
 /// It does not have the shape of one; or what upstream says before it looks any further.

@@ -132,8 +132,8 @@ pub fn decide(observed: &Observed) -> RulePlan {
         let status = json!({"targets": targets, "details": details, "ruleStates": states});
         write_status(rule, status, observed.now)
     };
-    // Asking is beside the rounds, and takes no time of this one. What was heard about a task is in the status before
-    // anybody asks about it again.
+    // Asking is beside the rounds, and takes no time of this one. The status has the last answer about a task before
+    // the controller asks about the task again.
     let questions = said.questions.into_iter().map(Inquiry::Ask);
     let polls = said.polls.into_iter().filter(|_| is_written);
     let asks = asks(rule, questions.chain(polls.map(Inquiry::Poll)));
@@ -181,7 +181,7 @@ fn seed(rule: &Rule) -> String {
     format!("{uid} {}", rule.generation)
 }
 
-/// When the next webhook is asked again: about a pod that it did not let pass.
+/// When a rule next asks a webhook again, about a pod that the webhook did not let pass.
 fn asked_again(answers: &Answers) -> Option<Timestamp> {
     let heard = answers.values().flat_map(|heard| heard.values());
     heard.filter_map(|heard| heard.again_at).min()

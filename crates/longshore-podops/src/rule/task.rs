@@ -1,7 +1,7 @@
-//! The tasks of a webhook: it said that it takes its time, and under which id it wants to be asked again. Pure.
+//! The tasks of a webhook: the webhook answered that it needs time, and with which id to ask again. Pure.
 //!
-//! What is asked about is in the status of the PodTransitionRule: the id and the time at which the task began are written
-//! there before anybody asks about it, and what an answer has approved before anybody asks again. So a controller that
+//! The status of the PodTransitionRule has the tasks: the controller writes the id of a task and the time at which it
+//! began before the first question about it, and what an answer has approved before the next one. So a controller that
 //! starts asks about the same tasks, for no longer than they had left. What is in memory only is when to ask next, and
 //! the last answer until it is in the status.
 
@@ -98,7 +98,7 @@ pub(super) struct Follow<'a> {
     pub(super) rule: &'a str,
     /// `<namespace>/<PodTransitionRule>/<rule>`, as upstream names it in messages.
     pub(super) key: String,
-    /// `None` where the rule does not say whom to ask about tasks.
+    /// `None` where the rule does not say where to ask about tasks.
     pub(super) poll: Option<&'a RulePoll>,
     pub(super) polls: &'a Polls,
     pub(super) now: Timestamp,

@@ -179,8 +179,8 @@ impl Asking<'_> {
     }
 }
 
-/// Whether a pod that no task is about is to be asked about now. Where a task was, the status has its end before anybody
-/// asks anew.
+/// Whether a pod that no task is about is to be asked about now. Where a task was, the status has its end before the
+/// rule asks anew.
 fn is_asked_now(heard: Option<&Heard>, status: &RuleWebhookStatus, now: Timestamp) -> bool {
     let Some(heard) = heard else {
         return true;

@@ -1,8 +1,8 @@
 //! All ways of an operation from one phase to another. Operations take no other one: a test fails on an edge that is not
 //! listed here, and on a listed one that is never taken.
 //!
-//! The labels of operations can be written by everybody. What is listed is what follows from the labels that clients are
-//! to write: those that begin an operation, end it, and take it back.
+//! Every client can write the labels of operations. What is listed is what follows from the labels that clients are to
+//! write: those that begin an operation, end it, and take it back.
 
 use super::Phase;
 

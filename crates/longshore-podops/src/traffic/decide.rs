@@ -17,8 +17,8 @@ use crate::{
 
 /// Adds the finalizer, or removes it, where that is due. Else nothing, and when to look again.
 ///
-/// `None`: it cannot be told whether traffic is routed to the pod. Then nothing at all may be written about it: its gate
-/// might be closed unprotected.
+/// `None`: whether traffic is routed to the pod is unknown. Then nothing at all may be written about it: its gate might
+/// be closed unprotected.
 pub fn decide(observed: &Observed) -> Option<PodPlan> {
     let Seen::Present(pod) = &observed.pod else {
         return Some(Plan::await_change());

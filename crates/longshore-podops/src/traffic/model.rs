@@ -57,7 +57,7 @@ pub enum DrainDelay {
     Invalid(String),
 }
 
-/// An EndpointSlice: whom it has as ready.
+/// An EndpointSlice: which pods it has as ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slice {
     /// Its Service; empty where it has none.

@@ -204,8 +204,8 @@ impl Validating {
         admit::validate_eviction(&self.config, request, pod.as_ref(), &budgets, now)
     }
 
-    /// The disruption budgets of a namespace; none where they cannot be read. They are only told of: the controller
-    /// decides.
+    /// The disruption budgets of a namespace; none where they cannot be read. They are for the message only: the
+    /// controller decides.
     async fn budgets(&self, namespace: &str) -> Vec<Budget> {
         let client = self.requests.client().clone();
         let api: Api<RawObject> = Api::namespaced_with(client, namespace, &api_resource(BUDGET));

@@ -1,4 +1,4 @@
-//! How API servers learn of the webhooks. Pure.
+//! How the webhooks are registered with API servers. Pure.
 //!
 //! What must be seen fails closed while no replica answers: creates of pods (a pod past the webhook never gets its gate),
 //! their updates and deletes, and PodTransitionRules. Everything else fails open. A status write past the webhook is made
@@ -90,7 +90,7 @@ struct Webhook<'a> {
     selector: Value,
     failure_policy: FailurePolicy,
     timeout_seconds: u32,
-    /// Expressions by name: it is asked where all of them are true.
+    /// Expressions by name: API servers call the webhook where all of them are true.
     conditions: Vec<(&'a str, String)>,
     side_effects: &'a str,
 }
@@ -118,7 +118,7 @@ impl Webhook<'_> {
     }
 }
 
-/// What API servers are told.
+/// What is registered with API servers.
 pub fn registrations(
     config: &AdmitConfig,
     registration: &RegistrationConfig,

@@ -32,7 +32,7 @@ pub(crate) struct Webhooks {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) broken: Broken,
     pub(crate) statuses: Statuses,
-    /// To whom a Service routes.
+    /// The pods to which a Service routes.
     pub(crate) routed: Routed,
     /// Changes with every write.
     pub(crate) writes: Arc<watch::Sender<u64>>,

@@ -44,7 +44,7 @@ use crate::{
 };
 
 const PROTECTION: &str = "prot.podopslifecycle.kusionstack.io/traffic";
-/// How long everybody around takes to see a change.
+/// How long every other actor takes to see a change.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Everything around the controllers. It lives through their crashes.
