@@ -101,7 +101,7 @@ impl<K: Cached> Cache<K> {
         Arc::new(Self::that(true, Some(follower)))
     }
 
-    /// One that keeps nothing, however much there is: every lookup is `Unknown`, and each update is passed on, also
+    /// A cache that keeps nothing, however much there is: every lookup is `Unknown`, and each update is passed on, also
     /// where it comes twice. The follower of the updates keeps what is of interest.
     pub fn passing_on() -> Arc<Self> {
         Arc::new(Self::that(false, None))
@@ -278,7 +278,7 @@ impl<K: Cached> CacheFeed for Cache<K> {
         let state = self.read();
         let entry = state.entries.get(&name_in(&written.target));
         let Some(watched) = state.watched_in(&written.target.namespace) else {
-            return true; // It will never show anything of that namespace.
+            return true; // The cache will never show anything of that namespace.
         };
         match written.until {
             Until::Version(version) => {

@@ -164,7 +164,7 @@ impl Answer {
     /// All of it, as the object that was asked about.
     ///
     /// # Errors
-    /// It is not JSON.
+    /// The answer is not JSON.
     pub fn object_of(&self, target: &ObjectRef) -> Result<Value, ApiError> {
         serde_json::from_str(&self.0).map_err(|source| ApiError::unreadable(target, source))
     }

@@ -140,7 +140,7 @@ impl Caches {
         move |update| keys(&caches, update)
     }
 
-    /// Those that take part.
+    /// The pods among `concerned` that take part.
     fn concerned(&self, concerned: Concerned) -> Vec<Requeued> {
         let pods = match concerned {
             Concerned::Nobody => Vec::new(),

@@ -106,12 +106,12 @@ impl Failures {
         before.is_none_or(|before| before.why != why)
     }
 
-    /// Those that are not to be tried yet.
+    /// The uids of objects that are not to be tried yet.
     fn at(&self, now: Timestamp) -> BTreeSet<String> {
         self.of(|failure| now < failure.until)
     }
 
-    /// Those that failed for so long that others have their turn.
+    /// The uids of objects that failed for so long that others have their turn.
     fn lasting(&self, now: Timestamp) -> BTreeSet<String> {
         self.of(|failure| {
             let is_long = failure.last.duration_since(failure.since) >= LASTING;

@@ -34,13 +34,13 @@ const PROTECTION: &str = "prot.podopslifecycle.kusionstack.io/traffic";
 enum Step {
     /// This operation begins, where it has not.
     Begin(usize),
-    /// It begins again, however far it is.
+    /// The operation begins again, however far it is.
     BeginAgain(usize),
-    /// It ends, or where it may not touch the pod yet, is given up without an undo.
+    /// The operation ends, or where it may not touch the pod yet, is given up without an undo.
     Finish(usize),
-    /// It ends if it may touch the pod.
+    /// The operation ends if it may touch the pod.
     Work(usize),
-    /// It is taken back.
+    /// The operation is taken back.
     Undo(usize),
     /// The node says whether the pod is Ready.
     Node,

@@ -198,7 +198,7 @@ impl Pods {
         }
     }
 
-    /// One that was not seen yet stays: its watch will tell.
+    /// A namespace that was not seen yet counts as one that stays: its watch will deliver it.
     fn namespace(&self, name: &str) -> Namespace {
         match self.namespaces.get("", name) {
             Seen::Present(namespace) if goes(&namespace) => Namespace::Goes,

@@ -14,7 +14,7 @@ pub const RULES: &[Rule] = &[
     // No pod waits for a Service that is gone; those that are there protect the pods that they select.
     Rule::new("", &["services"], &["get", "list", "watch"]).cluster_wide(),
     Rule::new("discovery.k8s.io", &["endpointslices"], &["list", "watch"]).cluster_wide(),
-    // Those that go, with all their pods.
+    // Namespaces that go, with all their pods.
     Rule::new("", &["namespaces"], &["list", "watch"]).cluster_wide(),
     // Evictions begin within the budgets of their pods, after a disruption was reserved in the status, and pods whose
     // evictor is gone are evicted. A budget that another client wrote first is read again.

@@ -25,9 +25,9 @@ const TOLERATED: SignedDuration = SignedDuration::from_hours(24);
 /// is that of the operation that is furthest on its way out of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum Phase {
-    /// It serves.
+    /// The pod serves.
     ServiceAvailable,
-    /// It is about to serve, for the first time or again.
+    /// The pod is about to serve, for the first time or again.
     Completing,
     /// The work is done, and rules are asked about it.
     PostCheck,
@@ -37,9 +37,9 @@ pub enum Phase {
     Preparing,
     /// An operation may touch it.
     Operating,
-    /// It was deleted, and is about to go.
+    /// The pod was deleted, and is about to go.
     Terminating,
-    /// It runs no more.
+    /// The pod runs no more.
     Ended,
 }
 

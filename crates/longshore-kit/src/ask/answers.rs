@@ -54,7 +54,7 @@ pub(super) struct UnderWay<Q> {
 
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// It is sent again at this time.
+    /// The question is sent again at this time.
     Later(Instant),
     /// For its turn.
     Waiting,

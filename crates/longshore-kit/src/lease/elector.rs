@@ -33,7 +33,7 @@ pub enum Lost {
     /// Another process holds the lease, or none.
     #[error("the lease is held by {0} now")]
     Taken(String),
-    /// It could not be renewed in time.
+    /// The lease could not be renewed in time.
     #[error("the lease could not be renewed within {} s", .0.as_secs())]
     NotRenewed(Duration),
 }

@@ -261,7 +261,7 @@ mod tests {
         let gate = held(&Arc::new(StoppedClock::default()));
         let n_sent = Arc::new(AtomicUsize::new(0));
         let sent = n_sent.clone();
-        // It connects first, and the pause comes meanwhile.
+        // The client connects first, and the pause comes meanwhile.
         let api = service_fn(move |_: Request<()>| {
             let sent = sent.clone();
             async move {

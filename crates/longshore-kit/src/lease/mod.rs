@@ -24,7 +24,7 @@ pub use record::{LEASE, is_uninstalled};
 /// How long leadership lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Others take the lease when they have seen no renewal for this long; default 15 s.
+    /// Other candidates take the lease when they have seen no renewal for this long; default 15 s.
     pub lease_duration: Duration,
     /// The holder stops acting when it has not renewed for this long; less than the lease's duration; default 10 s.
     pub renew_deadline: Duration,
@@ -44,7 +44,7 @@ impl Terms {
 }
 
 impl Default for Terms {
-    /// Those of client-go.
+    /// The terms of client-go.
     fn default() -> Self {
         Self::lasting(Duration::from_secs(15))
     }

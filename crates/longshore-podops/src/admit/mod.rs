@@ -134,7 +134,7 @@ impl Denial {
         }
     }
 
-    /// It could not be decided.
+    /// The webhook could not decide.
     fn internal(message: impl Into<String>) -> Self {
         Self {
             code: 500,
@@ -179,7 +179,7 @@ pub fn mutate(request: &Request, now: Timestamp) -> Result<Option<Value>, Denial
     let old = old.map_or_else(Labels::new, |old| old.labels);
     let labels = advance::advance(&pod, &old, now);
     let mut labels = labels.map_err(|error| Denial::internal(error.to_string()))?;
-    // It takes part again.
+    // The pod takes part again.
     labels.remove(LABEL_RELEASED);
     let mut object = request.object.clone();
     object["metadata"]["labels"] = json!(labels);

@@ -149,7 +149,7 @@ impl Budget {
     /// Whether it spares this pod, by what the disruption controller has counted; without a count it spares none.
     pub(crate) fn has_room_for(&self, pod: &Pod, now: Timestamp) -> bool {
         if self.charges(pod) && self.reservation(pod, now) != Reservation::Missing {
-            // It is not among the healthy pods.
+            // The pod is not among the healthy pods.
             return self.has_enough();
         }
         let counted = self.counted.as_ref();
@@ -233,7 +233,7 @@ impl<'de> Deserialize<'de> for Budget {
             namespace: metadata.namespace,
             name: metadata.name,
             spares_unready: spec.unhealthy_pod_eviction_policy.as_deref() == Some("AlwaysAllow"),
-            // One that cannot be read selects nothing, as for API servers.
+            // A selector that cannot be read selects nothing, as for API servers.
             selector: spec
                 .selector
                 .and_then(|selector| Selector::read(&selector).ok()),

@@ -101,7 +101,7 @@ pub fn decide(observed: &Observed) -> EvictionPlan {
     let now = observed.now;
     let all = all(observed, pods);
     let counts = Counts::of(&all, budgets, rules, now);
-    // Those that could not be written keep their places: what was answered may have been lost on its way.
+    // Pods that could not be written keep their places: the answer may have been lost on its way.
     let has_failed = |uid: Option<&String>| uid.is_some_and(|uid| observed.failed.contains(uid));
     // A pod that cannot be written for long has no place, and its entry is not renewed: others have their turn.
     let has_given_up = |pod: &Pod| {
@@ -243,7 +243,7 @@ fn all<'a>(observed: &'a Observed, pods: &'a [Pod]) -> Cow<'a, [Pod]> {
     let Seen::Present(others) = &observed.others else {
         return Cow::Borrowed(pods);
     };
-    // One that has just lost the label may be in both.
+    // A pod that has just lost the label may be in both.
     let is_new = |other: &&Pod| pods.iter().all(|pod| pod.target != other.target);
     let others = others.iter().filter(is_new);
     Cow::Owned(pods.iter().chain(others).cloned().collect())

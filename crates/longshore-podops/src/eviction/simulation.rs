@@ -17,7 +17,7 @@ enum Step {
     Evict(usize),
     /// Another operation begins on a pod, whatever its budget says.
     Operate(usize),
-    /// It is over.
+    /// The operation is over.
     Finish(usize),
     /// A pod breaks, or is whole again.
     Break(usize),

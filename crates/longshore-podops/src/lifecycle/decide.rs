@@ -32,7 +32,7 @@ pub type PodPlan = Plan<Never, PodEffect>;
 /// What is done about a pod beside writing it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum PodEffect {
-    /// It is evicted: this incarnation.
+    /// The controller evicts this incarnation of the pod.
     Evict(ObjectRef),
 }
 
@@ -242,7 +242,7 @@ fn pass_rules(operations: &Operations, observed: &Observed) -> Seen<Labels> {
 
 /// What the gate has to be while there are operations; `None` where it stays as it is.
 ///
-/// It opens for those that complete, but not while another one prepares or works: upstream opens it then.
+/// The gate opens for operations that complete, but not while another one prepares or works: upstream opens it then.
 fn wanted_gate(operations: &Operations) -> Option<ConditionStatus> {
     let is_at_work = |operation: &Operation| {
         let is_granted = operation.has(OperationLabel::Operate);

@@ -30,7 +30,7 @@ pub(crate) fn decide<E>(observed: &Observed) -> Plan<Never, E> {
         Seen::Present(_) | Seen::Absent => return Plan::await_change(),
         Seen::Unknown(_) => return look_again(),
     };
-    // One that takes part again is looked after by others.
+    // A pod that takes part again is decided upon elsewhere.
     if !pod.is_controlled() && needs_gate(pod) {
         return if stays_offline(pod) {
             Plan::await_change()

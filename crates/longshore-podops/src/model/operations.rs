@@ -90,7 +90,7 @@ impl Operations {
             .map(|(id, operation)| (id.as_str(), operation))
     }
 
-    /// One of them.
+    /// The operation of this id.
     pub fn get(&self, id: &str) -> Option<&Operation> {
         self.0.get(id)
     }

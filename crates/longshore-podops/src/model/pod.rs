@@ -17,11 +17,11 @@ pub type Labels = BTreeMap<String, String>;
 /// The status of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConditionStatus {
-    /// It holds.
+    /// The condition holds.
     True,
-    /// It does not.
+    /// The condition does not hold.
     False,
-    /// It is unknown.
+    /// Whether the condition holds is unknown.
     Unknown,
 }
 

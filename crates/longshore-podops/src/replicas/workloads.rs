@@ -34,7 +34,7 @@ const KINDS: [&str; 2] = [REPLICA_SET.kind, STATEFUL_SET.kind];
 pub(crate) enum Changed {
     /// No workload's.
     Nothing,
-    /// Those of a workload of this namespace. Its pods have or had these labels.
+    /// The replicas of a workload of this namespace. Its pods have or had these labels.
     Pods(String, Vec<Labels>),
     /// Any: now everything is known.
     All,

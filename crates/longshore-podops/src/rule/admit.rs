@@ -47,7 +47,7 @@ impl Target {
 }
 
 impl Faults {
-    /// One more.
+    /// Adds a fault.
     pub fn add(&mut self, fault: String) {
         self.0.push(fault);
     }
@@ -95,7 +95,7 @@ fn or(value: &mut Value, default: Value) {
 /// What is wrong with a rule, and which servers it asks.
 ///
 /// # Errors
-/// It does not have the shape of one; or what upstream says before it looks any further.
+/// The object does not have the shape of a PodTransitionRule, or upstream refuses it before the other checks.
 pub fn validate(object: &Value) -> Result<(Faults, Vec<Target>), Refused> {
     let spec = PodTransitionRuleSpec::deserialize(&object["spec"]).map_err(Refused::Shape)?;
     let Some(selector) = &spec.selector else {
@@ -221,10 +221,10 @@ fn incomplete(rule: &TransitionRule) -> Vec<String> {
 /// Why a rule is refused at once, in upstream's words.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// It does not have the shape of its schema.
+    /// The PodTransitionRule does not have the shape of its schema.
     #[error("PodTransitionRule does not have the shape of its schema: {0}")]
     Shape(serde_json::Error),
-    /// It does not say which pods it is about.
+    /// The PodTransitionRule has no selector.
     #[error("podtransitionrule selector cannot be nil")]
     NoSelector,
     /// One of its rules has no name.

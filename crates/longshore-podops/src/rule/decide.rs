@@ -229,7 +229,7 @@ fn write_status(rule: &Rule, mut status: Value, now: Timestamp) -> RulePlan {
 fn shown(details: &[Detail], pod: &Pod) -> Option<String> {
     let found = details.binary_search_by(|detail| detail.name.cmp(&pod.target.name));
     let mut detail = details.get(found.ok()?)?.clone();
-    detail.name.clear(); // It is the pod's own.
+    detail.name.clear(); // The name is the pod's own.
     serde_json::to_string(&detail).ok()
 }
 

@@ -303,11 +303,11 @@ impl Question {
 
 /// What an answer says of the pods that it does not name as finished.
 enum Said {
-    /// They pass.
+    /// The pods pass.
     Passes,
-    /// They do not, and this is why.
+    /// The pods do not pass, and this is why.
     Rejects(String),
-    /// They wait for this task.
+    /// The pods wait for this task.
     Begins(Begun),
 }
 

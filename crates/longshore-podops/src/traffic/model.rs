@@ -25,7 +25,7 @@ const LABEL_SERVICE_NAME: &str = "kubernetes.io/service-name";
 pub struct Traffic {
     /// The Services that select it, by name.
     pub services: Vec<Service>,
-    /// Those of them whose EndpointSlices have it as ready, by name.
+    /// The names of those Services whose EndpointSlices have the pod as ready.
     pub routed_by: Vec<String>,
     /// Since when it was seen in none. Not kept: a process that starts takes the instant of its first look, so that a
     /// restart makes a pod wait longer and never shorter.

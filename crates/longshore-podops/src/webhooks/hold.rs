@@ -77,11 +77,11 @@ struct Asker {
 /// What is done with a delete.
 #[derive(Debug)]
 pub(super) enum Turn {
-    /// It has a place, and may be held.
+    /// The request has a place, and may be held.
     Held(Slot),
-    /// It is answered at once.
+    /// The request is answered at once.
     AtOnce,
-    /// It was held for the pod that had this name before. Its client has never seen this one.
+    /// The request was held for the pod that had this name before. Its client has never seen this pod.
     OtherPod,
 }
 

@@ -102,7 +102,7 @@ impl World {
             .collect()
     }
 
-    /// Those with the label, or those without it.
+    /// The pods with the label, or the pods without it.
     fn labelled(&self, is_labelled: bool) -> Vec<Pod> {
         let mut pods = self.all();
         pods.retain(|pod| pod.is_controlled() == is_labelled);
@@ -263,7 +263,7 @@ impl World {
         );
     }
 
-    /// Those that are Ready and whose gates are open.
+    /// The number of pods that are Ready and whose gates are open.
     fn staying(&self) -> i64 {
         let pods = self.all();
         let staying = pods.iter().filter(|pod| {
