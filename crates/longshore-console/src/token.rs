@@ -21,7 +21,7 @@ impl Token {
         ))
     }
 
-    /// One that exists.
+    /// The token with this text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
