@@ -43,14 +43,14 @@ impl Default for AdmitConfig {
 /// What an API server does with a request where no replica answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicy {
-    /// Refuses it.
+    /// Refuses the request.
     Fail,
     /// Goes on as without the webhook.
     Ignore,
 }
 
 impl FailurePolicy {
-    /// As the Kubernetes API writes it.
+    /// The policy as the Kubernetes API writes it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Fail => "Fail",

@@ -253,7 +253,7 @@ pub(crate) fn goes(namespace: &RawObject) -> bool {
     namespace.meta().deletion_timestamp.is_some()
 }
 
-/// `Service/<namespace>/<name>`; others than Services are waited for, whatever becomes of them.
+/// The Service of `Service/<namespace>/<name>`; a pod waits for other holders whatever becomes of them.
 fn service(holder: &str) -> Option<ObjectRef> {
     let mut parts = holder.split('/');
     let (kind, namespace, name) = (parts.next()?, parts.next()?, parts.next()?);

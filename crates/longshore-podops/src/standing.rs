@@ -29,13 +29,13 @@ pub enum Phase {
     ServiceAvailable,
     /// The pod is about to serve, for the first time or again.
     Completing,
-    /// The work is done, and rules are asked about it.
+    /// The work is done, and the rules about it have yet to pass.
     PostCheck,
-    /// Rules are asked whether an operation may begin.
+    /// The rules have yet to let an operation begin.
     PreCheck,
     /// Traffic is being drained.
     Preparing,
-    /// An operation may touch it.
+    /// An operation may touch the pod.
     Operating,
     /// The pod was deleted, and is about to go.
     Terminating,
@@ -245,7 +245,7 @@ impl Standing {
         self
     }
 
-    /// The kinds of things that hold it.
+    /// The kinds of the blockers of the pod.
     pub fn kinds(&self) -> BTreeSet<BlockerKind> {
         self.blockers.iter().map(|blocker| blocker.kind).collect()
     }

@@ -50,11 +50,11 @@ pub struct Request {
 /// What is to be done with an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Make it.
+    /// Create the object.
     Create,
-    /// Change it.
+    /// Change the object.
     Update,
-    /// Remove it.
+    /// Delete the object.
     Delete,
     /// Something else, as `CONNECT`.
     Other,

@@ -128,7 +128,7 @@ impl Budget {
         }
     }
 
-    /// Whether the disruption controller has seen more pods, and more available ones, than these.
+    /// Whether the disruption controller has seen more pods, and more available ones, than these numbers.
     pub(super) fn has_seen_more(&self, n_pods: usize, n_available: usize) -> bool {
         let as_number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.counted.as_ref().is_ok_and(|counted| {
@@ -136,7 +136,7 @@ impl Budget {
         })
     }
 
-    /// How people find it.
+    /// Kind, namespace and name of the budget, for messages.
     pub fn title(&self) -> String {
         format!("{} {}/{}", BUDGET.kind, self.namespace, self.name)
     }

@@ -79,7 +79,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// What these rules say of a pod in this stage. One that has not looked at the pod yet holds it.
+    /// What these rules say of a pod in this stage. A rule that has not looked at the pod yet holds it.
     pub fn of(rules: &[RuleSays], stage: Stage) -> Self {
         let held: Vec<String> = rules
             .iter()
@@ -286,7 +286,7 @@ pub(crate) fn look_again<E>() -> Plan<Never, E> {
     Plan::after(crate::LOOK_AGAIN)
 }
 
-/// A person has to see to it.
+/// Publishes what a person has to repair on the pod.
 pub(super) fn complain(pod: &Pod, note: String) -> PodPlan {
     Plan::of(vec![warn(pod, REASON_INVALID_LIFECYCLE, note)])
 }

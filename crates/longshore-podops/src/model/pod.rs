@@ -150,7 +150,7 @@ impl From<WirePod> for Pod {
                 _ => ConditionStatus::Unknown,
             })
         };
-        // What is no instant is none: nothing is decided upon it.
+        // A text that is no instant counts as none: nothing is decided upon it.
         let instant = |text: Option<&String>| text.and_then(|text| text.parse().ok());
         let gates = wire.spec.and_then(|spec| spec.readiness_gates);
         let gates = gates.unwrap_or_default();

@@ -34,15 +34,15 @@ pub struct Subject {
     pub name: String,
     /// Its labels.
     pub labels: Labels,
-    /// Names of rules that are not asked about it.
+    /// Names of rules that the pod skips.
     pub skipped: BTreeSet<String>,
     /// Whether it serves.
     pub is_available: bool,
-    /// Where it is on its way; the first stage where it is in both.
+    /// The stage of the pod; the first one where it is in both.
     pub stage: Option<Stage>,
-    /// What brought it there: another operation, or a pod of the same name, is another one.
+    /// What brought the pod to its stage: another operation, or another pod of the same name, is another occasion.
     pub occasion: String,
-    /// When it came there, as its labels say: the last time where there are several.
+    /// When the pod came to its stage, as its labels say: the last time where there are several.
     pub entered_at: Option<Timestamp>,
 }
 

@@ -54,10 +54,10 @@ pub type Answers = BTreeMap<String, BTreeMap<String, Heard>>;
 /// What is known about what a webhook says of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
-    /// What it said last; `None` where it has not answered yet.
+    /// What the webhook answered last; `None` where it has not answered yet.
     pub outcome: Option<Outcome>,
-    /// When it is asked again; `None` while the question is under way, where the pod has passed, and where a task has
-    /// begun.
+    /// When the webhook is asked again; `None` while the question is under way, where the pod has passed, and where a
+    /// task has begun.
     pub again_at: Option<Timestamp>,
     /// The task that the answer has begun.
     pub task: Option<Begun>,

@@ -20,17 +20,17 @@ pub const ENDPOINT_SLICE: Resource = Resource {
 /// The label of an EndpointSlice that names its Service.
 const LABEL_SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// What routes traffic to a pod, as far as it protects it.
+/// The Services that route traffic to a pod and protect it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Traffic {
-    /// The Services that select it, by name.
+    /// The Services that select the pod, by name.
     pub services: Vec<Service>,
     /// The names of those Services whose EndpointSlices have the pod as ready.
     pub routed_by: Vec<String>,
-    /// Since when it was seen in none. Not kept: a process that starts takes the instant of its first look, so that a
-    /// restart makes a pod wait longer and never shorter.
+    /// Since when no slice was seen that has the pod as ready. Not kept: a process that starts takes the instant of its
+    /// first look, so that a restart makes a pod wait longer and never shorter.
     pub out_since: Timestamp,
-    /// How long it is held after that, unless a Service says otherwise.
+    /// How long the pod is held after that, unless a Service says otherwise.
     pub drain_delay: Duration,
 }
 
