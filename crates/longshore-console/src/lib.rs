@@ -4,7 +4,7 @@
 //! (`/api/v1`), [`serve`] behind a socket, [`feed`] lets any number of readers follow state changes, and [`client`] is
 //! what the commands use. [`objects`] are the JSON objects that both sides agree upon, [`problem`] the errors.
 //!
-//! It knows nothing of schedulers, databases and clusters: the binary provides the [`Control`].
+//! The crate knows nothing of schedulers, databases and clusters: the binary provides the [`Control`].
 
 pub mod client;
 pub mod control;

@@ -21,7 +21,7 @@ impl Token {
         ))
     }
 
-    /// One that exists.
+    /// The token with this text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -54,7 +54,7 @@ mod tests {
         for other in ["", "ab", "abcd", "ABC"] {
             assert!(!token.is(other), "{other}");
         }
-        assert!(!Token::new("").is(""), "an empty token lets nobody in");
+        assert!(!Token::new("").is(""), "an empty token lets no client in");
     }
 
     #[test]

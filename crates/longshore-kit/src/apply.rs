@@ -54,7 +54,7 @@ impl Applier {
     }
 
     /// The caches take in the answers to its own writes, so that the next round neither waits for a watch nor reads
-    /// live what is known already; a watch that delivers such a write is no news, and leads to no round. For controllers
+    /// live what is known already; an update by which a watch delivers such a write leads to no round. For controllers
     /// whose plans say when to go on after their own writes.
     #[must_use]
     pub fn learning(mut self) -> Self {
@@ -86,7 +86,8 @@ impl Applier {
 
     /// Creates an object, or finds that an earlier attempt has (rule R2).
     ///
-    /// Where the API server asks to stay away for some time (`Retry-After`), no create of anybody is sent in that time.
+    /// Where the API server asks to stay away for some time (`Retry-After`), no create of any controller is sent in
+    /// that time.
     pub async fn create(&self, key: &impl Display, create: &Create) -> Result<(), ApplyError> {
         let target = created(create)?;
         if let Some(left) = self.pause.left() {
@@ -229,7 +230,7 @@ impl Applier {
         self.events.publish(announcement, now);
     }
 
-    /// An object of that name exists: ours from an earlier attempt, or somebody else's.
+    /// An object of that name exists: ours from an earlier attempt, or another client's.
     async fn adopt(&self, target: &ObjectRef, create: &Create) -> Result<Value, ApplyError> {
         let Some(object) = self.requests.get(target).await? else {
             return Err(ApplyError::Changed(target.to_string()));
@@ -390,7 +391,7 @@ pub enum ApplyError {
     /// The object of that name is being deleted; the new one has to wait for it.
     #[error("{0} waits for the old one to go")]
     StillDeleting(String),
-    /// The object of that name is somebody else's.
+    /// The object of that name is another client's.
     #[error(
         "{target} exists and is not ours: expected {ours}, found {theirs}; delete it or rename it"
     )]
@@ -457,7 +458,7 @@ impl ApplyError {
         }
     }
 
-    /// What the controller is told about a refusal for good, of an action that creates nothing.
+    /// What the controller gets about a refusal for good, of an action that creates nothing.
     pub fn refusal(&self) -> Refusal {
         match self {
             Self::Api(error) => Refusal {

@@ -31,10 +31,11 @@ impl<K: kube::Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'stati
 
 /// Keeps something in step with a cache: an index of its objects, for example.
 pub trait Follow<K>: Debug + Send + Sync {
-    /// The object of this name is as this from now on; `None`: it is gone. An object may be told again unchanged.
+    /// The object of this name is as this from now on; `None`: it is gone. The cache may call this again with an
+    /// unchanged object.
     ///
-    /// The cache calls this under its lock, so that nobody sees an object that the follower has not seen. The follower
-    /// must not ask that cache for anything, and must not take long.
+    /// The cache calls this under its lock, so that no reader sees an object that the follower has not seen. The
+    /// follower must not ask that cache for anything, and must not take long.
     fn follow(&self, namespace: &str, name: &str, object: Option<&Arc<K>>);
 }
 
@@ -95,13 +96,13 @@ impl<K: Cached> Cache<K> {
         Arc::new(Self::default())
     }
 
-    /// An empty cache whose changes `follower` is told of.
+    /// An empty cache whose changes go to `follower`.
     pub fn followed_by(follower: Arc<dyn Follow<K>>) -> Arc<Self> {
         Arc::new(Self::that(true, Some(follower)))
     }
 
-    /// One that keeps nothing, however much there is: every lookup is `Unknown`, and each update is passed on, also
-    /// where it comes twice. Who follows them keeps what is of interest.
+    /// A cache that keeps nothing, however much there is: every lookup is `Unknown`, and each update is passed on, also
+    /// where it comes twice. The follower of the updates keeps what is of interest.
     pub fn passing_on() -> Arc<Self> {
         Arc::new(Self::that(false, None))
     }
@@ -277,7 +278,7 @@ impl<K: Cached> CacheFeed for Cache<K> {
         let state = self.read();
         let entry = state.entries.get(&name_in(&written.target));
         let Some(watched) = state.watched_in(&written.target.namespace) else {
-            return true; // It will never show anything of that namespace.
+            return true; // The cache will never show anything of that namespace.
         };
         match written.until {
             Until::Version(version) => {

@@ -40,7 +40,7 @@ pub trait Controller: Send + Sync + 'static {
     type Status: Debug + Send + Sync;
     /// Its own effects; [`Never`](longshore_core::Never) where it has none.
     type Effect: Debug + Send + Sync;
-    /// Its questions to foreign systems; [`Never`](longshore_core::Never) where it asks nobody.
+    /// Its questions to foreign systems; [`Never`](longshore_core::Never) where it asks none.
     type Question: Question;
     /// What its own async functions can fail with.
     type Error: std::error::Error + Classify + Send + Sync + 'static;
@@ -49,7 +49,7 @@ pub trait Controller: Send + Sync + 'static {
     fn name(&self) -> &'static str;
 
     /// By how much a key that is triggered now goes before those that wait: where a first step matters more than the
-    /// next one of others. Those that have waited for longer than this still come first, so that nobody starves.
+    /// next one of others. Those that have waited for longer than this still come first, so that no key starves.
     fn head_start(&self, key: &Self::Key) -> Duration {
         let _ = key;
         Duration::ZERO

@@ -24,7 +24,7 @@ const EVENT: Resource = Resource {
 };
 /// The longest note that API servers take.
 const NOTE_BYTES: usize = 1024;
-/// Longer than this nobody tries to publish one, while others wait.
+/// The longest time for publishing one Event, while others wait.
 const PUBLISH_TIMEOUT: Duration = Duration::from_secs(2);
 /// From one to the next: in a burst, the API server has better things to do.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -50,7 +50,7 @@ pub(crate) struct Events {
 #[derive(Debug, Default)]
 struct Waiting {
     announcements: VecDeque<(Announcement, Timestamp)>,
-    /// Somebody publishes them, until there are none.
+    /// A task publishes them, until there are none.
     is_published: bool,
 }
 

@@ -53,7 +53,7 @@ where
         }
         let permits = Arc::clone(&self.permits);
         Box::pin(async move {
-            // It is never closed.
+            // The semaphore is never closed.
             let _permit = permits.acquire().await;
             answer.await
         })

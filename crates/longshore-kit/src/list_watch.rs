@@ -303,7 +303,7 @@ impl<K: Cached> ListWatch<K> {
     }
 }
 
-/// The answer to a request, unless nobody gives one.
+/// The answer to a request, or an error after [`ANSWER_TIMEOUT`].
 async fn in_time<T>(answer: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
     let answer = tokio::time::timeout(ANSWER_TIMEOUT, answer).await;
     answer.unwrap_or_else(|elapsed| Err(kube::Error::Service(Box::new(elapsed))))

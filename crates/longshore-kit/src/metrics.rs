@@ -401,7 +401,7 @@ impl ControllerMetrics {
         seconds.observe(took.as_secs_f64());
     }
 
-    /// The loop begins; from the end of the guard on nobody expects it to turn.
+    /// The loop begins; from the end of the guard on it is not expected to turn.
     pub(crate) fn begin(&self) -> Turning {
         Turning(self.clone())
     }

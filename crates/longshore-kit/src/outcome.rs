@@ -11,9 +11,9 @@ pub enum Outcome {
     Waiting,
     /// Nothing to do.
     Skipped,
-    /// It ended with an error or a panic.
+    /// The round ended with an error or a panic.
     Failed,
-    /// It was dropped before its end: shutdown that took too long, or a killed process.
+    /// The round was dropped before its end: shutdown that took too long, or a killed process.
     Abandoned,
 }
 

@@ -71,7 +71,7 @@ pub trait CacheFeed: Debug + Send + Sync {
     fn feed(&self, target: &ObjectRef, live: Option<Value>) -> Result<(), serde_json::Error>;
 
     /// Takes the answer to a write of ours. One that the watch has come past changes nothing: the object may be gone.
-    /// What the watch delivers of it later is not told as an update.
+    /// What the watch delivers of it later is not passed on as an update.
     fn learn(&self, answer: &Answer) -> Result<(), serde_json::Error>;
 
     /// The metadata of the cached object.

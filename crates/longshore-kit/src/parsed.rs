@@ -31,7 +31,7 @@ impl<T: DeserializeOwned> Parsed<T> {
     /// The same, or why the object cannot be read.
     ///
     /// # Errors
-    /// It does not have the shape of a `T`.
+    /// The object does not have the shape of a `T`.
     pub fn read(&self) -> serde_json::Result<Arc<T>> {
         match &self.value {
             Some(value) => Ok(Arc::clone(value)),
@@ -52,8 +52,8 @@ impl<T: DeserializeOwned> From<RawObject> for Parsed<T> {
     }
 }
 
-/// It fails where [`RawObject`] fails, and not where the object does not have the shape of a `T`: one such object does
-/// not end a watch.
+/// Fails where [`RawObject`] fails, and not where the object does not have the shape of a `T`: one such object does not
+/// end a watch.
 impl<'de, T: DeserializeOwned> Deserialize<'de> for Parsed<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         RawObject::deserialize(deserializer).map(Self::from)

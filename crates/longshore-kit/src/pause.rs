@@ -7,7 +7,8 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Until when the API server wants no creates. Kept in memory: a restart asks again, and is told again.
+/// Until when the API server wants no creates. Kept in memory: after a restart the first create gets the same answer
+/// again.
 #[derive(Debug, Default)]
 pub(crate) struct Pause(Mutex<Option<Instant>>);
 
@@ -22,7 +23,7 @@ impl Pause {
         (!left.is_zero()).then_some(left)
     }
 
-    /// A create was answered with this wish.
+    /// The API server answered a create with this `Retry-After`.
     pub(crate) fn begin(&self, time: Duration) {
         let asked = Instant::now() + time;
         let mut until = self.until();

@@ -35,7 +35,7 @@ const SLOW: Backoff = Backoff {
 pub(crate) struct Queue<K> {
     /// The groups that have waiting keys.
     groups: HashMap<Name, Group<K>>,
-    /// The groups that had due keys the last time that somebody looked, in the order of their turns.
+    /// The groups that had due keys at the last look, in the order of their turns.
     turns: VecDeque<Name>,
     /// The other groups, by when their first keys are due.
     upcoming: BTreeSet<(Instant, Name)>,
@@ -230,7 +230,7 @@ impl<K: Key> Queue<K> {
         group.schedule.insert((due, arrival, key));
         self.n_waiting += 1;
         let first = group.first_due();
-        // One that has a turn keeps it: keys are brought forward, never put off.
+        // A group that has a turn keeps it: keys are brought forward, never put off.
         if !group.has_turn && first != first_before {
             if let Some(due) = first_before {
                 self.upcoming.remove(&(due, Arc::clone(&name)));
@@ -376,7 +376,7 @@ mod tests {
         };
         assert_eq!(at(&mut queue, 0), ["a/0"]);
         assert_eq!(queue.next_due(), Some(now + secs(1)));
-        // It is brought forward, and its group with it.
+        // The key is brought forward, and its group with it.
         trigger(&mut queue, "c/2", now + secs(1));
         let first = at(&mut queue, 3);
         assert_eq!(first, ["a/1", "b/1", "c/2", "a/2", "b/0"]);

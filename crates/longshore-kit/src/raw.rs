@@ -13,10 +13,10 @@ use serde_json::{Value, value::RawValue};
 ///
 /// A parsed object of an unknown kind takes five times the memory of its text, and a cache holds thousands of which a
 /// round reads one. Hence each round parses its own, with [`to_value`](Self::to_value), and the metadata that is held
-/// beside the text has neither labels nor annotations. Who wrote which field (`managedFields`), which may be much of
-/// the text, is not held at all: it reads as null, and a patch that does not say it leaves it as it is.
+/// beside the text has neither labels nor annotations. The writers of its fields (`managedFields`), which may be much
+/// of the text, are not held at all: it reads as null, and a patch that does not say it leaves it as it is.
 ///
-/// It is read from JSON text, or from a JSON value.
+/// Deserializes from JSON text, or from a JSON value.
 #[derive(Clone, Debug)]
 pub struct RawObject {
     metadata: ObjectMeta,
@@ -27,7 +27,7 @@ impl RawObject {
     /// All of it, but for `managedFields`.
     ///
     /// # Errors
-    /// It is nested deeper than a JSON value may be.
+    /// The object is nested deeper than a JSON value may be.
     pub fn to_value(&self) -> serde_json::Result<Value> {
         serde_json::from_str(&self.json)
     }
@@ -40,7 +40,7 @@ impl RawObject {
     /// A part of it, as a type that passes over the rest.
     ///
     /// # Errors
-    /// It does not have the shape of that type.
+    /// The object does not have the shape of that type.
     pub fn read<'de, T: Deserialize<'de>>(&'de self) -> serde_json::Result<T> {
         serde_json::from_str(&self.json)
     }

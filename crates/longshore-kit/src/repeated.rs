@@ -25,7 +25,7 @@ impl<K: Eq + Hash> Repeated<K> {
         true
     }
 
-    /// Nothing is wrong any more: the same message would be news again.
+    /// Nothing is wrong any more: the same message is logged again when it returns.
     pub fn forget(&mut self, key: &K) {
         self.0.remove(key);
     }

@@ -164,7 +164,7 @@ impl Answer {
     /// All of it, as the object that was asked about.
     ///
     /// # Errors
-    /// It is not JSON.
+    /// The answer is not JSON.
     pub fn object_of(&self, target: &ObjectRef) -> Result<Value, ApiError> {
         serde_json::from_str(&self.0).map_err(|source| ApiError::unreadable(target, source))
     }
@@ -227,7 +227,7 @@ pub enum Cause {
     /// No answer in time: whether the request took effect is unknown.
     #[error("no answer within {} s", .0.as_secs())]
     Timeout(Duration),
-    /// Somebody else acts.
+    /// Another process acts.
     #[error(transparent)]
     Deposed(#[from] Deposed),
     /// The connection failed: whether the request took effect is unknown.
@@ -367,7 +367,7 @@ impl Classify for ApiError {
 }
 
 /// What an HTTP status of the API server means. 401 is for expired tokens, which the client renews; 410 for a version
-/// that is no longer kept. A quota that is used up is nobody's mistake: it passes when something else ends.
+/// that is no longer kept. A quota that is used up is no mistake of the request: it passes when something else ends.
 fn class_of(code: u16, message: &str) -> Class {
     match code {
         403 if is_about_quota(message) => Class::Retry,

@@ -108,7 +108,7 @@ impl<C: Controller> Round<C> {
             memory.keep(key, &incarnation);
         }
         let plan = self.controller.decide(&observed);
-        // What was observed is shared: as long as it is held, whoever changes it has to copy it.
+        // What was observed is shared: as long as this round holds it, a change of it needs a copy.
         drop(observed);
         let outcome = match (plan.actions.as_slice(), plan.next) {
             ([], Next::AwaitChange) => Outcome::Skipped,
@@ -218,7 +218,7 @@ impl<C: Controller> Round<C> {
     }
 }
 
-/// What the controller is told.
+/// What the controller gets about an action that the API server refused.
 fn refusal<S, E, Q>(action: &Action<S, E, Q>, error: &ApplyError) -> Refusal {
     let create = if let Action::Create(create) = action {
         Some(create.clone())

@@ -132,7 +132,7 @@ mod tests {
             assert_eq!(latest_version("a", "1").as_deref(), Some("7"));
             assert_eq!(latest_version("a", "4").as_deref(), Some("7"));
             assert_eq!(latest_version("b", "1").as_deref(), Some("5"));
-            assert_eq!(latest_version("a", "2"), None, "somebody else's version");
+            assert_eq!(latest_version("a", "2"), None, "another client's version");
             assert_eq!(latest_version("c", "1"), None);
         })
         .await;

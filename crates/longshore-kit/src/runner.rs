@@ -24,7 +24,7 @@ use crate::{
     round::{Done, Failure, Round},
 };
 
-/// Rounds in flight at once, unless told otherwise.
+/// Rounds in flight at once, by default.
 const CONCURRENCY: usize = 64;
 /// How long running rounds may go on after shutdown began.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -116,7 +116,7 @@ impl<C: Controller> Runner<C> {
     /// system that is news leads to a round of its key.
     ///
     /// *Log*: a key that is refused, or that keeps failing, has one line for each message in a row, and the retries that
-    /// end with the same message are told at DEBUG.
+    /// end with the same message are logged at DEBUG.
     ///
     /// *Cancellation*: after `shutdown` no round starts, and running ones have 30 s to finish; questions in flight are
     /// aborted at once, and no answer is used. Dropping the future drops every round at its next await, as a crash

@@ -30,7 +30,7 @@ impl Tasks {
     }
 
     /// Runs `work` as a task. It has to end by itself once [`shutdown`](Self::shutdown) is cancelled; a panic in it is
-    /// logged and stops all the others, because nobody would notice that one is missing.
+    /// logged and stops all the others, because no other task would notice that one is missing.
     pub fn spawn(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         let shutdown = self.shutdown.clone();
         let task = tokio::spawn(work.instrument(tracing::info_span!("task", name)));

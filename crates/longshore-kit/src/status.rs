@@ -16,7 +16,7 @@ impl Applier {
     ///
     /// *Flow*: a merge patch on `/status` with the version of `seen` as its precondition. After a conflict the live
     /// object decides: it has the wanted status already (an answer was lost): done; its status is still the one of
-    /// `seen` (only spec or metadata changed): written again upon the live version; else somebody else wrote.
+    /// `seen` (only spec or metadata changed): written again upon the live version; else another client wrote it.
     ///
     /// *Guarantees*: never overwrites a status that was not decided upon; writes nothing where nothing differs.
     ///

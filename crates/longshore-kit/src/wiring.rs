@@ -42,8 +42,8 @@ pub enum Namespaces {
     All,
     /// One.
     One(String),
-    /// Those of a set that changes. The lists and watches of a namespace start when it joins the set and stop when it
-    /// leaves: then its objects leave the caches, and their keys come.
+    /// The namespaces of a set that changes. The lists and watches of a namespace start when it joins the set and stop
+    /// when it leaves: then its objects leave the caches, and their keys come.
     Following(watch::Receiver<BTreeSet<String>>),
 }
 
@@ -126,7 +126,7 @@ impl<K: Cached> Kind<K> {
             let mut is_wanted = is_wanted.clone();
             async move {
                 if is_wanted.wait_for(|is_wanted| *is_wanted).await.is_err() {
-                    pending::<()>().await; // It never will be.
+                    pending::<()>().await; // The kind will never be wanted.
                 }
             }
             .boxed()
@@ -149,7 +149,7 @@ pub struct Wiring<T> {
     rows: Vec<Box<dyn Row<T>>>,
     feeds: Vec<(Resource, Arc<dyn CacheFeed>)>,
     facts: Vec<BoxStream<'static, T>>,
-    /// Those that have a row already.
+    /// The definitions that have a row already.
     definitions: Vec<Arc<Definition>>,
 }
 

@@ -76,7 +76,7 @@ pub(crate) fn n_processors() -> usize {
 pub enum PodsLifetime {
     /// Their shims stop them within their grace.
     DieWithNode,
-    /// They run on; the next node takes them over.
+    /// The pods run on; the next node takes them over.
     OutliveNode,
 }
 

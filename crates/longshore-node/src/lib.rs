@@ -1,6 +1,6 @@
 //! The process node: runs the pods bound to it as local processes, each under a small shim.
 //!
-//! It is an ordinary client of a Kubernetes API server. It owns the processes, files and logs of its pods and the
+//! The node is an ordinary client of a Kubernetes API server. It owns the processes, files and logs of its pods and the
 //! status of the pod objects; it knows nothing of the creators of the pods or of the server behind the API.
 //!
 //! Read [`Node`] first, then `pod` (what a pod needs next, decided by a pure function) and [`shim`]

@@ -76,7 +76,7 @@ pub trait Plugin: Send + Sync + std::fmt::Debug {
 pub enum HeadPod {
     /// The one with this name.
     Named(String),
-    /// One whose name begins so: the rest is for the operator to choose.
+    /// The one whose name begins so: the operator chooses the rest.
     Beginning(String),
 }
 

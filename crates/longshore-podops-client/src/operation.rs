@@ -66,7 +66,7 @@ pub enum Allowed {
 /// Why an operation cannot begin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BeginError {
-    /// One of its type is there. Upstream's words.
+    /// The pod has an operation of this type. Upstream's words.
     #[error("operationType {operation_type} exists: map[{}]", as_map(.labels))]
     TypeExists {
         /// The type of both operations.
@@ -74,7 +74,7 @@ pub enum BeginError {
         /// The labels of the others.
         labels: Vec<String>,
     },
-    /// Others are there, and this one is to be alone.
+    /// The pod has other operations, and this one is to be alone.
     #[error("the pod has operations already, expected none: {}", .ids.join(", "))]
     NotAlone {
         /// Their ids.
@@ -134,7 +134,7 @@ pub fn begin(
 /// Begins an operation on a pod that has no other one, as upstream's OperationJob does.
 ///
 /// # Errors
-/// Those of [`begin`], and where there are others.
+/// Those of [`begin`], and where the pod has other operations.
 pub fn begin_alone(
     adapter: &impl OperationAdapter,
     pod: &mut Pod,

@@ -25,8 +25,8 @@ pub trait RuleTransport: fmt::Debug + Send + Sync + 'static {
     /// Asks whether pods may go on.
     ///
     /// # Errors
-    /// Why there is no answer, as text for whoever wrote the rule. It quotes nothing of an answer that is not
-    /// a webhook's: a URL may lead to somebody whose answers are not for the author of the rule.
+    /// Why there is no answer, as text for the author of the rule. It quotes nothing of an answer that is not a
+    /// webhook's: a URL may lead to a server whose answers are not for the author of the rule.
     async fn ask(
         &self,
         whom: &RuleClientConfig,
@@ -49,7 +49,7 @@ pub(crate) struct AskWebhooks {
 }
 
 impl AskWebhooks {
-    /// Asks nobody outside of these boundaries.
+    /// Connects to no address outside of these boundaries.
     pub(crate) fn within(boundaries: Arc<Boundaries>) -> Self {
         Self {
             boundaries,

@@ -140,7 +140,7 @@ impl Caches {
         move |update| keys(&caches, update)
     }
 
-    /// Those that take part.
+    /// The pods among `concerned` that take part.
     fn concerned(&self, concerned: Concerned) -> Vec<Requeued> {
         let pods = match concerned {
             Concerned::Nobody => Vec::new(),
@@ -258,7 +258,7 @@ impl Caches {
     }
 }
 
-/// What is known by now: the rest is told of as it comes.
+/// What is known by now: watches deliver the rest as it comes.
 fn known<K>(objects: Seen<Vec<Arc<K>>>) -> Vec<Arc<K>> {
     match objects {
         Seen::Present(objects) => objects,

@@ -7,7 +7,7 @@ use longshore_outbound::Boundaries;
 
 use crate::{measures::PodMeasures, rule::RuleKind};
 
-/// How long a pod is held after it has left all EndpointSlices, by default: proxies and ingresses learn of it within a
+/// How long a pod is held after it has left all EndpointSlices, by default: proxies and ingresses see that within a
 /// second or two, and short requests end.
 pub const DRAIN_DELAY: Duration = Duration::from_secs(5);
 
@@ -22,7 +22,7 @@ pub struct AdmitConfig {
     pub grace_delete: bool,
     /// A delete with `gracePeriodSeconds: 0` passes. Default: false, as upstream.
     pub force_delete_passes: bool,
-    /// How long whoever evicts is asked to stay away, in seconds, where no budget holds the pod. Default: 5.
+    /// Retry time of the answer to an eviction, in seconds, where no budget holds the pod. Default: 5.
     pub eviction_retry_after_seconds: u32,
     /// How long a delete of a person is held until the pod may go, at most [`MAX_HOLD`]. Default: `None`, refused at once,
     /// as upstream.
@@ -43,14 +43,14 @@ impl Default for AdmitConfig {
 /// What an API server does with a request where no replica answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicy {
-    /// Refuses it.
+    /// Refuses the request.
     Fail,
     /// Goes on as without the webhook.
     Ignore,
 }
 
 impl FailurePolicy {
-    /// As the Kubernetes API writes it.
+    /// The policy as the Kubernetes API writes it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Fail => "Fail",
@@ -94,7 +94,7 @@ impl Default for FailurePolicies {
     }
 }
 
-/// How API servers learn of the webhooks.
+/// How the webhooks are registered with API servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistrationConfig {
     /// What they do where no replica answers.
@@ -110,23 +110,24 @@ pub struct PodOpsConfig {
     /// Only this namespace; all where it is `None`. Default: all.
     pub namespace: Option<String>,
     /// Rounds at the same time, of each controller. Default: 4, because deletes are answered by the same API server
-    /// meanwhile: more rounds make those who delete wait twice as long, and pods go hardly sooner.
+    /// meanwhile: with more rounds, clients that delete wait twice as long, and pods go hardly sooner.
     pub concurrency: usize,
     /// Deletes become operations, as [`AdmitConfig::grace_delete`] says: all pods of a namespace that goes begin theirs at
     /// once. Default: false.
     pub grace_delete: bool,
     /// Rules of these kinds hold no pod: upstream's `SKIP_POD_TRANSITION_RULES`. Default: none.
     pub skipped_rules: BTreeSet<RuleKind>,
-    /// How long operations wait for those who protect traffic, unless the pod says otherwise. Default: for ever.
+    /// How long operations wait for the finalizers that protect traffic, unless the pod says otherwise. Default: for
+    /// ever.
     pub protection_deadline: Option<Duration>,
     /// Pods that Services select are protected while EndpointSlices have them as ready, and that long after, unless a
     /// Service says otherwise. `None`: Services protect no pods. Default: 5 s.
     pub drain_delay: Option<Duration>,
     /// Where the URLs of rules' webhooks may lead. Default: to no address of this machine, its link or a metadata service.
     pub boundaries: Arc<Boundaries>,
-    /// Where rounds are counted. Default: nobody reads it.
+    /// Where rounds are counted. Default: metrics that are not exported.
     pub metrics: Metrics,
-    /// Where pods are counted. Default: nobody reads it.
+    /// Where pods are counted. Default: measures that are not exported.
     pub measures: PodMeasures,
 }
 

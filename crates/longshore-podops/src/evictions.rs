@@ -106,12 +106,12 @@ impl Failures {
         before.is_none_or(|before| before.why != why)
     }
 
-    /// Those that are not to be tried yet.
+    /// The uids of objects that are not to be tried yet.
     fn at(&self, now: Timestamp) -> BTreeSet<String> {
         self.of(|failure| now < failure.until)
     }
 
-    /// Those that failed for so long that others have their turn.
+    /// The uids of objects that failed for so long that others have their turn.
     fn lasting(&self, now: Timestamp) -> BTreeSet<String> {
         self.of(|failure| {
             let is_long = failure.last.duration_since(failure.since) >= LASTING;
@@ -177,7 +177,7 @@ impl Controller for Evictions {
         match *status {}
     }
 
-    /// An object that somebody else wrote first is decided upon anew. Any other failure is about this object alone.
+    /// An object that another client wrote first is decided upon anew. Any other failure is about this object alone.
     async fn call(&self, key: &EvictionsOf, effect: &EvictionEffect) -> Result<(), ApplyError> {
         match self.applier.patch(key, effect.patch()).await {
             Err(error) if error.class() != Class::Conflict => {
@@ -233,7 +233,7 @@ impl Evictions {
             now,
             pods,
             budgets,
-            // The others hold nobody, so that they change no count.
+            // The other rules hold no pod, so that they change no count.
             rules: read_some(self.rules.beginning(namespace, ""), Rule::rejects),
             others: Seen::Absent,
             failed: notes.failed.at(now),
@@ -256,7 +256,7 @@ impl Evictions {
         } else {
             tracing::debug!(%object, error = why, "{cannot}, trying again");
         }
-        // A failure that passes by itself, as that of an API server that is not there, is no reason to pass anybody over.
+        // A failure that passes by itself, as that of an API server that is not there, is no reason to pass a pod over.
         if matches!(effect, EvictionEffect::Begin(_)) && error.class() != Class::Retry {
             self.note(key, |notes| notes.refused.note(object, &why, now));
         }
@@ -290,8 +290,8 @@ impl Evictions {
             .collect()
     }
 
-    /// Pods without the label. Nobody watches them: a list is made where a budget that holds an eviction is about some
-    /// of them, and only then.
+    /// Pods without the label. No watch delivers them: a list is made where a budget that holds an eviction is about
+    /// some of them, and only then.
     async fn others(&self, namespace: &str) -> Seen<Vec<Pod>> {
         let client = self.applier.requests().client().clone();
         let pods: Api<RawObject> =
@@ -307,14 +307,14 @@ impl Evictions {
     }
 }
 
-/// What can be read of these objects. A budget that cannot be read protects nobody, as for API servers.
+/// What can be read of these objects. A budget that cannot be read protects no pod, as for API servers.
 pub(crate) fn read_all<T: DeserializeOwned + Clone>(
     objects: Seen<Vec<Arc<Parsed<T>>>>,
 ) -> Seen<Vec<T>> {
     read_some(objects, |_| true)
 }
 
-/// The same, of those that are asked for. Pods that cannot be read are told about where pods are decided upon.
+/// The same, of the objects that `is_asked_for` accepts. The controller of pods reports the pods that cannot be read.
 fn read_some<T: DeserializeOwned + Clone>(
     objects: Seen<Vec<Arc<Parsed<T>>>>,
     is_asked_for: impl Fn(&T) -> bool,

@@ -1,4 +1,4 @@
-//! Everybody around one pod, in any order: operations that begin, end and are taken back, traffic that comes and goes, a
+//! All that act on one pod, in any order: operations that begin, end and are taken back, traffic that comes and goes, a
 //! node, and our controller, which acts upon what it saw some time ago and forgets everything now and then.
 
 use std::{
@@ -29,18 +29,18 @@ mod edges;
 
 const PROTECTION: &str = "prot.podopslifecycle.kusionstack.io/traffic";
 
-/// Somebody does something.
+/// One actor does one thing.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// This operation begins, where it has not.
     Begin(usize),
-    /// It begins again, however far it is.
+    /// The operation begins again, however far it is.
     BeginAgain(usize),
-    /// It ends, or where it may not touch the pod yet, is given up without an undo.
+    /// The operation ends, or where it may not touch the pod yet, is given up without an undo.
     Finish(usize),
-    /// It ends if it may touch the pod.
+    /// The operation ends if it may touch the pod.
     Work(usize),
-    /// It is taken back.
+    /// The operation is taken back.
     Undo(usize),
     /// The node says whether the pod is Ready.
     Node,
@@ -118,7 +118,7 @@ impl World {
         Some(Pod::of(self.pod.as_ref()?).unwrap())
     }
 
-    /// Somebody writes the pod. False where it is refused.
+    /// A client writes the pod. False where the write is refused.
     fn write(&mut self, sub_resource: &str, change: impl FnOnce(&mut Value)) -> bool {
         let Some(old) = self.pod.clone() else {
             return false;
@@ -163,7 +163,7 @@ impl World {
         })
     }
 
-    /// Somebody does something; false where they could not.
+    /// One actor does one thing; false where its write was refused.
     fn step(&mut self, step: Step) -> bool {
         let Some(pod) = self.pod() else {
             return true;
@@ -324,7 +324,7 @@ impl World {
         self.write("", |pod| json_patch::merge(pod, &patch.patch))
     }
 
-    /// Everybody does what they have to, until nobody has anything to do.
+    /// Each actor does what it has to, until none has anything to do.
     fn settle(&mut self) {
         (self.is_broken, self.do_rules_allow) = (false, true);
         for _ in 0..200 {
@@ -390,14 +390,17 @@ fn assert_granted_safely(old: &Value, new: &Value, is_routed: bool) {
         assert!(!new.is_available(), "{key}: {new:#?}");
         assert!(!is_routed, "{key} is granted to a pod in a slice: {new:#?}");
     }
-    // Traffic is let in again only when nobody works.
+    // Traffic is let in again only when no operation is at work.
     let opens = old.service_ready == Some(ConditionStatus::False)
         && new.service_ready == Some(ConditionStatus::True);
     let works = Operations::of(&new.labels).unwrap();
     let mut works = works.iter().map(|(_, operation)| operation);
     let works =
         works.any(|it| it.has(OperationLabel::Operating) && it.has(OperationLabel::Operate));
-    assert!(!(opens && works), "opened while somebody works: {new:#?}");
+    assert!(
+        !(opens && works),
+        "opened while an operation works: {new:#?}"
+    );
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -428,7 +431,7 @@ proptest! {
         for step in steps {
             world.step(step);
         }
-        // Nobody else ends this one.
+        // No other step ends this operation.
         world.step(Step::Undo(3));
         world.settle();
         world.step(Step::Work(3));

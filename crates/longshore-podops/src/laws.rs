@@ -140,7 +140,7 @@ impl Decider for OfRules {
         None
     }
 
-    /// Nobody asks about a task that is not in the status, with the time at which it began.
+    /// A question about a task needs the task in the status, with the time at which it began.
     fn is_intended(&self, observed: &rule::Observed, task_id: &str) -> bool {
         let states = observed.rule.present().map(|rule| &rule.status.rule_states);
         let status = states

@@ -5,7 +5,7 @@
 //! [`rule`] whether a pod may go on; [`eviction`] decides which evictions become operations, within disruption budgets;
 //! [`traffic`] holds a pod while Services route to it. [`model`] is what decisions see.
 //! [`PodOps`] runs the controllers, [`webhooks`] are what API servers ask, and [`standing`] says to people where a pod
-//! stands and who holds it there.
+//! stands and what holds it there.
 
 pub mod admit;
 mod api_servers;

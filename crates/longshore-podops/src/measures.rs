@@ -17,7 +17,7 @@ use crate::{
     standing::{BlockerKind, Phase, Standing},
 };
 
-/// What is counted. Clones share it; by default nobody reads it.
+/// What is counted. Clones share it; by default it is not exported.
 #[derive(Clone, Debug, Default)]
 pub struct PodMeasures {
     pods: Tally<PodKey, PodCount>,

@@ -188,7 +188,8 @@ impl Pods {
         rules.map(|()| self.selections.say(pod))
     }
 
-    /// The budgets of its namespace, where somebody has asked for its eviction, and it may go or be taken out of service.
+    /// The budgets of its namespace, where a client has asked for its eviction, and it may go or be taken out of
+    /// service.
     fn budgets_of(&self, pod: &Pod) -> Seen<Vec<Budget>> {
         let is_evicted = eviction::needs_budgets(pod);
         match self.budgets.as_ref().filter(|_| is_evicted) {
@@ -197,7 +198,7 @@ impl Pods {
         }
     }
 
-    /// One that was not seen yet stays: its watch will tell.
+    /// A namespace that was not seen yet counts as one that stays: its watch will deliver it.
     fn namespace(&self, name: &str) -> Namespace {
         match self.namespaces.get("", name) {
             Seen::Present(namespace) if goes(&namespace) => Namespace::Goes,
@@ -205,7 +206,7 @@ impl Pods {
         }
     }
 
-    /// The Services that a pod which nobody operates on waits for.
+    /// The Services that a pod without an operation waits for.
     async fn services_of(&self, pod: &Pod) -> BTreeMap<String, Seen<Labels>> {
         let is_idle = Operations::of(&pod.labels).is_ok_and(|operations| operations.is_empty());
         let is_waiting = pod.is_controlled() && !pod.is_deleting && !pod.is_available();
@@ -252,7 +253,7 @@ pub(crate) fn goes(namespace: &RawObject) -> bool {
     namespace.meta().deletion_timestamp.is_some()
 }
 
-/// `Service/<namespace>/<name>`; others than Services are waited for, whatever becomes of them.
+/// The Service of `Service/<namespace>/<name>`; a pod waits for other holders whatever becomes of them.
 fn service(holder: &str) -> Option<ObjectRef> {
     let mut parts = holder.split('/');
     let (kind, namespace, name) = (parts.next()?, parts.next()?, parts.next()?);

@@ -11,13 +11,13 @@ use crate::webhooks;
 pub const RULES: &[Rule] = &[
     Rule::new("", &["pods"], &["delete", "get", "list", "patch", "watch"]).cluster_wide(),
     Rule::new("", &["pods/status"], &["patch"]).cluster_wide(),
-    // One that is gone is waited for by nobody; those that are there protect the pods that they select.
+    // No pod waits for a Service that is gone; those that are there protect the pods that they select.
     Rule::new("", &["services"], &["get", "list", "watch"]).cluster_wide(),
     Rule::new("discovery.k8s.io", &["endpointslices"], &["list", "watch"]).cluster_wide(),
-    // Those that go, with all their pods.
+    // Namespaces that go, with all their pods.
     Rule::new("", &["namespaces"], &["list", "watch"]).cluster_wide(),
     // Evictions begin within the budgets of their pods, after a disruption was reserved in the status, and pods whose
-    // evictor is gone are evicted. A budget that somebody else wrote first is read again.
+    // evictor is gone are evicted. A budget that another client wrote first is read again.
     Rule::new(
         "policy",
         &["poddisruptionbudgets"],
@@ -38,9 +38,9 @@ pub const RULES: &[Rule] = &[
     Rule::new("events.k8s.io", &["events"], &["create", "patch"]).cluster_wide(),
     // Whether the role was uninstalled.
     Rule::new("coordination.k8s.io", &["leases"], &["get"]).named(&["longshore-podops"]),
-    // The certificates of the webhooks. Kubernetes cannot restrict `create` to a name: whoever may create Secrets can have
-    // the token of any service account of the namespace written into one. The manifest with the roles has this Secret,
-    // and both configurations, without content.
+    // The certificates of the webhooks. Kubernetes cannot restrict `create` to a name: a user who may create Secrets
+    // can have the token of any service account of the namespace written into one. The manifest with the roles has this
+    // Secret, and both configurations, without content.
     Rule::new("", &["secrets"], &["get", "patch"]).named(&[webhooks::SECRET]),
     Rule::new(
         "admissionregistration.k8s.io",

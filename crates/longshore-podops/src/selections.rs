@@ -77,11 +77,11 @@ struct RuleEntry {
 enum FoundBy {
     /// A pod that it selects has one of these. None: it selects no pod.
     Pairs(Vec<Pair>),
-    /// It may select any pod.
+    /// The rule may select any pod.
     Any,
 }
 
-/// Those that are found by one key of labels, by its value.
+/// Rules that are found by one key of labels, by its value.
 #[derive(Debug, Default)]
 struct ByValue {
     rules: ByName,

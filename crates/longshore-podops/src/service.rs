@@ -43,7 +43,7 @@ impl PodOps {
         }
     }
 
-    /// The same, where somebody else carries the questions of rules.
+    /// The same, where `transport` carries the questions of rules.
     #[must_use]
     pub fn asking(mut self, transport: Arc<dyn RuleTransport>) -> Self {
         self.transport = transport;

@@ -1,4 +1,4 @@
-//! Where a pod stands on its way through operations, and who holds it there: for people, and to be counted. Pure.
+//! Where a pod stands on its way through operations, and what holds it there: for people, and to be counted. Pure.
 
 mod blockers;
 pub mod transitions;
@@ -18,28 +18,28 @@ use crate::{
 
 /// No operation on a pod has begun before 2020.
 const EARLIEST: Timestamp = Timestamp::constant(1_577_836_800, 0);
-/// How far the clock of whoever writes a label may be ahead of ours.
+/// How far the clock of a client that writes a label may be ahead of ours.
 const TOLERATED: SignedDuration = SignedDuration::from_hours(24);
 
 /// Where a pod stands. Upstream's words, and two for what its words do not cover. In the order in which the phase of a pod
 /// is that of the operation that is furthest on its way out of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum Phase {
-    /// It serves.
+    /// The pod serves.
     ServiceAvailable,
-    /// It is about to serve, for the first time or again.
+    /// The pod is about to serve, for the first time or again.
     Completing,
-    /// The work is done, and rules are asked about it.
+    /// The work is done, and the rules about it have yet to pass.
     PostCheck,
-    /// Rules are asked whether an operation may begin.
+    /// The rules have yet to let an operation begin.
     PreCheck,
     /// Traffic is being drained.
     Preparing,
-    /// An operation may touch it.
+    /// An operation may touch the pod.
     Operating,
-    /// It was deleted, and is about to go.
+    /// The pod was deleted, and is about to go.
     Terminating,
-    /// It runs no more.
+    /// The pod runs no more.
     Ended,
 }
 
@@ -82,17 +82,17 @@ pub enum BlockerKind {
     Protection,
     /// Another finalizer of a pod that is about to go.
     Finalizer,
-    /// Whoever operates on it, who is not done.
+    /// The client that operates on the pod: it is not done.
     Operator,
-    /// An operation that has no type: whoever began it has to say which one.
+    /// An operation that has no type: the client that began it has to say which one.
     Untyped,
     /// Another operation on the same pod.
     Operation,
     /// Its node: it is not Ready.
     Node,
-    /// Somebody who has yet to route traffic to it.
+    /// A controller that has yet to route traffic to it.
     Expected,
-    /// A person, who keeps it out of service.
+    /// A person that keeps it out of service.
     Person,
     /// Our controller, which has yet to write it: not for long, where it runs.
     Controller,
@@ -120,7 +120,7 @@ impl BlockerKind {
     }
 }
 
-/// Who holds a pod.
+/// What holds a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Blocker {
@@ -162,9 +162,9 @@ pub struct Standing {
     pub since: Option<Timestamp>,
     /// Its operations, by id.
     pub operations: Vec<OperationStanding>,
-    /// Who holds it there. Empty where it serves, or goes on by itself.
+    /// What holds it there. Empty where the pod serves, or goes on by itself.
     pub blockers: Vec<Blocker>,
-    /// When somebody last asked for its eviction.
+    /// When a client last asked for its eviction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evicted_at: Option<Timestamp>,
 }
@@ -196,7 +196,7 @@ impl Standing {
         standing
     }
 
-    /// The same, with what is known of who routes traffic to it: the Services of the EndpointSlices that have it as ready.
+    /// The same, with the Services that route traffic to it: those of the EndpointSlices that have it as ready.
     #[must_use]
     pub fn routed_by(mut self, services: &BTreeSet<&str>) -> Self {
         let names: Vec<&str> = services.iter().copied().collect();
@@ -205,7 +205,7 @@ impl Standing {
             && !names.is_empty()
         {
             blocker.message = format!(
-                "an EndpointSlice of Service {} has the pod as ready: nobody has taken it out yet",
+                "an EndpointSlice of Service {} has the pod as ready: no controller has taken it out yet",
                 names.join(", ")
             );
         }
@@ -222,14 +222,14 @@ impl Standing {
         self.blockers.retain(|blocker| !ours(blocker));
         self.blockers.extend(budgets.iter().map(|held| {
             let message = held.message.clone();
-            // Nobody knows since when the budget holds it: it may be younger than the eviction.
+            // Since when the budget holds the pod is unknown: the budget may be younger than the eviction.
             blocker(BlockerKind::Budget, &held.budget, message, None)
         }));
         self
     }
 
-    /// The same as seen at this time, without instants that nobody can have meant: labels are written by hand as well, as
-    /// `stay-offline: "1"`.
+    /// The same as seen at this time, without instants that no client can have meant: labels are written by hand as
+    /// well, as `stay-offline: "1"`.
     #[must_use]
     pub fn seen_at(mut self, now: Timestamp) -> Self {
         let latest = now.checked_add(TOLERATED).unwrap_or(Timestamp::MAX);
@@ -245,7 +245,7 @@ impl Standing {
         self
     }
 
-    /// The kinds of things that hold it.
+    /// The kinds of the blockers of the pod.
     pub fn kinds(&self) -> BTreeSet<BlockerKind> {
         self.blockers.iter().map(|blocker| blocker.kind).collect()
     }

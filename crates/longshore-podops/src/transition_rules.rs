@@ -159,7 +159,7 @@ impl Rules {
     }
 
     /// The pods that a decision about a rule is made from: those that it selects or shows something on, and those that
-    /// its workloads have. All others are of no consequence for it.
+    /// its workloads have. All other pods are of no consequence for the decision.
     fn pods(&self, key: &RuleKey, workloads: &Seen<Vec<Workload>>) -> Seen<Vec<Pod>> {
         let workloads = workloads.present().map_or(&[][..], Vec::as_slice);
         self.pods.complete().map(|()| {

@@ -1,8 +1,8 @@
 //! The controllers that every cluster needs: owner garbage collection, namespace deletion, binding
 //! of pods to nodes, workloads, the endpoints of services, and the status of disruption budgets.
 //!
-//! They are ordinary clients of the API: they know a `kube::Client` and nothing of the server
-//! behind it, keep no state that a restart would miss, and retry whatever fails.
+//! The controllers are ordinary clients of the API: they know a `kube::Client` and nothing of the server behind it,
+//! keep no state that a restart would miss, and retry whatever fails.
 
 mod deployment;
 mod disruption;

@@ -41,7 +41,7 @@ pub enum FileError {
         /// What is wrong.
         why: String,
     },
-    /// Others may read the token.
+    /// Other users may read the token.
     #[error("{} can be read by others: its mode is {mode:o}, expected 600", path.display())]
     Mode {
         /// The file.

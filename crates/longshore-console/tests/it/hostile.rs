@@ -1,4 +1,4 @@
-//! Those who must not get in, and those who get in and misbehave.
+//! Clients that must not get in, and clients that get in and misbehave.
 
 use std::{sync::Arc, time::Duration};
 

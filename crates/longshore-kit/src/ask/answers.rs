@@ -54,7 +54,7 @@ pub(super) struct UnderWay<Q> {
 
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// It is sent again at this time.
+    /// The question is sent again at this time.
     Later(Instant),
     /// For its turn.
     Waiting,
@@ -150,7 +150,7 @@ impl<Q: Question> Answers<Q> {
     }
 
     /// The questions about this incarnation that are under way, or whose answers wait to be used up, in the order of
-    /// their ids: for those who cannot know beforehand which ones there are.
+    /// their ids: for callers that cannot know beforehand which ones there are.
     pub fn all(&self, incarnation: &Incarnation) -> impl Iterator<Item = (&Q, Asked<Q::Answer>)> {
         let of = self.of.as_ref().filter(|of| of.incarnation == *incarnation);
         let slots = of.into_iter().flat_map(|of| of.slots.values());

@@ -10,8 +10,8 @@
 //!    [incarnation](longshore_core::Incarnation) of it, is cancelled and forgotten.
 //!
 //! A foreign system that never answers costs its own questions a [`Failed`](longshore_core::Asked::Failed) after their
-//! time limit, and holds its own share of the limits. Kinds, hosts and keys take turns, so that its other questions wait
-//! behind each other and nobody else's wait behind them. At shutdown the questions in flight are aborted.
+//! time limit, and holds its own share of the limits. Kinds, hosts and keys take turns, so that its other questions
+//! wait behind each other and no other system's wait behind them. At shutdown the questions in flight are aborted.
 
 mod answers;
 mod asks;

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::controller::Key;
 
-/// Before a question that failed is sent again, however soon a plan asks again: whoever decides so is not in a loop with
-/// a foreign system that refuses at once.
+/// Before a question that failed is sent again, however soon a plan asks again: a controller does not loop with a
+/// foreign system that refuses at once.
 const NOT_AT_ONCE: Backoff = Backoff {
     first: Duration::from_millis(100),
     max: Duration::from_secs(5),
@@ -140,7 +140,7 @@ impl<K: Key, Q: Question> Table<K, Q> {
         slot.stage = Stage::UnderWay(under_way);
     }
 
-    /// The answer is used up, or nobody wants one any more.
+    /// The answer is used up, or no plan wants one any more.
     pub(super) fn used(&mut self, key: &K, incarnation: &Incarnation, id: &QuestionId) {
         let Some(of) = self.keys.get_mut(key) else {
             return;
@@ -202,7 +202,7 @@ impl<K: Key, Q: Question> Table<K, Q> {
     }
 
     /// A question was answered, or will not be. Returns whether this is news, which leads to a round: it is none where
-    /// nobody waits for it any more, and where the kit repeats the question and the answer is the one before.
+    /// no plan waits for it any more, and where the kit repeats the question and the answer is the one before.
     pub(super) fn answered(
         &mut self,
         key: &K,

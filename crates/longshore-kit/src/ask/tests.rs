@@ -92,7 +92,7 @@ fn get() -> QuestionId {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("somebody else wrote first")]
+#[error("another client wrote first")]
 struct Conflict;
 
 impl Classify for Conflict {
@@ -121,7 +121,7 @@ enum Habit {
     Hangs,
     /// One byte a second.
     Drips,
-    /// More than anybody wants to read.
+    /// More than the kit reads.
     AnswersTooMuch,
     AnswersAnotherQuestion,
     Resets,

@@ -25,7 +25,7 @@ pub(super) struct State<K> {
     pub(super) watched: BTreeMap<String, Watched>,
     /// Whether an object of a namespace that nothing watches counts as absent.
     pub(super) is_absent_outside: bool,
-    /// Who is told of each change of `entries`.
+    /// Gets each change of `entries`.
     pub(super) follower: Option<Arc<dyn Follow<K>>>,
 }
 
@@ -46,14 +46,14 @@ pub(super) struct Entry<K> {
     pub(super) version: u64,
     /// `None`: it is gone, and late events of this incarnation must not bring it back.
     pub(super) object: Option<Arc<K>>,
-    /// What was last seen of an object that a live read found gone, until the watch or a list says so too: whoever
-    /// follows the updates is told of every end once.
+    /// What was last seen of an object that a live read found gone, until the watch or a list says so too: followers of
+    /// the updates get every end once.
     pub(super) untold: Option<Arc<K>>,
     /// Whether a live read found it, and the watch has not delivered it.
     is_ahead: bool,
     /// The versions that our own writes made and the watch has yet to deliver: they are no news.
     ours: Vec<u64>,
-    /// Whether the watch has delivered a change that nobody was told of, because a live read had found it, or what came
+    /// Whether the watch has delivered a change that no follower got, because a live read had found it, or what came
     /// after it: the version that was found is news, even if a write of ours made it.
     is_overdue: bool,
 }
@@ -66,8 +66,9 @@ impl<K> Entry<K> {
         self.ours.len() < n_before
     }
 
-    /// The watch delivers an older version. Where a write of ours came after it, it may be somebody else's change, of
-    /// which nobody has been told: what is there now holds both. What a live read found is told when the watch delivers it.
+    /// The watch delivers an older version. Where a write of ours came after it, it may be another client's change,
+    /// which no follower got: what is there now holds both. Followers get what a live read found when the watch
+    /// delivers it.
     pub(super) fn overtaken(&mut self, version: u64) -> Option<Arc<K>> {
         if self.ours.is_empty() {
             self.is_overdue |= self.is_ahead;
@@ -80,8 +81,8 @@ impl<K> Entry<K> {
         self.object.clone()
     }
 
-    /// The watch delivers the version that is there already, made by a write of ours. It is news where somebody else's
-    /// change came before it that nobody has been told of.
+    /// The watch delivers the version that is there already, made by a write of ours. It is news where another client's
+    /// change came before it that no follower got.
     pub(super) fn confirmed(&mut self) -> Option<Arc<K>> {
         let is_overdue = std::mem::take(&mut self.is_overdue);
         self.object.clone().filter(|_| is_overdue)
@@ -283,7 +284,7 @@ impl<K: Cached> State<K> {
         self.bury(name, uid.or_else(|| target.uid.clone()), version, untold);
     }
 
-    /// An object whose end we know before the watch tells of it.
+    /// An object whose end is known before the watch delivers it.
     pub(super) fn let_go(&mut self, object: K, version: u64) {
         let name = name_of(&object);
         let uid = object.meta().uid.clone();

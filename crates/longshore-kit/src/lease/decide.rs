@@ -47,7 +47,7 @@ pub(super) struct View {
 pub(super) enum Step {
     /// Create the lease, with us as its holder.
     Create,
-    /// Write us into the lease as its holder, who has changed so many times.
+    /// Write us into the lease as its holder, and how many times the holder has changed.
     Take {
         /// `leaseTransitions`.
         transitions: i64,

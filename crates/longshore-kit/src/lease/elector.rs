@@ -30,15 +30,15 @@ pub struct LeaseName {
 /// How a leadership ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
-    /// Somebody else holds the lease, or nobody.
+    /// Another process holds the lease, or none.
     #[error("the lease is held by {0} now")]
     Taken(String),
-    /// It could not be renewed in time.
+    /// The lease could not be renewed in time.
     #[error("the lease could not be renewed within {} s", .0.as_secs())]
     NotRenewed(Duration),
 }
 
-/// Why a lease cannot be had, other than that somebody else holds it.
+/// Why a lease cannot be had, other than that another process holds it.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
     /// The API server does not let us.
@@ -81,8 +81,8 @@ pub struct Elector {
 }
 
 impl Elector {
-    /// A candidate named `me`, which nobody else may ever be, a later process on the same host included. `client` must
-    /// be behind no gate.
+    /// A candidate named `me`, a name that no other process may ever have, a later one on the same host included.
+    /// `client` must be behind no gate.
     pub fn new(
         client: Client,
         lease: LeaseName,
@@ -112,7 +112,7 @@ impl Elector {
         }
     }
 
-    /// Waits until we hold the lease. `waits_for` is told who holds it, whenever that changes.
+    /// Waits until we hold the lease. `waits_for` is called with its holder, whenever that changes.
     ///
     /// # Errors
     /// Only where waiting is of no use. An API server that does not answer is asked again.
@@ -133,7 +133,7 @@ impl Elector {
             if let Step::Wait(time) = step {
                 let holder = self.holder();
                 if told != holder {
-                    waits_for(holder.as_deref().unwrap_or("nobody"));
+                    waits_for(holder.as_deref().unwrap_or("no process"));
                     told = holder;
                 }
                 sleep(time).await;
@@ -141,7 +141,7 @@ impl Elector {
             }
             match self.write(step).await {
                 Ok(()) => return Ok(self.gate.clone()),
-                // Somebody else was faster.
+                // Another process was faster.
                 Err(error) if error.code() == Some(409) => {}
                 Err(error) if error.code() == Some(404) && step == Step::Create => {
                     return Err(LeaseError::NoNamespace {
@@ -200,7 +200,7 @@ impl Elector {
         }
     }
 
-    /// Who holds the lease, as far as was seen.
+    /// The holder of the lease, as far as was seen.
     pub fn holder(&self) -> Option<String> {
         let lease = self.view.lease.as_ref();
         lease.and_then(|lease| lease.record.holder.clone())
@@ -212,7 +212,7 @@ impl Elector {
         match self.holder() {
             Some(holder) if holder == self.me => Lost::NotRenewed(self.terms.renew_deadline),
             Some(holder) => Lost::Taken(holder),
-            None => Lost::Taken("nobody".to_owned()),
+            None => Lost::Taken("no process".to_owned()),
         }
     }
 

@@ -26,7 +26,7 @@ use crate::{clock::Clock, limit_writes::is_read};
 pub struct Deposed;
 
 impl Classify for Deposed {
-    /// Whoever holds the lease makes the write.
+    /// The holder of the lease makes the write.
     fn class(&self) -> Class {
         Class::Retry
     }
@@ -49,7 +49,7 @@ struct Shared {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Nobody else may act, so that we always may.
+    /// No other process may act, so that this one always may.
     Always,
     /// Until this instant of the monotonic clock. That clock stands still while the machine sleeps, which the other
     /// one notices; the other one may jump, which the first one does not. Both have to agree.
@@ -64,7 +64,7 @@ impl fmt::Debug for Gate {
 }
 
 impl Gate {
-    /// A gate that is always open: for a process that needs no lease, because nobody else does its work.
+    /// A gate that is always open: for a process that needs no lease, because no other process does its work.
     pub fn always_open() -> Self {
         Self::new(State::Always, Arc::new(crate::clock::SystemClock))
     }
@@ -97,8 +97,8 @@ impl Gate {
     /// two of them the process may have been paused with the request not sent yet.
     ///
     /// # Errors
-    /// The gate has closed. Work that had begun is dropped where it was, as by a crash: nobody knows how much
-    /// of it was done.
+    /// The gate has closed. Work that had begun is dropped where it was, as by a crash: how much of it was done is
+    /// unknown.
     pub async fn while_open<T>(&self, work: impl Future<Output = T>) -> Result<T, Deposed> {
         let mut work = pin!(work);
         poll_fn(|context| match self.check() {
@@ -113,7 +113,7 @@ impl Gate {
         self.shared.n_refused.load(Ordering::Relaxed)
     }
 
-    /// Whether [`check`](Self::check) would let a write pass. For those who only wait: it counts nothing.
+    /// Whether [`check`](Self::check) would let a write pass. For callers that only wait: it counts nothing.
     pub(crate) fn is_open(&self) -> bool {
         match *self.state() {
             State::Always => true,
@@ -261,7 +261,7 @@ mod tests {
         let gate = held(&Arc::new(StoppedClock::default()));
         let n_sent = Arc::new(AtomicUsize::new(0));
         let sent = n_sent.clone();
-        // It connects first, and the pause comes meanwhile.
+        // The client connects first, and the pause comes meanwhile.
         let api = service_fn(move |_: Request<()>| {
             let sent = sent.clone();
             async move {

@@ -1,10 +1,10 @@
-//! Who of several replicas acts: the holder of a `coordination.k8s.io/v1` Lease, and nobody else (rule R7 of the
+//! Which of several replicas acts: the holder of a `coordination.k8s.io/v1` Lease, and no other process (rule R7 of the
 //! reliability spec).
 //!
 //! The [`Elector`] takes the lease and renews it; `decide` says when, as a pure function of what was seen; the
 //! [`Gate`] is what the rest of the process sees of it. Every write passes the gate ([`GateWrites`] around the API
-//! client, [`Gate::check`] before a commit), which closes by itself before anybody else can take the lease: a process
-//! that was paused for a minute and goes on finds it closed, whatever it was about to write.
+//! client, [`Gate::check`] before a commit), which closes by itself before another process can take the lease: a
+//! process that was paused for a minute and goes on finds the gate closed, whatever it was about to write.
 //!
 //! **Invariant: a gate is open for less time than others wait.** It opens until *the sending* of the last successful
 //! renewal + [`Terms::renew_deadline`]; others count [`Terms::lease_duration`], which is longer, from when they *saw*
@@ -24,11 +24,11 @@ pub use record::{LEASE, is_uninstalled};
 /// How long leadership lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Others take the lease when they have seen no renewal for this long; default 15 s.
+    /// Other candidates take the lease when they have seen no renewal for this long; default 15 s.
     pub lease_duration: Duration,
     /// The holder stops acting when it has not renewed for this long; less than the lease's duration; default 10 s.
     pub renew_deadline: Duration,
-    /// Between two renewals, and between two looks of those who wait; default 2 s.
+    /// Between two renewals, and between two looks of a candidate that waits; default 2 s.
     pub retry_period: Duration,
 }
 
@@ -44,7 +44,7 @@ impl Terms {
 }
 
 impl Default for Terms {
-    /// Those of client-go.
+    /// The terms of client-go.
     fn default() -> Self {
         Self::lasting(Duration::from_secs(15))
     }

@@ -24,7 +24,7 @@ const DEFAULT_DURATION: Duration = Duration::from_secs(15);
 /// What a Lease says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Who holds it; `None` where nobody does.
+    /// Its holder; `None` where no process holds it.
     pub(super) holder: Option<String>,
     /// How long others are to wait after a renewal.
     pub(super) duration: Duration,
@@ -57,7 +57,7 @@ impl Record {
         }
     }
 
-    /// Whether both say the same about who holds the lease since when.
+    /// Whether both say the same about the lease's holder, and since when it holds the lease.
     pub(super) fn says_the_same(&self, other: &Self) -> bool {
         let said = |record: &Self| {
             (
@@ -87,7 +87,7 @@ pub(super) fn renewed(duration: Duration, now: Timestamp) -> Value {
     json!({"leaseDurationSeconds": duration.as_secs().max(1), "renewTime": micro_time(now)})
 }
 
-/// The change of `spec` that lets it go: whoever looks next may take it at once.
+/// The change of `spec` that lets the lease go: the next candidate that looks may take it at once.
 pub(super) fn released(now: Timestamp) -> Value {
     json!({"holderIdentity": null, "leaseDurationSeconds": 1, "renewTime": micro_time(now)})
 }

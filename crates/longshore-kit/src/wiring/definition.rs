@@ -36,8 +36,8 @@ enum Served {
 }
 
 impl Definition {
-    /// That of a resource; nothing is known of it yet. `on_served` reads each version of it that serves the resource,
-    /// before the first object is listed.
+    /// The definition of a resource; nothing is known of it yet. `on_served` reads each version of it that serves the
+    /// resource, before the first object is listed.
     pub fn new(
         resource: Resource,
         on_served: impl Fn(&Value) + Send + Sync + 'static,

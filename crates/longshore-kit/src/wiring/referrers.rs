@@ -11,8 +11,8 @@ use crate::cache::Follow;
 /// The objects of a cache, by what they refer to: the session jobs of a deployment, for example. `R` names what they refer
 /// to.
 ///
-/// It [follows](crate::Cache::followed_by) the cache of the objects that refer, under its lock: an object that a round can
-/// see is in the index.
+/// The index [follows](crate::Cache::followed_by) the cache of the objects that refer, under its lock: an object that a
+/// round can see is in the index.
 pub struct Referrers<K, R> {
     refers_to: RefersTo<K, R>,
     known: Mutex<Known<R>>,

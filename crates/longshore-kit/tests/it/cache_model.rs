@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 /// What happens next.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Somebody else creates the object, or changes it.
+    /// Another client creates the object, or changes it.
     Write,
-    /// Somebody else deletes it.
+    /// Another client deletes it.
     Delete,
     /// We change it, and the API server answers.
     OwnWrite,
@@ -61,7 +61,7 @@ struct World {
     answers: Vec<Answer>,
     /// A list that is on its way, with its version.
     list: Option<(Option<Object>, u64)>,
-    /// What those who follow the updates know.
+    /// What the followers of the updates know.
     told: Option<Object>,
 }
 

@@ -93,7 +93,7 @@ async fn a_watch_that_had_something_to_tell_may_have_more() {
     assert_eq!(told, [5, 7]);
 }
 
-/// A half-open connection: nobody is at the other end any more.
+/// A half-open connection: no server is at the other end any more.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_hangs_has_not_caught_up() {
     let told = caught_up(&[(FOR_EVER, &[]), (AT_ONCE, &[7]), (IN_TIME, &[])]).await;

@@ -282,7 +282,7 @@ async fn a_namespace_that_leaves_the_set_takes_its_objects_with_it_and_may_come_
     assert_eq!(pods.all().present().map(Vec::len), Some(2));
     server.add("pods", "a/4");
     server.add("pods", "b/5");
-    assert_eq!(next(&mut keys, 1).await, ["pod b/5"], "nobody watches `a`");
+    assert_eq!(next(&mut keys, 1).await, ["pod b/5"], "`a` is not watched");
 
     namespaces.send_replace(set(&["a"]));
     let n_lists = server.lists().len();
@@ -372,7 +372,7 @@ async fn a_kind_is_watched_only_while_it_is_served() {
     let wiring = Wiring::new(&server.client(), Namespaces::All)
         .owned(of_kind(), |job| Some(name(job)))
         .watched(about.defined_by(&definition).after(&jobs), key);
-    assert!(!definition.is_missing(), "nobody has looked yet");
+    assert!(!definition.is_missing(), "it was not looked for yet");
     let mut keys = wiring.into_triggers().boxed();
     assert!(next(&mut keys, 0).await.is_empty());
     assert!(definition.is_missing());

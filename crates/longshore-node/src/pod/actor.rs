@@ -248,7 +248,7 @@ impl Actor {
 
     fn learn_shim_is_gone(&mut self) {
         self.permit = None;
-        // One that let go of us (we did not read for too long) still watches its containers.
+        // A shim that closed the link (the node did not read for too long) still watches its containers.
         self.link = ShimLink::find(&self.dir).unwrap_or_default();
         self.local.has_shim = self.link.is_some();
         self.local.is_behind = self.local.has_shim;

@@ -1,7 +1,7 @@
 //! The first process of a container: builds its world, starts the program, passes signals on, reaps.
 //!
-//! It is a fork of the shim, never a new program. As pid 1 of a pid namespace its end is the end of every
-//! process in it; without one it kills what the program left behind, one generation after the other.
+//! The init process is a fork of the shim, never a new program. As pid 1 of a pid namespace its end is the end of every
+//! process in the namespace; without one it kills what the program left behind, one generation after the other.
 
 use std::{
     fs,

@@ -1,8 +1,8 @@
 //! The shim: one small process per pod that starts containers at the node's request, watches them,
 //! and writes down how they ended before it reports that.
 //!
-//! It decides nothing and depends on no other process: while the node is away it keeps watching. It
-//! has one thread and no runtime, so that forking from it is safe and starting it is quick.
+//! The shim decides nothing and depends on no other process: while the node is away it keeps watching. It has one
+//! thread and no runtime, so that forking from it is safe and starting it is quick.
 
 pub mod protocol;
 pub(crate) mod record;

@@ -21,7 +21,7 @@ const SIZE: usize = 8 * 1024;
 
 /// What is known for certain about one attempt.
 ///
-/// It exists from the moment before the fork, so an attempt with a record is never started again.
+/// The record exists from the moment before the fork, so an attempt with a record is never started again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
     /// The attempt.
@@ -100,7 +100,7 @@ impl Record {
     /// Reads the record of an attempt; `None` when the attempt was never begun.
     pub(crate) fn load(pod_dir: &Path, id: &AttemptId) -> io::Result<Option<Self>> {
         match fs::read(attempt_dir(pod_dir, id).join(FILE)) {
-            // One that is half-written says only that the attempt was begun.
+            // A record that is half-written says only that the attempt was begun.
             Ok(bytes) => Ok(Some(
                 serde_json::from_slice(&bytes)
                     .unwrap_or_else(|_| Self::new(id.clone(), String::new())),

@@ -17,7 +17,7 @@ pub struct ConfigKey {
 /// What the code does with the value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyUse {
-    /// It is read.
+    /// The key is read.
     Read {
         /// The values that it can have, in words.
         expected: &'static str,

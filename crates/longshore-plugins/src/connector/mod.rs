@@ -53,7 +53,7 @@ impl RemotePlugin for ConnectorPlugin {
         self.config.connector.supported_task_types.clone()
     }
 
-    /// They go with the request that begins the job.
+    /// The inputs go with the request that begins the job.
     fn needs_inputs(&self, state: StoredState<'_>) -> bool {
         WebApiState::read(state).is_ok_and(|it| it.phase == WebApiPhase::AllocationTokenAcquired)
     }

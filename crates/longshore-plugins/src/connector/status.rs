@@ -44,7 +44,7 @@ pub(super) fn of(
         task_execution::Phase::Aborted => PhaseInfo::permanent(
             ErrorKind::User,
             code,
-            "the job was aborted by somebody else",
+            "the job was aborted by another client",
         ),
         task_execution::Phase::Failed => PhaseInfo::permanent(ErrorKind::User, code, failed()),
         task_execution::Phase::RetryableFailed => {

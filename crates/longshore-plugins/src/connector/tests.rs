@@ -321,7 +321,7 @@ fn each_phase_of_a_connector_is_understood() {
         ),
         (
             json!({"phase": "ABORTED"}),
-            "PermanentFailure User TaskFailedWithError: the job was aborted by somebody else",
+            "PermanentFailure User TaskFailedWithError: the job was aborted by another client",
         ),
         (
             json!({}),

@@ -25,7 +25,7 @@ pub(super) fn of(context: &TaskContext, deployment: &Value, config: &Config) -> 
     let phase = match (job, manager) {
         ("FINISHED", _) => PhaseInfo::of(Phase::Success, ""),
         ("FAILED", _) => failure("the Flink job failed"),
-        ("CANCELED", _) => failure("the Flink job was cancelled by somebody else"),
+        ("CANCELED", _) => failure("the Flink job was cancelled by another client"),
         // Only a user can restore a failed deployment by hand: nothing restarts it.
         _ if text(status, "lifecycleState") == "FAILED" => failure("the FlinkDeployment failed"),
         ("RUNNING" | "FAILING" | "CANCELLING" | "RESTARTING", _) => {

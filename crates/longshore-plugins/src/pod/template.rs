@@ -94,7 +94,7 @@ fn container_on(templates: &Value, container: &Value, roles: &Roles, primary: &s
     let layers = [
         named(roles.all),
         named(roles.primary).filter(|_| is_primary),
-        // One that happens to be called as a role has had it already.
+        // A container that has the name of a role has had the template of that name already.
         named(name).filter(|_| !is_of_role),
     ];
     let mut built = Value::Object(Map::new());

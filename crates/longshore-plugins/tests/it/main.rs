@@ -1,4 +1,4 @@
-//! The plugin that `docs/plugins.md` shows, as anybody outside of this crate would write it.
+//! The plugin that `docs/plugins.md` shows, as an author outside of this crate would write it.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod toy;

@@ -332,7 +332,10 @@ fn broken(seen: &Observed) -> Result<(), String> {
                     continue;
                 };
                 let of = |it: &&Employee| it.target == patch.target;
-                let employee = employees.iter().find(of).ok_or("a pod of nobody")?;
+                let employee = employees
+                    .iter()
+                    .find(of)
+                    .ok_or("a pod without an employee")?;
                 let id = employee.id.clone().unwrap_or_default();
                 let is_there = table.get(&id) == Some(&json!("up"));
                 if finalizers.contains(&json!(ours)) != is_there {

@@ -2,9 +2,9 @@
 //!
 //! Everything that follows from the pod alone happens here; what needs a look at anything else (rules, conditions) is
 //! the controller's. An operation goes through *PreCheck* (until the rules pass), *Preparing* (until traffic has let
-//! go), *Operating* (until whoever operates is done), *PostCheck* and *Completing*; the last three begin and end for all
-//! operations of a pod together. The numbers are those of upstream's recorded behaviour; every step but the undo looks
-//! at the labels as they came with the request, so that some transitions need the next write to go on.
+//! go), *Operating* (until the operation's client is done), *PostCheck* and *Completing*; the last three begin and end
+//! for all operations of a pod together. The numbers are those of upstream's recorded behaviour; every step but the
+//! undo looks at the labels as they came with the request, so that some transitions need the next write to go on.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use longshore_api::podops::{
 
 use crate::model::{InvalidLabel, Labels, MalformedConditions, Operation, Operations, Pod, stamp};
 
-/// Labels that an operation loses at its end, or when it prepares for the second time because somebody has begun it again
+/// Labels that an operation loses at its end, or when it prepares for the second time because a client began it again
 /// while it completes. With these labels the operation would neither work nor complete, and its pod would stay out of
 /// service. Upstream keeps them.
 const LOST_AT_THE_END: [OperationLabel; 6] = [
@@ -27,7 +27,7 @@ const LOST_AT_THE_END: [OperationLabel; 6] = [
     OperationLabel::Completing,
 ];
 
-/// Labels that an operation loses when somebody begins it after it was given up: they say that the rules let the first
+/// Labels that an operation loses when a client begins it after it was given up: they say that the rules let the first
 /// attempt pass.
 const LOST_WHEN_BEGUN_ANEW: [OperationLabel; 2] =
     [OperationLabel::PreChecked, OperationLabel::Preparing];
@@ -38,7 +38,7 @@ pub enum NotAdvanced {
     /// A label names no operation.
     #[error(transparent)]
     Label(#[from] InvalidLabel),
-    /// Nobody can tell when it may serve again.
+    /// The annotation of conditions cannot be read: when the pod may serve again is unknown.
     #[error(transparent)]
     Conditions(#[from] MalformedConditions),
 }

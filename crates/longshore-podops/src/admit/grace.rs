@@ -46,12 +46,12 @@ pub(super) fn delete(
     }
 }
 
-/// An eviction. It is refused with 429 and a time to stay away, which is what whoever drains a node waits for. Where a
-/// budget holds the pod, the answer has no such time, as the API server's own: clients of Go take the time for a reason to
-/// come again by themselves ten times, and kubectl could neither say why it waits nor end in time.
+/// An eviction. It is refused with 429 and a retry time, which a client that drains a node expects. Where a budget
+/// holds the pod, the answer has no such time, as the API server's own: clients of Go would retry ten times by
+/// themselves, and kubectl could neither say why it waits nor end in time.
 ///
-/// A dry run is answered as the real one ends: by the API server, which holds the budget of the pod against it. Were it
-/// refused like the first real one, whoever drains would come again for ever, because nothing follows from it.
+/// A dry run is answered as the real one ends: by the API server, which holds the budget of the pod against it. If it
+/// were refused like the first real one, the client would retry for ever, because a dry run begins no operation.
 ///
 /// `budgets` are those of the pod, where they were looked up.
 pub(super) fn evict(
@@ -107,8 +107,8 @@ fn is_noted(pod: &Pod, now: Timestamp) -> bool {
 }
 
 /// Notes that the eviction of this incarnation is wanted. The patch names no version: several replicas may write it at
-/// once, and other writes in between change nothing about the wish. A pod that has lost its label since it was read is
-/// left as it is: nobody would remove the mark from it.
+/// once, and other writes in between do not change what is wanted. A pod that has lost its label since it was read is
+/// left as it is: no controller would remove the mark from it.
 fn note(pod: &Pod, now: Timestamp) -> Patch {
     let mut change = Change::of(pod);
     change.annotate(ANNOTATION_EVICTED_AT, Some(&stamp(now)));
@@ -171,11 +171,13 @@ pub(crate) fn begun(labels: &Labels, now: &str) -> Labels {
     labels
 }
 
-/// What begins the operation, together with the label by which others wish for it: upstream leaves the rest to its
-/// controller, and writes once more. It names no version: that somebody else writes the pod meanwhile changes nothing
-/// about the wish. It names the uid: an earlier review of another pod of this name means nothing for this one.
+/// The patch that begins the operation, together with the label by which other clients ask for it: upstream leaves the
+/// rest to its controller, which writes once more. The patch names no version: another client's write in between does
+/// not change what is wanted. It names the uid: an earlier review of another pod of this name means nothing for this
+/// one.
 ///
-/// Who is held deletes the pod themselves: an annotation says until when the controller leaves the pod to them.
+/// A client whose delete is held deletes the pod itself: an annotation says until when the controller leaves the pod to
+/// it.
 fn begin(pod: &Pod, request: &Request, now: Timestamp, hold: Option<Duration>) -> Option<Patch> {
     let held_until = hold.and_then(|hold| now.checked_add(hold + AFTER_HOLD).ok());
     let is_longer = held_until.is_some_and(|until| held(pod).is_none_or(|known| known < until));
@@ -185,7 +187,7 @@ fn begin(pod: &Pod, request: &Request, now: Timestamp, hold: Option<Duration>) -
         .and_then(|at| Duration::try_from(now.duration_since(at)).ok())
         .is_some_and(|since| since < REMEMBERED);
     let is_known = pod.labels.contains_key(LABEL_TO_DELETE);
-    // Whoever wants it deleted does not wait for those who evict it, nor for its budgets.
+    // A delete waits neither for the clients that evict the pod nor for its budgets.
     let is_evicted = pod.annotations.contains_key(ANNOTATION_EVICTED_AT);
     if request.is_dry() || (is_known && is_recent && !is_evicted && !is_longer) {
         return None;
@@ -221,7 +223,7 @@ impl Change {
             json!({"op": "test", "path": path("labels", LABEL_CONTROL), "value": CONTROLLED}),
         ];
         if pod.annotations.is_empty() {
-            // Annotations that somebody has made since then must not be lost.
+            // Annotations that another client added since then must not be lost.
             let annotations = "/metadata/annotations";
             operations.push(json!({"op": "test", "path": annotations, "value": null}));
             operations.push(json!({"op": "add", "path": annotations, "value": {}}));

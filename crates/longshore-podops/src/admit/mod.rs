@@ -2,8 +2,8 @@
 //!
 //! [`write`] takes the labels of a pod through the state machine of [`advance`] within the very request that writes
 //! it. [`validate`] refuses labels that do not fit together, and turns deletes and evictions into operations
-//! ([`grace`]). Whoever serves them hands over what the AdmissionReview says, sends the verdict back, and before that
-//! writes what [`Verdict::begin`] asks for.
+//! ([`grace`]). The caller ([`crate::webhooks`]) hands over what the AdmissionReview says, writes what
+//! [`Verdict::begin`] asks for, and then sends the verdict back.
 
 pub mod advance;
 pub mod grace;
@@ -50,11 +50,11 @@ pub struct Request {
 /// What is to be done with an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Make it.
+    /// Create the object.
     Create,
-    /// Change it.
+    /// Change the object.
     Update,
-    /// Remove it.
+    /// Delete the object.
     Delete,
     /// Something else, as `CONNECT`.
     Other,
@@ -134,7 +134,7 @@ impl Denial {
         }
     }
 
-    /// It could not be decided.
+    /// The webhook could not decide.
     fn internal(message: impl Into<String>) -> Self {
         Self {
             code: 500,
@@ -179,7 +179,7 @@ pub fn mutate(request: &Request, now: Timestamp) -> Result<Option<Value>, Denial
     let old = old.map_or_else(Labels::new, |old| old.labels);
     let labels = advance::advance(&pod, &old, now);
     let mut labels = labels.map_err(|error| Denial::internal(error.to_string()))?;
-    // It takes part again.
+    // The pod takes part again.
     labels.remove(LABEL_RELEASED);
     let mut object = request.object.clone();
     object["metadata"]["labels"] = json!(labels);
@@ -225,7 +225,8 @@ fn check_labels(object: &Value) -> Result<(), Denial> {
     validate::validate(&pod).map_err(|why| Denial::by(LIFECYCLE, why))
 }
 
-/// Whether the eviction of a pod waits for its disruption budgets: then [`validate_eviction`] tells of them.
+/// Whether the eviction of a pod waits for its disruption budgets: then [`validate_eviction`] names them in its
+/// message.
 pub fn is_held(config: &AdmitConfig, pod: &Value, now: Timestamp) -> bool {
     Pod::of(pod).is_ok_and(|pod| grace::is_held(config, &pod, now))
 }

@@ -1,9 +1,9 @@
 //! A pod that takes part no more.
 //!
 //! Our controllers follow pods by the label, and lose sight of this one with the request that removes it. So that very
-//! request takes back what is ours: our finalizer, the labels of operations, what rules have said. Upstream leaves all of
-//! it, and with it a gate that nobody opens. The gate is in the status, which cannot be written here: where it is not open,
-//! a mark is left, by which the controller finds the pod ([`crate::lifecycle`]).
+//! request takes back what is ours: our finalizer, the labels of operations, what rules have said. Upstream leaves all
+//! of it, and a gate that no controller opens. The gate is in the status, which cannot be written here: where the gate
+//! is not open, the webhook leaves a mark by which the controller finds the pod ([`crate::lifecycle`]).
 
 use jiff::Timestamp;
 use longshore_api::podops::{
@@ -48,7 +48,8 @@ pub(super) fn released(
     Some(released).filter(|released| released != object)
 }
 
-/// Whoever wanted the pod deleted has to say so again: they may have removed the label because they do not want it now.
+/// A client that wanted the pod deleted has to ask again: it may have removed the label because it no longer wants
+/// that.
 fn without_operations(labels: &Labels) -> Labels {
     let is_to_go = labels.contains_key(&OperationLabel::Operating.of(ID_POD_DELETE));
     let mut kept = labels.clone();

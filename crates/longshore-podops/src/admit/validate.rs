@@ -7,7 +7,7 @@ use crate::model::{InvalidLabel, Labels, MalformedConditions, Pod, has_prefix};
 /// Labels that do not fit together.
 #[derive(Debug, thiserror::Error)]
 pub enum Inconsistent {
-    /// Nobody can tell when it may serve.
+    /// The annotation of conditions cannot be read: when the pod may serve is unknown.
     #[error(transparent)]
     Conditions(#[from] MalformedConditions),
     /// A label names no operation.

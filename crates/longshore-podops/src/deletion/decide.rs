@@ -16,13 +16,14 @@ use crate::{
     model::{Namespace, Operation, Pod, parse_stamp, stamp},
 };
 
-/// Who evicts is asked to come again after 5 s. Who has not by then is gone, or has other habits.
+/// A client that evicts is asked to retry after 5 s. A client that has not within this time is gone, or has other
+/// habits.
 const EVICTION_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Begins the operation, or ends it; `None` where neither is due.
 ///
-/// A pod is to go where somebody wants it to, and where its namespace goes: whoever empties a namespace stops at the first
-/// refusal, so that one pod at a time would go. A pod that may go at once is theirs.
+/// A pod is to go where a client asked for that, and where its namespace goes: the namespace controller stops at the
+/// first refusal, so that one pod at a time would go. A pod that may go at once is left to that controller.
 ///
 /// The delete names the incarnation. Its record is the label that grants it, which stays with the pod to its end. A pod
 /// whose eviction was asked for is evicted and not deleted, so that the API server holds its budgets against it once more.
@@ -52,7 +53,7 @@ pub fn decide(observed: &Observed) -> Option<PodPlan> {
     })
 }
 
-/// Nobody has come back who evicts the pod. A change of its budgets leads to another round.
+/// The client that asked for the eviction has not retried. A change of the pod's budgets leads to another round.
 fn evict(pod: &Pod, budgets: &Seen<Vec<Budget>>, now: Timestamp) -> PodPlan {
     let budgets = match budgets {
         Seen::Present(budgets) => budgets.as_slice(),
@@ -69,10 +70,10 @@ fn evict(pod: &Pod, budgets: &Seen<Vec<Budget>>, now: Timestamp) -> PodPlan {
     }
 }
 
-/// How long whoever evicts a pod may still come and do it; `None` where nobody evicts it.
+/// How long the controller still leaves the eviction to the client; `None` where no client asked for one.
 ///
-/// They come again by the name of the pod. Were it gone, they would meet the next one of that name, as pods of a
-/// StatefulSet have it, and evict that one as well.
+/// The client retries by the name of the pod. If the controller deleted a StatefulSet's pod earlier, the retry would
+/// evict its replacement.
 fn evicted(pod: &Pod, now: Timestamp) -> Option<Duration> {
     let evicted_at = parse_stamp(pod.annotations.get(ANNOTATION_EVICTED_AT)?)?;
     let operation = Operation::of(&pod.labels, ID_POD_DELETE);
@@ -83,9 +84,9 @@ fn evicted(pod: &Pod, now: Timestamp) -> Option<Duration> {
     Some(EVICTION_PATIENCE.saturating_sub(Duration::try_from(since).unwrap_or_default()))
 }
 
-/// How long somebody whose delete is held may still come and do it; `None` where nobody is waited for.
+/// How long the controller still leaves the delete to the client whose delete is held; `None` where no delete is held.
 ///
-/// A time that no webhook of ours has written is nobody's.
+/// A time that no webhook of ours can have written counts as none.
 fn held_for(pod: &Pod, now: Timestamp) -> Option<Duration> {
     let left = Duration::try_from(held(pod)?.duration_since(now)).ok()?;
     Some(left).filter(|left| !left.is_zero() && *left < 2 * MAX_HOLD)

@@ -1,4 +1,5 @@
-//! The operation that deletes a pod, whatever made it: begun when somebody wants the pod to go, done by its delete.
+//! The operation that deletes a pod, whatever made the pod: begun when a client asks for its deletion, done by its
+//! delete.
 
 mod decide;
 #[cfg(test)]

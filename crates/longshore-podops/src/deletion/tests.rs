@@ -1,4 +1,4 @@
-//! Who deletes a pod, and when.
+//! When the controller deletes a pod, and when it leaves that to a client.
 
 use jiff::{SignedDuration, Timestamp};
 use longshore_api::podops::{
@@ -43,7 +43,7 @@ fn granted(granted: i64, evicted: Option<i64>) -> Pod {
     Pod::of(&pod).unwrap()
 }
 
-/// The same, where somebody is held until then.
+/// The same, where the delete of a client is held until then.
 fn held(granted_ago: i64, until: i64) -> Pod {
     let mut pod = granted(granted_ago, None);
     let annotations = &mut pod.annotations;
@@ -66,11 +66,11 @@ fn whoever_evicts_a_pod_has_some_time_to_do_it() {
         ("wanted deleted", granted(0, None), stays, None),
         ("evicted, granted now", granted(0, Some(8)), stays, Some(15)),
         ("asked since", granted(8, Some(3)), stays, Some(12)),
-        ("nobody came", granted(15, Some(18)), stays, None),
+        ("no retry", granted(15, Some(18)), stays, None),
         ("no time", nonsense(), stays, None),
-        ("somebody is held", held(0, 9), stays, Some(9)),
-        ("nobody is held now", held(0, 0), stays, None),
-        ("somebody else's time", held(0, 3_600), stays, None),
+        ("a client is held", held(0, 9), stays, Some(9)),
+        ("no client is held now", held(0, 0), stays, None),
+        ("no time of ours", held(0, 3_600), stays, None),
         ("all goes, held", held(0, 9), Namespace::Goes, None),
         ("all goes", granted(0, Some(0)), Namespace::Goes, None),
     ] {
@@ -119,7 +119,7 @@ fn what_was_to_be_evicted_is_evicted_and_what_was_to_be_deleted_is_deleted() {
     for (what, pod, budgets, expected) in [
         ("deleted", granted(0, None), of(vec![spent()]), "delete"),
         ("no budgets", evicted(), of(Vec::new()), "evict"),
-        ("nobody looks at budgets", evicted(), Seen::Absent, "evict"),
+        ("budgets are not watched", evicted(), Seen::Absent, "evict"),
         ("room", evicted(), of(vec![budget("b", 2, 2)]), "evict"),
         ("no room", evicted(), of(vec![spent()]), "nothing"),
         // API servers evict no pod that is not Ready where none has to stay, and none of two budgets.

@@ -97,14 +97,14 @@ impl Budget {
     }
 
     /// Whether as many pods were healthy as have to stay, without those that have an entry: the pods that have one may
-    /// leave. It is not so where the budget was raised after the disruptions were reserved, or where another pod has
-    /// failed; without a count nobody knows.
+    /// leave. False where the budget was raised after the disruptions were reserved, where another pod has failed, and
+    /// where the budget has no count.
     pub(super) fn has_enough(&self) -> bool {
         let counted = self.counted.as_ref();
         counted.is_ok_and(|counted| counted.healthy >= counted.desired)
     }
 
-    /// Whether a disruption is reserved for the pod, whoever wrote the entry.
+    /// Whether a disruption is reserved for the pod, whichever client wrote the entry.
     pub(super) fn reservation(&self, pod: &Pod, now: Timestamp) -> Reservation {
         let Some(since) = self.disrupted.get(&pod.target.name) else {
             return Reservation::Missing;
@@ -128,7 +128,7 @@ impl Budget {
         }
     }
 
-    /// Whether the disruption controller has seen more pods, and more available ones, than these.
+    /// Whether the disruption controller has seen more pods, and more available ones, than these numbers.
     pub(super) fn has_seen_more(&self, n_pods: usize, n_available: usize) -> bool {
         let as_number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.counted.as_ref().is_ok_and(|counted| {
@@ -136,7 +136,7 @@ impl Budget {
         })
     }
 
-    /// How people find it.
+    /// Kind, namespace and name of the budget, for messages.
     pub fn title(&self) -> String {
         format!("{} {}/{}", BUDGET.kind, self.namespace, self.name)
     }
@@ -149,7 +149,7 @@ impl Budget {
     /// Whether it spares this pod, by what the disruption controller has counted; without a count it spares none.
     pub(crate) fn has_room_for(&self, pod: &Pod, now: Timestamp) -> bool {
         if self.charges(pod) && self.reservation(pod, now) != Reservation::Missing {
-            // It is not among the healthy pods.
+            // The pod is not among the healthy pods.
             return self.has_enough();
         }
         let counted = self.counted.as_ref();
@@ -233,7 +233,7 @@ impl<'de> Deserialize<'de> for Budget {
             namespace: metadata.namespace,
             name: metadata.name,
             spares_unready: spec.unhealthy_pod_eviction_policy.as_deref() == Some("AlwaysAllow"),
-            // One that cannot be read selects nothing, as for API servers.
+            // A selector that cannot be read selects nothing, as for API servers.
             selector: spec
                 .selector
                 .and_then(|selector| Selector::read(&selector).ok()),

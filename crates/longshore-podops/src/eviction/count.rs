@@ -28,7 +28,7 @@ pub struct Held {
 /// How many pods of each budget are available, and not on their way out of service.
 ///
 /// One count for all: a pod that is not Ready, is being deleted, was taken out by any operation or is about to be, does
-/// not count, whoever began that operation.
+/// not count, whichever client began that operation.
 ///
 /// The count knows operations of which the disruption controller knows nothing. That controller and the API server
 /// know evictions of which the count knows nothing, in pods without the label: a Ready pod may go only where both have
@@ -59,7 +59,7 @@ impl<'a> Counts<'a> {
             let available = selected.filter(|pod| counts.serves(pod));
             let n = i64::try_from(available.count()).unwrap_or(i64::MAX);
             counts.available.insert(&budget.name, n);
-            // Operations that have begun come first: nobody can take them back.
+            // Operations that have begun come first: the controller cannot take them back.
             let begun = pods.iter().filter(|pod| keeps_reservations(pod));
             let begun = begun.filter(|pod| counts.is_missing(budget, pod));
             let n = i64::try_from(begun.count()).unwrap_or(i64::MAX);
@@ -118,7 +118,7 @@ impl<'a> Counts<'a> {
     }
 
     /// Whether the disruption controller has seen pods of a budget that holds this pod, and that are not among those
-    /// that were counted here. Nobody needs to see them while no disruption is left to reserve.
+    /// that were counted here. The controller need not list those pods while no disruption is left to reserve.
     pub(super) fn is_short(&self, pod: &Pod, pods: &[Pod]) -> bool {
         let selecting = self.budgets.iter().filter(|budget| budget.selects(pod));
         let selecting: Vec<&Budget> = selecting.collect();
@@ -173,7 +173,7 @@ impl<'a> Counts<'a> {
         budget.selects(pod) && !budget.is_disrupting(pod, self.now)
     }
 
-    /// Whether a pod is available and nobody takes it out of service.
+    /// Whether a pod is available and no operation takes it out of service.
     fn serves(&self, pod: &Pod) -> bool {
         pod.is_ready && !pod.is_deleting && !self.is_taken_out(pod)
     }

@@ -38,7 +38,7 @@ pub type EvictionPlan = Plan<Never, EvictionEffect>;
 
 /// What a round writes.
 ///
-/// Effects of their own: an object that cannot be written, because a webhook of somebody else refuses it, must not keep
+/// Effects of their own: an object that cannot be written, because another operator's webhook refuses it, must not keep
 /// the other pods of the namespace from their turn.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum EvictionEffect {
@@ -69,7 +69,7 @@ pub struct Observed {
     pub budgets: Seen<Vec<Budget>>,
     /// Its PodTransitionRules.
     pub rules: Seen<Vec<Rule>>,
-    /// Pods that take no part: they count as well. `Absent` where nobody has asked for them.
+    /// Pods that take no part: they count as well. `Absent` where they were not listed.
     pub others: Seen<Vec<Pod>>,
     /// The uids of pods and budgets that could not be written a moment ago.
     pub failed: BTreeSet<String>,
@@ -101,7 +101,7 @@ pub fn decide(observed: &Observed) -> EvictionPlan {
     let now = observed.now;
     let all = all(observed, pods);
     let counts = Counts::of(&all, budgets, rules, now);
-    // Those that could not be written keep their places: what was answered may have been lost on its way.
+    // Pods that could not be written keep their places: the answer may have been lost on its way.
     let has_failed = |uid: Option<&String>| uid.is_some_and(|uid| observed.failed.contains(uid));
     // A pod that cannot be written for long has no place, and its entry is not renewed: others have their turn.
     let has_given_up = |pod: &Pod| {
@@ -120,7 +120,7 @@ pub fn decide(observed: &Observed) -> EvictionPlan {
     let is_due = |pod: &&Pod| !has_failed(pod.target.uid.as_ref());
     let begins = reserved.into_iter().filter(is_due);
     let unreserved = unreserved.into_iter().filter(is_due);
-    // Operations that have begun come first: nobody can take them back.
+    // Operations that have begun come first: the controller cannot take them back.
     let mut lacking = unprotected(pods, budgets, now);
     lacking.extend(unreserved.take(BEGUN_A_ROUND));
     let begins = begins.take(BEGUN_A_ROUND).map(|pod| begin(pod, now));
@@ -211,7 +211,7 @@ pub fn holders(
     held
 }
 
-/// Who begins, and who is held by which budgets.
+/// Which pods begin their operations, and which are held by which budgets.
 #[derive(Default)]
 struct Assigned<'a> {
     begins: Vec<&'a Pod>,
@@ -243,7 +243,7 @@ fn all<'a>(observed: &'a Observed, pods: &'a [Pod]) -> Cow<'a, [Pod]> {
     let Seen::Present(others) = &observed.others else {
         return Cow::Borrowed(pods);
     };
-    // One that has just lost the label may be in both.
+    // A pod that has just lost the label may be in both.
     let is_new = |other: &&Pod| pods.iter().all(|pod| pod.target != other.target);
     let others = others.iter().filter(is_new);
     Cow::Owned(pods.iter().chain(others).cloned().collect())

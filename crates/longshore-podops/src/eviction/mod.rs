@@ -1,12 +1,12 @@
 //! Evictions under PodDisruptionBudgets.
 //!
-//! The webhook only notes that somebody asked for the eviction of a pod ([`grace`](crate::admit::grace)). One controller,
-//! which decides about all pods of a namespace together, begins the operations of those that their budgets can spare
-//! ([`decide`]): whatever has been taken out of service already, or is about to be, counts as missing
-//! ([`Counts`]). Before such an operation begins, a disruption is reserved in the status of each budget of the pod, as the
-//! API server does it before it deletes an evicted pod: the API server evicts the pods without the label that share the
-//! budget, and knows no other place to look. [`removal`] says how a pod goes whose evictor has not come back, and [`Held`]
-//! which budget holds a pod, for people.
+//! The webhook only notes that a client asked for the eviction of a pod ([`grace`](crate::admit::grace)). One
+//! controller, which decides about all pods of a namespace together, begins the operations of those that their budgets
+//! can spare ([`decide`]): whatever has been taken out of service already, or is about to be, counts as missing
+//! ([`Counts`]). Before such an operation begins, a disruption is reserved in the status of each budget of the pod, as
+//! the API server does it before it deletes an evicted pod: the API server evicts the pods without the label that share
+//! the budget, and knows no other place to look. [`removal`] says how a pod goes whose evictor has not come back, and
+//! [`Held`] which budget holds a pod, for people.
 
 mod budget;
 mod count;
@@ -37,8 +37,8 @@ use crate::{
     model::{ConditionStatus, Operation, Pod, parse_stamp},
 };
 
-/// How long an eviction that was refused is remembered. Whoever still wants it asks again within that time; a pod that
-/// a budget has held for long must not go when nobody expects it any more.
+/// How long an eviction that was refused is remembered. A client that still wants it asks again within that time; a pod
+/// that a budget has held for long must not go when no client waits for it any more.
 pub const REMEMBERED: Duration = Duration::from_secs(120);
 
 /// Until when the eviction of a pod is wanted whose operation has not begun; `None` where no eviction waits.
@@ -105,7 +105,7 @@ pub(crate) fn may_wait_until(pod: &Pod) -> Option<Timestamp> {
     wanted_until(pod).or(keeps)
 }
 
-/// When somebody last asked for the eviction of a pod.
+/// When a client last asked for the eviction of a pod.
 pub(crate) fn evicted_at(pod: &Pod) -> Option<Timestamp> {
     parse_stamp(pod.annotations.get(ANNOTATION_EVICTED_AT)?)
 }

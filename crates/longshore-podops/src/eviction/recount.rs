@@ -62,8 +62,8 @@ pub(super) fn recount(
     recount
 }
 
-/// Whether a budget has counted fewer healthy pods than have been Ready since then. Nobody knows where it has not counted;
-/// where the entry of no pod is still there, the disruption controller has yet to look.
+/// Whether a budget has counted fewer healthy pods than have been Ready since then. False where the budget has no
+/// count, and while the entry of no pod is still there: then the disruption controller has yet to look.
 fn is_old(budget: &Budget, pods: &[Pod], since: Timestamp) -> bool {
     let Ok(counted) = &budget.counted else {
         return false;
@@ -78,7 +78,7 @@ fn is_old(budget: &Budget, pods: &[Pod], since: Timestamp) -> bool {
     is_more && !budget.disrupted.contains_key(ENTRY_COUNT_AGAIN)
 }
 
-/// The entry has ended long ago, for whoever reads it.
+/// The entry has ended long ago, for every reader.
 fn write(budget: &Budget) -> Patch {
     let entry = Timestamp::UNIX_EPOCH.to_string();
     let mut patch = json!({"status": {"disruptedPods": {ENTRY_COUNT_AGAIN: entry}}});

@@ -8,8 +8,8 @@
 //! The entry is the write-ahead log. Where the controller crashes before it begins the operation, the next leader finds
 //! the entry, and begins without a second reservation, or the entry ends by itself. Where the operation has begun, the
 //! entry is renewed until the pod is not Ready: from then on, the disruption controller counts it as missing anyway. A pod
-//! that has an entry and is not Ready counts as missing once. Where nobody was there to renew the entry, the disruption
-//! may have gone to another pod: then the pod is not taken out of service before one is reserved anew.
+//! that has an entry and is not Ready counts as missing once. Where no controller ran to renew the entry, the
+//! disruption may have gone to another pod: then the pod is not taken out of service before one is reserved anew.
 //!
 //! A budget may change while an operation waits. Where it is not counted, or fewer pods are healthy than have to stay, the
 //! pod goes on to serve and the entry is not renewed: of several pods that had room before, those whose entries have ended
@@ -140,8 +140,8 @@ fn patch(budget: &Budget, pods: &[&Pod], now: Timestamp) -> Option<Patch> {
     let mut entries = Map::new();
     let mut left = budget.allowed;
     for pod in pods {
-        // The disruption controller does not count a pod as healthy that has an entry, however old it is: whoever renews
-        // the entry takes nothing more.
+        // The disruption controller does not count a pod as healthy that has an entry, however old the entry is:
+        // renewing it takes nothing more.
         if !budget.disrupted.contains_key(&pod.target.name) {
             if left < 1 {
                 continue;

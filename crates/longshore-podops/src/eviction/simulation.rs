@@ -1,7 +1,7 @@
-//! Pods of a workload under a budget, and everybody around them in any order: evictors, other operations, a node, the
-//! disruption controller, and our controllers, which see budgets late and are killed between any two writes. Somebody edits
-//! the budget meanwhile, and the disruption controller may fail to count. Some of the pods may be without the label: the API
-//! server alone evicts those.
+//! Pods of a workload under a budget, and all that act on them, in any order: evictors, other operations, a node, the
+//! disruption controller, and our controllers, which see budgets late and are killed between any two writes. A user
+//! edits the budget meanwhile, and the disruption controller may fail to count. Some of the pods may be without the
+//! label: the API server alone evicts those.
 
 mod world;
 
@@ -10,14 +10,14 @@ use proptest::prelude::*;
 use self::world::World;
 use crate::model::Pod;
 
-/// Somebody does something.
+/// One actor does one thing.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Somebody asks for the eviction of a pod, and goes on to ask.
+    /// A client asks for the eviction of a pod, and retries.
     Evict(usize),
     /// Another operation begins on a pod, whatever its budget says.
     Operate(usize),
-    /// It is over.
+    /// The operation is over.
     Finish(usize),
     /// A pod breaks, or is whole again.
     Break(usize),
@@ -35,7 +35,7 @@ enum Step {
     Act(usize),
     /// A pod is decided upon.
     Round(usize),
-    /// Somebody edits the budget: so many pods have to stay from now on.
+    /// A user edits the budget: so many pods have to stay from now on.
     Edit(usize),
     /// The disruption controller cannot count, until it counts the next time.
     Fail,
@@ -111,7 +111,8 @@ proptest! {
         check(replicas, spare, false, steps);
     }
 
-    /// The API server gives disruptions to pods without the label, of which nobody tells us, out of the same budget.
+    /// The API server gives disruptions to pods without the label, which our watches do not deliver, out of the same
+    /// budget.
     #[test]
     fn evictions_share_a_budget_with_pods_that_the_api_server_evicts_and_all_end(
         replicas in 2..5_usize, spare in 0..3_usize, steps in steps(false),

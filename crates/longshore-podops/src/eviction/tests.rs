@@ -172,9 +172,9 @@ fn begun(observed: &Observed) -> String {
 /// Pods under a budget that wants two of three to stay, and whose operations begin.
 const TWO_OF_THREE: &[(&str, [&str; 3], &str)] = &[
     ("all at once", ["evicted", "evicted", "evicted"], "web-0"),
-    ("who waits longest", ["evicted", "earlier", ""], "web-1"),
-    ("nobody asks", ["", "", ""], ""),
-    ("nobody asks any more", ["forgotten", "", ""], ""),
+    ("the longest wait", ["evicted", "earlier", ""], "web-1"),
+    ("no client asks", ["", "", ""], ""),
+    ("no client asks any more", ["forgotten", "", ""], ""),
     ("one has begun", ["evicted begun", "evicted", ""], ""),
     ("one is deleted", ["begun", "evicted", ""], ""),
     ("one is operated on", ["granted closed", "evicted", ""], ""),
@@ -284,7 +284,7 @@ fn a_budget_is_about_the_pods_that_it_selects_and_those_that_run() {
         ),
         ("unready", unready, budget("web", [3, 3, 0], nothing), ""),
         ("elsewhere", ALL, budget("web", [3, 3, 3], elsewhere), THREE),
-        ("nobody's", ALL, budget("web", [3, 3, 3], nobodys), THREE),
+        ("of no pod", ALL, budget("web", [3, 3, 3], nobodys), THREE),
         ("everybody's", ALL, budget("web", [3, 3, 3], everybodys), ""),
         (
             "another is allowed to go",
@@ -363,7 +363,7 @@ fn pods_without_the_label_count_where_somebody_has_seen_them() {
     seen.others = Seen::unknown(UnknownCause::Unreachable, "down");
     assert_eq!(begun(&seen), "");
     assert_ne!(decide(&seen).next, Next::AwaitChange);
-    // All that the budget has counted take part: nobody else is asked for.
+    // All pods that the budget has counted take part: no other pods are listed.
     let all = observed(
         pods(&["ready granted closed", "ready evicted", "ready"]),
         vec![budget("web", [3, 2, 3], nothing)],

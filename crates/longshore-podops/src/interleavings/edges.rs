@@ -22,7 +22,7 @@ impl World {
         operation.map(|it| it.phase)
     }
 
-    /// Everybody but the clients of operations does what they have to, until the operation has this phase.
+    /// Each actor but the clients of operations does what it has to, until the operation has this phase.
     fn until(&mut self, n: usize, phase: Option<Phase>) {
         let steps = [
             Step::Look,

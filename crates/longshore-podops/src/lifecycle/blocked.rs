@@ -1,8 +1,8 @@
-//! A pod that waits for those who protect its traffic: they are named, and where that was asked for, they hold it no
-//! longer than they may.
+//! A pod that waits for the finalizers that protect its traffic: an Event names them, and where a deadline is set, they
+//! hold the pod no longer than that.
 //!
-//! Upstream waits for ever: a cooperation controller that died blocks every deletion. Without a deadline that is so here
-//! as well, but nobody has to guess.
+//! Upstream waits for ever: a cooperation controller that died blocks every deletion. Without a deadline that is so
+//! here as well, but the Event says what blocks it.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use serde_json::json;
 use super::decide::{Observed, PodPlan, complain, upon, warn};
 use crate::model::{ConditionStatus, Operations, Pod, parse_stamp};
 
-/// Nobody is surprised before.
+/// A pod waits this long before an Event names its finalizers: a shorter wait is ordinary.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Since when the operation prepares that has waited longest; `None` where none does.
@@ -30,10 +30,10 @@ pub(super) fn prepares_since(operations: &Operations) -> Option<Timestamp> {
     labels.min()
 }
 
-/// What is done about a pod that is to be let go since then, and that somebody may hold.
+/// What is done about a pod that finalizers may hold, and that should have been let go since `since`.
 pub(super) fn decide(pod: &Pod, since: Option<Timestamp>, observed: &Observed) -> PodPlan {
     let holders: Vec<&str> = pod.protections().collect();
-    // While it may serve, nobody is asked to let go.
+    // While the pod may serve, no controller is asked to remove its finalizer.
     let is_asked = pod.is_deleting || pod.service_ready == Some(ConditionStatus::False);
     let (Some(since), true, false) = (since, is_asked, holders.is_empty()) else {
         return Plan::await_change();
@@ -52,7 +52,7 @@ pub(super) fn decide(pod: &Pod, since: Option<Timestamp>, observed: &Observed) -
         let until_told = PATIENCE - waited;
         return Plan::after(left.map_or(until_told, |left| left.min(until_told)));
     }
-    let note = format!("waits for those who protect its traffic to remove {holders}");
+    let note = format!("waits for the controllers that protect its traffic to remove {holders}");
     Plan {
         actions: vec![warn(pod, REASON_WAITS_FOR_PROTECTION, note)],
         ..left.map_or(Plan::await_change(), Plan::after)
@@ -65,7 +65,7 @@ fn let_go(pod: &Pod, holders: &str, deadline: Duration) -> PodPlan {
     kept.retain(|finalizer| !finalizer.starts_with(PROTECTION_FINALIZER_PREFIX));
     let patch = upon(pod, json!({"metadata": {"finalizers": kept}}));
     let note = format!(
-        "removed {holders}: whoever protects its traffic with that has not let go within {} s",
+        "removed {holders}: the controllers that protect its traffic have not let go within {} s",
         deadline.as_secs()
     );
     Plan::of(vec![

@@ -1,6 +1,6 @@
 //! What the controller writes about the lifecycle of a pod.
 //!
-//! At most one write a round, each on condition that nobody else wrote since: every write goes through the state
+//! At most one write a round, each on condition that no other client wrote since: every write goes through the state
 //! machine of [`advance`], and what follows is decided upon what came of it. A crash in between loses nothing, because
 //! the labels say how far everything is.
 
@@ -32,7 +32,7 @@ pub type PodPlan = Plan<Never, PodEffect>;
 /// What is done about a pod beside writing it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum PodEffect {
-    /// It is evicted: this incarnation.
+    /// The controller evicts this incarnation of the pod.
     Evict(ObjectRef),
 }
 
@@ -45,17 +45,18 @@ pub struct Observed {
     pub pod: Seen<Pod>,
     /// The PodTransitionRules that are about it.
     pub rules: Seen<Vec<RuleSays>>,
-    /// The selectors of the Services that hold finalizers which it lacks and is expected to have, by who holds them,
-    /// as the annotation writes it.
+    /// The selectors of the Services that hold finalizers which the pod lacks and is expected to have, by holder, as
+    /// the annotation writes it.
     pub services: BTreeMap<String, Seen<Labels>>,
-    /// The disruption budgets of its namespace, where it is evicted and the operation has begun; `Absent` where nobody
-    /// looks at them.
+    /// The disruption budgets of its namespace, where it is evicted and the operation has begun; `Absent` otherwise,
+    /// and where the controller does not watch budgets.
     pub budgets: Seen<Vec<Budget>>,
     /// What becomes of its namespace, where pods are deleted by operations.
     pub namespace: Namespace,
     /// What routes traffic to it; `Absent` where Services protect no pods.
     pub traffic: Seen<Traffic>,
-    /// How long operations wait for those who protect traffic, unless the pod says otherwise; `None`: for ever.
+    /// How long operations wait for the finalizers that protect traffic, unless the pod says otherwise; `None`: for
+    /// ever.
     pub deadline: Option<Duration>,
 }
 
@@ -78,7 +79,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// What these rules say of a pod in this stage. One that has not looked at the pod yet holds it.
+    /// What these rules say of a pod in this stage. A rule that has not looked at the pod yet holds it.
     pub fn of(rules: &[RuleSays], stage: Stage) -> Self {
         let held: Vec<String> = rules
             .iter()
@@ -125,7 +126,8 @@ pub fn decide(observed: &Observed) -> PodPlan {
         Ok(operations) => operations,
         Err(invalid) => return complain(pod, invalid.to_string()),
     };
-    // Nobody may operate before it was said whether the pod serves: without the condition nobody waits for traffic.
+    // No operation may be permitted before the condition says whether the pod serves: without it no operation waits for
+    // traffic.
     if pod.has_gate && pod.service_ready.is_none() {
         let status = if stays_offline(pod) {
             ConditionStatus::False
@@ -146,7 +148,7 @@ pub fn decide(observed: &Observed) -> PodPlan {
         Seen::Absent => {}
     }
     let wanted = wanted_gate(&operations).filter(|it| {
-        // Who completes does not bring a pod into service that a person keeps out of it.
+        // The end of an operation does not bring a pod into service that a person keeps out of it.
         *it == ConditionStatus::False || !stays_offline(pod)
     });
     if let Some(status) = wanted.filter(|it| pod.service_ready != Some(*it)) {
@@ -240,7 +242,7 @@ fn pass_rules(operations: &Operations, observed: &Observed) -> Seen<Labels> {
 
 /// What the gate has to be while there are operations; `None` where it stays as it is.
 ///
-/// It opens for those that complete, but not while another one prepares or works: upstream opens it then.
+/// The gate opens for operations that complete, but not while another one prepares or works: upstream opens it then.
 fn wanted_gate(operations: &Operations) -> Option<ConditionStatus> {
     let is_at_work = |operation: &Operation| {
         let is_granted = operation.has(OperationLabel::Operate);
@@ -284,12 +286,12 @@ pub(crate) fn look_again<E>() -> Plan<Never, E> {
     Plan::after(crate::LOOK_AGAIN)
 }
 
-/// A person has to see to it.
+/// Publishes what a person has to repair on the pod.
 pub(super) fn complain(pod: &Pod, note: String) -> PodPlan {
     Plan::of(vec![warn(pod, REASON_INVALID_LIFECYCLE, note)])
 }
 
-/// Tells people about a pod.
+/// Publishes a warning Event about a pod.
 pub(crate) fn warn(pod: &Pod, reason: &'static str, note: String) -> Action<Never, PodEffect> {
     Action::Announce(Announcement {
         regarding: pod.target.clone(),

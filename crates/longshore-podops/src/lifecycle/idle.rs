@@ -1,4 +1,4 @@
-//! A pod that nobody operates on: it shall serve.
+//! A pod without an operation: it shall serve.
 
 use longshore_api::podops::{
     ANNOTATION_AVAILABLE_CONDITIONS, LABEL_COMPLETING, LABEL_CREATING, LABEL_SERVICE_AVAILABLE,
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::decide::{Observed, PodPlan, complain, look_again, relabel, rest, set_gate, upon};
 use crate::model::{ConditionStatus, Labels, Pod, stamp};
 
-/// Brings a pod into service, as far as its node and those who route traffic to it are.
+/// Brings a pod into service, as far as its node and the controllers that route traffic to it are.
 pub(super) fn decide(pod: &Pod, observed: &Observed) -> PodPlan {
     if !pod.is_available() {
         match pod.has_expected_finalizers() {
@@ -37,7 +37,7 @@ fn serving(pod: &Pod, observed: &Observed) -> Labels {
     labels
 }
 
-/// A Service that is gone, or that selects the pod no more, is waited for by nobody. `Absent` where there is none.
+/// Stops waiting for Services that are gone, or that select the pod no more. `Absent` where there are none.
 fn forget_dirty(pod: &Pod, observed: &Observed) -> Seen<PodPlan> {
     let mut is_dirty = Vec::new();
     for (holder, selector) in &observed.services {

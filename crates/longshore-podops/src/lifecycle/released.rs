@@ -1,4 +1,4 @@
-//! A pod that takes part no more: its gate is opened, because nobody else would.
+//! A pod that takes part no more: its gate is opened, because no other controller would.
 //!
 //! The label can be removed in the middle of an operation, when the gate is closed. The webhook sees that request, takes
 //! back everything of ours that is in the metadata of the pod, and leaves [`LABEL_RELEASED`] where the gate is not open: it
@@ -30,7 +30,7 @@ pub(crate) fn decide<E>(observed: &Observed) -> Plan<Never, E> {
         Seen::Present(_) | Seen::Absent => return Plan::await_change(),
         Seen::Unknown(_) => return look_again(),
     };
-    // One that takes part again is looked after by others.
+    // A pod that takes part again is decided upon elsewhere.
     if !pod.is_controlled() && needs_gate(pod) {
         return if stays_offline(pod) {
             Plan::await_change()

@@ -338,7 +338,7 @@ fn an_evicted_pod_stays_in_service_until_its_budgets_have_a_disruption_reserved(
         ("to be renewed", true, of(Some(70)), stays, ""),
         ("not reserved", true, of(None), stays, ""),
         ("not seen", true, unknown(), stays, ""),
-        ("nobody looks", true, Seen::Absent, stays, CLOSES),
+        ("not watched", true, Seen::Absent, stays, CLOSES),
         ("not Ready", false, of(None), stays, CLOSES),
         ("all goes", true, of(None), goes, CLOSES),
     ]);

@@ -1,8 +1,9 @@
 //! An operation without a type.
 //!
-//! Who operates writes `operating/<id>` and `operation-type/<id>` in one request. The labels may come one after the other,
-//! as people write them, so that the webhook does not refuse the first one; but without a type there is nothing that could
-//! be permitted, and the operation waits before its rules. Upstream waits for ever, without a word.
+//! A client that operates writes `operating/<id>` and `operation-type/<id>` in one request. The labels may come one
+//! after the other, as people write them, so that the webhook does not refuse the first one; but without a type there
+//! is nothing that could be permitted, and the operation waits before its rules. Upstream waits for ever, without a
+//! word.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use longshore_core::{Next, Plan};
 use super::decide::{PodPlan, warn};
 use crate::model::{Operation, Operations, Pod, parse_stamp};
 
-/// Who writes one label after the other is done by then.
+/// A person that writes one label after the other is done by then.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whether an operation waits for its type.
@@ -24,7 +25,7 @@ pub(crate) fn waits_for_type(operation: &Operation) -> bool {
 /// What the operation's owner has to do.
 pub(crate) fn what_to_do(id: &str) -> String {
     format!(
-        "it has no type: whoever began it has to add the label {} with its type, or to remove {}",
+        "it has no type: the client that began it has to add the label {} with its type, or to remove {}",
         OperationLabel::OperationType.of(id),
         OperationLabel::Operating.of(id),
     )

@@ -31,7 +31,7 @@ impl fmt::Display for PodKey {
 pub enum Namespace {
     /// Nothing that is known of.
     Stays,
-    /// It was deleted, and goes with all that is in it.
+    /// The namespace was deleted, and goes with all that is in it.
     Goes,
 }
 

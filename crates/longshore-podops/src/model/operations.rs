@@ -32,7 +32,7 @@ impl Operation {
         self.0.get(&label).map(String::as_str)
     }
 
-    /// The type that it was begun with. An empty one is none: no label can permit it.
+    /// The type with which the operation was begun. An empty type counts as none: no label can permit it.
     pub fn wanted_type(&self) -> Option<&str> {
         let wanted = self.get(OperationLabel::OperationType);
         wanted.filter(|of| !of.is_empty())
@@ -49,7 +49,7 @@ impl Operation {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Operations(BTreeMap<String, Operation>);
 
-/// An operation exists while it has one of these.
+/// An operation exists while its pod has one of these labels.
 const MAKE_IT_EXIST: [OperationLabel; 3] = [
     OperationLabel::Operating,
     OperationLabel::Operate,
@@ -90,7 +90,7 @@ impl Operations {
             .map(|(id, operation)| (id.as_str(), operation))
     }
 
-    /// One of them.
+    /// The operation of this id.
     pub fn get(&self, id: &str) -> Option<&Operation> {
         self.0.get(id)
     }

@@ -17,11 +17,11 @@ pub type Labels = BTreeMap<String, String>;
 /// The status of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConditionStatus {
-    /// It holds.
+    /// The condition holds.
     True,
-    /// It does not.
+    /// The condition does not hold.
     False,
-    /// Nobody knows.
+    /// Whether the condition holds is unknown.
     Unknown,
 }
 
@@ -30,7 +30,7 @@ pub enum ConditionStatus {
 pub struct Pod {
     /// Its address.
     pub target: ObjectRef,
-    /// Its version: what is written upon it is refused where somebody else was first.
+    /// Its version: a write upon it is refused where another client wrote first.
     pub resource_version: Option<String>,
     /// Its labels: all state of its operations.
     pub labels: Labels,
@@ -50,7 +50,7 @@ pub struct Pod {
     pub has_ended: bool,
     /// Whether it has yet to run (`Pending`): disruption budgets do not protect it.
     pub is_pending: bool,
-    /// The uid of the workload that controls it; `None` where nobody does.
+    /// The uid of the workload that controls it; `None` where none does.
     pub owner: Option<String>,
     /// Whether it was deleted and is about to go.
     pub is_deleting: bool,
@@ -109,8 +109,8 @@ impl Pod {
         finalizers.filter(|finalizer| finalizer.starts_with(PROTECTION_FINALIZER_PREFIX))
     }
 
-    /// Whether nothing stands in the way of touching it. Without our condition nobody waits for it: upstream's rule,
-    /// which other programs rely on; the controller says something before it lets an operation pass its rules.
+    /// Whether nothing stands in the way of touching it. Without our condition no operation waits for it: upstream's
+    /// rule, which other programs rely on; the controller says something before it lets an operation pass its rules.
     pub fn is_ready_to_operate(&self) -> bool {
         match self.service_ready {
             None => true,
@@ -118,7 +118,7 @@ impl Pod {
         }
     }
 
-    /// The finalizers that it has to carry before it serves, by who holds them.
+    /// The finalizers that it has to carry before it serves, by holder.
     pub fn expected_finalizers(&self) -> Result<BTreeMap<String, String>, MalformedConditions> {
         let Some(annotation) = self.annotations.get(ANNOTATION_AVAILABLE_CONDITIONS) else {
             return Ok(BTreeMap::new());
@@ -150,7 +150,7 @@ impl From<WirePod> for Pod {
                 _ => ConditionStatus::Unknown,
             })
         };
-        // What is no instant is none: nothing is decided upon it.
+        // A text that is no instant counts as none: nothing is decided upon it.
         let instant = |text: Option<&String>| text.and_then(|text| text.parse().ok());
         let gates = wire.spec.and_then(|spec| spec.readiness_gates);
         let gates = gates.unwrap_or_default();

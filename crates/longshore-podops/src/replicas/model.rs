@@ -134,7 +134,7 @@ mod tests {
             ("all are there", workload(nothing), pods(6, "s"), 0),
             ("one was deleted", workload(nothing), pods(5, "s"), 1),
             ("too many", workload(nothing), pods(7, "s"), 0),
-            ("of somebody else", workload(nothing), pods(6, "other"), 6),
+            ("of another owner", workload(nothing), pods(6, "other"), 6),
             ("the workload goes", workload(deleted), pods(2, "s"), 0),
             ("one by default", workload(unsaid), Vec::new(), 1),
         ] {

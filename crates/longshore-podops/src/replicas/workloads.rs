@@ -32,9 +32,9 @@ const KINDS: [&str; 2] = [REPLICA_SET.kind, STATEFUL_SET.kind];
 /// Whose replicas have changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Changed {
-    /// Nobody's.
+    /// No workload's.
     Nothing,
-    /// Those of a workload of this namespace. Its pods have or had these labels.
+    /// The replicas of a workload of this namespace. Its pods have or had these labels.
     Pods(String, Vec<Labels>),
     /// Any: now everything is known.
     All,

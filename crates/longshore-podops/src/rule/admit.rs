@@ -15,14 +15,14 @@ use crate::selector;
 
 /// Seconds between questions about a task, upstream's.
 const POLL_INTERVAL: i64 = 5;
-/// Seconds until nobody asks about a task any more, upstream's.
+/// Seconds after which the controller asks about a task no more, upstream's.
 const POLL_TIMEOUT: i64 = 60;
 
 /// What makes a rule one that cannot be followed, in upstream's words.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Faults(Vec<String>);
 
-/// Somebody whom a rule asks, whose address and certificates are to be read: who is asked about pods, and who about tasks.
+/// A server that a rule asks, about pods or about tasks, whose address and certificates are to be read.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Target {
     path: String,
@@ -39,7 +39,7 @@ impl Target {
         format!("{}.url: Invalid value: {url:?}: {why}", self.path)
     }
 
-    /// Nobody can be trusted there.
+    /// The certificate authorities cannot be read.
     pub fn is_not_trusted(&self, why: &str) -> String {
         let bundle = &self.ca_bundle;
         format!("{}.caBundle: Invalid value: {bundle:?}: {why}", self.path)
@@ -47,7 +47,7 @@ impl Target {
 }
 
 impl Faults {
-    /// One more.
+    /// Adds a fault.
     pub fn add(&mut self, fault: String) {
         self.0.push(fault);
     }
@@ -92,10 +92,10 @@ fn or(value: &mut Value, default: Value) {
     }
 }
 
-/// What is wrong with a rule, and whom it asks.
+/// What is wrong with a rule, and which servers it asks.
 ///
 /// # Errors
-/// It does not have the shape of one; or what upstream says before it looks any further.
+/// The object does not have the shape of a PodTransitionRule, or upstream refuses it before the other checks.
 pub fn validate(object: &Value) -> Result<(Faults, Vec<Target>), Refused> {
     let spec = PodTransitionRuleSpec::deserialize(&object["spec"]).map_err(Refused::Shape)?;
     let Some(selector) = &spec.selector else {
@@ -221,10 +221,10 @@ fn incomplete(rule: &TransitionRule) -> Vec<String> {
 /// Why a rule is refused at once, in upstream's words.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// It does not have the shape of its schema.
+    /// The PodTransitionRule does not have the shape of its schema.
     #[error("PodTransitionRule does not have the shape of its schema: {0}")]
     Shape(serde_json::Error),
-    /// It does not say which pods it is about.
+    /// The PodTransitionRule has no selector.
     #[error("podtransitionrule selector cannot be nil")]
     NoSelector,
     /// One of its rules has no name.

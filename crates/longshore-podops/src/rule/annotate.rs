@@ -8,9 +8,9 @@ use crate::model::Pod;
 
 /// Writes an annotation of a pod, or removes the one that it has.
 ///
-/// The API server applies the patch only while the pod takes part: the request that takes the label away removes all our
-/// annotations, and nobody would remove one that came after it. The version of the pod would say the same, but its node and
-/// its own controller write the pod in these very moments, and each conflict costs two requests.
+/// The API server applies the patch only while the pod takes part: the request that takes the label away removes all
+/// our annotations, and no controller would remove one that came after it. The version of the pod would say the same,
+/// but its node and its own controller write the pod in these very moments, and each conflict costs two requests.
 pub(super) fn annotate(pod: &Pod, key: &str, value: Option<String>) -> Patch {
     let path = |of: &str, key: &str| {
         let key = key.replace('~', "~0").replace('/', "~1");
@@ -19,7 +19,7 @@ pub(super) fn annotate(pod: &Pod, key: &str, value: Option<String>) -> Patch {
     let takes_part = path("labels", LABEL_CONTROL);
     let mut operations = vec![json!({"op": "test", "path": takes_part, "value": CONTROLLED})];
     if pod.annotations.is_empty() {
-        // Annotations that somebody has made since then must not be lost.
+        // Annotations that another client added since then must not be lost.
         let all = "/metadata/annotations";
         operations.push(json!({"op": "test", "path": all, "value": null}));
         operations.push(json!({"op": "add", "path": all, "value": {}}));
@@ -90,7 +90,7 @@ mod tests {
                 Some(json!({"b": "1", "example.com/a": "1"})),
             ),
             (shows(), shows(), None, Some(json!({"b": "1"}))),
-            // It is decided upon anew: the annotation of somebody else stays.
+            // The controller decides upon it anew: the annotation of another client stays.
             (bare(), others(), Some("1"), None),
             (bare(), pod(Value::Null, Value::Null), Some("1"), None),
             (

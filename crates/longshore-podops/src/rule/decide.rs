@@ -30,7 +30,7 @@ use crate::{
     replicas::{Workload, missing},
 };
 
-/// What is asked of somebody else, beside the rounds.
+/// A question to the webhook of a rule, asked beside the rounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inquiry {
     /// May these pods go on?
@@ -64,9 +64,9 @@ pub struct Observed {
     pub answers: Answers,
     /// What they have answered about tasks that the status has.
     pub polls: Polls,
-    /// Questions of which nothing is of interest any more: nobody waits for their answers.
+    /// Questions whose answers no rule waits for any more.
     pub spent: Vec<QuestionId>,
-    /// Kinds of rules that nobody is asked about.
+    /// Kinds of rules that are skipped.
     pub skipped: BTreeSet<RuleKind>,
 }
 
@@ -132,8 +132,8 @@ pub fn decide(observed: &Observed) -> RulePlan {
         let status = json!({"targets": targets, "details": details, "ruleStates": states});
         write_status(rule, status, observed.now)
     };
-    // Asking is beside the rounds, and takes no time of this one. What was heard about a task is in the status before
-    // anybody asks about it again.
+    // Asking is beside the rounds, and takes no time of this one. The status has the last answer about a task before
+    // the controller asks about the task again.
     let questions = said.questions.into_iter().map(Inquiry::Ask);
     let polls = said.polls.into_iter().filter(|_| is_written);
     let asks = asks(rule, questions.chain(polls.map(Inquiry::Poll)));
@@ -147,7 +147,7 @@ pub fn decide(observed: &Observed) -> RulePlan {
     plan
 }
 
-/// Takes the details off the pods of a rule that does not exist: somebody has removed its finalizer before they were gone.
+/// Takes the details off the pods of a rule that does not exist: a client removed its finalizer before they were gone.
 fn of_no_rule(name: &str, pods: &Seen<Vec<Pod>>) -> RulePlan {
     let pods = pods.present().map_or(&[][..], Vec::as_slice);
     in_part(annotations(name, pods, |_| None))
@@ -181,7 +181,7 @@ fn seed(rule: &Rule) -> String {
     format!("{uid} {}", rule.generation)
 }
 
-/// When the next webhook is asked again: about a pod that it did not let pass.
+/// When a rule next asks a webhook again, about a pod that the webhook did not let pass.
 fn asked_again(answers: &Answers) -> Option<Timestamp> {
     let heard = answers.values().flat_map(|heard| heard.values());
     heard.filter_map(|heard| heard.again_at).min()
@@ -229,7 +229,7 @@ fn write_status(rule: &Rule, mut status: Value, now: Timestamp) -> RulePlan {
 fn shown(details: &[Detail], pod: &Pod) -> Option<String> {
     let found = details.binary_search_by(|detail| detail.name.cmp(&pod.target.name));
     let mut detail = details.get(found.ok()?)?.clone();
-    detail.name.clear(); // It is the pod's own.
+    detail.name.clear(); // The name is the pod's own.
     serde_json::to_string(&detail).ok()
 }
 

@@ -34,15 +34,15 @@ pub struct Subject {
     pub name: String,
     /// Its labels.
     pub labels: Labels,
-    /// Names of rules that are not asked about it.
+    /// Names of rules that the pod skips.
     pub skipped: BTreeSet<String>,
     /// Whether it serves.
     pub is_available: bool,
-    /// Where it is on its way; the first stage where it is in both.
+    /// The stage of the pod; the first one where it is in both.
     pub stage: Option<Stage>,
-    /// What brought it there: another operation, or a pod of the same name, is another one.
+    /// What brought the pod to its stage: another operation, or another pod of the same name, is another occasion.
     pub occasion: String,
-    /// When it came there, as its labels say: the last time where there are several.
+    /// When the pod came to its stage, as its labels say: the last time where there are several.
     pub entered_at: Option<Timestamp>,
 }
 
@@ -54,7 +54,7 @@ impl Subject {
             namespace: pod.target.namespace.clone(),
             name: pod.target.name.clone(),
             labels: pod.labels.clone(),
-            // An annotation that cannot be read skips no rule, and whoever asks why the pod waits reads of it.
+            // An annotation that cannot be read skips no rule; the standing of the pod says that.
             skipped: skipped_rules(pod).unwrap_or_default(),
             is_available: pod.is_available(),
             occasion: occasion(pod, stage),
@@ -251,9 +251,9 @@ fn rules_of(spec: &PodTransitionRuleSpec, stage: Stage) -> Vec<&TransitionRule> 
     rules
 }
 
-/// Whether an earlier rule has the name of this one, and both need it: who has passed is kept by stage and name, and the
-/// tasks of webhooks by name. Such rules are refused when they are written, but may have been stored before that was
-/// checked; without the check, the later rule lets all pods pass that the earlier one has let pass.
+/// Whether an earlier rule has the name of this one, and both need it: the pods that passed are kept by stage and name,
+/// and the tasks of webhooks by name. Such rules are refused when they are written, but may have been stored before
+/// that was checked; without the check, the later rule lets all pods pass that the earlier one has let pass.
 fn is_named_again(spec: &PodTransitionRuleSpec, rule: &TransitionRule) -> bool {
     let rules = spec.rules.iter();
     let mut earlier = rules.take_while(|earlier| !std::ptr::eq(*earlier, rule));
@@ -363,7 +363,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Asks the webhook about the pods that have not passed: who has passed is not asked about again.
+    /// Asks the webhook about the pods that have not passed, and never again about one that has.
     fn ask(&self, webhook: &Value, subjects: &[&Subject], before: &Before<'_>) -> Checked {
         let has_passed = |subject: &Subject| self.has_passed(subject);
         let subjects_in_order = subjects.iter().copied();

@@ -9,7 +9,7 @@ pub enum RuleKind {
     AvailablePolicy,
     /// Which labels a pod has.
     LabelCheck,
-    /// Somebody else.
+    /// What a webhook answers.
     Webhook,
 }
 

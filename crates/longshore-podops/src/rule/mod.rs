@@ -2,7 +2,7 @@
 //!
 //! [`evaluate`] says what the rules of one object say of its pods, [`decide`] what is written about that: the status
 //! first, which holds pods or lets them go on, then what people see of it on the pods. [`Question`] is what a rule asks
-//! of somebody else, and [`admit`] what API servers ask about rules.
+//! its webhook, and [`admit`] what API servers ask about rules.
 
 pub mod admit;
 mod annotate;

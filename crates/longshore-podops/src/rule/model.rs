@@ -31,7 +31,7 @@ pub type RuleKey = PodKey;
 pub struct Rule {
     /// Its address.
     pub target: ObjectRef,
-    /// Its version: what is written upon it is refused where somebody else was first.
+    /// Its version: a write upon it is refused where another client wrote first.
     pub resource_version: Option<String>,
     /// Of its spec.
     pub generation: i64,
@@ -41,7 +41,7 @@ pub struct Rule {
     pub is_deleting: bool,
     /// What it says.
     pub spec: PodTransitionRuleSpec,
-    /// What came of it. Its details are sorted by the names of their pods, whoever has written them.
+    /// What came of it. Its details are sorted by the names of their pods, whichever program wrote them.
     pub status: PodTransitionRuleStatus,
     /// The selector of its spec, read once: it is held against many pods. `None` where it selects no pod, because it is
     /// missing or cannot be read.
@@ -82,12 +82,12 @@ impl Rule {
         Self::deserialize(object)
     }
 
-    /// Whether it is about pods with the labels of this one.
+    /// Whether the rule is about pods with the labels of this one.
     pub fn selects(&self, pod: &Pod) -> bool {
         pod.is_controlled() && self.matches(&pod.labels)
     }
 
-    /// Whether it is about the pods of a workload.
+    /// Whether the rule is about the pods of a workload.
     pub fn is_of(&self, workload: &Workload) -> bool {
         self.matches(&workload.labels)
     }
@@ -109,7 +109,7 @@ impl Rule {
         details.any(|detail| detail.stage == Stage::PreCheck.as_str() && !detail.passed)
     }
 
-    /// What it says of a pod; `None` where it is not about it.
+    /// What the rule says of a pod; `None` where the rule is not about the pod.
     ///
     /// Upstream looks only at the pods that it has noted already, in all namespaces: a pod is passed unguarded before
     /// that, and guarded by strangers after.

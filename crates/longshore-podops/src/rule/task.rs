@@ -1,7 +1,7 @@
-//! The tasks of a webhook: it said that it takes its time, and under which id it wants to be asked again. Pure.
+//! The tasks of a webhook: the webhook answered that it needs time, and with which id to ask again. Pure.
 //!
-//! What is asked about is in the status of the PodTransitionRule: the id and the time at which the task began are written
-//! there before anybody asks about it, and what an answer has approved before anybody asks again. So a controller that
+//! The status of the PodTransitionRule has the tasks: the controller writes the id of a task and the time at which it
+//! began before the first question about it, and what an answer has approved before the next one. So a controller that
 //! starts asks about the same tasks, for no longer than they had left. What is in memory only is when to ask next, and
 //! the last answer until it is in the status.
 
@@ -21,7 +21,7 @@ use super::{
 /// Where the rule says nothing, and neither did the webhook that fills in what is missing.
 const INTERVAL: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Nobody is asked more often, whatever the rule says.
+/// No webhook is asked more often, whatever the rule says.
 const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a task that ended is shown, upstream's.
 const SHOWN: Duration = Duration::from_secs(600);
@@ -51,7 +51,7 @@ pub struct Polled {
     pub approved: BTreeSet<String>,
     /// All of them may.
     pub is_finished: bool,
-    /// Nobody is to ask any more.
+    /// The controller is to ask no more.
     pub is_stopped: bool,
     /// What was said last, for people.
     pub message: String,
@@ -98,7 +98,7 @@ pub(super) struct Follow<'a> {
     pub(super) rule: &'a str,
     /// `<namespace>/<PodTransitionRule>/<rule>`, as upstream names it in messages.
     pub(super) key: String,
-    /// `None` where the rule does not say whom to ask about tasks.
+    /// `None` where the rule does not say where to ask about tasks.
     pub(super) poll: Option<&'a RulePoll>,
     pub(super) polls: &'a Polls,
     pub(super) now: Timestamp,
@@ -128,7 +128,7 @@ impl Follow<'_> {
             let is_about = |subject: &&&Subject| is_about(task, subject);
             let waiting: Vec<&Subject> = open.iter().filter(is_about).copied().collect();
             let ended = match (self.poll, waiting.is_empty()) {
-                // Nobody waits for it any more, or nobody says any more whom to ask.
+                // No pod waits for the task any more, or the rule no longer says where to ask about it.
                 (None, _) | (_, true) => Some(task.clone()),
                 (Some(poll), false) => self.task(task, poll, &waiting, &mut followed),
             };
@@ -286,7 +286,7 @@ impl Followed {
     }
 }
 
-/// Upstream's words for a task that nobody has asked about yet.
+/// Upstream's words for a task that the controller has not asked about yet.
 pub(super) fn initialized(key: &str, id: &str, message: &str) -> String {
     format!("Polling task {key} initialized, will polling by taskId {id}, msg: {message}")
 }

@@ -103,7 +103,7 @@ fn at_most_so_many_are_out_of_service() {
     assert_eq!(told(&mut policy(json!("50%")), &pods("ppp")), rounded_up);
     let one_is_out = format!("web-1 passed\nweb-2 {}", full(2, 4));
     assert_eq!(told(&mut policy(json!(2)), &pods("upps")), one_is_out);
-    // Who is out of service already takes no place.
+    // A pod that is out of service already takes no place.
     assert_eq!(told(&mut policy(json!(1)), &pods("xs")), "web-0 passed");
 }
 
@@ -119,7 +119,7 @@ fn who_has_passed_keeps_its_place() {
             .iter()
             .all(|action| matches!(action, Action::Patch(patch) if patch.subresource.is_none()))
     );
-    // It is on its way and out of service: still nobody else.
+    // It is on its way and out of service: still no other pod passes.
     assert!(told(&mut rule, &pods("ups")).starts_with("web-1 [max] blocked"));
     // It serves again.
     assert_eq!(told(&mut rule, &pods("sps")), "web-1 passed");
@@ -242,7 +242,7 @@ fn the_later_of_two_rules_of_one_name_holds_its_pods_and_says_why() {
     let held = "web-0 expected a name of its own for each rule, found another rule with the name \"a\" before this one: \
                 rename one of them";
     assert_eq!(told(&mut twice, &pods("p")), held);
-    // What was written about the first one lets nobody pass the second one.
+    // What was written about the first one lets no pod pass the second one.
     let again = decide(&observed(twice.clone(), pods("p")));
     assert!(
         again
@@ -309,7 +309,7 @@ fn hook() -> Value {
     json!({"name": "hook", "webhook": {"clientConfig": {"url": "http://x"}}})
 }
 
-/// Who is asked about whom.
+/// Which webhooks are asked about which pods.
 fn asked(plan: &RulePlan) -> Vec<String> {
     let questions = plan.actions.iter().filter_map(|action| {
         let Action::Ask(RuleAsk {

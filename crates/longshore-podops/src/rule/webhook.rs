@@ -1,5 +1,5 @@
-//! What is asked of the webhook of a rule, and what its answer means. Pure: the rounds say whom to ask, and somebody
-//! beside them asks.
+//! What is asked of the webhook of a rule, and what its answer means. Pure: the rounds say which webhook to ask, and
+//! the kit sends the question beside them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,9 +19,9 @@ use super::{
     task::{Follow, Poll, has_ended, initialized, last_ended},
 };
 
-/// When somebody who did not let a pod pass is asked again, upstream's.
+/// When a webhook that did not let a pod pass is asked again, upstream's.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
-/// Bytes of what somebody else said that are kept.
+/// Bytes of a webhook's message that are kept.
 const MAX_MESSAGE: usize = 1024;
 /// Bytes of the id of a task.
 const MAX_TASK_ID: usize = 256;
@@ -43,8 +43,8 @@ pub struct Question {
     pub webhook: RuleWebhook,
     /// The pods by what brought them there ([`Subject::occasion`]).
     pub pods: BTreeMap<String, String>,
-    /// Tells this question from others in logs. It is made of what is asked: who asks the same again, as a controller that
-    /// was killed, says the same, and the webhook can tell.
+    /// Tells this question from others in logs. It is made of what is asked: a controller that was killed and asks the
+    /// same again sends the same id, so that the webhook can tell.
     pub trace_id: String,
 }
 
@@ -54,10 +54,10 @@ pub type Answers = BTreeMap<String, BTreeMap<String, Heard>>;
 /// What is known about what a webhook says of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
-    /// What it said last; `None` where it has not answered yet.
+    /// What the webhook answered last; `None` where it has not answered yet.
     pub outcome: Option<Outcome>,
-    /// When it is asked again; `None` while the question is under way, where the pod has passed, and where a task has
-    /// begun.
+    /// When the webhook is asked again; `None` while the question is under way, where the pod has passed, and where a
+    /// task has begun.
     pub again_at: Option<Timestamp>,
     /// The task that the answer has begun.
     pub task: Option<Begun>,
@@ -179,8 +179,8 @@ impl Asking<'_> {
     }
 }
 
-/// Whether a pod that no task is about is to be asked about now. Where a task was, the status has its end before anybody
-/// asks anew.
+/// Whether a pod that no task is about is to be asked about now. Where a task was, the status has its end before the
+/// rule asks anew.
 fn is_asked_now(heard: Option<&Heard>, status: &RuleWebhookStatus, now: Timestamp) -> bool {
     let Some(heard) = heard else {
         return true;
@@ -303,15 +303,15 @@ impl Question {
 
 /// What an answer says of the pods that it does not name as finished.
 enum Said {
-    /// They pass.
+    /// The pods pass.
     Passes,
-    /// They do not, and this is why.
+    /// The pods do not pass, and this is why.
     Rejects(String),
-    /// They wait for this task.
+    /// The pods wait for this task.
     Begins(Begun),
 }
 
-/// As much of what somebody else said as people read: it is kept in the status, and on every pod.
+/// As much of a webhook's message as people read: it is kept in the status, and on every pod.
 pub(super) fn short(text: &str) -> String {
     if text.len() <= MAX_MESSAGE {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! Who holds a pod where it stands. Pure.
+//! What holds a pod where it stands. Pure.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ pub(super) struct Around<'a> {
 }
 
 impl Around<'_> {
-    /// Who holds an operation in its phase.
+    /// What holds an operation in its phase.
     pub(super) fn hold(
         &self,
         id: &str,
@@ -44,9 +44,9 @@ impl Around<'_> {
             Phase::Operating if id == ID_POD_DELETE => {
                 let is_evicted = self.pod.annotations.contains_key(ANNOTATION_EVICTED_AT);
                 let what = if held(self.pod).is_some() {
-                    "gives whoever deletes the pod, and is held for that, some time to do it, and then deletes it"
+                    "gives the client whose delete is held some time to delete the pod, and then deletes it"
                 } else if is_evicted {
-                    "gives whoever evicts the pod some time to do it, and then evicts it"
+                    "gives the client that evicts the pod some time to do it, and then evicts it"
                 } else {
                     "has to delete the pod"
                 };
@@ -84,7 +84,7 @@ impl Around<'_> {
             return vec![controller(&what, since)];
         }
         let mut held = held;
-        // Somebody may have wanted to skip the very rule that holds the pod.
+        // The annotation may have been meant to skip the very rule that holds the pod.
         held.extend(
             skipped_rules(self.pod)
                 .err()
@@ -102,7 +102,7 @@ impl Around<'_> {
             let message = if finalizer == FINALIZER_SERVICES {
                 "the pod has left the EndpointSlices of its Services or is about to, and its traffic drains"
             } else {
-                "whoever routes traffic to the pod has to remove this finalizer"
+                "the controller that routes traffic to the pod has to remove this finalizer"
             };
             let message = message.to_owned();
             blocker(BlockerKind::Protection, finalizer, message, since)
@@ -134,7 +134,7 @@ impl Around<'_> {
 /// What has to happen before a pod serves.
 pub(super) fn to_serve(pod: &Pod) -> Vec<Blocker> {
     if let Some(since) = pod.labels.get(LABEL_STAY_OFFLINE) {
-        let message = "somebody has to remove this label".to_owned();
+        let message = "a person has to remove this label".to_owned();
         let since = parse_stamp(since);
         return vec![blocker(
             BlockerKind::Person,
@@ -187,7 +187,7 @@ pub(super) fn to_be_gone(pod: &Pod) -> Vec<Blocker> {
         } else {
             BlockerKind::Finalizer
         };
-        let message = "whoever added this finalizer has to remove it".to_owned();
+        let message = "the client that added this finalizer has to remove it".to_owned();
         blocker(kind, finalizer, message, pod.deleted_at)
     });
     finalizers.collect()

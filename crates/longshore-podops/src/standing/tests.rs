@@ -46,7 +46,7 @@ fn held(pod: &mut Value) {
     pod["metadata"]["finalizers"] = json!(["other", HOLDER]);
 }
 
-/// Phase, and who holds it, in short.
+/// Phase, and what holds the pod in it, in short.
 fn stands(pod: &Pod, rules: &[RuleSays]) -> String {
     let standing = Standing::of(pod, rules);
     let blockers = standing.blockers.iter();

@@ -1,8 +1,8 @@
 //! All ways of an operation from one phase to another. Operations take no other one: a test fails on an edge that is not
 //! listed here, and on a listed one that is never taken.
 //!
-//! The labels of operations can be written by everybody. What is listed is what follows from the labels that clients are
-//! to write: those that begin an operation, end it, and take it back.
+//! Every client can write the labels of operations. What is listed is what follows from the labels that clients are to
+//! write: those that begin an operation, end it, and take it back.
 
 use super::Phase;
 
@@ -15,11 +15,11 @@ pub enum Cause {
     BegunAgain,
     /// Every PodTransitionRule lets the pod go on.
     RulesPassed,
-    /// The gate is closed, and nobody protects the traffic of the pod any more.
+    /// The gate is closed, and no finalizer protects the traffic of the pod any more.
     TrafficDrained,
     /// The clients of all operations at work are done.
     WorkDone,
-    /// All operations of the pod complete, and everybody who has to routes traffic to it.
+    /// All operations of the pod complete, and every controller that has to routes traffic to it.
     ServesAgain,
     /// A client takes it back.
     Undone,
@@ -135,7 +135,7 @@ pub(crate) mod taken {
             (_, Some(Operating)) => Cause::TrafficDrained,
             (_, Some(PostCheck)) => Cause::WorkDone,
             (_, None) => Cause::ServesAgain,
-            (from, to) => panic!("{id}: nobody knows why, from {from:?} to {to:?}"),
+            (from, to) => panic!("{id}: no known cause, from {from:?} to {to:?}"),
         }
     }
 

@@ -17,8 +17,8 @@ use crate::{
 
 /// Adds the finalizer, or removes it, where that is due. Else nothing, and when to look again.
 ///
-/// `None`: it cannot be told whether traffic is routed to the pod. Then nothing at all may be written about it: its gate
-/// might be closed unprotected.
+/// `None`: whether traffic is routed to the pod is unknown. Then nothing at all may be written about it: its gate might
+/// be closed unprotected.
 pub fn decide(observed: &Observed) -> Option<PodPlan> {
     let Seen::Present(pod) = &observed.pod else {
         return Some(Plan::await_change());
@@ -27,7 +27,7 @@ pub fn decide(observed: &Observed) -> Option<PodPlan> {
     let traffic = match &observed.traffic {
         _ if !may_be_held(pod) || observed.namespace == Namespace::Goes => None,
         Seen::Unknown(_) => return None,
-        // Services protect nobody here, any more.
+        // Services protect no pod here any more.
         Seen::Absent => None,
         Seen::Present(traffic) => Some(traffic),
     };
@@ -47,8 +47,8 @@ pub fn decide(observed: &Observed) -> Option<PodPlan> {
     })
 }
 
-/// Whether somebody could wait for the finalizer, and it could save anything: the containers of a pod that was deleted
-/// are stopped whatever it carries.
+/// Whether an operation could wait for the finalizer, and the finalizer could save anything: the containers of a pod
+/// that was deleted are stopped whatever it carries.
 fn may_be_held(pod: &Pod) -> bool {
     pod.is_controlled() && pod.has_gate && !pod.is_deleting && !pod.has_ended
 }

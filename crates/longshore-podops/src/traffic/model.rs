@@ -20,21 +20,22 @@ pub const ENDPOINT_SLICE: Resource = Resource {
 /// The label of an EndpointSlice that names its Service.
 const LABEL_SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// What routes traffic to a pod, as far as it protects it.
+/// The Services that route traffic to a pod and protect it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Traffic {
-    /// The Services that select it, by name.
+    /// The Services that select the pod, by name.
     pub services: Vec<Service>,
-    /// Those of them whose EndpointSlices have it as ready, by name.
+    /// The names of those Services whose EndpointSlices have the pod as ready.
     pub routed_by: Vec<String>,
-    /// Since when it was seen in none. Not kept: who begins to look takes that instant, so that a restart makes a pod
-    /// wait longer and never shorter.
+    /// Since when no slice was seen that has the pod as ready. Not kept: a process that starts takes the instant of its
+    /// first look, so that a restart makes a pod wait longer and never shorter.
     pub out_since: Timestamp,
-    /// How long it is held after that, unless a Service says otherwise.
+    /// How long the pod is held after that, unless a Service says otherwise.
     pub drain_delay: Duration,
 }
 
-/// A Service that routes traffic to the pods that it selects when they are Ready, and has nobody else who protects them.
+/// A Service that routes traffic to the pods that it selects when they are Ready, and has no other controller that
+/// protects them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     /// Its name.
@@ -56,7 +57,7 @@ pub enum DrainDelay {
     Invalid(String),
 }
 
-/// An EndpointSlice: whom it has as ready.
+/// An EndpointSlice: which pods it has as ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slice {
     /// Its Service; empty where it has none.
@@ -112,7 +113,7 @@ impl DrainDelay {
 
 /// A Service of which no pod is protected by us reads as `None` with [`Protects`]:
 ///
-/// - one without selector has its slices from somebody else, who knows nothing of readiness;
+/// - one without selector has its slices from another client, which knows nothing of readiness;
 /// - one that is a name for something outside has none;
 /// - one with the label `kusionstack.io/control` has a controller of its own (ResourceConsist), which adds a finalizer of
 ///   its own.

@@ -61,7 +61,7 @@ impl Routes {
         }
     }
 
-    /// Takes in a change of a Service. One that cannot be read selects nobody.
+    /// Takes in a change of a Service. A Service that cannot be read selects no pod.
     pub(crate) fn see_service(&self, update: &Update<RawObject>) -> Concerned {
         let mut known = self.known();
         let (key, service) = match update {
@@ -86,7 +86,7 @@ impl Routes {
         Concerned::Namespace(namespace)
     }
 
-    /// Takes in a change of a slice. One that cannot be read routes to nobody.
+    /// Takes in a change of a slice. A slice that cannot be read routes to no pod.
     pub(crate) fn see_slice(&self, update: &Update<RawObject>) -> Concerned {
         let mut known = self.known();
         let (key, slice) = match update {
@@ -149,7 +149,7 @@ impl Routes {
 }
 
 impl Known {
-    /// Whoever waited for everything to be known is woken once.
+    /// The pods that waited for everything to be known are woken once.
     fn completed(&self, was_complete: bool) -> Concerned {
         if self.has_services && self.has_slices && !was_complete {
             Concerned::All

@@ -1,4 +1,4 @@
-//! Who is held, until when; and what slices and Services say.
+//! Which pods are held, until when; and what slices and Services say.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Deletes that are held: the request is answered when the pod may go, so that nobody reads a refusal.
+//! Deletes that are held: the request is answered when the pod may go, so that the client sees no refusal.
 //!
 //! A delete of a protected pod is refused with 403, as upstream does: controllers of workloads try again, and people
 //! think that something is wrong. Where holding is chosen, a delete of a person waits here for its operation, as long as
@@ -6,8 +6,8 @@
 //! pod alone meanwhile: an annotation says how long.
 //!
 //! The webhooks answer in every replica, and the controller runs in one of them: so each held request follows its pod with
-//! a watch of that one object, from the version that began the operation. Evictions are never held: who evicts is asked to
-//! come again, and does.
+//! a watch of that one object, from the version that began the operation. Evictions are never held: a client that
+//! evicts is asked to retry, and does.
 
 use std::{
     fmt,
@@ -35,7 +35,8 @@ use crate::{
 /// Requests that one replica holds at the same time; those beyond are answered at once. API servers have few seats for
 /// requests that take long.
 const MAX_HELD: usize = 32;
-/// API servers ask again within the same request where the pod has changed meanwhile: who was held is not held again.
+/// API servers ask again within the same request where the pod has changed meanwhile: a request that was held is not
+/// held again.
 const REMEMBERED: Duration = Duration::from_secs(1);
 
 /// Users that are programs which try again by themselves, and do nothing else meanwhile.
@@ -65,7 +66,7 @@ struct Answered {
     until: Instant,
 }
 
-/// Who wants which pod to go.
+/// Which user wants which pod to go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Asker {
     namespace: String,
@@ -76,11 +77,11 @@ struct Asker {
 /// What is done with a delete.
 #[derive(Debug)]
 pub(super) enum Turn {
-    /// It has a place, and may be held.
+    /// The request has a place, and may be held.
     Held(Slot),
-    /// It is answered at once.
+    /// The request is answered at once.
     AtOnce,
-    /// It was held for the pod that had this name before. Whoever sent it has never seen this one.
+    /// The request was held for the pod that had this name before. Its client has never seen this pod.
     OtherPod,
 }
 
@@ -224,7 +225,7 @@ impl Holds {
     }
 }
 
-/// Whether somebody waits for the answer who has nothing else to do.
+/// Whether the user is a person, who waits for the answer, and no controller, which tries again by itself.
 fn is_person(user: &str) -> bool {
     let mut controllers = CONTROLLERS_OF.iter();
     !CONTROLLERS.contains(&user) && !controllers.any(|prefix| user.starts_with(*prefix))

@@ -38,9 +38,9 @@ pub use registration::{Reach, registrations};
 pub const MUTATING_PATH: &str = "/mutating-generic";
 /// Where API servers ask whether something may be done.
 pub const VALIDATING_PATH: &str = "/validating-generic";
-/// The MutatingWebhookConfiguration: upstream's, so that whoever takes over replaces it.
+/// The MutatingWebhookConfiguration: upstream's, so that an operator that takes over replaces it.
 pub const MUTATING: &str = "kusionstack-controller-manager-mutating";
-/// The ValidatingWebhookConfiguration: upstream's, so that whoever takes over replaces it.
+/// The ValidatingWebhookConfiguration: upstream's, so that an operator that takes over replaces it.
 pub const VALIDATING: &str = "kusionstack-controller-manager-validating";
 /// The Secret of the certificates.
 pub const SECRET: &str = "longshore-podops-certs";
@@ -204,8 +204,8 @@ impl Validating {
         admit::validate_eviction(&self.config, request, pod.as_ref(), &budgets, now)
     }
 
-    /// The disruption budgets of a namespace; none where they cannot be read. They are only told of: the controller
-    /// decides.
+    /// The disruption budgets of a namespace; none where they cannot be read. They are for the message only: the
+    /// controller decides.
     async fn budgets(&self, namespace: &str) -> Vec<Budget> {
         let client = self.requests.client().clone();
         let api: Api<RawObject> = Api::namespaced_with(client, namespace, &api_resource(BUDGET));
@@ -229,8 +229,8 @@ impl Validating {
         }
     }
 
-    /// Waits for the operation of a delete that is held; whether it may touch the pod. `version` is the one that began it,
-    /// where somebody had to.
+    /// Waits for the operation of a delete that is held; whether it may touch the pod. `version` is the one that began
+    /// it, where this request began it.
     async fn is_granted(&self, review: &Review, slot: Slot, version: Option<u64>) -> bool {
         let since = version.or_else(|| metadata::version(&review.old_object));
         match (&self.holds, since) {

@@ -1,4 +1,4 @@
-//! How API servers learn of the webhooks. Pure.
+//! How the webhooks are registered with API servers. Pure.
 //!
 //! What must be seen fails closed while no replica answers: creates of pods (a pod past the webhook never gets its gate),
 //! their updates and deletes, and PodTransitionRules. Everything else fails open. A status write past the webhook is made
@@ -28,8 +28,8 @@ use crate::{
 
 /// How long API servers wait for an answer, in seconds.
 const TIMEOUT: u32 = 10;
-/// The same, for an eviction. Our own answer comes within 5 s; whoever evicts a pod of somebody else waits that long at
-/// most while nobody answers.
+/// The same, for an eviction. Our own answer comes within 5 s; a client that evicts a pod without the label waits that
+/// long at most while no replica answers.
 const EVICTION_TIMEOUT: u32 = 7;
 /// The same, for a status. It is answered without a request; a node writes the statuses of its pods one after the other.
 const STATUS_TIMEOUT: u32 = 2;
@@ -90,7 +90,7 @@ struct Webhook<'a> {
     selector: Value,
     failure_policy: FailurePolicy,
     timeout_seconds: u32,
-    /// Expressions by name: it is asked where all of them are true.
+    /// Expressions by name: API servers call the webhook where all of them are true.
     conditions: Vec<(&'a str, String)>,
     side_effects: &'a str,
 }
@@ -118,7 +118,7 @@ impl Webhook<'_> {
     }
 }
 
-/// What API servers are told.
+/// What is registered with API servers.
 pub fn registrations(
     config: &AdmitConfig,
     registration: &RegistrationConfig,
@@ -186,7 +186,7 @@ fn mutating(config: &AdmitConfig, registration: &RegistrationConfig) -> Vec<Webh
 
 fn validating(config: &AdmitConfig, registration: &RegistrationConfig) -> Vec<Webhook<'static>> {
     let policies = &registration.failure_policies;
-    // Without the gate deletes are nobody's business.
+    // Without the gate no webhook has to see deletes.
     let operations: &[&str] = if config.grace_delete {
         &["CREATE", "DELETE"]
     } else {

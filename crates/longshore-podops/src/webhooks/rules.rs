@@ -55,8 +55,8 @@ fn denied(reason: String) -> Response {
     denial.into()
 }
 
-/// What is wrong with a webhook, as far as its text says. Nobody is connected to: whoever may write rules could find out
-/// otherwise which addresses of our network somebody listens at.
+/// What is wrong with a webhook, as far as its text says. The check connects to no address: otherwise a user who may
+/// write rules could find out at which addresses of our network a server listens.
 async fn look(target: &Target, boundaries: &Arc<Boundaries>) -> Option<String> {
     if let Err(why) = TenantClient::may_reach(boundaries, &target.url).await {
         let is_url = !matches!(why, OutboundError::BadUrl);
@@ -115,7 +115,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_webhook_has_to_be_an_allowed_address_and_trusted_when_a_rule_is_written() {
-        // Whether somebody listens there is not looked at.
+        // The check does not connect: no server has to listen there.
         let url = "http://127.0.0.1:1/check";
         assert_eq!(reason(&review("CREATE", hook(url, ""))).await, None);
         let distrusted = reason(&review("CREATE", hook(url, "?"))).await.unwrap();

@@ -94,7 +94,7 @@ impl World {
         annotations.get(ANNOTATION_EVICTED_AT).cloned()
     }
 
-    /// A budget over all pods, which nobody counts.
+    /// A budget over all pods, which no disruption controller counts.
     async fn budget(&self) {
         let budgets: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), "default");
         let budget =

@@ -1,4 +1,5 @@
-//! A Service in front of the pods, and whoever writes its EndpointSlice, some time after the pods have changed.
+//! A Service in front of the pods, and the controller that writes its EndpointSlice some time after the pods have
+//! changed.
 
 use std::{
     collections::BTreeSet,

@@ -42,8 +42,8 @@ impl Scenario for Story {
         Duration::from_secs(120)
     }
 
-    /// How often somebody else writes a pod first is a matter of timing, and how often it is shown what a rule says; and
-    /// whether the controller has seen that a pod is gone when it no longer waits for whoever evicts it.
+    /// Timing decides how often another client writes a pod first, and how often a pod is shown what a rule says; and
+    /// whether the controller has seen that a pod is gone when it no longer waits for the client that evicts it.
     fn is_uncounted(&self, point: &Point) -> bool {
         let is_write = point.what.starts_with("patch ") || point.what.ends_with(" events");
         let is_evicted = self.people == People::Evict && point.what == "create pods/eviction";
@@ -126,7 +126,7 @@ fn a_deletion_costs_three_requests_of_the_controller() {
 }
 
 /// The webhook has noted that it is wanted: the controller reserves a disruption in the budget, and begins the operation
-/// with the next write. Whoever evicts removes the pod, or where they do not come again, the controller evicts it.
+/// with the next write. The client that evicts removes the pod; where it does not retry, the controller evicts the pod.
 #[test]
 fn an_eviction_costs_two_requests_more() {
     let run = replay(&stories::EVICTED_ONCE, FaultPlan::none());

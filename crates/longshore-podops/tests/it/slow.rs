@@ -1,4 +1,4 @@
-//! Whom a rule asks, who takes their time: each question begins a task, which is done some seconds later.
+//! A slow webhook of a rule: each question begins a task, which is done some seconds later.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 /// How long a task takes.
 const TASK: Duration = Duration::from_secs(7);
 
-/// It lives through the crashes of whoever asks.
+/// The webhook; it lives through the crashes of the controller that asks it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slow {
     seen: Arc<Mutex<Seen>>,
@@ -26,7 +26,7 @@ struct Seen {
     tasks: BTreeMap<String, Instant>,
     /// The tasks that were begun for a pod.
     of_pods: BTreeMap<String, BTreeSet<String>>,
-    /// Tasks that somebody asked about, and that nobody has begun.
+    /// Tasks that the controller asked about, and that no question has begun.
     unknown: BTreeSet<String>,
 }
 
@@ -43,7 +43,7 @@ impl Slow {
         let unknown = seen
             .unknown
             .iter()
-            .map(|task| format!("nobody has begun {task}"));
+            .map(|task| format!("no question has begun {task}"));
         twice.chain(unknown).collect()
     }
 }

@@ -49,11 +49,11 @@ pub(crate) enum People {
     OperateInTurn,
     /// All pods are operated on at once; at most half of them may be out of service.
     OperateUnderRule,
-    /// All pods are evicted at once, by people who come again; a budget lets one go at a time, and each is replaced.
+    /// All pods are evicted at once, by clients that retry; a budget lets one go at a time, and each is replaced.
     Evict,
-    /// A pod is evicted by somebody who does not come again.
+    /// A pod is evicted by a client that does not retry.
     EvictOnce,
-    /// All pods are operated on at once, under a rule that asks somebody who takes their time.
+    /// All pods are operated on at once, under a rule that asks a slow webhook.
     OperateUnderTask,
     /// A pod takes part no more while an operation is at work.
     Free,
@@ -146,7 +146,7 @@ pub(crate) const EVICTED: Story = Story {
     statuses: Statuses::Seen,
 };
 pub(crate) const EVICTED_ONCE: Story = Story {
-    name: "a pod evicted under a budget by somebody who does not come again",
+    name: "a pod evicted under a budget by a client that does not retry",
     people: People::EvictOnce,
     n_pods: 2,
     max_out: 1,

@@ -22,7 +22,7 @@ use tower::{BoxError, Service, ServiceExt};
 
 use crate::{front::Routed, stories::Statuses};
 
-/// What was granted although somebody held the pod.
+/// What was granted although a finalizer held the pod.
 pub(crate) type Broken = Arc<Mutex<Vec<String>>>;
 
 /// Admits what is written to pods.
@@ -32,7 +32,7 @@ pub(crate) struct Webhooks {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) broken: Broken,
     pub(crate) statuses: Statuses,
-    /// To whom a Service routes.
+    /// The pods to which a Service routes.
     pub(crate) routed: Routed,
     /// Changes with every write.
     pub(crate) writes: Arc<watch::Sender<u64>>,

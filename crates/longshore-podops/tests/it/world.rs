@@ -1,4 +1,4 @@
-//! A cluster with everybody who stands around pods: a node, traffic, people who delete and operate.
+//! A cluster with all that act on pods: a node, traffic, people that delete and operate.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -44,7 +44,7 @@ use crate::{
 };
 
 const PROTECTION: &str = "prot.podopslifecycle.kusionstack.io/traffic";
-/// How long everybody around takes to see a change.
+/// How long every other actor takes to see a change.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Everything around the controllers. It lives through their crashes.
@@ -235,7 +235,7 @@ impl World {
         pods.into_iter().find(|pod| pod.target.name == name)
     }
 
-    /// Somebody writes a pod; a refusal is theirs to bear.
+    /// A client writes a pod; false where the write is refused.
     pub(crate) async fn write(&self, name: &str, patch: &Value) -> bool {
         let params = PatchParams::default();
         let written = self.api().patch(name, &params, &Patch::Merge(patch)).await;
@@ -353,7 +353,7 @@ impl World {
     }
 }
 
-/// The writes that somebody has yet to see.
+/// The writes that a reader has yet to see.
 pub(crate) struct Writes(watch::Receiver<u64>);
 
 impl Writes {

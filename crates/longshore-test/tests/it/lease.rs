@@ -146,7 +146,7 @@ async fn a_lease_that_is_deleted_or_taken_away_is_lost() {
     };
     let gate = first.acquire(|_| {}).await.unwrap();
     requests.delete(&target, None).await.unwrap();
-    assert_eq!(first.keep().await, Lost::Taken("nobody".to_owned()));
+    assert_eq!(first.keep().await, Lost::Taken("no process".to_owned()));
     assert!(gate.check().is_err());
 
     let gate = first.acquire(|_| {}).await.unwrap();

@@ -80,7 +80,7 @@ pub(crate) struct PodOpsArgs {
         action = ArgAction::Set
     )]
     protect_services: bool,
-    /// How long they are protected after they have left those, unless a Service says otherwise [default: 5s]
+    /// How long a pod is protected after it has left its EndpointSlices, unless a Service says otherwise [default: 5s]
     #[arg(long, hide = true, value_name = "DURATION", value_parser = duration)]
     drain_delay: Option<Duration>,
     /// Ranges of addresses that the webhooks of rules may have although they are refused otherwise, as 127.0.0.0/8

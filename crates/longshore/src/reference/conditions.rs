@@ -183,8 +183,9 @@ fn the_comment_of_a_constant_is_split_into_what_it_is_on_and_what_it_means() {
 fn page() -> String {
     let mut page = head(
         "Conditions, reasons, labels, annotations and finalizers",
-        "What Longshore writes on objects of Kubernetes, and what it reads there. Who else writes a key is said with it. \
-         An Event has `longshore.dev/` and the role as its `reportingController`, for example `longshore.dev/tasks`.\n\n\
+        "What Longshore writes on objects of Kubernetes, and what it reads there. The column `On` names other programs \
+         that write a key. An Event has `longshore.dev/` and the role as its `reportingController`, for example \
+         `longshore.dev/tasks`.\n\n\
          Objects of Kubernetes itself have the conditions and reasons of Kubernetes: the process node writes those of a \
          kubelet, and the embedded cluster those of kube-scheduler and kube-controller-manager.",
     );

@@ -76,7 +76,7 @@ impl Graph {
             .collect()
     }
 
-    /// Those of them whose presence keeps a foreground deletion waiting.
+    /// The dependents whose presence keeps a foreground deletion waiting.
     pub(super) fn blocking_dependents(&self, uid: &str) -> Vec<Uid> {
         let is_blocking = |it: &Uid| self.nodes.get(it).is_some_and(|node| node.is_blocking(uid));
         self.dependents(uid)

@@ -190,7 +190,7 @@ fn pods_are_replaced_from_the_last_one_on() {
     let coming = pair((OLD, "ready"), (NEW, "comes"));
     check(&parallel, vec![("one at a time", coming, vec![])]);
     let on_delete = set(2, json!({"updateStrategy": {"type": "OnDelete"}}));
-    check(&on_delete, vec![("somebody else deletes", old(), vec![])]);
+    check(&on_delete, vec![("a client deletes", old(), vec![])]);
     let parted = set(
         2,
         json!({"updateStrategy": {"rollingUpdate": {"partition": 1}}}),

@@ -190,6 +190,6 @@ mod tests {
             (true, true),
             Claim::Foreign,
         );
-        check("nobody's", &stays, json!({}), (false, true), Claim::Foreign);
+        check("no owner", &stays, json!({}), (false, true), Claim::Foreign);
     }
 }

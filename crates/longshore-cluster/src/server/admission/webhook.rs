@@ -50,7 +50,7 @@ pub(super) struct Webhook {
     pub(super) namespace_selector: Selector,
     pub(super) object_selector: Selector,
     pub(super) failure_policy: FailurePolicy,
-    /// It has no side effects, so dry runs may call it.
+    /// Whether the webhook has no side effects, so that dry runs may call it.
     pub(super) takes_dry_runs: bool,
     pub(super) timeout: Duration,
     /// The webhook is called again after later webhooks have changed the object.

@@ -216,7 +216,7 @@ impl Running {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "whoever runs the tests says which kubectl"
+    reason = "the user of the tests says which kubectl"
 )]
 fn find_kubectl() -> Option<PathBuf> {
     std::env::var_os("LONGSHORE_TEST_KUBECTL")

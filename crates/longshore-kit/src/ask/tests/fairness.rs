@@ -1,4 +1,4 @@
-//! Nobody waits for somebody else's foreign system, and memory is bounded.
+//! No question waits for the foreign system of another, and memory is bounded.
 
 use super::*;
 
@@ -100,7 +100,7 @@ async fn ten_thousand_questions_and_a_silent_host_keep_no_other_host_waiting() {
         seed: 1,
     };
     let last = crowd.play().await;
-    // 5,000 answers of 10 ms, of which 224 come at the same time: with nobody silent it is 0.2 s.
+    // 5,000 answers of 10 ms, of which 224 come at the same time: with no host silent it is 0.2 s.
     assert!(last <= 500, "the last answer came after {last} ms");
 }
 

@@ -81,7 +81,7 @@ async fn a_plan_that_asks_about_nothing_is_a_bug_and_sends_nothing() {
     assert!(toy.persisted.lock().unwrap().is_empty());
 }
 
-/// The record says that it was asked; who asked?
+/// The record says that it was asked; by which process?
 #[tokio::test(start_paused = true)]
 async fn only_what_no_plan_of_this_process_was_about_to_ask_was_asked_by_another() {
     let recorded = Arc::new(Mutex::new(Vec::new()));

@@ -98,7 +98,8 @@ fn an_eviction_that_waits_is_answered_with_the_budgets_of_its_pod() {
         message.ends_with(": PodDisruptionBudget default/web: 2 of 3 must stay available, 2 are"),
         "{message}"
     );
-    // Whoever is held by a budget is told no time, as by the API server: clients would come again by themselves.
+    // An eviction that a budget holds gets no retry time, as from the API server: clients of Go would retry by
+    // themselves.
     for (what, budgets, expected) in [
         ("no room", vec![budget("web", "web")], None),
         ("room", vec![counted("web", "web", 3)], Some(5)),
@@ -119,7 +120,8 @@ fn an_eviction_that_waits_is_answered_with_the_budgets_of_its_pod() {
     }
 }
 
-/// A role without the right, or somebody else's policy, lets no disruption be reserved and no operation begin.
+/// Where the role lacks the right, or an admission policy refuses the write, no disruption is reserved and no operation
+/// begins.
 #[test]
 fn an_eviction_that_does_not_begin_although_its_budgets_have_room_is_answered_so() {
     let said = |seconds: i64, numbers: [i64; 2], entry: Option<&str>| {

@@ -32,7 +32,7 @@ pub(super) struct World {
     budget: Value,
     version: u64,
     n_made: usize,
-    /// By uid: those that run, those that are broken, and those that somebody evicts.
+    /// By uid: the pods that run, those that are broken, and those that a client evicts.
     started: BTreeSet<String>,
     broken: BTreeSet<String>,
     pub(super) wanted: BTreeSet<String>,
@@ -102,7 +102,7 @@ impl World {
             .collect()
     }
 
-    /// Those with the label, or those without it.
+    /// The pods with the label, or the pods without it.
     fn labelled(&self, is_labelled: bool) -> Vec<Pod> {
         let mut pods = self.all();
         pods.retain(|pod| pod.is_controlled() == is_labelled);
@@ -169,7 +169,7 @@ impl World {
         }
     }
 
-    /// Somebody writes the status of the budget.
+    /// Writes the status of the budget.
     fn count_as(&mut self, status: Value) {
         if self.budget["status"] != status {
             self.version += 1;
@@ -191,7 +191,7 @@ impl World {
         }
     }
 
-    /// Those that are Ready and that nobody takes out, counted without our help.
+    /// The pods that are Ready and that no operation takes out, counted without our help.
     fn available(&self) -> i64 {
         let is_available = |pod: &&Pod| {
             let operations = Operations::of(&pod.labels).unwrap();
@@ -263,7 +263,7 @@ impl World {
         );
     }
 
-    /// Those that are Ready and whose gates are open.
+    /// The number of pods that are Ready and whose gates are open.
     fn staying(&self) -> i64 {
         let pods = self.all();
         let staying = pods.iter().filter(|pod| {
@@ -273,8 +273,8 @@ impl World {
         i64::try_from(staying.count()).unwrap()
     }
 
-    /// Pods that are out of service already are not brought back. Our watches deliver the edit at once: of a budget that
-    /// nobody has seen nobody can know.
+    /// Pods that are out of service already are not brought back. Our watches deliver the edit at once: no controller
+    /// can know of an edit that its watch has not delivered.
     fn edit(&mut self, n: usize) {
         if self.is_generous {
             self.desired = i64::try_from(n % self.replicas).unwrap();
@@ -297,8 +297,8 @@ impl World {
         self.count_as(status);
     }
 
-    /// Somebody takes pods away whom no budget binds. Our watches deliver it at once: what nobody has seen cannot be
-    /// counted.
+    /// A client that no budget binds takes a pod away. Our watches deliver that at once: what they have not delivered
+    /// cannot be counted.
     fn disturb(&mut self, n: usize, change: impl FnOnce(&mut Self, &str)) {
         if let Some(name) = self.name(n) {
             self.is_disturbed = true;
@@ -500,7 +500,7 @@ impl World {
         }
     }
 
-    /// Everybody does what they have to, until those who evict have what they want.
+    /// Each actor does what it has to, until all evictions are done.
     pub(super) fn settle(&mut self) {
         self.broken.clear();
         // API servers let no pod go while too few are left, and those that are out of service already do not come back.

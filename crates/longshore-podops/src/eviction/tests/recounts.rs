@@ -60,7 +60,7 @@ fn a_count_is_left_alone_where_nobody_waits_or_it_may_be_about_to_come() {
         it["status"]["disruptedPods"] = json!({"web-1": NOW.to_string()});
     };
     for (what, observed, expected) in [
-        ("nobody waits", seen("ready", 60, old()), (0, false)),
+        ("none waits", seen("ready", 60, old()), (0, false)),
         ("just Ready", seen("ready evicted", 3, old()), (0, true)),
         (
             "asked",

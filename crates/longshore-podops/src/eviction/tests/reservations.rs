@@ -59,7 +59,7 @@ fn nothing_begins_while_no_disruption_is_left() {
     let seen = observed(pods(&kinds), budgets());
     assert_eq!(written(&seen), (Vec::new(), Vec::new()));
     assert_eq!(decide(&seen).next, Next::AwaitChange);
-    assert!(!is_short(&seen), "nobody has to ask for other pods");
+    assert!(!is_short(&seen), "other pods need not be listed");
     let held = holders(&pods(&kinds), &budgets(), &[], NOW);
     let message = "PodDisruptionBudget shop/web: 2 of 3 must stay available, 3 are, and no further disruption is allowed";
     assert_eq!(held["web-0"][0].message, message);
@@ -169,7 +169,7 @@ fn the_reservation_of_an_operation_that_has_begun_is_renewed_while_the_pod_is_re
     let old = of(Box::new(entry("web-0", 60)));
     let renewed = ("web".to_owned(), "web-0".to_owned(), None);
     assert_eq!(said(&written(&old).0), [renewed]);
-    // Nobody was there to renew it: what is left is taken first.
+    // No controller ran to renew the entry: what is left is taken first.
     let lapsed = |it: &mut Value| it["status"]["disruptionsAllowed"] = json!(1);
     let lapsed = observed(
         pods(&["ready evicted begun", "ready evicted", "ready"]),

@@ -150,7 +150,7 @@ fn a_task_that_is_stopped_or_out_of_time_has_ended_before_the_rule_asks_anew() {
             answered(&mut seen, json!({"stop": true, "message": "no"}));
             "stopped no"
         } else {
-            // From the time at which it began, whoever asks.
+            // From the time at which it began, whichever process asks.
             later(&mut seen, 59);
             assert_eq!(follow(&mut seen).0, ["poll 7"]);
             later(&mut seen, 1);

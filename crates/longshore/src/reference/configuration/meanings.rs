@@ -25,7 +25,7 @@ webhook.servicePort Port of that Service.
 webhook.listenPort Port at which the webhook listens.
 webhook.cacheInvalidationPort Port at which the webhook learns that a secret has changed; 0: none.
 webhook.cacheInvalidationTokenFile Ours: file of the bearer token that clients of that port send. Without it, the port is closed.
-webhook.disableCreateMutatingWebhookConfig Whether somebody else writes the MutatingWebhookConfiguration.
+webhook.disableCreateMutatingWebhookConfig Whether another program writes the MutatingWebhookConfiguration.
 webhook.secretEnvVarPrefix What the names of variables with secrets begin with.
 webhook.secretManagerType As `secretManagerTypes`, with one element; it counts where that is empty.
 webhook.secretManagerTypes Managers of secrets. Only `Embedded` and `Global` do something; others are passed over with a warning.
@@ -138,7 +138,7 @@ plugins.logs.templates[].messageFormat `UNKNOWN`, `CSV` or `JSON`; anything else
 plugins.ray.shutdownAfterJobFinishes Whether the cluster is deleted after its job.
 plugins.ray.ttlSecondsAfterFinished How long the cluster stays after its job, in seconds.
 plugins.ray.serviceType Type of the Service of the head pod.
-plugins.ray.submissionMode Who submits the job: a pod of its own, the operator, or a container beside the head pod's.
+plugins.ray.submissionMode What submits the job: a pod of its own, the operator, or a container beside the head pod's.
 plugins.ray.includeDashboard Whether the head pod runs a dashboard.
 plugins.ray.dashboardHost Address at which the dashboard listens.
 plugins.ray.enableUsageStats Whether Ray sends usage statistics to its makers.

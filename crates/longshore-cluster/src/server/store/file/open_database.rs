@@ -28,7 +28,7 @@ impl Deref for OpenDatabase {
     fn deref(&self) -> &Database {
         #[expect(
             clippy::expect_used,
-            reason = "it is taken out when nobody can ask any more"
+            reason = "the database is taken out when no request can come any more"
         )]
         self.database.as_ref().expect("the database is open")
     }

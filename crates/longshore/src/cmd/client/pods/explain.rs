@@ -56,7 +56,7 @@ fn eviction(pod: &PodView, now: Timestamp) -> Option<String> {
         .checked_add(REMEMBERED)
         .is_ok_and(|forgotten_at| now < forgotten_at);
     let asked = format!(
-        "Somebody last asked for its eviction {} ago",
+        "A client last asked for its eviction {} ago",
         since(Some(at), now)
     );
     if has_begun {
@@ -70,7 +70,7 @@ fn eviction(pod: &PodView, now: Timestamp) -> Option<String> {
 
 fn says(phase: Phase) -> &'static str {
     match phase {
-        Phase::ServiceAvailable => "ServiceAvailable: it serves, and nobody operates on it",
+        Phase::ServiceAvailable => "ServiceAvailable: it serves, and no client operates on it",
         Phase::Completing => "Completing: it is about to serve",
         Phase::PostCheck => "in PostCheck: the work is done, and rules are asked about it",
         Phase::PreCheck => "in PreCheck: rules are asked whether an operation may begin",
@@ -115,7 +115,7 @@ fn next(pod: &PodView, blocker: &Blocker) -> String {
                 .map_or("", |operation| operation.operation_type.as_str())
         ),
         BlockerKind::Untyped => format!(
-            "kubectl label pod {name} -n {namespace} {}=TYPE, or {}- where nobody operates",
+            "kubectl label pod {name} -n {namespace} {}=TYPE, or {}- where no client operates",
             OperationLabel::OperationType.of(held),
             OperationLabel::Operating.of(held)
         ),
@@ -220,8 +220,8 @@ mod tests {
         let view = PodView::of(&pod_of(evicted), &[], &[], &held).unwrap();
         assert_eq!(
             text(&view, NOW),
-            "web-0 is ServiceAvailable: it serves, and nobody operates on it, since 5m5s.\n\
-             Somebody last asked for its eviction 30s ago, and its operation has not begun.\n\
+            "web-0 is ServiceAvailable: it serves, and no client operates on it, since 5m5s.\n\
+             A client last asked for its eviction 30s ago, and its operation has not begun.\n\
              Held by Budget web: PodDisruptionBudget shop/web: 2 of 3 must stay available, 2 are.\n\
              next: kubectl get poddisruptionbudget web -n shop -o yaml\n"
         );
@@ -251,7 +251,7 @@ mod tests {
             });
         };
         let text = text(&view(offline).seen_at(NOW), NOW);
-        let held = "Held by Person podopslifecycle.kusionstack.io/stay-offline: somebody has to remove this label.";
+        let held = "Held by Person podopslifecycle.kusionstack.io/stay-offline: a person has to remove this label.";
         assert!(text.contains(held), "{text}");
     }
 

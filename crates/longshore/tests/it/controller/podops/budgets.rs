@@ -246,7 +246,7 @@ async fn a_budget_without_room_holds_every_eviction(client: &Client, place: &Pla
     assert_eq!(samples.fewest(), NAMES.len());
     let explained = ask(place, &["explain", "web-0"]);
     assert!(explained.contains("Held by Budget web: "), "{explained}");
-    let asked = "Somebody last asked for its eviction ";
+    let asked = "A client last asked for its eviction ";
     assert!(explained.contains(asked), "{explained}");
     assert!(explained.contains(&held), "{explained}");
     let listed = ask(place, &["list", "--held"]);
