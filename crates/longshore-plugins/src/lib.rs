@@ -52,13 +52,13 @@ pub use metadata::{Owner, with_metadata};
 pub use names::{fixed_length_unique_id, label_value, subdomain};
 pub use order::{Order, OrderedContainer};
 pub use paths::Paths;
-pub use phase::{ErrorKind, Happening, Info, NOTHING_KNOWN, Phase, PhaseInfo, TaskError};
+pub use phase::{ErrorKind, Info, NOTHING_KNOWN, Phase, PhaseInfo, ReasonInfo, TaskError};
 pub use plugin::{BAD_TASK_SPECIFICATION, BuildError, HeadPod, Plugin};
 pub use pod::PodPlugin;
 pub use ray::{RayConfig, RayNode, SubmissionMode};
 pub use registry::{Registry, RegistryError, Runner};
 pub use remote::{
-    Answer, Call, Category, RemotePlugin, Request, Room, Round, Step, StoredState, Teller,
+    Answer, Call, Category, RemotePlugin, Request, Round, SlotNeed, Step, StoredState, Teller,
 };
 pub use secrets::{
     NamespaceTemplate, Pattern, ScopeBinding, ScopeBindings, SecretError, SecretInjection,

@@ -126,7 +126,7 @@ pub struct TaskError {
 
 /// Something that happened on the way, reported together with a phase: a Kubernetes Event, a cache decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Happening {
+pub struct ReasonInfo {
     /// What happened, for people.
     pub reason: String,
     /// When it happened.
@@ -160,7 +160,7 @@ pub struct PhaseInfo {
     /// When it happened, by the status of the resource; `None` where the status has no time.
     pub occurred_at: Option<Timestamp>,
     /// What else happened, oldest first.
-    pub happenings: Vec<Happening>,
+    pub reasons: Vec<ReasonInfo>,
     /// The resource must not outlive this failure, because it would go on trying (spec §9.6).
     pub cleanup_on_failure: bool,
     /// Links, times and other information for users.
@@ -177,7 +177,7 @@ impl PhaseInfo {
             reason: reason.into(),
             error: None,
             occurred_at: None,
-            happenings: Vec::new(),
+            reasons: Vec::new(),
             cleanup_on_failure: false,
             info: Info::default(),
         }

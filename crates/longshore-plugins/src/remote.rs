@@ -23,9 +23,9 @@ pub trait RemotePlugin: Send + Sync + std::fmt::Debug {
     /// The task types that it takes unless the configuration says otherwise.
     fn task_types(&self) -> Vec<String>;
 
-    /// Whether a job in this state takes room, of which the configuration may say that there is only so much.
-    fn room(&self, _: StoredState<'_>) -> Room {
-        Room::Unneeded
+    /// Whether a job in this state takes a slot, where the configuration limits their number.
+    fn slot(&self, _: StoredState<'_>) -> SlotNeed {
+        SlotNeed::Unneeded
     }
 
     /// Whether the step from this state reads [`TaskContext::inputs`].
@@ -59,7 +59,7 @@ pub struct StoredState<'a> {
 
 /// Whether a job takes a slot of the quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
+pub enum SlotNeed {
     /// The job takes none, or no longer takes one.
     Unneeded,
     /// The job waits for a free slot.
@@ -78,8 +78,8 @@ pub struct Round<'a> {
     pub is_state_ours: bool,
     /// The answer to the call of the last step, if one was made.
     pub answer: Option<Answer>,
-    /// Whether there is room for it, where it wants some.
-    pub has_room: bool,
+    /// Whether it may have a slot, where it wants one.
+    pub has_slot: bool,
     /// The time.
     pub now: Timestamp,
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::{
     gob::{self, Gob, GobError, Kind, Writer},
-    phase::{Happening, Phase, PhaseInfo},
+    phase::{Phase, PhaseInfo, ReasonInfo},
 };
 
 /// `status.pluginStateVersion` of this encoding.
@@ -160,13 +160,13 @@ impl PhaseInfo {
         self
     }
 
-    /// The phase with these happenings, oldest first. Happenings alone make a new version (task action spec §9.4).
+    /// The phase with these reasons, oldest first. Reasons alone make a new version (task action spec §9.4).
     #[must_use]
-    pub fn with_happenings(mut self, happenings: Vec<Happening>, stored: &K8sState) -> Self {
-        if happenings.is_empty() {
+    pub fn with_reasons(mut self, reasons: Vec<ReasonInfo>, stored: &K8sState) -> Self {
+        if reasons.is_empty() {
             return self;
         }
-        self.happenings.extend(happenings);
+        self.reasons.extend(reasons);
         if self.phase == stored.phase && self.version <= stored.version {
             self.version = stored.version.saturating_add(1);
         }

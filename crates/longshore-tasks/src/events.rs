@@ -12,7 +12,7 @@ mod remote;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use longshore_core::{Class, Classify};
-use longshore_plugins::{Happening, Phase, TaskError};
+use longshore_plugins::{Phase, ReasonInfo, TaskError};
 pub use longshore_proto::flyteidl2::{
     common::ActionPhase,
     core::{LogContext, TaskLog},
@@ -20,7 +20,7 @@ pub use longshore_proto::flyteidl2::{
 
 pub use batch::{BatchLimits, BatchedEvents, EventSink, NotRecorded};
 pub use log::{
-    EventLog, LogError, LogLimits, LoggedError, LoggedEvent, LoggedHappening, LoggedLink, Wanted,
+    EventLog, LogError, LogLimits, LoggedError, LoggedEvent, LoggedLink, LoggedReason, Wanted,
 };
 pub use remote::RemoteEvents;
 
@@ -56,7 +56,7 @@ pub struct ActionEvent {
     /// Number of `core.CatalogCacheStatus`; 0 is disabled.
     pub cache_status: i32,
     /// What happened on the way, oldest first.
-    pub happenings: Vec<Happening>,
+    pub reasons: Vec<ReasonInfo>,
     /// Links to logs and dashboards.
     pub logs: Vec<TaskLog>,
     /// Pods and containers whose logs are the attempt's.

@@ -13,7 +13,7 @@ use longshore_api::{
 use longshore_core::{Asked, Incarnation, ObjectRef, QuestionId, Resource, Seen};
 use longshore_k8s::metadata::is_deleting;
 use longshore_plugins::{
-    Call, Happening, HeadPod, K8sState, Launch, Phase, PhaseInfo, Plugin, PluginState,
+    Call, HeadPod, K8sState, Launch, Phase, PhaseInfo, Plugin, PluginState, ReasonInfo,
     RemotePlugin, StateError, Step, TASK_ACTION, TaskContext,
 };
 use serde_json::Value;
@@ -190,7 +190,7 @@ pub struct PodEvent {
     pub is_replayed: bool,
 }
 
-impl From<&PodEvent> for Happening {
+impl From<&PodEvent> for ReasonInfo {
     fn from(event: &PodEvent) -> Self {
         Self {
             reason: event.note.clone(),

@@ -16,8 +16,8 @@ use longshore_api::flyte::{CONDITION_SUCCEEDED, Condition};
 use longshore_core::{Asked, Class, Classify, Incarnation, ObjectRef, Resource, Seen};
 use longshore_kit::{Answers, Cache, Memory, RawObject, Requests};
 use longshore_plugins::{
-    Config, HeadPod, Phase, PhaseInfo, PluginState, Room, Runner, TaskContext, pod_template_name,
-    subdomain,
+    Config, HeadPod, Phase, PhaseInfo, PluginState, Runner, SlotNeed, TaskContext,
+    pod_template_name, subdomain,
 };
 use longshore_proto::flyteidl2::core::TaskTemplate;
 use prost::Message;
@@ -215,7 +215,8 @@ impl Observer {
             let Runner::Remote(plugin) = self.plugins.resolve(&spec.task_type)? else {
                 return None;
             };
-            let is_running = !status.is_terminal() && plugin.room(stored(status)) == Room::Taken;
+            let is_running =
+                !status.is_terminal() && plugin.slot(stored(status)) == SlotNeed::Taken;
             let key = ActionKey {
                 namespace: action.target.namespace.clone(),
                 name: action.target.name.clone(),

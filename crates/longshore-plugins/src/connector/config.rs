@@ -226,7 +226,7 @@ fn read_web_api(section: &mut Section<'_>, config: &mut WebApi, quota: &mut Quot
             section.number("burst", &mut limit.burst);
         });
     }
-    // Connectors ask for room in this namespace of resources only.
+    // Connectors ask for slots in this namespace of resources only.
     section.section("resourceQuotas", |section| {
         section.option_number("default", &mut quota.total);
     });

@@ -19,7 +19,7 @@ use crate::{
     config::Config,
     context::TaskContext,
     phase::{ErrorKind, Phase, PhaseInfo, TASK_FAILED_WITH_ERROR},
-    remote::{Answer, Call, RemotePlugin, Room, Round, Step, StoredState},
+    remote::{Answer, Call, RemotePlugin, Round, SlotNeed, Step, StoredState},
     state::StateError,
 };
 
@@ -58,20 +58,22 @@ impl RemotePlugin for ConnectorPlugin {
         WebApiState::read(state).is_ok_and(|it| it.phase == WebApiPhase::AllocationTokenAcquired)
     }
 
-    fn room(&self, state: StoredState<'_>) -> Room {
+    fn slot(&self, state: StoredState<'_>) -> SlotNeed {
         match WebApiState::read(state).map(|state| state.phase) {
-            Ok(WebApiPhase::NotStarted) => Room::Wanted,
-            Ok(WebApiPhase::AllocationTokenAcquired | WebApiPhase::ResourcesCreated) => Room::Taken,
+            Ok(WebApiPhase::NotStarted) => SlotNeed::Wanted,
+            Ok(WebApiPhase::AllocationTokenAcquired | WebApiPhase::ResourcesCreated) => {
+                SlotNeed::Taken
+            }
             // Where it cannot be read, the attempt ends.
             Ok(WebApiPhase::Succeeded | WebApiPhase::UserFailure | WebApiPhase::SystemFailure)
-            | Err(_) => Room::Unneeded,
+            | Err(_) => SlotNeed::Unneeded,
         }
     }
 
     fn step(&self, context: &TaskContext, round: &Round<'_>) -> Result<Step, StateError> {
         let state = WebApiState::read(round.state)?;
         Ok(match state.phase {
-            WebApiPhase::NotStarted if !round.has_room => wait(state, round),
+            WebApiPhase::NotStarted if !round.has_slot => wait(state, round),
             WebApiPhase::NotStarted => announce(state, round),
             WebApiPhase::AllocationTokenAcquired => create(state, context, round),
             WebApiPhase::ResourcesCreated => self.monitor(state, context, round),

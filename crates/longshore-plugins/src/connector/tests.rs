@@ -137,12 +137,12 @@ impl World {
         self.step_with(true, is_state_ours, answer)
     }
 
-    fn step_with(&mut self, has_room: bool, is_state_ours: bool, answer: Option<Answer>) -> Step {
+    fn step_with(&mut self, has_slot: bool, is_state_ours: bool, answer: Option<Answer>) -> Step {
         let round = Round {
             state: stored(&self.state),
             is_state_ours,
             answer,
-            has_room,
+            has_slot,
             now: "2026-01-01T00:00:00Z".parse().unwrap(),
         };
         let step = self.plugin.step(&self.context, &round).unwrap();
@@ -214,8 +214,8 @@ fn the_connector_is_asked_to_begin_once_it_is_remembered_that_it_will_be() {
 #[test]
 fn a_job_waits_for_room_and_takes_it_until_it_ends() {
     let mut world = World::new();
-    let room = |world: &World| world.plugin.room(stored(&world.state));
-    assert_eq!(room(&world), Room::Wanted);
+    let slot = |world: &World| world.plugin.slot(stored(&world.state));
+    assert_eq!(slot(&world), SlotNeed::Wanted);
     for _ in 0..2 {
         let step = world.step_with(false, true, None);
         assert_eq!(
@@ -223,17 +223,17 @@ fn a_job_waits_for_room_and_takes_it_until_it_ends() {
             "WaitingForResources: Quota for task has exceeded. Waiting for the resource."
         );
         assert_eq!((step.call, step.again), (None, None));
-        assert_eq!(room(&world), Room::Wanted);
+        assert_eq!(slot(&world), SlotNeed::Wanted);
     }
     let step = world.step(true, None);
     assert_eq!(digest(&step.info), "Queued: asking the connector");
-    assert_eq!(room(&world), Room::Taken);
+    assert_eq!(slot(&world), SlotNeed::Taken);
     let mut world = World::launched();
-    assert_eq!(room(&world), Room::Taken);
+    assert_eq!(slot(&world), SlotNeed::Taken);
     world.step(true, told(&json!({"phase": "SUCCEEDED"})));
-    assert_eq!(room(&world), Room::Unneeded);
+    assert_eq!(slot(&world), SlotNeed::Unneeded);
     world.state = vec![1];
-    assert_eq!(room(&world), Room::Unneeded);
+    assert_eq!(slot(&world), SlotNeed::Unneeded);
 }
 
 #[test]

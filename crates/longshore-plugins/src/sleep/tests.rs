@@ -35,7 +35,7 @@ fn step(context: &TaskContext, state: &[u8], seconds: i64) -> Step {
         },
         is_state_ours: false,
         answer: None,
-        has_room: true,
+        has_slot: true,
         now: start + seconds.seconds(),
     };
     SleepPlugin.step(context, &round).unwrap()
@@ -106,7 +106,7 @@ fn a_state_of_somebody_else_is_no_state() {
             state: StoredState { version, bytes },
             is_state_ours: false,
             answer: None,
-            has_room: true,
+            has_slot: true,
             now: START.parse().unwrap(),
         };
         SleepPlugin.step(&context, &round).unwrap_err()

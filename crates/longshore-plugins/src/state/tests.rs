@@ -125,14 +125,14 @@ fn versions_rise_with_news_and_never_fall() {
             "{info:?}"
         );
     }
-    let happening = Happening {
+    let reason = ReasonInfo {
         reason: "Pulled".to_owned(),
         occurred_at: Timestamp::UNIX_EPOCH,
     };
     let quiet = info(Phase::Running, 0, "same").ordered_after(&stored);
-    assert_eq!(quiet.clone().with_happenings(vec![], &stored), quiet);
-    let told = quiet.with_happenings(vec![happening.clone()], &stored);
-    assert_eq!((told.version, told.happenings), (5, vec![happening]));
+    assert_eq!(quiet.clone().with_reasons(vec![], &stored), quiet);
+    let told = quiet.with_reasons(vec![reason.clone()], &stored);
+    assert_eq!((told.version, told.reasons), (5, vec![reason]));
 }
 
 fn any_time() -> impl Strategy<Value = Option<Timestamp>> {

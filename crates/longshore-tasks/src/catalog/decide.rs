@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use longshore_core::Seen;
-use longshore_plugins::{Happening, Phase, PhaseInfo};
+use longshore_plugins::{Phase, PhaseInfo, ReasonInfo};
 
 use super::{CatalogCacheStatus, CatalogError, Put};
 
@@ -97,7 +97,7 @@ pub fn is_young(updated_at: Option<Timestamp>, max_age: Duration, now: Timestamp
 /// The attempt of a task whose outputs were cached.
 pub fn hit(now: Timestamp) -> PhaseInfo {
     PhaseInfo {
-        happenings: vec![happening("cache hit", now)],
+        reasons: vec![reason_info("cache hit", now)],
         ..PhaseInfo::of(Phase::Success, "")
     }
 }
@@ -116,7 +116,7 @@ pub fn waiting(wait: &Wait, version: u32, now: Timestamp) -> PhaseInfo {
     };
     PhaseInfo {
         version,
-        happenings: vec![happening(note, now)],
+        reasons: vec![reason_info(note, now)],
         ..PhaseInfo::of(Phase::WaitingForCache, reason)
     }
 }
@@ -129,8 +129,8 @@ pub fn status_of(wait: &Wait) -> CatalogCacheStatus {
     }
 }
 
-fn happening(reason: &str, now: Timestamp) -> Happening {
-    Happening {
+fn reason_info(reason: &str, now: Timestamp) -> ReasonInfo {
+    ReasonInfo {
         reason: reason.to_owned(),
         occurred_at: now,
     }
@@ -269,6 +269,6 @@ mod tests {
             assert_eq!(status_of(&wait), status);
         }
         assert_eq!(hit(now).phase, Phase::Success);
-        assert_eq!(hit(now).happenings[0].reason, "cache hit");
+        assert_eq!(hit(now).reasons[0].reason, "cache hit");
     }
 }

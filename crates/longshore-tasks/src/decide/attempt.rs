@@ -226,9 +226,7 @@ fn go_on(round: &Round<'_>, task: &Task) -> ActionPlan {
         info.reason = known.map_or_else(|| REASON_SUBMITTED.to_owned(), Clone::clone);
     }
     let happened = task.pod_events.iter().map(Into::into).collect();
-    let info = info
-        .ordered_after(&stored)
-        .with_happenings(happened, &stored);
+    let info = info.ordered_after(&stored).with_reasons(happened, &stored);
     match merge::due(&stored, task, &info, round.exactly) {
         Due::Never => publish::nothing(round, &info),
         Due::In(time) => Plan::after(time),

@@ -120,8 +120,8 @@ pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> Acti
     if attempt == round.action.attempt() {
         info = with_own_version(info, &stored(round, task));
     }
-    if info.happenings.is_empty() && launch == OnRecord::Started {
-        info.happenings = task.pod_events.iter().map(Into::into).collect();
+    if info.reasons.is_empty() && launch == OnRecord::Started {
+        info.reasons = task.pod_events.iter().map(Into::into).collect();
     }
     (status.plugin_state, status.plugin_state_version) = plugin_state(task, &info, launch);
     status.attempts = attempt;
@@ -269,18 +269,18 @@ pub(super) fn event(
         cluster: round.policy.cluster.clone(),
         output_prefix: context.paths.output_prefix.clone(),
         cache_status: CatalogCacheStatus::CacheDisabled.into(),
-        happenings: happenings(round, info),
+        reasons: reasons(round, info),
         logs: info.info.logs.clone(),
         log_context: info.info.log_context.clone(),
     }
 }
 
-fn happenings(round: &Round<'_>, info: &PhaseInfo) -> Vec<longshore_plugins::Happening> {
-    let own = (!info.reason.is_empty()).then(|| longshore_plugins::Happening {
+fn reasons(round: &Round<'_>, info: &PhaseInfo) -> Vec<longshore_plugins::ReasonInfo> {
+    let own = (!info.reason.is_empty()).then(|| longshore_plugins::ReasonInfo {
         reason: info.reason.clone(),
         occurred_at: info.occurred_at.unwrap_or(round.now),
     });
     own.into_iter()
-        .chain(info.happenings.iter().cloned())
+        .chain(info.reasons.iter().cloned())
         .collect()
 }

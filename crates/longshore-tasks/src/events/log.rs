@@ -19,7 +19,7 @@ use tokio::task::spawn_blocking;
 
 use super::{ActionEvent, EventSink, NotRecorded};
 
-pub use line::{LoggedError, LoggedEvent, LoggedHappening, LoggedLink};
+pub use line::{LoggedError, LoggedEvent, LoggedLink, LoggedReason};
 pub use read::Wanted;
 
 const PREFIX: &str = "events-";

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use longshore_api::flyte::{FILE_OUTPUTS, FILE_REPORT};
-use longshore_plugins::{ErrorKind, Happening, TaskError};
+use longshore_plugins::{ErrorKind, ReasonInfo, TaskError};
 use longshore_proto::flyteidl2::{
     common::{ActionIdentifier, RunIdentifier},
     task::OutputReferences,
@@ -48,7 +48,7 @@ pub(super) fn to_proto(event: &ActionEvent) -> workflow::ActionEvent {
             report_uri: format!("{prefix}/{FILE_REPORT}"),
         }),
         cache_status: event.cache_status,
-        cluster_events: event.happenings.iter().map(cluster_event).collect(),
+        cluster_events: event.reasons.iter().map(cluster_event).collect(),
         log_info: event.logs.clone(),
         log_context: event.log_context.clone(),
         ..workflow::ActionEvent::default()
@@ -69,10 +69,10 @@ fn error_info(error: &TaskError) -> ErrorInfo {
     }
 }
 
-fn cluster_event(happening: &Happening) -> ClusterEvent {
+fn cluster_event(reason: &ReasonInfo) -> ClusterEvent {
     ClusterEvent {
-        message: happening.reason.clone(),
-        occurred_at: Some(instant(happening.occurred_at)),
+        message: reason.reason.clone(),
+        occurred_at: Some(instant(reason.occurred_at)),
         ..ClusterEvent::default()
     }
 }

@@ -41,7 +41,7 @@ fn event(action: &str) -> ActionEvent {
         cluster: "c".to_owned(),
         output_prefix: "s3://b/out/2".to_owned(),
         cache_status: 2,
-        happenings: vec![Happening {
+        reasons: vec![ReasonInfo {
             reason: "pulled".to_owned(),
             occurred_at: at,
         }],

@@ -231,7 +231,7 @@ mod tests {
             assert_eq!(is_granted, expected, "{name}");
             held.insert(name, slot);
         }
-        // There is room for another one of the project, but not of its domain.
+        // There is a slot for another one of the project, but not of its domain.
         held.remove("d");
         assert_eq!(granted.next().now_or_never(), Some(Some(key("e"))));
         assert_eq!(granted.next().now_or_never(), None);

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use longshore_api::flyte::{CONDITION_PROGRESSING, TaskActionStatus};
 use longshore_core::Asked;
-use longshore_plugins::{Answer, K8sState, Phase, Room, Round, StoredState};
+use longshore_plugins::{Answer, K8sState, Phase, Round, SlotNeed, StoredState};
 
 use super::own_states::is_last;
 use crate::{
@@ -59,7 +59,7 @@ pub(crate) fn assemble(action: &mut Action, slot: SlotState, now: Timestamp, kno
         state,
         is_state_ours,
         answer,
-        has_room: slot != SlotState::Waiting,
+        has_slot: slot != SlotState::Waiting,
         now,
     };
     task.step = task.plugin.step(&task.context, &round);
@@ -87,16 +87,16 @@ fn slot_change(task: &RemoteTask, state: StoredState<'_>, slot: SlotState) -> Op
     };
     // Its cache is decided upon first.
     let waits_for_cache = state.bytes.is_empty() && !may_begin(&task.cache);
-    match (task.plugin.room(state), slot) {
-        (Room::Taken, SlotState::NotRequested) => Some(SlotChange::Take(scope())),
-        (Room::Wanted, SlotState::NotRequested) if !waits_for_cache => {
+    match (task.plugin.slot(state), slot) {
+        (SlotNeed::Taken, SlotState::NotRequested) => Some(SlotChange::Take(scope())),
+        (SlotNeed::Wanted, SlotState::NotRequested) if !waits_for_cache => {
             Some(SlotChange::Request(scope()))
         }
-        (Room::Wanted, SlotState::Waiting | SlotState::Granted) if waits_for_cache => {
+        (SlotNeed::Wanted, SlotState::Waiting | SlotState::Granted) if waits_for_cache => {
             Some(SlotChange::Release)
         }
-        (Room::Unneeded, SlotState::Waiting | SlotState::Granted) => Some(SlotChange::Release),
-        (Room::Taken | Room::Wanted | Room::Unneeded, _) => None,
+        (SlotNeed::Unneeded, SlotState::Waiting | SlotState::Granted) => Some(SlotChange::Release),
+        (SlotNeed::Taken | SlotNeed::Wanted | SlotNeed::Unneeded, _) => None,
     }
 }
 

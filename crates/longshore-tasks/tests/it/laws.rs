@@ -239,7 +239,7 @@ crashes {
     more_operators_survive_every_crash: MORE_OPERATORS,
     failing_heads_survive_every_crash: HEADS_FAIL,
     what_is_no_resource_survives_every_crash: REMOTE,
-    whoever_waits_for_room_survives_every_crash: REMOTE_WAITING,
+    what_waits_for_a_slot_survives_every_crash: REMOTE_WAITING,
     a_cache_of_what_is_no_resource_survives_every_crash: REMOTE_CACHED,
     aborted_operators_survive_every_crash: OPERATORS_ABORTED,
 }

@@ -413,7 +413,7 @@ pub(crate) const HEADS_FAIL: Story = Story::of(
 /// Nothing of them is a resource.
 pub(crate) const REMOTE: Story =
     Story::of("remote", &[("sleep", 0, ""), ("job", 3, "")]).with_operators();
-/// There is room for one of them at a time.
+/// There is a slot for one of them at a time.
 pub(crate) const REMOTE_WAITING: Story =
     Story::of("remote waiting", &[("job-a", 3, ""), ("job-b", 3, "")])
         .configured(|config| config.plugins.connector.quota.total = Some(1))

@@ -187,7 +187,7 @@ async fn a_job_of_a_connector_is_begun_once_for_all_that_share_its_cache_key() {
     assert_eq!(world.cache.owners(), [""; 0]);
 }
 
-/// Whoever waits for room is let in when another job ends, and nobody before.
+/// A job that waits for a slot gets one when another job ends, and not before.
 #[tokio::test(start_paused = true)]
 async fn no_more_jobs_go_on_than_their_quota_has_room_for() {
     let world = stories::REMOTE_WAITING.world().await;

@@ -88,9 +88,9 @@ impl Told {
         let (mut known, mut notes) = (BTreeSet::new(), String::new());
         for event in self.events().iter().filter(|event| event.action == action) {
             let is_new = known.insert((event.attempt, event.phase as i32, event.version));
-            for happening in event.happenings.iter().filter(|_| is_new) {
-                if happening.reason.starts_with("event:") {
-                    let _ = write!(notes, ", {}", happening.reason);
+            for reason in event.reasons.iter().filter(|_| is_new) {
+                if reason.reason.starts_with("event:") {
+                    let _ = write!(notes, ", {}", reason.reason);
                 }
             }
         }

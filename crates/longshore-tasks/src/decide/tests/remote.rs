@@ -202,7 +202,7 @@ fn what_is_to_be_asked_is_remembered_first_and_the_answer_is_waited_for() {
             "await",
         ),
         (
-            "nobody knows whether there is room",
+            "it is not known whether there is a slot",
             after(Phase::Queued, Phase::Queued).with(|it| {
                 it.world.action.children.current =
                     Seen::unknown(UnknownCause::NotListedYet, "no list yet");

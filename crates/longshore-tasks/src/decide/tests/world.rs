@@ -265,7 +265,7 @@ pub(in crate::decide) fn report_of(step: &Step) -> Option<&Arc<Report>> {
 fn event(event: &ActionEvent) -> String {
     let phase = event.phase.as_str_name();
     let phase = phase.trim_start_matches("ACTION_PHASE_");
-    let notes = event.happenings.iter();
+    let notes = event.reasons.iter();
     let notes = notes.filter(|it| it.reason.starts_with("event:"));
     let notes: String = notes.map(|it| format!(" {}", it.reason)).collect();
     format!(

@@ -41,8 +41,8 @@ pub struct LoggedEvent {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cluster: String,
     /// What happened on the way, oldest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub happenings: Vec<LoggedHappening>,
+    #[serde(alias = "happenings", default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<LoggedReason>,
     /// What can be looked at.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<LoggedLink>,
@@ -62,7 +62,7 @@ pub struct LoggedError {
 /// Something that happened on the way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LoggedHappening {
+pub struct LoggedReason {
     /// When.
     pub occurred_at: Timestamp,
     /// For people.
@@ -91,7 +91,7 @@ impl LoggedEvent {
             kind: error.kind.as_str().to_owned(),
             message: error.message.clone(),
         });
-        let happenings = event.happenings.iter().map(|it| LoggedHappening {
+        let reasons = event.reasons.iter().map(|it| LoggedReason {
             occurred_at: it.occurred_at,
             reason: it.reason.clone(),
         });
@@ -113,7 +113,7 @@ impl LoggedEvent {
             cache_status: cache.map_or("", |it| it.as_str_name()).to_owned(),
             output_prefix: event.output_prefix.clone(),
             cluster: event.cluster.clone(),
-            happenings: happenings.collect(),
+            reasons: reasons.collect(),
             links: links.collect(),
         }
     }

@@ -104,12 +104,12 @@ fn events(events: &[LoggedEvent]) -> Table {
             instant(Some(event.updated_at)),
             error.unwrap_or_default(),
         ]);
-        for happening in &event.happenings {
+        for reason in &event.reasons {
             table.row([
                 String::new(),
                 attempt.clone(),
-                instant(Some(happening.occurred_at)),
-                happening.reason.clone(),
+                instant(Some(reason.occurred_at)),
+                reason.reason.clone(),
             ]);
         }
     }
