@@ -8,6 +8,7 @@
     reason = "tests"
 )]
 
+mod acceptance;
 mod actions;
 mod availability;
 mod bad_input;

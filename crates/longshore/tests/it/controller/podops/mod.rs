@@ -1,7 +1,7 @@
 //! `longshore controller --enable podops` as people run it, on the cluster of the test run.
 //!
-//! One controller serves all scenarios: its webhooks are known to the whole cluster under one name. On a real API server
-//! it has the rights that it declares and no others, and in the end it has used all of them.
+//! One controller serves all scenarios of a cluster: its webhooks are known to the whole cluster under one name. On a real
+//! API server it has the rights that it declares and no others, and in the end it has used all of them.
 
 mod asked;
 mod boundaries;
@@ -52,19 +52,63 @@ fn granted() -> BTreeSet<Asking> {
     granted
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_acceptance_list_holds_and_the_declared_rights_suffice_and_are_all_used() {
+/// The acceptance list.
+pub(crate) async fn play() {
     let accepted = tokio::time::timeout(LIMIT, Box::pin(accept()));
     accepted.await.unwrap();
 }
 
+/// On a real cluster one controller serves all scenarios, one part after the other. Embedded clusters know nothing of each
+/// other: there each part has one of its own, and all play at the same time.
 async fn accept() {
     let world = World::start().await;
-    join!(Box::pin(at_once(&world)), Box::pin(budgets::all(&world)));
-    Box::pin(asked::all(&world)).await;
-    Box::pin(boundaries::all(&world)).await;
-    Box::pin(labels::all(&world)).await;
-    Box::pin(examples::all(&world)).await;
+    if !world.cluster.is_real() {
+        let (killed, left) = join!(World::start(), World::start());
+        join!(
+            Box::pin(undisturbed(&world)),
+            Box::pin(interrupted(&killed)),
+            Box::pin(leaving::all(&left)),
+        );
+        join!(world.end(), killed.end(), left.end());
+        return;
+    }
+    Box::pin(undisturbed(&world)).await;
+    Box::pin(interrupted(&world)).await;
+    world.note_asked().await;
+    let (mut used, forbidden) = world.asked();
+    // Only a real one restricts requests.
+    assert!(forbidden.is_empty(), "{forbidden:?}");
+    used.extend(AT_CONFLICTS.map(|(verb, resource)| (verb.to_owned(), resource.to_owned())));
+    assert_eq!(used, granted(), "used and declared");
+    println!("real server: the acceptance list of podops");
+    Box::pin(leaving::all(&world)).await;
+    world.end().await;
+}
+
+/// What plays while one controller runs, and the end of the token that was there before it.
+async fn undisturbed(world: &World) {
+    let printed = world.door().await.token;
+    world.note_asked().await;
+    world.kill();
+    world.begin_again(&[]).await;
+    let place = world.namespace("printed").await;
+    join!(
+        Box::pin(forged::a_token_ends_after_a_restart(&place, &printed)),
+        Box::pin(of_one_controller(world)),
+    );
+    is_counted(world).await;
+    let tokens = [printed, world.door().await.token];
+    forged::no_token_is_in_a_log_a_metric_or_a_process_list(world, &tokens).await;
+}
+
+async fn of_one_controller(world: &World) {
+    join!(Box::pin(at_once(world)), Box::pin(budgets::all(world)));
+    join!(
+        Box::pin(asked::all(world)),
+        Box::pin(boundaries::all(world))
+    );
+    Box::pin(labels::all(world)).await;
+    Box::pin(examples::all(world)).await;
     let many = world.namespace("many").await;
     disturbed::many_pods_are_deleted_at_once(&many).await;
     if world.has_workloads {
@@ -77,7 +121,10 @@ async fn accept() {
     disturbed::a_node_is_drained(&drained).await;
     let busy = world.namespace("busy").await;
     scenarios::a_rule_that_is_written_meanwhile_is_read_again(&busy).await;
-    is_counted(&world).await;
+}
+
+/// What kills the controller, or starts it with other arguments.
+async fn interrupted(world: &World) {
     let printed = world.door().await.token;
     let killed = world.namespace("killed").await;
     disturbed::a_deletion_survives_kills_at_every_label(&killed).await;
@@ -86,26 +133,10 @@ async fn accept() {
     labels::a_pod_that_was_freed_while_the_controller_was_down_serves_again(&freed).await;
     let polled = world.namespace("polled").await;
     asked::a_task_is_asked_about_by_the_next_controller(&polled).await;
-    Box::pin(held::all(&world)).await;
-    let place = world.namespace("printed").await;
-    forged::a_token_ends_after_a_restart(&place, &printed).await;
+    Box::pin(held::all(world)).await;
     let tokens = [printed, world.door().await.token];
-    forged::no_token_is_in_a_log_a_metric_or_a_process_list(&world, &tokens).await;
-    Box::pin(down::what_the_table_says_works_while_no_replica_runs(
-        &world,
-    ))
-    .await;
-    world.note_asked().await;
-    let (mut used, forbidden) = world.asked();
-    // The embedded API server does not restrict requests.
-    if world.cluster.is_real() {
-        assert!(forbidden.is_empty(), "{forbidden:?}");
-        used.extend(AT_CONFLICTS.map(|(verb, resource)| (verb.to_owned(), resource.to_owned())));
-        assert_eq!(used, granted(), "used and declared");
-        println!("real server: the acceptance list of podops");
-    }
-    Box::pin(leaving::all(&world)).await;
-    world.end().await;
+    forged::no_token_is_in_a_log_a_metric_or_a_process_list(world, &tokens).await;
+    Box::pin(down::what_the_table_says_works_while_no_replica_runs(world)).await;
 }
 
 /// Those that leave each other alone.
