@@ -153,7 +153,7 @@ impl Controller for Evictions {
         _answers: &Answers<Never>,
     ) -> Result<Observed, ApplyError> {
         let EvictionsOf(namespace) = key;
-        let mut observed = self.assemble(key, now);
+        let mut observed = self.load(key).assemble(now);
         if eviction::is_short(&observed) {
             observed.others = self.others(namespace).await;
         }
@@ -196,6 +196,31 @@ impl Controller for Evictions {
     }
 }
 
+/// What the caches and the memory have of a namespace.
+struct Loaded {
+    pods: Seen<Vec<Arc<Parsed<Pod>>>>,
+    budgets: Seen<Vec<Arc<Parsed<Budget>>>>,
+    rules: Seen<Vec<Arc<Parsed<Rule>>>>,
+    notes: Arc<EvictionNotes>,
+}
+
+impl Loaded {
+    fn assemble(self, now: Timestamp) -> Observed {
+        let (pods, budgets) = concerned(self.pods, self.budgets, now);
+        Observed {
+            now,
+            pods,
+            budgets,
+            // The other rules hold no pod, so that they change no count.
+            rules: read_some(self.rules, Rule::rejects),
+            others: Seen::Absent,
+            failed: self.notes.failed.at(now),
+            given_up: self.notes.refused.lasting(now),
+            recounted: self.notes.recounted.at(now),
+        }
+    }
+}
+
 impl Evictions {
     /// A controller that reads these caches.
     pub(crate) fn new(caches: &Caches, applier: Applier, clock: Arc<dyn Clock>) -> Self {
@@ -220,25 +245,13 @@ impl Evictions {
         self.notes.note(key, &any_life(), note)
     }
 
-    /// What the caches and the memory say.
-    fn assemble(&self, key: &EvictionsOf, now: Timestamp) -> Observed {
+    fn load(&self, key: &EvictionsOf) -> Loaded {
         let EvictionsOf(namespace) = key;
-        let (pods, budgets) = concerned(
-            self.pods.beginning(namespace, ""),
-            self.budgets.beginning(namespace, ""),
-            now,
-        );
-        let notes = self.memory.get(key, &any_life());
-        Observed {
-            now,
-            pods,
-            budgets,
-            // The other rules hold no pod, so that they change no count.
-            rules: read_some(self.rules.beginning(namespace, ""), Rule::rejects),
-            others: Seen::Absent,
-            failed: notes.failed.at(now),
-            given_up: notes.refused.lasting(now),
-            recounted: notes.recounted.at(now),
+        Loaded {
+            pods: self.pods.beginning(namespace, ""),
+            budgets: self.budgets.beginning(namespace, ""),
+            rules: self.rules.beginning(namespace, ""),
+            notes: self.memory.get(key, &any_life()),
         }
     }
 
