@@ -158,6 +158,11 @@ impl Faults {
         self.state().points.clone()
     }
 
+    /// Whether the plan has a fault at this point.
+    pub fn strikes_at(&self, point: &Point) -> bool {
+        self.shared.plan.at.iter().any(|(at, _)| at == point)
+    }
+
     /// The points that were reached within 20 s after the first fault: all of them where none struck at a point or an
     /// event, as with watches that are late all the time.
     pub fn recovery(&self) -> Vec<Point> {

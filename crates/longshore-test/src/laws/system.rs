@@ -191,7 +191,7 @@ pub struct Run {
     pub requests: BTreeSet<String>,
     /// What the controller did [to recover](Faults::recovery) from the first fault.
     pub recovery: Vec<Point>,
-    /// The writes after the world should have been at rest.
+    /// The writes after the world should have been at rest; none where a fault struck then.
     pub late_writes: Vec<Point>,
     /// Laws of the scenario's own that were broken.
     pub broken: Vec<Violation>,
@@ -343,8 +343,13 @@ async fn run<S: Scenario>(scenario: &S, faults: Faults) -> Run {
     };
     let (subject, ()) = play_until(scenario, &mut world, &faults, time).await;
     let points = faults.points();
-    let late = points.iter().skip(n_points);
-    let late = late.filter(|point| !point.is_read() && !scenario.is_heartbeat(point));
+    let at_rest = points.get(n_points..).unwrap_or_default();
+    // A process that a fault meets at rest recovers then.
+    let recovers = at_rest.iter().any(|point| faults.strikes_at(point));
+    let late = at_rest.iter().filter(|point| {
+        let is_write = !point.is_read() && !scenario.is_heartbeat(point);
+        is_write && !recovers
+    });
     let run = Run {
         digest: scenario.digest(&world).await,
         late_writes: late.cloned().collect(),
