@@ -1,4 +1,4 @@
-//! Child processes that do not outlive us, however we end.
+//! Child processes that do not outlive this process, however it ends.
 //!
 //! The kernel can send a signal to a process when its parent dies, but only the process itself can
 //! request that, before it becomes the wanted program: so this program starts itself as `guard`,

@@ -3,7 +3,7 @@
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "chores talk to whoever runs them"
+    reason = "chores print for the developer"
 )]
 
 use std::{ffi::OsString, process::ExitCode};

@@ -1,4 +1,4 @@
-//! What we add to the pods, TaskActions and objects of a DAG run.
+//! What Longshore adds to the pods, TaskActions and objects of a DAG run.
 
 /// Annotation: which launch of its try a pod or TaskAction is, decimal, from 1.
 pub const ANNOTATION_LAUNCH: &str = "longshore.dev/launch";

@@ -1,4 +1,4 @@
-//! What we add to the resources of TaskActions.
+//! What Longshore adds to the resources of TaskActions.
 
 /// Annotation of a task's resource: `<uid of the TaskAction>/<attempt>/<launch>`. Identifies the resource when its
 /// creation is repeated. The launch is the number of system failures before it: a launch after one is another one,

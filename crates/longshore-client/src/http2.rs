@@ -35,7 +35,7 @@ pub type Requests = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
 #[derive(Debug, thiserror::Error)]
 #[error("the configuration of the API server {url} cannot be used")]
 pub struct UnusableConfig {
-    /// Its address.
+    /// The address of the API server.
     pub url: String,
     /// What is wrong with the configuration.
     pub source: Box<dyn Error + Send + Sync>,
@@ -43,7 +43,8 @@ pub struct UnusableConfig {
 
 /// The beginning of a client for the API server of `config`.
 ///
-/// It falls back to HTTP/1.1 where that is all that the server speaks. Through a proxy it is kube-rs's own.
+/// The client falls back to HTTP/1.1 where that is all that the server speaks. Through a proxy, the client is kube-rs's
+/// own.
 ///
 /// # Errors
 /// The configuration cannot be used. The builder sends no request yet.

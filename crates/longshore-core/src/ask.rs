@@ -15,17 +15,17 @@ use crate::plan::Never;
 ///
 /// Each controller has one type for all of its questions, an enum as a rule.
 pub trait Question: Clone + fmt::Debug + PartialEq + Send + Sync + 'static {
-    /// What the foreign system answers. Large parts of it belong behind an `Arc`: rounds clone answers.
+    /// What the foreign system answers. Large parts of an answer belong behind an `Arc`: rounds clone answers.
     type Answer: Clone + fmt::Debug + PartialEq + Send + Sync + 'static;
 
-    /// What is asked, from a closed set: the label of metrics, and what limits and time limits are configured by.
+    /// The kind of the question, from a closed set: the label of metrics, and the key of limits and time limits.
     fn kind(&self) -> &'static str;
 
     /// The foreign system whose limit this question counts against: the authority of its URL. Where tenants choose the
     /// authorities, their namespace, so that a tenant has one limit for all of them.
     fn host(&self) -> &str;
 
-    /// Tells questions of one kind and key apart, such as by attempt: one of each is in flight at a time.
+    /// Distinguishes questions of one kind and key, such as by attempt: one of each is in flight at a time.
     fn about(&self) -> String {
         String::new()
     }
@@ -36,7 +36,7 @@ pub trait Question: Clone + fmt::Debug + PartialEq + Send + Sync + 'static {
         None
     }
 
-    /// What this question is known by among those of its key.
+    /// The id of this question among those of its key.
     fn id(&self) -> QuestionId {
         QuestionId {
             kind: self.kind(),
@@ -75,7 +75,7 @@ impl QuestionId {
     }
 }
 
-/// The incarnation of a key: questions and memories of another one are dropped.
+/// The incarnation of a key: the kit drops questions and memories of another incarnation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation {
     /// The uid of the object; a later object of the same name has another one.
@@ -106,7 +106,7 @@ impl Incarnation {
 /// How far a question is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked<A> {
-    /// This process has not sent it, or its answer was used up.
+    /// This process has not sent the question, or its answer was used up.
     NotAsked,
     /// A plan asked, and there is no answer yet, or none that differs from the one before.
     UnderWay {
@@ -129,8 +129,8 @@ pub enum Asked<A> {
         /// The failure in words, for people.
         message: String,
     },
-    /// The subsystem's record says that it was asked, and this process did not ask: another process of ours did, whose
-    /// answer nobody will see.
+    /// The subsystem's record says that the question was asked, and this process did not ask: another process of
+    /// Longshore did, whose answer is lost.
     AskedByAnother,
 }
 
@@ -159,7 +159,7 @@ impl NoAnswer {
     }
 }
 
-/// A question that was not answered: what transports return.
+/// Why a question has no answer: what transports return.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskError {
     /// What kind of failure.

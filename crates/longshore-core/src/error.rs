@@ -7,24 +7,24 @@ use serde::Serialize;
 /// What follows from an error. The kit's single error policy maps it to back-off and to a metric label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum Class {
-    /// May pass by itself (429, 5xx, transport): again with back-off, for ever.
+    /// The failure may pass by itself (429, 5xx, transport): again with back-off, for ever.
     Retry,
     /// Another writer was first: observe again at once, then with back-off.
     Conflict,
     /// The input is wrong and stays wrong until a user changes it: a condition and an Event, never a hot retry.
     Invalid,
-    /// Ours. Counted, logged as an error, retried slowly.
+    /// A bug of Longshore. Counted, logged as an error, retried slowly.
     Bug,
 }
 
-/// Every error enum of ours answers what follows from it.
+/// Every error enum of the workspace says what follows from it.
 pub trait Classify {
     /// What follows from this error.
     fn class(&self) -> Class;
 }
 
-/// An error with everything that caused it, on one line: the last cause is what helps. What says the same as the error
-/// that it caused is said once.
+/// An error with everything that caused it, on one line: the last cause is what helps. A cause with the text of the
+/// error that it caused is written once.
 pub fn chain(error: &dyn Error) -> String {
     let mut texts = vec![error.to_string()];
     let mut source = error.source();

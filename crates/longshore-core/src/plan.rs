@@ -18,7 +18,7 @@ pub type Never = Infallible;
 /// [questions](crate::ask::Question) to foreign systems.
 ///
 /// The kit applies the actions in order, stops at the first failure and never skips one; the next round decides anew
-/// from what is then seen. An empty plan writes nothing.
+/// from what it then observes. An empty plan writes nothing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan<S, E = Never, Q = Never> {
     /// The effects, in the order in which they are applied.
@@ -50,8 +50,8 @@ impl Next {
 /// One idempotent effect, as data.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Action<S, E = Never, Q = Never> {
-    /// Record what we are about to do, or what came of it, where this subsystem keeps its state: the write-ahead log.
-    /// A plan may hold several; each one is written upon what the one before it left.
+    /// Record what the controller is about to do, or what came of that, where the subsystem keeps its state: the
+    /// write-ahead log. A plan may hold several; each is written upon the one before it.
     Persist(S),
     /// Add a finalizer of ours to an object.
     EnsureFinalizer {
@@ -70,9 +70,9 @@ pub enum Action<S, E = Never, Q = Never> {
     Call(E),
     /// Ask a foreign system. The plan goes on at once; the kit sends the question beside the rounds, and the answer
     /// leads to another round. Nothing happens while the same question is under way. Where the plan was decided upon an
-    /// answer to the same question, that one is used up.
+    /// answer to the same question, that answer is used up.
     Ask(Q),
-    /// The answer to this question is used up, or not wanted any more; a question under way is cancelled. Stands after
+    /// The answer to this question is used up, or not needed any more; a question under way is cancelled. Stands after
     /// the [`Persist`](Self::Persist) of what the answer means, so that the answer outlives a write that fails.
     Used(QuestionId),
     /// Publish a Kubernetes Event. Best effort: it never fails a plan.
@@ -204,8 +204,8 @@ pub struct Patch {
     pub patch: Value,
 }
 
-/// A deletion, always of the incarnation decided upon. An object that is gone already, or is another one by now, is
-/// success.
+/// A deletion, always of the incarnation decided upon. If the object no longer exists, or has another uid, the
+/// deletion succeeded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Delete {
     /// The object, with its uid.
@@ -220,16 +220,16 @@ pub struct Delete {
 /// The type of a Kubernetes Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum EventType {
-    /// Things go their way.
+    /// The object goes its expected way.
     Normal,
-    /// Somebody may want to look.
+    /// A problem that a user or an administrator may have to solve.
     Warning,
 }
 
 /// A Kubernetes Event to publish.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Announcement {
-    /// The object that it is about.
+    /// The object that the Event is about.
     pub regarding: ObjectRef,
     /// Normal or Warning.
     pub event_type: EventType,

@@ -8,9 +8,9 @@ use std::fmt;
 pub enum Seen<T> {
     /// The thing is there.
     Present(T),
-    /// We looked, and it is not there.
+    /// The read succeeded, and the thing is not there.
     Absent,
-    /// We could not look, or what we saw is older than our own last write.
+    /// The read was not possible, or its result is older than this process's own last write.
     Unknown(Unknown),
 }
 
@@ -26,11 +26,11 @@ pub struct Unknown {
 /// The causes of not knowing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UnknownCause {
-    /// A watch has not delivered its first list, or not this object: it will.
+    /// A watch has not delivered its first list, or not this object yet.
     NotListedYet,
-    /// Nothing watches this, as far as this process knows the cluster.
+    /// No watch covers the object, as far as this process knows the cluster.
     NotWatched,
-    /// We may not look.
+    /// This process may not read it.
     Forbidden,
     /// No answer: no connection, a time limit, or an error of the other side.
     Unreachable,
@@ -38,7 +38,7 @@ pub enum UnknownCause {
     NotUnderstood,
     /// The requested version is no longer kept.
     Expired,
-    /// What is seen is older than something else that is known: our own write, or an event that waits to be decided upon.
+    /// What is seen is older than something else that is known: an own write, or an event that waits for its decision.
     Behind,
     /// A question to a foreign system is under way.
     UnderWay,
@@ -59,7 +59,7 @@ impl fmt::Display for Unknown {
 }
 
 impl<T> Seen<T> {
-    /// We could not look.
+    /// No usable result of a read, for this cause.
     pub fn unknown(cause: UnknownCause, message: impl Into<String>) -> Self {
         Self::Unknown(Unknown::new(cause, message))
     }
@@ -72,12 +72,12 @@ impl<T> Seen<T> {
         }
     }
 
-    /// Whether we looked and found nothing.
+    /// Whether the read found nothing.
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::Absent)
     }
 
-    /// Whether we could not look.
+    /// Whether the read has no usable result.
     pub fn is_unknown(&self) -> bool {
         matches!(self, Self::Unknown(_))
     }

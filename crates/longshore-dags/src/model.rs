@@ -67,7 +67,7 @@ pub struct Dag {
     pub max_active_tasks: u32,
     /// A run that takes longer fails.
     pub dagrun_timeout: Option<Duration>,
-    /// For people who filter lists, as in the file.
+    /// By which users filter lists, as in the file.
     #[serde(default)]
     pub tags: Vec<String>,
     /// Files beside the DAG by file name, at most 1 MiB in all; mounted at `$LONGSHORE_FILES`.

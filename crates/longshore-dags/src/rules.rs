@@ -18,7 +18,7 @@ pub const RULES: &[Rule] = &[
     Rule::new("", &["configmaps"], &["create", "delete", "get", "list"]),
     // The workspace of a run, which stays.
     Rule::new("", &["persistentvolumeclaims"], &["create", "get"]),
-    // Its uid tells one cluster from another.
+    // The uid of this namespace identifies the cluster.
     Rule::new("", &["namespaces"], &["get"])
         .named(&["kube-system"])
         .cluster_wide(),

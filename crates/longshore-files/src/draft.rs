@@ -9,7 +9,7 @@ use std::{
 use crate::disk::{Disk, System};
 
 /// New content of a file, in the same directory, under the file's name with `.new` behind it. A draft that is dropped is
-/// removed; one that a crash left is replaced by the next.
+/// removed; the next draft replaces one that a crash left.
 #[derive(Debug)]
 pub struct Draft<D: Disk = System> {
     disk: D,
@@ -64,7 +64,7 @@ impl<D: Disk> Draft<D> {
     /// The file of the draft.
     ///
     /// # Errors
-    /// There is none, which cannot be before the commit.
+    /// The draft has no file, which is impossible before the commit.
     pub fn file(&mut self) -> io::Result<&mut D::File> {
         self.file.as_mut().ok_or_else(no_file)
     }
@@ -77,7 +77,7 @@ impl<D: Disk> Draft<D> {
         self.commit_if(|| Ok(()))
     }
 
-    /// Puts the draft in the place of the file, unless `may_replace` refuses. It is called when the
+    /// Puts the draft in the place of the file, unless `may_replace` refuses. The commit calls it when the
     /// draft is durable, right before the draft takes the name.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ impl<D: Disk> Drop for Draft<D> {
     fn drop(&mut self) {
         if !self.has_replaced {
             self.file = None;
-            // Its space may be needed to say so; the next draft removes what is left.
+            // The log of the error may need the space of the draft; the next draft removes what is left.
             drop(self.disk.remove(&self.draft));
         }
     }
@@ -216,7 +216,7 @@ mod tests {
                     is_new || has_failed,
                     "after {n_steps} the power went, and nothing was kept"
                 );
-                // What was left does not stand in the way.
+                // An old draft does not stand in the way.
                 written(&disk, b"once more").unwrap();
                 disk.lose_power_after(0);
                 disk.restore_power();

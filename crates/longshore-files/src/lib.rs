@@ -3,7 +3,7 @@
 //! A file system may write the bytes of a file, its name, and the names in its directory in any order. A file is
 //! replaced safely in four steps: the new bytes go to a draft in the same directory, the draft is synced, the draft
 //! takes the name, and the directory is synced. [`replace`] and [`Draft`] do that, and `cargo xtask tidy` finds other
-//! code that renames files. This crate uses no other crate of ours.
+//! code that renames files. This crate uses no other crate of the workspace.
 //!
 //! Read [`replace`] first.
 

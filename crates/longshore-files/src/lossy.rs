@@ -1,4 +1,4 @@
-//! A disk in memory that loses with the power whatever was not synced, for tests.
+//! A disk in memory that loses with the power all that was not synced, for tests.
 
 use std::{
     collections::BTreeMap,

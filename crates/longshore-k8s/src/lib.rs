@@ -1,7 +1,7 @@
 //! Values of Kubernetes, read and written exactly as kube-apiserver does.
 //!
 //! Every crate that reads such a value reads it here, so that two parts of Longshore never disagree about one text.
-//! Everything in this crate is data and pure functions: no clock, no client, no async, and no other crate of ours.
+//! Everything in this crate is data and pure functions: no clock, no client, no async, no other crate of the workspace.
 //! What upstream makes of each value is recorded in `testdata`.
 
 pub mod backoff;

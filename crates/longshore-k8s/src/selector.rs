@@ -87,7 +87,7 @@ impl Operator {
         })
     }
 
-    /// What is wrong with these values: where, what was found, and why.
+    /// What is wrong with these values: the place, the value, and the reason.
     fn refuses(self, values: &BTreeSet<String>) -> Option<InvalidSelector> {
         let refused = |place: &str, found: String, why: &str| {
             Some(InvalidSelector::Requirement {

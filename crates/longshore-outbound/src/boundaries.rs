@@ -44,8 +44,8 @@ const REFUSED: [Network; 16] = [
     v6([0x100, 0, 0, 0, 0, 0, 0, 0], 64),
 ];
 
-/// Which addresses URLs of tenants may lead to. One value serves a whole process: what is learned of the API servers
-/// holds for the next connection.
+/// Which addresses URLs of tenants may lead to. One value serves a whole process: what the process finds out about
+/// API servers holds for the next connection.
 #[derive(Debug, Default)]
 pub struct Boundaries {
     /// Ranges that the operator allows although they are refused by default.
@@ -68,11 +68,11 @@ pub(crate) struct Surroundings {
 struct ApiServers {
     /// As the kubeconfig has it: a host, which may be a name, and a port.
     configured: Option<(String, u16)>,
-    /// Where else they are known to listen.
+    /// Where else API servers are known to listen.
     known: BTreeSet<SocketAddr>,
 }
 
-/// An address that URLs of tenants must not lead to. Which one it is, and why, is not for tenants to know.
+/// An address that URLs of tenants must not lead to. Tenants must not learn which address it is, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("its address is not allowed")]
 pub struct NotAllowed;

@@ -65,9 +65,9 @@ impl LookUp for SystemLookUp {
     }
 }
 
-/// Looks a host up, and connects to the first of its addresses that is allowed and answers.
+/// Looks a host up, and connects to the first of its addresses that is allowed and accepts the connection.
 ///
-/// What is checked is the socket address that is connected to, and nothing looks the host up again in between.
+/// The connector checks the socket address that it connects to, and nothing looks the host up again in between.
 #[derive(Clone, Debug)]
 pub(crate) struct GuardedConnector {
     pub(crate) names: Arc<dyn LookUp>,
@@ -106,7 +106,7 @@ impl GuardedConnector {
             }
             match TcpStream::connect(address).await {
                 Ok(stream) => {
-                    // Without it, answers of small messages may wait for 40 ms; a failure costs only that.
+                    // Without this option, small messages may wait for 40 ms; a failure costs only that.
                     let _ = stream.set_nodelay(true);
                     return Ok(stream);
                 }

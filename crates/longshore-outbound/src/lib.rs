@@ -5,12 +5,12 @@
 //! * **tenant-named**: the URL is in an object that users of a namespace write, as the webhook of a PodTransitionRule.
 //!   [`TenantClient`] connects to no address of this machine, of its network segment, of a cloud's metadata service or
 //!   of an API server ([`Boundaries`]). Each socket address is checked when it is connected to, after DNS, so that a
-//!   name which changes between two look-ups gains nothing. Redirects are not followed, an answer has a largest size,
-//!   and the whole exchange a longest time.
+//!   name which changes between two look-ups gains nothing. Redirects are not followed, and the size of a
+//!   response and the time of a request have limits.
 //! * **operator-named**: the URL is in the configuration of the process, as a catalog, a connector or an object store.
 //!   It may be private or loopback. [`operator_named`] is the beginning of such a client.
 //!
-//! Neither uses a proxy of the environment. `cargo xtask tidy` refuses clients that are made elsewhere.
+//! No client uses a proxy of the environment. `cargo xtask tidy` refuses clients that are made elsewhere.
 
 mod boundaries;
 mod connector;

@@ -39,14 +39,14 @@ const IDLE: Duration = Duration::from_secs(30);
 /// Idle connections to one host.
 const MAX_IDLE: usize = 2;
 
-/// How long an exchange may take, and how large its answer may be.
+/// How long a request may take, and how large its response may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The limit for a connection: look-up and TCP.
     pub connect: Duration,
-    /// The limit for all of it, the last byte of the answer included.
+    /// The limit for the whole request, the last byte of the response included.
     pub total: Duration,
-    /// The largest body of an answer, in bytes. No more of it is read.
+    /// The largest body of a response, in bytes. The client reads no more of it.
     pub answer: usize,
 }
 
@@ -85,7 +85,7 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-/// Why there is no answer. The texts are for tenants: they say nothing of the network that was looked at.
+/// Why there is no response. The texts are for tenants: they say nothing of the network.
 #[derive(Debug, thiserror::Error)]
 pub enum OutboundError {
     /// The URL cannot be used.
@@ -98,13 +98,13 @@ pub enum OutboundError {
     /// do not learn which of these it is.
     #[error("it is not reached")]
     NotReached(#[source] Box<dyn Error + Send + Sync>),
-    /// The answer did not come in time.
+    /// The response did not come in time.
     #[error("it does not answer within {0:?}")]
     TimedOut(Duration),
-    /// The answer is larger than allowed.
+    /// The response is larger than allowed.
     #[error("its answer has more than {0} bytes")]
     TooLarge(usize),
-    /// The authorities to be trusted are none.
+    /// The certificate authorities cannot be used.
     #[error("{0}")]
     BadTrust(String),
 }
@@ -156,15 +156,15 @@ impl TenantClient {
         Ok(Self { http, limits })
     }
 
-    /// Posts JSON, and reads the whole answer.
+    /// Posts JSON, and reads the whole response.
     ///
     /// # Errors
-    /// There is no answer that could be used: see [`OutboundError`].
+    /// There is no usable response: see [`OutboundError`].
     pub async fn post(&self, url: &str, json: Vec<u8>) -> Result<Answer, OutboundError> {
         self.send(Method::POST, url, json).await
     }
 
-    /// Gets what is at a URL, and reads the whole answer.
+    /// Gets what is at a URL, and reads the whole response.
     ///
     /// # Errors
     /// As [`post`](Self::post).
@@ -172,7 +172,7 @@ impl TenantClient {
         self.send(Method::GET, url, Vec::new()).await
     }
 
-    /// Gets what is at a URL with one more pair in its query, and reads the whole answer.
+    /// Gets what is at a URL with one more pair in its query, and reads the whole response.
     ///
     /// # Errors
     /// As [`post`](Self::post).
@@ -218,7 +218,7 @@ impl TenantClient {
     /// connection; host names are looked up when a request is sent.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the URL.
     pub async fn may_reach(boundaries: &Boundaries, url: &str) -> Result<(), OutboundError> {
         let url = parse(url)?;
         let host = url.host_str().ok_or(OutboundError::BadUrl)?;
@@ -255,8 +255,8 @@ pub fn shown(url: &str) -> String {
     format!("{parsed}{query}")
 }
 
-/// The same of a text that is no URL: whatever stands before the last `@` may be a user and a password, and whatever
-/// stands behind the first `?` or `#` may be a key.
+/// The same of a text that is no URL: the part before the last `@` may be a user and a password, and the part behind
+/// the first `?` or `#` may be a key.
 fn without_secrets(text: &str) -> String {
     let at = text.find(['?', '#']).unwrap_or(text.len());
     let (address, rest) = text.split_at(at);
@@ -323,7 +323,7 @@ fn credentials(url: &Url) -> Option<HeaderValue> {
     Some(header)
 }
 
-/// Why there is no answer, as far as tenants may know. A [`ConnectError`] among the causes says why
+/// Why there is no response, as far as tenants may know. A [`ConnectError`] among the causes says why
 /// no connection was made.
 fn unanswered(error: Box<dyn Error + Send + Sync>) -> OutboundError {
     let mut cause: Option<&(dyn Error + 'static)> = Some(&*error);
@@ -347,7 +347,7 @@ fn tls(trust: Trust<'_>) -> Result<ClientConfig, OutboundError> {
     let builder = match trust {
         Trust::Machine => builder
             .with_platform_verifier()
-            .map_err(|error| bad(format!("this machine trusts nobody: {error}")))?,
+            .map_err(|error| bad(format!("this machine has no authorities: {error}")))?,
         Trust::Pem(pem) => {
             let mut roots = RootCertStore::empty();
             for certificate in CertificateDer::pem_slice_iter(pem) {

@@ -89,7 +89,7 @@ impl From<&Run> for RunCursor {
 }
 
 /// The store as the scheduler and the command line see it. Tests put a decorator in front that fails, delays, or
-/// applies and loses the answer.
+/// commits and loses the result.
 #[async_trait]
 pub trait RunStore: Send + Sync + 'static {
     /// The identity of this database, made at its creation: the value of the pods' `airflow-worker` label.
@@ -120,17 +120,17 @@ pub trait RunStore: Send + Sync + 'static {
     async fn set_pool(&self, pool: &Pool) -> Result<(), StoreError>;
 }
 
-/// What the store answers when it cannot.
+/// Why the store did not do what the caller asked.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A row was changed by another writer, or by this one in a commit whose answer was lost.
+    /// Another writer changed a row, or this one did, in a commit whose result was lost.
     #[error("{what} was changed by another writer since it was read; read it again")]
     Conflict {
         /// The row.
         what: String,
     },
-    /// The engine failed in a way that may pass: locked, full disk, connection lost. Whether a commit that got this
-    /// answer happened is unknown: read again.
+    /// The engine failed in a way that may pass: locked, full disk, connection lost. Whether a commit that
+    /// returned this error happened is unknown: read again.
     #[error("the database {doing} failed: {why}")]
     Unavailable {
         /// The operation that failed.

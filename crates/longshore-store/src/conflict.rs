@@ -46,11 +46,11 @@ pub(crate) async fn find(c: &mut Connection, changes: &Changes) -> Result<String
             return Ok(format!("DAG {}", dag.dag_id));
         }
     }
-    // Not reached by anything known; the rollback was right all the same.
+    // No known conflict gets here; the rollback was right all the same.
     Ok("a row of the changes".to_owned())
 }
 
-/// The first task instance or archived try whose id belongs to another.
+/// The first task instance or archived try whose id belongs to another row.
 async fn taken_id<'a>(
     c: &mut Connection,
     changes: &'a Changes,

@@ -16,7 +16,7 @@ pub(crate) struct Lock {
 /// Why there is no lock.
 #[derive(Debug)]
 pub(crate) enum LockError {
-    /// Another process holds it: this one, if it could be read.
+    /// Another process holds the lock: the process with this id, if that could be read.
     Held(Option<u32>),
     /// The lock file cannot be created or locked.
     Io(io::Error),

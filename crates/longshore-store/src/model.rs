@@ -73,7 +73,7 @@ pub struct Run {
     pub run_type: RunType,
     /// The state of the run.
     pub state: RunState,
-    /// The instant that it is about; `None` for a manual run without one.
+    /// The instant that the run is about; `None` for a manual run without one.
     pub logical_date: Option<Timestamp>,
     /// When it was created.
     pub queued_at: Timestamp,
@@ -88,7 +88,7 @@ pub struct Run {
     pub dag: Value,
     /// Whether the objects that all its pods share (files, workspace) exist in the cluster.
     pub is_prepared: bool,
-    /// Why it ended as it did, where that is not plain from its tasks (`timed_out`, `cancelled`, `all_tasks_deadlocked`).
+    /// Why the run ended so, where that is not plain from its tasks (`timed_out`, `cancelled`, `all_tasks_deadlocked`).
     pub reason: Option<String>,
     /// Row version for optimistic locking; 0 before the first commit, the store counts it up.
     pub version: i64,
@@ -135,7 +135,7 @@ impl TaskState {
         }
     }
 
-    /// Whether it holds slots of its pool and of its run.
+    /// Whether a task instance in this state holds slots of its pool and of its run.
     pub fn is_occupying(self) -> bool {
         matches!(self, Self::Queued | Self::Running)
     }
@@ -190,11 +190,11 @@ pub struct TaskInstance {
     /// The try after which there is no retry is `max_tries` + 1. A clear moves it on: as many retries again.
     pub max_tries: u32,
     /// Which launch of this try is current, from 1; counted up before each relaunch of the same try, part of the pod's
-    /// name. 0 before the first.
+    /// name. 0 before the first launch.
     pub launch: u32,
     /// Launches of this try that died before the task process ran (upstream's `pod_launch_failure_retries` bounds them).
     pub launch_failures: u32,
-    /// The pool whose slots it takes.
+    /// The pool whose slots the task takes.
     pub pool: String,
     /// The number of slots that the task takes.
     pub pool_slots: u32,
@@ -210,7 +210,8 @@ pub struct TaskInstance {
     pub end_date: Option<Timestamp>,
     /// The pod of the current launch, or its TaskAction, from the moment that the launch is decided.
     pub pod_name: Option<String>,
-    /// The uid of that object once it was seen: from then on a missing one was deleted, not "not created yet".
+    /// The uid of that object once the scheduler saw it: from then on, a missing object was deleted, not "not created
+    /// yet".
     pub pod_uid: Option<String>,
     /// Why the last try ended badly.
     pub failure: Option<Failure>,
@@ -221,7 +222,7 @@ pub struct TaskInstance {
 }
 
 impl TaskInstance {
-    /// One that has not begun: in the default pool, without retries, and not stored yet.
+    /// A task instance that has not begun: in the default pool, without retries, and not stored yet.
     pub fn new(id: Uuid, key: TaskKey) -> Self {
         Self {
             id,
@@ -247,14 +248,14 @@ impl TaskInstance {
     }
 }
 
-/// A try that is over and has been followed by another: Airflow's task instance history.
+/// A try that has ended and that another try follows: Airflow's task instance history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArchivedTry {
     /// The task instance as it was when the try ended, with its own id.
     pub task_instance: TaskInstance,
 }
 
-/// The pool of whatever names none. It always exists.
+/// The pool of tasks that name none. It always exists.
 pub const DEFAULT_POOL: &str = "default_pool";
 
 /// A pool of slots.
@@ -279,11 +280,11 @@ pub struct Dag {
     pub next_run: Option<NextRun>,
     /// The data interval of its latest scheduled run: where its schedule goes on from.
     pub last_interval: Option<(Timestamp, Timestamp)>,
-    /// When its file was last read and found to be another.
+    /// When the service last read the file and found that it had changed.
     pub parsed_at: Timestamp,
     /// What was wrong with the file then.
     pub error: Option<String>,
-    /// The last document without errors. Each has one from the beginning; `None` in an update leaves it as it was.
+    /// The last document without errors. Each DAG has one from the beginning; `None` in an update leaves it as it was.
     pub document: Option<Value>,
     /// Row version for optimistic locking; 0 before the first commit, the store counts it up.
     pub version: i64,
@@ -294,8 +295,8 @@ pub struct Dag {
 pub struct NextRun {
     /// When it is due.
     pub run_after: Timestamp,
-    /// The instant that it will be about.
+    /// The instant that the run will be about.
     pub logical_date: Option<Timestamp>,
-    /// The interval that it will be about: start and end.
+    /// The interval that the run will be about: start and end.
     pub data_interval: Option<(Timestamp, Timestamp)>,
 }

@@ -9,7 +9,7 @@ use tokio::{
 ///
 /// *Guarantees*: under a paused clock virtual time stands still meanwhile (a runtime that only waits for the engine's
 /// own threads would otherwise look idle, and jump to its next timer), so a commit takes no virtual time.
-/// *Cancellation*: the work goes on; only its answer is lost.
+/// *Cancellation*: the work goes on; only its result is lost.
 ///
 /// # Errors
 /// The work panicked, or the runtime shuts down.

@@ -62,12 +62,12 @@ pub(crate) struct Opened {
     pub(crate) reader: Connection,
     pub(crate) lock: Option<Lock>,
     pub(crate) scheduler_id: String,
-    /// Which opening of the database this is, counted in the database: another process in between is noticed.
+    /// Which opening of the database this is, counted in the database: shows whether another process came in between.
     pub(crate) opening: i64,
 }
 
 impl Place {
-    /// Opens it, and creates it where there is none.
+    /// Opens the database, and creates it where there is none.
     pub(crate) async fn open(&self) -> Result<Opened, OpenError> {
         let lock = match self {
             Self::File(path) => Some(take_lock(path)?),
@@ -151,7 +151,7 @@ impl Place {
         connection.map_err(|e| self.error(e))
     }
 
-    /// Reads only: refuses what is not ours before anything is written.
+    /// Reads only: refuses a database of another program before anything is written.
     async fn inspect(&self, c: &mut Connection) -> Result<(), OpenError> {
         let database = self.name();
         if let Some(why) = c.damage().await.map_err(|e| self.error(e))? {

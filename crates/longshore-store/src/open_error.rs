@@ -7,13 +7,13 @@ use longshore_core::{Class, Classify};
 /// Why a database cannot be opened. Nothing was changed in it.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The URL is none that we understand. It is not repeated: it may hold a password.
+    /// The URL cannot be read. The error does not repeat the URL, which may hold a password.
     #[error("the database URL must be postgres://USER:PASSWORD@HOST:PORT/DATABASE, but {why}")]
     Url {
         /// What is wrong with the URL.
         why: &'static str,
     },
-    /// Another process uses it.
+    /// Another process uses the database.
     #[error(
         "database {database} is in use by {holder}; stop that one first, or use another {instead}"
     )]
@@ -25,7 +25,7 @@ pub enum OpenError {
         /// What could be used in its place.
         instead: &'static str,
     },
-    /// Another process used it while our connection was lost: what we know may be out of date.
+    /// Another process used the database while this one had no connection: what this process knows may be out of date.
     #[error(
         "another process took over database {database} while the connection was lost; restart this one"
     )]
@@ -43,7 +43,7 @@ pub enum OpenError {
         /// What went wrong.
         why: Arc<str>,
     },
-    /// The server does not let us in, or not do enough.
+    /// The server refuses the login, or a permission that the store needs.
     #[error(
         "database {database} refused us: {why}; check user, password, name and grants of the database"
     )]
@@ -87,7 +87,7 @@ pub enum OpenError {
         database: String,
         /// The version of its tables.
         found: i64,
-        /// The newest that we know.
+        /// The newest version that this program knows.
         known: i64,
     },
     /// The database belongs to another program.

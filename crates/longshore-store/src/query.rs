@@ -97,7 +97,7 @@ pub(crate) async fn history(
     c: &mut Connection,
     key: &RunKey,
 ) -> Result<Vec<ArchivedTry>, StoreError> {
-    // A try that never ran has no end; the last instant that it does have stands in.
+    // A try that never ran has no end; the last instant of its row stands in.
     let sql = "SELECT * FROM task_instance WHERE dag_id = ? AND run_id = ? AND is_archived = 1 \
                ORDER BY COALESCE(end_date, start_date, queued_at, scheduled_at, ''), \
                try_number, task_id, map_index, id";
@@ -123,7 +123,7 @@ pub(crate) async fn has_run(
     Ok(!fetch(c, sql, cells).await?.is_empty())
 }
 
-/// Runs from their rows; a document that many share is read once.
+/// Runs from their rows; a document that many runs share is read once.
 pub(crate) async fn read_runs(c: &mut Connection, rows: Vec<Row>) -> Result<Vec<Run>, StoreError> {
     // A row without a hash fails in `run::read` below.
     let hashes = rows.iter().filter_map(|row| row.text("dag_hash").ok());

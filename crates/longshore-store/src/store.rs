@@ -35,20 +35,20 @@ const MAX_WAITING: usize = 1024;
 pub struct Counters {
     /// Commits and changes of pools that were requested and answered, with success or not.
     pub n_requests: u64,
-    /// Transactions of the engine that they took: fewer, because waiting requests share one.
+    /// Transactions of the engine for these requests: fewer, because waiting requests share one.
     pub n_transactions: u64,
 }
 
 /// Runs, task instances and DAGs, in SQLite or Postgres.
 ///
 /// *Flow*: all writes go to one writer, which commits together what waits together; reads go to a connection of their
-/// own and see all that was answered before.
-/// *Guarantees*: a commit that was answered survives any crash of the process and of the machine; one that was not is
+/// own and see every commit that has returned before.
+/// *Guarantees*: a commit that has returned survives any crash of the process and of the machine; any other commit is
 /// there wholly or not at all. No timer of the runtime is involved: under a paused clock the store takes no time.
 /// *Cancellation*: a caller may go away at any moment; its commit is then wholly done or not at all.
 /// *After a failed write* to a file, whose outcome is unknown, all calls return [`StoreError::Unavailable`] until a
-/// restart. *After a lost connection* to a server they do so until there is another one, which the store opens by
-/// itself; by then every commit whose answer was lost is decided, so read again.
+/// restart. *After a lost connection* to a server all calls do so until the store has opened another connection; by
+/// then every commit whose result was lost is decided, so read again.
 #[derive(Debug)]
 pub struct Store {
     scheduler_id: String,
@@ -61,7 +61,7 @@ pub struct Store {
 #[derive(Debug)]
 struct Reader {
     place: Place,
-    /// `None` once it was lost, or closed for good.
+    /// `None` once the connection was lost, or closed for good.
     connection: Option<Connection>,
     is_closed: bool,
 }
@@ -72,7 +72,7 @@ impl Reader {
         self.connection.take()
     }
 
-    /// The connection; another one where it was lost.
+    /// The connection; a new one where the old one was lost.
     async fn connection(&mut self) -> Result<&mut Connection, StoreError> {
         if self.is_closed {
             return Err(closed("read"));

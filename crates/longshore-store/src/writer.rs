@@ -64,7 +64,7 @@ impl Work {
     }
 }
 
-/// A request to the writer; the answer is sent once its effect is on the disk.
+/// A request to the writer, which sends the result once the effect is on the disk.
 #[derive(Debug)]
 pub(crate) struct Request {
     /// The changes to write.
@@ -81,21 +81,21 @@ type Closer = oneshot::Sender<()>;
 pub(crate) enum Message {
     /// Write this.
     Write(Request),
-    /// Close the database after all that was sent before, and say when that is done.
+    /// Close the database after all earlier messages, and report when that is done.
     Close(Closer),
 }
 
 /// The state that writer and readers share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    /// Requests that were answered, well or not.
+    /// Requests that have ended, with success or not.
     pub(crate) n_requests: AtomicU64,
     /// Transactions that were committed.
     pub(crate) n_transactions: AtomicU64,
     /// Why nothing may be read or written any more: a write failed, and the content of the disk is unknown.
     pub(crate) failed: OnceLock<Arc<str>>,
     /// Why nothing can be read or written for now: the writer lost its connection. Reads wait for it too, because a
-    /// commit whose answer was lost may still be under way until the writer has its lock again.
+    /// commit whose result was lost may still be under way until the writer has its lock again.
     lost: Mutex<Option<Arc<str>>>,
 }
 
@@ -146,7 +146,7 @@ impl Writer {
             for message in waiting.drain(..) {
                 match message {
                     Message::Write(request) if closer.is_none() => group.push(request),
-                    // After the close: the sender gets an error, because its answer channel is dropped.
+                    // After the close: the sender gets an error, because its channel is dropped.
                     Message::Write(_) => {}
                     Message::Close(done) => closer = Some(done),
                 }
@@ -234,7 +234,7 @@ impl Writer {
 
     fn answer(&self, who: oneshot::Sender<Result<(), StoreError>>, answer: Result<(), StoreError>) {
         self.shared.n_requests.fetch_add(1, Ordering::Relaxed);
-        // A caller that went away does not wait for its answer.
+        // A caller that went away does not wait for the result.
         let _ = who.send(answer);
     }
 
@@ -249,8 +249,8 @@ impl Writer {
         }
     }
 
-    /// One transaction for all; if the engine refuses it, one for each, so that a request that the engine cannot
-    /// digest fails alone.
+    /// One transaction for all requests; if the engine refuses it, one for each, so that a request that the engine
+    /// cannot execute fails alone.
     async fn commit_group(&mut self, group: &[Work]) -> Vec<Result<(), StoreError>> {
         match self.commit_together(group).await {
             Ok(answers) => answers,
@@ -318,8 +318,8 @@ impl Writer {
         Ok(answers)
     }
 
-    /// A write failed below us: the kernel may have dropped what it could not write, and a later sync would not say
-    /// so. A restart reads what really is there.
+    /// A write failed in the kernel, which may have dropped what it could not write; a later sync would not report
+    /// that. A restart reads what the disk really has.
     fn stop(&self, error: &EngineError) {
         tracing::error!(%error, "writing the database failed; the store stops until a restart");
         self.shared.stop(format!(

@@ -129,7 +129,7 @@ impl Callers {
         let read = tokio::time::timeout(READ_TIMEOUT, self.0.requests.get(&self.0.secret)).await;
         match read {
             Ok(Ok(found)) => {
-                // A missing Secret is made anew by the controller that keeps it; the known tokens
+                // The controller that keeps a Secret makes a missing one anew; the known tokens
                 // stay valid until then.
                 if let Some(kept) = found.as_ref().and_then(Kept::of) {
                     self.learn(kept.tokens.as_ref());

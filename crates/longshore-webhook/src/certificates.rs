@@ -38,17 +38,17 @@ const UNINSTALLED_PAUSE: Duration = Duration::from_secs(5);
 /// Why a webhook has no certificate, or API servers do not know it.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// The API server refused a request, or did not answer.
+    /// The API server refused a request, or did not respond.
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// What the roles do not let us create is to be there before.
+    /// An object is missing that the roles do not let this process create.
     #[error(
         "expected {object}, found none, and it may not be created here: apply what `longshore controller rbac` prints for the role, which has it"
     )]
     Missing {
         /// Its kind and name.
         object: String,
-        /// The API server's answer.
+        /// The API server's response.
         source: ApiError,
     },
     /// No certificate can be made.
@@ -60,7 +60,7 @@ pub enum CertificateError {
     /// It is not known which client certificates are good.
     #[error(transparent)]
     ClientAuthority(#[from] NoClientAuthority),
-    /// The role was uninstalled: nothing is written for it.
+    /// The role was uninstalled: this process writes nothing for the role.
     #[error(
         "the Lease {namespace}/{lease} says that the role was uninstalled; `longshore uninstall --role {role} -n {namespace} --undo` lets it run again"
     )]
@@ -85,7 +85,7 @@ pub enum CertificateError {
 }
 
 impl CertificateError {
-    /// Whether another replica was faster. What it wrote is read then.
+    /// Whether another replica wrote first. This one then reads what that replica wrote.
     fn is_race(&self) -> bool {
         match self {
             Self::Api(error) => error.is_precondition_failure() || error.is_already_exists(),
@@ -120,7 +120,7 @@ pub struct Certificates {
     readiness: Option<RoleReadiness>,
 }
 
-/// What a look at the Secret found, or made of it.
+/// The content of the Secret as it was read or written.
 struct Looked {
     kept: Kept,
     has_written: bool,
@@ -174,7 +174,7 @@ impl Certificates {
     }
 
     /// Writes nothing while the Lease of this name, in the namespace of the Secret, says that `role` was uninstalled.
-    /// It is read before something is written, and not else.
+    /// The Lease is read only before a write.
     #[must_use]
     pub fn unless_uninstalled(mut self, role: &str, lease: &str) -> Self {
         let lease = ObjectRef {
@@ -197,7 +197,7 @@ impl Certificates {
         self
     }
 
-    /// Waits for the first certificate, and answers with how it is served.
+    /// Waits for the first certificate, and returns how the server serves it.
     ///
     /// # Errors
     /// Where the Secret holds something else, or nothing can be made: trying again does not help.
@@ -257,7 +257,7 @@ impl Certificates {
                 }
             }
             match self.renew(&tls, &callers).await {
-                // API servers learn of it now, not after the next wait.
+                // This step publishes the certificate to API servers now, not after the next wait.
                 Ok(Looked {
                     has_written: true, ..
                 }) => continue,
@@ -406,7 +406,7 @@ impl Certificates {
         }
     }
 
-    /// Sees to it that API servers trust whatever is served, and name the current token.
+    /// Makes API servers trust every certificate that is served, and name the current token.
     ///
     /// The Secret is read last, and each write names the version of the configuration that was read before it. A slow
     /// replica therefore cannot bring a token back that was replaced, published and forgotten meanwhile.

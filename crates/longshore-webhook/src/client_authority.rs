@@ -16,9 +16,9 @@ use rustls::{
 /// no token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientAuthority {
-    /// They are known.
+    /// The authorities are given as text.
     Pem(String),
-    /// They are in this file, which is read again from time to time.
+    /// The authorities are in this file, which is read again from time to time.
     File(PathBuf),
 }
 
@@ -33,7 +33,7 @@ pub enum NoClientAuthority {
         /// The system's reason.
         source: io::Error,
     },
-    /// It holds something else.
+    /// The text holds something else.
     #[error(
         "expected certificates in PEM form of the authorities that sign the client certificates of API servers: {0}"
     )]

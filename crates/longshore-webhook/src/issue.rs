@@ -9,7 +9,7 @@ use rcgen::{
 
 /// How long a certificate is good.
 pub(crate) const LIFETIME: SignedDuration = SignedDuration::from_hours(90 * 24);
-/// Clocks of API servers may be behind ours.
+/// Clocks of API servers may be behind the clock of this process.
 const BACKDATED: SignedDuration = SignedDuration::from_hours(24);
 
 /// A serving certificate with its key, and the authority that vouches for it. All in PEM.

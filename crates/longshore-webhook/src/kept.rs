@@ -1,5 +1,5 @@
 //! What is kept of certificates and tokens, in a Secret with the keys of type `kubernetes.io/tls`: each replica serves and
-//! accepts what stands there. Pure.
+//! accepts what the Secret holds. Pure.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use jiff::Timestamp;
@@ -15,7 +15,7 @@ pub(crate) struct Kept {
     pub(crate) current: Pair,
     /// The next certificate, served once every API server trusts it, and since when it waits for that.
     pub(crate) next: Option<(Pair, Timestamp)>,
-    /// The authority of the certificate before: a replica may not have noticed yet that there is a new one.
+    /// The authority of the certificate before: a replica may not have read the new certificate yet.
     pub(crate) previous_authority: Option<String>,
     /// The names that the certificates are issued for.
     pub(crate) names: Vec<String>,
@@ -23,7 +23,7 @@ pub(crate) struct Kept {
     pub(crate) tokens: Option<Tokens>,
 }
 
-/// What does not stand in certificates in a form that we read.
+/// Fields that certificates do not hold in a form that this crate reads.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct State {
@@ -48,7 +48,7 @@ const CURRENT: [&str; 3] = ["ca.crt", "tls.crt", "tls.key"];
 const NEXT: [&str; 3] = ["next-ca.crt", "next-tls.crt", "next-tls.key"];
 
 impl Kept {
-    /// What a Secret holds; `None` where that is not what we write.
+    /// What a Secret holds; `None` where Longshore did not write it.
     pub(crate) fn of(secret: &Value) -> Option<Self> {
         let text = |key: &str| {
             let data = secret["data"][key].as_str()?;

@@ -92,7 +92,7 @@ impl Measures {
         self.refused.get_or_create(&PathLabels { webhook }).inc();
     }
 
-    /// A question came. It has no answer until the guard ends.
+    /// A request came. It has no response until the guard ends.
     pub(crate) fn asked(&self, webhook: &'static str) -> Asked<'_> {
         let in_flight = self.in_flight.get_or_create(&PathLabels { webhook });
         in_flight.inc();
@@ -104,7 +104,7 @@ impl Measures {
     }
 }
 
-/// A question without an answer yet.
+/// A request without a response yet.
 #[derive(Debug)]
 pub(crate) struct Asked<'a> {
     measures: &'a Measures,
@@ -113,7 +113,7 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// It is answered.
+    /// The request has its response.
     pub(crate) fn answered(self, status: StatusCode) {
         let labels = AnswerLabels {
             webhook: self.webhook,

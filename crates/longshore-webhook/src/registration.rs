@@ -45,11 +45,11 @@ const VALIDATING: Resource = configuration(
 );
 
 impl Registration {
-    /// Webhooks that change objects: each as in the Kubernetes API, but for `clientConfig.caBundle`. Say every field, or
-    /// a change of it is not repaired.
+    /// Webhooks that change objects: each as in the Kubernetes API, but for `clientConfig.caBundle`. The caller sets
+    /// every field: a change of a field that the caller leaves out is not repaired.
     ///
     /// A webhook must be right without its `matchConditions` too: an API server that does not take
-    /// them sends it more requests.
+    /// them sends the webhook more requests.
     pub fn mutating(name: &str, webhooks: Vec<Value>) -> Self {
         Self {
             resource: MUTATING,
@@ -140,9 +140,9 @@ impl Registration {
 /// What API servers have to know of a webhook beside its rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Publication {
-    /// The authorities that vouch for it, in PEM.
+    /// The authorities that vouch for the webhook, in PEM.
     pub(crate) bundle: String,
-    /// What they have to name; `None` where they have to show a certificate instead.
+    /// The token that API servers have to name; `None` where they have to show a certificate instead.
     pub(crate) token: Option<Token>,
 }
 

@@ -9,7 +9,7 @@ const KIND: &str = "AdmissionReview";
 /// What an API server is about to do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Review {
-    /// Of the question; the answer repeats it.
+    /// Of the request; the response repeats it.
     pub uid: String,
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     pub operation: String,
@@ -33,13 +33,13 @@ pub struct Review {
     pub options: Value,
 }
 
-/// What is no question of an API server.
+/// Why a body is no request of an API server.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoReview {
-    /// It is no JSON.
+    /// The body is no JSON.
     #[error("expected an AdmissionReview: {0}")]
     NoJson(String),
-    /// It is something else.
+    /// The body is another object.
     #[error(
         "expected an AdmissionReview of admission.k8s.io/v1, found {kind:?} of {api_version:?}"
     )]
@@ -49,16 +49,16 @@ pub enum NoReview {
         /// Its API version.
         api_version: String,
     },
-    /// It contains no request.
+    /// The review contains no request.
     #[error("expected an AdmissionReview with request.uid")]
     NoRequest,
 }
 
 impl Review {
-    /// Reads a question.
+    /// Reads a request.
     ///
     /// # Errors
-    /// Where it is none.
+    /// The body is no request.
     pub fn read(body: &[u8]) -> Result<Self, NoReview> {
         let mut review: Value =
             serde_json::from_slice(body).map_err(|error| NoReview::NoJson(error.to_string()))?;
@@ -171,7 +171,7 @@ impl From<Verdict> for Response {
 }
 
 impl Response {
-    /// The answer to a question.
+    /// The response to a request.
     pub(crate) fn to_review(&self, review: &Review) -> Value {
         let mut response = json!({"uid": review.uid, "allowed": true});
         match &self.verdict {

@@ -18,8 +18,8 @@ use crate::{
 
 /// How often a replica checks whether a step is due.
 pub const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_secs(60);
-/// How long a certificate waits to be served after its authority was published: every replica has looked several times
-/// by then.
+/// How long a certificate waits to be served after its authority was published: every replica has read the Secret
+/// several times by then.
 pub const OVERLAP: SignedDuration = SignedDuration::from_mins(5);
 
 /// What is to be done about certificates and tokens.
@@ -27,11 +27,11 @@ pub const OVERLAP: SignedDuration = SignedDuration::from_mins(5);
 pub(crate) enum Step {
     /// Nothing is due.
     Keep,
-    /// Serve a new one at once: there is none that is of use.
+    /// Serve a new certificate at once: there is none that is of use.
     Begin,
-    /// Make the next one, and let it be known.
+    /// Make the next certificate, and publish its authority.
     Prepare,
-    /// Serve the next one.
+    /// Serve the next certificate.
     Promote,
     /// Only the tokens change.
     Tokens(TokenStep),
@@ -169,7 +169,7 @@ mod tests {
             .unwrap()
             .unwrap();
         let mut published = kept.bundle();
-        // What a replica serves that looked at the Secret as long ago as it may.
+        // What a replica serves that read the Secret as long ago as it may.
         let mut late = kept.current.certificate.clone();
         let mut steps = Vec::new();
         while now < start() + SignedDuration::from_hours(2 * 365 * 24) {

@@ -1,4 +1,4 @@
-//! Webhooks behind TLS: a path each, only for authenticated callers, with bounded bodies and a time limit for answers.
+//! Webhooks behind TLS: a path each, only for authenticated callers, with bounded bodies and a time limit.
 
 use std::{collections::BTreeMap, fmt, io, net::TcpListener, pin::Pin, sync::Arc, time::Duration};
 
@@ -34,10 +34,10 @@ use crate::{
 
 /// An object is no larger than etcd takes, and a change of one holds it twice.
 const MAX_BODY: usize = 4 * 1024 * 1024;
-/// How long a webhook has for an answer, unless it says otherwise. API servers wait 10 s; an answer that says why is
-/// better than none.
+/// How long a webhook may take for a response, unless it says otherwise. API servers wait 10 s; a response with the
+/// reason is better than none.
 pub const TIME_LIMIT: Duration = Duration::from_secs(5);
-/// How long answers under way have to be finished once the server stops.
+/// How long requests under way may take once the server stops.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 /// The headers of a request, in bytes: paths of API servers have 100.
 const MAX_HEAD: u32 = 16 * 1024;
@@ -52,7 +52,8 @@ pub trait Admission: fmt::Debug + Send + Sync + 'static {
     /// Decides whether the request is allowed, and with which changes. The same request must get the same response.
     async fn admit(&self, review: &Review) -> Response;
 
-    /// How long it has for the answer to this question. Its registration has to give API servers more than that.
+    /// How long the webhook may take for the response to this request. Its registration has to give API servers more
+    /// time than that.
     fn time_limit(&self, _review: &Review) -> Duration {
         TIME_LIMIT
     }
@@ -86,8 +87,8 @@ pub fn router(
         .layer(DefaultBodyLimit::max(MAX_BODY))
 }
 
-/// Serves until `stopping`, and finishes answers under way. Connections on which no request was admitted are bounded in
-/// number and time.
+/// Serves until `stopping`, and finishes requests under way. Connections on which no request was admitted are bounded
+/// in number and time.
 ///
 /// # Errors
 /// The listener cannot be used.
@@ -99,7 +100,7 @@ pub async fn serve(
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let handle = Handle::new();
-    // An answer is several small writes, which must not wait for each other's acknowledgement.
+    // A response is several small writes, which must not wait for each other's acknowledgement.
     let acceptor = PeerAcceptor {
         tls: RustlsAcceptor::new(tls).acceptor(NoDelayAcceptor::new()),
         newcomers: Newcomers::default(),
@@ -137,7 +138,7 @@ fn bound(builder: &mut Builder<TokioExecutor>) {
 /// What is known about the caller of a request.
 #[derive(Clone, Debug, Default)]
 struct Peer {
-    /// Whether it has shown a certificate that one of our client authorities has signed.
+    /// Whether the caller has shown a certificate that one of the configured client authorities has signed.
     has_certificate: bool,
     connection: Arc<Connection>,
 }
@@ -163,7 +164,7 @@ impl<S: Send + 'static> Accept<TcpStream, S> for PeerAcceptor {
                 () = newcomer.closed() => return Err(io::ErrorKind::ConnectionAborted.into()),
             };
             let (_, connection) = stream.get_ref();
-            // Only what the verifier has found good is here.
+            // Only certificates that the verifier has found good are here.
             let peer = Peer {
                 has_certificate: connection.peer_certificates().is_some(),
                 connection: Arc::clone(&newcomer),
@@ -236,7 +237,7 @@ async fn answer(
     ([(CONTENT_TYPE, "application/json")], json).into_response()
 }
 
-/// Notices a request that is dropped before its answer, because its caller has gone.
+/// Notices a request that is dropped before its response, because its caller has gone.
 struct GivingUp<'a>(Option<&'a Callers>);
 
 impl GivingUp<'_> {
@@ -253,7 +254,7 @@ impl Drop for GivingUp<'_> {
     }
 }
 
-/// A refusal is news.
+/// Logs a refused request.
 fn tell(review: &Review, response: &Response) {
     if let Verdict::Denied(denial) = &response.verdict {
         let Denial {

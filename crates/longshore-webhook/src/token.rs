@@ -16,7 +16,7 @@ const BYTES: usize = 32;
 pub(crate) struct Token(String);
 
 impl Token {
-    /// A new one, from the operating system's randomness.
+    /// A new token, from the operating system's randomness.
     pub(crate) fn generate() -> Result<Self, rustls::Error> {
         let mut bytes = [0_u8; BYTES];
         default_provider().secure_random.fill(&mut bytes)?;

@@ -4,7 +4,7 @@
 //! webhook does not answer. A token therefore lasts no longer than [`LIFETIME`], and a process replaces the token that
 //! it finds at its start: while no process ran, requests of API servers failed with that token in the error. The new
 //! token is accepted as soon as the Secret has it, and is published only then. The token before it is accepted until
-//! [`OVERLAP`] after all webhook configurations were seen with the new one: API servers learn of those by a watch.
+//! [`OVERLAP`] after all webhook configurations were seen with the new one: API servers watch the configurations.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use crate::token::Token;
 
 /// How long a token is still accepted after all webhook configurations had the next one.
 pub const OVERLAP: SignedDuration = SignedDuration::from_secs(60);
-/// How old a token becomes: the bound for errors of API servers that we do not see, as after a network partition.
+/// How old a token becomes: the bound for errors of API servers that no replica sees, as after a network partition.
 pub const LIFETIME: SignedDuration = SignedDuration::from_hours(1);
 /// How old a token has to be before a request that was given up replaces it: an attacker who can
 /// make API servers give requests up must not cause a write for each.
@@ -39,19 +39,19 @@ pub(crate) struct Tokens {
 #[serde(rename_all = "camelCase")]
 struct Previous {
     token: Token,
-    /// Until when it is accepted; without end while the next one is not published.
+    /// Until when the token is accepted; without end while the next token is not published.
     until: Option<Timestamp>,
 }
 
-/// Why a token may be known to others.
+/// Why clients of API servers may know a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Suspicion {
     /// Nothing suggests that the token has leaked.
     #[default]
     None,
-    /// An API server gave up a request that we were answering.
+    /// An API server gave up a request that this process had not answered yet.
     GivenUp,
-    /// It was there when this process started.
+    /// The token was there when this process started.
     FoundAtStart,
 }
 
@@ -112,13 +112,13 @@ impl Memory {
 pub(crate) enum TokenStep {
     /// Nothing is due.
     Keep,
-    /// Make the first one.
+    /// Make the first token.
     Begin,
-    /// Note that the current one is published. From then on the time of those before it runs.
+    /// Note that the current token is published. From then on the time of the tokens before it runs.
     Note,
-    /// Forget those whose time is over.
+    /// Forget the tokens whose time is over.
     Forget,
-    /// Make another one.
+    /// Make another token.
     Replace,
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn step(
         return TokenStep::Begin;
     };
     if !tokens.is_published {
-        // The next one has to wait, or API servers might use one that was never noted.
+        // The next token has to wait, or API servers might use a token that was never noted.
         return match circumstances.is_published && circumstances.is_ours_to_publish {
             true => TokenStep::Note,
             false => TokenStep::Keep,
@@ -196,7 +196,7 @@ impl Tokens {
         }
     }
 
-    /// The same once the current one is published.
+    /// The same tokens once the current one is published.
     fn noted(&self, now: Timestamp) -> Self {
         let end = now.saturating_add(OVERLAP).unwrap_or(Timestamp::MAX);
         let mut tokens = self.clone();
@@ -217,7 +217,7 @@ impl Tokens {
     pub(crate) fn accept(&self, text: &str, now: Timestamp) -> bool {
         let previous = self.accepted(now).map(|previous| &previous.token);
         let all = std::iter::once(&self.current).chain(previous);
-        // All of them, however soon one fits.
+        // Compares all tokens, however soon one fits: the time reveals nothing.
         all.fold(Choice::from(0), |found, token| found | token.is(text))
             .into()
     }

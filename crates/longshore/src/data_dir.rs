@@ -23,7 +23,7 @@ use crate::{error::CliError, output};
 const LOCK_TRIES: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
-/// What is in a data directory. One with anything else in it was not made for us alone, and keeps its mode.
+/// What is in a data directory. A directory with any other entry was not made for Longshore alone, and keeps its mode.
 const OURS: [&str; 22] = [
     "actions",
     "ca.crt",
@@ -156,16 +156,16 @@ pub(crate) fn shared(named: Option<&PathBuf>) -> Result<PathBuf, CliError> {
     Ok(path)
 }
 
-/// Whether another user may use a data directory that belongs to root.
+/// Whether a user other than root may use a data directory that belongs to root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ForeignRoot {
-    /// No: it is refused as a directory of any other user is.
+    /// No: the directory is refused, as one of any other user is.
     Refused,
-    /// Yes: it may be the volume of a pod, which only that pod can reach.
+    /// Yes: the directory may be the volume of a pod, which only that pod can reach.
     IsAVolume,
 }
 
-/// Removes the permissions of other users from an existing data directory and from our entries in it.
+/// Removes the permissions of other users from an existing data directory and from Longshore's entries in it.
 fn close_to_others(path: &Path, foreign_root: ForeignRoot) -> Result<(), CliError> {
     const OTHERS: u32 = 0o077;
     const STICKY: u32 = 0o1000;

@@ -52,7 +52,7 @@ pub(crate) struct Order {
     pub(crate) dag: Dag,
     /// Parameters, over the DAG's defaults.
     pub(crate) params: Map<String, Value>,
-    /// A run to go on with; `None` starts a new one.
+    /// A run to go on with; `None` starts a new run.
     pub(crate) resume: Option<String>,
     /// Pods at the same time.
     pub(crate) parallelism: Option<NonZeroU32>,
@@ -98,9 +98,9 @@ pub(crate) struct Started {
     pub(crate) run: RunKey,
     /// Every transition, in order. Closed when the run is over or was stopped.
     pub(crate) changes: mpsc::UnboundedReceiver<StateChange>,
-    /// Cancel it to stop the pods within their grace and leave the run resumable.
+    /// The caller cancels it to stop the pods within their grace and leave the run resumable.
     pub(crate) stop: CancellationToken,
-    /// How it ended; ready once `changes` is closed.
+    /// How the run ended; ready once `changes` is closed.
     pub(crate) end: JoinHandle<Result<End, CliError>>,
 }
 
@@ -274,7 +274,7 @@ impl Engine {
         };
         tokio::select! {
             () = regular => {}
-            // Nothing can be recorded any more, hence nothing may happen.
+            // The store takes no more writes, hence nothing may happen.
             () = self.scheduling.store.broken() => {}
         }
     }

@@ -17,7 +17,7 @@ pub(crate) enum Exit {
     RunFailed = 4,
     /// The awaited run did not end in time.
     TimedOut = 5,
-    /// The service does not let this client in.
+    /// The service refuses this client.
     NotAuthorised = 6,
     /// Stopped by Ctrl-C or SIGTERM.
     Interrupted = 130,

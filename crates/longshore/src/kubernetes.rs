@@ -1,4 +1,4 @@
-//! A Kubernetes cluster that is not ours: where it is, and clients of it.
+//! A Kubernetes cluster of the user's: its address, and clients of its API server.
 
 use std::path::{Path, PathBuf};
 
@@ -33,14 +33,14 @@ pub(crate) struct ClusterArgs {
 /// Which kubeconfig.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum KubeconfigFile<'a> {
-    /// This one.
+    /// The one in this file.
     At(&'a Path),
-    /// Kubectl's: that of `KUBECONFIG`, else the one of the user.
+    /// Kubectl's: that of `KUBECONFIG`, else the user's.
     OfKubectl,
 }
 
 impl KubeconfigFile<'_> {
-    /// How to speak to the cluster of a context, or of the current one.
+    /// The configuration of a client for the cluster of a context, or of the current context.
     pub(crate) async fn read(self, context: Option<&str>) -> Result<Config, KubeconfigError> {
         choose_tls();
         let file = match self {
@@ -60,9 +60,9 @@ pub(crate) fn current_context() -> Option<String> {
     Kubeconfig::read().ok()?.current_context
 }
 
-/// Libraries below us bring several implementations; without a choice there is none.
+/// The libraries bring several implementations; without a choice there is none.
 fn choose_tls() {
-    // An error says that one was chosen already.
+    // An error says that the process has chosen one already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }
 
@@ -130,7 +130,7 @@ impl RealCluster {
         Ok(client.with_layer(&gated).build())
     }
 
-    /// Requests the version of the API server, and logs it. Fails when the API server does not answer.
+    /// Requests the version of the API server, and logs it. Fails when the API server does not respond.
     pub(crate) async fn answers(&self, metrics: &Metrics) -> Result<(), CliError> {
         let version = self.client("start", metrics)?.apiserver_version().await;
         match version {

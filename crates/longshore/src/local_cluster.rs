@@ -78,7 +78,7 @@ pub(crate) struct LocalCluster {
 }
 
 impl LocalCluster {
-    /// Starts it for up to `parallelism` pods at the same time.
+    /// Starts the cluster for up to `parallelism` pods at the same time.
     pub(crate) async fn start(
         data_dir: &Path,
         parallelism: u32,
@@ -133,7 +133,7 @@ impl LocalCluster {
         Ok(serving)
     }
 
-    /// Waits until it cannot go on, and says why.
+    /// Waits until the cluster cannot go on, and returns why.
     pub(crate) async fn broken(&self) -> String {
         let broken = self.tasks.shutdown();
         let mut looks = tokio::time::interval(LOOK_AGAIN);
@@ -165,7 +165,7 @@ impl LocalCluster {
         Ok(())
     }
 
-    /// Runs PodOpsLifecycle in it, until it stops: its webhooks listen on loopback, where the API server asks them.
+    /// Runs PodOpsLifecycle in it, until it stops: its webhooks listen on loopback, where the API server calls them.
     pub(crate) async fn run_podops(&self) -> Result<(), CliError> {
         let settings = &self.podops;
         // The port is any free one: no setting names another.
@@ -230,7 +230,7 @@ async fn open(data_dir: &Path, lifetime: Lifetime) -> Result<Cluster, CliError> 
     opened.map_err(CliError::Cluster)
 }
 
-/// Our own binary, as the shim above each pod.
+/// This program itself, as the shim above each pod.
 fn shim_command() -> Result<Vec<OsString>, CliError> {
     let program = std::env::current_exe();
     let program = program.map_err(|source| CliError::engine("the path of this program", source))?;
@@ -247,7 +247,7 @@ fn images(path: &Path) -> Result<ImageMap, CliError> {
     ImageMap::load(path).map_err(|source| CliError::engine("the process node", source))
 }
 
-/// Lets the API server ask the node for logs.
+/// Lets the API server request logs of the node.
 struct NodeLogs(Node);
 
 #[async_trait]

@@ -1,5 +1,5 @@
-//! Our own log. `run` and `standalone` keep it out of the progress, in `<data-dir>/longshore.log`, and what came before in
-//! `longshore.log.1`; `controller` writes it to stderr.
+//! The log of this program. `run` and `standalone` keep it out of the progress, in `<data-dir>/longshore.log`, and the
+//! log before in `longshore.log.1`; `controller` writes it to stderr.
 
 use std::{path::Path, sync::Mutex};
 
@@ -24,7 +24,7 @@ pub(crate) fn to_file(data_dir: &Path, verbosity: u8) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Sends the log to stderr, for a process that others watch over.
+/// Sends the log to stderr, for a process that Kubernetes or another supervisor watches.
 pub(crate) fn to_stderr(verbosity: u8) {
     tracing_subscriber::fmt()
         .with_env_filter(filter(verbosity))
@@ -47,14 +47,14 @@ fn filter(verbosity: u8) -> EnvFilter {
 /// What is logged unless `LONGSHORE_LOG` says otherwise.
 fn directives(verbosity: u8) -> &'static str {
     match verbosity {
-        // kube's client logs every 5xx response before its retry; our own code logs the outcome. The HTTP and TLS
+        // kube's client logs every 5xx response before its retry; this program logs the outcome. The HTTP and TLS
         // libraries warn about what a peer does, so every client that connects could fill the log.
         0 => {
             "info,kube_client::client::builder=off,h2=error,hyper=error,hyper_util=error,rustls=error"
         }
         // A round writes its whole plan, with the parameters and environments of the pods that it creates.
         1 => "debug,longshore_kit::round=info",
-        // The others write every header, and so whatever tokens are in paths and headers.
+        // The other libraries write every header, and with it the tokens in paths and headers.
         _ => {
             "trace,longshore_kit::round=info,h2=debug,hyper=debug,hyper_util=debug,rustls=debug,tower_http=debug"
         }

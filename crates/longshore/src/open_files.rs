@@ -1,7 +1,7 @@
 //! How many files this process may have open.
 //!
 //! Each connection, each watch and each followed log is an open file. Shells start programs with a soft limit of 1024
-//! for the sake of programs that call `select`, and expect others to raise the limit themselves.
+//! for the sake of programs that call `select`, and expect other programs to raise the limit themselves.
 
 use std::sync::OnceLock;
 
@@ -26,8 +26,8 @@ pub(crate) fn raise() {
     }
 }
 
-/// The soft limit that pods get: the one of the shell, because a program that calls `select` breaks with a higher one.
-/// `None` where pods inherit the right one.
+/// The soft limit that pods get: that of the shell, because a program that calls `select` breaks with a higher limit.
+/// `None` where pods inherit the right limit.
 pub(crate) fn of_pods() -> Option<u64> {
     STARTED_WITH.get().copied()
 }

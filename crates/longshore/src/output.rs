@@ -21,7 +21,7 @@ pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 /// Cyan, for what is going on.
 pub(crate) const ACTIVE: Style = AnsiColor::Cyan.on_default();
-/// Yellow, for what may need a look.
+/// Yellow, for what a user may have to look at.
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
 /// The style of less important text.
 pub(crate) const DIM: Style = Style::new().dimmed();
@@ -104,7 +104,7 @@ pub(crate) fn usage(usage: &clap::Error) -> Exit {
     }
 }
 
-/// One line of JSON. Our own types always serialise; if one did not, its reason is better than nothing.
+/// One line of JSON. The types of this program always serialise; if one did not, its reason is better than nothing.
 fn to_json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_else(|why| format!("{:?}", why.to_string()))
 }

@@ -1,10 +1,10 @@
-//! A panic is our mistake, and the user should see it as one: a code, a place to name in a report, no dump.
+//! A panic is a bug of Longshore, and the user should see it as one: a code, a place to name in a report, no dump.
 
 use std::panic;
 
 use crate::{error::CliError, output};
 
-/// Prints panics as internal errors, unless RUST_BACKTRACE asks for the real thing.
+/// Prints panics as internal errors, unless RUST_BACKTRACE asks for the panic itself.
 pub(crate) fn report_as_internal_errors() {
     #[expect(
         clippy::disallowed_methods,

@@ -20,7 +20,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// From now on both signals are ours.
+    /// From now on this process handles both signals.
     pub(crate) fn listen() -> io::Result<Self> {
         Ok(Self {
             ctrl_c: signal(SignalKind::interrupt())?,
@@ -38,7 +38,7 @@ impl Interrupts for Signals {
     }
 }
 
-/// Ends the process here and now: the second Ctrl-C. Nothing is lost by that, it is only not tidied up.
+/// Ends the process here and now: the second Ctrl-C. Nothing is lost by that; the process only does not tidy up.
 pub(crate) fn exit_at_once() -> ! {
     #[expect(clippy::disallowed_methods, reason = "the binary ends the process")]
     std::process::exit(i32::from(Exit::Interrupted.code()))

@@ -41,7 +41,7 @@ pub(super) fn run(options: &Options) -> Result<Value> {
             ("LONGSHORE_TEST_READY_MS", number(READY_MS)),
             ("LONGSHORE_TEST_DRAIN_DELAY_MS", number(DRAIN_DELAY_MS)),
             ("LONGSHORE_TEST_CLIENTS", number(CLIENTS)),
-            // They come again when the answer says.
+            // The clients retry when the response says.
             ("LONGSHORE_TEST_RETRY_MS", number(0)),
             ("LONGSHORE_TEST_LIFE_MS", number(LIFE_MS)),
             ("LONGSHORE_TEST_LIMIT_S", number(LIMIT_S)),

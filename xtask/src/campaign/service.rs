@@ -92,7 +92,7 @@ impl Service {
         Ok(self.ready()?.is_some())
     }
 
-    /// Waits until it is ready; answers after how many milliseconds it was.
+    /// Waits until the service is ready; returns after how many milliseconds it was.
     pub(crate) fn wait_until_ready(&mut self) -> Result<u128> {
         while self.ready()?.is_none() {
             if self.started_at.elapsed() > START_LIMIT {
@@ -103,7 +103,7 @@ impl Service {
         Ok(self.started_at.elapsed().as_millis())
     }
 
-    /// Waits until it has written a text to stderr.
+    /// Waits until the service has written a text to stderr.
     pub(crate) fn wait_until_logged(&mut self, text: &str) -> Result<()> {
         while !fs::read_to_string(self.data.with_extension("stderr"))?.contains(text) {
             if self.started_at.elapsed() > START_LIMIT {
@@ -114,7 +114,7 @@ impl Service {
         Ok(())
     }
 
-    /// Runs a command against it; answers its stdout.
+    /// Runs a command against the service; returns its stdout.
     pub(super) fn ask(&self, arguments: &[&str]) -> Result<String> {
         let output = Command::new(&self.program)
             .args(arguments)
@@ -139,7 +139,7 @@ impl Service {
         Ok(())
     }
 
-    /// Asks it to stop, and waits for its clean end; answers what its process id was.
+    /// Sends SIGTERM to the service, and waits for its clean end; returns its process id.
     pub(crate) fn stop(mut self) -> Result<u32> {
         let pid = self.child.id();
         let told = Command::new("kill")

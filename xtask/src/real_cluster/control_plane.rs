@@ -222,7 +222,7 @@ fn prepare(what: &'static str, source: std::io::Error) -> ClusterError {
     ClusterError::Prepare { what, source }
 }
 
-/// Writes a file that only we may read.
+/// Writes a file that only this user may read.
 pub(super) fn write(path: &Path, text: &str) -> Result<(), ClusterError> {
     let write = || {
         fs::OpenOptions::new()

@@ -1,4 +1,4 @@
-//! Signals as something to wait for: one place decides what ends us.
+//! Signals as something to wait for: one place decides what ends this process.
 
 use std::{os::fd::AsFd, time::Duration};
 
@@ -13,7 +13,7 @@ use nix::{
 
 use super::ClusterError;
 
-/// What a signal means to us.
+/// What a signal means to this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Told {
     /// A child may have ended.

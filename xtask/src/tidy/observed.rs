@@ -19,7 +19,7 @@ const GUARDED: [&str; 4] = [
     "RwLock<BTreeMap<",
     "RwLock<HashMap<",
 ];
-/// What changes what others see.
+/// Calls that change what other rounds see.
 const CHANGES: [&str; 4] = [".lock()", ".write()", ".send_replace(", ".note("];
 
 pub(super) fn check(sources: &[Source]) -> Vec<Finding> {

@@ -10,8 +10,8 @@ const FORBIDDEN: [(&str, &str, &str); 8] = [
     ("to", "do!(", "finish it"),
     ("unimpl", "emented!(", "finish it"),
     ("db", "g!(", "remove it"),
-    ("/wo", "rk/", "a path of somebody's machine"),
-    ("/ho", "me/", "a path of somebody's machine"),
+    ("/wo", "rk/", "a path of a developer's machine"),
+    ("/ho", "me/", "a path of a developer's machine"),
     ("<<<<", "<<< ", "a merge that was not finished"),
 ];
 

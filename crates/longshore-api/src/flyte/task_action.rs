@@ -53,7 +53,7 @@ pub struct TaskActionSpec {
     /// For people, at most 63 characters.
     #[serde(skip_serializing_if = "is_zero")]
     pub short_name: String,
-    /// `flyteidl2.core.TaskTemplate`, encoded. Kept as bytes: it may hold fields that our messages do not know.
+    /// `flyteidl2.core.TaskTemplate`, encoded. Kept as bytes: it may hold fields that this build does not know.
     #[serde(with = "wire::base64", skip_serializing_if = "is_zero")]
     pub task_template: Vec<u8>,
     /// Variables for all containers of the run.
@@ -78,7 +78,7 @@ impl TaskActionSpec {
             .map_or_else(|| Ok(Self::default()), Self::deserialize)
     }
 
-    /// Whether it waits for a person instead of running a task. Any other type is a task, as upstream has it.
+    /// Whether the action waits for a user instead of running a task. Any other type is a task, as upstream has it.
     pub fn is_condition(&self) -> bool {
         self.action_type == ACTION_TYPE_CONDITION
     }

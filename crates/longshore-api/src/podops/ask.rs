@@ -1,4 +1,4 @@
-//! The `webhook` of a rule of a PodTransitionRule: its configuration, the requests to it, and its answers.
+//! The `webhook` of a rule of a PodTransitionRule: its configuration, the requests to it, and its responses.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub struct RuleWebhook {
     /// The service that the controller calls.
     pub client_config: RuleClientConfig,
-    /// `Ignore` or `Fail`. Upstream never looks at it: an error always rejects.
+    /// `Ignore` or `Fail`. Upstream never reads the field: an error always rejects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_policy: Option<String>,
     /// What the request says of each pod.
@@ -27,12 +27,12 @@ pub struct RuleClientConfig {
     /// The authorities to trust there, as base64 of PEM. Empty: the authorities that the machine trusts.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub ca_bundle: String,
-    /// The service that answers about the tasks of earlier answers.
+    /// The service that reports on the tasks of earlier responses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub poll: Option<RulePoll>,
 }
 
-/// The service that answers about tasks, and how often the controller calls it.
+/// The service that reports on tasks, and how often the controller calls it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RulePoll {
@@ -125,7 +125,7 @@ pub struct RuleSubject {
     pub parameters: BTreeMap<String, String>,
 }
 
-/// The answer of the webhook of a rule.
+/// The response of the webhook of a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RuleAnswer {
@@ -141,13 +141,13 @@ pub struct RuleAnswer {
     /// The deprecated name of `poll`.
     #[serde(rename = "async")]
     pub is_async: bool,
-    /// Whose question this answers.
+    /// The trace id of the request that this answers.
     pub trace_id: String,
     /// The id of the task to poll.
     pub task_id: String,
 }
 
-/// The answer about a task.
+/// The response about a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RulePollAnswer {

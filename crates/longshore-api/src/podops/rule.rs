@@ -53,7 +53,7 @@ impl Stage {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodTransitionRuleSpec {
-    /// A label selector, which pods in the same namespace it is about. Upstream requires it.
+    /// A label selector of the pods in the same namespace that the rules are about. Upstream requires it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selector: Option<Value>,
     /// The rules.
@@ -73,16 +73,16 @@ pub struct TransitionRule {
     /// When the controller evaluates it; an absent stage means `PreCheck`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<Stage>,
-    /// Names of registered pod conditions. There are none, so that a rule with some is about no pod.
+    /// Names of registered pod conditions. None is registered, so that a rule with names is about no pod.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<String>,
-    /// Which of the pods it is about.
+    /// Which of the selected pods the rule is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<RuleFilter>,
-    /// How many may be out of service.
+    /// How many of the pods may be out of service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub available_policy: Option<AvailablePolicy>,
-    /// Which labels they must have.
+    /// Which labels the pods must have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_check: Option<LabelCheck>,
     /// The [`RuleWebhook`](super::RuleWebhook) that decides, as it stands in the object.
@@ -120,7 +120,7 @@ pub struct LabelCheck {
     pub requires: Option<Value>,
 }
 
-/// The status. What is not ours survives in `rest`.
+/// The status. The fields that Longshore does not write survive in `rest`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodTransitionRuleStatus {
@@ -166,7 +166,7 @@ pub struct RuleWebhookStatus {
     pub history: Vec<RuleTask>,
 }
 
-/// A task of a webhook: it said that it takes its time.
+/// A task of a webhook, whose decision takes time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RuleTask {
@@ -175,16 +175,16 @@ pub struct RuleTask {
     /// Names of the pods that wait for it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub processing: Vec<String>,
-    /// Names of the pods that it has let go on.
+    /// Names of the pods that the webhook has let go on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub approved: Vec<String>,
-    /// When it began, RFC 3339: the controller stops asking after the timeout of the rule.
+    /// When the task began, RFC 3339: the controller stops asking after the timeout of the rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub begin_time: Option<String>,
-    /// When the last answer came that changed anything here, RFC 3339.
+    /// When the last response came that changed this task, RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_time: Option<String>,
-    /// What was said last, for people.
+    /// The last message about the task, for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
@@ -196,14 +196,14 @@ pub struct Detail {
     /// The pod; not part of the annotation.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// The stage that it is in: of [`Stage`], or `Unknown` in annotations.
+    /// The stage of the pod: of [`Stage`], or `Unknown` in annotations.
     pub stage: String,
-    /// Nothing rejects it.
+    /// No rule rejects the pod.
     pub passed: bool,
     /// Rules that passed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub passed_rules: Vec<String>,
-    /// Rules that did not.
+    /// Rules that reject the pod.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reject_info: Vec<RejectInfo>,
 }
@@ -214,7 +214,7 @@ pub struct Detail {
 pub struct RejectInfo {
     /// Name of the rule that rejects the pod.
     pub rule_name: String,
-    /// Why the rule rejects it, for people.
+    /// Why the rule rejects the pod, for people.
     pub reason: String,
 }
 

@@ -30,9 +30,9 @@ pub(crate) struct Shared {
     pub(crate) inbox: Inbox,
     /// What tries were launched as.
     pub(crate) launched: LaunchTable,
-    /// Tries whose objects want a look.
+    /// Tries whose objects need a round.
     pub(crate) launch_keys: Arc<Triggers<Uuid>>,
-    /// Runs whose shared objects want a look.
+    /// Runs whose shared objects need a round.
     pub(crate) run_keys: Arc<Triggers<RunKey>>,
     pub(crate) changes: broadcast::Sender<StateChange>,
     /// Notified after every commit.
@@ -101,7 +101,7 @@ impl Shared {
         self.catalog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The committed state, to be changed by the one who committed.
+    /// The committed state. Only the scheduler changes it, after a commit or a reload.
     pub(crate) fn board_mut(&self) -> MutexGuard<'_, Board> {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }

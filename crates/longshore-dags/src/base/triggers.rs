@@ -1,4 +1,4 @@
-//! Keys that want a round, each at most once however often it was named.
+//! Keys that need a round, each at most once however often it was added.
 
 use std::{
     collections::BTreeSet,
@@ -8,7 +8,7 @@ use std::{
 use futures::Stream;
 use tokio::sync::Notify;
 
-/// The set of keys to look at: bounded by how many keys there are.
+/// The set of keys that need a round: bounded by how many keys there are.
 #[derive(Debug)]
 pub(crate) struct Triggers<K> {
     due: Mutex<BTreeSet<K>>,

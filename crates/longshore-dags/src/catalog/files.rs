@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::{Catalog, Entry, ReadFile};
 use crate::{folder::FileState, model::Dag};
 
-/// The file of each DAG by id: the one on record as long as it says so, else the first that does. A file that cannot be
-/// read keeps the DAG that it had, unless another file has it now.
+/// The file of each DAG by id: the file on record as long as it holds the DAG, else the first file that does. A file
+/// that cannot be read keeps the DAG that it had, unless another file has that DAG now.
 pub(super) fn owners(catalog: &Catalog) -> BTreeMap<&str, (&str, &ReadFile)> {
     let mut owners = BTreeMap::new();
     let Some(files) = &catalog.files else {

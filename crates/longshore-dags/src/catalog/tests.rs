@@ -224,7 +224,7 @@ fn a_restart_changes_no_row_of_a_folder_that_is_as_it_was() {
     assert_eq!(world.rows, before);
 }
 
-/// Also what happened to the folder while nobody looked.
+/// The first look also finds what happened to the folder while no scheduler ran.
 #[test]
 fn a_file_that_went_away_while_nothing_ran_is_noticed_at_the_first_look() {
     let mut world = World::told(vec![file("a.yaml", HOURLY)]);

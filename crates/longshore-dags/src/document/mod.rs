@@ -102,7 +102,7 @@ fn duplicate_keys(file: &str, text: &str, root: &Node, first: Option<&Error>) ->
         let help = "remove one of the two, or give it another name";
         reader.report(Code::DuplicateKey, span, message, help);
     };
-    // Keys that are equal as numbers (`1` and `0x1`) only the parser tells.
+    // Only the parser finds keys that are equal as numbers (`1` and `0x1`).
     if let Some(error @ Error::DuplicateMappingKey { key, .. }) = first {
         report(key.as_deref().unwrap_or_default(), place(error, text));
         for key in node::duplicates(root) {

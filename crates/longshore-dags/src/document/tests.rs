@@ -364,7 +364,7 @@ fn keys_that_occur_twice_are_all_reported() {
             "6:21 LS1305 key `command` occurs twice here (remove one of the two, or give it another name)",
         ]
     );
-    // Equal as numbers, which matters to whoever reads the YAML with other tools.
+    // Keys that are equal as numbers: other tools that read the YAML see one key twice.
     let text = "dag_id: d\ntasks:\n  1: {command: [a]}\n  0x1: {command: [b]}\n";
     assert!(
         problems(text)[0].starts_with("4:3 LS1305"),

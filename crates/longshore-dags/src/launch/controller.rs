@@ -1,4 +1,4 @@
-//! What one try is launched as: created when its row is queued, removed when its row no longer wants it.
+//! The pod or TaskAction of one try: created when the try's row is queued, deleted when the row no longer needs it.
 
 use std::sync::Arc;
 

@@ -60,7 +60,7 @@ impl Copying {
     /// Waits until the archive has taken too long for a step.
     ///
     /// # Errors
-    /// Always the one that says so.
+    /// Always: the archive has taken too long.
     pub(super) async fn archive_stalls(&self) -> io::Error {
         loop {
             let now = Instant::now();

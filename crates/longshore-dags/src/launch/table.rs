@@ -145,7 +145,7 @@ impl LaunchTable {
         });
     }
 
-    /// These tries are followed by others: their rows are as they stay. Before the board has the new tries.
+    /// Keeps the final rows of these tries, where they have objects. Called before the board has the tries that follow.
     pub(crate) fn tries_ended(&self, tries: &[ArchivedTry]) {
         let mut known = self.known();
         for ArchivedTry { task_instance } in tries {
@@ -261,7 +261,7 @@ impl LaunchTable {
         matches!(self.stage(launcher), Stage::Replayed | Stage::Missing)
     }
 
-    /// Says when something has changed.
+    /// Reports when the table or a cache has changed.
     pub(crate) fn moves(&self) -> Moves {
         Moves([
             self.moved.subscribe(),
@@ -362,11 +362,11 @@ impl LaunchTable {
     }
 }
 
-/// Who waits for a change.
+/// Reports the changes of the table and of its caches.
 pub(crate) struct Moves([watch::Receiver<u64>; 3]);
 
 impl Moves {
-    /// Waits for the next change. Answers whether there can be another one.
+    /// Waits for the next change. Returns whether there can be another change.
     pub(crate) async fn next(&mut self) -> bool {
         let changes = self.0.iter_mut().map(|moved| Box::pin(moved.changed()));
         futures::future::select_all(changes).await.0.is_ok()
@@ -405,14 +405,14 @@ mod tests {
         table.insert(with, &pod("a"));
         table.insert(with, &pod("b"));
         table.tries_ended(&[archived(row(with)), archived(row(without))]);
-        assert!(table.ended(&without).is_none(), "nobody would ever ask");
+        assert!(table.ended(&without).is_none(), "the try has no object");
         table.remove(with, &pod("a"));
         assert!(table.ended(&with).is_some());
         table.remove(with, &pod("b"));
         assert!(table.ended(&with).is_none());
     }
 
-    /// A run that was over goes on when somebody clears it: the tries that are followed by others fail.
+    /// A run that was over goes on when a user clears it: the tries that are followed by others fail.
     #[test]
     fn the_newest_row_is_the_one_at_hand_and_none_is_after_a_reload() {
         let table = LaunchTable::new();
@@ -438,7 +438,7 @@ mod tests {
         assert!(table.of(&id, None).is_unknown());
         assert!(
             !table.has(Launcher::TaskAction, &id, "u"),
-            "nobody needs them"
+            "no task needs them"
         );
         table.reach(Launcher::Pod, Stage::Listed);
         table.reach(Launcher::TaskAction, Stage::Wanted);

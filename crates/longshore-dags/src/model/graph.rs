@@ -78,8 +78,8 @@ pub(crate) fn find_cycles<'a>(upstream: &Upstream<'a>) -> Vec<Vec<&'a str>> {
     cycles
 }
 
-/// Walks from node to upstream node until one comes again: every node of `rest` waits for another one of it. Answers
-/// the nodes of that round trip, along the flow.
+/// Walks from node to upstream node until a node repeats: every node of `rest` waits for another node of `rest`.
+/// Returns the nodes of that cycle, along the flow.
 fn walk_back<'a>(rest: &Upstream<'a>, start: &'a str) -> Vec<&'a str> {
     let mut path = Vec::new();
     let mut position = BTreeMap::new();
@@ -96,7 +96,7 @@ fn walk_back<'a>(rest: &Upstream<'a>, start: &'a str) -> Vec<&'a str> {
     }
 }
 
-/// Turns a round trip so that it begins with its smallest node, and closes it.
+/// Turns a cycle so that it begins with its smallest node, and closes it.
 fn from_smallest(mut path: Vec<&str>) -> Vec<&str> {
     let smallest = (0..path.len()).min_by_key(|at| path[*at]).unwrap_or(0);
     path.rotate_left(smallest);

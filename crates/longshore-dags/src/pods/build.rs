@@ -29,7 +29,7 @@ use crate::{
 pub struct PodConfig {
     /// Namespace of the pods and of what they share, unless a pod override names another for the pod.
     pub namespace: String,
-    /// Who owns the pods: the label `airflow-worker`.
+    /// The scheduler that owns the pods: the label `airflow-worker`.
     pub scheduler_id: String,
     /// The version in the label `airflow_version`.
     pub airflow_version: String,
@@ -104,14 +104,14 @@ impl Classify for BuildError {
     }
 }
 
-/// The pod of the current launch of a task instance: the template, what we say, the task's override, each over the
-/// one before (see [`merge_pods`]).
+/// The pod of the current launch of a task instance: the template, Longshore's own fields, the task's override, each
+/// over the one before (see [`merge_pods`]).
 ///
-/// The override may change everything but what we find the pod again by: its namespace, the labels of the watch, the id
-/// of its try.
+/// The override may change everything but what the scheduler finds the pod by: its namespace, the labels of the watch,
+/// the id of its try.
 ///
 /// # Errors
-/// A template of the task cannot be filled in, or its override wants another namespace.
+/// A template of the task cannot be filled in, or its override names another namespace.
 pub fn build_pod(input: &BuildInput<'_>) -> Result<Value, BuildError> {
     let empty = json!({});
     let template = input.config.pod_template.as_ref().unwrap_or(&empty);

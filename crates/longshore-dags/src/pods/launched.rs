@@ -11,8 +11,8 @@ use serde::{Deserialize, Deserializer};
 
 /// The parts of a watched pod that are read and held: its identity and its status.
 ///
-/// The spec, which we wrote ourselves, and who wrote which field, which a real API server adds, are most of a pod; they
-/// are passed over while it is read.
+/// Most of a pod is its spec, which Longshore wrote itself, and `managedFields`, which a real API server adds. Reading
+/// skips both.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct LaunchedPod {
     #[serde(default, deserialize_with = "metadata")]

@@ -9,14 +9,14 @@ use serde_json::Value;
 pub(crate) enum Observed {
     /// The run has started, and its objects are not known to exist.
     Unprepared {
-        /// The objects that it wants, with their kind.
+        /// The objects that the run needs, with their kind.
         wanted: Vec<(Resource, Value)>,
     },
-    /// It is waiting, or all is there.
+    /// The run waits, or all its objects exist.
     Settled,
-    /// It is over.
+    /// The run is over.
     Ended {
-        /// Its objects that go with it.
+        /// The objects that are deleted with the run.
         files: Vec<ObjectRef>,
     },
 }
@@ -24,7 +24,7 @@ pub(crate) enum Observed {
 /// What the controller does besides creating and deleting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RunEffect {
-    /// Tell the scheduler that everything is there.
+    /// Report to the scheduler that all objects of the run exist.
     ReportPrepared,
 }
 

@@ -143,7 +143,7 @@ impl Board {
     /// up, finished runs leave. `facts` are those that the changes were decided upon; a new run's DAG comes from them, and all of
     /// a run that was over.
     ///
-    /// Answers the runs that are over now, as they are committed.
+    /// Returns the runs that have ended, as they are committed.
     ///
     /// Costs as much as there are changed rows, if no clone of the board is alive; else the runs among them and the
     /// index of ids are copied first.

@@ -41,7 +41,7 @@ impl fmt::Display for TheScheduler {
 pub(crate) struct Record {
     changes: Changes,
     n_facts: usize,
-    /// Runs that schedules want: further facts, which never were in the inbox.
+    /// Runs that schedules request: further facts, which were never in the inbox.
     scheduled: Vec<Fact>,
     /// The DAGs among the changes.
     dags: Vec<Entry>,
@@ -62,8 +62,8 @@ pub(crate) enum SchedulerError {
     /// The rows could not be committed or read.
     #[error("the round was not recorded")]
     Store(#[from] StoreError),
-    /// The rows make no sense together.
-    #[error("the rows were changed by somebody else and cannot be taken up again")]
+    /// The stored rows make no board.
+    #[error("another process changed the rows, and the scheduler cannot take them up again")]
     Rows(#[from] LoadError<CanonicalError>),
 }
 
@@ -169,7 +169,7 @@ impl Scheduler {
     }
 
     /// Removes facts that the commit whose response was lost has settled, and that have another meaning when they are
-    /// applied again: the request for a run that is over by now, a clear of a run that is over again, and the change of
+    /// applied again: the request for a run that has ended, a clear of a run that has ended again, and the change of
     /// the cluster.
     async fn forget_what_is_settled(&self, snapshot: &Snapshot) -> Result<(), StoreError> {
         let is_open = |key: &RunKey| snapshot.runs.iter().any(|run| run.key == *key);

@@ -28,7 +28,7 @@ pub enum Fact {
         /// The API server's own words.
         message: String,
     },
-    /// End the run now. Its task instances end too, and their pods go because no row wants them any more.
+    /// End the run now. Its task instances end too, and their pods go because no row needs them any more.
     CancelRun(RunKey),
     /// Stop the run without ending it: queued and running task instances go back to `Scheduled` within the same try,
     /// and nothing starts until [`Fact::Resume`]. The run is `Queued` with the reason `interrupted` meanwhile, also for

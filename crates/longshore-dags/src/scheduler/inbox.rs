@@ -84,7 +84,7 @@ impl Inbox {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells which position the database has, so that it is not stored again.
+    /// Notes which position the database has, so that no commit stores it again.
     pub(crate) fn stored(&self, position: Reached) {
         self.waiting().stored = position;
     }

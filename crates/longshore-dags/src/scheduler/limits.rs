@@ -29,7 +29,7 @@ pub struct Bounded<'a> {
     pub run_queued_at: Timestamp,
 }
 
-/// Who holds slots.
+/// How many slots are taken: in all, by pool, by run and by task.
 #[derive(Default)]
 struct Slots<'a> {
     total: u32,

@@ -44,8 +44,8 @@ pub enum ClearError {
 }
 
 impl Dags {
-    /// Gives the selected task instances a new try, and lets the run go on if it was over. Answers which tasks, once
-    /// that is recorded. A pod that runs is stopped first.
+    /// Gives the selected task instances a new try, and lets the run go on if it was over. Returns the ids of the
+    /// tasks, once the clear is recorded. A pod that runs is stopped first.
     ///
     /// *Guarantees*: a try is cleared at most once by one call, whatever crashes; one that is retried by itself between
     /// the call and the decision is left as it is.
@@ -60,7 +60,7 @@ impl Dags {
     }
 
     /// Clears all that did not get done in a run that is over: failed tasks, those that never ran because of them, and
-    /// those that were cut off when the run was cancelled or timed out. Answers which, once that is recorded.
+    /// those that were cut off when the run was cancelled or timed out. Returns their ids, once the clear is recorded.
     pub async fn retry(&self, run: &RunKey) -> Result<BTreeSet<String>, ClearError> {
         self.clear_where(run, |found| match &found {
             Found::Over(_) => selected(&Selection::not_done(), &found),

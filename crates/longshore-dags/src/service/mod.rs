@@ -329,17 +329,17 @@ impl Dags {
         self.shared.board().has_plugin_tasks()
     }
 
-    /// Whether the scheduler is stopping: it was told to, or a part of it broke.
+    /// Whether the scheduler is stopping: a caller stops it, or a part of it broke.
     pub fn is_stopping(&self) -> bool {
         self.tasks.shutdown().is_cancelled()
     }
 
-    /// Waits until the scheduler is stopping: it was told to, or a part of it broke.
+    /// Waits until the scheduler is stopping: a caller stops it, or a part of it broke.
     pub async fn stopping(&self) {
         self.tasks.shutdown().cancelled().await;
     }
 
-    /// Stops: running rounds finish within `limit`, pods stay. Answers whether all of them did.
+    /// Stops: running rounds finish within `limit`, pods stay. Returns whether all rounds finished.
     pub async fn shutdown(&self, limit: Duration) -> bool {
         self.tasks.stop(limit).await
     }

@@ -127,7 +127,7 @@ async fn a_scheduler_stops_while_its_archive_never_answers() {
     assert!(left(&world, "pods").await.is_empty());
 }
 
-/// A leader whose lease expires while it stores a log, and who goes on after that.
+/// A leader whose lease expires while it stores a log, and which goes on after that.
 #[tokio::test(start_paused = true)]
 async fn a_deposed_leader_stores_no_log_and_the_next_one_does() {
     let mut world = World::new(ONE).await;

@@ -236,7 +236,7 @@ async fn unknown_fields_of_a_pod_override_reach_the_api_server_unchanged() {
     assert!(volumes.contains(&json!({"name": "v", "xVolume": {"driver": "new"}})));
 }
 
-/// Deletes the pods of the run as soon as they have ended, while nobody looks.
+/// Deletes a pod of the run as soon as it has ended, while no scheduler runs.
 async fn sweep(world: &World) {
     let pods: Api<Pod> = Api::namespaced(world.place.client(), world.place.namespace());
     loop {

@@ -47,7 +47,7 @@ impl Surroundings {
         Self::with_node(place, clock, logs, NodeConfig::default())
     }
 
-    /// A namespace of a real API server, in real time. Whoever made it removes it.
+    /// A namespace of a real API server, in real time. The caller removes the namespace.
     pub(crate) async fn real(server: &RealServer, name: &str) -> (Self, RealNamespace) {
         let logs = Logs::default();
         let mut namespace = RealNamespace::create(server, name).await.unwrap();

@@ -82,12 +82,12 @@ impl Row {
     }
 }
 
-/// What went wrong in the engine, as far as we act on it.
+/// What went wrong in the engine, as far as the store acts on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// A unique or foreign key is violated: another row is in the way, or the referenced one is missing.
     Constraint,
-    /// Another transaction was in the way; the same again may succeed.
+    /// Another transaction was in the way; a repetition may succeed.
     Collision,
     /// The disk is full.
     Full,
@@ -95,9 +95,9 @@ pub(crate) enum Fault {
     Damaged,
     /// Reading or writing the file failed: whether it reached the disk is unknown.
     Io,
-    /// The connection to the server is gone, and with it the answer: this connection is of no use any more.
+    /// The connection to the server is lost, and the response with it: this connection is of no use any more.
     Lost,
-    /// The user may not do that, or its password is wrong.
+    /// The database user may not do that, or its password is wrong.
     Denied,
     /// Anything else.
     Other,
@@ -128,7 +128,7 @@ pub(crate) enum Connection {
 }
 
 impl Connection {
-    /// Whether it broke: nothing more can be done with it than to open another.
+    /// Whether the connection broke: the store can only open another one.
     pub(crate) fn is_lost(&self) -> bool {
         match self {
             Self::Sqlite(_) => false,
@@ -216,7 +216,7 @@ impl Connection {
         }
     }
 
-    /// Closes it.
+    /// Closes the connection.
     pub(crate) async fn close(self) -> Result<(), EngineError> {
         match self {
             Self::Sqlite(c) => c.close().await,

@@ -1,8 +1,8 @@
 //! One connection to a Postgres server.
 //!
 //! The store's writing session holds an advisory lock as long as it lives: commits and the right to make them share
-//! one fate. A second scheduler cannot begin before that session is over, and once we have the lock again after a lost
-//! connection, whatever the old session was committing is decided.
+//! one fate. A second scheduler cannot begin before that session is over. Once the store has the lock again after a
+//! lost connection, every commit of the old session is decided.
 
 use std::time::Duration;
 
@@ -14,11 +14,12 @@ use sqlx::{
 
 use super::{Cell, EngineError, Fault, Row};
 
-/// The names of all tables where ours go.
+/// The names of all tables in the schema of the store's tables.
 pub(super) const TABLES: &str =
     "SELECT tablename::TEXT AS name FROM pg_catalog.pg_tables WHERE schemaname = current_schema()";
 
-/// As if transactions ran one after the other: one that cannot be fitted in is refused, and tried again.
+/// As if transactions ran one after the other: the server refuses a transaction that does not fit in, and the writer
+/// repeats it.
 pub(super) const BEGIN_WRITE: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE";
 
 /// All reads see the state at the first of them.
@@ -27,8 +28,8 @@ pub(super) const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ 
 /// The advisory lock of a scheduler: "longshor" as eight bytes. One per database of the server.
 const LOCK: i64 = i64::from_be_bytes(*b"longshor");
 
-/// How long to wait for an answer before the connection counts as lost: a server or a network that stands still shall
-/// not hold us for the hours that TCP would take.
+/// How long to wait for a response before the connection counts as lost: a server or a network that stands still
+/// must not hold the store for the hours that TCP would take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The same limit for a new connection.
@@ -37,7 +38,7 @@ const PATIENCE_CONNECT: Duration = Duration::from_secs(10);
 /// How long to wait for the lock: the session of a process that was killed takes a moment to end.
 const WAIT_FOR_LOCK: &str = "SET lock_timeout = '3s'";
 
-/// One connection. After a timeout or a broken stream it is lost for good.
+/// One connection, lost for good after a timeout or a broken stream.
 #[derive(Debug)]
 pub(crate) struct Connection {
     inner: PgConnection,
@@ -98,7 +99,7 @@ impl Connection {
         Ok(holder.unwrap_or_else(|| "another session".to_owned()))
     }
 
-    /// Ends other sessions of this name: our own that we lost while the server has not noticed.
+    /// Ends other sessions of this name: those of this store that were lost before the server noticed.
     pub(crate) async fn end_namesakes(&mut self, name: &str) -> Result<(), EngineError> {
         let sql = "SELECT pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity \
                    WHERE application_name = ? AND pid <> pg_backend_pid() \
@@ -159,7 +160,7 @@ async fn bounded<T>(
     }
 }
 
-/// The server's own words, where it said some.
+/// The server's own words, where it sent some.
 fn words(error: &sqlx::Error) -> String {
     match error.as_database_error() {
         Some(error) => error.message().to_owned(),
@@ -178,7 +179,7 @@ fn query(
     })
 }
 
-/// `$1`, `$2`, … for each `?`. Our SQL has none in a string.
+/// `$1`, `$2`, … for each `?`. The SQL of this crate has no `?` in a string.
 fn numbered(sql: &str) -> String {
     let mut parts = sql.split('?');
     let mut numbered = parts.next().unwrap_or_default().to_owned();

@@ -119,7 +119,7 @@ impl Connection {
         Ok(rows.map_err(error)?.into_iter().map(Row::Sqlite).collect())
     }
 
-    /// Closes it; the last one of a file folds the log into it.
+    /// Closes the connection; the last connection of a file folds the log into the file.
     pub(crate) async fn close(self) -> Result<(), EngineError> {
         self.0.close().await.map_err(error)
     }

@@ -23,7 +23,7 @@ async fn waiting_commits_share_a_transaction() {
 #[tokio::test]
 async fn a_conflict_refuses_its_own_commit_only() {
     let store = Store::in_memory().await.unwrap();
-    // Every third one is stale; each is one row that wins and one that tells who won.
+    // Every third commit is stale: of its two rows, the second conflicts.
     let given: Vec<Changes> = (0..99)
         .map(|n| {
             let stale = Run {

@@ -1,4 +1,4 @@
-//! What only a server can show: who is let in, what is refused, and what a lost connection does.
+//! What only a server can show: which logins succeed, what the server refuses, and what a lost connection does.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

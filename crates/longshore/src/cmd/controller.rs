@@ -1,4 +1,4 @@
-//! `longshore controller`: our controllers on a cluster of yours, until they are stopped.
+//! `longshore controller`: the controllers on a cluster of the user's, until a signal stops them.
 
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
@@ -151,7 +151,7 @@ struct RbacArgs {
 }
 
 impl RbacArgs {
-    /// What to say of flags that change nothing.
+    /// Notes about flags that change nothing.
     fn unused(&self, roles: &[&'static Role]) -> Vec<&'static str> {
         let has = |name: &str| roles.iter().any(|role| role.name == name);
         let mut unused = Vec::new();

@@ -1,5 +1,5 @@
 //! `longshore run FILE`: a DAG file, run to its end by the controllers of this process: on its embedded cluster, or on
-//! one of yours.
+//! one of the user's.
 
 use std::{
     fmt::Write,
@@ -144,7 +144,7 @@ impl RunArgs {
     }
 }
 
-/// The cluster that was named, if one was.
+/// The cluster that the flags name, if they name one.
 async fn find_cluster(args: &ClusterArgs) -> Result<Option<RealCluster>, CliError> {
     if args.context.is_none() {
         return Ok(None);
@@ -152,8 +152,8 @@ async fn find_cluster(args: &ClusterArgs) -> Result<Option<RealCluster>, CliErro
     RealCluster::find(args).await.map(Some)
 }
 
-/// Runs in a cluster of the user's have a database of their own for each context: one that meets another cluster starts
-/// what is unfinished again there.
+/// Runs in a cluster of the user's have a database of their own for each context: a database that meets another cluster
+/// starts its unfinished runs again there.
 fn context_dir(data_dir: &Path, context: &str) -> io::Result<PathBuf> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     let mut name = String::new();

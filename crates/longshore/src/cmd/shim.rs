@@ -1,4 +1,4 @@
-//! `longshore shim`: the small process above the containers of a pod. The node starts it; people do not, and so it is no
+//! `longshore shim`: the small process above the containers of a pod. The node starts it, and no user does: so it is no
 //! command of [`cli`](crate::cli).
 
 use std::{ffi::OsString, process::ExitCode};

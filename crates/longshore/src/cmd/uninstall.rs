@@ -94,7 +94,7 @@ async fn undo(uninstall: &Uninstall, role: &Role) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Asks with what is at stake.
+/// Asks the user to confirm, and lists what the command would remove.
 async fn ask(
     args: &UninstallArgs,
     uninstall: &Uninstall,

@@ -36,7 +36,7 @@ use super::{find, rows};
 /// after its row is `running`, and the stored one a moment after the row is final.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Looks for the log of a try that is over, which may be about to be stored.
+/// How often the service looks for the log of a try that is over: the scheduler may be about to store the log.
 const MAX_LOOKS: u32 = 5;
 
 /// Where logs are.
@@ -58,13 +58,13 @@ enum Found {
 }
 
 impl Logs {
-    /// Asks the cluster for next to nothing, to see whether it answers.
+    /// Sends the cluster the smallest request, to see whether it responds.
     pub(super) async fn answers(&self) -> kube::Result<()> {
         let one = ListParams::default().limit(1);
         self.pods.list_metadata(&one).await.map(drop)
     }
 
-    /// Reads the log of a try. One that is to be followed may not have started: it is waited for.
+    /// Reads the log of a try. A follower waits for a try that has not started.
     pub(super) async fn read(
         &self,
         store: Arc<dyn RunStore>,
@@ -131,7 +131,7 @@ impl Logs {
             if !is_over {
                 return Ok(Found::Later("it has not started"));
             }
-            // Its pod may have gone between the two looks.
+            // The pod may have gone between the two looks.
             if row.pod_uid.is_none() || look == MAX_LOOKS {
                 break;
             }

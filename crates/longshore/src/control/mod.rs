@@ -1,8 +1,8 @@
-//! What the service can do, over its scheduler, its database, its logs and its cluster: the answer to every request of
-//! the HTTP API.
+//! What the service can do, over its scheduler, its database, its logs and its cluster: the responses to all requests
+//! of the HTTP API.
 //!
-//! Reads come from the database, so that they show what is durable; requests go to the scheduler and are answered once
-//! they are recorded.
+//! Reads come from the database, so that they show what is durable; requests go to the scheduler, and the service
+//! responds once they are recorded.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -108,7 +108,7 @@ impl ServiceControl {
     }
 }
 
-/// Whether the loops of our controllers turn.
+/// Whether the loops of the controllers turn.
 pub(crate) fn vital_signs(metrics: &Metrics) -> Vec<objects::Check> {
     let beats = metrics.since_beats().into_iter();
     let check = |(controller, since): (&str, Duration)| objects::Check {
@@ -235,7 +235,7 @@ impl Control for ServiceControl {
             states: states.collect::<Result<_, _>>()?,
             newest_of_each: false,
             before,
-            // One more than the page, to learn whether there is another page.
+            // One more than the page, to find out whether there is another page.
             limit: u32::try_from(query.limit + 1).ok(),
         };
         let runs = self.store.runs(&filter).await.map_err(unavailable)?;
@@ -261,7 +261,7 @@ impl Control for ServiceControl {
             });
         }
         self.dags.cancel(&row.key);
-        // Answered once it is recorded: until then a crash would forget it.
+        // The service responds once the end is recorded: until then a crash would forget the request.
         match tokio::time::timeout(RECORD_TIMEOUT, self.dags.ended(&row.key)).await {
             Ok(Ok(_)) => self.run(run).await,
             Ok(Err(error)) => Err(unavailable(error)),

@@ -12,7 +12,8 @@ use serde_json::{Map, Value};
 
 use crate::error::{CliError, ConfigError};
 
-/// What files and `key=value` pairs say, a later one winning over earlier ones, and what is done otherwise here.
+/// What files and `key=value` pairs say, where a later one wins over earlier ones, and warnings about keys that work
+/// otherwise here.
 pub(crate) fn read(
     files: &[PathBuf],
     keys: &[(String, String)],
@@ -68,7 +69,7 @@ pub(crate) fn with_peers_flags(args: impl IntoIterator<Item = OsString>) -> Vec<
     known
 }
 
-/// Whether a flag is one of a section: ours have no dots.
+/// Whether a flag is one of a section: flags of Longshore have no dots.
 fn is_key(flag: &str) -> bool {
     let (key, _) = flag.split_once('=').unwrap_or((flag, ""));
     key.contains('.') && !key.starts_with('.')
@@ -89,7 +90,7 @@ fn matching(path: &Path) -> Result<Vec<PathBuf>, CliError> {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         let is_long_enough = name.len() >= start.len() + end.len();
-        // What a mounted ConfigMap has beside its files.
+        // Entries that a mounted ConfigMap has beside its files.
         let is_hidden = name.starts_with('.');
         if is_long_enough && !is_hidden && name.starts_with(start) && name.ends_with(end) {
             files.push(entry.path());

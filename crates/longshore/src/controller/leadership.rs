@@ -46,7 +46,7 @@ pub(super) async fn lead(
     shutdown: CancellationToken,
 ) -> Result<(), CliError> {
     let standing = &context.standing;
-    // Not behind the gate: it is what opens it.
+    // Not behind the gate: the elector opens the gate.
     let client = context.cluster.client("election", &context.metrics)?;
     let (terms, lease) = match (context.config.election, role.lease) {
         (Election::ByLease(terms), Some(lease)) => (terms, lease),
@@ -98,7 +98,7 @@ pub(super) async fn lead(
 
 /// How a leadership ended.
 enum Ended {
-    /// The lease was lost. Nothing of the work runs any more.
+    /// The lease was lost. No part of the work runs any more.
     Lost(Lost),
     /// The work has ended.
     Done(Result<(), CliError>),

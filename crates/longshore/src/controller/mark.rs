@@ -76,7 +76,7 @@ impl Mark {
         }
     }
 
-    /// Whether the mark is set; `false` when the role may not read it, or when the API server does not answer. Marks
+    /// Whether the mark is set; `false` when the role may not read it, or when the API server does not respond. Marks
     /// are rare, and `longshore uninstall`, which sets them, checks whether a controller still works.
     async fn is_set(&self) -> bool {
         match self.requests.get(&self.target).await {

@@ -1,7 +1,7 @@
-//! `longshore controller`: our controllers on a Kubernetes cluster, each role in one replica at a time.
+//! `longshore controller`: the controllers on a Kubernetes cluster, each role in one replica at a time.
 //!
 //! [`roles`] says which roles there are, [`leadership`] lets each of them act only while this replica holds its lease,
-//! [`permissions`] finds out before the start what the role of RBAC does not let us do, and [`rbac`] makes that role.
+//! [`permissions`] finds out before the start which rights RBAC does not grant, and [`rbac`] makes the roles of RBAC.
 
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
 
@@ -64,7 +64,7 @@ pub(crate) struct ControllerConfig {
     pub(crate) address: SocketAddr,
     /// What the peer's configuration says about tasks.
     pub(crate) settings: Settings,
-    /// What is said about the role `podops`.
+    /// The settings of the role `podops`.
     pub(crate) podops: PodOpsSettings,
     /// Where the role `webhook` listens; `None`: at the port that `settings` name, on every address.
     pub(crate) webhook_address: Option<SocketAddr>,
@@ -81,11 +81,11 @@ pub(crate) struct Context {
     pub(crate) config: ControllerConfig,
     pub(crate) cluster: RealCluster,
     pub(crate) metrics: Metrics,
-    /// What is counted beside what the kit does.
+    /// The metrics beside those of the kit.
     pub(crate) counts: Counts,
     /// The metrics of the webhooks.
     pub(crate) webhooks: Measures,
-    /// Whether webhooks are served, and API servers know them.
+    /// Whether the process serves its webhooks, and API servers know them.
     pub(crate) readiness: Readiness,
     /// The metrics of pods.
     pub(crate) pods: PodMeasures,

@@ -59,7 +59,7 @@ pub(crate) async fn missing(
     Ok(missing)
 }
 
-/// The namespace beside our own in which a role needs rights.
+/// The namespace beside the controller's own in which a role needs rights.
 fn elsewhere(role: &Role, context: &Context) -> Option<String> {
     let grants = (role.grants)(&context.config.settings.webhook);
     grants.into_iter().find_map(|grant| grant.elsewhere)

@@ -1,5 +1,5 @@
 //! The role `podops`: the controllers of PodOpsLifecycle under a lease, and its webhooks in every replica, because API
-//! servers may ask any of them.
+//! servers may call any of them.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ pub(super) async fn answer(
     for unused in &settings.unused_flags {
         output::note(&format!("podops: {unused}"));
     }
-    // Not the client of the controllers: an answer must not wait behind their writes.
+    // Not the client of the controllers: a response must not wait behind their writes.
     let client = context
         .cluster
         .client("podops.webhooks", &context.metrics)?;

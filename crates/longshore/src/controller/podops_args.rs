@@ -1,5 +1,5 @@
-//! What Kuperator's manager takes on its command line, as flags of `longshore controller` (podops spec §14), and what is
-//! ours of the role `podops`.
+//! What Kuperator's manager takes on its command line, as flags of `longshore controller` (podops spec §14), and the
+//! flags of the role `podops` that upstream does not have.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -159,7 +159,7 @@ impl PodOpsArgs {
         }
     }
 
-    /// Where the role `webhook` listens, where our own flag says this.
+    /// Where the role `webhook` listens, where Longshore's own flag says this.
     pub(crate) fn webhook_address(&self) -> Option<SocketAddr> {
         self.webhook_address
     }
@@ -169,7 +169,7 @@ impl PodOpsArgs {
         self.webhook_client_ca.clone().map(ClientAuthority::File)
     }
 
-    /// Whether there may be other replicas, where our own flag says this.
+    /// Whether there may be other replicas, where Longshore's own flag says this.
     pub(crate) fn election(&self, election: Election) -> Election {
         match self.leader_elect {
             Some(false) => Election::None,
@@ -177,7 +177,7 @@ impl PodOpsArgs {
         }
     }
 
-    /// Where health and metrics are, where our own flag says this.
+    /// Where health and metrics are, where Longshore's own flag says this.
     pub(crate) fn metrics_address(&self, address: SocketAddr) -> SocketAddr {
         self.metrics_bind_address.unwrap_or(address)
     }
@@ -190,7 +190,7 @@ impl PodOpsArgs {
 
 /// `GraceDeleteWebhook=true,AlibabaCloudSlb=false`.
 fn gates(text: &str) -> Result<FeatureGates, String> {
-    /// Gates of what is not here: off is all that they can be.
+    /// Gates of features that Longshore does not have: they can only be off.
     const ABSENT: [&str; 2] = ["AlibabaCloudSlb", "ReclaimScaleStrategy"];
     let mut gates = FeatureGates::default();
     for pair in text

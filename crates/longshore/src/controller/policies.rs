@@ -14,7 +14,7 @@ use super::{podops, rbac::Installation, webhook};
 
 const API_VERSION: &str = "admissionregistration.k8s.io/v1";
 
-/// The policies for what a role may patch, each with what makes it hold, for a service account of the installation.
+/// The policies for what a role may patch, each with its binding, for a service account of the installation.
 pub(super) fn policies(
     role: &str,
     account: &str,
@@ -273,8 +273,8 @@ fn webhooks(role: &str, installation: &Installation) -> Value {
     );
     let namespace = &installation.namespace;
     let behind = format!("w.clientConfig.service.namespace == {namespace:?}");
-    // A webhook on its own loopback lets an API server send requests to whatever listens there. Only the webhooks of
-    // podops can be reached by URL.
+    // A webhook on its own loopback lets an API server send requests to any program that listens there. Only the
+    // webhooks of podops can be reached by URL.
     let (answering, message) = if installation.webhooks_on_loopback && role == podops::ROLE {
         let url = r"w.clientConfig.url.matches('^https://(127[.]0[.]0[.]1|[[]::1[]]):[0-9]+/')";
         (

@@ -1,4 +1,4 @@
-//! The rights that the controller needs, made from what its code declares: what is not declared is not granted.
+//! The rights that the controller needs, made from what its code declares: RBAC grants nothing else.
 //!
 //! Each role of the controller has objects of its own, so that any manifests can be applied one after another, and none
 //! takes away what another one gave. What RBAC cannot restrict to a name (`create`) is not granted where it would be a
@@ -70,7 +70,7 @@ pub(crate) fn objects(roles: &[&'static Role], installation: &Installation) -> V
 /// The objects as a stream of YAML documents.
 pub(crate) fn yaml(objects: &[Value]) -> String {
     let documents = objects.iter().map(|object| {
-        // Our own objects always serialise; if one did not, the reason would be no YAML.
+        // The objects of this program always serialise; if one did not, the reason would be no YAML.
         serde_saphyr::to_string(object).unwrap_or_else(|why| format!("{{{{ {why}\n"))
     });
     documents.collect::<Vec<_>>().join("---\n")
@@ -82,7 +82,7 @@ fn prepared(grant: &Grant, namespace: &str) -> Vec<Value> {
         return Vec::new();
     }
     let kind = match grant.rule.resources {
-        // Without a type, which cannot be changed: one of before may be of another.
+        // Without a type, which cannot be changed: an earlier Secret may have another type.
         ["secrets"] => ("v1", "Secret"),
         ["mutatingwebhookconfigurations"] => (
             "admissionregistration.k8s.io/v1",
@@ -143,7 +143,7 @@ fn rules<'a>(grants: impl Iterator<Item = &'a Grant>) -> Vec<Value> {
     grants.map(rule).collect()
 }
 
-/// The Role or ClusterRole for a role of ours at a place, and its binding to the service account.
+/// The Role or ClusterRole for a role of the controller at a place, and its binding to the service account.
 fn role_and_binding(role: &str, place: Place, namespace: &str, grants: &[Grant]) -> Vec<Value> {
     let here = || grants.iter().filter(|grant| Place::of(grant) == place);
     let Some(first) = here().next() else {

@@ -28,15 +28,15 @@ pub(crate) type Running = Pin<Box<dyn Future<Output = Result<(), CliError>> + Se
 pub(crate) struct Role {
     /// The name of the role on the command line and in metrics.
     pub(crate) name: &'static str,
-    /// Whether it is one of those that run unless others are named.
+    /// Whether the role runs where the command line names no roles.
     pub(crate) is_default: bool,
     /// The name of its lease; a role without one works in every replica.
     pub(crate) lease: Option<&'static str>,
-    /// The Lease that says whether it was uninstalled: its own, where it has one.
+    /// The Lease that says whether the role was uninstalled: its own, where it has one.
     pub(crate) mark: &'static str,
-    /// What it does with which resources, beside its lease.
+    /// What the role does with which resources, beside its lease.
     pub(crate) grants: fn(&WebhookSettings) -> Vec<Grant>,
-    /// The definition of the resource that it works on, where it is none of Kubernetes itself.
+    /// The definition of the resource that the role works on, where that is none of Kubernetes itself.
     pub(crate) definition: Option<&'static str>,
     /// The work of the replica that holds the lease.
     pub(crate) work: Work,
@@ -96,7 +96,7 @@ fn granted(rules: &[Rule]) -> Vec<Grant> {
     rules.iter().copied().map(Rule::granted).collect()
 }
 
-/// The roles that run unless others are named.
+/// The roles that run where the command line names none.
 pub(crate) fn defaults() -> Vec<&'static Role> {
     ROLES.iter().filter(|role| role.is_default).collect()
 }

@@ -9,11 +9,11 @@ use longshore_kit::api_resource;
 use super::Context;
 use crate::output;
 
-/// How often the controller checks whether the resource is served by now.
+/// How often the controller checks whether the API server serves the resource.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Waits until the API server knows the resource, and logs meanwhile what is missing. Without this,
-/// watches would retry without end, and users would not learn why nothing happens.
+/// watches would retry without end, and no log would say why nothing happens.
 pub(super) async fn until_served(
     role: &'static str,
     resource: Resource,
@@ -57,7 +57,7 @@ fn flags(role: &str) -> String {
     }
 }
 
-/// Every other error is the watches' to deal with.
+/// The watches handle every other error.
 fn is_unknown(listed: kube::Result<()>) -> bool {
     matches!(listed, Err(kube::Error::Api(status)) if status.code == 404)
 }

@@ -1,4 +1,4 @@
-//! The role `webhook`: secrets for pods that ask for them. It has no lease, because API servers may ask any replica.
+//! The role `webhook`: secrets for pods that ask for them. It has no lease, because API servers may call any replica.
 
 use std::{
     fs,
@@ -34,7 +34,7 @@ const INVALIDATION: &str = "changes of secrets";
 /// The settings of their ports.
 const LISTEN_PORT: &str = "webhook.listenPort of the configuration";
 const INVALIDATION_PORT: &str = "webhook.cacheInvalidationPort of the configuration";
-/// How long requests about changed secrets that are under way may take to be answered.
+/// How long requests about changed secrets that are under way may take.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
 /// Serves the webhook for pods until `shutdown`.
@@ -104,14 +104,14 @@ pub(super) async fn run(
     ended
 }
 
-/// What is said where the Secrets of tasks are in the namespace of the controller, as the peer has it.
+/// The note for an installation with the Secrets of tasks in the namespace of the controller, as the peer has it.
 pub(crate) fn reads_its_own(namespace: &str) -> String {
     format!(
         "the Secrets of tasks are in {namespace}, the controller's own namespace: with its token all Secrets there can be read, the keys of its webhooks too; run the role webhook in another namespace to keep them apart"
     )
 }
 
-/// What callers of `POST /invalidate-secret` have to show.
+/// The token that callers of `POST /invalidate-secret` have to send.
 fn invalidation_token(file: &Path) -> Result<InvalidationToken, CliError> {
     let text = fs::read_to_string(file);
     let text = text.map_err(|source| CliError::in_file(file.to_owned(), source))?;

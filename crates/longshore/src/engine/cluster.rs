@@ -1,4 +1,4 @@
-//! The cluster that a run is in: the embedded one, or one of yours.
+//! The cluster that a run is in: the embedded one, or one of the user's.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ pub(super) enum RunCluster {
 }
 
 impl RunCluster {
-    /// Starts the embedded one, or asks whether the other one answers.
+    /// Starts the embedded cluster, or checks that the other cluster responds.
     pub(super) async fn start(
         order: &Order,
         parallelism: u32,

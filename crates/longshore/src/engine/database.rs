@@ -12,7 +12,7 @@ use longshore_store::{OpenError, Store};
 
 use crate::{cli::is_on_command_line, error::CliError, output, progress::phases::Phases};
 
-/// How often the process tries to open a database that is in use or does not answer, and the pause between two tries.
+/// How often the process tries to open a database that is in use or does not respond, and the pause between two tries.
 /// The session of a process that was killed ends a moment after it, and a server may be on its way up.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(200);
@@ -84,7 +84,7 @@ pub(crate) struct DatabaseArgs {
 }
 
 impl DatabaseArgs {
-    /// The database that they name, or the one in the data directory. The file comes before the URL.
+    /// The database that the arguments name, or the one in the data directory. The file comes before the URL.
     pub(crate) fn database(&self) -> Result<Database, CliError> {
         if let Some(file) = &self.database_url_file {
             let url = url_in(fs::read_to_string(file));
@@ -154,7 +154,7 @@ impl Database {
         }
     }
 
-    /// Opens it.
+    /// Opens the database.
     pub(crate) async fn open(
         &self,
         data_dir: &Path,

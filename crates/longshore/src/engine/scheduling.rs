@@ -44,7 +44,7 @@ pub(crate) struct Scheduling {
 }
 
 impl Scheduling {
-    /// Starts it, and goes on with whatever is unfinished.
+    /// Starts the scheduler, which goes on with all unfinished runs.
     pub(crate) async fn start(
         client: Client,
         store: Store,
@@ -83,7 +83,7 @@ impl Scheduling {
         })
     }
 
-    /// Waits until it cannot go on, and says why.
+    /// Waits until the scheduler cannot go on, and returns why.
     pub(crate) async fn broken(&self) -> String {
         self.dags.stopping().await;
         "a part of the scheduler broke".to_owned()
@@ -111,7 +111,7 @@ fn cannot_start(error: StartError) -> CliError {
     CliError::engine("the scheduler", error)
 }
 
-/// The limit on pods at the same time: `told`, or the default of the scheduler.
+/// The limit on pods at the same time: the given one, or the default of the scheduler.
 pub(crate) fn parallelism(told: Option<std::num::NonZeroU32>) -> u32 {
     told.map_or(Limits::default().parallelism, std::num::NonZeroU32::get)
 }

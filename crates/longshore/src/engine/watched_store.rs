@@ -12,8 +12,9 @@ use longshore_store::{
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// A store that remembers its first failed write. After that it refuses all others until it is opened again, so that
-/// there is no point in waiting: a full disk must end the command, not hang it. A write that the gate refuses is none.
+/// A store that remembers its first failed write. After that it refuses all further writes until it is opened again,
+/// so that there is no point in waiting: a full disk must end the command, not hang it. A write that the gate refuses
+/// does not count.
 #[derive(Debug)]
 pub(crate) struct WatchedStore {
     store: Store,

@@ -14,7 +14,7 @@ pub(crate) enum ActionsError {
     #[error("{what}")]
     Request {
         what: String,
-        /// HTTP status of the answer, where there was one.
+        /// HTTP status of the response, where there was one.
         status: Option<u16>,
         source: Box<dyn Error + Send + Sync>,
     },
@@ -41,7 +41,7 @@ impl ActionsError {
             }
             Self::Request { status, .. } => match status {
                 Some(401 | 403) => {
-                    "ask whoever runs the cluster for access to taskactions.flyte.org"
+                    "ask an administrator of the cluster for access to taskactions.flyte.org"
                 }
                 Some(404) => {
                     "check the namespace, and that the cluster has the resource: `kubectl get crd taskactions.flyte.org`"

@@ -40,7 +40,7 @@ impl KubernetesError {
         }
     }
 
-    /// What it means that the API server at this address does not do what every one does.
+    /// What it means that the API server at this address does not do what every API server does.
     pub(crate) fn of_server(url: String, source: kube::Error) -> Self {
         let is_forbidden = matches!(&source, kube::Error::Api(status) if status.code == 403);
         if is_forbidden {

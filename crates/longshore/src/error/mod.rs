@@ -40,7 +40,7 @@ pub(crate) use uninstall::UninstallError;
 const DAGS_FOLDER_HELP: &str = "make it, or name another with --dags-folder DIR";
 const DATA_DIR_LOCKED_HELP: &str =
     "wait for it to end, or choose another with --data-dir DIR or --ephemeral";
-const DATA_DIR_OF_OTHERS_HELP: &str = "run it as that user, or choose a directory of your own with --data-dir DIR: whoever owns one reads all that is in it";
+const DATA_DIR_OF_OTHERS_HELP: &str = "run it as that user, or choose a directory of your own with --data-dir DIR: the owner of a directory reads all that is in it";
 const DATABASE_URL_FILE_HELP: &str = "write postgres://USER:PASSWORD@HOST/NAME, and nothing else, into the file that --database-url-file or LONGSHORE_DATABASE_URL_FILE names";
 const ENGINE_HELP: &str = "the log of this command has more: longshore.log in the data directory";
 const PLAIN_API_HELP: &str = "leave it on loopback (--address 127.0.0.1:7080) and reach it with `kubectl port-forward`, `ssh -L` or a proxy beside it that speaks TLS";
@@ -126,7 +126,7 @@ pub(crate) enum CliError {
         source: io::Error,
     },
     #[error(
-        "the HTTP API is not served at {address}: everybody on the network could read its token"
+        "the HTTP API is not served at {address}: every host on the network could read its token"
     )]
     PlainApi { address: SocketAddr },
     #[error("the DAG folder {} cannot be used", path.display())]
@@ -245,7 +245,7 @@ impl CliError {
                 "start it again: it goes on where it was; longshore.log in the data directory has more"
                     .to_owned()
             }
-            Self::NotConfirmed { .. } => "add --yes where nobody can be asked".to_owned(),
+            Self::NotConfirmed { .. } => "add --yes where no user can confirm".to_owned(),
             Self::Internal { .. } => {
                 "this is our mistake: repeat with RUST_BACKTRACE=1 and report it with the output"
                     .to_owned()

@@ -10,7 +10,7 @@ pub(crate) enum PodsError {
     #[error("{what}")]
     Request {
         what: String,
-        /// HTTP status of the answer, where there was one.
+        /// HTTP status of the response, where there was one.
         status: Option<u16>,
         source: Box<dyn Error + Send + Sync>,
     },
@@ -32,7 +32,7 @@ impl PodsError {
                 "`longshore pods list -A` has all of them: those with the label kusionstack.io/control: \"true\""
             }
             Self::Request { status, .. } => match status {
-                Some(401 | 403) => "ask whoever runs the cluster for access to pods",
+                Some(401 | 403) => "ask an administrator of the cluster for access to pods",
                 Some(_) => "do what the cause says",
                 None => {
                     "check that the cluster runs and that the kubeconfig has its address; --context NAME asks another cluster"

@@ -63,7 +63,7 @@ fn shown(objects: &[String]) -> String {
 }
 
 impl UninstallError {
-    /// The request for our rights failed.
+    /// The request for the rights of this user failed.
     pub(crate) fn asking(url: String, source: kube::Error) -> Self {
         Self::Asking {
             url,

@@ -124,7 +124,7 @@ fn section(path: &str, command: &Command) -> String {
     section
 }
 
-/// Whether it is an argument of ours: clap adds the two others.
+/// Whether this program declares the argument: clap adds `help` and `version`.
 fn is_shown(arg: &Arg) -> bool {
     !["help", "version"].contains(&arg.get_id().as_str())
 }

@@ -89,7 +89,7 @@ impl Front {
         &self.tasks
     }
 
-    /// Waits until a part of it broke.
+    /// Waits until a part of the front broke.
     pub(crate) async fn broken(&self) -> String {
         self.tasks.shutdown().cancelled().await;
         "a part of the APIs broke".to_owned()
@@ -103,7 +103,7 @@ impl Front {
     }
 }
 
-/// Writes down for clients on this machine where the API is; the token that lets them in.
+/// Writes the address of the API into a file for clients on this machine; returns their token.
 pub(crate) fn tell_clients(data_dir: &Path, server: &str) -> Result<Token, CliError> {
     Ok(ClientFile::renew(data_dir, server)?.token)
 }

@@ -1,5 +1,5 @@
-//! What the executor of TaskActions keeps on this machine, for want of Flyte's services: the events that the run
-//! service would get, and what outputs are cached.
+//! What the executor of TaskActions keeps on this machine, in place of Flyte's services: the events for the run
+//! service, and the cached outputs.
 
 use std::{path::Path, sync::Arc};
 

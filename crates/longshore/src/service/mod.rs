@@ -76,7 +76,7 @@ impl Service {
     /// Starts everything, and returns when it serves.
     ///
     /// *Flow*: ports first, because a port in use is the likeliest failure; then the parts, which continue unfinished
-    /// work; the two APIs last, so that no client gets an answer of a half-started service.
+    /// work; the two APIs last, so that no client gets a response of a half-started service.
     pub(crate) async fn start(config: &ServiceConfig, phases: &Phases) -> Result<Self, CliError> {
         let data_dir = &config.data_dir;
         let (at, setting) = (loopback(config.port), "--port; 0 takes any free one");
@@ -153,7 +153,7 @@ impl Service {
         format!("https://{}", self.kubernetes.address())
     }
 
-    /// A kubeconfig for it.
+    /// A kubeconfig for the Kubernetes API.
     pub(crate) fn kubeconfig(&self) -> &Path {
         self.kubernetes.kubeconfig()
     }
@@ -170,7 +170,7 @@ impl Service {
         of_folder.filter_map(|known| known.dag_id).collect()
     }
 
-    /// Waits until a part cannot go on, and says why.
+    /// Waits until a part cannot go on, and returns why.
     pub(crate) async fn broken(&self) -> CliError {
         let why = tokio::select! {
             error = self.scheduling.lost_database(&self.database) => return error,

@@ -22,7 +22,7 @@ use super::webhooks::Webhooks;
 
 /// The name of this part in error messages.
 pub(crate) const PART: &str = "the webhooks of pods";
-/// The Service in front of us, unless another one is named.
+/// The Service in front of the webhooks, unless a flag names another one.
 pub(crate) const SERVICE: &str = "longshore-podops";
 /// The port of that Service.
 const SERVICE_PORT: u16 = 443;
@@ -38,7 +38,7 @@ pub(crate) struct PodOpsSettings {
     pub(crate) registration: RegistrationConfig,
     /// Where the webhooks listen.
     pub(crate) address: SocketAddr,
-    /// The Service through which API servers reach them; `None` for ours.
+    /// The Service through which API servers reach the webhooks; `None` for the default Service.
     pub(crate) service: Option<ServiceName>,
     /// Kinds of rules that hold no pod.
     pub(crate) skipped_rules: BTreeSet<RuleKind>,
@@ -46,7 +46,7 @@ pub(crate) struct PodOpsSettings {
     pub(crate) protection_deadline: Option<Duration>,
     /// How long pods are held after they have left the EndpointSlices of Services; `None`: Services protect no pods.
     pub(crate) drain_delay: Option<Duration>,
-    /// What to say at the start of flags that change nothing without another one.
+    /// Notes for the start, about flags that change nothing without another flag.
     pub(crate) unused_flags: Vec<&'static str>,
 }
 

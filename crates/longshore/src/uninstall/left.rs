@@ -21,14 +21,14 @@ use crate::{
     error::UninstallError,
 };
 
-/// Something that stays.
+/// An object that stays.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Left {
     pub(crate) object: String,
     pub(crate) why: String,
 }
 
-/// What stays. What cannot be read is named as if it were there.
+/// The objects that stay. An object that cannot be read is named as if it existed.
 pub(super) async fn of(
     role: &'static Role,
     namespace: &str,
@@ -71,7 +71,7 @@ async fn pods(objects: &Objects) -> Result<Vec<Left>, UninstallError> {
             left.push(Left {
                 object: name.clone(),
                 why: format!(
-                    "carries the finalizer {finalizer} of another controller, which would keep it, once somebody deletes it, until that controller lets go"
+                    "carries the finalizer {finalizer} of another controller: a deletion of the pod ends only after that controller removes it"
                 ),
             });
         }
@@ -99,7 +99,7 @@ async fn kept(
     }))
 }
 
-/// What an administrator has applied.
+/// The objects that an administrator has applied.
 async fn applied(
     role: &'static Role,
     namespace: &str,

@@ -30,17 +30,17 @@ use crate::{
 
 pub(crate) use left::Left;
 
-/// How long is waited between two looks at actions that run.
+/// The pause between two looks at actions that run.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What the command does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Nothing is written.
+    /// The command writes nothing.
     DryRun,
-    /// All steps are done.
+    /// The command does all steps.
     Real,
-    /// Only the mark is taken away.
+    /// The command only removes the mark.
     Undo,
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum Verb {
     Delete,
     /// The objects are written.
     Set,
-    /// The objects stay, and something of ours is removed from them.
+    /// The objects stay, and the command removes Longshore's finalizers, labels or gates from them.
     Release,
 }
 
@@ -145,7 +145,7 @@ impl Uninstall {
                 }
             };
             let (what, objects) = found;
-            // What is deleted first is looked for again later.
+            // A later step looks again for the objects of the first step.
             if done.iter().all(|done| done.what != what) {
                 let verb = step.verb();
                 done.push(Done {
@@ -200,10 +200,10 @@ impl Uninstall {
         Ok(place.check(&configurations, SystemClock.now()).await?)
     }
 
-    /// Takes the mark away, so that the role runs again.
+    /// Removes the mark, so that the role runs again.
     ///
     /// # Errors
-    /// Where there is none.
+    /// The role has no mark.
     pub(crate) async fn undo(&self) -> Result<(), CliError> {
         if self.mark.remove().await? {
             return Ok(());

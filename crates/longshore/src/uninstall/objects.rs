@@ -139,7 +139,7 @@ impl Objects {
         match answer.await {
             Ok(answer) => Ok(Some(answer.object_of(&patch.target)?)),
             Err(error) if error.is_precondition_failure() || error.code() == Some(404) => Ok(None),
-            // A webhook that API servers have not forgotten yet.
+            // An API server still calls a webhook that was removed.
             Err(error) if error.code().is_some_and(|code| code >= 500) => Ok(None),
             Err(error) => Err(error.into()),
         }

@@ -249,7 +249,7 @@ mod tests {
             found(&["default"], std::slice::from_ref(&there)).as_deref(),
             Some("longshore")
         );
-        // What was uninstalled here says nothing of the controller that runs there.
+        // The mark of this namespace says nothing about the controller of the other one.
         let mark = lease("default", HOLDER_UNINSTALLED, NOW);
         assert_eq!(
             found(&[], &[mark, there.clone()]).as_deref(),

@@ -1,4 +1,4 @@
-//! What each role leaves behind, in the order in which it is taken away; and the rights that this needs.
+//! What each role leaves behind, in the order in which the command removes it; and the rights that this needs.
 
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use longshore_api::{
@@ -32,7 +32,7 @@ pub(super) enum Step {
     },
     /// Stops the controllers.
     Mark,
-    /// Takes something off objects.
+    /// Removes finalizers, labels or gates from objects.
     Sweep(Sweep),
 }
 
@@ -89,7 +89,7 @@ pub(super) fn of(role: &Role, namespace: &str, webhook: &WebhookSettings) -> Vec
     }
 }
 
-/// Whatever refuses requests goes before the mark, and once more after it: a controller may have made it again.
+/// The objects that refuse requests go before the mark, and once more after it: a controller may have made them again.
 fn podops(namespace: &str) -> Vec<Step> {
     let refusing = || {
         delete(
@@ -123,7 +123,7 @@ fn podops(namespace: &str) -> Vec<Step> {
             labels: None,
             due: Box::new(|rule, _| match TransitionRule::of(rule) {
                 Ok(rule) => leave::of_rule(&rule).into_iter().collect(),
-                // What cannot be read is held as well.
+                // A rule that cannot be read has the finalizer as well.
                 Err(_) => without(RULE, FINALIZER_PROTECTED, rule),
             }),
         }),

@@ -1,4 +1,4 @@
-//! Removes our finalizers, labels or gates from all objects of a resource.
+//! Removes Longshore's finalizers, labels or gates from all objects of a resource.
 
 use std::{fmt, time::Duration};
 
@@ -20,10 +20,10 @@ const PATCHES: usize = 2;
 /// Pause between two passes.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What is taken off one object: the patches that are due, in order.
+/// The patches that a sweep makes to one object, in order.
 pub(super) type Due = Box<dyn Fn(&Value, Timestamp) -> Vec<Patch> + Send + Sync>;
 
-/// Something of ours on all objects of a resource.
+/// A finalizer, a label or a gate of Longshore on all objects of a resource.
 pub(super) struct Sweep {
     /// What the sweep removes, in words for the user.
     pub(super) what: String,
@@ -43,7 +43,7 @@ impl fmt::Debug for Sweep {
 }
 
 impl Sweep {
-    /// The objects that carry it.
+    /// The objects that carry what the sweep removes.
     pub(super) async fn look(
         &self,
         objects: &Objects,
@@ -53,7 +53,7 @@ impl Sweep {
         Ok(carriers.iter().map(name_of).collect())
     }
 
-    /// Takes it off until no object carries it; the names of those that did.
+    /// Patches the objects until none carries what the sweep removes; returns the names of those that did.
     pub(super) async fn run(&self, objects: &Objects) -> Result<Vec<String>, UninstallError> {
         let mut done: Vec<String> = Vec::new();
         for _ in 0..LOOKS {
@@ -91,7 +91,7 @@ impl Sweep {
         Ok(all)
     }
 
-    /// Each patch is made from the object as the one before has left it.
+    /// Makes each patch from the object as the patch before has left it.
     async fn take_off(&self, objects: &Objects, object: Value) -> Result<(), UninstallError> {
         let mut object = object;
         for _ in 0..PATCHES {

@@ -131,7 +131,7 @@ fn an_action_that_has_ended_says_how_even_when_it_is_gone() {
         check(Applied, (&status, true), &expected, phase);
         check(Deleted, (&status, true), &expected, phase);
     }
-    // Nobody deletes it: it was given up all the same.
+    // Without a deletion, an aborted TaskAction has failed.
     let aborted = ended("Failed", "Aborted", "");
     check(Applied, (&aborted, false), &failed("Aborted"), badly);
 }

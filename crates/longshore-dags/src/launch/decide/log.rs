@@ -9,12 +9,13 @@ use uuid::Uuid;
 use super::{LaunchAction, LaunchEffect, LaunchedPhase, LaunchedView, Observed, TaskView};
 use crate::logs::LogPath;
 
-/// For how long the log of an ended pod is asked for. A node that is gone for longer does not come back with it.
+/// For how long the controller asks for the log of an ended pod. A node that is gone for longer does not come back
+/// with the log.
 const ENDED_LIMIT: Duration = Duration::from_secs(600);
 /// For how long a pod that is to be stopped may go on because its log cannot be read.
 const LIVE_LIMIT: Duration = Duration::from_secs(30);
-/// The shortest and the longest pause before a log that could not be read is asked for again. In between, the pause is
-/// the time for which it could not be read, so that pauses double.
+/// The shortest and the longest pause before the controller asks again for a log that could not be read. In between,
+/// the pause is the time for which the log could not be read, so that pauses double.
 const PAUSE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(30)];
 /// The only kind of question that a launch has.
 pub(crate) const LOG: &str = "log";
@@ -50,7 +51,7 @@ pub enum LogAnswer {
 /// What is done about a log that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OnError {
-    /// It is asked for again later; nothing is stored.
+    /// The controller asks for the log again later; nothing is stored.
     AskAgain,
     /// What could be read is stored, and this line after it.
     EndWith(String),
@@ -140,9 +141,9 @@ impl LogStep {
 
 /// Decides about the log of one object that is to be kept.
 ///
-/// An answer is noted first and used up after that. A question that failed, which is a matter of the archive, is asked
-/// again for ever; a log that could not be read is given up after a while ([`OnError::at`]), else its object would stay
-/// for ever.
+/// An answer is noted first and used up after that. A question fails because of the archive: the controller asks it
+/// again for ever. A log that could not be read is given up after a while ([`OnError::at`]), else its object would
+/// stay for ever.
 pub(super) fn keep(observed: &Observed, task: &TaskView, pod: &LaunchedView) -> LogStep {
     let uid = pod.object.uid.as_deref().unwrap_or_default();
     let asked = observed.asked.get(uid);

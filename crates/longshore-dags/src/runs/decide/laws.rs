@@ -24,7 +24,7 @@ impl Decider for Runs {
         3
     }
 
-    /// The run is told to be prepared only after everything was asked for, and loses its objects only after its end.
+    /// The controller reports a run only after it has created its objects, and deletes them only after the run's end.
     fn intent_of(&self, action: &Action<Never, RunEffect>) -> Option<String> {
         match action {
             Action::Delete(delete) => Some(format!("delete {}", delete.target.name)),

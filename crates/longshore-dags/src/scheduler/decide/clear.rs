@@ -90,7 +90,7 @@ impl Subject<'_, '_> {
         ended.end_date.get_or_insert(self.now);
         ended
             .failure
-            .get_or_insert_with(|| failure("Cleared", "somebody cleared it before it ended"));
+            .get_or_insert_with(|| failure("Cleared", "a user cleared the task before it ended"));
         self.run.archive(ended);
         start_over(self.run, self.task, Cause::LaunchEnded, self.now);
     }

@@ -127,7 +127,7 @@ impl Subject<'_, '_> {
         self.run.specs[self.task]
     }
 
-    /// The timeout that has passed, where we are who stops what takes longer.
+    /// The timeout that has passed, where the scheduler stops a try that takes longer (see [`deadline`]).
     fn overrun(&self) -> Option<Duration> {
         let deadline = deadline(self.task(), self.run.row(self.task))?;
         self.task()
@@ -233,7 +233,7 @@ pub(super) fn next_launch(run: &mut RunWork<'_>, task: usize) {
     row.pod_uid = None;
 }
 
-/// When a running try is to be stopped by us: a node does so with the pods that we make.
+/// When the scheduler has to stop a running try. `None` for a pod: its node stops it.
 pub(crate) fn deadline(task: &Task, row: &TaskInstance) -> Option<Timestamp> {
     match task.launcher() {
         Launcher::Pod => None,

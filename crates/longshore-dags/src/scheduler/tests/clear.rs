@@ -122,7 +122,7 @@ fn a_running_task_restarts_once_its_pod_has_ended_and_that_is_no_failure() {
         (world.state("a"), world.row("a").id),
         (Some(TaskState::Restarting), before.id)
     );
-    // Whatever its pod says, and whoever clears it again.
+    // Neither a change of its pod nor another clear ends the restart.
     for what in [running(), failed(), LaunchChange::Gone, succeeded()] {
         assert!(world.pod_round("a", what).is_empty());
     }

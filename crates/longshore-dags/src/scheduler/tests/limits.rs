@@ -1,4 +1,4 @@
-//! Who gets a slot.
+//! Which task instances get a slot.
 
 use std::sync::Arc;
 

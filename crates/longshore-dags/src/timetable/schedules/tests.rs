@@ -206,7 +206,7 @@ fn a_round_has_ten_runs_longest_due_first() {
 struct Store {
     dag: ScheduledDag,
     last: Option<DataInterval>,
-    /// By logical date; whoever creates one twice breaks the law.
+    /// By logical date; a schedule that creates a run twice breaks the law.
     runs: BTreeMap<Timestamp, NewRun>,
     ids: BTreeSet<String>,
 }
@@ -218,7 +218,7 @@ enum Event {
     Round(Timestamp),
     /// The file has another schedule for a moment, and this one again: the row is made anew from the latest run.
     Refresh(Timestamp),
-    /// Somebody asks for a run about the instant that comes next.
+    /// A user requests a run about the logical date that comes next.
     Manual,
 }
 

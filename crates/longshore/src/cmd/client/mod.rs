@@ -1,4 +1,4 @@
-//! Commands that call a service: its address, the meaning of names, and the printing of answers.
+//! Commands that call a service: its address, the meaning of names, and the printing of responses.
 
 use std::{
     future::Future,
@@ -186,7 +186,7 @@ impl TaskTarget {
     }
 }
 
-/// Asks the person before something that cannot be taken back; a program has to say `--yes`.
+/// Asks the user before a change that cannot be taken back; a program has to pass `--yes`.
 pub(crate) fn confirm(what: &str, answered: Answered) -> Result<(), CliError> {
     if answered == Answered::Yes {
         return Ok(());
@@ -204,7 +204,7 @@ pub(crate) fn confirm(what: &str, answered: Answered) -> Result<(), CliError> {
     is_yes.then_some(()).ok_or_else(not_confirmed)
 }
 
-/// Whether the command line has the answer.
+/// Whether the command line has confirmed, by `--yes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answered {
     Yes,

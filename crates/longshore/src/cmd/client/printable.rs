@@ -1,6 +1,6 @@
 //! Text of tasks and users for a terminal, without control characters that move the cursor or change the window title.
 
-/// Whatever a terminal may begin a line at.
+/// The characters at which a terminal may begin a line.
 const BREAKS: [char; 8] = [
     '\n', '\r', '\t', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}',
 ];
@@ -12,7 +12,7 @@ pub(super) fn printable(text: &str) -> String {
 }
 
 /// The text for a single line: breaks and tabs become spaces, and colours are left out, because a
-/// colour could hide whatever the line says after the text.
+/// colour could hide the rest of the line.
 pub(super) fn one_line(text: &str) -> String {
     clean(&text.replace("\r\n", " ").replace(BREAKS, " "), |_| false)
 }
@@ -26,7 +26,7 @@ pub(in crate::cmd) fn is_direction(c: char) -> bool {
     )
 }
 
-/// The text without whatever moves the cursor. `stays` says which escape sequences are kept.
+/// The text without the sequences that move the cursor. `stays` says which escape sequences are kept.
 fn clean(text: &str, stays: impl Fn(&str) -> bool) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut rest = text;

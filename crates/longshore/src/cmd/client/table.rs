@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::printable::one_line;
 use crate::progress::age;
 
-/// What stands where there is nothing.
+/// The text of an empty cell.
 pub(super) const NONE: &str = "-";
 
 /// A table.
@@ -74,7 +74,7 @@ pub(super) fn since(at: Option<Timestamp>, now: Timestamp) -> String {
     at.map_or(NONE.to_owned(), |at| age::between(at, now))
 }
 
-/// How long it took, or has taken so far.
+/// The time from start to end, or until now.
 pub(super) fn took(from: Option<Timestamp>, to: Option<Timestamp>, now: Timestamp) -> String {
     from.map_or(NONE.to_owned(), |from| {
         age::between(from, to.unwrap_or(now))

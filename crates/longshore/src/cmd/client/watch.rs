@@ -182,7 +182,7 @@ impl View {
         }
     }
 
-    /// Shows a change; says whether the run may be over with it.
+    /// Shows a change; returns whether the run may be over with it.
     fn change(&mut self, change: &objects::Change) -> bool {
         if let Some(known) = state_change(change) {
             self.progress.change(&known);

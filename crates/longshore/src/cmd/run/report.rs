@@ -55,7 +55,7 @@ impl Report<'_> {
         }
     }
 
-    /// Prints the result to stdout and, for people, what went wrong to stderr.
+    /// Prints the result to stdout and, for people, the errors to stderr.
     pub(crate) fn print(&self, globals: &Globals) {
         match globals.output {
             Format::Json => return output::json(&self.object()),

@@ -6,7 +6,7 @@ use super::{FeatureGates, PodOpsArgs, SkippedRules};
 use crate::controller::{podops, roles::Role, webhook};
 
 impl PodOpsArgs {
-    /// What to say of flags that change nothing without another one.
+    /// Notes about flags that change nothing without another flag.
     pub(super) fn unused_flags(&self) -> Vec<&'static str> {
         let mut unused = Vec::new();
         if !self.hold_deletes.is_zero() && !self.feature_gates.grace_delete {
@@ -24,7 +24,7 @@ impl PodOpsArgs {
         unused
     }
 
-    /// What to say of flags that change nothing, because none of the roles runs that they are about.
+    /// Notes about flags that change nothing, because no role runs that they are about.
     pub(crate) fn unused_by(&self, roles: &[&'static Role]) -> Vec<String> {
         let runs = |name: &str| roles.iter().any(|role| role.name == name);
         if runs(podops::ROLE) {

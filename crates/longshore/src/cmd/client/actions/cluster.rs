@@ -27,7 +27,7 @@ use crate::{
 
 use super::waiting::Around;
 
-/// Of the API group in which our own are written.
+/// Events, of the API group in which Longshore writes them.
 const EVENT: Resource = Resource {
     group: "events.k8s.io",
     version: "v1",
@@ -60,7 +60,7 @@ pub(crate) struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    /// How to speak to it; its default namespace is the one that is meant.
+    /// The configuration of the client; its default namespace is the one that the flags mean.
     pub(in super::super) async fn config(&self) -> Result<Config, CliError> {
         let of_standalone = self.of_standalone();
         let is_named = self.kubeconfig.is_some() || self.context.is_some();
@@ -220,7 +220,7 @@ impl Actions {
         }
     }
 
-    /// Deletes the incarnation that was looked at.
+    /// Deletes the incarnation that the command has read.
     pub(super) async fn delete(&self, name: &str, object: &Value) -> Result<(), CliError> {
         let target = ObjectRef {
             uid: object["metadata"]["uid"].as_str().map(str::to_owned),

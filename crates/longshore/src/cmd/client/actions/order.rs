@@ -1,4 +1,4 @@
-//! The TaskAction of a command.
+//! The TaskAction of `longshore actions run`.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub(super) struct Command {
 }
 
 impl Command {
-    /// The order of this command.
+    /// The TaskAction that this command creates.
     pub(super) fn into_order(self, namespace: &str) -> Order {
         let program = self.command.first().map_or("", String::as_str);
         let program = program.rsplit('/').next().unwrap_or_default().to_owned();

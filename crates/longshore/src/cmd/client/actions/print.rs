@@ -122,7 +122,7 @@ fn cache(status: &str) -> String {
     status.to_lowercase().replace('_', " ")
 }
 
-/// Whose failure it is.
+/// The part that caused the failure: the task, or the system around it.
 fn failed_by(action: &Action) -> Option<String> {
     let error = action.error.as_ref().filter(|_| action.is_failed)?;
     Some(
@@ -135,7 +135,7 @@ fn failed_by(action: &Action) -> Option<String> {
     )
 }
 
-/// A line of what is going on.
+/// A phase of the action as one line.
 pub(super) fn line(action: &Action, entry: &Entry) -> String {
     let after = action
         .created_at
@@ -154,7 +154,7 @@ pub(super) fn end(action: &Action) -> String {
     format!("action {} {}{took}\n", action.name, phase(action))
 }
 
-/// Why it is where it is: the code of its failure, and what was last said.
+/// Why the action is in its phase: the code of its failure, and its last message.
 pub(super) fn reason(action: &Action) -> String {
     let message = action.message.as_deref().map(str::trim);
     match &action.error {

@@ -33,7 +33,7 @@ pub(super) struct Action {
     /// What the action waits for; only in the view of a single action that waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) waits_for: Option<String>,
-    /// What the cache was to it, as `CACHE_HIT`; absent where it is not cached.
+    /// What the cache did for the action, as `CACHE_HIT`; absent where the action is not cached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cache_status: Option<&'static str>,
     /// URL of its inputs.
@@ -62,7 +62,7 @@ pub(super) struct Failure {
     pub(super) message: String,
 }
 
-/// A phase that it entered.
+/// A phase that the action entered.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Entry {
     pub(super) phase: String,
@@ -71,7 +71,7 @@ pub(super) struct Entry {
 }
 
 impl Action {
-    /// The view of an object. What cannot be read looks like what is not there.
+    /// The view of an object. A field that cannot be read counts as absent.
     pub(super) fn of(object: &Value) -> Self {
         let spec = TaskActionSpec::of(object).unwrap_or_default();
         let status = TaskActionStatus::of(object).unwrap_or_default();

@@ -6,16 +6,16 @@ use serde_json::Value;
 
 use super::view::Action;
 
-/// What else was read of the cluster.
+/// What else the command has read of the cluster.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Around {
     /// Pods of its attempts.
     pub(super) pods: Vec<Value>,
-    /// Kubernetes Events about it, in any order.
+    /// Kubernetes Events about the action, in any order.
     pub(super) events: Vec<Value>,
 }
 
-/// What it waits for; `None` where it has ended, or runs.
+/// What the action waits for; `None` where the action has ended, or runs.
 pub(super) fn why(object: &Value, action: &Action, around: &Around) -> Option<String> {
     if action.is_over {
         return None;
@@ -114,7 +114,7 @@ fn pods_left(around: &Around) -> String {
     }
 }
 
-/// The newest complaint.
+/// The text of the newest Event of type Warning.
 fn last_warning(events: &[Value]) -> Option<&str> {
     let warnings = events.iter().filter(|event| event["type"] == "Warning");
     let newest = warnings.max_by_key(|event| {

@@ -41,7 +41,7 @@ pub(super) fn text(pod: &PodView, now: Timestamp) -> String {
     if let Some(blocker) = standing.blockers.first() {
         sentences.push(format!("next: {}", next(pod, blocker)));
     }
-    // Messages and names are other people's: none of them begins a line of its own.
+    // Other programs write messages and names: none of them begins a line of its own.
     let lines = sentences.iter().map(|sentence| one_line(sentence));
     lines.map(|line| line + "\n").collect()
 }
