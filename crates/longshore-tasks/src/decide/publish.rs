@@ -23,7 +23,7 @@ pub(super) struct Published {
     pub(super) info: PhaseInfo,
     /// The attempt.
     pub(super) attempt: u32,
-    /// System failures since the last progress.
+    /// System failures of the attempt: how often its resource was launched again.
     pub(super) system_failures: u32,
     /// What is on record of its resource.
     pub(super) launch: OnRecord,
@@ -45,11 +45,9 @@ pub(super) enum OnRecord {
 impl Published {
     /// The resource exists, or the attempt is over.
     pub(super) fn started(round: &Round<'_>, info: PhaseInfo) -> Self {
-        let progressed = info.phase >= Phase::Initializing && info.error.is_none();
-        let n_failures = round.action.status.system_failures;
         Self {
             attempt: round.action.attempt(),
-            system_failures: if progressed { 0 } else { n_failures },
+            system_failures: round.action.status.system_failures,
             launch: OnRecord::Started,
             cache: CatalogCacheStatus::CacheDisabled,
             info,

@@ -227,11 +227,11 @@ fn an_attempt_is_followed_to_its_end() {
             "report INITIALIZING.0 of 1; persist Initializing.0 of 1; after 10s",
         ),
         (
-            "progress after system failures",
+            "progress after system failures, which count for the whole attempt",
             queued()
                 .with(|it| it.action.status.system_failures = 2)
                 .pod(of(Phase::Running)),
-            "report RUNNING.0 of 1; persist Running.0 of 1; await",
+            "report RUNNING.0 of 1; persist Running.0 of 1 +2; await",
         ),
         ("still running", running().pod(of(Phase::Running)), "await"),
         (
