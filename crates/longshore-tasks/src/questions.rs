@@ -269,11 +269,15 @@ impl Question for TaskQuestion {
     }
 }
 
-/// The scheme and authority of a URL, as `s3://bucket`.
+/// The host of a URL: its scheme and authority. All buckets of one kind have the endpoint of the configuration.
 fn authority(url: &str) -> &str {
     let Some(start) = url.find("://").map(|at| at + 3) else {
         return THIS_MACHINE;
     };
+    let scheme = url.get(..start).unwrap_or(url);
+    if ["s3://", "gs://"].contains(&scheme) {
+        return scheme;
+    }
     let rest = url.get(start..).unwrap_or_default();
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     url.get(..start + end).unwrap_or(url)
@@ -367,10 +371,10 @@ mod tests {
     use super::{spent::Stage, *};
 
     #[test]
-    fn questions_count_against_the_bucket_that_they_go_to() {
+    fn questions_count_against_the_host_that_they_go_to() {
         for (url, expected) in [
-            ("s3://bucket/k/1", "s3://bucket"),
-            ("gs://b", "gs://b"),
+            ("s3://bucket/k/1", "s3://"),
+            ("gs://b", "gs://"),
             ("https://h:1?x", "https://h:1"),
             ("file:///tmp/x", "file://"),
             ("/tmp/x", "file://"),

@@ -245,6 +245,10 @@ impl Storage {
                 };
             }
         };
+        if self.is_special_file(url).await {
+            let error = io::Error::other("expected a regular file");
+            return Err(fail(of_files(error)));
+        }
         let found = match store.get(&path).await {
             Ok(found) => found,
             Err(error) => {
@@ -262,6 +266,20 @@ impl Storage {
             return Ok(File::TooLarge(found.meta.size));
         }
         Ok(File::Read(found.bytes().await.map_err(fail)?))
+    }
+
+    /// Whether a file of this machine is a pipe, a socket or a device: a read of it may never end, nor can it be cancelled.
+    async fn is_special_file(&self, url: &str) -> bool {
+        let Ok(Location {
+            kind: Kind::File,
+            key,
+            ..
+        }) = self.locate(url)
+        else {
+            return false;
+        };
+        let metadata = tokio::fs::metadata(std::path::Path::new("/").join(key)).await;
+        metadata.is_ok_and(|it| !it.is_file() && !it.is_dir())
     }
 
     /// Whether there is a file.

@@ -218,6 +218,14 @@ async fn in_a_cluster_no_file_of_the_machine_is_read_but_those_below_a_configure
     let laptop = Storage::new(&configured("{}"), []).unwrap();
     let read = laptop.read(secret.to_str().unwrap()).await.unwrap();
     assert_eq!(read, File::Read("s".into()));
+    // A read of a pipe would hold its thread for ever.
+    let pipe = folder.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let error = laptop.read(pipe.to_str().unwrap()).await.unwrap_err();
+    assert!(
+        error.to_string().contains(pipe.to_str().unwrap()),
+        "{error}"
+    );
 }
 
 #[test]

@@ -42,8 +42,8 @@ pub struct GrpcConnectors {
     known: Mutex<Known>,
     /// Whether all were asked once what they take.
     is_known: watch::Sender<bool>,
-    /// `webApi.caching.workers`.
-    workers: Semaphore,
+    /// `webApi.caching.workers` of each connector: a silent one keeps those of the others free.
+    workers: BTreeMap<String, Semaphore>,
     reads: RateLimit,
     writes: RateLimit,
 }
@@ -76,16 +76,17 @@ impl GrpcConnectors {
             clients.insert((endpoint, transport), client);
         }
         let web_api = &config.web_api;
+        let n_workers = usize::try_from(web_api.workers).unwrap_or(Semaphore::MAX_PERMITS);
+        let n_workers = n_workers.clamp(1, Semaphore::MAX_PERMITS);
+        let workers = named(config)
+            .map(|connector| (connector.name.to_owned(), Semaphore::new(n_workers)))
+            .collect();
         Ok(Self {
             config: config.clone(),
             clients,
             known: Mutex::default(),
             is_known: watch::Sender::new(false),
-            workers: Semaphore::new(
-                usize::try_from(web_api.workers)
-                    .unwrap_or(usize::MAX)
-                    .max(1),
-            ),
+            workers,
             reads: RateLimit::new(web_api.reads),
             writes: RateLimit::new(web_api.writes),
         })
@@ -234,8 +235,10 @@ impl AskConnectors for GrpcConnectors {
             }
             Request::Get(request) => {
                 self.reads.take().await;
-                // It is never closed.
-                let _worker = self.workers.acquire().await;
+                let _worker = match self.workers.get(connector.name) {
+                    Some(workers) => workers.acquire().await.ok(), // It is never closed.
+                    None => None,
+                };
                 let response = Box::new(self.job(connector, "GetTask", &**request).await?);
                 Ok(Some(Answer::Told { response, by }))
             }

@@ -244,6 +244,31 @@ async fn few_questions_are_asked_at_the_same_time() {
     assert_eq!(*asked.lock().unwrap(), (0, 3));
 }
 
+#[tokio::test]
+async fn a_silent_connector_keeps_no_worker_of_another_one() {
+    let silent = server::serve(move |path: String, _| async move {
+        if path.ends_with("ListConnectors") {
+            return Answered::Status(12, "unimplemented");
+        }
+        std::future::pending().await
+    });
+    let (fake, endpoint) = serve().await;
+    let section = json!({
+        "defaultConnector": {"endpoint": silent.await},
+        "connectors": {"c": {"endpoint": endpoint, "insecure": true}},
+        "webApi": {"caching": {"workers": 1}},
+    });
+    let connectors = GrpcConnectors::new(&config(section)).unwrap();
+    let (unanswered, answered) = (about("other", get("o").request), get("o"));
+    tokio::select! {
+        biased;
+        told = connectors.ask(&unanswered) => panic!("it is silent: {told:?}"),
+        told = connectors.ask(&answered) => assert!(told.is_err(), "no such job: {told:?}"),
+        () = connectors.follow() => panic!("it stopped following"),
+    }
+    assert_eq!(fake.n_asked("GetTask"), 1);
+}
+
 #[test]
 fn an_endpoint_that_is_none_is_named() {
     let config = config(json!({"connectors": {"c": {"endpoint": "https://c"}}}));
