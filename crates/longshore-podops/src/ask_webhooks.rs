@@ -95,7 +95,12 @@ fn read<T: DeserializeOwned>(url: &str, answer: &Answer) -> Result<T, String> {
     if !answer.status.is_success() {
         return Err(format!("{url} answered {}", answer.status));
     }
-    serde_json::from_slice(&answer.body).map_err(|_| format!("{url} answered no webhook response"))
+    let nothing = || format!("{url} answered no webhook response");
+    // An array would be read as the members of the object, one after the other.
+    if !answer.body.trim_ascii_start().starts_with(b"{") {
+        return Err(nothing());
+    }
+    serde_json::from_slice(&answer.body).map_err(|_| nothing())
 }
 
 fn shorten(message: &mut String) {
@@ -193,12 +198,18 @@ pub(crate) mod tests {
             refused,
             format!("{} answered 503 Service Unavailable", refuses.url())
         );
-        let nonsense = HttpAnswers::start(|_| (200, json!("s3cret")))
+        for nonsense in [json!("s3cret"), json!([true]), json!([false, ["stg-0"]])] {
+            let nonsense = HttpAnswers::start(move |_| (200, nonsense.clone()));
+            let nonsense = nonsense.await.unwrap();
+            let url = nonsense.url();
+            let nonsense = asked(url.clone(), "").await.unwrap_err();
+            assert_eq!(nonsense, format!("{url} answered no webhook response"));
+        }
+        let unset = json!({"success": true, "message": null, "taskId": null, "traceId": null});
+        let unset = HttpAnswers::start(move |_| (200, unset.clone()))
             .await
             .unwrap();
-        let url = nonsense.url();
-        let nonsense = asked(url.clone(), "").await.unwrap_err();
-        assert_eq!(nonsense, format!("{url} answered no webhook response"));
+        assert!(asked(unset.url(), "").await.unwrap().success);
     }
 
     #[tokio::test]

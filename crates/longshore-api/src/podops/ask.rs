@@ -135,6 +135,7 @@ pub struct RuleAnswer {
     #[serde(deserialize_with = "or_nothing")]
     pub finished_names: Vec<String>,
     /// Why, for people.
+    #[serde(deserialize_with = "or_nothing")]
     pub message: String,
     /// The decision takes time: the controller has to poll a task.
     pub poll: bool,
@@ -142,8 +143,10 @@ pub struct RuleAnswer {
     #[serde(rename = "async")]
     pub is_async: bool,
     /// The trace id of the request that this answers.
+    #[serde(deserialize_with = "or_nothing")]
     pub trace_id: String,
     /// The id of the task to poll.
+    #[serde(deserialize_with = "or_nothing")]
     pub task_id: String,
 }
 
@@ -154,6 +157,7 @@ pub struct RulePollAnswer {
     /// The task does well.
     pub success: bool,
     /// Why, for people.
+    #[serde(deserialize_with = "or_nothing")]
     pub message: String,
     /// With `success`: all pods of the task may go on.
     pub finished: bool,
@@ -164,6 +168,11 @@ pub struct RulePollAnswer {
     pub stop: bool,
 }
 
-fn or_nothing<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+/// Go writes null for a list that is not set, and reads null as what is not set.
+fn or_nothing<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
