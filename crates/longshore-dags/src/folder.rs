@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    document,
+    document::{self, MAX_DOCUMENT_BYTES},
     model::{Dag, MAX_FILES_BYTES},
 };
 
@@ -201,20 +201,20 @@ fn dag_files(root: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn read(name: &str, path: &Path) -> (FileState, Signature) {
-    let mut parts = vec![path.to_owned()];
-    let state = read_with(name, path, &mut parts);
-    let unsigned: Signature = parts.into_iter().map(|path| (path, 0, None)).collect();
-    (state, sign(&unsigned))
+    // Before it is read: what changes meanwhile is read again.
+    let mut signature = vec![signed(path.to_owned())];
+    let state = read_with(name, path, &mut signature);
+    (state, signature)
 }
 
-fn read_with(name: &str, path: &Path, parts: &mut Vec<PathBuf>) -> FileState {
-    let text = match fs::read_to_string(path) {
+fn read_with(name: &str, path: &Path, parts: &mut Signature) -> FileState {
+    let text = match read_text(path) {
         Ok(text) => text,
         Err(error) => return FileState::Broken(format!("{name}: cannot be read: {error}")),
     };
     let folder = path.parent().unwrap_or(Path::new("/"));
     let read_beside = &mut |beside: &str| {
-        parts.push(folder.join(beside));
+        parts.push(signed(folder.join(beside)));
         read_beside(folder, beside)
     };
     let checked = document::parse(name, &text).and_then(|document| document.validate(read_beside));
@@ -226,18 +226,29 @@ fn read_with(name: &str, path: &Path, parts: &mut Vec<PathBuf>) -> FileState {
 
 /// The same paths with today's sizes and times.
 fn sign(paths: &Signature) -> Signature {
-    let today = |path: &Path| {
-        let meta = fs::metadata(path).ok();
-        let changed_at = meta.as_ref().and_then(|meta| meta.modified().ok());
-        (meta.map_or(0, |meta| meta.len()), changed_at)
-    };
-    paths
-        .iter()
-        .map(|(path, ..)| {
-            let (length, changed_at) = today(path);
-            (path.clone(), length, changed_at)
-        })
-        .collect()
+    let paths = paths.iter();
+    paths.map(|(path, ..)| signed(path.clone())).collect()
+}
+
+fn signed(path: PathBuf) -> (PathBuf, u64, Option<SystemTime>) {
+    let meta = fs::metadata(&path).ok();
+    let changed_at = meta.as_ref().and_then(|meta| meta.modified().ok());
+    (path, meta.map_or(0, |meta| meta.len()), changed_at)
+}
+
+/// Reads a DAG file. A read of a pipe or a device might never end.
+fn read_text(path: &Path) -> io::Result<String> {
+    let meta = fs::metadata(path)?;
+    if !meta.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    if meta.len() > MAX_DOCUMENT_BYTES as u64 {
+        return Err(io::Error::other(format!(
+            "a DAG file has at most {MAX_DOCUMENT_BYTES} bytes, this one has {}",
+            meta.len()
+        )));
+    }
+    fs::read_to_string(path)
 }
 
 /// Reads a file that a DAG lists. A symbolic link must not lead out of the DAG's folder: a user who runs the DAG of

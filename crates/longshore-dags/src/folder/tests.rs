@@ -38,6 +38,33 @@ fn a_look_tells_what_is_new_since_the_last_one() {
     assert_eq!(news.last().unwrap(), "sub/a.yaml: removed");
 }
 
+#[test]
+fn a_file_that_has_no_end_or_is_too_large_is_broken_and_not_read() {
+    let root = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/dev/zero", root.path().join("zero.yaml")).unwrap();
+    let large = fs::File::create(root.path().join("large.yaml")).unwrap();
+    large.set_len(1 << 40).unwrap();
+    fs::write(root.path().join("a.yaml"), DAG.replace("[data.csv]", "[]")).unwrap();
+    let mut folder = DagFolder::open(root.path()).unwrap();
+    assert_eq!(
+        states(folder.look().unwrap()),
+        ["a.yaml: dag a", "large.yaml: broken", "zero.yaml: broken"]
+    );
+}
+
+#[test]
+fn what_changes_while_it_is_read_is_read_again() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("a.yaml");
+    fs::write(&path, DAG.replace("[data.csv]", "[]")).unwrap();
+    let mut signature = vec![signed(path.clone())];
+    fs::write(&path, "dag_id: other\ntasks: {t: {command: [x]}}\n").unwrap();
+    // This reads the second text; its signature is that of the first one.
+    let read = read_with("a.yaml", &path, &mut signature);
+    assert!(matches!(read, FileState::Dag(dag) if dag.dag_id == "other"));
+    assert_ne!(sign(&signature), signature);
+}
+
 #[tokio::test]
 async fn a_change_is_told_soon() {
     let root = tempfile::tempdir().unwrap();
