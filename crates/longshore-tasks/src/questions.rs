@@ -68,7 +68,7 @@ const REPORT_TIMEOUT: Duration = Duration::from_secs(70);
 const REPORTS_IN_FLIGHT: usize = 4096;
 /// How many questions of one kind reach the clients of connectors.
 const CONNECTOR_IN_FLIGHT: usize = 4096;
-/// Questions of one kind that are in flight to one bucket, or to the catalog.
+/// Questions of one kind that are in flight to one endpoint of a store, or to the catalog.
 const IN_FLIGHT_PER_HOST: usize = 32;
 
 /// A question about an action.

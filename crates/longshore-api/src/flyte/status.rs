@@ -31,7 +31,7 @@ pub struct TaskActionStatus {
     /// The attempt, from 1; 0 before the first status, and then means 1.
     #[serde(skip_serializing_if = "is_zero")]
     pub attempts: u32,
-    /// Failures of the machinery since the last progress.
+    /// System failures: of the whole attempt, or of a job of a connector since its last progress.
     #[serde(skip_serializing_if = "is_zero")]
     pub system_failures: u32,
     /// Number of `core.CatalogCacheStatus`; 0 is disabled.

@@ -10,7 +10,7 @@ const MEANINGS: &str = "\
 executor.EventsServiceURL URL of the events service that gets each change of an action. Without it, nothing is sent.
 executor.cacheServiceURL URL of the cache service that keeps outputs. Without it, no outputs are cached.
 executor.cluster Name of this cluster in events.
-executor.maxSystemFailures System failures in a row that an attempt survives.
+executor.maxSystemFailures System failures that an attempt survives; where it is a job of a connector, in a row.
 executor.maxConcurrentReconciles Rounds that run at the same time, at least 1.
 executor.requeueDuration After this time at the latest, the controller looks again at an action whose code does not run yet.
 executor.gc.interval Time between two passes over ended actions; `0s`: there are none.
@@ -53,7 +53,7 @@ plugins.connector-service.defaultConnector.defaultServiceConfig Retries and furt
 plugins.connector-service.connectorForTaskTypes Name of the connector of a task type, by task type.
 plugins.connector-service.pollInterval Time between two requests to each connector for the task types that it takes.
 plugins.connector-service.webApi.caching.resyncInterval Time between two requests for the state of one job.
-plugins.connector-service.webApi.caching.workers Requests at the same time.
+plugins.connector-service.webApi.caching.workers GetTask requests at the same time, for each connector.
 plugins.connector-service.webApi.caching.maxSystemFailures Failed requests in a row that a job survives.
 plugins.connector-service.webApi.readRateLimiter.qps Reading requests per second, in the long run.
 plugins.connector-service.webApi.readRateLimiter.burst Reading requests at once.
