@@ -1,6 +1,6 @@
 //! The scheduler's round: facts, committed rows and what the DAGs' schedules ask for in, one transaction out.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use longshore_core::{Action, Class, Classify, Never, Next, Plan};
@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::{
     board::{ActiveRun, Board, LoadError, read_dag},
+    clear::Clearing,
     decide::{self, Limits},
     facts::Fact,
     observe::{self, Observed},
@@ -141,20 +142,39 @@ impl Scheduler {
     }
 
     /// Reads the rows again after a conflict. Most likely they were written by an own commit whose response was lost.
+    ///
+    /// All reads come first: where one fails, nothing has changed, and the next commit meets the same conflict.
     async fn reload(&self) -> Result<(), SchedulerError> {
         let mut snapshot = self.shared.store.load().await?;
         let dags = std::mem::take(&mut snapshot.dags);
         let position = snapshot.watch_position.as_deref();
         let position = Reached::stored(position, &self.shared.cluster);
-        self.shared.inbox.stored(position);
-        self.forget_what_is_settled(&snapshot).await?;
+        let settled = self.settled(&snapshot).await?;
+        let mut facts = self.shared.inbox.peek().facts;
+        facts.retain(|fact| !settled.has(fact));
+        let before = with_cleared(self.shared.board(), &facts);
         let reloaded = Board::load(snapshot, read_dag)?;
-        let before = std::mem::replace(&mut *self.shared.board_mut(), reloaded.clone());
+        let mut ended = BTreeMap::new();
+        for key in before.runs.keys() {
+            if !reloaded.runs.contains_key(key) {
+                ended.insert(key, self.shared.store.run(key).await?);
+            }
+        }
+
+        self.shared.inbox.stored(position);
+        self.shared.inbox.forget(|fact| settled.has(fact));
+        self.shared.board_mut().clone_from(&reloaded);
         self.shared.catalog_mut().reload(dags);
         self.shared.launched.rows_reloaded();
-        let before = with_cleared(before, &self.shared.inbox.peek().facts);
-        for active in before.runs.values() {
-            self.publish_since(active, &reloaded).await?;
+        for (key, before) in &before.runs {
+            match (reloaded.runs.get(key), ended.remove(key)) {
+                (Some(now), _) => {
+                    let rows = now.tasks.values().map(|row| &**row);
+                    self.publish_since(before, &now.run, rows);
+                }
+                (None, Some(Some((run, rows)))) => self.publish_since(before, &run, rows.iter()),
+                (None, _) => {}
+            }
         }
         for board in [&before, &reloaded] {
             self.shared
@@ -168,15 +188,14 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Removes facts that the commit whose response was lost has settled, and that have another meaning when they are
-    /// applied again: the request for a run that has ended, a clear of a run that has ended again, and the change of
-    /// the cluster.
-    async fn forget_what_is_settled(&self, snapshot: &Snapshot) -> Result<(), StoreError> {
+    /// The facts that the commit whose response was lost has settled, of those that have another meaning when they are
+    /// applied again.
+    async fn settled(&self, snapshot: &Snapshot) -> Result<Settled, StoreError> {
         let is_open = |key: &RunKey| snapshot.runs.iter().any(|run| run.key == *key);
+        let mut settled = Settled::default();
         for key in self.shared.inbox.requested() {
             if !is_open(&key) && self.shared.store.run(&key).await?.is_some() {
-                let is_it = |fact: &Fact| fact.requested().as_ref() == Some(&key);
-                self.shared.inbox.forget(is_it);
+                settled.ended.push(key);
             }
         }
         for clearing in self.shared.inbox.clearings() {
@@ -186,37 +205,50 @@ impl Scheduler {
             };
             let now = self.shared.store.run(key).await?;
             if now.is_none_or(|(now, _)| now.version != stored.run.version) {
-                let is_it = |fact: &Fact| fact.clearing() == Some(&clearing);
-                self.shared.inbox.forget(is_it);
+                settled.cleared.push(clearing);
             }
         }
         let position = snapshot.watch_position.as_deref();
         let position = position.and_then(|text| text.parse::<Position>().ok());
-        if position.is_some_and(|at| at.cluster == self.shared.cluster) {
-            let is_it = |fact: &Fact| *fact == Fact::ClusterChanged;
-            self.shared.inbox.forget(is_it);
-        }
-        Ok(())
+        settled.is_in_this_cluster = position.is_some_and(|at| at.cluster == self.shared.cluster);
+        Ok(settled)
     }
 
     /// Publishes what happened to a run between its last known rows and a reload.
-    async fn publish_since(&self, before: &ActiveRun, now: &Board) -> Result<(), StoreError> {
-        let key = &before.run.key;
-        let (run, rows) = match now.runs.get(key) {
-            Some(active) => (active.run.clone(), active.tasks.values().cloned().collect()),
-            None => match self.shared.store.run(key).await? {
-                Some((run, rows)) => (Arc::new(run), rows.into_iter().map(Arc::new).collect()),
-                None => return Ok(()),
-            },
-        };
+    fn publish_since<'a>(
+        &self,
+        before: &ActiveRun,
+        run: &Run,
+        rows: impl Iterator<Item = &'a TaskInstance>,
+    ) {
         let at = self.shared.clock.now();
-        let rows: Vec<Arc<TaskInstance>> = rows;
-        self.publish(rows.iter().filter_map(|row| {
+        self.publish(rows.filter_map(|row| {
             let before = before.tasks.get(&row.key.task_id).map(|row| &**row);
             StateChange::of_task(at, before, row)
         }));
-        self.publish(StateChange::of_run(at, Some(&before.run), &run).into_iter());
-        Ok(())
+        self.publish(StateChange::of_run(at, Some(&before.run), run).into_iter());
+    }
+}
+
+/// Facts that are on record already.
+#[derive(Debug, Default)]
+struct Settled {
+    /// Runs that were requested, and have ended.
+    ended: Vec<RunKey>,
+    /// Clears of runs that have ended again.
+    cleared: Vec<Clearing>,
+    /// Whether the rows are of this cluster.
+    is_in_this_cluster: bool,
+}
+
+impl Settled {
+    fn has(&self, fact: &Fact) -> bool {
+        let is_requested = fact
+            .requested()
+            .is_some_and(|run| self.ended.contains(&run));
+        let is_cleared = fact.clearing().is_some_and(|it| self.cleared.contains(it));
+        let is_change = self.is_in_this_cluster && *fact == Fact::ClusterChanged;
+        is_requested || is_cleared || is_change
     }
 }
 

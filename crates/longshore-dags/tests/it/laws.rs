@@ -4,9 +4,10 @@
 use std::{ops::Range, sync::Arc, time::Duration};
 
 use longshore_test::{
-    faults::{Point, Process},
+    faults::{Fault, FaultPlan, Point, Process, Refusal},
     laws::{
-        Law, Owned, Scenario, Troubles, Violation, breaks, check_scenario, check_seeds, replay,
+        Law, Owned, Scenario, Troubles, Violation, breaks, check_plans, check_scenario,
+        check_seeds, replay,
     },
 };
 
@@ -171,6 +172,34 @@ stories! {
     a_quota_that_is_used_up_survives_everything: OVER_QUOTA,
     a_busy_api_server_survives_everything: BUSY,
     a_task_that_takes_too_long_survives_everything: TOO_LONG,
+}
+
+/// The rows are read again after a commit without an answer. Where this fails on the way, it is made again: otherwise the
+/// pods and the objects of a run that had ended by that commit stay.
+#[test]
+fn a_commit_without_an_answer_and_a_failed_read_after_it_are_survived() {
+    let point = |what: &str, n| Point {
+        what: what.to_owned(),
+        n,
+    };
+    for (story, commits, reads) in [
+        (scenarios::TIMED_OUT, 2..=5, 3..=4),
+        (scenarios::RETRIED, 15..=18, 3..=5),
+    ] {
+        let plans = commits.flat_map(|commit| {
+            reads.clone().map(move |read| FaultPlan {
+                at: vec![
+                    (point("commit", commit), Fault::LoseAnswer),
+                    (
+                        point("get run", read),
+                        Fault::Refuse(Refusal::InternalError),
+                    ),
+                ],
+                ..FaultPlan::none()
+            })
+        });
+        check_plans(&story, plans).assert_kept();
+    }
 }
 
 /// A scheduler beside which something goes on that should not.

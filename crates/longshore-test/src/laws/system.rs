@@ -270,13 +270,23 @@ pub fn breaks<S: Scenario>(scenario: &S, law: Law) -> bool {
 /// # Panics
 /// Where a world panics.
 pub fn check_seeds<S: Scenario>(scenario: &S, seeds: Range<u64>) -> Report {
+    check_plans(scenario, seeds.map(FaultPlan::seeded))
+}
+
+/// Runs the scenario undisturbed, then once under each of these plans, as those that a campaign has found.
+///
+/// # Panics
+/// Where a world panics.
+pub fn check_plans<S: Scenario>(
+    scenario: &S,
+    plans: impl IntoIterator<Item = FaultPlan>,
+) -> Report {
     let reference = replay(scenario, FaultPlan::none());
-    let cases: Vec<Case> = seeds
-        .map(|seed| Case {
-            law: Law::Restartable,
-            plan: FaultPlan::seeded(seed),
-        })
-        .collect();
+    let case = |plan| Case {
+        law: Law::Restartable,
+        plan,
+    };
+    let cases: Vec<Case> = plans.into_iter().map(case).collect();
     let (n_worlds, violations) = run_all(scenario, &cases, &reference, Seconds::None, |_| false);
     Report {
         scenario: scenario.name(),
