@@ -210,6 +210,8 @@ pub struct Patch {
 pub struct Delete {
     /// The object, with its uid.
     pub target: ObjectRef,
+    /// The version decided upon, where the object must stay if it has changed since; `None` deletes any version.
+    pub resource_version: Option<String>,
     /// `gracePeriodSeconds`; `None` leaves the object's own.
     pub grace_period_seconds: Option<u32>,
     /// Whether the object stays until what was made for it is gone (foreground deletion): then its absence says that

@@ -138,7 +138,8 @@ impl Applier {
         }
     }
 
-    /// Deletes the incarnation decided upon; gone already, or another one by now, is success.
+    /// Deletes the incarnation decided upon, and the version where the plan names one; gone already, or another
+    /// incarnation by now, is success.
     pub async fn delete(&self, key: &impl Display, delete: &Delete) -> Result<(), ApplyError> {
         let target = &delete.target;
         if target.uid.is_none() {

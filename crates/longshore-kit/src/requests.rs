@@ -97,6 +97,7 @@ impl Requests {
         let delete = Delete {
             target: target.clone(),
             grace_period_seconds,
+            resource_version: None,
             waits_for_dependents: false,
         };
         self.delete_as(&delete).await
@@ -112,7 +113,7 @@ impl Requests {
                 .then_some(PropagationPolicy::Foreground),
             preconditions: target.uid.clone().map(|uid| Preconditions {
                 uid: Some(uid),
-                resource_version: None,
+                resource_version: delete.resource_version.clone(),
             }),
             ..DeleteParams::default()
         };

@@ -90,6 +90,8 @@ pub struct TaskView {
 pub struct LaunchedView {
     /// The object, with its uid.
     pub object: ObjectRef,
+    /// The version of the object that is seen here.
+    pub resource_version: Option<String>,
     /// Which launch of the try it is.
     pub launch: u32,
     /// Where it is in its life.
@@ -174,10 +176,13 @@ pub fn decide_launch(observed: &Observed) -> LaunchPlan {
                 actions.extend(step.actions);
                 next = next.min(step.next);
                 if step.is_kept && then_delete {
-                    actions.push(delete(pod));
+                    // One that has ended in time, while no watch reported it, is not stopped.
+                    let is_overdue = task.state == Some(TaskState::Running);
+                    let seen = pod.resource_version.clone().filter(|_| is_overdue);
+                    actions.push(delete(pod, seen));
                 }
             }
-            (Fate::IsDeleted, _) => actions.push(delete(pod)),
+            (Fate::IsDeleted, _) => actions.push(delete(pod, None)),
             // Only a row asks for a log.
             (Fate::Stays, _) | (Fate::IsArchived { .. }, None) => {}
         }
@@ -286,9 +291,10 @@ fn ended(observed: &Observed, task: &TaskView, pods: &[LaunchedView]) -> Option<
     (is_restarting && is_over).then_some(Action::Call(LaunchEffect::ReportEnded))
 }
 
-fn delete(pod: &LaunchedView) -> LaunchAction {
+fn delete(pod: &LaunchedView, resource_version: Option<String>) -> LaunchAction {
     Action::Delete(Delete {
         target: pod.object.clone(),
+        resource_version,
         grace_period_seconds: None,
         waits_for_dependents: false,
     })

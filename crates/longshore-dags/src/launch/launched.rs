@@ -80,6 +80,7 @@ pub(crate) fn view_of<K: Launched>(object: &K) -> Option<LaunchedView> {
             name: meta.name.clone()?,
             uid: Some(meta.uid.clone()?),
         },
+        resource_version: meta.resource_version.clone(),
         launch,
         phase: object.phase(),
         is_deleting: meta.deletion_timestamp.is_some(),

@@ -57,6 +57,7 @@ pub(crate) fn decide_run(observed: &Observed) -> Plan<Never, RunEffect> {
                     Action::Delete(Delete {
                         target: target.clone(),
                         grace_period_seconds: None,
+                        resource_version: None,
                         waits_for_dependents: false,
                     })
                 })

@@ -310,6 +310,7 @@ async fn a_refusal_says_what_could_not_be_created() {
             uid: Some("u".to_owned()),
         },
         grace_period_seconds: None,
+        resource_version: None,
         waits_for_dependents: false,
     });
     let toy = Toy::new(move |n| Ok(Plan::of(vec![[&create, &delete][n as usize - 1].clone()])));

@@ -102,6 +102,7 @@ fn delete(pod: &Pod) -> PodPlan {
             Action::Delete(Delete {
                 target: pod.target.clone(),
                 grace_period_seconds: None,
+                resource_version: None,
                 waits_for_dependents: false,
             }),
             removed(pod, "Deleted pod"),

@@ -281,6 +281,7 @@ fn release(child: &Child) -> Vec<Step> {
             target: child.target.clone(),
             grace_period_seconds: None,
             // The pods of an operator go with what they were made for; without it, nothing tells that they are gone.
+            resource_version: None,
             waits_for_dependents: child.target.resource != Resource::POD,
         })];
     }

@@ -245,6 +245,7 @@ impl Bug {
             Action::Delete(Delete {
                 target,
                 grace_period_seconds: None,
+                resource_version: None,
                 waits_for_dependents: false,
             })
         })

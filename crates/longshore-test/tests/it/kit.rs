@@ -156,6 +156,7 @@ async fn deletes_are_for_one_incarnation_and_conflicts_are_not_taken_for_success
     let delete = |target: &ObjectRef| Delete {
         target: target.clone(),
         grace_period_seconds: None,
+        resource_version: None,
         waits_for_dependents: false,
     };
     let applier = applier(&cluster);
@@ -390,6 +391,7 @@ async fn a_round_waits_for_its_own_writes_or_reads_live() {
         let delete = Delete {
             target,
             grace_period_seconds: None,
+            resource_version: None,
             waits_for_dependents: false,
         };
         applier.delete(&"k", &delete).await.unwrap();

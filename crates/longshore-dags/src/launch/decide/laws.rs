@@ -87,6 +87,7 @@ fn pod(index: usize) -> impl Strategy<Value = LaunchedView> {
     ]);
     let launch = u32::try_from(index).unwrap_or(0) + 1;
     (phase, any::<bool>()).prop_map(move |(phase, is_deleting)| LaunchedView {
+        resource_version: Some("7".to_owned()),
         object: ObjectRef {
             resource: longshore_core::Resource::POD,
             namespace: "default".to_owned(),

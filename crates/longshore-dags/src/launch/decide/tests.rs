@@ -37,6 +37,7 @@ fn run() -> RunKey {
 
 fn pod(launch: u32, phase: LaunchedPhase) -> LaunchedView {
     LaunchedView {
+        resource_version: Some("7".to_owned()),
         object: ObjectRef {
             resource: longshore_core::Resource::POD,
             namespace: "default".to_owned(),
@@ -261,7 +262,7 @@ fn a_pod_is_viewed_by_its_launch_phase_and_deletion() {
     let object = |phase: &str, deletion: Option<&str>| -> LaunchedPod {
         serde_json::from_value(json!({
             "metadata": {
-                "name": "pod-2", "namespace": "default", "uid": "uid-2",
+                "name": "pod-2", "namespace": "default", "uid": "uid-2", "resourceVersion": "7",
                 "deletionTimestamp": deletion,
                 "annotations": {
                     "task_instance_id": Uuid::nil().to_string(), "longshore.dev/launch": "2",
@@ -315,6 +316,27 @@ fn a_try_that_runs_for_too_long_is_stopped_where_nobody_else_does_that() {
             next,
             "{state:?} {deadline:?}"
         );
+    }
+}
+
+/// No watch may have reported yet that it has ended in time.
+#[test]
+fn a_try_is_stopped_at_its_deadline_only_as_it_was_seen() {
+    for (state, expected) in [
+        (TaskState::Running, Some("7")),
+        (TaskState::Failed, None),
+        (TaskState::Scheduled, None),
+    ] {
+        let mut observed = archived(observed(state, 1, vec![pod(1, Live)]));
+        if let Seen::Present(task) = &mut observed.task {
+            task.deadline = Some(observed.now);
+            task.pod_uid = Some("uid-1".to_owned());
+        }
+        let actions = decide_launch(&observed).actions;
+        let [Action::Delete(delete)] = &actions[..] else {
+            panic!("{state:?}: {actions:?}");
+        };
+        assert_eq!(delete.resource_version.as_deref(), expected, "{state:?}");
     }
 }
 

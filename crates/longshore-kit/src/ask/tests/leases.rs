@@ -125,6 +125,7 @@ fn actions() -> Vec<Action<&'static str, &'static str, Get>> {
         Action::Delete(Delete {
             target: target.clone(),
             grace_period_seconds: None,
+            resource_version: None,
             waits_for_dependents: false,
         }),
         Action::EnsureFinalizer {

@@ -17,6 +17,7 @@ const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
 fn pod(phase: LaunchedPhase) -> LaunchedView {
     LaunchedView {
+        resource_version: Some("7".to_owned()),
         object: ObjectRef {
             resource: Resource::POD,
             namespace: "default".to_owned(),
