@@ -7,12 +7,13 @@ use futures::{Stream, stream};
 use jiff::Timestamp;
 use longshore_core::{AskError, Incarnation, NoAnswer, error::chain};
 use longshore_kit::Notes;
+use longshore_object_store::DataError;
 use longshore_plugins::{CacheKey, Call, Request};
 use tokio::sync::mpsc;
 
 use crate::{
     catalog::{Caching, Entry, decide::Claim},
-    data::{DataError, TaskData},
+    data::TaskData,
     events::ActionEvents,
     facts::{Facts, Waiting},
     model::{Action, ActionKey, Work},

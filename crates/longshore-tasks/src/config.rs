@@ -9,9 +9,10 @@ pub use webhook::WebhookSettings;
 use std::{sync::Arc, time::Duration};
 
 use longshore_kit::Metrics;
+use longshore_object_store::Storage;
 use longshore_plugins::Config;
 
-use crate::{ActionMeasures, data::Storage};
+use crate::ActionMeasures;
 
 /// How the executor behaves.
 #[derive(Clone, Debug)]

@@ -1,26 +1,16 @@
 //! What attempts are given and what they leave behind: inputs, outputs, or why one failed after all (task action spec
 //! §9.2). [`Storage`] is where that is.
 
-mod beneath;
-mod config;
-mod environment;
-mod error;
-mod location;
-mod storage;
-
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use longshore_api::flyte::{FILE_ERROR, FILE_OUTPUTS};
+use longshore_object_store::{DataError, File, Storage};
 use longshore_plugins::{ErrorKind, TaskError};
 use longshore_proto::flyteidl2::core::{
     ErrorDocument, LiteralMap, container_error::Kind, execution_error,
 };
 use prost::Message;
-
-pub use config::{StorageConfig, StorageConfigError, without_value};
-pub use error::DataError;
-pub use storage::{File, Storage};
 
 /// A status holds the message of an error up to four times, and an API server takes about a mebibyte of it. In bytes.
 const MAX_MESSAGE: usize = 16 * 1024;

@@ -15,8 +15,9 @@ use longshore_cluster::{
 };
 use longshore_kit::{CountRequests, Metrics, Tasks};
 use longshore_node::{ImageMap, Node, NodeConfig, PodsLifetime, shim};
+use longshore_object_store::Storage;
 use longshore_podops::PodMeasures;
-use longshore_tasks::{ActionMeasures, Settings, data::Storage};
+use longshore_tasks::{ActionMeasures, Settings};
 use longshore_webhook::{ClientAuthority, Measures};
 use serde_json::Value;
 

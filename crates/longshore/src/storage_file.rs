@@ -3,7 +3,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use longshore_tasks::data::{Storage, StorageConfig, StorageConfigError, without_value};
+use longshore_object_store::{Storage, StorageConfig, StorageConfigError, without_value};
 
 use crate::error::CliError;
 

@@ -10,7 +10,7 @@ const RENAMES: [&str; 3] = [
     "crates/longshore-files/",
     "crates/longshore/src/logging/bounded.rs",
     // The one for directories that are open, for the one place.
-    "crates/longshore-tasks/src/data/beneath.rs",
+    "crates/longshore-object-store/src/beneath.rs",
 ];
 const RENAMING: [&str; 4] = ["fs::rename(", " rename(", "renameat(", "renameat2("];
 /// Where the values of Kubernetes are read.

@@ -6,11 +6,10 @@ use crate::repository::Source;
 /// The subsystems that hold to it.
 const HELD: [&str; 3] = ["longshore-podops", "longshore-dags", "longshore-tasks"];
 /// Sources that may have a map under a lock: an index of caches, clients, and values that have been read.
-const CACHES: [&str; 4] = [
+const CACHES: [&str; 3] = [
     "crates/longshore-podops/src/selections.rs",
     "crates/longshore-podops/src/ask_webhooks.rs",
     "crates/longshore-tasks/src/secret_cache.rs",
-    "crates/longshore-tasks/src/data/storage.rs",
 ];
 /// A map of keys that a lock guards.
 const GUARDED: [&str; 4] = [

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use longshore_api::flyte::FILE_OUTPUTS;
 use longshore_core::{Class, Classify, Seen, UnknownCause, error::chain};
 use longshore_kit::Clock;
+use longshore_object_store::{DataError, File, Storage};
 use longshore_plugins::{CacheKey, CacheKeyError, TaskContext};
 use longshore_proto::flyteidl2::core::{LiteralMap, TaskTemplate, VariableMap};
 use prost::Message;
@@ -15,10 +16,7 @@ use super::{
     decide::{self, Claim},
     from_proto,
 };
-use crate::{
-    data::{DataError, File, Storage},
-    model::ActionKey,
-};
+use crate::model::ActionKey;
 
 /// How long a catalog that failed is left alone before it is asked once more.
 const ASK_AGAIN: Duration = Duration::from_secs(1);

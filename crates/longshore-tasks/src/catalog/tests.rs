@@ -9,16 +9,13 @@ use axum::{Router, routing::post};
 use jiff::SignedDuration;
 use longshore_core::error::chain;
 use longshore_kit::Clock;
+use longshore_object_store::{File, Storage};
 use longshore_proto::flyteidl2::core::{Literal, LiteralMap};
 use longshore_test::{Answer, Conduct, ForeignServer};
 use prost::Message;
 
 use super::*;
-use crate::{
-    connect::ConnectClient,
-    data::{File, Storage},
-    fixtures::serve,
-};
+use crate::{connect::ConnectClient, fixtures::serve};
 
 mod caching;
 

@@ -2,13 +2,13 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use longshore_object_store::StorageConfig;
 use longshore_plugins::{
     ConfigErrors, ConfigKey, ConfigProblem, ConfigReport, ConfigWarning, Section,
 };
 use serde_json::{Map, Value};
 
 use super::{TasksConfig, WebhookSettings};
-use crate::data::StorageConfig;
 
 /// What a configuration file says about the executor and what stands around it.
 #[derive(Clone, Debug, Default)]

@@ -10,11 +10,11 @@ use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use longshore_api::flyte::FILE_INPUTS;
 use longshore_kit::Clock;
+use longshore_object_store::Storage;
 use longshore_plugins::CacheKey;
 use longshore_proto::flyteidl2::core::LiteralMap;
-use longshore_tasks::{
-    catalog::{CachedOutput, Caching, Catalog, CatalogError, Put, Replace, Reservation},
-    data::Storage,
+use longshore_tasks::catalog::{
+    CachedOutput, Caching, Catalog, CatalogError, Put, Replace, Reservation,
 };
 use longshore_test::faults::Process;
 use prost::Message;

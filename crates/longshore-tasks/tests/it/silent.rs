@@ -4,12 +4,13 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use longshore_object_store::DataError;
 use longshore_plugins::CacheKey;
 use longshore_proto::flyteidl2::core::LiteralMap;
 use longshore_tasks::{
     Tasks,
     catalog::{CachedOutput, Caching, Catalog, CatalogError, Put, Replace, Reservation},
-    data::{DataError, Outcome, Owed, TaskData},
+    data::{Outcome, Owed, TaskData},
     events::{ActionEvent, ActionEvents, NotPublished},
 };
 use longshore_test::{

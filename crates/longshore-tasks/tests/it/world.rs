@@ -15,13 +15,14 @@ use kube::{
 };
 use longshore_api::{flyte, tasks::ANNOTATION_LAUNCH};
 use longshore_kit::{Clock, SystemClock};
+use longshore_object_store::DataError;
 use longshore_proto::flyteidl2::core::{
     Container, Identifier, LiteralMap, RetryStrategy, TaskMetadata, TaskTemplate, TypedInterface,
     Variable, VariableEntry, VariableMap, task_template::Target,
 };
 use longshore_tasks::{
     Plugins, Tasks, TasksConfig,
-    data::{DataError, Outcome, Owed, TaskData},
+    data::{Outcome, Owed, TaskData},
     events::{ActionEvent, ActionEvents, ActionPhase, NotPublished},
 };
 use longshore_test::{

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use longshore_api::flyte::TASK_ACTION_CRD;
 use longshore_core::{ObjectRef, Resource, Scope};
 use longshore_kit::{Metrics, Requests, SystemClock};
+use longshore_object_store::Storage;
 use longshore_plugins::Registry;
 use longshore_tasks::{
     Settings, TasksConfig,
     catalog::RemoteCatalog,
     connect::ConnectClient,
-    data::Storage,
     events::{BatchLimits, RemoteEvents},
     remote::GrpcConnectors,
 };

@@ -4,10 +4,10 @@
 use std::{path::Path, sync::Arc};
 
 use longshore_kit::{Metrics, SystemClock};
+use longshore_object_store::Storage;
 use longshore_tasks::{
     Settings, Tasks,
     catalog::{EmbeddedCatalog, Limits},
-    data::Storage,
     events::{BatchLimits, EventLog, LogLimits},
 };
 

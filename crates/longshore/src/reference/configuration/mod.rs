@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longshore_node::images::{Image, ImageMount};
+use longshore_object_store::StorageConfig;
 use longshore_plugins::{ConfigKey, KeyUse};
-use longshore_tasks::{Settings, data::StorageConfig};
+use longshore_tasks::Settings;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

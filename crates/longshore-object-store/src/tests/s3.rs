@@ -13,9 +13,9 @@ use axum::{
 };
 use http::{Method, Request, StatusCode};
 use longshore_test::{Answer, Conduct, ForeignServer, Received};
+use tokio::net::TcpListener;
 
 use super::*;
-use crate::fixtures::serve;
 
 /// Objects by path, `/bucket/key`.
 #[derive(Clone, Default)]
@@ -72,7 +72,10 @@ async fn storage_in(bucket: Bucket, environment: &[(&str, &str)]) -> Storage {
             .body(Body::from(body))
             .unwrap()
     };
-    let url = serve(Router::new().fallback(answer)).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let router = Router::new().fallback(answer);
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
     at(&url, environment)
 }
 
@@ -131,35 +134,6 @@ async fn a_file_beyond_the_limit_is_not_read() {
         .insert("/data/outputs.pb".to_owned(), large);
     let found = storage(bucket).await.read("s3://data/outputs.pb").await;
     assert_eq!(found.unwrap(), File::TooLarge((1 << 20) + 1));
-}
-
-#[tokio::test]
-async fn outputs_and_errors_of_attempts_are_found_in_buckets() {
-    let storage = Arc::new(storage(Bucket::default()).await);
-    let data = StoredData::new(Arc::clone(&storage));
-    let prefix = "s3://data/out/a/1";
-    let outcome = async |owed| data.outcome(prefix, owed).await.unwrap();
-    assert_eq!(outcome(Owed::Nothing).await, Outcome::Complete);
-    assert!(matches!(
-        outcome(Owed::Outputs).await,
-        Outcome::Incomplete(_)
-    ));
-    let url = format!("{prefix}/outputs.pb");
-    storage.write(&url, Bytes::new()).await.unwrap();
-    assert_eq!(outcome(Owed::Outputs).await, Outcome::Complete);
-    assert_eq!(
-        data.inputs(&url).await.unwrap(),
-        Some(LiteralMap::default())
-    );
-    let error = document(Kind::Recoverable, execution_error::ErrorKind::User);
-    storage
-        .write(&format!("{prefix}/error.pb"), error.into())
-        .await
-        .unwrap();
-    assert!(matches!(
-        outcome(Owed::Outputs).await,
-        Outcome::Failed { .. }
-    ));
 }
 
 #[tokio::test]
@@ -250,8 +224,12 @@ async fn a_store_that_redirects_for_ever_answers_too_much_or_something_else_is_n
 
     let (_server, other) =
         misbehaving(|_| Conduct::Answers(Answer::new(StatusCode::OK, "text/html", "<html>"))).await;
-    let data = StoredData::new(Arc::new(other));
-    assert_eq!(data.inputs("s3://data/x").await.unwrap(), None);
+    let found = other.read("s3://data/x").await.unwrap();
+    assert_eq!(
+        found,
+        File::Read("<html>".into()),
+        "which is for the reader to refuse"
+    );
 }
 
 fn object(body: Vec<u8>) -> Answer {

@@ -2,14 +2,14 @@
 
 use object_store::{aws::AmazonS3ConfigKey, gcp::GoogleConfigKey};
 
-use super::config::{StorageConfigError, Stores, names_user};
+use crate::config::{StorageConfigError, Stores, names_user};
 
 /// What the variables of S3 and of Google's store begin with.
-pub(super) const S3: &str = "AWS_";
-pub(super) const GCS: &str = "GOOGLE_";
+pub(crate) const S3: &str = "AWS_";
+pub(crate) const GCS: &str = "GOOGLE_";
 
 /// Fails where the address of a store that is used has a user or a password, which errors and statuses would show.
-pub(super) fn check(
+pub(crate) fn check(
     stores: &Stores,
     environment: &[(String, String)],
 ) -> Result<(), StorageConfigError> {
@@ -55,7 +55,7 @@ fn is_address_of_gcs(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::data::{Storage, StorageConfig};
+    use crate::{Storage, StorageConfig};
 
     const S3_STORE: &str = "{type: s3, connection: {auth-type: iam}}";
     const GCS_STORE: &str = "{type: stow, stow: {kind: google, config: {json: '{}'}}}";

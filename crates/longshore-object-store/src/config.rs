@@ -87,7 +87,7 @@ impl Default for StorageLimits {
 
 impl StorageLimits {
     /// In bytes.
-    pub(super) fn max_download(self) -> u64 {
+    pub(crate) fn max_download(self) -> u64 {
         match self.max_download_mbs {
             0 => u64::MAX,
             mib => mib.saturating_mul(MIB),
@@ -151,31 +151,31 @@ pub enum StorageConfigError {
 
 /// What stores there are besides this machine's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Stores {
+pub(crate) struct Stores {
     /// Below which `file://` URLs are; `None` where no directory is configured.
-    pub(super) root: Option<PathBuf>,
+    pub(crate) root: Option<PathBuf>,
     /// `s3://`.
-    pub(super) s3: Option<S3>,
+    pub(crate) s3: Option<S3>,
     /// `gs://`.
-    pub(super) gcs: Option<Gcs>,
+    pub(crate) gcs: Option<Gcs>,
 }
 
 /// How S3 is reached.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub(super) struct S3 {
+pub(crate) struct S3 {
     /// With its scheme; empty for Amazon's.
-    pub(super) endpoint: String,
+    pub(crate) endpoint: String,
     /// Empty for the environment's, or `us-east-1`.
-    pub(super) region: String,
+    pub(crate) region: String,
     /// Id and secret; `None` for what the machine or the pod has.
-    pub(super) key: Option<(String, String)>,
+    pub(crate) key: Option<(String, String)>,
 }
 
 /// How Google's store is reached.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub(super) struct Gcs {
+pub(crate) struct Gcs {
     /// A service account's key, as JSON; empty for what the machine or the pod has.
-    pub(super) key: String,
+    pub(crate) key: String,
 }
 
 impl std::fmt::Debug for S3 {
@@ -203,7 +203,7 @@ impl StorageConfig {
         read.map_err(|error| without_value(&error.to_string()))
     }
 
-    pub(super) fn stores(&self) -> Result<Stores, StorageConfigError> {
+    pub(crate) fn stores(&self) -> Result<Stores, StorageConfigError> {
         let local = Stores {
             root: self.files_root.clone(),
             ..Stores::default()
@@ -333,7 +333,7 @@ fn s3(connection: &Connection) -> Result<S3, StorageConfigError> {
 
 /// Whether the address of a store has a user. A password with `/` in it ends the authority for a parser, which would show
 /// the rest: no address of a store has `@` anywhere.
-pub(super) fn names_user(address: &str) -> bool {
+pub(crate) fn names_user(address: &str) -> bool {
     address.contains('@')
 }
 

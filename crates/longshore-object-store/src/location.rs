@@ -2,7 +2,7 @@
 
 /// A kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// This machine.
     File,
     /// Amazon's S3, or what speaks like it.
@@ -13,17 +13,17 @@ pub(super) enum Kind {
 
 /// Where a URL leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Location<'a> {
-    pub(super) kind: Kind,
+pub(crate) struct Location<'a> {
+    pub(crate) kind: Kind,
     /// Empty on this machine.
-    pub(super) bucket: &'a str,
+    pub(crate) bucket: &'a str,
     /// Within the bucket, or below the root of this machine's.
-    pub(super) key: &'a str,
+    pub(crate) key: &'a str,
 }
 
 impl<'a> Location<'a> {
     /// `None` for an unknown kind of store, and for a bucket that cannot be one.
-    pub(super) fn parse(url: &'a str) -> Option<Self> {
+    pub(crate) fn parse(url: &'a str) -> Option<Self> {
         let (scheme, rest) = url.split_once("://").unwrap_or(("file", url));
         let kind = match scheme {
             "file" => Kind::File,
@@ -46,7 +46,7 @@ impl<'a> Location<'a> {
 }
 
 /// Whether a text begins with the scheme of a URL and goes on without `//`: `file:path` would mean a directory `file:`.
-pub(super) fn is_without_slashes(url: &str) -> bool {
+pub(crate) fn is_without_slashes(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once(':') else {
         return false;
     };

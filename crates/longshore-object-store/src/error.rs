@@ -122,7 +122,7 @@ impl DataError {
     }
 
     /// What an error of a store means. A file that is missing is none, unless it is the bucket that is.
-    pub(super) fn of(url: &str, action: Action, source: Error) -> Self {
+    pub(crate) fn of(url: &str, action: Action, source: Error) -> Self {
         let url = url.to_owned();
         let words = source.to_string();
         if words.contains("NoSuchBucket") {

@@ -23,7 +23,7 @@ use object_store::{
 
 use reqwest::redirect::Policy;
 
-use super::{
+use crate::{
     beneath::{Beneath, Content},
     config::{Gcs, S3, StorageConfig, StorageConfigError, StorageLimits, Stores},
     environment,
@@ -217,7 +217,7 @@ impl Storage {
             return Ok(());
         };
         match kind {
-            Kind::File => super::beneath::parts(key)
+            Kind::File => crate::beneath::parts(key)
                 .map(drop)
                 .map_err(|error| impossible(error.to_string())),
             Kind::S3 | Kind::Gcs => Path::parse(key)

@@ -21,13 +21,13 @@ use nix::{
 
 /// Files below a directory.
 #[derive(Clone, Debug)]
-pub(super) struct Beneath {
+pub(crate) struct Beneath {
     root: PathBuf,
 }
 
 /// What is in a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Content {
+pub(crate) enum Content {
     /// It has so many bytes.
     TooLarge(u64),
     Read(Vec<u8>),
@@ -38,7 +38,7 @@ const DIRECTORY: Mode = Mode::from_bits_truncate(0o777);
 const FILE: u32 = 0o666;
 
 impl Beneath {
-    pub(super) fn new(root: PathBuf) -> Self {
+    pub(crate) fn new(root: PathBuf) -> Self {
         Self { root }
     }
 
@@ -46,7 +46,7 @@ impl Beneath {
     ///
     /// # Errors
     /// `NotFound` where there is none; anything else says nothing about it.
-    pub(super) fn read(&self, key: &str, max: u64) -> io::Result<Content> {
+    pub(crate) fn read(&self, key: &str, max: u64) -> io::Result<Content> {
         let file = self.file(key)?;
         let size = file.metadata()?.len();
         if size > max {
@@ -65,12 +65,12 @@ impl Beneath {
     ///
     /// # Errors
     /// As of [`read`](Self::read).
-    pub(super) fn metadata(&self, key: &str) -> io::Result<Metadata> {
+    pub(crate) fn metadata(&self, key: &str) -> io::Result<Metadata> {
         self.file(key)?.metadata()
     }
 
     /// Writes a file, whatever was there: all of it or nothing.
-    pub(super) fn write(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
         let (directories, name) = split(key)?;
         let directory = Handle(Arc::new(self.walk(&directories, true)?));
         // Two writers of one file have a draft each. What a crash leaves of one has a name that is never asked for.
@@ -80,7 +80,7 @@ impl Beneath {
     }
 
     /// Makes a directory, and those above it.
-    pub(super) fn make_directory(&self, key: &str) -> io::Result<()> {
+    pub(crate) fn make_directory(&self, key: &str) -> io::Result<()> {
         self.walk(&parts(key)?, true).map(drop)
     }
 
@@ -168,7 +168,7 @@ const COMMON: OFlag = OFlag::O_NOFOLLOW.union(OFlag::O_CLOEXEC);
 ///
 /// # Errors
 /// One of them leads up.
-pub(super) fn parts(key: &str) -> io::Result<Vec<&str>> {
+pub(crate) fn parts(key: &str) -> io::Result<Vec<&str>> {
     let parts = key.split('/').filter(|part| !matches!(*part, "" | "."));
     let parts: Vec<&str> = parts.collect();
     if parts.contains(&"..") || key.contains('\0') {
