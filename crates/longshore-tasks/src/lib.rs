@@ -12,7 +12,6 @@ mod build;
 pub mod catalog;
 mod collect;
 mod config;
-pub mod connect;
 mod controller;
 pub mod data;
 pub mod decide;
@@ -39,6 +38,3 @@ pub use config::{
 pub use measures::ActionMeasures;
 pub use rules::RULES;
 pub use service::{Plugins, Tasks};
-
-#[cfg(test)]
-mod fixtures;

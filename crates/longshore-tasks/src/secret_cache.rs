@@ -164,8 +164,9 @@ async fn invalidate(
 
 #[cfg(test)]
 mod tests {
+    use longshore_test::serve;
+
     use super::*;
-    use crate::fixtures::serve;
 
     const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 

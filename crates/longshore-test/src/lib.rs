@@ -16,6 +16,7 @@ pub mod proxy;
 pub mod real;
 pub mod script;
 pub mod scripted_node;
+pub mod serve;
 pub mod small_disk;
 
 pub use clock::{EPOCH, SimClock, held, hold};
@@ -32,6 +33,7 @@ pub use proxy::FaultProxy;
 pub use real::{RealNamespace, RealServer, play_all};
 pub use script::Script;
 pub use scripted_node::{NodeConfig, ScriptedNode};
+pub use serve::serve;
 pub use small_disk::on_a_small_disk;
 
 /// For every test that uses this crate: a simulated world mostly makes, copies and drops JSON.

@@ -18,14 +18,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use longshore_connect::ConnectError;
 use longshore_core::{Class, Classify};
 use longshore_plugins::CacheKey;
 pub use longshore_proto::flyteidl2::{
     cacheservice::{CachedOutput, Metadata, cached_output::Output},
     core::CatalogCacheStatus,
 };
-
-use crate::connect::ConnectError;
 
 pub use caching::{Caching, Entry, NoKey};
 pub use embedded::{EmbeddedCatalog, OpenError};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use longshore_connect::{Code, ConnectClient, ConnectError};
 use longshore_plugins::CacheKey;
 use longshore_proto::flyteidl2::cacheservice::{
     self as base, CachedOutput, GetCacheResponse, GetOrExtendReservationResponse, OverwriteOutput,
@@ -10,7 +11,6 @@ use longshore_proto::flyteidl2::cacheservice::{
 };
 
 use super::{Catalog, CatalogError, Put, Replace, Reservation, from_proto};
-use crate::connect::{Code, ConnectClient, ConnectError};
 
 /// The methods of `flyteidl2.cacheservice.v2.CacheService`.
 pub(super) mod method {

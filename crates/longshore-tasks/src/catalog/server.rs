@@ -4,6 +4,10 @@ use std::sync::Arc;
 
 use axum::{Router, body::Bytes, extract::State, response::Response, routing::post};
 use http::HeaderMap;
+use longshore_connect::{
+    Code,
+    server::{Refusal, answer},
+};
 use longshore_plugins::CacheKey;
 use longshore_proto::flyteidl2::cacheservice::{
     self as base, GetCacheResponse, GetOrExtendReservationResponse, PutCacheResponse,
@@ -11,10 +15,6 @@ use longshore_proto::flyteidl2::cacheservice::{
 };
 
 use super::{Catalog, CatalogError, Put, Replace, Reservation, remote::method, to_proto};
-use crate::connect::{
-    Code,
-    server::{Refusal, answer},
-};
 
 /// The catalog that answers.
 type Asked = State<Arc<dyn Catalog>>;

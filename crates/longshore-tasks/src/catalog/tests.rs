@@ -7,15 +7,15 @@ use std::{
 
 use axum::{Router, routing::post};
 use jiff::SignedDuration;
+use longshore_connect::ConnectClient;
 use longshore_core::error::chain;
 use longshore_kit::Clock;
 use longshore_object_store::{File, Storage};
 use longshore_proto::flyteidl2::core::{Literal, LiteralMap};
-use longshore_test::{Answer, Conduct, ForeignServer};
+use longshore_test::{Answer, Conduct, ForeignServer, serve};
 use prost::Message;
 
 use super::*;
-use crate::{connect::ConnectClient, fixtures::serve};
 
 mod caching;
 

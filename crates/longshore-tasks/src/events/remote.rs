@@ -1,10 +1,10 @@
 //! The peer's events service.
 
 use async_trait::async_trait;
+use longshore_connect::{Code, ConnectClient};
 use longshore_proto::flyteidl2::workflow::{RecordRequest, RecordResponse};
 
 use super::{ActionEvent, EventSink, NotRecorded, message};
-use crate::connect::{Code, ConnectClient};
 
 const RECORD: &str = "flyteidl2.workflow.EventsProxyService/Record";
 

@@ -6,18 +6,16 @@ use std::{
 
 use axum::{Router, routing::post};
 use http::HeaderMap;
+use longshore_connect::{
+    Code, ConnectClient,
+    server::{Refusal, answer},
+};
 use longshore_plugins::ErrorKind;
 use longshore_proto::flyteidl2::workflow::{RecordRequest, RecordResponse};
+use longshore_test::serve;
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::{
-    connect::{
-        Code, ConnectClient,
-        server::{Refusal, answer},
-    },
-    fixtures::serve,
-};
 
 mod log;
 

@@ -1,9 +1,8 @@
 //! The interface of the clients of connectors.
 
 use async_trait::async_trait;
+use longshore_connect::Code;
 use longshore_plugins::{Answer, Call, Category};
-
-use crate::connect::Code;
 
 /// A client of connectors.
 #[async_trait]

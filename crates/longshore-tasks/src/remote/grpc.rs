@@ -8,12 +8,11 @@ use std::time::Duration;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE};
 use http_body_util::BodyExt;
+use longshore_connect::Code;
 use longshore_outbound::{operator_named, shown};
 use longshore_plugins::MethodPolicy;
 use prost::Message;
 use reqwest::{Body, Client, Url};
-
-use crate::connect::Code;
 
 /// For how long an address without a server is tried again.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -8,6 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use futures::future::join_all;
+use longshore_connect::Code;
 use longshore_plugins::{
     Answer, Call, Category, ConnectorConfig, Connectors, Deployment, MethodPolicy, Request, Teller,
 };
@@ -22,7 +23,6 @@ use super::{
     grpc::{GrpcClient, GrpcError, Transport},
     rate_limit::RateLimit,
 };
-use crate::connect::Code;
 
 /// Begins jobs, tells of them and ends them.
 const JOBS: &str = "flyteidl2.connector.AsyncConnectorService";

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use longshore_api::flyte::TASK_ACTION_CRD;
+use longshore_connect::ConnectClient;
 use longshore_core::{ObjectRef, Resource, Scope};
 use longshore_kit::{Metrics, Requests, SystemClock};
 use longshore_object_store::Storage;
@@ -10,7 +11,6 @@ use longshore_plugins::Registry;
 use longshore_tasks::{
     Settings, TasksConfig,
     catalog::RemoteCatalog,
-    connect::ConnectClient,
     events::{BatchLimits, RemoteEvents},
     remote::GrpcConnectors,
 };

@@ -82,7 +82,7 @@ async fn every_answer_that_is_none_is_an_error_of_its_kind() {
 
 #[tokio::test]
 async fn a_server_of_something_else_is_found_out() {
-    let url = crate::fixtures::serve(axum::Router::new()).await;
+    let url = longshore_test::serve(axum::Router::new()).await;
     let endpoint = url.strip_prefix("http://").unwrap();
     let error = call(endpoint, &patient(Duration::from_secs(5)))
         .await

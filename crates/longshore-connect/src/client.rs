@@ -9,7 +9,7 @@ use longshore_outbound::{operator_named, shown};
 use prost::Message;
 use reqwest::{Client, Response, Url};
 
-use super::{Code, PROTO, TIMEOUT_HEADER, VERSION_HEADER, WireError};
+use crate::{Code, PROTO, TIMEOUT_HEADER, VERSION_HEADER, WireError};
 
 /// How long a call may take, unless told otherwise.
 const TIMEOUT: Duration = Duration::from_secs(30);

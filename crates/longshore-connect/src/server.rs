@@ -9,17 +9,20 @@ use axum::{
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE};
 use prost::Message;
 
-use super::{Code, JSON, PROTO, WireError};
+use crate::{Code, JSON, PROTO, WireError};
 
 /// A service says no.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub(crate) code: Code,
-    pub(crate) message: String,
+pub struct Refusal {
+    /// Why.
+    pub code: Code,
+    /// The same for people.
+    pub message: String,
 }
 
 impl Refusal {
-    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+    /// A refusal with this code and these words.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self {
             code,
             message: message.into(),
@@ -28,7 +31,7 @@ impl Refusal {
 }
 
 /// The answer to one call: what `work` makes of its message.
-pub(crate) async fn answer<Q, A, W>(
+pub async fn answer<Q, A, W>(
     headers: &HeaderMap,
     body: &Bytes,
     work: impl FnOnce(Q) -> W,

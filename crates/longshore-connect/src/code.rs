@@ -42,7 +42,7 @@ pub enum Code {
 }
 
 impl Code {
-    pub(super) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Canceled,
         Self::Unknown,
         Self::InvalidArgument,
@@ -89,22 +89,22 @@ impl Code {
     }
 
     /// The status of an answer with this code.
-    pub(super) fn status(self) -> StatusCode {
+    pub(crate) fn status(self) -> StatusCode {
         StatusCode::from_u16(self.wire().1).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
     /// The code of this name.
-    pub(super) fn parse(name: &str) -> Option<Self> {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|code| code.name() == name)
     }
 
     /// gRPC's number, from 1.
-    pub(crate) fn number(self) -> u32 {
+    pub fn number(self) -> u32 {
         self as u32 + 1
     }
 
     /// The code of this number of gRPC's.
-    pub(crate) fn of_number(number: u32) -> Self {
+    pub fn of_number(number: u32) -> Self {
         let at = usize::try_from(number)
             .ok()
             .and_then(|it| it.checked_sub(1));
@@ -113,7 +113,7 @@ impl Code {
     }
 
     /// What an answer means that something between here and the service gave.
-    pub(crate) fn of_status(status: StatusCode) -> Self {
+    pub fn of_status(status: StatusCode) -> Self {
         match status.as_u16() {
             400 => Self::Internal,
             401 => Self::Unauthenticated,

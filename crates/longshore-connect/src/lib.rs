@@ -1,9 +1,9 @@
-//! Connect's unary calls with protobuf messages: how the services of the control plane are spoken to (task action
-//! spec §17). [`ConnectClient`] asks, `server` answers.
+//! Connect's unary calls with protobuf messages: how the services of Flyte's control plane are called (task action spec
+//! §17). [`ConnectClient`] sends requests, [`server`] answers them.
 
 mod client;
 mod code;
-pub(crate) mod server;
+pub mod server;
 
 pub use client::{ConnectClient, ConnectError};
 pub use code::Code;

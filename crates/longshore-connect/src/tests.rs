@@ -5,10 +5,10 @@ use std::time::Duration;
 use axum::{Router, response::IntoResponse, routing::post};
 use http::{HeaderMap, StatusCode};
 use longshore_core::{Class, Classify};
+use longshore_test::serve;
 use prost_types::Timestamp;
 
 use super::*;
-use crate::fixtures::serve;
 
 const METHOD: &str = "a.Service/Method";
 
