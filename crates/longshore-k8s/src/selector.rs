@@ -13,8 +13,10 @@ mod object;
 #[cfg(test)]
 mod tests;
 mod text;
+mod words;
 
 pub use object::{Fault, faults};
+pub use words::faults_at;
 
 /// Requirements that must all hold. The one without requirements selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -29,7 +29,6 @@ pub mod replicas;
 pub mod rule;
 mod rules;
 mod selections;
-pub mod selector;
 mod service;
 pub mod standing;
 pub mod traffic;

@@ -5,13 +5,12 @@ use std::collections::BTreeSet;
 use longshore_api::podops::{
     AvailablePolicy, PodTransitionRuleSpec, RulePoll, RuleWebhook, TransitionRule,
 };
-use longshore_k8s::int_or_percent;
+use longshore_k8s::{int_or_percent, selector};
 use longshore_outbound::shown;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::kind::RuleKind;
-use crate::selector;
 
 /// Seconds between questions about a task, upstream's.
 const POLL_INTERVAL: i64 = 5;
@@ -102,7 +101,9 @@ pub fn validate(object: &Value) -> Result<(Faults, Vec<Target>), Refused> {
         return Err(Refused::NoSelector);
     };
     let (mut faults, mut targets) = (Faults::default(), Vec::new());
-    faults.0.extend(selector::faults("spec.selector", selector));
+    faults
+        .0
+        .extend(selector::faults_at("spec.selector", selector));
     let mut names = BTreeSet::new();
     for rule in &spec.rules {
         if rule.name.is_empty() {
@@ -183,12 +184,12 @@ fn never_met(path: &str, rule: &TransitionRule) -> Vec<String> {
     let check = rule.label_check.as_ref();
     if let Some(requires) = check.and_then(|check| check.requires.as_ref()) {
         let path = format!("{path}.labelCheck.requires");
-        faults.extend(selector::faults(&path, requires));
+        faults.extend(selector::faults_at(&path, requires));
     }
     let filter = rule.filter.as_ref();
     if let Some(selector) = filter.and_then(|filter| filter.label_selector.as_ref()) {
         let path = format!("{path}.filter.labelSelector");
-        faults.extend(selector::faults(&path, selector));
+        faults.extend(selector::faults_at(&path, selector));
     }
     faults
 }

@@ -17,10 +17,7 @@ use super::{
     task::{Poll, Polls},
     webhook::{Answers, Asking, Checked, Question},
 };
-use crate::{
-    model::{Labels, Pod, has_prefix, parse_stamp},
-    selector::selects,
-};
+use crate::model::{Labels, Pod, has_prefix, parse_stamp};
 
 /// Passed, or why not.
 pub type Outcome = Result<(), String>;
@@ -265,7 +262,8 @@ fn is_named_again(spec: &PodTransitionRuleSpec, rule: &TransitionRule) -> bool {
     })
 }
 
-/// Whether a rule is asked about a pod. No pod conditions are known, so a rule with some is about none.
+/// Whether a rule is asked about a pod. No pod conditions are known, so a rule with some is about none, and so is a rule
+/// whose selector cannot be read.
 fn is_about(rule: &TransitionRule, target: &Subject) -> bool {
     let selector = rule
         .filter
@@ -273,7 +271,9 @@ fn is_about(rule: &TransitionRule, target: &Subject) -> bool {
         .and_then(|filter| filter.label_selector.as_ref());
     rule.conditions.is_empty()
         && !target.skipped.contains(&rule.name)
-        && (selector.is_none() || selects(selector, &target.labels))
+        && selector.is_none_or(|selector| {
+            Selector::read(selector).is_ok_and(|selector| selector.matches(&target.labels))
+        })
 }
 
 /// A rule that is asked in a stage.

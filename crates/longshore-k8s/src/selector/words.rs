@@ -1,22 +1,18 @@
-//! Label selectors of rules: what is wrong with one, in the words of the webhook that refuses the rule.
+//! What is wrong with a selector, in the words of a webhook that refuses its object.
 
-use longshore_k8s::{
-    Selector,
-    selector::{self, Fault},
-};
 use serde_json::Value;
 
-use crate::model::Labels;
+use super::object::{self, Fault};
 
 /// What makes a selector at this path one that cannot be followed, or that selects nothing whatever the labels are:
 /// where, what was found, and what was expected.
-pub fn faults(path: &str, selector: &Value) -> Vec<String> {
+pub fn faults_at(path: &str, selector: &Value) -> Vec<String> {
     if selector.is_null() {
         return vec![format!(
             "{path}: Invalid value: null: expected a label selector"
         )];
     }
-    let faults = selector::faults(selector).into_iter();
+    let faults = object::faults(selector).into_iter();
     faults
         .map(|fault| describe(path, selector, fault))
         .collect()
@@ -66,12 +62,6 @@ fn describe(path: &str, selector: &Value, fault: Fault) -> String {
     format!("{path}.matchExpressions{place}: Invalid value: {found}: expected {expected}")
 }
 
-/// Whether a selector selects these labels; none where there is no selector, or none that can be read.
-pub fn selects(selector: Option<&Value>, labels: &Labels) -> bool {
-    let selector = selector.and_then(|selector| Selector::read(selector).ok());
-    selector.is_some_and(|selector| selector.matches(labels))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -118,9 +108,9 @@ mod tests {
                 "p.matchLabels: Invalid value: \"a=b c\": expected the key and the value of a label",
             ),
         ] {
-            assert_eq!(faults("p", &selector).join("\n"), expected, "{selector}");
+            assert_eq!(faults_at("p", &selector).join("\n"), expected, "{selector}");
         }
-        let shapeless = faults("p", &json!({"matchLabels": "a"})).join("\n");
+        let shapeless = faults_at("p", &json!({"matchLabels": "a"})).join("\n");
         let place = "p: Invalid value: {\"matchLabels\":\"a\"}: expected a label selector: ";
         assert!(shapeless.starts_with(place), "{shapeless}");
     }
