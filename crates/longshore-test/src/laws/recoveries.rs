@@ -47,16 +47,20 @@ pub(super) fn of_test_run<S: Scenario>(
     if !(mixed(case_number.wrapping_add(name)) >> 32).is_multiple_of(SHARE) {
         return None;
     }
-    let seconds = second_faults(scenario, run);
+    let seconds = second_faults(scenario, case, run);
     let n = spread(case_number, 0, seconds.len())?;
     Some(with_second(case, seconds.get(n)?))
 }
 
 /// All second faults of a case that went like this.
-fn second_faults<S: Scenario>(scenario: &S, run: &Run) -> Vec<Second> {
+fn second_faults<S: Scenario>(scenario: &S, case: &Case, run: &Run) -> Vec<Second> {
+    let is_last_repeat = |point: &&Point| {
+        let mut firsts = case.plan.at.iter().map(|(first, _)| &first.what);
+        scenario.is_given_up(point) && firsts.any(|first| *first == point.what)
+    };
     let prolongs_outage =
         |point: &&Point| point.what.starts_with("watch ") || point.what.starts_with("list ");
-    let points = run.recovery.iter();
+    let points = run.recovery.iter().filter(|it| !is_last_repeat(it));
     let points = points.filter(|point| !(scenario.has_appointments() && prolongs_outage(point)));
     let mut seconds = Vec::new();
     for point in points {
@@ -131,7 +135,7 @@ impl<'s, S: Scenario> Recoveries<'s, S> {
             let run = replay(self.scenario, case.plan.clone());
             let broken = judge(self.scenario, case, &run, &self.reference);
             let seconds = if broken.is_empty() {
-                second_faults(self.scenario, &run)
+                second_faults(self.scenario, case, &run)
             } else {
                 Vec::new()
             };

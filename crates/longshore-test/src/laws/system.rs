@@ -107,6 +107,13 @@ pub trait Scenario: Sync {
         true
     }
 
+    /// Whether the subsystem does this twice at most, and then goes on without it, as its specification says: a second
+    /// fault does not strike the repeat.
+    fn is_given_up(&self, point: &Point) -> bool {
+        let _ = point;
+        false
+    }
+
     /// Whether people act at fixed times, so that the end depends on what the controller has seen by then. A second fault
     /// does not make the outage of a watch longer there.
     fn has_appointments(&self) -> bool {
