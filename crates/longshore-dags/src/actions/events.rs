@@ -109,6 +109,11 @@ fn change(event: WatchedEvent, action: &TaskAction) -> LaunchChange {
             // Its executor has tried again what failed before the start.
             before_start: false,
         },
+        (None, WatchedEvent::Vanished) => LaunchChange::Lost,
+        // Its executor had put a finalizer on it, after which its resource may exist.
+        (None, WatchedEvent::Deleted) if action.metadata.deletion_timestamp.is_some() => {
+            LaunchChange::Lost
+        }
         (None, WatchedEvent::Deleted) => LaunchChange::Gone,
         (None, WatchedEvent::Applied) if has_started(&status) => {
             LaunchChange::Running { started_at }

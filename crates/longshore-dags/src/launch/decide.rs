@@ -107,10 +107,22 @@ pub struct LaunchedView {
 pub enum LaunchedPhase {
     /// Not ended: pending, running or unknown.
     Live,
+    /// Not ended, and waiting for what will not come.
+    Stuck,
     /// Ended well.
     Succeeded,
     /// Ended badly.
     Failed,
+}
+
+impl LaunchedPhase {
+    /// Whether none of its processes runs, or will.
+    fn has_ended(self) -> bool {
+        match self {
+            Self::Live | Self::Stuck => false,
+            Self::Succeeded | Self::Failed => true,
+        }
+    }
 }
 
 /// What the controller does besides creating and deleting.
@@ -141,6 +153,8 @@ pub enum LaunchEffect {
 /// - A queued try without a pod of its launch gets it, once the pods of earlier launches have failed or are gone: two
 ///   pods of one try never live at the same time, even if that means to wait for a node that is gone, and the scheduler
 ///   decides first upon one that has succeeded.
+/// - A pod that waits for what will not come is deleted, and only its end says whether its process ran: until then its
+///   node may start it, so that its launch has not failed.
 /// - A pod that no row wants is deleted. The log of one that has ended is copied to the archive first, beside the rounds
 ///   ([`LogQuestion`]), and once it is, whether the pod goes is the configuration's to say.
 /// - A restarting try has ended once none of its pods lives. That is reported before their logs are kept, so that a
@@ -227,18 +241,21 @@ fn fate(pod: &LaunchedView, task: Option<&TaskView>, observed: &Observed) -> Fat
     }
     match task.state {
         Some(TaskState::Running)
-            if pod.phase == LaunchedPhase::Live
+            if !pod.phase.has_ended()
                 && task
                     .deadline
                     .is_some_and(|deadline| deadline <= observed.now) =>
         {
             Fate::IsArchived { then_delete: true }
         }
+        Some(TaskState::Queued | TaskState::Running) if pod.phase == LaunchedPhase::Stuck => {
+            Fate::IsDeleted
+        }
         Some(TaskState::Queued | TaskState::Running) => Fate::Stays,
         // Its run was interrupted.
         None | Some(TaskState::Scheduled | TaskState::UpForRetry) => Fate::IsDeleted,
         // It has ended by itself; the pod as we see it is older.
-        Some(TaskState::Success) if pod.phase == LaunchedPhase::Live => Fate::Stays,
+        Some(TaskState::Success) if !pod.phase.has_ended() => Fate::Stays,
         Some(
             TaskState::Success
             | TaskState::Restarting
@@ -248,7 +265,7 @@ fn fate(pod: &LaunchedView, task: Option<&TaskView>, observed: &Observed) -> Fat
             | TaskState::Removed,
         ) => match pod.phase {
             // Its run was cancelled, it was cleared, or it will never start: what it has said so far is kept.
-            LaunchedPhase::Live => Fate::IsArchived { then_delete: true },
+            LaunchedPhase::Live | LaunchedPhase::Stuck => Fate::IsArchived { then_delete: true },
             LaunchedPhase::Succeeded => Fate::IsArchived {
                 then_delete: config.delete_worker_pods,
             },
@@ -287,7 +304,7 @@ fn create(observed: &Observed, task: &TaskView, pods: &[LaunchedView]) -> Option
 /// A restarting try whose pods have all ended.
 fn ended(observed: &Observed, task: &TaskView, pods: &[LaunchedView]) -> Option<LaunchAction> {
     let is_restarting = task.state == Some(TaskState::Restarting);
-    let is_over = observed.replay_done && pods.iter().all(|pod| pod.phase != LaunchedPhase::Live);
+    let is_over = observed.replay_done && pods.iter().all(|pod| pod.phase.has_ended());
     (is_restarting && is_over).then_some(Action::Call(LaunchEffect::ReportEnded))
 }
 

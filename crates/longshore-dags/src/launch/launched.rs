@@ -22,8 +22,10 @@ use crate::{
 pub enum WatchedEvent {
     /// It is there: listed, added or modified.
     Applied,
-    /// It is gone from the API server.
+    /// It is gone from the API server, and this was its last state.
     Deleted,
+    /// It is gone from the API server, and later states than this one may have gone unseen.
+    Vanished,
 }
 
 /// The objects of one launcher. They carry the id of their try and the number of their launch as annotations.

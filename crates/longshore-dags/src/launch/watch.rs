@@ -83,8 +83,10 @@ impl<K: Launched> LaunchWatch<K> {
             }
             None => self.caught_up(),
         }
+        let mut seen = stored.unwrap_or(listed).min(listed);
         while let Some(update) = updates.next().await {
-            let reached = self.take(update).await;
+            let reached = self.take(update, seen).await;
+            seen = seen.max(reached);
             if reached >= listed && self.table().stage(K::LAUNCHER) != Stage::Replayed {
                 self.caught_up();
             }
@@ -106,7 +108,9 @@ impl<K: Launched> LaunchWatch<K> {
         while let Some(update) = updates.next().await {
             match update {
                 Update::Applied(object) => self.applied(&object, None).await,
-                Update::Deleted(object) => self.deleted(&object, None).await,
+                Update::Deleted(object) => {
+                    self.deleted(WatchedEvent::Vanished, &object, None).await
+                }
                 Update::Reached(listed) => {
                     if stored.is_none_or(|stored| stored >= listed) {
                         self.shared.inbox.reached(position::<K>(listed));
@@ -119,8 +123,10 @@ impl<K: Launched> LaunchWatch<K> {
         0
     }
 
-    /// Takes one update in. Returns the position that it reaches.
-    async fn take(&self, update: Update<K>) -> u64 {
+    /// Takes one update in, where all up to `seen` was seen. Returns the position that it reaches.
+    ///
+    /// Only a new list says that an object is gone which was last seen as it is.
+    async fn take(&self, update: Update<K>, seen: u64) -> u64 {
         match update {
             Update::Applied(object) => {
                 let at = version(&*object);
@@ -129,7 +135,12 @@ impl<K: Launched> LaunchWatch<K> {
             }
             Update::Deleted(object) => {
                 let at = version(&*object);
-                self.deleted(&object, Some(at)).await;
+                let event = if at > seen {
+                    WatchedEvent::Deleted
+                } else {
+                    WatchedEvent::Vanished
+                };
+                self.deleted(event, &object, Some(at)).await;
                 at
             }
             Update::Reached(at) => {
@@ -149,11 +160,11 @@ impl<K: Launched> LaunchWatch<K> {
     }
 
     /// The fact first, then the table: once the table has no object, the inbox has the reason.
-    async fn deleted(&self, object: &K, at: Option<u64>) {
+    async fn deleted(&self, event: WatchedEvent, object: &K, at: Option<u64>) {
         let Some((ti_id, _)) = launch_of(object) else {
             return;
         };
-        self.report(WatchedEvent::Deleted, object, at).await;
+        self.report(event, object, at).await;
         self.table().remove(ti_id, object);
         self.shared.launch_keys.add([ti_id]);
     }
@@ -185,7 +196,7 @@ impl<K: Launched> LaunchWatch<K> {
                     pod_name: row.pod_name.clone().unwrap_or_default(),
                     pod_uid: pod_uid.clone(),
                     resource_version: None,
-                    what: LaunchChange::Gone,
+                    what: LaunchChange::Lost,
                 }));
             }
         }

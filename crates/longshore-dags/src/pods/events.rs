@@ -1,15 +1,18 @@
 //! What a pod's state says about its task instance (section 2.6 of the DAG scheduler spec, for tasks that are one
 //! container: a failed pod is a failed task).
 //!
-//! Two rows of upstream's event table are not here. No component marks our pods as revoked, so that label means nothing.
+//! Three rows of upstream's event table are not here. No component marks our pods as revoked, so that label means nothing.
 //! And a deletion without `deletionTimestamp` is not read as "the pod left our selector", because a forced deletion looks
-//! just the same and must not leave the task waiting for ever.
+//! just the same and must not leave the task waiting for ever. And a pod that waits for what will not come has not failed:
+//! its node may start it all the same, until the pod is gone.
 
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
-    api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, PodStatus},
+    api::core::v1::{
+        ContainerState, ContainerStateTerminated, ContainerStatus, PodCondition, PodStatus,
+    },
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use longshore_api::{
@@ -46,6 +49,9 @@ const FATAL_WAITING_REASONS: [&str; 5] = [
 /// Reasons of a container that has ended without its process having run.
 const NEVER_RAN_REASONS: [&str; 2] = ["StartError", "ContainerCannotRun"];
 
+/// The reason that kubelets give to a container that they do not find when they end its pod.
+pub(crate) const REASON_STATUS_UNKNOWN: &str = "ContainerStatusUnknown";
+
 impl Launched for LaunchedPod {
     const LAUNCHER: Launcher = Launcher::Pod;
 
@@ -63,6 +69,7 @@ impl Launched for LaunchedPod {
         match self.status.phase.as_deref() {
             Some("Succeeded") => LaunchedPhase::Succeeded,
             Some("Failed") => LaunchedPhase::Failed,
+            Some("Pending") if is_waiting_fatally(&self.status) => LaunchedPhase::Stuck,
             _ => LaunchedPhase::Live,
         }
     }
@@ -85,11 +92,24 @@ fn change(event: WatchedEvent, pod: &LaunchedPod) -> LaunchChange {
     match (status.phase.as_deref(), event) {
         (Some("Succeeded"), _) => succeeded(pod),
         (Some("Failed"), _) => failed(status),
+        (_, WatchedEvent::Deleted) if may_have_run(pod) => LaunchChange::Lost,
+        // It is deleted as soon as it is seen so. That it started just then, and the events of that are forgotten, is the
+        // one case which is not told from one that never ran.
+        (Some("Pending"), WatchedEvent::Deleted | WatchedEvent::Vanished)
+            if is_waiting_fatally(status) =>
+        {
+            failed(status)
+        }
+        (_, WatchedEvent::Vanished) => LaunchChange::Lost,
         (_, WatchedEvent::Deleted) => LaunchChange::Gone,
         (Some("Running"), WatchedEvent::Applied) => LaunchChange::Running {
             started_at: main_container(status).and_then(started_at),
         },
-        (Some("Pending"), WatchedEvent::Applied) if is_waiting_fatally(status) => failed(status),
+        (Some("Pending"), WatchedEvent::Applied) if is_waiting_fatally(status) => {
+            LaunchChange::Stuck {
+                failure: failure(status),
+            }
+        }
         (_, WatchedEvent::Applied) => LaunchChange::Exists,
     }
 }
@@ -140,10 +160,20 @@ fn result(message: &str) -> Result<Option<Value>, String> {
         .map_err(|error| format!("the result is not JSON: {error}"))
 }
 
-fn failed(status: &PodStatus) -> LaunchChange {
-    let main = main_container(status);
-    let ended = main.and_then(terminated);
-    let has_run = main.is_some_and(|container| {
+/// Whether a deleted pod without a final state may have run. No node has seen off a pod that a client has removed by
+/// force: the node may just have started it.
+fn may_have_run(pod: &LaunchedPod) -> bool {
+    let status = &pod.status;
+    let is_bound = has_condition(status, |it| {
+        it.type_ == "PodScheduled" && it.status == "True"
+    });
+    let is_forced = pod.metadata.deletion_timestamp.is_none() && is_bound;
+    matches!(status.phase.as_deref(), Some("Running" | "Unknown")) || has_run(status) || is_forced
+}
+
+/// Whether the process of the main container ran, as far as its node has said.
+fn has_run(status: &PodStatus) -> bool {
+    main_container(status).is_some_and(|container| {
         let state = container.state.as_ref();
         let last_ended = container
             .last_state
@@ -151,8 +181,21 @@ fn failed(status: &PodStatus) -> LaunchChange {
             .is_some_and(|it| it.terminated.is_some());
         last_ended
             || state.is_some_and(|it| it.running.is_some())
-            || ended.is_some_and(|it| !is_never_ran(it))
-    });
+            || terminated(container).is_some_and(|it| !is_never_ran(container, it))
+    })
+}
+
+fn has_condition(status: &PodStatus, is_meant: impl FnMut(&PodCondition) -> bool) -> bool {
+    status.conditions.iter().flatten().any(is_meant)
+}
+
+fn failed(status: &PodStatus) -> LaunchChange {
+    let main = main_container(status);
+    let ended = main.and_then(terminated);
+    // Kubernetes removes the pods of a node that it has lost: what runs there is not known.
+    let is_of_lost_node =
+        has_condition(status, |it| it.reason.as_deref() == Some("DeletionByPodGC"));
+    let has_run = has_run(status) || is_of_lost_node;
     LaunchChange::Failed {
         started_at: main.filter(|_| has_run).and_then(started_at),
         ended_at: ended.and_then(|it| instant(it.finished_at.as_ref())),
@@ -161,11 +204,15 @@ fn failed(status: &PodStatus) -> LaunchChange {
     }
 }
 
-fn is_never_ran(terminated: &ContainerStateTerminated) -> bool {
-    terminated
-        .reason
-        .as_deref()
-        .is_some_and(|reason| NEVER_RAN_REASONS.contains(&reason))
+/// A container that a kubelet does not find was never made if it has neither an id nor a start.
+fn is_never_ran(container: &ContainerStatus, terminated: &ContainerStateTerminated) -> bool {
+    let is_unmade = || {
+        let id = container.container_id.as_deref().unwrap_or_default();
+        id.is_empty() && instant(terminated.started_at.as_ref()).is_none()
+    };
+    terminated.reason.as_deref().is_some_and(|reason| {
+        NEVER_RAN_REASONS.contains(&reason) || (reason == REASON_STATUS_UNKNOWN && is_unmade())
+    })
 }
 
 /// Table 2.6.1: the first container that ended badly, init containers first; else the last one that waits. The pod's

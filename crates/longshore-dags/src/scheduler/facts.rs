@@ -158,6 +158,11 @@ pub struct LaunchFact {
 pub enum LaunchChange {
     /// It exists and has not started its process.
     Exists,
+    /// It waits for what will not come. That is no end: its node may still start the process.
+    Stuck {
+        /// What it waits for.
+        failure: Failure,
+    },
     /// Its process runs.
     Running {
         /// When its process started; `None` where the node did not say.
@@ -187,7 +192,9 @@ pub enum LaunchChange {
         /// Whether the task's process never ran: a launch failure, which does not consume a try at first.
         before_start: bool,
     },
-    /// It is gone, and no final state was seen. Where this comes from a comparison with a list, the pod that is not
-    /// listed is the one with the uid that the row has recorded, not the one with its name.
+    /// It is gone, and its process never ran.
     Gone,
+    /// It is gone, no final state was seen, and its process may have run. Where this comes from a comparison with a list,
+    /// the pod that is not listed is the one with the uid that the row has recorded, not the one with its name.
+    Lost,
 }

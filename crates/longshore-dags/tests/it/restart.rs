@@ -5,13 +5,13 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use longshore_dags::Dags;
 use longshore_store::{RunKey, RunState, TaskInstance};
 use longshore_test::faults::{Fault, FaultPlan, Faults, Point, Process, WatchFault};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::{RUN_ID, World, left};
 
@@ -302,4 +302,56 @@ pub(crate) async fn swept_and_forgotten(world: World) {
     let (state, task) = ended(&dags, &run).await;
     assert_eq!(state, RunState::Failed);
     assert_eq!(task.failure.unwrap().reason.as_deref(), Some("PodDeleted"));
+}
+
+const REFUSED_AT_FIRST: &str = "
+dag_id: late
+tasks:
+  a: {command: [x], env: {SCRIPT: waiting ErrImagePull}}
+";
+
+/// Writes the status of the only pod, as its node.
+async fn report(world: &World, phase: &str, state: Value) {
+    let pods: Api<Pod> = Api::namespaced(world.place.client(), world.place.namespace());
+    let name = pods.list(&ListParams::default()).await.unwrap().items[0].name_any();
+    let status = json!({"status": {
+        "phase": phase, "containerStatuses": [{
+            "name": "base", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state,
+        }],
+    }});
+    let params = PatchParams::default();
+    pods.patch_status(&name, &params, &Patch::Merge(status))
+        .await
+        .unwrap();
+}
+
+/// A node that did not get an image tries again, also while the scheduler is down with the deletion of the pod before it.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_starts_after_it_was_refused_is_not_launched_again() {
+    let world = World::new(REFUSED_AT_FIRST).await;
+    let plan = FaultPlan::at(Point::new("delete pods", 1), Fault::KillBefore);
+    let faults = Faults::new(plan);
+    let dags = world.start(&faults.start()).await;
+    let run = world.request(&dags, RUN_ID).await;
+    faults.killed().await;
+    drop(dags);
+    let at = "2026-01-01T00:00:00Z";
+    report(
+        &world,
+        "Running",
+        json!({"waiting": null, "running": {"startedAt": at}}),
+    )
+    .await;
+    let dags = world.start(&undisturbed()).await;
+    seconds(60).await;
+    let end = json!({"exitCode": 0, "reason": "Completed", "startedAt": at, "finishedAt": at});
+    report(
+        &world,
+        "Succeeded",
+        json!({"running": null, "terminated": end}),
+    )
+    .await;
+    let (state, task) = ended(&dags, &run).await;
+    assert_eq!((state, task.launch), (RunState::Success, 1));
+    assert_eq!(world.admission.creates("pods").len(), 1);
 }

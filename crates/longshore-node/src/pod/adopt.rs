@@ -28,6 +28,10 @@ pub(crate) fn adopt(
         if link.is_none() {
             directory::settle(dir, &mut local)?;
         }
+        // A full disk may have refused the record of an end that the API server has.
+        for (container, attempts) in from_status(pod, now).attempts {
+            local.attempts.entry(container).or_insert(attempts);
+        }
         return Ok((local, link));
     }
     Ok((from_status(pod, now), None))
@@ -74,4 +78,33 @@ fn last_end(container: &ContainerStatus) -> Option<Exit> {
             .map_or_else(crate::clock::now, |time| time.0),
         message: ended.message.unwrap_or_default(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The record of a start that failed for want of space was refused too. Somebody may have acted upon the status.
+    #[test]
+    fn what_has_ended_for_the_api_server_does_not_start_though_no_record_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let ended = json!({"terminated": {"exitCode": 128, "reason": "StartError"}});
+        let pod = serde_json::from_value(json!({
+            "metadata": {"name": "p", "uid": "u"},
+            "spec": {"containers": [{"name": "base"}, {"name": "sidecar"}], "restartPolicy": "Never"},
+            "status": {"phase": "Running", "containerStatuses": [
+                {"name": "base", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": ended},
+                {"name": "sidecar", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": {}},
+            ]},
+        }));
+        let (local, _) = adopt(dir.path(), &pod.unwrap(), Timestamp::UNIX_EPOCH).unwrap();
+        let last = local.last("base").map(|attempt| &attempt.state);
+        assert!(
+            matches!(last, Some(AttemptState::Exited(exit)) if exit.code == 128),
+            "{last:?}"
+        );
+        assert!(local.last("sidecar").is_none());
+    }
 }

@@ -79,8 +79,12 @@ fn an_action_that_has_not_ended_runs_or_is_there() {
         (&aborted, true, &LaunchChange::Exists),
     ] {
         check(Applied, (status, is_deleting), expected, live);
-        check(Deleted, (status, true), &LaunchChange::Gone, live);
+        check(Deleted, (status, true), &LaunchChange::Lost, live);
     }
+    // Without a finalizer no executor has taken it up.
+    let nothing = (&Value::Null, false);
+    check(Deleted, nothing, &LaunchChange::Gone, live);
+    check(WatchedEvent::Vanished, nothing, &LaunchChange::Lost, live);
 }
 
 #[test]

@@ -68,7 +68,9 @@ impl Decider for Pods {
                 && task
                     .deadline
                     .is_some_and(|deadline| deadline <= observed.now);
-            pod.launch < task.launch || (pod.launch == task.launch && (!is_occupying || is_overrun))
+            pod.launch < task.launch
+                || (pod.launch == task.launch
+                    && (!is_occupying || is_overrun || pod.phase == LaunchedPhase::Stuck))
         };
         let of_intent = |pod: &&LaunchedView| format!("delete {}", pod.object.name) == intent;
         is_wanted || pods.clone().filter(of_intent).any(is_unwanted)
@@ -82,6 +84,7 @@ fn name(launch: u32) -> String {
 fn pod(index: usize) -> impl Strategy<Value = LaunchedView> {
     let phase = prop::sample::select(vec![
         LaunchedPhase::Live,
+        LaunchedPhase::Stuck,
         LaunchedPhase::Succeeded,
         LaunchedPhase::Failed,
     ]);

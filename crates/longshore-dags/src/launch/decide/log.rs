@@ -98,7 +98,7 @@ impl OnError {
         phase: LaunchedPhase,
     ) -> Self {
         let limit = match phase {
-            LaunchedPhase::Live => LIVE_LIMIT,
+            LaunchedPhase::Live | LaunchedPhase::Stuck => LIVE_LIMIT,
             LaunchedPhase::Succeeded | LaunchedPhase::Failed => ENDED_LIMIT,
         };
         let elapsed = since.map(|since| between(since, now));

@@ -104,7 +104,21 @@ fn plan(observed: &Observed) -> String {
         .join(", ")
 }
 
-use LaunchedPhase::{Failed, Live, Succeeded};
+use LaunchedPhase::{Failed, Live, Stuck, Succeeded};
+
+/// The next launch waits for the end of the pod, as ever.
+#[test]
+fn a_pod_that_is_stuck_is_deleted_and_nothing_else_is_done_before_its_end() {
+    for state in [TaskState::Queued, TaskState::Running] {
+        let stuck = pod(1, Stuck);
+        let wanted = observed(state, 1, vec![stuck.clone()]);
+        assert_eq!(plan(&wanted), "delete pod-1", "{state:?}");
+        let going = observed(state, 1, vec![deleting(stuck)]);
+        assert_eq!(plan(&going), "", "{state:?}");
+    }
+    let relaunched = observed(TaskState::Queued, 2, vec![deleting(pod(1, Stuck))]);
+    assert_eq!(plan(&relaunched), "");
+}
 
 #[test]
 fn a_queued_try_without_a_pod_gets_one() {

@@ -127,17 +127,58 @@ fn pods_on_their_way_are_seen_or_run() {
 
 #[test]
 fn a_pod_that_is_deleted_without_a_final_state_is_gone() {
-    for phase in [
-        json!({}),
-        json!({"phase": "Pending"}),
-        json!({"phase": "Running"}),
-    ] {
+    for phase in [json!({}), json!({"phase": "Pending"})] {
         assert_eq!(deleted(phase), LaunchChange::Gone);
     }
-    assert_eq!(
-        deleted(with("Pending", &[("base", waiting("ErrImagePull", ""))])),
-        LaunchChange::Gone
-    );
+    let (failure, before_start) = failed_as(deleted(with(
+        "Pending",
+        &[("base", waiting("ErrImagePull", ""))],
+    )));
+    assert!(before_start);
+    assert_eq!(failure.reason.as_deref(), Some("ErrImagePull"));
+}
+
+#[test]
+fn a_pod_that_is_deleted_may_have_run_unless_its_node_has_seen_it_off() {
+    let restarted = json!({"phase": "Pending", "containerStatuses": [{
+        "name": "base", "image": "", "imageID": "", "ready": false, "restartCount": 1,
+        "state": waiting("ErrImagePull", ""), "lastState": ended(1, "Error", ""),
+    }]});
+    for status in [json!({"phase": "Running"}), restarted] {
+        assert_eq!(deleted(status), LaunchChange::Lost);
+    }
+    let unseen = |status| fact_of(WatchedEvent::Vanished, &pod(status)).unwrap().what;
+    assert_eq!(unseen(json!({"phase": "Pending"})), LaunchChange::Lost);
+    let stuck = with("Pending", &[("base", waiting("ErrImagePull", ""))]);
+    assert!(failed_as(unseen(stuck)).1);
+    let bound = json!({
+        "phase": "Pending",
+        "conditions": [{"type": "PodScheduled", "status": "True"}],
+        "containerStatuses": statuses(&[("base", waiting("ErrImagePull", ""))]),
+    });
+    assert_eq!(deleted(bound.clone()), LaunchChange::Lost, "by force");
+    let mut pod = pod(bound);
+    pod.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    let fact = fact_of(WatchedEvent::Deleted, &pod).unwrap();
+    assert!(failed_as(fact.what).1, "by its node");
+}
+
+/// What kubelets say of a container that they have not made, and of one that is lost.
+#[test]
+fn a_container_that_its_kubelet_does_not_find_ran_if_it_was_made() {
+    let unknown = json!({"terminated": {
+        "exitCode": 137, "reason": "ContainerStatusUnknown", "startedAt": null, "finishedAt": null,
+    }});
+    let unmade = with("Failed", &[("base", unknown)]);
+    let mut made = unmade.clone();
+    made["containerStatuses"][0]["containerID"] = "containerd://1".into();
+    assert!(failed_as(applied(unmade.clone())).1);
+    assert!(!failed_as(applied(made)).1);
+    let mut of_lost_node = unmade;
+    of_lost_node["conditions"] = json!([{
+        "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC",
+    }]);
+    assert!(!failed_as(applied(of_lost_node)).1);
 }
 
 #[test]
@@ -304,14 +345,20 @@ fn a_process_that_was_lost_or_ran_before_has_run() {
     }
 }
 
+/// Its node may still start it: only its end says that it has not run.
 #[test]
-fn a_pending_pod_that_waits_for_what_will_not_come_failed_before_its_start() {
+fn a_pending_pod_that_waits_for_what_will_not_come_is_stuck() {
+    let stuck_as = |status: Value| {
+        let pod = pod(status);
+        assert_eq!(pod.phase(), LaunchedPhase::Stuck);
+        let what = fact_of(WatchedEvent::Applied, &pod).unwrap().what;
+        let LaunchChange::Stuck { failure } = what else {
+            panic!("{what:?}");
+        };
+        failure
+    };
     for reason in FATAL_WAITING_REASONS {
-        let (failure, before_start) = failed_as(applied(with(
-            "Pending",
-            &[("base", waiting(reason, "why"))],
-        )));
-        assert!(before_start);
+        let failure = stuck_as(with("Pending", &[("base", waiting(reason, "why"))]));
         assert_eq!(failure.reason.as_deref(), Some(reason));
         assert_eq!(
             failure.message,
@@ -322,10 +369,7 @@ fn a_pending_pod_that_waits_for_what_will_not_come_failed_before_its_start() {
         "phase": "Pending",
         "initContainerStatuses": statuses(&[("fetch", waiting("InvalidImageName", ""))]),
     });
-    assert_eq!(
-        failed_as(applied(init)).0.container.as_deref(),
-        Some("fetch")
-    );
+    assert_eq!(stuck_as(init).container.as_deref(), Some("fetch"));
 }
 
 #[test]

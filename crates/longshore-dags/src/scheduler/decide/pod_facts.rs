@@ -8,6 +8,7 @@ use longshore_store::{Failure, TaskInstance, TaskState};
 
 use crate::{
     model::{Launcher, Task},
+    pods::events::REASON_STATUS_UNKNOWN,
     scheduler::{
         decide::{Limits, work::RunWork},
         facts::{LaunchChange, LaunchFact},
@@ -36,6 +37,11 @@ impl Subject<'_, '_> {
         }
         match &fact.what {
             LaunchChange::Exists => {}
+            LaunchChange::Stuck { failure } => {
+                if self.is_queued() {
+                    self.run.row_mut(self.task).failure = Some(failure.clone());
+                }
+            }
             LaunchChange::Running { started_at } => self.running(*started_at),
             LaunchChange::Succeeded {
                 started_at,
@@ -64,12 +70,16 @@ impl Subject<'_, '_> {
                 row.start_date = row.start_date.or(*started_at);
                 let is_queued = row.state == Some(TaskState::Queued);
                 if *before_start && is_queued {
-                    self.launch_failed(failure.clone(), *ended_at);
+                    // A kubelet that deletes a pod which was stuck does not say again why the pod was.
+                    let is_told = failure.reason.as_deref() != Some(REASON_STATUS_UNKNOWN);
+                    let known = row.failure.clone().filter(|_| !is_told);
+                    self.launch_failed(known.unwrap_or_else(|| failure.clone()), *ended_at);
                 } else {
                     self.try_failed(failure.clone(), *ended_at);
                 }
             }
-            LaunchChange::Gone => self.gone(&fact.pod_name),
+            LaunchChange::Gone => self.gone(&fact.pod_name, true),
+            LaunchChange::Lost => self.gone(&fact.pod_name, false),
         }
     }
 
@@ -106,14 +116,17 @@ impl Subject<'_, '_> {
         }
     }
 
-    fn gone(&mut self, name: &str) {
+    fn gone(&mut self, name: &str, before_start: bool) {
         let (kind, reason) = match self.task().launcher() {
             Launcher::Pod => ("pod", "PodDeleted"),
             Launcher::TaskAction => ("TaskAction", "TaskActionDeleted"),
         };
-        if self.is_queued() {
+        if self.is_queued() && before_start {
             let message = format!("{kind} {name} was deleted before its process ran");
             self.launch_failed(failure(reason, &message), None);
+        } else if self.is_queued() {
+            let message = format!("{kind} {name} was deleted, and its process may have run");
+            self.try_failed(failure(reason, &message), None);
         } else if let Some(timeout) = self.overrun() {
             let message = format!("it ran for longer than {} s", timeout.as_secs_f64());
             self.try_failed(failure("DeadlineExceeded", &message), None);

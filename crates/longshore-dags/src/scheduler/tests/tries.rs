@@ -170,6 +170,44 @@ fn a_pod_that_died_before_its_process_ran_is_replaced_within_the_try() {
     }
 }
 
+/// Its node starts it all the same before it is deleted.
+#[test]
+fn a_pod_that_is_stuck_has_not_failed_before_it_has_ended() {
+    let mut world = one_task(0);
+    let stuck = LaunchChange::Stuck {
+        failure: failure("ErrImagePull"),
+    };
+    world.pod_round("a", stuck.clone());
+    let row = world.row("a");
+    assert_eq!(
+        (row.state, row.launch, row.launch_failures),
+        (Some(Queued), 1, 0)
+    );
+    let reason = |world: &World| world.row("a").failure.clone().unwrap().reason;
+    assert_eq!(reason(&world).as_deref(), Some("ErrImagePull"));
+    let mut late = world.clone();
+    late.pod_round("a", running());
+    late.pod_round("a", succeeded());
+    assert_eq!(late.state("a"), Some(Success));
+    assert_eq!(late.row("a").launch, 1);
+    // A kubelet does not say why the pod that it ends was stuck.
+    world.pod_round("a", never_started("ContainerStatusUnknown"));
+    assert_eq!(world.row("a").launch, 2);
+    assert_eq!(reason(&world).as_deref(), Some("ErrImagePull"));
+}
+
+/// The same try is never launched again where the last launch may have run.
+#[test]
+fn a_queued_pod_that_went_away_unseen_is_a_failure_of_the_try() {
+    let mut world = one_task(1);
+    world.pod_round("a", LaunchChange::Exists);
+    world.pod_round("a", LaunchChange::Lost);
+    assert_eq!(world.state("a"), Some(UpForRetry));
+    let failure = world.row("a").failure.clone().unwrap();
+    assert_eq!(failure.reason.as_deref(), Some("PodDeleted"));
+    assert!(failure.message.ends_with("and its process may have run"));
+}
+
 #[test]
 fn launch_failures_are_counted_by_try_and_bounded_as_configured() {
     let mut world = one_task(1);
