@@ -4,6 +4,7 @@ use std::{fmt, io, path::PathBuf, pin::Pin, sync::Arc};
 
 use async_trait::async_trait;
 use futures::AsyncBufRead;
+use longshore_core::names::hashed_uuid;
 use longshore_files::{Disk, Draft, GroupSync, System};
 use longshore_kit::Gate;
 use longshore_store::{TaskInstance, TaskKey};
@@ -19,6 +20,9 @@ const CHUNK: usize = 64 * 1024;
 /// As many threads write logs at most. A disk that hangs keeps them, and no more of those that the process has for all of
 /// its files.
 const THREADS: usize = 64;
+
+/// As many bytes as Linux takes in a name of a file.
+const LONGEST_COMPONENT: usize = 255;
 
 /// The log of one pod, as the API server streams it.
 pub type LogStream = Pin<Box<dyn AsyncBufRead + Send>>;
@@ -78,10 +82,10 @@ impl LogPath {
     /// The path of one try of a task.
     pub fn of_try(key: &TaskKey, try_number: u32) -> Self {
         let mut path = format!(
-            "dag_id={}/run_id={}/task_id={}/",
-            component(&key.run.dag_id),
-            component(&key.run.run_id),
-            component(&key.task_id)
+            "{}/{}/{}/",
+            component("dag_id", &key.run.dag_id),
+            component("run_id", &key.run.run_id),
+            component("task_id", &key.task_id)
         );
         if key.map_index >= 0 {
             path.push_str(&format!("map_index={}/", key.map_index));
@@ -96,9 +100,10 @@ impl LogPath {
     }
 }
 
-/// A user's name as one path component: what could leave the component is percent-encoded.
-fn component(name: &str) -> String {
-    let mut encoded = String::with_capacity(name.len());
+/// A user's name as one path component: what could leave the component is percent-encoded, and the end of one that no file
+/// system takes is a hash. The second `=` is in no other component.
+fn component(key: &str, name: &str) -> String {
+    let mut encoded = format!("{key}=");
     for byte in name.bytes() {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.' | b'~' | b':' | b'+' | b'-' => {
@@ -106,6 +111,11 @@ fn component(name: &str) -> String {
             }
             other => encoded.push_str(&format!("%{other:02X}")),
         }
+    }
+    if encoded.len() > LONGEST_COMPONENT {
+        let hash = hashed_uuid(name);
+        encoded.truncate(LONGEST_COMPONENT - hash.len() - 1);
+        encoded = format!("{encoded}={hash}");
     }
     encoded
 }
@@ -226,6 +236,7 @@ mod tests {
 
     use futures::{TryStreamExt, stream};
     use longshore_files::lossy::LossyDisk;
+    use longshore_store::RunKey;
     use tokio::sync::RwLock;
 
     use super::*;
@@ -250,6 +261,28 @@ mod tests {
             disk.restore_power();
             assert!(disk.read(&logs.file(&path)) == Some(log), "{length}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_longest_ids_have_logs_of_their_own() {
+        let key = |dag_id: String, last: &str| {
+            let run_id = "r".repeat(250);
+            let run = RunKey { dag_id, run_id };
+            run.task(format!("{}{last}", "ü".repeat(249)))
+        };
+        let paths = ["ä", "ö"].map(|last| LogPath::of_try(&key("d".repeat(250), last), 1));
+        assert_ne!(paths[0], paths[1]);
+        let root = tempfile::tempdir().unwrap();
+        for path in &paths {
+            let logs = LogDirectory::new(root.path());
+            let stored = logs.store(path, log_of(7).1, StorePermit::unlimited());
+            stored.await.unwrap();
+            assert!(logs.file(path).is_file());
+        }
+        // 248 bytes fit beside `dag_id=`.
+        let path = LogPath::of_try(&key("d".repeat(248), ""), 1);
+        let expected = format!("dag_id={}/", "d".repeat(248));
+        assert!(path.as_str().starts_with(&expected), "{path:?}");
     }
 
     #[tokio::test]

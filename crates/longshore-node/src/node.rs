@@ -99,15 +99,7 @@ impl Shared {
     }
 
     pub(crate) fn logs_dir(&self, pod: &PodRef) -> PathBuf {
-        let PodRef {
-            namespace,
-            name,
-            uid,
-        } = pod;
-        self.config
-            .root
-            .join("logs")
-            .join(format!("{namespace}_{name}_{uid}"))
+        self.config.root.join("logs").join(pod.log_directory())
     }
 
     pub(crate) fn log_path(&self, pod: &PodRef, id: &AttemptId) -> PathBuf {

@@ -94,8 +94,13 @@ pub(super) struct EnvVar {
 pub(super) fn check_id(reader: &mut Reader<'_>, what: &str, id: &str, span: Span) -> bool {
     let is_allowed = |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | '_');
     let n_chars = id.chars().count();
+    let mut help = format!("use letters, digits, `-`, `.` and `_`, at most {LONGEST_ID} of them");
     let why = if id.is_empty() {
         "is empty".to_owned()
+    } else if matches!(id, "." | "..") {
+        // Clients resolve it away in the paths of the HTTP API.
+        "use a letter or a digit too".clone_into(&mut help);
+        "is the path of a folder".to_owned()
     } else if n_chars > LONGEST_ID {
         format!("has {n_chars} characters")
     } else if let Some(c) = id.chars().find(|c| !is_allowed(*c)) {
@@ -104,7 +109,6 @@ pub(super) fn check_id(reader: &mut Reader<'_>, what: &str, id: &str, span: Span
         return true;
     };
     let message = format!("{what} `{}` {why}", quoted(id));
-    let help = format!("use letters, digits, `-`, `.` and `_`, at most {LONGEST_ID} of them");
     reader.report(Code::InvalidId, span, message, help);
     false
 }

@@ -218,6 +218,24 @@ fn a_text_that_is_no_yaml_is_one_problem_with_its_place() {
 }
 
 #[test]
+fn ids_that_lead_out_of_a_folder_are_refused() {
+    for id in [".", "..", "a/b", "../x", "/x"] {
+        let why = if id.contains('/') {
+            "contains `/`"
+        } else {
+            "is the path of a folder"
+        };
+        let found = problems(&format!("dag_id: {id}\ntasks: {{{id}: {{image: i}}}}\n"));
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(
+            found[0].contains(&format!("dag_id `{id}` {why}")),
+            "{found:?}"
+        );
+        assert!(found[1].contains(&format!("`{id}` {why}")), "{found:?}");
+    }
+}
+
+#[test]
 fn documents_beyond_the_limits_are_refused() {
     let long = format!("dag_id: d # {}", "x".repeat(MAX_DOCUMENT_BYTES));
     assert!(problems(&long)[0].contains("LS1301 a DAG file has at most 3145728 bytes"));

@@ -21,6 +21,9 @@ pub(crate) enum Outcome {
 /// A request that takes longer is tried again: its answer is lost, and every write here can be repeated.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// As many bytes as Linux takes in the name of a file.
+const LONGEST_FILE_NAME: usize = 255;
+
 /// The address of a pod object.
 #[derive(Clone, Debug)]
 pub(crate) struct PodRef {
@@ -32,6 +35,18 @@ pub(crate) struct PodRef {
 impl PodRef {
     fn api(&self, client: Client) -> Api<Pod> {
         Api::namespaced(client, &self.namespace)
+    }
+
+    /// The name of the directory with the logs. Of a name that is too long for a directory, the beginning is there.
+    pub(crate) fn log_directory(&self) -> String {
+        let Self {
+            namespace,
+            name,
+            uid,
+        } = self;
+        let room = LONGEST_FILE_NAME.saturating_sub(namespace.len() + uid.len() + 2);
+        let name = &name[..name.floor_char_boundary(room)];
+        format!("{namespace}_{name}_{uid}")
     }
 
     /// Merges the node's part into the status; the uid keeps it away from another pod of that name.
@@ -73,4 +88,25 @@ async fn outcome<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Ou
 /// Nothing else in these writes can conflict, but a conflict for another reason must be tried again.
 fn is_other_uid(message: &str, code: u16) -> bool {
     matches!(code, 409 | 422) && message.to_ascii_lowercase().contains("uid")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_names_have_a_directory_for_their_logs() {
+        let uid = "0".repeat(36);
+        let directory = |length: usize| {
+            let this = PodRef {
+                namespace: "n".repeat(63),
+                name: "p".repeat(length),
+                uid: uid.clone(),
+            };
+            this.log_directory()
+        };
+        assert_eq!(directory(154).len(), 255);
+        assert_eq!(directory(253).len(), 255);
+        assert!(directory(253).ends_with(&format!("p_{uid}")));
+    }
 }
