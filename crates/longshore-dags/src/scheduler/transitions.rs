@@ -88,6 +88,8 @@ pub const TRANSITIONS: &[Transition] = {
         (Some(Running), Some(Scheduled), Cause::Interrupted),
         (Some(Running), Some(Failed), Cause::RunEnded),
         (Some(UpForRetry), Some(Scheduled), Cause::RetryDue),
+        (Some(UpForRetry), Some(Skipped), Cause::TriggerRule),
+        (Some(UpForRetry), Some(UpstreamFailed), Cause::TriggerRule),
         (Some(UpForRetry), Some(Skipped), Cause::RunEnded),
         // A try that was launched restarts: its pod may live. The pod of a success does not.
         (Some(Scheduled), Some(Restarting), Cause::Cleared),

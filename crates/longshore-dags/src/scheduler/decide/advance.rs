@@ -33,8 +33,7 @@ pub(super) fn advance(run: &mut RunWork<'_>, now: Timestamp, limits: &Limits) {
     let shape = Arc::clone(&run.shape);
     for &task in &shape.order {
         match run.row(task).state {
-            None => evaluate_dependencies(run, task, now),
-            Some(TaskState::UpForRetry) => evaluate_retry(run, task, now, limits),
+            None | Some(TaskState::UpForRetry) => evaluate_dependencies(run, task, now, limits),
             Some(
                 TaskState::Scheduled
                 | TaskState::Queued
@@ -51,10 +50,15 @@ pub(super) fn advance(run: &mut RunWork<'_>, now: Timestamp, limits: &Limits) {
     end_if_over(run, now);
 }
 
-fn evaluate_dependencies(run: &mut RunWork<'_>, task: usize, now: Timestamp) {
+/// A task that waits for its retry has the same dependencies as one that waits for its first try: the tasks before it may
+/// have been cleared meanwhile.
+fn evaluate_dependencies(run: &mut RunWork<'_>, task: usize, now: Timestamp, limits: &Limits) {
     match verdict(run, task) {
         Verdict::Wait => {}
-        Verdict::Run => schedule(run, task, Cause::DependenciesHold, now),
+        Verdict::Run if run.row(task).state.is_none() => {
+            schedule(run, task, Cause::DependenciesHold, now);
+        }
+        Verdict::Run => evaluate_retry(run, task, now, limits),
         Verdict::End(state) => {
             let row = run.transition(task, state, Cause::TriggerRule);
             row.end_date = Some(now);

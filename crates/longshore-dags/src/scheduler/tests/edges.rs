@@ -139,6 +139,7 @@ fn every_listed_edge_is_taken() {
     cancelled_interrupted_and_timed_out();
     tries();
     cleared();
+    super::retry::a_task_that_waits_for_its_retry_waits_for_what_is_cleared_before_it();
     super::runs::a_run_of_which_no_task_can_ever_start_fails();
     assert_eq!(recorder::untaken(), (Vec::new(), Vec::new()));
 }

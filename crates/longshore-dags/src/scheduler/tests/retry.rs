@@ -3,12 +3,18 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use longshore_store::TaskKey;
+use longshore_store::{TaskKey, TaskState};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::world::{key, task};
-use crate::scheduler::retry::{delay, is_eligible, latest_end};
+use super::world::{World, dag, failed, key, succeeded, task};
+use crate::{
+    model::TriggerRule,
+    scheduler::{
+        LaunchChange, Selection,
+        retry::{delay, is_eligible, latest_end},
+    },
+};
 
 #[derive(Debug, Deserialize)]
 struct Vector {
@@ -106,4 +112,46 @@ fn a_wait_counts_from_the_latest_instant_at_which_the_try_can_have_ended() {
             "{told:?} {now}"
         );
     }
+}
+
+/// `t` waits for its retry; the task before it is cleared, and ends in another way.
+pub(super) fn a_task_that_waits_for_its_retry_waits_for_what_is_cleared_before_it() {
+    use TaskState::{Skipped, UpForRetry, UpstreamFailed};
+    let changed = |rule, before: [LaunchChange; 2]| {
+        let [first, second] = before;
+        let mut t = task("t", &["a"]);
+        t.retries = 1;
+        t.trigger_rule = rule;
+        let mut world = World::with_run(dag(vec![task("a", &[]), t]));
+        world.pod_round("a", first);
+        world.pod_round("t", failed());
+        assert_eq!(world.state("t"), Some(UpForRetry));
+        let of_a = Selection {
+            task_ids: ["a".to_owned()].into(),
+            ..Selection::default()
+        };
+        let clear = world.clear("r", &of_a);
+        world.round(vec![clear]);
+        if world.state("a") == Some(TaskState::Restarting) {
+            let ended = world.pods_ended("a");
+            world.round(vec![ended]);
+        }
+        world.wait(300);
+        world.round(Vec::new());
+        assert_eq!(world.state("t"), Some(UpForRetry), "{rule:?}");
+        world.pod_round("a", second);
+        world
+    };
+    let failed_before = changed(TriggerRule::AllSuccess, [succeeded(), failed()]);
+    assert_eq!(failed_before.state("t"), Some(UpstreamFailed));
+    let succeeded_before = changed(TriggerRule::AllFailed, [failed(), succeeded()]);
+    assert_eq!(succeeded_before.state("t"), Some(Skipped));
+    let same = changed(TriggerRule::AllSuccess, [succeeded(), succeeded()]);
+    let t = same.row("t");
+    assert_eq!((t.state, t.try_number), (Some(TaskState::Queued), 2));
+}
+
+#[test]
+fn all_dependencies_are_looked_at_again_before_a_retry() {
+    a_task_that_waits_for_its_retry_waits_for_what_is_cleared_before_it();
 }

@@ -367,7 +367,9 @@ impl World {
         }
         for row in &changes.task_instances {
             let old = before.get(&(row.key.run.clone(), row.key.task_id.clone()));
-            if old.is_none_or(|old| old.state.is_none()) {
+            let waited = |state| matches!(state, None | Some(TaskState::UpForRetry));
+            let waits_for_retry = row.state == Some(TaskState::UpForRetry);
+            if old.is_none_or(|old| waited(old.state)) && !waits_for_retry {
                 self.check_dependencies(row);
             }
         }
@@ -376,7 +378,7 @@ impl World {
         }
     }
 
-    /// D3: what left `None` did so because its rule says so of the committed states.
+    /// D3: what left `None`, or the wait for its retry, did so because its rule says so of the committed states.
     fn check_dependencies(&self, row: &TaskInstance) {
         let run = &self.runs[&row.key.run];
         let dag = &self.dags[&row.key.run];
