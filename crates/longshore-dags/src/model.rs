@@ -150,6 +150,9 @@ pub struct Task {
     pub plugin: Option<PluginTask>,
     /// Whether it is a setup task (counted by `all_done_setup_success`).
     pub is_setup: bool,
+    /// Whether it is the teardown of the setup tasks that it directly waits for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_teardown: bool,
     /// `executor_config.pod_override` as the user wrote it, else `None`.
     pub pod_override: Option<Value>,
 }

@@ -413,6 +413,7 @@ impl TaskFields {
             max_active_tis_per_dag: self.max_active_tis_per_dag,
             plugin: self.plugin.map(|plugin| plugin.task),
             is_setup: false,
+            is_teardown: false,
             pod_override: self.pod_override,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::{Dag, WeightRule};
+use crate::model::{Dag, Task, WeightRule};
 
 /// The graph of a DAG. A task's number is its place among the task ids in order, which is also its place in
 /// [`ActiveRun::tasks`](super::board::ActiveRun::tasks).
@@ -14,7 +14,8 @@ pub struct Shape {
     pub upstream: Vec<Vec<usize>>,
     /// The tasks that wait for each task.
     pub downstream: Vec<Vec<usize>>,
-    /// The setup tasks somewhere before each task that are not among its direct upstream tasks.
+    /// The setup tasks somewhere before each task that it needs, without its direct upstream tasks: those without a
+    /// teardown, and those with a teardown that comes after the task. A teardown needs none.
     pub indirect_setups: Vec<Vec<usize>>,
     /// All tasks, each one after everything that it waits for.
     pub order: Vec<usize>,
@@ -46,15 +47,20 @@ impl Shape {
             }
         }
         let order = topological_order(&upstream, &downstream);
-        let setups = dag
-            .tasks
-            .values()
-            .enumerate()
-            .filter(|(_, task)| task.is_setup);
+        let tasks: Vec<&Task> = dag.tasks.values().collect();
         let mut indirect_setups = vec![Vec::new(); upstream.len()];
-        for (setup, _) in setups {
+        for setup in (0..tasks.len()).filter(|&task| tasks[task].is_setup) {
+            let teardowns = downstream[setup]
+                .iter()
+                .filter(|&&it| tasks[it].is_teardown);
+            let before_teardowns: Option<BTreeSet<usize>> = teardowns
+                .map(|&teardown| reachable(teardown, &upstream).into_iter().collect())
+                .reduce(|all: BTreeSet<usize>, of_one| &all | &of_one);
             for task in reachable(setup, &downstream) {
-                if !upstream[task].contains(&setup) {
+                let needs_it = before_teardowns
+                    .as_ref()
+                    .is_none_or(|it| it.contains(&task));
+                if needs_it && !tasks[task].is_teardown && !upstream[task].contains(&setup) {
                     indirect_setups[task].push(setup);
                 }
             }

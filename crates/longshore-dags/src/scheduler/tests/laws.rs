@@ -92,6 +92,7 @@ fn random_dag(tape: &mut Tape, rules: Rules) -> Dag {
         it.retry_exponential_backoff = if tape.one_in(3) { 2.0 } else { 0.0 };
         it.priority_weight = i64::try_from(tape.below(4)).unwrap();
         it.is_setup = rules == Rules::All && tape.one_in(8);
+        it.is_teardown = rules == Rules::All && !it.is_setup && tape.one_in(4);
         if tape.one_in(3) {
             it.pool = "small".to_owned();
             it.pool_slots = u32::try_from(1 + tape.below(2)).unwrap();

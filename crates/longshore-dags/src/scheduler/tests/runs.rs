@@ -123,6 +123,34 @@ fn a_setup_further_up_that_was_skipped_skips_whatever_the_rule_says() {
     );
 }
 
+/// `s` is set up for `w`, and torn down by `t` before `x`: its failure is none of `x`, nor of `t`.
+#[test]
+fn a_setup_binds_the_tasks_before_its_teardown_and_no_others() {
+    let mut setup = task("s", &[]);
+    setup.is_setup = true;
+    let mut prepare = task("p", &["s"]);
+    prepare.trigger_rule = TriggerRule::AllDone;
+    let mut work = task("w", &["p"]);
+    work.trigger_rule = TriggerRule::AllDone;
+    let mut teardown = task("t", &["s", "w"]);
+    teardown.is_teardown = true;
+    teardown.trigger_rule = TriggerRule::AllDone;
+    let mut after = task("x", &["t"]);
+    after.trigger_rule = TriggerRule::AllDone;
+    let mut last = task("z", &["x"]);
+    last.is_teardown = true;
+    let tasks = vec![setup, prepare, work, teardown, after, last];
+    let mut world = World::with_run(dag(tasks));
+    world.pod_round("s", failed());
+    world.pod_round("p", succeeded());
+    assert_eq!(world.state("w"), Some(UpstreamFailed));
+    for task in ["t", "x", "z"] {
+        assert_eq!(world.state(task), Some(Queued), "{task}");
+        world.pod_round(task, succeeded());
+    }
+    assert_eq!(world.run().state, RunState::Success);
+}
+
 #[test]
 fn a_dag_without_tasks_succeeds_at_once() {
     let mut dag = dag(Vec::new());

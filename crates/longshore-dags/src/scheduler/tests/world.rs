@@ -48,6 +48,7 @@ pub(super) fn task(id: &str, upstream: &[&str]) -> Task {
         max_active_tis_per_dag: None,
         plugin: None,
         is_setup: false,
+        is_teardown: false,
         pod_override: None,
     }
 }
@@ -394,6 +395,7 @@ impl World {
         let setups: BTreeSet<String> = ancestors(dag, task)
             .into_iter()
             .filter(|id| dag.tasks[id].is_setup && !task.upstream.contains(id))
+            .filter(|id| is_relevant(dag, &dag.tasks[id], task))
             .collect();
         let mut verdict = evaluate(task.trigger_rule, &count(&task.upstream));
         if task.trigger_rule != TriggerRule::Always && !setups.is_empty() {
@@ -557,6 +559,19 @@ fn ancestors(dag: &Dag, task: &Task) -> BTreeSet<String> {
         }
     }
     found
+}
+
+/// Whether a setup that a task does not directly wait for is one that it needs.
+fn is_relevant(dag: &Dag, setup: &Task, task: &Task) -> bool {
+    let mut teardowns = setup
+        .downstream
+        .iter()
+        .map(|id| &dag.tasks[id])
+        .filter(|other| other.is_teardown)
+        .peekable();
+    let is_needed = teardowns.peek().is_none()
+        || teardowns.any(|teardown| ancestors(dag, teardown).contains(&task.task_id));
+    !task.is_teardown && is_needed
 }
 
 /// The laws of one row.
