@@ -160,6 +160,9 @@ pub struct Task {
     pub pod: Option<String>,
     /// Why the last try ended badly.
     pub failure: Option<Failure>,
+    /// When a task in `up_for_retry` is tried again, at the earliest; only where a single task is read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_try_at: Option<Timestamp>,
     /// The small result of the task.
     pub result: Option<Value>,
     /// The tries before the current one, oldest first; only where a single task is read.

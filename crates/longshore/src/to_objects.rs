@@ -79,6 +79,7 @@ pub(crate) fn task(row: &TaskInstance) -> objects::Task {
         ended_at: row.end_date,
         pod: row.pod_name.clone(),
         failure: row.failure.as_ref().map(failure),
+        next_try_at: None,
         result: row.result.clone(),
         earlier_tries: Vec::new(),
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use longshore_store::TaskKey;
+use longshore_store::{TaskInstance, TaskKey, TaskState};
 use sha1::{Digest, Sha1};
 
 use crate::model::Task;
@@ -54,6 +54,26 @@ pub fn delay(
         .unwrap_or(Duration::MAX)
         .min(max_task_retry_delay);
     jittered.min(max)
+}
+
+/// When a task instance that waits for its retry is tried again, at the earliest.
+pub(crate) fn due_at(
+    task: &Task,
+    row: &TaskInstance,
+    logical_date: Option<Timestamp>,
+    max_task_retry_delay: Duration,
+) -> Option<Timestamp> {
+    let ended_at = row
+        .end_date
+        .filter(|_| row.state == Some(TaskState::UpForRetry))?;
+    let delay = delay(
+        task,
+        &row.key,
+        logical_date,
+        row.try_number,
+        max_task_retry_delay,
+    );
+    ended_at.checked_add(delay).ok()
 }
 
 /// SHA-1 of the try, read as one big number, modulo `divisor`.

@@ -6,6 +6,7 @@ pub mod clear;
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use futures::Stream;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt};
 use longshore_core::Resource;
@@ -39,7 +40,7 @@ use crate::{
         controller::{Scheduler, TheScheduler},
         decide::Limits,
         facts::{Fact, NewRun},
-        run_state,
+        retry, run_state,
     },
 };
 
@@ -92,6 +93,7 @@ pub struct Dags {
     shared: Arc<Shared>,
     tasks: Tasks,
     gate: Gate,
+    max_task_retry_delay: Duration,
 }
 
 impl Drop for Dags {
@@ -149,6 +151,7 @@ impl Dags {
             shared,
             tasks: Tasks::new(),
             gate: config.gate.clone(),
+            max_task_retry_delay: config.limits.max_task_retry_delay,
         };
         service.spawn(client, logs, config, at).await?;
         Ok(service)
@@ -322,6 +325,15 @@ impl Dags {
             }
         }
         census
+    }
+
+    /// When a task instance that waits for its retry is tried again, at the earliest.
+    pub fn next_try(&self, row: &TaskInstance) -> Option<Timestamp> {
+        let board = self.shared.board();
+        let active = board.runs.get(&row.key.run)?;
+        let task = active.dag.tasks.get(&row.key.task_id)?;
+        let date = active.run.logical_date;
+        retry::due_at(task, row, date, self.max_task_retry_delay)
     }
 
     /// Whether unfinished runs have tasks that become TaskActions, which another controller has to run.

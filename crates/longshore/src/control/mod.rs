@@ -290,6 +290,7 @@ impl Control for ServiceControl {
             earlier_tries: earlier
                 .map(|archived| to_objects::earlier_try(&archived.task_instance))
                 .collect(),
+            next_try_at: self.dags.next_try(row),
             ..to_objects::task(row)
         })
     }

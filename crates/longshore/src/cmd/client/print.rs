@@ -236,18 +236,20 @@ pub(super) fn run(run: &Run, now: Timestamp) -> String {
 
 /// A task with its tries.
 pub(super) fn task(task: &Task, now: Timestamp) -> String {
-    let mut text = fields(&[
-        ("Task", full_task_name(task)),
-        ("State", state(task)),
+    let mut lines = vec![("Task", full_task_name(task)), ("State", state(task))];
+    if task.next_try_at.is_some() {
+        lines.push(("Next try", instant(task.next_try_at)));
+    }
+    let result = task.result.as_ref();
+    lines.extend([
         ("Pool", task.pool.clone()),
         ("Pod", or_none(task.pod.as_deref())),
         (
             "Result",
-            task.result
-                .as_ref()
-                .map_or(NONE.to_owned(), ToString::to_string),
+            result.map_or(NONE.to_owned(), ToString::to_string),
         ),
     ]);
+    let mut text = fields(&lines);
     let mut table = Table::new(&["TRY", "STATE", "STARTED", "DURATION", "FAILURE"]);
     for earlier in &task.earlier_tries {
         table.row([
@@ -263,17 +265,21 @@ pub(super) fn task(task: &Task, now: Timestamp) -> String {
             ),
         ]);
     }
-    table.row([
-        task.try_number.to_string(),
-        state(task),
-        instant(task.started_at),
-        took(task.started_at, task.ended_at, now),
-        or_none(
-            task.failure
-                .as_ref()
-                .map(|failure| failure.message.as_str()),
-        ),
-    ]);
+    // Until the next try has its number, the task has that of the one before.
+    let last = task.earlier_tries.last();
+    if last.is_none_or(|earlier| earlier.try_number < task.try_number) {
+        table.row([
+            task.try_number.to_string(),
+            state(task),
+            instant(task.started_at),
+            took(task.started_at, task.ended_at, now),
+            or_none(
+                task.failure
+                    .as_ref()
+                    .map(|failure| failure.message.as_str()),
+            ),
+        ]);
+    }
     text.push('\n');
     text.push_str(&table.render());
     text

@@ -61,6 +61,7 @@ fn some_tasks() -> Vec<Task> {
             pod: Some("etl-extract-x0".to_owned()),
             failure: Some(a_failure()),
         }],
+        next_try_at: None,
         result: None,
     };
     let part = Task {
@@ -120,6 +121,26 @@ fn some_dags() -> Vec<Dag> {
         ..Dag::default()
     };
     vec![by_hand, etl]
+}
+
+/// A task that waits for its retry has still the number of the try that has failed.
+#[test]
+fn a_task_that_waits_for_its_retry_says_when_and_lists_each_try_once() {
+    let failed = some_tasks().remove(0);
+    let waiting = Task {
+        state: Some("up_for_retry".to_owned()),
+        try_number: 1,
+        next_try_at: at("10:05:00"),
+        ..failed
+    };
+    let printed = task(&waiting, now());
+    let is_of_try = |line: &&str| line.trim_start().starts_with("1 ");
+    assert_eq!(printed.lines().filter(is_of_try).count(), 1, "{printed}");
+    let next = printed.lines().find(|line| line.starts_with("Next try:"));
+    assert!(
+        next.is_some_and(|line| line.contains("10:05:00")),
+        "{printed}"
+    );
 }
 
 #[test]
