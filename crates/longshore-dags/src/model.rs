@@ -130,8 +130,8 @@ pub struct Task {
     pub retry_exponential_backoff: f64,
     /// No wait is longer.
     pub max_retry_delay: Option<Duration>,
-    /// A try that takes longer fails: the pod's `activeDeadlineSeconds`, and the scheduler's own clock where a plugin
-    /// runs it.
+    /// A try whose own container runs longer fails: the pod gets its `activeDeadlineSeconds` when the container has
+    /// started, and where a plugin runs it, the scheduler's own clock counts.
     pub execution_timeout: Option<Duration>,
     /// When it may start, by the states of its upstream tasks.
     pub trigger_rule: TriggerRule,

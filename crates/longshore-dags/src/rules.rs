@@ -6,7 +6,12 @@ use longshore_kit::Rule;
 /// Everything that it asks of the Kubernetes API, and nothing else.
 pub const RULES: &[Rule] = &[
     // Read alone where a create met a pod of the same name, or a delete another incarnation.
-    Rule::new("", &["pods"], &["create", "delete", "get", "list", "watch"]),
+    // Patched with the time limit of a task that has started.
+    Rule::new(
+        "",
+        &["pods"],
+        &["create", "delete", "get", "list", "patch", "watch"],
+    ),
     Rule::new("", &["pods/log"], &["get"]),
     // Tasks with a plugin.
     Rule::new(

@@ -117,8 +117,14 @@ struct Node {
     history: Arc<Mutex<History>>,
 }
 
-/// Lets a pod's task know that the pod is being deleted.
-type Termination = watch::Sender<bool>;
+/// What a pod's task is told of changes of the pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Told {
+    /// The pod is being deleted.
+    is_deleting: bool,
+    /// How long the pod may run.
+    limit: Option<Duration>,
+}
 
 impl Node {
     async fn run(self) {
@@ -128,7 +134,7 @@ impl Node {
         };
         let updates = ListWatch::new(pods).into_cache(Cache::new());
         let mut updates = std::pin::pin!(updates);
-        let mut running: BTreeMap<String, Termination> = BTreeMap::new();
+        let mut running: BTreeMap<String, watch::Sender<Told>> = BTreeMap::new();
         let mut tasks = JoinSet::new();
         loop {
             tokio::select! {
@@ -150,7 +156,7 @@ impl Node {
     fn see(
         &self,
         pod: &Arc<Pod>,
-        running: &mut BTreeMap<String, Termination>,
+        running: &mut BTreeMap<String, watch::Sender<Told>>,
         tasks: &mut JoinSet<()>,
     ) {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
@@ -161,15 +167,18 @@ impl Node {
                 tasks.spawn(self.clone().bind(Arc::clone(pod)));
             }
             Some(name) if name == self.config.name => {
-                let termination = running.entry(uid).or_insert_with(|| {
-                    let (sender, receiver) = watch::channel(false);
+                let teller = running.entry(uid).or_insert_with(|| {
+                    let (sender, receiver) = watch::channel(Told::default());
                     tasks.spawn(self.clone().play(Arc::clone(pod), receiver));
                     sender
                 });
-                termination.send_if_modified(|told| {
-                    let is_news = is_deleting && !*told;
-                    *told |= is_deleting;
-                    is_news
+                let seconds = pod.spec.as_ref().and_then(|it| it.active_deadline_seconds);
+                let seconds = seconds.and_then(|it| u64::try_from(it).ok());
+                teller.send_if_modified(|told| {
+                    let before = *told;
+                    told.is_deleting |= is_deleting;
+                    told.limit = seconds.map(Duration::from_secs);
+                    *told != before
                 });
             }
             None | Some(_) => {}

@@ -6,10 +6,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use longshore_api::airflow::ANNOTATION_TASK_INSTANCE_ID;
 use longshore_core::{
-    Action, Asked, ChildIdentity, Create, Delete, Never, Next, ObjectRef, Plan, Seen,
+    Action, Asked, ChildIdentity, Create, Delete, Never, Next, ObjectRef, Patch, PatchKind, Plan,
+    Seen,
 };
 use longshore_store::TaskState;
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 pub use self::log::{LogAnswer, LogNote, LogNotes, LogQuestion, OnError};
@@ -81,6 +82,8 @@ pub struct TaskView {
     pub pod: Option<Result<Value, String>>,
     /// When the scheduler stops it. `None` for a pod, which the kubelet stops.
     pub deadline: Option<Timestamp>,
+    /// When the kubelet stops its pod. `None` for an object that is no pod.
+    pub limit: Option<Timestamp>,
     /// Where the archive stores the log of the try.
     pub log: LogPath,
 }
@@ -100,6 +103,17 @@ pub struct LaunchedView {
     pub is_deleting: bool,
     /// The IP address of the node that has its log; empty where that is not known.
     pub node: String,
+    /// How long it may run.
+    pub time: PodTime,
+}
+
+/// How long a pod may run. Its kubelet counts from when it took the pod up: the images and the init containers count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PodTime {
+    /// When its kubelet took it up; in whole seconds.
+    pub began_at: Option<Timestamp>,
+    /// Its `activeDeadlineSeconds`.
+    pub limit: Option<i64>,
 }
 
 /// Where an object is in its life.
@@ -159,6 +173,7 @@ pub enum LaunchEffect {
 ///   ([`LogQuestion`]), and once it is, whether the pod goes is the configuration's to say.
 /// - A restarting try has ended once none of its pods lives. That is reported before their logs are kept, so that a
 ///   log which cannot be read does not hold the next try.
+/// - A pod whose container has started gets its time limit, which its node keeps, whatever becomes of the scheduler.
 /// - A TaskAction that runs beyond its deadline is deleted; once it is gone, the try has failed.
 /// - What could not be seen, and an object of a launch newer than the row, lead to nothing.
 ///
@@ -197,8 +212,9 @@ pub fn decide_launch(observed: &Observed) -> LaunchPlan {
                 }
             }
             (Fate::IsDeleted, _) => actions.push(delete(pod, None)),
+            (Fate::Stays, Some(task)) => actions.extend(limit(task, pod)),
             // Only a row asks for a log.
-            (Fate::Stays, _) | (Fate::IsArchived { .. }, None) => {}
+            (Fate::Stays, None) | (Fate::IsArchived { .. }, None) => {}
         }
     }
     if let Some(task) = task {
@@ -274,6 +290,26 @@ fn fate(pod: &LaunchedView, task: Option<&TaskView>, observed: &Observed) -> Fat
             },
         },
     }
+}
+
+/// The limit of a pod that has started without it.
+fn limit(task: &TaskView, pod: &LaunchedView) -> Option<LaunchAction> {
+    let is_its = pod.launch == task.launch && task.state == Some(TaskState::Running);
+    let limit = task
+        .limit
+        .filter(|_| is_its && pod.phase == LaunchedPhase::Live)?;
+    // The start in whole seconds may be up to a second early: no task gets less time than it has.
+    let time = limit.duration_since(pod.time.began_at?);
+    let seconds = time.as_secs() + i64::from(time.subsec_nanos() > 0) + 1;
+    let is_limited = pod.time.limit.is_some_and(|known| known <= seconds);
+    (!is_limited).then(|| {
+        Action::Patch(Patch {
+            target: pod.object.clone(),
+            subresource: None,
+            kind: PatchKind::Merge,
+            patch: json!({"spec": {"activeDeadlineSeconds": seconds.max(1)}}),
+        })
+    })
 }
 
 /// The pod that the row wants and that was never there.

@@ -9,7 +9,7 @@ use longshore_kit::cache::{Cache, Cached};
 use uuid::Uuid;
 
 use super::{
-    decide::{LaunchedPhase, LaunchedView},
+    decide::{LaunchedPhase, LaunchedView, PodTime},
     table::LaunchTable,
 };
 use crate::{
@@ -44,6 +44,11 @@ pub(crate) trait Launched: Cached {
 
     /// The IP address of the node that has its log; empty where the object does not have it.
     fn node(&self) -> &str;
+
+    /// How long it may run; nothing of an object that is no pod.
+    fn time(&self) -> PodTime {
+        PodTime::default()
+    }
 
     /// What an event about it means.
     fn change(&self, event: WatchedEvent) -> LaunchChange;
@@ -87,5 +92,6 @@ pub(crate) fn view_of<K: Launched>(object: &K) -> Option<LaunchedView> {
         phase: object.phase(),
         is_deleting: meta.deletion_timestamp.is_some(),
         node: object.node().to_owned(),
+        time: object.time(),
     })
 }

@@ -20,7 +20,7 @@ use crate::{
     pods::build::{self, BuildInput},
     scheduler::{
         board::{ActiveRun, Board},
-        decide::deadline,
+        decide::{deadline, limit},
     },
 };
 
@@ -122,6 +122,7 @@ fn task(loaded: &Loaded, ti_id: &Uuid) -> Seen<TaskView> {
             let task = active.dag.tasks.get(&row.key.task_id);
             Seen::Present(TaskView {
                 deadline: task.and_then(|task| deadline(task, row)),
+                limit: task.and_then(|task| limit(task, row)),
                 pod: loaded.object.clone(),
                 ..view(row)
             })
@@ -180,6 +181,7 @@ fn view(row: &TaskInstance) -> TaskView {
         pod_uid: row.pod_uid.clone(),
         pod: None,
         deadline: None,
+        limit: None,
         log: LogPath::of(row),
     }
 }

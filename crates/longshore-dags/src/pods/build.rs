@@ -144,11 +144,6 @@ fn dynamic_pod(input: &BuildInput<'_>, template: &Value) -> Result<Value, BuildE
         "restartPolicy": "Never",
         "containers": [container(input, template)?],
     });
-    if let Some(timeout) = input.task.execution_timeout {
-        // Whole seconds, and zero is not allowed: a fraction counts as one.
-        let whole = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
-        spec["activeDeadlineSeconds"] = whole.into();
-    }
     let volumes = volumes(input);
     if !volumes.is_empty() {
         spec["volumes"] = volumes.into();

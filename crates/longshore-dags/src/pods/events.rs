@@ -27,7 +27,7 @@ use serde_json::Value;
 
 use crate::{
     launch::{
-        decide::LaunchedPhase,
+        decide::{LaunchedPhase, PodTime},
         launched::{Launched, WatchedEvent},
         table::LaunchTable,
     },
@@ -76,6 +76,13 @@ impl Launched for LaunchedPod {
 
     fn node(&self) -> &str {
         self.status.host_ip.as_deref().unwrap_or_default()
+    }
+
+    fn time(&self) -> PodTime {
+        PodTime {
+            began_at: instant(self.status.start_time.as_ref()),
+            limit: self.spec.active_deadline_seconds,
+        }
     }
 
     fn change(&self, event: WatchedEvent) -> LaunchChange {

@@ -11,14 +11,23 @@ use serde::{Deserialize, Deserializer};
 
 /// The parts of a watched pod that are read and held: its identity and its status.
 ///
-/// Most of a pod is its spec, which Longshore wrote itself, and `managedFields`, which a real API server adds. Reading
+/// Most of a pod is the rest of its spec, which Longshore wrote itself, and `managedFields`, which a real API server adds. Reading
 /// skips both.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct LaunchedPod {
     #[serde(default, deserialize_with = "metadata")]
     pub(super) metadata: ObjectMeta,
     #[serde(default)]
+    pub(super) spec: LaunchedSpec,
+    #[serde(default)]
     pub(super) status: PodStatus,
+}
+
+/// The only field of the spec that changes after the creation.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct LaunchedSpec {
+    pub(super) active_deadline_seconds: Option<i64>,
 }
 
 /// The metadata without the fields that no part of the scheduler reads.
@@ -86,7 +95,7 @@ mod tests {
                 "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30,
                 "managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {}}}], "new": {},
             },
-            "spec": {"containers": "many"},
+            "spec": {"containers": "many", "activeDeadlineSeconds": 9},
             "status": {"phase": "Running", "new": [1]},
         });
         let pod: LaunchedPod = serde_json::from_value(pod).unwrap();
@@ -103,6 +112,7 @@ mod tests {
         assert_eq!(meta.deletion_grace_period_seconds, Some(30));
         assert!(meta.deletion_timestamp.is_some());
         assert!(meta.managed_fields.is_none());
+        assert_eq!(pod.spec.active_deadline_seconds, Some(9));
         assert_eq!(pod.status.phase.as_deref(), Some("Running"));
     }
 }

@@ -15,7 +15,7 @@ mod round;
 mod run_facts;
 mod work;
 
-pub(crate) use pod_facts::deadline;
+pub(crate) use pod_facts::{deadline, limit};
 
 /// All that a round is decided upon.
 #[derive(Clone, Debug)]

@@ -87,6 +87,7 @@ pub const TRANSITIONS: &[Transition] = {
         (Some(Running), Some(Failed), Cause::TryFailed),
         (Some(Running), Some(Scheduled), Cause::Interrupted),
         (Some(Running), Some(Failed), Cause::RunEnded),
+        (Some(Running), Some(Skipped), Cause::RunEnded),
         (Some(UpForRetry), Some(Scheduled), Cause::RetryDue),
         (Some(UpForRetry), Some(Skipped), Cause::TriggerRule),
         (Some(UpForRetry), Some(UpstreamFailed), Cause::TriggerRule),
@@ -104,6 +105,7 @@ pub const TRANSITIONS: &[Transition] = {
         (Some(Skipped), None, Cause::Cleared),
         (Some(Restarting), None, Cause::LaunchEnded),
         (Some(Restarting), Some(Failed), Cause::RunEnded),
+        (Some(Restarting), Some(Skipped), Cause::RunEnded),
     ]
 };
 

@@ -9,7 +9,7 @@ use longshore_kit::{Answer, ApiError, Requests, cache::reference};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::{ANNOTATION_SCRIPT, ENV_SCRIPT, Node, lock};
+use super::{ANNOTATION_SCRIPT, ENV_SCRIPT, Node, Told, lock};
 use crate::script::{End, Script};
 
 /// Between attempts of a request that failed.
@@ -41,7 +41,7 @@ impl Node {
     }
 
     /// Plays a bound pod to its end, and takes it away once it is being deleted.
-    pub(super) async fn play(self, pod: Arc<Pod>, mut termination: watch::Receiver<bool>) {
+    pub(super) async fn play(self, pod: Arc<Pod>, mut termination: watch::Receiver<Told>) {
         let target = reference(Resource::POD, pod.as_ref());
         let phase = pod
             .status
@@ -50,7 +50,7 @@ impl Node {
         if !matches!(phase, Some("Succeeded" | "Failed")) {
             self.play_containers(&pod, &target, &mut termination).await;
         }
-        let is_told = termination.wait_for(|told| *told).await.is_ok();
+        let is_told = termination.wait_for(|told| told.is_deleting).await.is_ok();
         if is_told {
             let requests = Requests::new(self.client.clone());
             self.insist(|| requests.delete(&target, Some(0))).await;
@@ -61,7 +61,7 @@ impl Node {
         &self,
         pod: &Pod,
         target: &ObjectRef,
-        termination: &mut watch::Receiver<bool>,
+        termination: &mut watch::Receiver<Told>,
     ) {
         let script = script_of(pod, (self.config.attempt)(pod));
         tokio::time::sleep(self.config.start_delay).await;
@@ -70,17 +70,17 @@ impl Node {
             self.write_status(pod, target, "Pending", &waiting).await;
             return;
         }
-        if *termination.borrow() {
+        if termination.borrow().is_deleting {
             return; // Deleted before it started: nothing runs.
         }
         let started_at = self.clock.now();
         lock(&self.history).start(pod, started_at);
         let running = json!({"running": {"startedAt": seconds(started_at)}});
         self.write_status(pod, target, "Running", &running).await;
-        let deadline = deadline_of(pod);
+        let overrun = overrun(termination.clone());
         let code = tokio::select! {
             code = run(pod, &script, termination) => code,
-            () = tokio::time::sleep(deadline.unwrap_or(Duration::MAX)), if deadline.is_some() => {
+            () = overrun => {
                 return self.kill_late(pod, target, started_at).await;
             }
         };
@@ -192,7 +192,7 @@ impl Node {
 }
 
 /// Runs the script; `None` where the pod is gone from under it.
-async fn run(pod: &Pod, script: &Script, termination: &mut watch::Receiver<bool>) -> Option<i32> {
+async fn run(pod: &Pod, script: &Script, termination: &mut watch::Receiver<Told>) -> Option<i32> {
     let by_itself = async {
         tokio::time::sleep(script.time).await;
         match &script.end {
@@ -203,7 +203,7 @@ async fn run(pod: &Pod, script: &Script, termination: &mut watch::Receiver<bool>
     };
     tokio::select! {
         code = by_itself => return Some(code),
-        told = termination.wait_for(|told| *told) => { told.ok()?; }
+        told = termination.wait_for(|told| told.is_deleting) => { told.ok()?; }
     }
     if script.end != End::Hang {
         return Some(SIGTERM);
@@ -217,10 +217,24 @@ async fn run(pod: &Pod, script: &Script, termination: &mut watch::Receiver<bool>
     Some(SIGKILL)
 }
 
-/// How long the pod may run.
-fn deadline_of(pod: &Pod) -> Option<Duration> {
-    let seconds = pod.spec.as_ref()?.active_deadline_seconds?;
-    u64::try_from(seconds).ok().map(Duration::from_secs)
+/// Waits from the start of the pod until it has run for as long as it may, which may change meanwhile.
+async fn overrun(mut told: watch::Receiver<Told>) {
+    let start = tokio::time::Instant::now();
+    loop {
+        let limit = told.borrow_and_update().limit;
+        let left = async {
+            match limit {
+                Some(limit) => tokio::time::sleep_until(start + limit).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = left => return,
+            changed = told.changed() => if changed.is_err() {
+                return std::future::pending().await;
+            },
+        }
+    }
 }
 
 /// Where the script of a pod stands, and the part for this attempt.

@@ -89,7 +89,8 @@ fn pod(index: usize) -> impl Strategy<Value = LaunchedView> {
         LaunchedPhase::Failed,
     ]);
     let launch = u32::try_from(index).unwrap_or(0) + 1;
-    (phase, any::<bool>()).prop_map(move |(phase, is_deleting)| LaunchedView {
+    let limit = prop::option::of(1..=3_i64);
+    (phase, any::<bool>(), limit).prop_map(move |(phase, is_deleting, limit)| LaunchedView {
         resource_version: Some("7".to_owned()),
         object: ObjectRef {
             resource: longshore_core::Resource::POD,
@@ -101,6 +102,10 @@ fn pod(index: usize) -> impl Strategy<Value = LaunchedView> {
         phase,
         is_deleting,
         node: String::new(),
+        time: PodTime {
+            began_at: Some(Timestamp::UNIX_EPOCH),
+            limit,
+        },
     })
 }
 
@@ -146,6 +151,7 @@ fn task(ti_id: Uuid) -> impl Strategy<Value = Seen<TaskView>> {
             pod_uid: is_recorded.then(|| format!("uid-{launch}")),
             pod: pods[usize::from(pod)].clone(),
             deadline,
+            limit: deadline,
             log: LogPath::of(&queued(ti_id, &run(), "task")),
         })
     });

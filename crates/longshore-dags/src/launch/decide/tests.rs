@@ -1,5 +1,6 @@
 //! Which pods are made and removed.
 
+use jiff::SignedDuration;
 use longshore_core::{ChildIdentity, Unknown, UnknownCause};
 use longshore_store::RunKey;
 use serde_json::json;
@@ -17,6 +18,7 @@ fn observed(state: TaskState, launch: u32, pods: Vec<LaunchedView>) -> Observed 
             pod_uid: None,
             pod: Some(Ok(json!({"kind": "Pod"}))),
             deadline: None,
+            limit: None,
             log: LogPath::of(&queued(Uuid::nil(), &run(), "task")),
         }),
         pods: Seen::Present(pods),
@@ -48,6 +50,7 @@ fn pod(launch: u32, phase: LaunchedPhase) -> LaunchedView {
         phase,
         is_deleting: false,
         node: String::new(),
+        time: PodTime::default(),
     }
 }
 
@@ -84,6 +87,7 @@ fn plan(observed: &Observed) -> String {
             assert!(delete.target.uid.is_some());
             format!("delete {}", delete.target.name)
         }
+        Action::Patch(patch) => format!("patch {} {}", patch.target.name, patch.patch["spec"]),
         Action::Ask(question) => format!("archive {}", question.object.name),
         Action::Call(LaunchEffect::ReportEnded) => "report that it has ended".to_owned(),
         Action::Call(LaunchEffect::ReportBuildFailure { launch, message }) => {
@@ -91,7 +95,6 @@ fn plan(observed: &Observed) -> String {
         }
         Action::Persist(_)
         | Action::EnsureFinalizer { .. }
-        | Action::Patch(_)
         | Action::Announce(_)
         | Action::Call(LaunchEffect::NoteLog { .. })
         | Action::Used(_)
@@ -105,6 +108,39 @@ fn plan(observed: &Observed) -> String {
 }
 
 use LaunchedPhase::{Failed, Live, Stuck, Succeeded};
+
+/// The time of a task begins with its container, and that of its pod before the images and init containers.
+#[test]
+fn a_pod_gets_its_time_limit_when_its_container_has_started() {
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let limited = |limit| {
+        let mut pod = pod(1, Live);
+        pod.time = PodTime {
+            began_at: Some(at(10)),
+            limit,
+        };
+        let mut observed = observed(TaskState::Running, 1, vec![pod]);
+        if let Seen::Present(task) = &mut observed.task {
+            // It started at 100 s, and may run for 2.5 s.
+            task.limit = Some(at(102) + SignedDuration::from_millis(500));
+        }
+        observed
+    };
+    let patched = "patch pod-1 {\"activeDeadlineSeconds\":94}";
+    for (limit, expected) in [
+        (None, patched),
+        (Some(95), patched),
+        (Some(94), ""),
+        (Some(9), ""),
+    ] {
+        assert_eq!(plan(&limited(limit)), expected, "{limit:?}");
+    }
+    let mut unlimited = limited(None);
+    if let Seen::Present(task) = &mut unlimited.task {
+        task.limit = None;
+    }
+    assert_eq!(plan(&unlimited), "");
+}
 
 /// The next launch waits for the end of the pod, as ever.
 #[test]

@@ -248,13 +248,18 @@ pub(super) fn next_launch(run: &mut RunWork<'_>, task: usize) {
 
 /// When the scheduler has to stop a running try. `None` for a pod: its node stops it.
 pub(crate) fn deadline(task: &Task, row: &TaskInstance) -> Option<Timestamp> {
-    match task.launcher() {
-        Launcher::Pod => None,
-        Launcher::TaskAction => {
-            let timeout = SignedDuration::try_from(task.execution_timeout?).ok()?;
-            row.start_date?.checked_add(timeout).ok()
-        }
-    }
+    (task.launcher() == Launcher::TaskAction).then(|| time_out(task, row))?
+}
+
+/// When the node of its pod has to stop a running try.
+pub(crate) fn limit(task: &Task, row: &TaskInstance) -> Option<Timestamp> {
+    (task.launcher() == Launcher::Pod).then(|| time_out(task, row))?
+}
+
+/// When the timeout of a try passes, which counts from the start of the task's own container.
+fn time_out(task: &Task, row: &TaskInstance) -> Option<Timestamp> {
+    let timeout = SignedDuration::try_from(task.execution_timeout?).ok()?;
+    row.start_date?.checked_add(timeout).ok()
 }
 
 pub(super) fn failure(reason: &str, message: &str) -> Failure {

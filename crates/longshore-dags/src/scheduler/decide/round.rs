@@ -1,6 +1,6 @@
 //! One round over all runs.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use longshore_core::{Action, Never, Next, Plan};
@@ -151,7 +151,8 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Starts queued runs, oldest first, while their DAG runs fewer than `max_active_runs`.
+    /// Starts queued runs, oldest first, while their DAG runs fewer than `max_active_runs`. One that is about an instant to
+    /// come waits for it.
     pub(super) fn start_runs(&mut self) {
         let now = self.now();
         let mut n_running: BTreeMap<String, u32> = BTreeMap::new();
@@ -167,6 +168,13 @@ impl<'a> Round<'a> {
         queued.sort_unstable();
         for (_, number) in queued {
             let run = &mut self.runs[number];
+            let until_date = run.run().logical_date.map(|date| date.duration_since(now));
+            if let Some(Ok(left)) = until_date.map(Duration::try_from)
+                && !left.is_zero()
+            {
+                run.next = run.next.min(Next::After(left));
+                continue;
+            }
             let n_running = n_running.entry(run.run().key.dag_id.clone()).or_default();
             if *n_running >= run.dag.max_active_runs {
                 continue;

@@ -169,14 +169,15 @@ impl<'a> RunWork<'a> {
         run
     }
 
-    /// Ends the run before all of its tasks have: those that run are failed, the others skipped.
+    /// Ends the run before all of its tasks have: those that run are failed, the others skipped. A timeout skips all.
     pub(super) fn abort(&mut self, cause: RunCause, reason: &str, now: Timestamp) {
         for task in 0..self.tasks.len() {
             let state = self.row(task).state;
             if state.is_some_and(TaskState::is_finished) {
                 continue;
             }
-            let row = if matches!(state, Some(TaskState::Running | TaskState::Restarting)) {
+            let runs = matches!(state, Some(TaskState::Running | TaskState::Restarting));
+            let row = if runs && cause != RunCause::TimedOut {
                 let row = self.transition(task, TaskState::Failed, Cause::RunEnded);
                 row.failure = Some(Failure {
                     message: format!("its run ended first: {reason}"),

@@ -51,6 +51,11 @@ fn cancelled_interrupted_and_timed_out() {
     let mut timed_out = every_state();
     timed_out.wait(60);
     timed_out.round(Vec::new());
+    let mut restarting = every_state();
+    let clear = restarting.clear("r", &Selection::default());
+    restarting.round(vec![clear]);
+    restarting.wait(60);
+    restarting.round(Vec::new());
     let mut interrupted = every_state();
     interrupted.round(vec![Fact::Interrupt(key("r"))]);
     let done_before = interrupted.pod("run", succeeded());

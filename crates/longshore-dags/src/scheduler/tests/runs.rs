@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::SignedDuration;
 use longshore_core::Next;
 use longshore_store::{
     RunState,
@@ -13,7 +14,7 @@ use longshore_store::{
 use super::world::{World, dag, failed, key, request, running, stopped, succeeded, task};
 use crate::{
     model::{Dag, TriggerRule, Workspace},
-    scheduler::{Fact, decide},
+    scheduler::{Fact, NewRun, decide},
 };
 
 /// a -> b -> c
@@ -336,6 +337,48 @@ fn a_run_over_its_timeout_fails_whether_or_not_its_tasks_may_start() {
         assert_eq!(world.state("a"), Some(Skipped));
         assert_eq!(world.next, Next::AwaitChange);
     }
+}
+
+#[test]
+fn a_run_over_its_timeout_skips_what_runs() {
+    let dag = Dag {
+        dagrun_timeout: Some(Duration::from_secs(60)),
+        ..chain()
+    };
+    let mut world = World::with_run(dag);
+    world.pod_round("a", running());
+    world.wait(60);
+    world.round(Vec::new());
+    assert_eq!(world.run().state, RunState::Failed);
+    let row = world.row("a");
+    assert_eq!((row.state, &row.failure), (Some(Skipped), &None));
+}
+
+#[test]
+fn a_run_about_an_instant_to_come_waits_for_it_and_holds_no_other() {
+    let dag = Arc::new(Dag {
+        max_active_runs: 1,
+        ..chain()
+    });
+    let mut world = World::new();
+    let Fact::RunRequested(new) = request(&dag, "q") else {
+        unreachable!()
+    };
+    let to_come = Fact::RunRequested(NewRun {
+        logical_date: world.now.checked_add(SignedDuration::from_secs(60)).ok(),
+        ..new
+    });
+    world.round(vec![to_come]);
+    let state = |world: &World| world.runs[&key("q")].state;
+    assert_eq!(state(&world), RunState::Queued);
+    assert_eq!(world.next, Next::After(Duration::from_secs(60)));
+    world.round(vec![request(&dag, "r")]);
+    assert_eq!(world.run().state, RunState::Running);
+    world.round(vec![Fact::CancelRun(key("r"))]);
+    assert_eq!(state(&world), RunState::Queued);
+    world.wait(60);
+    world.round(Vec::new());
+    assert_eq!(state(&world), RunState::Running);
 }
 
 #[test]

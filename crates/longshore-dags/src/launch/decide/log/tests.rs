@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::{
-    launch::decide::{Disposal, decide_launch},
+    launch::decide::{Disposal, PodTime, decide_launch},
     model::Launcher,
     test_rows::queued,
 };
@@ -28,6 +28,7 @@ fn pod(phase: LaunchedPhase) -> LaunchedView {
         phase,
         is_deleting: false,
         node: "10.0.0.1".to_owned(),
+        time: PodTime::default(),
     }
 }
 
@@ -52,6 +53,7 @@ fn observed(asked: Option<Asked<LogAnswer>>, note: LogNote) -> Observed {
             pod_uid: Some(uid()),
             pod: None,
             deadline: None,
+            limit: None,
             log: LogPath::of(&row),
         }),
         launcher: Launcher::Pod,
