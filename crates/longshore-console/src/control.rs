@@ -9,7 +9,7 @@ use futures::Stream;
 use crate::{
     feed::Feed,
     names::{RunName, TaskName},
-    objects::{Check, Clear, Dag, ImportError, Run, Task, Trigger},
+    objects::{Check, Clear, Dag, ImportError, Pool, Run, Task, Trigger},
 };
 
 /// A log as it comes. An error ends it.
@@ -114,6 +114,15 @@ pub trait Control: Checks {
     /// Reads the log of a try, live or stored, whichever exists.
     async fn logs(&self, task: &TaskName, query: LogQuery) -> Result<LogStream, ControlError>;
 
+    /// The pools in the order of their names.
+    async fn pools(&self) -> Result<Vec<Pool>, ControlError>;
+
+    /// Creates or changes a pool.
+    async fn set_pool(&self, pool: Pool) -> Result<Pool, ControlError>;
+
+    /// Deletes a pool, and returns what it was.
+    async fn delete_pool(&self, name: &str) -> Result<Pool, ControlError>;
+
     /// The state changes.
     fn feed(&self) -> &Feed;
 }
@@ -137,6 +146,9 @@ pub enum ControlError {
     /// There is no such run.
     #[error("there is no run {} of the DAG {}", .0.run_id, .0.dag_id)]
     UnknownRun(RunName),
+    /// There is no such pool.
+    #[error("there is no pool {0}")]
+    UnknownPool(String),
     /// The run has no such task.
     #[error("there is no task {} in the run {}", .0.task_id, .0.run)]
     UnknownTask(TaskName),

@@ -150,6 +150,9 @@ pub struct Task {
     pub max_tries: u32,
     /// Whose slots it takes.
     pub pool: String,
+    /// Why it never gets one as things are; only where a single task is read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<String>,
     /// When it got a slot.
     pub queued_at: Option<Timestamp>,
     /// When its process started.
@@ -168,6 +171,24 @@ pub struct Task {
     /// The tries before the current one, oldest first; only where a single task is read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub earlier_tries: Vec<Try>,
+}
+
+/// A pool of slots.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase", default)]
+pub struct Pool {
+    /// The name of the pool.
+    pub name: String,
+    /// How many slots; -1 is unlimited.
+    pub slots: i64,
+}
+
+/// How large a pool is to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PoolSize {
+    /// How many slots; -1 is unlimited. It must be there.
+    pub slots: Option<i64>,
 }
 
 /// A try that is over and was followed by another.

@@ -98,6 +98,11 @@ impl From<ControlError> for Problem {
                 "LS1391",
                 format!("`longshore runs list {}` has all of them", run.dag_id),
             ),
+            ControlError::UnknownPool(_) => (
+                404,
+                "LS1397",
+                "`longshore pools list` has all of them".to_owned(),
+            ),
             ControlError::UnknownTask(task) => (
                 404,
                 "LS1392",

@@ -31,4 +31,5 @@ pub use measures::DagMeasures;
 pub use rules::RULES;
 pub use service::{
     Dags, DagsConfig, RequestError, StartError, catalog::UnknownDag, clear::ClearError,
+    pools::PoolError,
 };

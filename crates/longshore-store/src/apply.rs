@@ -134,6 +134,13 @@ pub(crate) async fn apply_pool(c: &mut Connection, pool: &Pool) -> Result<(), Re
     Ok(())
 }
 
+/// Deletes a pool.
+pub(crate) async fn delete_pool(c: &mut Connection, name: &str) -> Result<(), Refusal> {
+    c.execute("DELETE FROM pool WHERE name = ?", [name.into()])
+        .await?;
+    Ok(())
+}
+
 async fn insert<const N: usize>(
     c: &mut Connection,
     table: &Table,

@@ -118,6 +118,9 @@ pub trait RunStore: Send + Sync + 'static {
 
     /// Creates or changes a pool.
     async fn set_pool(&self, pool: &Pool) -> Result<(), StoreError>;
+
+    /// Deletes a pool, if there is one of this name.
+    async fn delete_pool(&self, name: &str) -> Result<(), StoreError>;
 }
 
 /// Why the store did not do what the caller asked.

@@ -290,6 +290,10 @@ impl RunStore for Store {
     async fn set_pool(&self, pool: &Pool) -> Result<(), StoreError> {
         self.write(Work::Pool(pool.clone())).await
     }
+
+    async fn delete_pool(&self, name: &str) -> Result<(), StoreError> {
+        self.write(Work::NoPool(name.to_owned())).await
+    }
 }
 
 #[async_trait]

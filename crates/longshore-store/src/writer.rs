@@ -45,6 +45,8 @@ pub(crate) enum Work {
     Changes(Changes),
     /// A pool.
     Pool(Pool),
+    /// The name of a pool that is deleted.
+    NoPool(String),
 }
 
 impl Work {
@@ -52,6 +54,7 @@ impl Work {
         match self {
             Self::Changes(changes) => apply::apply(c, changes).await,
             Self::Pool(pool) => apply::apply_pool(c, pool).await,
+            Self::NoPool(name) => apply::delete_pool(c, name).await,
         }
     }
 
@@ -59,7 +62,7 @@ impl Work {
     async fn find_conflict(&self, c: &mut Connection) -> Result<String, EngineError> {
         Ok(match self {
             Self::Changes(changes) => conflict::find(c, changes).await?,
-            Self::Pool(pool) => format!("pool {}", pool.name),
+            Self::Pool(Pool { name, .. }) | Self::NoPool(name) => format!("pool {name}"),
         })
     }
 }

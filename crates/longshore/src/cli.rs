@@ -87,6 +87,9 @@ pub(crate) enum Command {
     Runs(cmd::Runs),
     #[command(subcommand, after_help = help_end("longshore tasks list etl/latest"))]
     Tasks(cmd::Tasks),
+    // Hidden: the help has to fit the first screen, and a task that waits for a pool names the command.
+    #[command(subcommand, hide = true, after_help = help_end("longshore pools list"))]
+    Pools(cmd::client::pools::Command),
     #[command(subcommand, after_help = help_end("longshore actions list"))]
     Actions(cmd::client::actions::Command),
     #[command(subcommand, after_help = help_end("longshore pods list -A"))]

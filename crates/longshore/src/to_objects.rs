@@ -2,7 +2,7 @@
 
 use longshore_console::objects::{self, DagTask};
 use longshore_dags::{Change, KnownDag, StateChange, model};
-use longshore_store::{Failure, Run, RunType, TaskInstance, TaskState};
+use longshore_store::{Failure, Pool, Run, RunType, TaskInstance, TaskState};
 use serde_json::Value;
 
 use crate::progress::lines::{run_word, task_word};
@@ -74,6 +74,7 @@ pub(crate) fn task(row: &TaskInstance) -> objects::Task {
         try_number: row.try_number,
         max_tries: row.max_tries.saturating_add(1),
         pool: row.pool.clone(),
+        blocked: None,
         queued_at: row.queued_at,
         started_at: row.start_date,
         ended_at: row.end_date,
@@ -82,6 +83,13 @@ pub(crate) fn task(row: &TaskInstance) -> objects::Task {
         next_try_at: None,
         result: row.result.clone(),
         earlier_tries: Vec::new(),
+    }
+}
+
+pub(crate) fn pool(pool: &Pool) -> objects::Pool {
+    objects::Pool {
+        name: pool.name.clone(),
+        slots: pool.slots,
     }
 }
 

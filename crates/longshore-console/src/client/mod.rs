@@ -11,7 +11,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     control::{LogQuery, Until},
     names::{RunName, TaskName},
-    objects::{Clear, Dag, DagPatch, ImportError, List, Run, Task, Trigger},
+    objects::{Clear, Dag, DagPatch, ImportError, List, Pool, PoolSize, Run, Task, Trigger},
     problem::Problem,
     token::Token,
 };
@@ -169,6 +169,21 @@ impl Client {
         self.send(Method::POST, &path, clear).await
     }
 
+    /// The pools.
+    pub async fn pools(&self) -> Result<List<Pool>, ClientError> {
+        self.get("/pools", &[]).await
+    }
+
+    /// Creates or changes a pool.
+    pub async fn set_pool(&self, name: &str, size: &PoolSize) -> Result<Pool, ClientError> {
+        self.send(Method::PUT, &pool_path(name), size).await
+    }
+
+    /// Deletes a pool, and returns what it was.
+    pub async fn delete_pool(&self, name: &str) -> Result<Pool, ClientError> {
+        self.send(Method::DELETE, &pool_path(name), &()).await
+    }
+
     /// Reads a log.
     pub async fn logs(&self, task: &TaskName, query: LogQuery) -> Result<Log, ClientError> {
         let mut params = map_index(task);
@@ -322,6 +337,10 @@ fn segment(text: &str) -> String {
 
 fn dag_path(dag_id: &str) -> String {
     format!("/dags/{}", segment(dag_id))
+}
+
+fn pool_path(name: &str) -> String {
+    format!("/pools/{}", segment(name))
 }
 
 fn run_path(run: &RunName) -> String {

@@ -85,6 +85,9 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
 /// The DAG in the path.
 pub(super) struct DagId(pub(super) String);
 
+/// The pool in the path.
+pub(super) struct PoolName(pub(super) String);
+
 /// The run in the path.
 pub(super) struct InRun(pub(super) RunName);
 
@@ -94,6 +97,11 @@ pub(super) struct InTask(pub(super) TaskName);
 #[derive(Deserialize)]
 struct DagPath {
     dag_id: String,
+}
+
+#[derive(Deserialize)]
+struct PoolPath {
+    pool: String,
 }
 
 #[derive(Deserialize)]
@@ -145,6 +153,15 @@ impl<S: Send + Sync> FromRequestParts<S> for DagId {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let DagPath { dag_id } = path(parts, state).await?;
         Ok(Self(id(dag_id)?))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for PoolName {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let PoolPath { pool } = path(parts, state).await?;
+        Ok(Self(id(pool)?))
     }
 }
 

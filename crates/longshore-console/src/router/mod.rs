@@ -9,7 +9,7 @@ use axum::{
     Router,
     extract::DefaultBodyLimit,
     middleware,
-    routing::{MethodRouter, get, post},
+    routing::{MethodRouter, get, post, put},
 };
 use http::{StatusCode, header};
 use tokio_util::sync::CancellationToken;
@@ -28,6 +28,7 @@ mod extract;
 mod guard;
 mod health;
 mod logs;
+mod pools;
 mod runs;
 mod tasks;
 
@@ -86,6 +87,8 @@ pub fn router(control: Arc<dyn Control>, access: Access, stopping: CancellationT
         .route(&task, only(get(tasks::get)))
         .route(&format!("{task}/clear"), only(post(tasks::clear)))
         .route(&format!("{task}/logs"), only(get(logs::read)))
+        .route("/pools", only(get(pools::list)))
+        .route("/pools/{pool}", only(put(pools::set).delete(pools::delete)))
         .route("/changes", only(get(changes::follow)))
         .fallback(no_route)
         .layer(middleware::from_fn_with_state(shared.clone(), guard::token));

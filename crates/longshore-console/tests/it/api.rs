@@ -62,6 +62,13 @@ pub(crate) async fn ask(router: Router, request: Request<Body>) -> Answer {
 const REQUESTS: &[(&str, &str, &str)] = &[
     ("GET", "/api/v1/dags", ""),
     ("GET", "/api/v1/importErrors", ""),
+    ("GET", "/api/v1/pools", ""),
+    ("PUT", "/api/v1/pools/db", r#"{"slots":4}"#),
+    ("PUT", "/api/v1/pools/db", "{}"),
+    ("PUT", "/api/v1/pools/db", r#"{"size":4}"#),
+    ("PUT", "/api/v1/pools/%2E%2E", r#"{"slots":4}"#),
+    ("DELETE", "/api/v1/pools/db", ""),
+    ("DELETE", "/api/v1/pools/db", ""),
     ("GET", "/api/v1/dags/etl", ""),
     ("GET", "/api/v1/dags/nope", ""),
     ("PATCH", "/api/v1/dags/etl", r#"{"isPaused":true}"#),

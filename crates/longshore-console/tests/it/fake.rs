@@ -11,7 +11,9 @@ use futures::{StreamExt, stream};
 use longshore_console::{
     Checks, Control, ControlError, Feed, RunName, TaskName,
     control::{LogQuery, LogStream, Pause, RunPage, RunQuery, Until},
-    objects::{Change, Check, Clear, Dag, DagTask, Failure, ImportError, Run, Task, Trigger, Try},
+    objects::{
+        Change, Check, Clear, Dag, DagTask, Failure, ImportError, Pool, Run, Task, Trigger, Try,
+    },
 };
 use serde_json::json;
 
@@ -19,6 +21,7 @@ use serde_json::json;
 pub(crate) struct Fake {
     runs: Mutex<Vec<Run>>,
     paused: Mutex<BTreeMap<String, bool>>,
+    pools: Mutex<BTreeMap<String, i64>>,
     pub(crate) feed: Feed,
     pub(crate) is_broken: Mutex<bool>,
 }
@@ -37,6 +40,7 @@ impl Default for Fake {
         Self {
             runs: Mutex::new(vec![run(3, "running"), run(2, "failed"), run(1, "success")]),
             paused: Mutex::default(),
+            pools: Mutex::new([("default_pool".to_owned(), 128)].into()),
             feed: Feed::with_capacity(8),
             is_broken: Mutex::default(),
         }
@@ -261,6 +265,28 @@ impl Control for Fake {
         let cleared = self.task(name).await?;
         let downstream = clear.downstream.then(|| task(name));
         Ok(std::iter::once(cleared).chain(downstream).collect())
+    }
+
+    async fn pools(&self) -> Result<Vec<Pool>, ControlError> {
+        let pools = self.pools.lock().unwrap();
+        let pool = |(name, slots): (&String, &i64)| Pool {
+            name: name.clone(),
+            slots: *slots,
+        };
+        Ok(pools.iter().map(pool).collect())
+    }
+
+    async fn set_pool(&self, pool: Pool) -> Result<Pool, ControlError> {
+        let mut pools = self.pools.lock().unwrap();
+        pools.insert(pool.name.clone(), pool.slots);
+        Ok(pool)
+    }
+
+    async fn delete_pool(&self, name: &str) -> Result<Pool, ControlError> {
+        let slots = self.pools.lock().unwrap().remove(name);
+        let slots = slots.ok_or_else(|| ControlError::UnknownPool(name.to_owned()))?;
+        let name = name.to_owned();
+        Ok(Pool { name, slots })
     }
 
     async fn logs(&self, name: &TaskName, query: LogQuery) -> Result<LogStream, ControlError> {

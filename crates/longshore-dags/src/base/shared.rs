@@ -101,7 +101,7 @@ impl Shared {
         self.catalog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The committed state. Only the scheduler changes it, after a commit or a reload.
+    /// The committed state. Only the scheduler changes it, after a commit or a reload; users change the pools.
     pub(crate) fn board_mut(&self) -> MutexGuard<'_, Board> {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }

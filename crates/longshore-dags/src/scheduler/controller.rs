@@ -153,7 +153,7 @@ impl Scheduler {
         let mut facts = self.shared.inbox.peek().facts;
         facts.retain(|fact| !settled.has(fact));
         let before = with_cleared(self.shared.board(), &facts);
-        let reloaded = Board::load(snapshot, read_dag)?;
+        let mut reloaded = Board::load(snapshot, read_dag)?;
         let mut ended = BTreeMap::new();
         for key in before.runs.keys() {
             if !reloaded.runs.contains_key(key) {
@@ -163,7 +163,12 @@ impl Scheduler {
 
         self.shared.inbox.stored(position);
         self.shared.inbox.forget(|fact| settled.has(fact));
-        self.shared.board_mut().clone_from(&reloaded);
+        {
+            let mut board = self.shared.board_mut();
+            // What was read of them may be older than a change of them.
+            reloaded.pools = board.pools.clone();
+            board.clone_from(&reloaded);
+        }
         self.shared.catalog_mut().reload(dags);
         self.shared.launched.rows_reloaded();
         for (key, before) in &before.runs {

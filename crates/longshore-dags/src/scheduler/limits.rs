@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use longshore_store::{Pool, TaskInstance};
 
 /// Pools of this size are unlimited.
-const UNLIMITED: i64 = -1;
+pub(crate) const UNLIMITED: i64 = -1;
 
 /// A task instance that waits for a slot or holds one, with the limits that bound it.
 #[derive(Clone, Copy, Debug)]

@@ -2,6 +2,7 @@
 
 pub mod catalog;
 pub mod clear;
+pub mod pools;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -94,6 +95,8 @@ pub struct Dags {
     tasks: Tasks,
     gate: Gate,
     max_task_retry_delay: Duration,
+    /// Changes of pools are recorded and take effect in one order.
+    pool_turns: tokio::sync::Mutex<()>,
 }
 
 impl Drop for Dags {
@@ -152,6 +155,7 @@ impl Dags {
             tasks: Tasks::new(),
             gate: config.gate.clone(),
             max_task_retry_delay: config.limits.max_task_retry_delay,
+            pool_turns: tokio::sync::Mutex::default(),
         };
         service.spawn(client, logs, config, at).await?;
         Ok(service)

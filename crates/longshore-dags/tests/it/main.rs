@@ -12,6 +12,7 @@ mod laws;
 mod logs;
 mod memory_store;
 mod plugins;
+mod pools;
 mod real_server;
 mod restart;
 mod scale;

@@ -175,4 +175,9 @@ impl RunStore for MemoryStore {
         self.rows().pools.insert(pool.name.clone(), pool.clone());
         Ok(())
     }
+
+    async fn delete_pool(&self, name: &str) -> Result<(), StoreError> {
+        self.rows().pools.remove(name);
+        Ok(())
+    }
 }

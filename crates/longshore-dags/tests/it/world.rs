@@ -290,6 +290,11 @@ impl RunStore for FaultyStore {
     async fn set_pool(&self, pool: &Pool) -> Result<(), StoreError> {
         self.effect("set pool", self.store.set_pool(pool)).await
     }
+
+    async fn delete_pool(&self, name: &str) -> Result<(), StoreError> {
+        self.effect("delete pool", self.store.delete_pool(name))
+            .await
+    }
 }
 
 /// An archive behind the faults. What it keeps is of no interest: scripted pods have no logs.

@@ -67,6 +67,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Tasks(Tasks::List(args)) => client::tasks::list(args, globals),
         Command::Tasks(Tasks::Get(args)) => client::tasks::get(args, globals),
         Command::Tasks(Tasks::Clear(args)) => client::tasks::clear(args, globals),
+        Command::Pools(command) => client::pools::dispatch(command, globals),
         Command::Actions(command) => client::actions::dispatch(command, globals),
         Command::Pods(command) => client::pods::dispatch(command, globals),
         Command::Logs(args) => client::logs::logs(args, globals),

@@ -17,13 +17,13 @@ use longshore_console::{
     objects,
 };
 use longshore_dags::{
-    ClearError, Dags, KnownDag, RequestError, StateChange,
+    ClearError, Dags, KnownDag, PoolError, RequestError, StateChange,
     model::Dag,
     scheduler::{NewRun, Selection, identity::manual_run_id},
 };
 use longshore_kit::{Clock, Metrics};
 use longshore_store::{
-    Run, RunCursor, RunFilter, RunKey, RunState, RunStore, RunType, StoreError, TaskInstance,
+    Pool, Run, RunCursor, RunFilter, RunKey, RunState, RunStore, RunType, StoreError, TaskInstance,
 };
 use serde_json::Value;
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -291,6 +291,7 @@ impl Control for ServiceControl {
                 .map(|archived| to_objects::earlier_try(&archived.task_instance))
                 .collect(),
             next_try_at: self.dags.next_try(row),
+            blocked: self.dags.never_admitted(row),
             ..to_objects::task(row)
         })
     }
@@ -315,6 +316,38 @@ impl Control for ServiceControl {
         self.logs
             .read(self.store.clone(), &self.feed, task, query)
             .await
+    }
+
+    async fn pools(&self) -> Result<Vec<objects::Pool>, ControlError> {
+        let pools = self.dags.pools();
+        Ok(pools.values().map(to_objects::pool).collect())
+    }
+
+    async fn set_pool(&self, pool: objects::Pool) -> Result<objects::Pool, ControlError> {
+        if pool.slots < -1 {
+            let why = format!(
+                "a pool has 0 slots or more, or -1 for no limit, found {}",
+                pool.slots
+            );
+            return Err(ControlError::Invalid(why));
+        }
+        let row = Pool {
+            name: pool.name.clone(),
+            slots: pool.slots,
+        };
+        self.dags.set_pool(row).await.map_err(unavailable)?;
+        Ok(pool)
+    }
+
+    async fn delete_pool(&self, name: &str) -> Result<objects::Pool, ControlError> {
+        match self.dags.delete_pool(name).await {
+            Ok(pool) => Ok(to_objects::pool(&pool)),
+            Err(PoolError::Unknown(name)) => Err(ControlError::UnknownPool(name)),
+            Err(why @ PoolError::Default) => Err(ControlError::Invalid(format!(
+                "the pool is not deleted: {why}"
+            ))),
+            Err(PoolError::Store(error)) => Err(unavailable(error)),
+        }
     }
 
     fn feed(&self) -> &Feed {

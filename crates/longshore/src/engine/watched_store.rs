@@ -106,4 +106,9 @@ impl RunStore for WatchedStore {
         self.check("set pool")?;
         self.note(self.store.set_pool(pool).await)
     }
+
+    async fn delete_pool(&self, name: &str) -> Result<(), StoreError> {
+        self.check("delete pool")?;
+        self.note(self.store.delete_pool(name).await)
+    }
 }

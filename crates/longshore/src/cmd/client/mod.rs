@@ -23,6 +23,7 @@ pub(crate) mod dags;
 mod follow;
 pub(crate) mod logs;
 pub(crate) mod pods;
+pub(crate) mod pools;
 mod print;
 pub(super) mod printable;
 pub(crate) mod runs;

@@ -241,8 +241,11 @@ pub(super) fn task(task: &Task, now: Timestamp) -> String {
         lines.push(("Next try", instant(task.next_try_at)));
     }
     let result = task.result.as_ref();
+    lines.push(("Pool", task.pool.clone()));
+    if let Some(why) = &task.blocked {
+        lines.push(("Blocked", one_line(why)));
+    }
     lines.extend([
-        ("Pool", task.pool.clone()),
         ("Pod", or_none(task.pod.as_deref())),
         (
             "Result",

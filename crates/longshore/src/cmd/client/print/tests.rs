@@ -48,6 +48,7 @@ fn some_tasks() -> Vec<Task> {
         try_number: 2,
         max_tries: 2,
         pool: "default_pool".to_owned(),
+        blocked: None,
         queued_at: at("10:00:01"),
         started_at: at("10:00:02"),
         ended_at: at("10:00:02.5"),
