@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use jiff::Timestamp;
 use longshore_kit::Clock;
 use longshore_store::{RunKey, RunStore, StoreError, TaskInstance};
 use tokio::sync::{Notify, broadcast};
@@ -28,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) cluster: String,
     pub(crate) pod_config: PodConfig,
     pub(crate) inbox: Inbox,
+    /// When this process began.
+    pub(crate) started_at: Timestamp,
     /// What tries were launched as.
     pub(crate) launched: LaunchTable,
     /// Tries whose objects need a round.
@@ -51,6 +54,7 @@ impl Shared {
         catalog: Catalog,
     ) -> Self {
         Self {
+            started_at: clock.now(),
             store,
             clock,
             cluster,

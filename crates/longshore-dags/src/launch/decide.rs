@@ -26,6 +26,10 @@ pub type LaunchAction = Action<Never, LaunchEffect, LogQuestion>;
 /// What could not be seen is looked at again after this, if no change comes before.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// How long a pod that an earlier process has left stuck stays. Its node may have started anew with the scheduler, and
+/// be about to start the pod, which a deletion would then kill.
+const NODE_TRIES_AGAIN: Duration = Duration::from_secs(10);
+
 /// All that a round is decided upon.
 #[derive(Clone, Debug)]
 pub struct Observed {
@@ -42,6 +46,8 @@ pub struct Observed {
     pub pods: Seen<Vec<LaunchedView>>,
     /// Whether the launcher's watch has caught up since the start, so that an object which is not seen is not there.
     pub replay_done: bool,
+    /// When this process began.
+    pub started_at: Timestamp,
     /// What becomes of objects that have ended.
     pub config: Disposal,
     /// How far the copies of logs are, by the uid of the object.
@@ -103,6 +109,8 @@ pub struct LaunchedView {
     pub is_deleting: bool,
     /// The IP address of the node that has its log; empty where that is not known.
     pub node: String,
+    /// When it was created.
+    pub created_at: Option<Timestamp>,
     /// How long it may run.
     pub time: PodTime,
 }
@@ -168,7 +176,7 @@ pub enum LaunchEffect {
 ///   pods of one try never live at the same time, even if that means to wait for a node that is gone, and the scheduler
 ///   decides first upon one that has succeeded.
 /// - A pod that waits for what will not come is deleted, and only its end says whether its process ran: until then its
-///   node may start it, so that its launch has not failed.
+///   node may start it, so that its launch has not failed. After a start of the scheduler, the node gets some time.
 /// - A pod that no row wants is deleted. The log of one that has ended is copied to the archive first, beside the rounds
 ///   ([`LogQuestion`]), and once it is, whether the pod goes is the configuration's to say.
 /// - A restarting try has ended once none of its pods lives. That is reported before their logs are kept, so that a
@@ -199,6 +207,9 @@ pub fn decide_launch(observed: &Observed) -> LaunchPlan {
     actions.extend(log::cancelled(observed, pods));
     let mut next = task.map_or(Next::AwaitChange, |task| until_deadline(task, observed.now));
     for pod in pods.iter().filter(|pod| !pod.is_deleting) {
+        if let Some(left) = second_chance(pod, observed) {
+            next = next.min(Next::After(left));
+        }
         match (fate(pod, task, observed), task) {
             (Fate::IsArchived { then_delete }, Some(task)) => {
                 let step = log::keep(observed, task, pod);
@@ -264,7 +275,9 @@ fn fate(pod: &LaunchedView, task: Option<&TaskView>, observed: &Observed) -> Fat
         {
             Fate::IsArchived { then_delete: true }
         }
-        Some(TaskState::Queued | TaskState::Running) if pod.phase == LaunchedPhase::Stuck => {
+        Some(TaskState::Queued | TaskState::Running)
+            if pod.phase == LaunchedPhase::Stuck && second_chance(pod, observed).is_none() =>
+        {
             Fate::IsDeleted
         }
         Some(TaskState::Queued | TaskState::Running) => Fate::Stays,
@@ -290,6 +303,15 @@ fn fate(pod: &LaunchedView, task: Option<&TaskView>, observed: &Observed) -> Fat
             },
         },
     }
+}
+
+/// What is left of the time that a stuck pod of an earlier process has.
+fn second_chance(pod: &LaunchedView, observed: &Observed) -> Option<Duration> {
+    let is_earlier = pod.created_at.is_some_and(|at| at < observed.started_at);
+    let since_start = observed.now.duration_since(observed.started_at);
+    let since_start = Duration::try_from(since_start).unwrap_or_default();
+    let left = NODE_TRIES_AGAIN.checked_sub(since_start)?;
+    (pod.phase == LaunchedPhase::Stuck && is_earlier && !left.is_zero()).then_some(left)
 }
 
 /// The limit of a pod that has started without it.

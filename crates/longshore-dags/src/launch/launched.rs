@@ -92,6 +92,7 @@ pub(crate) fn view_of<K: Launched>(object: &K) -> Option<LaunchedView> {
         phase: object.phase(),
         is_deleting: meta.deletion_timestamp.is_some(),
         node: object.node().to_owned(),
+        created_at: meta.creation_timestamp.as_ref().map(|time| time.0),
         time: object.time(),
     })
 }

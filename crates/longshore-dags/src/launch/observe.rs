@@ -36,6 +36,7 @@ pub(super) struct Loaded {
     object: Option<Result<Value, String>>,
     pods: Seen<Vec<LaunchedView>>,
     replay_done: bool,
+    started_at: Timestamp,
     log_notes: Arc<LogNotes>,
 }
 
@@ -84,6 +85,7 @@ pub(super) async fn load(shared: &Shared, ti_id: &Uuid) -> Result<Loaded, StoreE
         object,
         pods,
         replay_done: launched.is_replayed(launcher),
+        started_at: shared.started_at,
         log_notes: launched.log_notes(ti_id),
         board,
     })
@@ -104,6 +106,7 @@ pub(super) fn assemble(
         task: task(&loaded, &ti_id),
         pods: loaded.pods,
         replay_done: loaded.replay_done,
+        started_at: loaded.started_at,
         config,
         asked,
         log_notes: loaded.log_notes,

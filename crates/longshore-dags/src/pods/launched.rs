@@ -40,6 +40,7 @@ fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D:
         uid: Option<String>,
         resource_version: Option<String>,
         annotations: Option<BTreeMap<String, String>>,
+        creation_timestamp: Option<Time>,
         deletion_timestamp: Option<Time>,
         deletion_grace_period_seconds: Option<i64>,
     }
@@ -51,6 +52,7 @@ fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D:
         uid: read.uid,
         resource_version: read.resource_version,
         annotations: read.annotations,
+        creation_timestamp: read.creation_timestamp,
         deletion_timestamp: read.deletion_timestamp,
         deletion_grace_period_seconds: read.deletion_grace_period_seconds,
         ..ObjectMeta::default()

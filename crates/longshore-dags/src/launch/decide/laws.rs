@@ -14,7 +14,7 @@ const MAX_PODS: usize = 3;
 struct Pods;
 
 longshore_test::reads! {
-    Observed { now, ti_id, task, launcher, pods, replay_done, config, asked, log_notes }
+    Observed { now, ti_id, task, launcher, pods, replay_done, started_at, config, asked, log_notes }
 }
 
 impl Decider for Pods {
@@ -102,6 +102,7 @@ fn pod(index: usize) -> impl Strategy<Value = LaunchedView> {
         phase,
         is_deleting,
         node: String::new(),
+        created_at: limit.map(|second| at(-3 * second)),
         time: PodTime {
             began_at: Some(Timestamp::UNIX_EPOCH),
             limit,
@@ -218,6 +219,7 @@ fn observed() -> impl Strategy<Value = Observed> {
             pods,
             launcher: Launcher::TaskAction,
             replay_done: flags.0,
+            started_at: at(if flags.1 { -5 } else { -20 }),
             config: Disposal {
                 delete_worker_pods: flags.1,
                 delete_worker_pods_on_failure: flags.2,

@@ -24,6 +24,7 @@ fn observed(state: TaskState, launch: u32, pods: Vec<LaunchedView>) -> Observed 
         pods: Seen::Present(pods),
         launcher: Launcher::Pod,
         replay_done: true,
+        started_at: Timestamp::UNIX_EPOCH,
         config: Disposal::default(),
         asked: BTreeMap::new(),
         log_notes: Arc::default(),
@@ -50,6 +51,7 @@ fn pod(launch: u32, phase: LaunchedPhase) -> LaunchedView {
         phase,
         is_deleting: false,
         node: String::new(),
+        created_at: None,
         time: PodTime::default(),
     }
 }
@@ -140,6 +142,29 @@ fn a_pod_gets_its_time_limit_when_its_container_has_started() {
         task.limit = None;
     }
     assert_eq!(plan(&unlimited), "");
+}
+
+/// A node that starts with the scheduler is about to try the pods that the last one could not start.
+#[test]
+fn a_pod_that_an_earlier_process_left_stuck_has_some_time_to_start() {
+    let at = |second| Timestamp::from_second(second).unwrap();
+    for (created, now, expected) in [
+        (90, 109, ""),
+        (90, 110, "delete pod-1"),
+        (100, 101, "delete pod-1"),
+    ] {
+        let mut stuck = pod(1, Stuck);
+        stuck.created_at = Some(at(created));
+        let observed = Observed {
+            now: at(now),
+            started_at: at(100),
+            ..observed(TaskState::Queued, 1, vec![stuck])
+        };
+        assert_eq!(plan(&observed), expected, "created at {created}, {now}");
+        let next = decide_launch(&observed).next;
+        let left = Next::After(Duration::from_secs(1));
+        assert_eq!(next == left, expected.is_empty(), "{next:?}");
+    }
 }
 
 /// The next launch waits for the end of the pod, as ever.

@@ -28,6 +28,7 @@ fn pod(phase: LaunchedPhase) -> LaunchedView {
         phase,
         is_deleting: false,
         node: "10.0.0.1".to_owned(),
+        created_at: None,
         time: PodTime::default(),
     }
 }
@@ -59,6 +60,7 @@ fn observed(asked: Option<Asked<LogAnswer>>, note: LogNote) -> Observed {
         launcher: Launcher::Pod,
         pods: Seen::Present(vec![pod(LaunchedPhase::Succeeded)]),
         replay_done: true,
+        started_at: Timestamp::UNIX_EPOCH,
         config: Disposal::default(),
         asked: asked.map(|asked| (uid(), asked)).into_iter().collect(),
         log_notes: Arc::new([(uid(), note)].into()),
