@@ -9,6 +9,7 @@ mod environment;
 mod error;
 mod location;
 mod storage;
+mod store_client;
 
 pub use config::{StorageConfig, StorageConfigError, without_value};
 pub use error::DataError;

@@ -8,20 +8,17 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
 use jiff::Timestamp;
-use longshore_outbound::operator_named;
 use object_store::{
-    BackoffConfig, ClientOptions, Error, ObjectStore, ObjectStoreExt, RetryConfig,
+    BackoffConfig, Error, GetResult, ObjectStore, ObjectStoreExt, RetryConfig,
     aws::{AmazonS3Builder, AmazonS3ConfigKey},
-    client::{HttpClient, HttpConnector},
     gcp::{GoogleCloudStorageBuilder, GoogleConfigKey},
     local::LocalFileSystem,
     memory::InMemory,
     path::Path,
 };
-
-use reqwest::redirect::Policy;
 
 use crate::{
     beneath::{Beneath, Content},
@@ -29,12 +26,9 @@ use crate::{
     environment,
     error::{Action, DataError},
     location::{Kind, Location, is_without_slashes},
+    store_client::{CutOff, OperatorNamed},
 };
 
-/// How long one request to a store may take.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often a store may send us elsewhere.
-const MAX_REDIRECTS: usize = 3;
 /// How long a request is repeated. The round that asked comes again with back-off of its own.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_RETRIES: usize = 3;
@@ -265,7 +259,7 @@ impl Storage {
         if found.meta.size > self.max_download {
             return Ok(File::TooLarge(found.meta.size));
         }
-        Ok(File::Read(found.bytes().await.map_err(fail)?))
+        whole(found).await.map(File::Read).map_err(fail)
     }
 
     /// Whether a file of this machine is a pipe, a socket or a device: a read of it may never end, nor can it be cancelled.
@@ -482,30 +476,34 @@ impl Storage {
     }
 }
 
+/// All of a file.
+async fn whole(found: GetResult) -> Result<Bytes, Error> {
+    let size = found.meta.size;
+    let mut bytes = BytesMut::new();
+    let mut chunks = found.into_stream();
+    let end = loop {
+        match chunks.next().await {
+            Some(Ok(chunk)) => bytes.extend_from_slice(&chunk),
+            Some(Err(error)) => break Err(error),
+            None => break Ok(()),
+        }
+    };
+    let n = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    match end {
+        Ok(()) if n == size => Ok(bytes.freeze()),
+        Err(error) if n == 0 => Err(error),
+        Ok(()) | Err(_) => Err(Error::Generic {
+            store: "http",
+            source: Box::new(CutOff::Body { n, size }),
+        }),
+    }
+}
+
 fn retries() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig::default(),
         max_retries: MAX_RETRIES,
         retry_timeout: RETRY_TIMEOUT,
-    }
-}
-
-/// Makes the clients of stores: their addresses are those of the configuration, or of the machine's own credentials.
-#[derive(Debug)]
-struct OperatorNamed;
-
-impl HttpConnector for OperatorNamed {
-    fn connect(&self, _: &ClientOptions) -> Result<HttpClient, Error> {
-        // A bucket that has moved answers with where it is now.
-        let client = operator_named()
-            .redirect(Policy::limited(MAX_REDIRECTS))
-            .timeout(REQUEST_TIMEOUT)
-            .build();
-        let client = client.map_err(|error| Error::Generic {
-            store: "http",
-            source: Box::new(error),
-        })?;
-        Ok(HttpClient::new(client))
     }
 }
 

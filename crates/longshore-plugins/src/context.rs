@@ -42,8 +42,9 @@ pub struct TaskContext {
     pub domain: String,
     /// The decoded template.
     pub template: TaskTemplate,
-    /// The decoded inputs, where the controller read them; only templates with `{{ .inputs.x }}` need them.
-    pub inputs: Option<LiteralMap>,
+    /// The decoded inputs, `None` where there is no file, or the controller read none: only templates with
+    /// `{{ .inputs.x }}` need them. The error says why what is there is of no use.
+    pub inputs: Result<Option<LiteralMap>, String>,
     /// Whether it may run on machines that go away.
     pub is_interruptible: bool,
     /// The variables that every container gets: `ACTION_NAME`, `RUN_NAME`, …, `spec.envVars`; reserved names win.
@@ -98,6 +99,13 @@ pub(crate) fn own_pod_template(template: &TaskTemplate) -> Option<&str> {
 }
 
 impl TaskContext {
+    /// Whether the task has inputs.
+    pub fn declares_inputs(&self) -> bool {
+        let interface = self.template.interface.as_ref();
+        let inputs = interface.and_then(|interface| interface.inputs.as_ref());
+        inputs.is_some_and(|inputs| !inputs.variables.is_empty())
+    }
+
     /// The context of one attempt (from 1; 0 means 1) of a TaskAction, without inputs.
     ///
     /// # Errors
@@ -135,7 +143,7 @@ impl TaskContext {
             action_name: spec.action_name.clone(),
             project: spec.project.clone(),
             domain: spec.domain.clone(),
-            inputs: None,
+            inputs: Ok(None),
             is_interruptible: spec.interruptible == Some(true),
             env: env(spec),
             labels,

@@ -117,10 +117,9 @@ fn duration(context: &TaskContext) -> Result<Duration, String> {
             "expected the type of input {name:?} to be a duration"
         ));
     }
-    let value = context
-        .inputs
-        .as_ref()
-        .and_then(|inputs| of_literals(inputs, name));
+    let inputs = context.inputs.as_ref();
+    let inputs = inputs.map_err(|why| format!("expected a duration as input {name:?}: {why}"))?;
+    let value = inputs.as_ref().and_then(|inputs| of_literals(inputs, name));
     let value =
         value.ok_or_else(|| format!("expected a duration as input {name:?}, found none"))?;
     let seconds = u64::try_from(value.seconds);

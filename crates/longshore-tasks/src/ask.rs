@@ -73,7 +73,7 @@ impl Transport {
         match question {
             TaskQuestion::Inputs { url } => {
                 let inputs = data.inputs(url).await.map_err(of_store)?;
-                Ok(TaskAnswer::Inputs(inputs.map(Arc::new)))
+                Ok(TaskAnswer::Inputs(inputs.map(|it| it.map(Arc::new))))
             }
             TaskQuestion::Directory { url } => {
                 let made = data.make_directory(url).await;

@@ -10,7 +10,7 @@ use longshore_plugins::{ErrorKind, TaskError};
 use longshore_proto::flyteidl2::core::{
     ErrorDocument, LiteralMap, container_error::Kind, execution_error,
 };
-use prost::Message;
+use prost::{DecodeError, Message};
 
 /// A status holds the message of an error up to four times, and an API server takes about a mebibyte of it. In bytes.
 const MAX_MESSAGE: usize = 16 * 1024;
@@ -51,12 +51,12 @@ pub trait TaskData: std::fmt::Debug + Send + Sync + 'static {
     /// Where the store did not answer: that says nothing about the attempt.
     async fn outcome(&self, output_prefix: &str, owed: Owed) -> Result<Outcome, DataError>;
 
-    /// The inputs at this URL, of a task whose resource cannot be built without them; `None` where there are none that
-    /// can be read.
+    /// The inputs at this URL, of a task whose resource cannot be built without them; `None` where there is no file.
+    /// The inner error says why what is there is of no use.
     ///
     /// # Errors
     /// Where the store did not answer.
-    async fn inputs(&self, url: &str) -> Result<Option<LiteralMap>, DataError>;
+    async fn inputs(&self, url: &str) -> Result<Result<Option<LiteralMap>, String>, DataError>;
 
     /// Whether actions of a namespace may name this URL, and something can be there.
     ///
@@ -116,15 +116,10 @@ impl StoredData {
             File::Missing => Outcome::Incomplete(format!(
                 "the task declares outputs and ended with 0, but there is no {url}"
             )),
-            File::TooLarge(size) => Outcome::Incomplete(format!(
-                "{url} has {size} bytes, and no more than {} are read",
-                self.storage.max_download()
-            )),
+            File::TooLarge(size) => Outcome::Incomplete(too_large(&self.storage, &url, size)),
             File::Read(bytes) => match LiteralMap::decode(bytes) {
                 Ok(_) => Outcome::Complete,
-                Err(error) => Outcome::Incomplete(format!(
-                    "expected a flyteidl2.core.LiteralMap in {url}: {error}"
-                )),
+                Err(error) => Outcome::Incomplete(undecodable(&url, &error)),
             },
         })
     }
@@ -163,14 +158,8 @@ impl TaskData for StoredData {
         }
     }
 
-    async fn inputs(&self, url: &str) -> Result<Option<LiteralMap>, DataError> {
-        if self.storage.is_supported(url).is_err() {
-            return Ok(None);
-        }
-        Ok(match self.storage.read(url).await? {
-            File::Read(bytes) => LiteralMap::decode(bytes).ok(),
-            File::Missing | File::TooLarge(_) => None,
-        })
+    async fn inputs(&self, url: &str) -> Result<Result<Option<LiteralMap>, String>, DataError> {
+        inputs(&self.storage, url).await
     }
 
     fn admits(&self, namespace: &str, url: &str) -> Result<(), DataError> {
@@ -199,6 +188,37 @@ impl TaskData for StoredData {
             .write(&url, outputs.encode_to_vec().into())
             .await
     }
+}
+
+/// The inputs at this URL, `None` where there is no file; or why what is there is of no use.
+///
+/// # Errors
+/// Where the store did not answer.
+pub(crate) async fn inputs(
+    storage: &Storage,
+    url: &str,
+) -> Result<Result<Option<LiteralMap>, String>, DataError> {
+    let read = match storage.read(url).await {
+        Err(error @ DataError::Unsupported { .. }) => return Ok(Err(error.to_string())),
+        read => read?,
+    };
+    Ok(match read {
+        File::Missing => Ok(None),
+        File::TooLarge(size) => Err(too_large(storage, url, size)),
+        File::Read(bytes) => match LiteralMap::decode(bytes) {
+            Ok(inputs) => Ok(Some(inputs)),
+            Err(error) => Err(undecodable(url, &error)),
+        },
+    })
+}
+
+fn too_large(storage: &Storage, url: &str, size: u64) -> String {
+    let max = storage.max_download();
+    format!("{url} has {size} bytes, and no more than {max} are read")
+}
+
+fn undecodable(url: &str, error: &DecodeError) -> String {
+    format!("expected a flyteidl2.core.LiteralMap in {url}: {error}")
 }
 
 fn failed(document: &[u8]) -> Outcome {

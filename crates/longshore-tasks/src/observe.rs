@@ -310,7 +310,7 @@ impl Observer {
         };
         let needs_inputs = match runner {
             Runner::Resource(plugin) => plugin.needs_inputs(context),
-            Runner::Remote(_) => declares_inputs(context),
+            Runner::Remote(_) => context.declares_inputs(),
         };
         if needs_inputs && !url.is_empty() {
             return Err(Invalid::spec(why.to_string()));
@@ -402,11 +402,4 @@ fn address(action: &Action, attempt: u32) -> ObjectRef {
         name,
         uid: None,
     }
-}
-
-/// Whether the task has inputs.
-fn declares_inputs(context: &TaskContext) -> bool {
-    let interface = context.template.interface.as_ref();
-    let inputs = interface.and_then(|interface| interface.inputs.as_ref());
-    inputs.is_some_and(|inputs| !inputs.variables.is_empty())
 }

@@ -176,8 +176,8 @@ pub struct Report {
 pub enum TaskAnswer {
     /// To questions that write: it is written.
     Done,
-    /// To [`Inputs`](TaskQuestion::Inputs): `None` where there are none that can be read.
-    Inputs(Option<Arc<LiteralMap>>),
+    /// To [`Inputs`](TaskQuestion::Inputs): `None` where there is no file; or why what is there is of no use.
+    Inputs(Result<Option<Arc<LiteralMap>>, String>),
     /// To [`Outcome`](TaskQuestion::Outcome).
     Outcome(Outcome),
     /// To [`Key`](TaskQuestion::Key): `None` where there cannot be one.

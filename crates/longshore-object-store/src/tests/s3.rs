@@ -11,9 +11,9 @@ use axum::{
     body::{Body, Bytes},
     response::Response,
 };
+use futures::{StreamExt, stream};
 use http::{Method, Request, StatusCode};
-use longshore_test::{Answer, Conduct, ForeignServer, Received};
-use tokio::net::TcpListener;
+use longshore_test::{Answer, Conduct, ForeignServer, Received, serve};
 
 use super::*;
 
@@ -72,10 +72,7 @@ async fn storage_in(bucket: Bucket, environment: &[(&str, &str)]) -> Storage {
             .body(Body::from(body))
             .unwrap()
     };
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let router = Router::new().fallback(answer);
-    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    let url = serve(Router::new().fallback(answer)).await;
     at(&url, environment)
 }
 
@@ -230,6 +227,52 @@ async fn a_store_that_redirects_for_ever_answers_too_much_or_something_else_is_n
         File::Read("<html>".into()),
         "which is for the reader to refuse"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_cut_off_is_no_file_and_is_asked_for_again() {
+    let whole = Bytes::from_static(b"inputs");
+    let size = whole.len();
+    let begin = whole.slice(..size - 1);
+    let cut = async move || {
+        let pieces = [Ok(begin.clone()), Err(std::io::Error::other("cut"))];
+        let pieces = stream::iter(pieces).then(async move |piece| {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            piece
+        });
+        Response::builder()
+            .header("etag", "\"x\"")
+            .header("last-modified", "Mon, 01 Jan 2024 00:00:00 GMT")
+            .header("content-length", size)
+            .body(Body::from_stream(pieces))
+            .unwrap()
+    };
+    let cut = at(&serve(Router::new().fallback(cut)).await, &[]);
+    let mut part = object(whole[..2].to_vec());
+    part.status = StatusCode::PARTIAL_CONTENT;
+    let range = format!("bytes 0-1/{size}").parse().unwrap();
+    part.headers.insert("content-range", range);
+    let (_server, part) = misbehaving(move |_| Conduct::Answers(part.clone())).await;
+    for (storage, expected) in [
+        (
+            part,
+            format!("its store answered with a part of it only (bytes 0-1/{size})"),
+        ),
+        (
+            cut,
+            format!(
+                "the answer of its store is cut off after {} of {size} bytes",
+                size - 1
+            ),
+        ),
+    ] {
+        let error = storage.read("s3://data/x").await.unwrap_err();
+        assert_eq!(
+            error.why(),
+            format!("s3://data/x cannot be read: {expected}")
+        );
+        assert_eq!(error.class(), longshore_core::Class::Retry);
+    }
 }
 
 fn object(body: Vec<u8>) -> Answer {

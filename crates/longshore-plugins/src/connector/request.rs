@@ -38,7 +38,15 @@ pub(super) fn create(context: &TaskContext) -> Result<Call, BuildError> {
             *arg = values.render(arg)?;
         }
     }
-    let inputs = context.inputs.as_ref().map(|inputs| {
+    let inputs = match &context.inputs {
+        Err(why) if context.declares_inputs() => {
+            let why = format!("the job needs the task's inputs: {why}");
+            return Err(BuildError::bad_specification(why));
+        }
+        Err(_) => None,
+        Ok(inputs) => inputs.as_ref(),
+    };
+    let inputs = inputs.map(|inputs| {
         let literals = inputs.literals.iter().map(|(name, value)| NamedLiteral {
             name: name.clone(),
             value: Some(value.clone()),

@@ -125,7 +125,8 @@ impl World {
             "interface": {"outputs": {"variables": [{"key": "o"}]}},
         }});
         let mut context = scenarios::context(&scenario, &config);
-        context.inputs = Some(from_json(&json!({"literals": {"x": {"scalar": {}}}})).unwrap());
+        let inputs = json!({"literals": {"x": {"scalar": {}}}});
+        context.inputs = Ok(Some(from_json(&inputs).unwrap()));
         Self {
             plugin: ConnectorPlugin::new(Arc::new(config)),
             context,
@@ -209,6 +210,24 @@ fn the_connector_is_asked_to_begin_once_it_is_remembered_that_it_will_be() {
         })),
     );
     assert_eq!(digest(&third.info), "Queued v2: launched");
+}
+
+#[test]
+fn no_job_begins_without_the_inputs_that_its_task_declares() {
+    let step = |interface: Value| {
+        let mut world = World::new();
+        world.context.inputs = Err("they are garbage".to_owned());
+        world.context.template.interface = Some(from_json(&interface).unwrap());
+        world.step(true, None);
+        world.step(true, None)
+    };
+    let refused = step(json!({"inputs": {"variables": [{"key": "x"}]}}));
+    assert_eq!(refused.call, None);
+    assert_eq!(refused.info.phase, Phase::PermanentFailure);
+    let why = refused.info.error.unwrap().message;
+    assert_eq!(why, "the job needs the task's inputs: they are garbage");
+    let begun = step(json!({}));
+    assert!(begun.call.is_some(), "{begun:?}");
 }
 
 #[test]

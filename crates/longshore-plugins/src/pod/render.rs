@@ -15,7 +15,9 @@ const INPUTS: &str = "inputs.";
 pub(crate) struct Values<'a> {
     /// By lower-case name, in the order in which they are put in: a value may hold a later template.
     paths: [(&'static str, String); 9],
-    inputs: Option<&'a LiteralMap>,
+    inputs: Result<Option<&'a LiteralMap>, &'a String>,
+    /// Where the inputs are.
+    url: &'a str,
 }
 
 impl<'a> Values<'a> {
@@ -41,7 +43,8 @@ impl<'a> Values<'a> {
         .map(|(name, value)| (name, value.to_owned()));
         Self {
             paths,
-            inputs: context.inputs.as_ref(),
+            inputs: context.inputs.as_ref().map(Option::as_ref),
+            url: &context.paths.input,
         }
     }
 
@@ -60,10 +63,14 @@ impl<'a> Values<'a> {
         let Some(variable) = input_variable(name) else {
             return Ok(None);
         };
-        let Some(inputs) = self.inputs else {
-            return Err(BuildError::bad_specification(format!(
-                "`{{{{.{name}}}}}` needs the task's inputs, which were not read"
-            )));
+        let needs = |why: &str| {
+            let message = format!("`{{{{.{name}}}}}` needs the task's inputs: {why}");
+            Err(BuildError::bad_specification(message))
+        };
+        let inputs = match self.inputs {
+            Ok(Some(inputs)) => inputs,
+            Ok(None) => return needs(&format!("there is no {}", self.url)),
+            Err(why) => return needs(why),
         };
         // As upstream: a task without any inputs keeps its templates.
         if inputs.literals.is_empty() {
@@ -207,10 +214,16 @@ mod tests {
         let render = |context: &TaskContext| Values::of(context).render(text);
         let error = render(&context).unwrap_err();
         assert_eq!(error.code, "BadTaskSpecification");
-        assert!(error.message.contains("were not read"), "{error}");
+        let url = &context.paths.input;
+        let expected = format!("`{{{{.Inputs.n}}}}` needs the task's inputs: there is no {url}");
+        assert_eq!(error.message, expected);
+        context.inputs = Err("they are garbage".to_owned());
+        let error = render(&context).unwrap_err();
+        let expected = "`{{.Inputs.n}}` needs the task's inputs: they are garbage";
+        assert_eq!(error.message, expected);
 
         let mut inputs = LiteralMap::default();
-        context.inputs = Some(inputs.clone());
+        context.inputs = Ok(Some(inputs.clone()));
         assert_eq!(render(&context).unwrap(), text);
 
         let primitive = Primitive {
@@ -224,12 +237,12 @@ mod tests {
             ..Literal::default()
         };
         inputs.literals.insert("N".to_owned(), seven.clone());
-        context.inputs = Some(inputs.clone());
+        context.inputs = Ok(Some(inputs.clone()));
         let error = render(&context).unwrap_err();
         assert!(error.message.contains("it has [\"N\"]"), "{error}");
 
         inputs.literals.insert("n".to_owned(), seven);
-        context.inputs = Some(inputs);
+        context.inputs = Ok(Some(inputs));
         assert_eq!(render(&context).unwrap(), "-n=7");
     }
 

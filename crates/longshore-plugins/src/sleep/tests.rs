@@ -14,7 +14,7 @@ fn context(inputs: &Value, outputs: &Value, literals: &Value) -> TaskContext {
     }))
     .unwrap();
     let mut context = fixtures::context(template, 1);
-    context.inputs = Some(from_json(&json!({"literals": literals})).unwrap());
+    context.inputs = Ok(Some(from_json(&json!({"literals": literals})).unwrap()));
     context
 }
 

@@ -16,7 +16,7 @@ use super::{
     decide::{self, Claim},
     from_proto,
 };
-use crate::model::ActionKey;
+use crate::{data::inputs, model::ActionKey};
 
 /// How long a catalog that failed is left alone before it is asked once more.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -127,7 +127,7 @@ impl Caching {
         let template = &context.template;
         let inputs = match declared_inputs(template) {
             None => None,
-            Some(declared) => match self.inputs(&context.paths.input).await? {
+            Some(declared) => match inputs(&self.storage, &context.paths.input).await? {
                 Ok(None) if declared.variables.is_empty() => None,
                 Ok(Some(inputs)) => Some(inputs),
                 Ok(None) => return Ok(Err(NoKey::inputs(context, "they are not there"))),
@@ -135,22 +135,6 @@ impl Caching {
             },
         };
         Ok(CacheKey::of(template, inputs.as_ref(), version).map_err(NoKey::Template))
-    }
-
-    /// The inputs at this URL, `None` where there is no file; or why they are of no use.
-    async fn inputs(&self, url: &str) -> Result<Result<Option<LiteralMap>, String>, DataError> {
-        let read = match self.storage.read(url).await {
-            Err(error @ DataError::Unsupported { .. }) => return Ok(Err(error.to_string())),
-            read => read?,
-        };
-        Ok(match read {
-            File::Missing => Ok(None),
-            File::TooLarge(size) => Err(format!("they have {size} bytes")),
-            File::Read(bytes) => match LiteralMap::decode(bytes) {
-                Ok(inputs) => Ok(Some(inputs)),
-                Err(error) => Err(error.to_string()),
-            },
-        })
     }
 
     /// What is cached for a task: its outputs, as they are in a file. Entries that are too old, or lost their outputs,

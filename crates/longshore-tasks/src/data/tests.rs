@@ -92,6 +92,32 @@ async fn only_declared_outputs_have_to_be_there() {
 }
 
 #[tokio::test]
+async fn inputs_that_are_of_no_use_say_why() {
+    let root = tempfile::tempdir().unwrap();
+    let data = stored_in(root.path());
+    std::fs::write(root.path().join("large"), vec![0; 1001]).unwrap();
+    std::fs::write(root.path().join("garbage"), [255; 9]).unwrap();
+    for (url, expected) in [
+        (
+            "file:///large",
+            "file:///large has 1001 bytes, and no more than 1000 are read",
+        ),
+        (
+            "file:///garbage",
+            "expected a flyteidl2.core.LiteralMap in file:///garbage: ",
+        ),
+        (
+            "gs://b/k",
+            "expected a URL of a store that is configured (file://), found gs://b/k",
+        ),
+    ] {
+        let why = data.inputs(url).await.unwrap().unwrap_err();
+        assert!(why.starts_with(expected), "{why}");
+    }
+    assert_eq!(data.inputs("file:///none").await.unwrap(), Ok(None));
+}
+
+#[tokio::test]
 async fn a_store_that_is_not_configured_matters_only_to_tasks_with_outputs() {
     let prefix = "s3://bucket/a/1";
     assert_eq!(outcome(&[], prefix, Owed::Nothing).await, Outcome::Complete);
@@ -187,10 +213,14 @@ async fn outputs_and_errors_of_attempts_are_found_in_buckets() {
     assert_eq!(outcome(Owed::Outputs).await, Outcome::Complete);
     assert_eq!(
         data.inputs(&url).await.unwrap(),
-        Some(LiteralMap::default())
+        Ok(Some(LiteralMap::default()))
     );
     storage.write(&url, "<html>".into()).await.unwrap();
-    assert_eq!(data.inputs(&url).await.unwrap(), None);
+    let why = data.inputs(&url).await.unwrap().unwrap_err();
+    assert!(
+        why.starts_with("expected a flyteidl2.core.LiteralMap in s3://data/"),
+        "{why}"
+    );
     let error = document(Kind::Recoverable, execution_error::ErrorKind::User);
     storage
         .write(&format!("{prefix}/error.pb"), error.into())

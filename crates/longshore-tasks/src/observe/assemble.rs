@@ -99,9 +99,9 @@ fn to_build(
     task.context.pod_template = present(template.unwrap_or(Seen::Absent))?;
     if task.plugin.needs_inputs(&task.context) {
         let inputs = known.inputs();
-        task.context.inputs = inputs
-            .answer()
-            .and_then(|inputs| inputs.as_deref().cloned());
+        if let Some(inputs) = inputs.answer() {
+            task.context.inputs = inputs.clone().map(|inputs| inputs.as_deref().cloned());
+        }
         task.inputs = without_answer(inputs);
     }
     let prefix = &task.context.paths.output_prefix;

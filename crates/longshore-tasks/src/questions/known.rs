@@ -40,7 +40,7 @@ pub(crate) struct Known<'a> {
 }
 
 impl Known<'_> {
-    pub(crate) fn inputs(&self) -> Asked<Option<Arc<LiteralMap>>> {
+    pub(crate) fn inputs(&self) -> Asked<Result<Option<Arc<LiteralMap>>, String>> {
         self.get(INPUTS, "", pick!(Inputs))
     }
 

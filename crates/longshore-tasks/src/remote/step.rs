@@ -49,7 +49,7 @@ pub(crate) fn assemble(action: &mut Action, slot: SlotState, now: Timestamp, kno
         let Some(answer) = answer else {
             return;
         };
-        task.context.inputs = answer.as_deref().cloned();
+        task.context.inputs = answer.map(|inputs| inputs.as_deref().cloned());
     }
     task.slot = slot_change(task, state, slot);
     if task.slot.is_some() {

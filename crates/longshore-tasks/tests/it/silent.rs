@@ -74,9 +74,9 @@ impl TaskData for Store {
         Ok(Outcome::Complete)
     }
 
-    async fn inputs(&self, url: &str) -> Result<Option<LiteralMap>, DataError> {
+    async fn inputs(&self, url: &str) -> Result<Result<Option<LiteralMap>, String>, DataError> {
         self.ask("store_inputs", url).await?;
-        Ok(Some(operators::inputs()))
+        Ok(Ok(Some(operators::inputs())))
     }
 
     async fn write_outputs(&self, prefix: &str, _: &LiteralMap) -> Result<(), DataError> {

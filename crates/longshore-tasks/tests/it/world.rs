@@ -137,8 +137,8 @@ impl TaskData for ScriptedData {
         })
     }
 
-    async fn inputs(&self, _: &str) -> Result<Option<LiteralMap>, DataError> {
-        Ok(Some(operators::inputs()))
+    async fn inputs(&self, _: &str) -> Result<Result<Option<LiteralMap>, String>, DataError> {
+        Ok(Ok(Some(operators::inputs())))
     }
 
     async fn write_outputs(&self, _: &str, _: &LiteralMap) -> Result<(), DataError> {
