@@ -99,6 +99,9 @@ pub const CONDITION_PROGRESSING: &str = "Progressing";
 pub const CONDITION_SUCCEEDED: &str = "Succeeded";
 /// Condition: true once it ended otherwise.
 pub const CONDITION_FAILED: &str = "Failed";
+/// Condition: true while a foreign system or the API server holds the action; the message says who does, and why. Only
+/// Longshore writes it.
+pub const CONDITION_WAITING: &str = "Waiting";
 
 /// Reason, and phase in the history: nothing of it runs yet, or it waits for resources or for the cache.
 pub const REASON_QUEUED: &str = "Queued";
@@ -140,6 +143,12 @@ pub const REASON_EVENT_PUBLISH_FAILED: &str = "ActionEventPublishFailed";
 pub const REASON_OUTPUTS_NOT_COPIED: &str = "CachedOutputsNotCopied";
 /// Reason of an Event about a TaskAction: the directory of its outputs could not be made. It tries again.
 pub const REASON_NO_OUTPUT_DIRECTORY: &str = "NoOutputDirectory";
+/// Reason of an Event about a TaskAction: a foreign system has not answered for some seconds. Also a reason of the condition
+/// [`CONDITION_WAITING`].
+pub const REASON_NOT_ANSWERED: &str = "NotAnswered";
+/// Reason of an Event about a TaskAction: a foreign system or the API server refuses for now. It tries again. Also a reason
+/// of the condition [`CONDITION_WAITING`].
+pub const REASON_REFUSED: &str = "Refused";
 
 /// `status.errorState.kind`, and of errors everywhere: the user's code or specification is to blame.
 pub const ERROR_KIND_USER: &str = "USER";

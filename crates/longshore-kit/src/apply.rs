@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kube::{Client, core::ObjectMeta};
 use longshore_core::{
     Announcement, ChildIdentity, Class, Classify, Create, Delete, ObjectRef, Patch, PatchKind,
-    Resource,
+    Resource, error,
 };
 use longshore_k8s::metadata::is_deleting;
 use serde_json::{Value, json};
@@ -450,8 +450,14 @@ impl ApplyError {
                 Some(Postponed::OverQuota(words.to_owned()))
             }
             Self::StillDeleting(_) => Some(Postponed::NameTaken),
+            Self::Api(failure) if failure.class() != Class::Invalid => {
+                let words = failure.message().map(str::to_owned);
+                Some(Postponed::Failed(
+                    words.unwrap_or_else(|| error::chain(failure)),
+                ))
+            }
+            Self::Paused { .. } => Some(Postponed::Paused),
             Self::Api(_)
-            | Self::Paused { .. }
             | Self::Foreign { .. }
             | Self::Changed(_)
             | Self::NoUid(_)
@@ -513,4 +519,8 @@ pub enum Postponed {
     OverQuota(String),
     /// The old object of that name is being deleted.
     NameTaken,
+    /// The request failed, and may succeed later: why, in the API server's own words.
+    Failed(String),
+    /// The API server has asked for no creates for a while.
+    Paused,
 }

@@ -10,6 +10,7 @@ use std::{
 
 use jiff::Timestamp;
 use kube::ResourceExt;
+use longshore_api::flyte::CONDITION_WAITING;
 use longshore_core::{AskError, Class, Classify, Create, Incarnation, Seen, Unknown};
 use longshore_kit::{
     Answers, Applier, ApplyError, Clock, Controller, Notes, Postponed, RawObject, Refusal,
@@ -227,8 +228,12 @@ impl Controller for Actions {
         if status.is_terminal() {
             self.facts.forget(key, &incarnation);
         } else {
-            let drop_published = |facts: &mut Facts| facts.drop_published(status);
-            self.facts.note(key, &incarnation, drop_published);
+            let now = self.clock.now();
+            self.facts.note(key, &incarnation, |facts| {
+                facts.drop_published(status);
+                let says = status.condition(CONDITION_WAITING).is_some();
+                facts.said_at = says.then_some(now);
+            });
         }
         self.measures.count(key, Some(status));
         Ok(())
@@ -295,6 +300,10 @@ impl Controller for Actions {
         let kind = match why {
             Postponed::OverQuota(words) => CreateFailure::OverQuota(words.clone()),
             Postponed::NameTaken => CreateFailure::NameTaken,
+            Postponed::Failed(words) => CreateFailure::Failed(words.clone()),
+            Postponed::Paused => CreateFailure::Failed(
+                "the API server has asked for no creates for a while".to_owned(),
+            ),
         };
         self.note(key, incarnation, create, kind);
     }

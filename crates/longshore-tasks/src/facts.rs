@@ -32,6 +32,8 @@ pub(crate) struct Facts {
     pub(crate) own_states: OwnStates,
     /// The reservation that the action waits for.
     pub(crate) waiting: Waiting,
+    /// When this process wrote into the status what holds the action, where the status says so.
+    pub(crate) said_at: Option<Timestamp>,
 }
 
 /// The reservation that an action waits for.
@@ -65,7 +67,11 @@ impl Facts {
     /// The create of a launch failed.
     pub(crate) fn note_blocked(&mut self, launch: &str, kind: CreateFailure, now: Timestamp) {
         let same = self.blocked.as_ref();
-        let same = same.filter(|(of, blocked)| of == launch && blocked.kind == kind);
+        let is_same = |before: &CreateFailure| match (before, &kind) {
+            (CreateFailure::Failed(_), CreateFailure::Failed(_)) => true,
+            (before, kind) => before == kind,
+        };
+        let same = same.filter(|(of, blocked)| of == launch && is_same(&blocked.kind));
         let since = same.map_or(now, |(_, blocked)| blocked.since);
         self.blocked = Some((launch.to_owned(), Blocked { since, kind }));
     }

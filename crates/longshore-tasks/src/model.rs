@@ -1,12 +1,14 @@
 //! A TaskAction as a decision sees it, and the resources made for it.
 
+mod held;
+
 use std::{fmt, str::FromStr, sync::Arc};
 
 use jiff::Timestamp;
 use longshore_api::{
     flyte::{
-        self, FINALIZER_PLUGIN, FINALIZER_RESOURCE, LABEL_ATTEMPT, REASON_INVALID_SPEC,
-        REASON_PLUGIN_NOT_FOUND, TaskActionSpec, TaskActionStatus,
+        self, CONDITION_WAITING, Condition, FINALIZER_PLUGIN, FINALIZER_RESOURCE, LABEL_ATTEMPT,
+        REASON_INVALID_SPEC, REASON_PLUGIN_NOT_FOUND, TaskActionSpec, TaskActionStatus,
     },
     tasks::ANNOTATION_LAUNCH,
 };
@@ -23,6 +25,8 @@ use crate::{
     data::{Outcome, Owed},
     questions::Report,
 };
+
+pub use held::{Said, Unanswered};
 
 /// The address of a TaskAction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,6 +66,10 @@ pub struct Action {
     pub asked: Vec<QuestionId>,
     /// What the run service has acknowledged, and no status says yet.
     pub reported: Asked<Arc<Report>>,
+    /// The questions about it that have no answer.
+    pub unanswered: Vec<Unanswered>,
+    /// What its status says of what holds it.
+    pub said: Said,
 }
 
 /// What is to be done for an action.
@@ -277,6 +285,8 @@ pub enum CreateFailure {
     OverQuota(String),
     /// An object of that name has yet to go.
     NameTaken,
+    /// The request failed, and is sent again: why, in the API server's own words.
+    Failed(String),
     /// The API server does not know the kind: this definition is missing.
     NotServed(String),
 }
@@ -464,7 +474,9 @@ impl Action {
     /// # Errors
     /// A status that does not have the shape of its schema: its progress is not known.
     pub fn of(object: Value) -> Result<Self, serde_json::Error> {
-        let status = TaskActionStatus::of(&object)?;
+        let mut status = TaskActionStatus::of(&object)?;
+        let is_said = |condition: &mut Condition| condition.kind == CONDITION_WAITING;
+        let condition = status.conditions.extract_if(.., is_said).next();
         let (spec, work) = match TaskActionSpec::of(&object) {
             Ok(spec) if spec.is_condition() => (spec, Work::Condition),
             Ok(spec) => (spec, Work::Nothing),
@@ -487,6 +499,11 @@ impl Action {
             },
             asked: Vec::new(),
             reported: Asked::NotAsked,
+            unanswered: Vec::new(),
+            said: Said {
+                condition,
+                at: None,
+            },
             object: Arc::new(object),
         })
     }

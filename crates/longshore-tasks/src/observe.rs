@@ -171,6 +171,8 @@ impl Observer {
             }
             action.asked = known.ids();
             action.reported = known.reported();
+            action.unanswered = known.unanswered();
+            action.said.at = facts.said_at;
         }
         let children = if has_work && !matches!(action.work, Work::Remote(_)) {
             Some(self.load_children(&action, &facts).await)

@@ -269,6 +269,43 @@ impl Question for TaskQuestion {
     }
 }
 
+impl TaskQuestion {
+    /// The foreign system that is asked, in words.
+    fn whom(&self) -> String {
+        let store = |url: &str| format!("the store of {url}");
+        match self {
+            Self::Inputs { url }
+            | Self::Directory { url }
+            | Self::Key { url }
+            | Self::Cached { url } => store(url),
+            Self::Outcome { prefix, .. } | Self::Outputs { prefix, .. } => store(prefix),
+            Self::Copy { entry, .. } | Self::Exists { entry } => store(&entry.output_prefix),
+            Self::LookUp { .. }
+            | Self::Reserve { .. }
+            | Self::Put { .. }
+            | Self::Release { .. } => "the cache service".to_owned(),
+            Self::Connector { call, .. } => {
+                format!("the connector of {}", call.category.task_type)
+            }
+            Self::Report(_) => "the events service".to_owned(),
+        }
+    }
+
+    /// Whether an action whose attempt is launched waits for the answer: it runs on while its cache is asked.
+    pub(crate) fn holds_what_runs(kind: &str) -> bool {
+        !matches!(kind, KEY | GET | CACHED | RESERVE)
+    }
+
+    /// Whether a plan asks this again until there is an answer; any other failure is final, or the action goes on
+    /// without an answer.
+    pub(crate) fn is_repeated(kind: &str) -> bool {
+        matches!(
+            kind,
+            INPUTS | DIRECTORY | OUTCOME | OUTPUTS | KEY | COPY | RESERVE | DELETE | REPORT
+        )
+    }
+}
+
 /// The host of a URL: its scheme and authority. All buckets of one kind have the endpoint of the configuration.
 fn authority(url: &str) -> &str {
     let Some(start) = url.find("://").map(|at| at + 3) else {

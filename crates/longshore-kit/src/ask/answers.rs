@@ -32,6 +32,21 @@ pub(super) struct Slot<Q: Question> {
     pub(super) before: Option<Said<Q::Answer>>,
     /// How often in a row there was no answer.
     pub(super) n_failures: u32,
+    /// When a plan asked first after the last answer.
+    pub(super) unanswered_since: Timestamp,
+}
+
+/// A question that has no answer.
+#[derive(Debug)]
+pub struct Unanswered<'a, Q> {
+    /// The question.
+    pub question: &'a Q,
+    /// When a plan asked first after the last answer.
+    pub since: Timestamp,
+    /// Why it has none, in words, where it was sent and failed.
+    pub failure: Option<&'a str>,
+    /// Whether it is in flight now; if not, it waits for its turn, or a plan has to ask again.
+    pub is_in_flight: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -94,6 +109,24 @@ impl<Q: Question> Slot<Q> {
             Stage::UnderWay(UnderWay { since, .. }) => Asked::UnderWay { since: *since },
             Stage::Over(said) => said.to_asked(),
         }
+    }
+
+    fn unanswered(&self) -> Option<Unanswered<'_, Q>> {
+        let (said, is_in_flight) = match &self.stage {
+            Stage::Idle => return None,
+            Stage::UnderWay(it) => (self.before.as_ref(), matches!(it.step, Step::InFlight(_))),
+            Stage::Over(said) => (Some(said), false),
+        };
+        let failure = said.and_then(|said| said.result.as_ref().err());
+        if failure.is_none() && matches!(self.stage, Stage::Over(_)) {
+            return None;
+        }
+        Some(Unanswered {
+            question: self.question.as_deref()?,
+            since: self.unanswered_since,
+            failure: failure.map(|error| error.message.as_str()),
+            is_in_flight,
+        })
     }
 }
 
@@ -160,6 +193,13 @@ impl<Q: Question> Answers<Q> {
         })
     }
 
+    /// The questions about this incarnation that have no answer, in the order of their ids.
+    pub fn unanswered(&self, incarnation: &Incarnation) -> impl Iterator<Item = Unanswered<'_, Q>> {
+        let of = self.of.as_ref().filter(|of| of.incarnation == *incarnation);
+        let slots = of.into_iter().flat_map(|of| of.slots.values());
+        slots.filter_map(Slot::unanswered)
+    }
+
     /// The ticket of an answer that these answers have.
     pub(super) fn ticket(&self, incarnation: &Incarnation, id: &QuestionId) -> Option<u64> {
         match &self.slot(incarnation, id)?.stage {
@@ -181,6 +221,7 @@ impl<Q: Question> Default for Slot<Q> {
             stage: Stage::Idle,
             before: None,
             n_failures: 0,
+            unanswered_since: Timestamp::UNIX_EPOCH,
         }
     }
 }

@@ -135,6 +135,10 @@ impl<K: Key, Q: Question> Table<K, Q> {
             self.waiting.insert(ticket, (key.clone(), id.clone()));
         }
         let slot = self.slots(key, incarnation).entry(id).or_default();
+        let is_repeated = before.as_ref().is_some_and(|said| said.result.is_err());
+        if !is_repeated {
+            slot.unanswered_since = now.at;
+        }
         slot.question = Some(Arc::clone(&under_way.question));
         slot.before = before;
         slot.stage = Stage::UnderWay(under_way);

@@ -112,6 +112,8 @@ struct View {
     incarnation: Seen<Incarnation>,
     asked: Asked<String>,
     before: Asked<String>,
+    /// Of the questions without an answer: since which second, why, and whether one is in flight.
+    unanswered: Vec<(i64, Option<String>, bool)>,
     recorded: Asked<String>,
 }
 
@@ -266,6 +268,16 @@ impl Controller for Toy {
             incarnation: life,
             asked,
             before: answers.before(&of, &get()),
+            unanswered: answers
+                .unanswered(&of)
+                .map(|it| {
+                    (
+                        it.since.as_second(),
+                        it.failure.map(str::to_owned),
+                        it.is_in_flight,
+                    )
+                })
+                .collect(),
             recorded: answers.recorded(&of, &get(), true),
         })
     }

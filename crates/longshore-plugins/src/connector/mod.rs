@@ -179,9 +179,11 @@ impl ConnectorPlugin {
                     let info = PhaseInfo::permanent(ErrorKind::User, CANNOT_BE_ASKED, why.clone());
                     return Step::quiet(info, state.encode());
                 }
+                let reason = format!("the connector does not say how far the job is: {why}");
+                let info = PhaseInfo::of(unchanged.phase, reason).ordered_after(last);
                 Step {
                     again: Some(web_api.resync),
-                    ..Step::quiet(unchanged, state.encode())
+                    ..Step::quiet(info, state.encode())
                 }
             }
             Some(Answer::Told { response, by }) => {

@@ -386,7 +386,7 @@ fn a_connector_that_cannot_be_asked_is_given_up_after_five_failures_in_a_row() {
     for _ in 0..5 {
         assert_eq!(
             digest(&world.step(false, failed()).info),
-            "Queued v2: launched"
+            "Queued v3: the connector does not say how far the job is: down"
         );
     }
     world.step(false, told(&json!({"phase": "RUNNING"})));

@@ -83,7 +83,8 @@ fn launch(round: &Round<'_>, task: &Task) -> ActionPlan {
             let info = PhaseInfo::of(Phase::WaitingForResources, reason);
             publish::plan(round, task, Published::waiting(round, info))
         }
-        Some(CreateFailure::OverQuota(_) | CreateFailure::NameTaken) | None => create(round, task),
+        Some(CreateFailure::OverQuota(_) | CreateFailure::NameTaken | CreateFailure::Failed(_))
+        | None => create(round, task),
     }
 }
 

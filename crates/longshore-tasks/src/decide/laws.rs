@@ -34,7 +34,8 @@ use crate::{
 longshore_test::reads! {
     Observed { now, action }
     Action {
-        target, object, spec, status, is_deleting, has_finalizer, work, children, asked, reported
+        target, object, spec, status, is_deleting, has_finalizer, work, children, asked, reported,
+        unanswered, said
     }
     Children { current, earlier, newly_gone }
     LoadedAction { action, facts, slot, is_caching, children }

@@ -29,8 +29,8 @@
 //!
 //! Each file has a part: [`cached`] looks into the cache first, [`attempt`] launches and checks, [`failure`] retries or
 //! gives up, [`merge`] says when a change is written, [`publish`] writes it, [`outcome`] is about what attempts leave
-//! behind, [`remote`] is for tasks without a resource, [`report`] sends events before the status is written, and
-//! [`delete`], [`condition`] and [`ended`] are for actions that are being deleted, wait for a person, or have ended.
+//! behind, [`remote`] is for tasks without a resource, [`report`] sends events before the status is written, [`hold`]
+//! writes what holds the action, and [`delete`], [`condition`] and [`ended`] are for actions that are being deleted, wait for a person, or have ended.
 
 mod attempt;
 mod cached;
@@ -38,6 +38,7 @@ mod condition;
 mod delete;
 mod ended;
 mod failure;
+mod hold;
 mod merge;
 mod outcome;
 mod publish;
@@ -99,6 +100,10 @@ type Step = Do<Record, Note, TaskQuestion>;
 
 /// Decides one round.
 pub fn decide(policy: &Policy, config: &K8sConfig, observed: &Observed) -> ActionPlan {
+    hold::look_again(of_observed(policy, config, observed))
+}
+
+fn of_observed(policy: &Policy, config: &K8sConfig, observed: &Observed) -> ActionPlan {
     let action = match &observed.action {
         Seen::Present(action) => action,
         Seen::Absent => return Plan::await_change(),
@@ -115,7 +120,7 @@ pub fn decide(policy: &Policy, config: &K8sConfig, observed: &Observed) -> Actio
     if action.children.current.is_unknown() {
         return Plan::after(LOOK_AGAIN);
     }
-    let mut plan = of_action(&round);
+    let mut plan = hold::say(&round, of_action(&round));
     let gone = action.children.newly_gone.clone().map(Fact::Gone);
     plan.actions.splice(0..0, gone.map(|fact| round.note(fact)));
     plan

@@ -1,5 +1,6 @@
 pub(super) mod cached;
 mod edges;
+mod held;
 mod left_behind;
 mod merged;
 mod remote;

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use longshore_connect::{Code, ConnectClient};
+use longshore_core::error::chain;
 use longshore_proto::flyteidl2::workflow::{RecordRequest, RecordResponse};
 
 use super::{ActionEvent, EventSink, NotRecorded, message};
@@ -31,9 +32,9 @@ impl EventSink for RemoteEvents {
         match recorded {
             Ok(RecordResponse {}) => Ok(()),
             Err(error) if error.code() == Some(Code::InvalidArgument) => {
-                Err(NotRecorded::Refused(error.to_string()))
+                Err(NotRecorded::Refused(chain(&error)))
             }
-            Err(error) => Err(NotRecorded::Failed(error.to_string())),
+            Err(error) => Err(NotRecorded::Failed(chain(&error))),
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     catalog::{CatalogCacheStatus, Hit},
     data::Outcome,
     facts::Facts,
+    model::Unanswered,
 };
 
 /// The answer of one kind, out of any [`TaskAnswer`].
@@ -124,6 +125,19 @@ impl Known<'_> {
     pub(crate) fn ids(&self) -> Vec<QuestionId> {
         let all = self.answers.all(self.incarnation);
         all.map(|(question, _)| question.id()).collect()
+    }
+
+    /// The questions that have no answer.
+    pub(crate) fn unanswered(&self) -> Vec<Unanswered> {
+        let unanswered = self.answers.unanswered(self.incarnation);
+        let unanswered = unanswered.map(|it| Unanswered {
+            kind: it.question.kind(),
+            whom: it.question.whom(),
+            since: it.since,
+            failure: it.failure.map(str::to_owned),
+            is_in_flight: it.is_in_flight,
+        });
+        unanswered.collect()
     }
 
     fn get<T>(

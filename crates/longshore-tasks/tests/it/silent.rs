@@ -4,6 +4,8 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use k8s_openapi::api::events::v1::Event;
+use kube::{Api, api::ListParams};
 use longshore_object_store::DataError;
 use longshore_plugins::CacheKey;
 use longshore_proto::flyteidl2::core::LiteralMap;
@@ -15,9 +17,14 @@ use longshore_tasks::{
 };
 use longshore_test::{
     Faults,
+    faults::{Process, Rule},
     foreign::{ForeignClient, ForeignSystem, Reply},
 };
-use tokio::time::{Instant, sleep, timeout};
+use serde_json::Value;
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -134,13 +141,13 @@ impl Catalog for SilentCatalog {
     }
 }
 
-/// How long an action takes that asks no silent system, while `n_silent` others wait for one. Their names begin with
-/// `kind`.
-async fn time_of_one_among(n_silent: usize, kind: &str) -> Duration {
-    let world = Story::of("silent", &[]).world().await;
-    let system = system();
-    let process = Faults::none().start();
-    let catalog = Arc::new(SilentCatalog(system.through(&process)));
+/// The executor of this world, which asks this system, until it is told to end.
+fn start(
+    world: &World,
+    system: &ForeignSystem,
+    process: &Process,
+) -> (JoinHandle<()>, CancellationToken) {
+    let catalog = Arc::new(SilentCatalog(system.through(process)));
     let (storage, clock) = (Arc::clone(&world.cache.storage), world.clock.clone());
     let caching = Caching::new(catalog, storage, clock, Duration::ZERO);
     let client = process.client(world.admission.service(&world.api));
@@ -151,17 +158,31 @@ async fn time_of_one_among(n_silent: usize, kind: &str) -> Duration {
         world.clock.clone(),
     );
     let tasks = tasks
-        .with_data(Arc::new(Store(system.through(&process))))
-        .with_events(Arc::new(Events(system.through(&process))))
+        .with_data(Arc::new(Store(system.through(process))))
+        .with_events(Arc::new(Events(system.through(process))))
         .with_caching(caching)
         .run(client, shutdown.clone());
-    let tasks = tokio::spawn(tasks);
+    (tokio::spawn(tasks), shutdown)
+}
+
+/// An action that waits for a silent system.
+fn waiting(kind: &str, n: usize) -> Value {
+    let mut silent = action(&format!("{kind}-{n}"), 0, "exit 0");
+    if kind == ENDED {
+        silent["spec"]["runOutputBase"] = format!("s3://silent/out/{n}").into();
+    }
+    silent
+}
+
+/// How long an action takes that asks no silent system, while `n_silent` others wait for one. Their names begin with
+/// `kind`.
+async fn time_of_one_among(n_silent: usize, kind: &str) -> Duration {
+    let world = Story::of("silent", &[]).world().await;
+    let system = system();
+    let process = Faults::none().start();
+    let (tasks, shutdown) = start(&world, &system, &process);
     for n in 0..n_silent {
-        let mut silent = action(&format!("{kind}-{n}"), 0, "exit 0");
-        if kind == ENDED {
-            silent["spec"]["runOutputBase"] = format!("s3://silent/out/{n}").into();
-        }
-        world.apply(silent).await;
+        world.apply(waiting(kind, n)).await;
     }
     let is_asked = async {
         let is_silent = |question: &String| question.contains("silent");
@@ -192,6 +213,77 @@ async fn end_of(world: &World, name: &str) {
         }
         sleep(Duration::from_millis(10)).await;
     }
+}
+
+/// What the condition Waiting of an action says, once it says something.
+async fn said(world: &World, name: &str) -> String {
+    loop {
+        let actions = world.actions().await;
+        let of_name = actions.iter().filter(|it| it["metadata"]["name"] == name);
+        let conditions = of_name.filter_map(|it| it["status"]["conditions"].as_array());
+        let mut waiting = conditions.flatten().filter(|it| it["type"] == "Waiting");
+        if let Some(waiting) = waiting.next() {
+            assert_eq!(waiting["status"], "True");
+            return waiting["message"].as_str().unwrap().to_owned();
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// What the action `name` says of who holds it, within ten seconds; the same is in an Event.
+async fn said_in_time(world: &World, name: &str) -> String {
+    let said = timeout(Duration::from_secs(10), said(world, name));
+    let said = said.await.unwrap();
+    let events: Api<Event> = Api::namespaced(world.place.client(), world.place.namespace());
+    let is_told = async {
+        loop {
+            let list = events.list(&ListParams::default()).await.unwrap();
+            let mut notes = list.items.iter().map(|event| event.note.as_ref());
+            if notes.any(|note| note == Some(&said)) {
+                return;
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let told = timeout(Duration::from_secs(1), is_told);
+    assert!(told.await.is_ok(), "no Event says so");
+    said
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_system_that_never_answers_is_named_in_condition_and_event() {
+    for (kind, expected) in [
+        (ENDED, "the store of s3://silent/"),
+        (CACHED, "the cache service has not answered for 5 s"),
+        (REPORTED, "the events service has not answered for 5 s"),
+    ] {
+        let world = Story::of("silent", &[]).world().await;
+        let (system, process) = (system(), Faults::none().start());
+        let (tasks, shutdown) = start(&world, &system, &process);
+        world.apply(waiting(kind, 0)).await;
+        let said = said_in_time(&world, &format!("{kind}-0")).await;
+        assert!(said.starts_with(expected), "{said}");
+        assert!(said.ends_with(" has not answered for 5 s"), "{said}");
+        shutdown.cancel();
+        tasks.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_makes_no_pod_for_now_is_quoted_in_condition_and_event() {
+    let busy = Rule::BusyAtFirst {
+        n_creates: u32::MAX,
+        retry_after_seconds: 0,
+    };
+    let world = World::new(&[busy]).await;
+    let (system, process) = (system(), Faults::none().start());
+    let (tasks, shutdown) = start(&world, &system, &process);
+    world.apply(action("good", 0, "exit 0")).await;
+    let said = said_in_time(&world, "good").await;
+    let expected = "its resource is not created: too many requests, please try again later";
+    assert_eq!(said, expected);
+    shutdown.cancel();
+    tasks.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

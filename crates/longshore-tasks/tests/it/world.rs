@@ -306,8 +306,10 @@ pub(crate) fn is_terminal(phase: ActionPhase) -> bool {
 /// The true terminal condition, with its reason and message.
 pub(crate) fn ending(action: &Value) -> Option<String> {
     let conditions = action["status"]["conditions"].as_array()?;
+    let is_terminal = [flyte::CONDITION_SUCCEEDED, flyte::CONDITION_FAILED];
     let terminal = conditions.iter().find(|condition| {
-        condition["status"] == "True" && condition["type"] != flyte::CONDITION_PROGRESSING
+        let kind = condition["type"].as_str().unwrap_or_default();
+        condition["status"] == "True" && is_terminal.contains(&kind)
     })?;
     Some(format!("{}: {}", terminal["reason"], terminal["message"]).replace('"', ""))
 }

@@ -77,6 +77,39 @@ async fn whatever_a_foreign_system_does_costs_its_own_question_an_answer_in_time
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_question_that_fails_again_and_again_has_no_answer_since_it_was_asked_first() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let observed = Arc::clone(&seen);
+    let toy = Toy::new(
+        |_, n| match n {
+            1 | 3 => Habit::SaysNo,
+            2 => Habit::Answers(secs(4), "yes"),
+            _ => Habit::Hangs,
+        },
+        move |view| {
+            observed.lock().unwrap().push(view.unanswered.clone());
+            let next = Next::After(secs(3));
+            let actions = match view.asked {
+                Asked::UnderWay { .. } => Vec::new(),
+                _ => vec![Action::Ask(Get::new("a"))],
+            };
+            Plan { actions, next }
+        },
+    );
+    run(runner(&toy), [1], secs(9)).await;
+    let no = || Some("403".to_owned());
+    let expected = [
+        vec![],
+        vec![(0, no(), false)],
+        vec![(0, no(), true)],
+        vec![],
+        vec![(4, no(), false)],
+        vec![(4, no(), true)],
+    ];
+    assert_eq!(seen.lock().unwrap()[..6], expected);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_question_under_way_is_not_asked_again() {
     let toy = Toy::new(
         |_, _| Habit::Answers(secs(5), "yes"),

@@ -230,7 +230,7 @@ impl World {
 /// The plan, and what follows from its events once the run service has acknowledged them.
 pub(in crate::decide) fn plan_of(config: &K8sConfig, mut observed: Observed) -> ActionPlan {
     let policy = Policy::default();
-    let mut plan = decide(&policy, config, &observed);
+    let mut plan = of_observed(&policy, config, &observed);
     let told = plan.actions.iter().find_map(report_of).cloned();
     let at = plan
         .actions
@@ -243,7 +243,7 @@ pub(in crate::decide) fn plan_of(config: &K8sConfig, mut observed: Observed) -> 
         at: observed.now,
         answer: told,
     };
-    let acknowledged = decide(&policy, config, &observed);
+    let acknowledged = of_observed(&policy, config, &observed);
     plan.actions.truncate(at + 1);
     // What stands before the events is decided again.
     let follows = acknowledged.actions.into_iter().skip(at);

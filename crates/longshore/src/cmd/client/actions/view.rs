@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 use longshore_api::flyte::{
-    CONDITION_FAILED, CONDITION_PROGRESSING, Condition, TaskActionSpec, TaskActionStatus,
+    CONDITION_FAILED, CONDITION_PROGRESSING, CONDITION_SUCCEEDED, Condition, TaskActionSpec,
+    TaskActionStatus,
 };
 use longshore_k8s::metadata::is_deleting;
 use longshore_plugins::Paths;
@@ -136,7 +137,9 @@ impl Action {
 fn ended_at(conditions: &[Condition]) -> Option<Timestamp> {
     conditions
         .iter()
-        .filter(|condition| condition.kind != CONDITION_PROGRESSING && condition.is_true())
+        .filter(|it| {
+            [CONDITION_SUCCEEDED, CONDITION_FAILED].contains(&it.kind.as_str()) && it.is_true()
+        })
         .map(|condition| condition.last_transition_time)
         .max()
 }

@@ -1,6 +1,6 @@
 //! What a TaskAction waits for, as far as its cluster says. Pure.
 
-use longshore_api::flyte::{LABEL_ATTEMPT, REASON_EXECUTING, REASON_PAUSED};
+use longshore_api::flyte::{CONDITION_WAITING, LABEL_ATTEMPT, REASON_EXECUTING, REASON_PAUSED};
 use longshore_k8s::metadata::is_deleting;
 use serde_json::Value;
 
@@ -19,6 +19,9 @@ pub(super) struct Around {
 pub(super) fn why(object: &Value, action: &Action, around: &Around) -> Option<String> {
     if action.is_over {
         return None;
+    }
+    if let Some(said) = held(object) {
+        return Some(said.to_owned());
     }
     if action.is_deleting {
         return Some(format!("the end of what it made{}", pods_left(around)));
@@ -52,6 +55,15 @@ pub(super) fn why(object: &Value, action: &Action, around: &Around) -> Option<St
         return Some(format!("an earlier attempt to end{}", pods_left(around)));
     }
     Some(message(action, "its resource"))
+}
+
+/// What its executor says of who holds it.
+fn held(object: &Value) -> Option<&str> {
+    let conditions = object["status"]["conditions"].as_array()?;
+    let held = conditions
+        .iter()
+        .find(|it| it["type"] == CONDITION_WAITING && it["status"] == "True")?;
+    held["message"].as_str()
 }
 
 fn message(action: &Action, otherwise: &str) -> String {
@@ -192,6 +204,22 @@ mod tests {
             asked(&object, vec![], vec![event]),
             "its first status: no room"
         );
+    }
+
+    #[test]
+    fn whoever_holds_an_action_is_named_whatever_else_it_waits_for() {
+        let said = "the store of s3://b/in has not answered for 5 s";
+        let held = json!({"type": "Waiting", "status": "True", "message": said});
+        for mut object in [
+            queued(),
+            action("Executing", "PhaseRunning", false),
+            action("Executing", "PhaseRunning", true),
+            json!({"metadata": {"name": "n"}, "status": {"conditions": []}}),
+        ] {
+            let conditions = object["status"]["conditions"].as_array_mut().unwrap();
+            conditions.push(held.clone());
+            assert_eq!(asked(&object, vec![pod("2", unscheduled())], vec![]), said);
+        }
     }
 
     #[test]

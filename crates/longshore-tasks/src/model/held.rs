@@ -1,0 +1,29 @@
+//! What holds an action, and what its status says of that.
+
+use jiff::Timestamp;
+use longshore_api::flyte::Condition;
+
+/// A question about an action that has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unanswered {
+    /// The kind of the question.
+    pub kind: &'static str,
+    /// The foreign system, in words.
+    pub whom: String,
+    /// When a plan asked first after the last answer.
+    pub since: Timestamp,
+    /// Why there is no answer, in the words of the foreign system, where it was asked and refused.
+    pub failure: Option<String>,
+    /// Whether it is in flight; if not, it waits for its turn, or is to be asked again.
+    pub is_in_flight: bool,
+}
+
+/// What the status of an action says of what holds it. No other part of a decision sees this condition, so that each
+/// other write of the status removes it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Said {
+    /// The condition on record.
+    pub condition: Option<Condition>,
+    /// When this process wrote the condition; `None` where it did not.
+    pub at: Option<Timestamp>,
+}
