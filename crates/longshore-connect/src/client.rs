@@ -5,9 +5,9 @@ use std::{future::Future, time::Duration};
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
 use longshore_core::{Class, Classify};
-use longshore_outbound::{operator_named, shown};
+use longshore_outbound::{is_service_url, operator_named, shown};
 use prost::Message;
-use reqwest::{Client, Response, Url};
+use reqwest::{Client, Response};
 
 use crate::{Code, PROTO, TIMEOUT_HEADER, VERSION_HEADER, WireError};
 
@@ -113,8 +113,7 @@ impl ConnectClient {
     /// # Errors
     /// Where that is no such URL.
     pub fn new(base: &str) -> Result<Self, ConnectError> {
-        let is_http = |url: &Url| ["http", "https"].contains(&url.scheme()) && url.has_host();
-        if !Url::parse(base).is_ok_and(|url| is_http(&url)) {
+        if !is_service_url(base) {
             return Err(ConnectError::BadUrl(shown(base)));
         }
         let http = operator_named().build().map_err(ConnectError::NoClient)?;

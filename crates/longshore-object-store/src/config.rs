@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use longshore_outbound::is_service_url;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -131,6 +132,9 @@ pub enum StorageConfigError {
         "storage: expected an endpoint as https://host:port, found one with a user or a password; keys belong into access-key and secret-key"
     )]
     UserInEndpoint,
+    /// An endpoint that is no address.
+    #[error("storage: expected an endpoint as https://host:port, found {0:?}")]
+    BadEndpoint(String),
     /// The same in a variable of the environment, which the library of the store would read.
     #[error(
         "storage: expected an address as https://host:port in the variable {name}, found one with a user or a password; keys belong into {keys}"
@@ -201,6 +205,14 @@ impl StorageConfig {
     pub fn of(section: &Value) -> Result<Self, String> {
         let read = Self::deserialize(section);
         read.map_err(|error| without_value(&error.to_string()))
+    }
+
+    /// Whether there can be such stores.
+    ///
+    /// # Errors
+    /// What they cannot be made of.
+    pub fn check(&self) -> Result<(), StorageConfigError> {
+        self.stores().map(drop)
     }
 
     pub(crate) fn stores(&self) -> Result<Stores, StorageConfigError> {
@@ -324,6 +336,9 @@ fn s3(connection: &Connection) -> Result<S3, StorageConfigError> {
     if names_user(&endpoint) {
         return Err(StorageConfigError::UserInEndpoint);
     }
+    if !endpoint.is_empty() && !is_service_url(&endpoint) {
+        return Err(StorageConfigError::BadEndpoint(endpoint));
+    }
     Ok(S3 {
         endpoint,
         region: connection.region.clone(),
@@ -425,6 +440,14 @@ connection: {auth-type: accesskey, access-key: id, secret-key: secret, region: u
             (
                 "{type: s3, connection: {endpoint: 'http://id:hidden@minio:9000'}}",
                 "found one with a user or a password",
+            ),
+            (
+                "{type: s3, connection: {auth-type: iam, endpoint: '::bad::'}}",
+                "expected an endpoint as https://host:port, found \"https://::bad::\"",
+            ),
+            (
+                "{type: stow, stow: {kind: s3, config: {auth_type: iam, endpoint: 'ftp://minio'}}}",
+                "expected an endpoint as https://host:port, found \"ftp://minio\"",
             ),
         ] {
             let error = stores(yaml).unwrap_err();

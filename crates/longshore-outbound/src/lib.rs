@@ -21,5 +21,5 @@ mod tenant;
 
 pub use boundaries::{Boundaries, NotAllowed};
 pub use network::{BadNetwork, Network};
-pub use operator::{CONNECT_TIMEOUT, operator_named};
+pub use operator::{CONNECT_TIMEOUT, is_service_url, operator_named};
 pub use tenant::{Answer, Limits, OutboundError, TenantClient, Trust, shown};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reqwest::{Client, ClientBuilder, redirect::Policy};
+use reqwest::{Client, ClientBuilder, Url, redirect::Policy};
 
 /// How long a connection may take to come about.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -18,4 +18,10 @@ pub fn operator_named() -> ClientBuilder {
         .redirect(Policy::none())
         .no_proxy()
         .connect_timeout(CONNECT_TIMEOUT)
+}
+
+/// Whether a text is an `http://` or `https://` URL with a host.
+pub fn is_service_url(text: &str) -> bool {
+    let is_http = |url: Url| ["http", "https"].contains(&url.scheme()) && url.has_host();
+    Url::parse(text).is_ok_and(is_http)
 }

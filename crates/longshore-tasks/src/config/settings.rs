@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use longshore_connect::ConnectClient;
 use longshore_object_store::StorageConfig;
 use longshore_plugins::{
     ConfigErrors, ConfigKey, ConfigProblem, ConfigReport, ConfigWarning, Section,
@@ -9,6 +10,7 @@ use longshore_plugins::{
 use serde_json::{Map, Value};
 
 use super::{TasksConfig, WebhookSettings};
+use crate::remote::GrpcConnectors;
 
 /// What a configuration file says about the executor and what stands around it.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +56,7 @@ impl Settings {
         let mut settings = Self::default();
         let mut report = ConfigReport::default();
         settings.read_sections(document, env, &mut report);
+        settings.check_addresses(&mut report);
         if report.problems.is_empty() {
             Ok((settings, report.warnings))
         } else {
@@ -85,6 +88,31 @@ impl Settings {
         report.record("actions.kubernetes.namespace", "a text", "");
         self.tasks.shared_namespace = own_namespace(document, env);
         self.tasks.plugins.read_sections(document, env, report);
+    }
+
+    /// Whoever is asked later has an address: no client is made of any other.
+    fn check_addresses(&self, report: &mut ConfigReport) {
+        let mut refuse = |path: String, why: String| {
+            report.problems.push(ConfigProblem::Unusable { path, why });
+        };
+        let services = [
+            ("executor.EventsServiceURL", &self.events.url),
+            ("executor.cacheServiceURL", &self.catalog.url),
+        ];
+        for (path, url) in services {
+            if let Some(Err(error)) = url.as_ref().map(|url| ConnectClient::new(url)) {
+                refuse(path.to_owned(), error.to_string());
+            }
+        }
+        for (name, error) in GrpcConnectors::bad_addresses(&self.tasks.plugins.connector) {
+            let path = format!("plugins.connector-service: connector {name}");
+            refuse(path, error.to_string());
+        }
+        if let Err(error) = self.storage.check() {
+            let why = error.to_string();
+            let why = why.strip_prefix("storage: ").unwrap_or(&why).to_owned();
+            refuse("storage".to_owned(), why);
+        }
     }
 
     fn executor(&mut self, section: &mut Section<'_>) {

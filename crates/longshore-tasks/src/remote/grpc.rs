@@ -102,13 +102,21 @@ pub enum GrpcError {
 }
 
 impl GrpcClient {
+    /// `http://host:port` of an endpoint.
+    ///
+    /// # Errors
+    /// Where that is no such endpoint.
+    pub(crate) fn base(endpoint: &str, transport: Transport) -> Result<String, GrpcError> {
+        let base = base_url(endpoint, transport);
+        base.ok_or_else(|| GrpcError::BadEndpoint(shown(endpoint)))
+    }
+
     /// A client of the services at `host:port`. Nothing is connected yet.
     ///
     /// # Errors
     /// Where that is no such endpoint.
     pub(crate) fn new(endpoint: &str, transport: Transport) -> Result<Self, GrpcError> {
-        let base =
-            base_url(endpoint, transport).ok_or_else(|| GrpcError::BadEndpoint(shown(endpoint)))?;
+        let base = Self::base(endpoint, transport)?;
         let (interval, timeout) = KEEP_ALIVE;
         let mut http = operator_named()
             .http2_prior_knowledge()

@@ -64,6 +64,16 @@ struct Named<'a> {
 }
 
 impl GrpcConnectors {
+    /// The connectors whose endpoints are none, by name.
+    pub(crate) fn bad_addresses(config: &ConnectorConfig) -> Vec<(&str, GrpcError)> {
+        let bad = named(config).filter_map(|Named { name, deployment }| {
+            let (endpoint, transport) = address(deployment);
+            let error = GrpcClient::base(&endpoint, transport).err()?;
+            Some((name, error))
+        });
+        bad.collect()
+    }
+
     /// The connectors that are configured. None is connected to yet.
     ///
     /// # Errors

@@ -213,3 +213,33 @@ fn the_executors_own_namespace_is_that_of_its_pod_or_the_one_of_the_actions() {
         assert_eq!(settings.tasks.shared_namespace.as_deref(), expected);
     }
 }
+
+#[test]
+fn an_address_that_is_none_is_refused_before_anybody_asks_there() {
+    for (document, expected) in [
+        (
+            json!({"executor": {"EventsServiceURL": "::bad::", "cacheServiceURL": "cache:8094"}}),
+            vec![
+                "executor.EventsServiceURL: expected an http:// or https:// URL of a service, found \"::bad::\"",
+                "executor.cacheServiceURL: expected an http:// or https:// URL of a service, found \"cache:8094\"",
+            ],
+        ),
+        (
+            json!({"plugins": {"connector-service": {
+                "defaultConnector": {"endpoint": "::bad::"}, "connectors": {"c": {"endpoint": "https://c"}},
+            }}}),
+            vec![
+                "plugins.connector-service: connector defaultConnector: expected an endpoint as host:port or dns:///host:port, found \"::bad::\"",
+                "plugins.connector-service: connector c: expected an endpoint as host:port or dns:///host:port, found \"https://c\"",
+            ],
+        ),
+        (
+            json!({"storage": {"type": "s3", "connection": {"auth-type": "iam", "endpoint": "::bad::"}}}),
+            vec!["storage: expected an endpoint as https://host:port, found \"https://::bad::\""],
+        ),
+    ] {
+        let ConfigErrors(problems) = read(&document).unwrap_err();
+        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(problems, expected);
+    }
+}
