@@ -226,7 +226,7 @@ impl Storage {
     /// Where its store does not answer, or refuses: nothing is known of the file.
     pub async fn read(&self, url: &str) -> Result<File, DataError> {
         let fail = |error| DataError::of(url, Action::Read, error);
-        let (store, path) = match self.open(url, Action::Read)? {
+        let (store, path) = match self.open(url, Action::Read).await? {
             Place::Store(store, path) => (store, path),
             Place::Beneath(files, key) => {
                 let max = self.max_download;
@@ -239,10 +239,6 @@ impl Storage {
                 };
             }
         };
-        if self.is_special_file(url).await {
-            let error = io::Error::other("expected a regular file");
-            return Err(fail(of_files(error)));
-        }
         let found = match store.get(&path).await {
             Ok(found) => found,
             Err(error) => {
@@ -262,20 +258,6 @@ impl Storage {
         whole(found).await.map(File::Read).map_err(fail)
     }
 
-    /// Whether a file of this machine is a pipe, a socket or a device: a read of it may never end, nor can it be cancelled.
-    async fn is_special_file(&self, url: &str) -> bool {
-        let Ok(Location {
-            kind: Kind::File,
-            key,
-            ..
-        }) = self.locate(url)
-        else {
-            return false;
-        };
-        let metadata = tokio::fs::metadata(std::path::Path::new("/").join(key)).await;
-        metadata.is_ok_and(|it| !it.is_file() && !it.is_dir())
-    }
-
     /// Whether there is a file.
     ///
     /// # Errors
@@ -290,7 +272,7 @@ impl Storage {
     /// Where its store does not answer, or refuses.
     pub async fn written_at(&self, url: &str) -> Result<Option<Timestamp>, DataError> {
         let fail = |error| DataError::of(url, Action::Read, error);
-        let (store, path) = match self.open(url, Action::Read)? {
+        let (store, path) = match self.open(url, Action::Read).await? {
             Place::Store(store, path) => (store, path),
             Place::Beneath(files, key) => {
                 let modified = |files: &Beneath, key: &str| files.metadata(key)?.modified();
@@ -323,7 +305,7 @@ impl Storage {
     /// # Errors
     /// Where the file system refuses.
     pub async fn make_directory(&self, url: &str) -> Result<(), DataError> {
-        let Ok(Place::Beneath(files, key)) = self.open(url, Action::Written) else {
+        let Ok(Place::Beneath(files, key)) = self.open(url, Action::Written).await else {
             return Ok(());
         };
         let made = beneath(files, key, |files, key| files.make_directory(key)).await;
@@ -339,7 +321,7 @@ impl Storage {
     /// Where its store does not answer, or refuses. It may be written.
     pub async fn write(&self, url: &str, bytes: Bytes) -> Result<(), DataError> {
         let fail = |error| DataError::of(url, Action::Written, error);
-        match self.open(url, Action::Written)? {
+        match self.open(url, Action::Written).await? {
             Place::Store(store, path) => {
                 let written = store.put(&path, bytes.into()).await;
                 written.map(drop).map_err(fail)
@@ -379,7 +361,7 @@ impl Storage {
     }
 
     /// The store of a URL, and its path there.
-    fn open<'a>(&'a self, url: &'a str, action: Action) -> Result<Place<'a>, DataError> {
+    async fn open<'a>(&'a self, url: &'a str, action: Action) -> Result<Place<'a>, DataError> {
         let fail = |error| DataError::of(url, action, error);
         let Location { kind, bucket, key } = self.locate(url)?;
         let unusual = |error: object_store::path::Error| fail(error.into());
@@ -387,6 +369,10 @@ impl Storage {
             (Kind::File, Files::Beneath(files)) => Ok(Place::Beneath(files, key)),
             (Kind::File, Files::Anywhere(files)) => {
                 let file = std::path::Path::new("/").join(key);
+                if is_special(&file).await {
+                    let error = io::Error::other("expected a regular file");
+                    return Err(fail(of_files(error)));
+                }
                 let path = Path::from_absolute_path(file).map_err(unusual)?;
                 Ok(Place::Store(Arc::clone(files), path))
             }
@@ -516,6 +502,12 @@ async fn beneath<T: Send + 'static>(
     let (files, key) = (files.clone(), key.to_owned());
     let done = tokio::task::spawn_blocking(move || work(&files, &key)).await;
     done.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+/// Whether a file is a pipe, a socket or a device: a read of it may never end, nor can it be cancelled.
+async fn is_special(file: &std::path::Path) -> bool {
+    let metadata = tokio::fs::metadata(file).await;
+    metadata.is_ok_and(|it| !it.is_file() && !it.is_dir())
 }
 
 fn is_missing(error: &io::Error) -> bool {

@@ -84,11 +84,14 @@ async fn in_a_cluster_no_file_of_the_machine_is_read_but_those_below_a_configure
     // A read of a pipe would hold its thread for ever.
     let pipe = folder.path().join("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let error = laptop.read(pipe.to_str().unwrap()).await.unwrap_err();
-    assert!(
-        error.to_string().contains(pipe.to_str().unwrap()),
-        "{error}"
-    );
+    let url = pipe.to_str().unwrap();
+    for refused in [
+        laptop.read(url).await.map(drop),
+        laptop.write(url, "x".into()).await,
+    ] {
+        let error = refused.unwrap_err();
+        assert!(error.to_string().contains(url), "{error}");
+    }
 }
 
 #[test]
