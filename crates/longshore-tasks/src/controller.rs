@@ -260,6 +260,11 @@ impl Controller for Actions {
                 let gone = Some(launch.clone());
                 self.facts.note(key, &note.of, |facts| facts.gone = gone);
             }
+            Fact::NextLaunch(launch, at) => {
+                let next = Some((launch.clone(), *at));
+                self.facts
+                    .note(key, &note.of, |facts| facts.next_launch = next);
+            }
         }
         Ok(())
     }

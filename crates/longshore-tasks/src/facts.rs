@@ -28,6 +28,8 @@ pub(crate) struct Facts {
     blocked: Option<(String, Blocked)>,
     /// The launch whose resource a round has read to be gone for good.
     pub(crate) gone: Option<LaunchId>,
+    /// The next launch of an attempt, and when it may begin.
+    pub(crate) next_launch: Option<(LaunchId, Timestamp)>,
     /// The states of a plugin without a resource that this process has written.
     pub(crate) own_states: OwnStates,
     /// The reservation that the action waits for.
@@ -74,6 +76,12 @@ impl Facts {
         let same = same.filter(|(of, blocked)| of == launch && is_same(&blocked.kind));
         let since = same.map_or(now, |(_, blocked)| blocked.since);
         self.blocked = Some((launch.to_owned(), Blocked { since, kind }));
+    }
+
+    /// When this launch may begin, where it has to wait.
+    pub(crate) fn not_before(&self, launch: &LaunchId) -> Option<Timestamp> {
+        let (of, at) = self.next_launch.as_ref()?;
+        (of == launch).then_some(*at)
     }
 
     /// Why the last create of this launch failed.

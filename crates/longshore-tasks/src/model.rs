@@ -125,6 +125,8 @@ pub struct Task {
     pub new_head: Option<HeadPod>,
     /// Why the last create of this launch failed.
     pub blocked: Option<Blocked>,
+    /// When the launch may begin, where a system failure came before it.
+    pub not_before: Option<Timestamp>,
     /// What is known of its cache.
     pub cache: Cache,
 }
@@ -260,6 +262,8 @@ pub enum Fact {
     Slot(SlotChange),
     /// The launch whose resource is gone for good.
     Gone(LaunchId),
+    /// The next launch of an attempt, and when it may begin.
+    NextLaunch(LaunchId, Timestamp),
 }
 
 /// Why a launch did not happen.

@@ -289,6 +289,7 @@ impl Observer {
             to_remember: None,
             new_head: None,
             blocked: missing.or_else(|| facts.blocked(&launch)),
+            not_before: facts.not_before(&launch),
             cache: CacheState::None,
         })))
     }

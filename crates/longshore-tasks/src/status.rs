@@ -10,6 +10,10 @@ use serde_json::{Map, Value, json};
 
 /// What an API server takes of a condition's message, in bytes.
 const MAX_MESSAGE: usize = 32_768;
+/// Entries of a history. An attempt that succeeds has three.
+const MAX_HISTORY: usize = 100;
+/// What the second entry of a longer history says, behind a number.
+const LEFT_OUT: &str = " phases before this one are left out";
 
 /// Enters a phase.
 pub(crate) fn enter(status: &mut TaskActionStatus, info: &PhaseInfo, now: Timestamp) {
@@ -93,14 +97,27 @@ pub(crate) fn set(
 
 /// Adds a phase to the history, unless it is the last one there.
 pub(crate) fn remember(status: &mut TaskActionStatus, phase: &str, message: &str, now: Timestamp) {
-    let last = status.phase_history.last();
+    let history = &mut status.phase_history;
+    let last = history.last();
     if last.is_none_or(|last| last.phase != phase) {
-        status.phase_history.push(PhaseTransition {
+        history.push(PhaseTransition {
             phase: phase.to_owned(),
             occurred_at: now,
             message: message.to_owned(),
         });
+        while history.len() > MAX_HISTORY {
+            leave_out(history);
+        }
     }
+}
+
+/// Leaves the second entry of a history out; the next one says how many were.
+fn leave_out(history: &mut Vec<PhaseTransition>) {
+    let removed = history.remove(1);
+    let before = removed.message.strip_suffix(LEFT_OUT);
+    let before = before.and_then(|n| n.parse::<u32>().ok());
+    let n = before.unwrap_or_default().saturating_add(1);
+    history[1].message = format!("{n}{LEFT_OUT}");
 }
 
 /// How the status calls an error.

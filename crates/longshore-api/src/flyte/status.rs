@@ -40,7 +40,7 @@ pub struct TaskActionStatus {
     /// One per type.
     #[serde(skip_serializing_if = "is_zero")]
     pub conditions: Vec<Condition>,
-    /// Oldest first; only grows.
+    /// Oldest first. Of a long history the first and the newest phases stay.
     #[serde(skip_serializing_if = "is_zero")]
     pub phase_history: Vec<PhaseTransition>,
     /// The last failure; stays after a success.

@@ -17,7 +17,7 @@ const UNKNOWN_ERROR: &str = "UnknownError";
 /// The program ended with another exit code than 0, and left no message.
 const ERROR: &str = "Error";
 /// Something else than the task ended it.
-const INTERRUPTED: &str = "Interrupted";
+pub(super) const INTERRUPTED: &str = "Interrupted";
 /// Reasons of pods that lost their node, or that their node refused.
 const NODE_REASONS: [&str; 4] = ["Shutdown", "Terminated", "NodeShutdown", "NodeAffinity"];
 
@@ -58,6 +58,13 @@ pub(super) fn of(status: &Value, primary: &str) -> PhaseInfo {
     // Upstream takes every pod without a reason of its own for a lost one, and so repeats a program that fails for ever.
     if code == UNKNOWN_ERROR {
         code = said.unwrap_or(UNKNOWN_ERROR);
+    }
+    // Whatever a program does when it is told to end is not its failure.
+    if code != OOM_KILLED
+        && let Some(why) = status::disruption(status)
+    {
+        is_system = true;
+        message = why + &message;
     }
     if is_system || code == UNKNOWN_ERROR {
         PhaseInfo::retryable(ErrorKind::System, INTERRUPTED, message)

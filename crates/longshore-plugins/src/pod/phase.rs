@@ -76,7 +76,7 @@ fn running(pod: &Value, primary: &str) -> PhaseInfo {
             return still_running();
         }
         if let Some(end) = container.terminated() {
-            return ended(end, primary);
+            return ended(end, primary, status);
         }
     }
     let containers = pod["spec"]["containers"].as_array();
@@ -94,7 +94,14 @@ fn running(pod: &Value, primary: &str) -> PhaseInfo {
     )
 }
 
-fn ended(end: status::Terminated<'_>, primary: &str) -> PhaseInfo {
+fn ended(end: status::Terminated<'_>, primary: &str, status: &Value) -> PhaseInfo {
+    if end.exit_code() != 0
+        && !end.is_oom_killed()
+        && let Some(why) = status::disruption(status)
+    {
+        let message = why + &end.message(primary);
+        return PhaseInfo::retryable(ErrorKind::System, failure::INTERRUPTED, message);
+    }
     // Too much memory is the user's doing, though it ends with the same signal as the loss of a node.
     let kind = if end.is_oom_killed() {
         ErrorKind::User

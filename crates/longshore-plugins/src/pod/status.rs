@@ -111,6 +111,15 @@ pub(super) fn reported_at(status: &Value) -> Option<Timestamp> {
     time(done?, "lastTransitionTime")
 }
 
+/// Why the cluster ends the pod, where it does: to make room, to empty its node, or because the node is short of something.
+pub(super) fn disruption(status: &Value) -> Option<String> {
+    let conditions = status["conditions"].as_array()?;
+    let is_target = |it: &&Value| it["type"] == "DisruptionTarget" && it["status"] == "True";
+    let target = conditions.iter().find(is_target)?;
+    let (reason, message) = (text(target, "reason"), text(target, "message"));
+    Some(format!("the cluster ended the pod: {reason}: {message}"))
+}
+
 /// A time that is there and is one.
 pub(super) fn time(object: &Value, field: &str) -> Option<Timestamp> {
     object[field].as_str()?.parse().ok()

@@ -66,6 +66,10 @@ fn address(task: &Task) -> String {
 
 /// Creates the resource, or says why it cannot be.
 fn launch(round: &Round<'_>, task: &Task) -> ActionPlan {
+    let left = task.not_before.map(|at| round.until(at));
+    if let Some(left) = left.filter(|left| !left.is_zero()) {
+        return Plan::after(left);
+    }
     let blocked = task.blocked.as_ref().map(|blocked| &blocked.kind);
     match blocked {
         Some(CreateFailure::Refused { code, message }) => {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use longshore_api::flyte::TaskActionStatus;
 use longshore_core::Plan;
+use longshore_k8s::Backoff;
 use longshore_plugins::{ErrorKind, Phase, PhaseInfo, TaskError};
 
 use super::{
@@ -12,7 +13,13 @@ use super::{
     publish::{self, Published},
     release,
 };
-use crate::model::Task;
+use crate::model::{Fact, LaunchId, Task};
+
+/// Between a system failure and the next launch of the attempt.
+const RELAUNCH: Backoff = Backoff {
+    first: Duration::from_secs(1),
+    max: Duration::from_mins(5),
+};
 
 /// Decides upon a failure. Whatever is to be repeated is first on record as something that has not started.
 pub(super) fn decide(round: &Round<'_>, task: &Task, info: PhaseInfo) -> ActionPlan {
@@ -79,7 +86,7 @@ fn system_failure(
         system_failures: n,
         ..round.action.status.clone()
     };
-    let mut released = Vec::new();
+    let (mut actions, mut released) = (Vec::new(), Vec::new());
     let next = match afterwards {
         Afterwards::LaunchAgain => {
             status.plugin_state.clear();
@@ -87,11 +94,15 @@ fn system_failure(
             let child = round.action.children.current.present();
             let ours = child.filter(|child| is_ours(child));
             released = ours.map(release).unwrap_or_default();
-            Plan::after(Duration::ZERO)
+            let wait = RELAUNCH.wait(n);
+            let launch = LaunchId::of(&round.action.target, &status);
+            let next = Fact::NextLaunch(launch, round.exactly + wait);
+            actions.push(round.note(next));
+            Plan::after(wait)
         }
         Afterwards::LookAgain => Plan::after(round.policy.requeue),
     };
-    let mut actions = vec![round.record(status)];
+    actions.push(round.record(status));
     actions.extend(released);
     actions.push(warning(round, id, text));
     Plan { actions, ..next }

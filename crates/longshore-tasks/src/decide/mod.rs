@@ -224,6 +224,11 @@ impl Round<'_> {
         Duration::try_from(self.exactly.duration_since(then)).unwrap_or_default()
     }
 
+    /// The time until then; zero where that is over.
+    fn until(&self, then: Timestamp) -> Duration {
+        Duration::try_from(then.duration_since(self.exactly)).unwrap_or_default()
+    }
+
     /// An action that cannot be run.
     fn refuse(&self, invalid: &Invalid) -> ActionPlan {
         let mut status = self.action.status.clone();

@@ -115,10 +115,7 @@ pub(super) fn read_inputs(round: &Round<'_>, task: &RemoteTask) -> Option<Action
 
 /// Remembers, then asks.
 fn go_on(round: &Round<'_>, task: &RemoteTask, step: &Step) -> ActionPlan {
-    let mut status = remembering(round, &step.state);
-    if step.info.phase >= Phase::Initializing {
-        status.system_failures = 0;
-    }
+    let status = remembering(round, &step.state);
     let info = publish::with_own_version(step.info.clone(), &task.context.last);
     let mut actions = publish(round, task, status, &info).actions;
     let Some(call) = &step.call else {

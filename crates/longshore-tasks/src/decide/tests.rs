@@ -63,6 +63,16 @@ fn an_attempt_is_launched_once() {
             "create r-a-0 as u/1/2; report QUEUED.0 of 1; persist Queued.0 of 1 +2; after 10s",
         ),
         (
+            "too soon after a system failure",
+            action().with(|it| it.not_before = Some(EPOCH + Duration::from_secs(2))),
+            "after 2s",
+        ),
+        (
+            "late enough",
+            action().with(|it| it.not_before = Some(EPOCH)),
+            "create r-a-0 as u/1/0; report QUEUED.0 of 1; persist Queued.0 of 1; after 10s",
+        ),
+        (
             "second attempt",
             action().with(|it| it.action.status.attempts = 2),
             "create r-a-1 as u/2/0; report QUEUED.0 of 2; persist Queued.0 of 2; after 10s",
@@ -136,7 +146,7 @@ fn a_create_that_does_not_happen_has_its_consequence() {
         (
             "namespace gone",
             refused(404),
-            "persist .0 of 0 +1 (nothing started); warn FailedPluginHandle; after 0ns",
+            "launch u/1/1 after 1s; persist .0 of 0 +1 (nothing started); warn FailedPluginHandle; after 1s",
         ),
     ]);
 }
@@ -334,7 +344,7 @@ fn missing_outputs_are_looked_for_once_per_requeue() {
 #[test]
 fn failures_lead_to_the_next_attempt_the_next_launch_or_the_end() {
     let running = || action().started(Phase::Running, 1, "");
-    let gone = "persist Running.1 of 1 +1 (nothing started); warn FailedPluginHandle; after 0ns";
+    let gone = "launch u/1/1 after 1s; persist Running.1 of 1 +1 (nothing started); warn FailedPluginHandle; after 1s";
     check(&[
         (
             "user, with retries",
@@ -351,7 +361,7 @@ fn failures_lead_to_the_next_attempt_the_next_launch_or_the_end() {
         (
             "system",
             running().pod(system("Interrupted")),
-            "persist Running.1 of 1 +1 (nothing started); delete r-a-0; warn FailedPluginHandle; after 0ns",
+            "launch u/1/1 after 1s; persist Running.1 of 1 +1 (nothing started); delete r-a-0; warn FailedPluginHandle; after 1s",
         ),
         (
             "system, once too often",
@@ -407,7 +417,7 @@ fn a_state_that_cannot_be_read_is_taken_from_the_resource() {
         (
             "gone",
             corrupt(),
-            "persist Running.1 of 1 +1 (nothing started); warn FailedPluginHandle; after 0ns",
+            "launch u/1/1 after 1s; persist Running.1 of 1 +1 (nothing started); warn FailedPluginHandle; after 1s",
         ),
     ]);
 }
@@ -481,7 +491,7 @@ fn what_was_read_to_be_gone_is_remembered_beside_whatever_is_decided() {
     for (world, expected) in [
         (
             running(),
-            "persist Running.1 of 1 +1 (nothing started); warn FailedPluginHandle; after 0ns",
+            "launch u/1/1 after 1s; persist Running.1 of 1 +1 (nothing started); warn FailedPluginHandle; after 1s",
         ),
         (
             running().deleting(),

@@ -164,3 +164,20 @@ fn only_what_is_said_is_news() {
     };
     assert!(is_news(&old, &failed));
 }
+
+#[test]
+fn a_long_history_says_how_much_of_it_is_left_out() {
+    let mut status = TaskActionStatus::default();
+    for n in 0..=MAX_HISTORY + 5 {
+        remember(&mut status, &format!("P{n}"), "said", EPOCH);
+    }
+    let history = history(&status);
+    assert_eq!(history.len(), MAX_HISTORY);
+    let expected = [
+        r#"P0 "said""#,
+        r#"P7 "6 phases before this one are left out""#,
+        r#"P8 "said""#,
+    ];
+    assert_eq!(history[..3], expected);
+    assert_eq!(history[MAX_HISTORY - 1], r#"P105 "said""#);
+}

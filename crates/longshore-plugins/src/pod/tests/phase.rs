@@ -86,6 +86,39 @@ fn a_pod_that_succeeded() {
     }
 }
 
+/// However the program ends: by the signal that it gets at last, or by what it makes of the one before.
+#[test]
+fn a_pod_that_makes_room_for_another_one_costs_its_task_no_try() {
+    let disrupted = |phase: &str, end: Value| {
+        let mut pod = with_primary(pod(phase, &[end]));
+        pod["status"]["conditions"] = json!([{
+            "type": "DisruptionTarget", "status": "True",
+            "reason": "PreemptionByScheduler", "message": "preempting",
+        }]);
+        of(&pod).error.unwrap()
+    };
+    for phase in ["Running", "Failed"] {
+        for code in [1, 137, 143] {
+            let error = disrupted(phase, ended("main", code, "Error"));
+            assert_eq!(
+                (error.kind, error.code.as_str()),
+                (ErrorKind::System, "Interrupted")
+            );
+            let why = "the cluster ended the pod: PreemptionByScheduler: preempting";
+            assert!(
+                error.message.starts_with(why),
+                "{phase} {code}: {}",
+                error.message
+            );
+        }
+        let error = disrupted(phase, ended("main", 137, "OOMKilled"));
+        assert_eq!(
+            (error.kind, error.code.as_str()),
+            (ErrorKind::User, "OOMKilled")
+        );
+    }
+}
+
 #[test]
 fn pods_that_nobody_knows_or_can_place() {
     check(&of(&pod("Unknown", &[])), Phase::Undefined, 0, "", None);

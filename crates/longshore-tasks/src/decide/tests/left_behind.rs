@@ -45,7 +45,7 @@ fn what_a_failed_attempt_wrote_down_says_more_than_its_exit_code() {
         (
             "recoverable, and of the system",
             failed(said(true, ErrorKind::System)),
-            "persist Running.1 of 1 +1 (nothing started); delete r-a-0; warn FailedPluginHandle; after 0ns",
+            "launch u/1/1 after 1s; persist Running.1 of 1 +1 (nothing started); delete r-a-0; warn FailedPluginHandle; after 1s",
         ),
     ]);
 }

@@ -229,9 +229,9 @@ fn what_is_to_be_asked_is_remembered_first_and_the_answer_is_waited_for() {
             "after 30s",
         ),
         (
-            "progress, after which system failures are forgotten",
+            "progress after system failures, which count for the whole attempt",
             after(Phase::Queued, Phase::Running).system_failures(2),
-            "report RUNNING.0 of 1; persist Running.0 of 1; after 30s",
+            "report RUNNING.0 of 1; persist Running.0 of 1 +2; after 30s",
         ),
         (
             "nobody knows",

@@ -66,6 +66,7 @@ pub(in crate::decide) struct World {
     pub(in crate::decide) pending: Vec<PendingChange>,
     pub(in crate::decide) pod_events: Vec<PodEvent>,
     pub(in crate::decide) blocked: Option<CreateFailure>,
+    pub(in crate::decide) not_before: Option<Timestamp>,
     pub(in crate::decide) cache: Cache,
     pub(in crate::decide) config: K8sConfig,
     pub(in crate::decide) now: Timestamp,
@@ -93,6 +94,7 @@ pub(in crate::decide) fn action() -> World {
         pending: Vec::new(),
         pod_events: Vec::new(),
         blocked: None,
+        not_before: None,
         cache: Cache::None,
         config: K8sConfig::default(),
         now: EPOCH,
@@ -214,6 +216,7 @@ impl World {
                 .blocked
                 .clone()
                 .map(|kind| Blocked { since: EPOCH, kind }),
+            not_before: self.not_before,
             cache: self.cache.clone(),
         }));
         Observed {
@@ -332,7 +335,17 @@ pub(in crate::decide) fn step(step: &Step) -> String {
         }
         Do::Patch(_) => "label".to_owned(),
         Do::Delete(delete) => format!("delete {}", delete.target.name),
-        Do::Call(note) => format!("note {:?}", note.fact),
+        Do::Call(note) => match &note.fact {
+            Fact::NextLaunch(launch, at) => {
+                format!(
+                    "launch {launch} after {}s",
+                    at.as_second() - EPOCH.as_second()
+                )
+            }
+            fact @ (Fact::Pending(_) | Fact::Head(_) | Fact::Slot(_) | Fact::Gone(_)) => {
+                format!("note {fact:?}")
+            }
+        },
         Do::Announce(announcement) => format!("warn {}", announcement.reason),
         Do::Used(id) => format!("use {}", id.kind),
         Do::Ask(question) => match question {
