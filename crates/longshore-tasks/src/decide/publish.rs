@@ -13,7 +13,7 @@ use super::{ActionPlan, Round, Step, attempt::REASON_SUBMITTED, cached, merge, r
 use crate::{
     catalog::CatalogCacheStatus,
     events::{ActionEvent, action_phase},
-    model::{Belongs, Child, PendingChange, Task},
+    model::{Belongs, Child, PendingChange, Task, Work},
     status,
 };
 
@@ -220,11 +220,21 @@ fn is_of_launch(child: &Child) -> bool {
 /// only a change of it is of interest, and its owner reference says which action it is of.
 fn next(round: &Round<'_>, info: &PhaseInfo) -> Next {
     let has_owner = !round.config.disable_inject_owner_references;
-    if info.phase == Phase::Running && has_owner || info.phase.is_terminal() {
+    let runs = info.phase == Phase::Running && has_owner && !has_pending_head(round);
+    if runs || info.phase.is_terminal() {
         Next::AwaitChange
     } else {
         Next::After(round.policy.requeue)
     }
+}
+
+/// Whether the head pod of a resource with many pods has yet to start.
+fn has_pending_head(round: &Round<'_>) -> bool {
+    let Work::Task(task) = &round.action.work else {
+        return false;
+    };
+    let head = task.context.head_pod.as_ref();
+    head.is_some_and(|pod| pod["status"]["phase"] == "Pending")
 }
 
 fn plugin_state(task: &Task, info: &PhaseInfo, launch: OnRecord) -> (Vec<u8>, u8) {
