@@ -6,6 +6,8 @@ use longshore_proto::flyteidl2::core::{LogContext, TaskLog};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::state::K8sState;
+
 /// The reason of a pending resource about which nothing is known; upstream spells it so.
 pub const NOTHING_KNOWN: &str = "Demistify Pending";
 
@@ -110,8 +112,6 @@ impl ErrorKind {
 pub(crate) const DOWNSTREAM_SYSTEM_ERROR: &str = "DownstreamSystemError";
 /// The code of a failure that is the task's own.
 pub(crate) const TASK_FAILED_WITH_ERROR: &str = "TaskFailedWithError";
-/// The code of a status that no version of an operator that is known here writes.
-pub(crate) const UNKNOWN_STATUS: &str = "UnknownStatus";
 
 /// Why a task failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -191,6 +191,11 @@ impl PhaseInfo {
     /// A failure for good.
     pub fn permanent(kind: ErrorKind, code: impl Into<String>, message: impl Into<String>) -> Self {
         Self::failure(Phase::PermanentFailure, kind, code, message)
+    }
+
+    /// The phase of a resource whose status has words that are not known here: as far as it was before.
+    pub(crate) fn unknown(last: &K8sState, reason: impl Into<String>) -> Self {
+        Self::of(last.phase.max(Phase::Queued), reason)
     }
 
     /// The phase with links, times and other information.

@@ -9,7 +9,7 @@ use super::{config::ConnectorConfig, state::WebApiPhase};
 use crate::{
     context::TaskContext,
     links::Variables,
-    phase::{ErrorKind, Info, Phase, PhaseInfo, TASK_FAILED_WITH_ERROR, UNKNOWN_STATUS},
+    phase::{ErrorKind, Info, Phase, PhaseInfo, TASK_FAILED_WITH_ERROR},
     proto_json::to_json,
     remote::Teller,
 };
@@ -52,7 +52,7 @@ pub(super) fn of(
         }
         task_execution::Phase::Undefined => {
             let message = format!("the connector told the unknown phase {}", resource.phase);
-            PhaseInfo::retryable(ErrorKind::System, UNKNOWN_STATUS, message)
+            PhaseInfo::unknown(&context.last, message)
         }
     };
     let outputs = outputs(context, resource).filter(|_| info.phase == Phase::Success);

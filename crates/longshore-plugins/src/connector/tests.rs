@@ -344,7 +344,7 @@ fn each_phase_of_a_connector_is_understood() {
         ),
         (
             json!({}),
-            "RetryableFailure System UnknownStatus: the connector told the unknown phase 0",
+            "Queued v3: the connector told the unknown phase 0",
         ),
     ] {
         let mut world = World::launched();

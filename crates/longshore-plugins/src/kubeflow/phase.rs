@@ -10,7 +10,7 @@ use crate::{
     context::TaskContext,
     json::text,
     links::Variables,
-    phase::{DOWNSTREAM_SYSTEM_ERROR, ErrorKind, Info, Phase, PhaseInfo, UNKNOWN_STATUS},
+    phase::{DOWNSTREAM_SYSTEM_ERROR, ErrorKind, Info, Phase, PhaseInfo},
     pod,
 };
 
@@ -54,7 +54,7 @@ pub(super) fn of(
         }
         Some(other) => {
             let message = format!("the job has the unknown condition {other:?}");
-            PhaseInfo::retryable(ErrorKind::System, UNKNOWN_STATUS, message)
+            PhaseInfo::unknown(&context.last, message)
         }
     };
     phase.with_info(info)

@@ -11,7 +11,7 @@ use crate::{
     context::{ErrorFile, TaskContext},
     json::text,
     links::Variables,
-    phase::{ErrorKind, Info, Phase, PhaseInfo, TASK_FAILED_WITH_ERROR, UNKNOWN_STATUS},
+    phase::{ErrorKind, Info, Phase, PhaseInfo, TASK_FAILED_WITH_ERROR},
     pod,
 };
 
@@ -43,9 +43,8 @@ pub(super) fn of(context: &TaskContext, job: &Value, config: &Config, now: Times
             return PhaseInfo::of(Phase::Queued, "cluster is suspended").with_info(info);
         }
         "Failed" => failed(context, job),
-        _ => PhaseInfo::retryable(
-            ErrorKind::System,
-            UNKNOWN_STATUS,
+        _ => PhaseInfo::unknown(
+            &context.last,
             format!("the RayJob has the unknown deployment status {status:?}"),
         ),
     };
