@@ -87,7 +87,12 @@ impl RemotePlugin for ConnectorPlugin {
 
     fn abort(&self, _: &TaskContext, state: StoredState<'_>) -> Result<Option<Call>, StateError> {
         let state = WebApiState::read(state)?;
-        let meta = state.resource_meta.filter(|_| !state.phase.is_terminal());
+        // A job whose state nobody tells may run on.
+        let has_ended = matches!(
+            state.phase,
+            WebApiPhase::Succeeded | WebApiPhase::UserFailure
+        );
+        let meta = state.resource_meta.filter(|_| !has_ended);
         Ok(meta.map(|meta| request::delete(&meta)))
     }
 }

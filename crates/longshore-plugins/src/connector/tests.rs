@@ -399,6 +399,8 @@ fn a_connector_that_cannot_be_asked_is_given_up_after_five_failures_in_a_row() {
         "PermanentFailure User AutoRefreshCacheFailed: down"
     );
     assert_eq!(step.again, None);
+    let abort = world.plugin.abort(&world.context, stored(&step.state));
+    assert!(abort.unwrap().is_some(), "the job may run on");
     assert_eq!(world.step(false, None).call, None);
 }
 

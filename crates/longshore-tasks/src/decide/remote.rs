@@ -22,6 +22,9 @@ use crate::{
     questions::{TaskQuestion, fingerprint},
 };
 
+/// How long a connector has for the end of a job whose attempt has failed.
+const END_TIMEOUT: Duration = Duration::from_mins(1);
+
 impl Attempt for RemoteTask {
     fn context(&self) -> &TaskContext {
         &self.context
@@ -151,6 +154,19 @@ pub(super) fn end_job(round: &Round<'_>, task: &RemoteTask) -> Option<ActionPlan
     answered(round, &task.aborted, TaskQuestion::Connector { of, call })
 }
 
+/// The same for a job of an attempt that has failed: a connector that does not answer in time, or refuses because the job
+/// is gone, does not keep the failure.
+fn try_to_end_job(round: &Round<'_>, task: &RemoteTask) -> Option<ActionPlan> {
+    match &task.aborted {
+        Asked::NotAsked | Asked::AskedByAnother => end_job(round, task),
+        Asked::UnderWay { since } => {
+            let left = END_TIMEOUT.saturating_sub(round.since(*since));
+            (!left.is_zero()).then(|| Plan::after(left))
+        }
+        Asked::Answered { .. } | Asked::Failed { .. } => None,
+    }
+}
+
 fn succeed(round: &Round<'_>, task: &RemoteTask, step: &Step) -> ActionPlan {
     let prefix = task.context.paths.output_prefix.clone();
     if let Some(outputs) = &step.outputs {
@@ -215,7 +231,14 @@ fn fail(round: &Round<'_>, task: &RemoteTask, info: PhaseInfo) -> ActionPlan {
         let text = info.error.as_ref().map_or_else(String::new, failure::words);
         return system_failure(round, task, &text, true);
     }
-    if info.phase == Phase::RetryableFailure && round.action.attempt() < task.context.max_attempts {
+    let is_repeated =
+        info.phase == Phase::RetryableFailure && round.action.attempt() < task.context.max_attempts;
+    if (is_repeated || info.phase == Phase::PermanentFailure)
+        && let Some(plan) = try_to_end_job(round, task)
+    {
+        return plan;
+    }
+    if is_repeated {
         let status = TaskActionStatus {
             attempts: round.action.attempt().saturating_add(1),
             system_failures: 0,

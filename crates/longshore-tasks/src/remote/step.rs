@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use longshore_api::flyte::{CONDITION_PROGRESSING, TaskActionStatus};
 use longshore_core::Asked;
-use longshore_plugins::{Answer, K8sState, Phase, Round, SlotNeed, StoredState};
+use longshore_plugins::{Answer, K8sState, Phase, Round, SlotNeed, Step, StoredState};
 
 use super::own_states::is_last;
 use crate::{
@@ -63,7 +63,8 @@ pub(crate) fn assemble(action: &mut Action, slot: SlotState, now: Timestamp, kno
         now,
     };
     task.step = task.plugin.step(&task.context, &round);
-    let next = task.step.as_ref().ok().filter(|_| is_deleting);
+    let is_over = |step: &&Step| is_deleting || step.info.phase == Phase::PermanentFailure;
+    let next = task.step.as_ref().ok().filter(is_over);
     let abort_from = next.map_or(state, |step| StoredState {
         version: longshore_plugins::STATE_VERSION,
         bytes: &step.state,

@@ -297,6 +297,29 @@ fn a_failure_costs_an_attempt_unless_it_is_the_systems() {
             "report QUEUED.0 of 2; persist Queued.0 of 2 (nothing started); after 0ns",
         ),
         (
+            "another attempt, whose job may run beside",
+            failing(user("Error"))
+                .begun()
+                .with(|it| it.world.max_attempts = 2),
+            "end; await",
+        ),
+        (
+            "another attempt, after a job that is ended",
+            failing(user("Error"))
+                .begun()
+                .aborted()
+                .with(|it| it.world.max_attempts = 2),
+            "report QUEUED.0 of 2; persist Queued.0 of 2 (nothing started); after 0ns",
+        ),
+        (
+            "another attempt, after a job that its connector knows no more",
+            failing(user("Error")).begun().with(|it| {
+                it.world.max_attempts = 2;
+                it.aborted = Seen::unknown(UnknownCause::Unreachable, "no such job");
+            }),
+            "report QUEUED.0 of 2; persist Queued.0 of 2 (nothing started); after 0ns",
+        ),
+        (
             "the last attempt",
             failing(user("Error")),
             "report FAILED.0 of 1; persist PermanentFailure.0 of 1 failed PermanentFailure: it broke; label; await",
