@@ -60,6 +60,7 @@ fn is_harmless(child: &Child) -> bool {
 /// Reports that the attempt was aborted.
 fn aborted(round: &Round<'_>, context: &TaskContext) -> Step {
     let info = PhaseInfo::of(Phase::Aborted, "aborted");
-    let event = publish::event(round, context, &info, round.action.attempt());
+    let prefix = &context.paths.output_prefix;
+    let event = publish::event(round, prefix, &info, round.action.attempt());
     report::step(round, event)
 }

@@ -56,7 +56,7 @@ use longshore_api::flyte::TaskActionStatus;
 use longshore_core::{
     Action as Do, Announcement, Delete, EventType, Next, ObjectRef, Plan, Resource, Seen,
 };
-use longshore_plugins::K8sConfig;
+use longshore_plugins::{ErrorKind, K8sConfig, Paths, PhaseInfo};
 use serde_json::Value;
 
 use self::cached::Attempt;
@@ -151,7 +151,7 @@ fn of_action(round: &Round<'_>) -> ActionPlan {
     }
     match &action.work {
         Work::Condition => condition::decide(round),
-        Work::Invalid(invalid) => round.refuse(invalid),
+        Work::Invalid(invalid) => report::first(round, round.refuse(invalid)),
         Work::Nothing => Plan::await_change(),
         Work::Task(task) if action.has_finalizer => {
             let plan = report::first(round, cached::decide(round, &**task));
@@ -231,9 +231,20 @@ impl Round<'_> {
 
     /// An action that cannot be run.
     fn refuse(&self, invalid: &Invalid) -> ActionPlan {
-        let mut status = self.action.status.clone();
+        let action = self.action;
+        let mut status = action.status.clone();
         status::fail(&mut status, invalid.reason, &invalid.message, self.now);
-        let mut steps = self.finish(status);
+        let failed = PhaseInfo::permanent(ErrorKind::User, invalid.reason, &invalid.message);
+        status.error_state = failed.error.as_ref().map(status::error_state);
+        let mut steps = Vec::new();
+        // What was told of it must not be the last word. Of a spec that cannot be read, nobody knows the run.
+        if !action.status.plugin_phase.is_empty() && !action.spec.run_name.is_empty() {
+            let (target, attempt) = (&action.target, action.attempt());
+            let paths = Paths::of_action(&target.namespace, &target.name, &action.spec, attempt);
+            let event = publish::event(self, &paths.output_prefix, &failed, attempt);
+            steps.push(report::step(self, event));
+        }
+        steps.extend(self.finish(status));
         steps.extend(self.action.children.ours().flat_map(release));
         let reason = if invalid.reason == longshore_api::flyte::REASON_PLUGIN_NOT_FOUND {
             longshore_api::flyte::REASON_FAILED_PLUGIN_RESOLVE

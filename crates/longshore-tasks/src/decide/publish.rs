@@ -104,7 +104,12 @@ pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> Acti
         status::enter(&mut status, &info, at);
         let event = ActionEvent {
             updated_at: at,
-            ..event(round, &task.context, &info, round.action.attempt())
+            ..event(
+                round,
+                &task.context.paths.output_prefix,
+                &info,
+                round.action.attempt(),
+            )
         };
         actions.push(report::step(round, event));
     }
@@ -177,7 +182,7 @@ pub(super) fn write(
     let event = ActionEvent {
         updated_at: updated_at.unwrap_or(round.now),
         cache_status: status.cache_status,
-        ..event(round, context, info, status.attempts)
+        ..event(round, &context.paths.output_prefix, info, status.attempts)
     };
     let mut steps = vec![report::step(round, event)];
     if info.phase.is_terminal() {
@@ -258,7 +263,7 @@ fn plugin_state(task: &Task, info: &PhaseInfo, launch: OnRecord) -> (Vec<u8>, u8
 /// The event of a phase of an attempt, as of now.
 pub(super) fn event(
     round: &Round<'_>,
-    context: &TaskContext,
+    output_prefix: &str,
     info: &PhaseInfo,
     attempt: u32,
 ) -> ActionEvent {
@@ -275,7 +280,7 @@ pub(super) fn event(
         reported_at: round.exactly,
         error: info.error.clone(),
         cluster: round.policy.cluster.clone(),
-        output_prefix: context.paths.output_prefix.clone(),
+        output_prefix: output_prefix.to_owned(),
         cache_status: CatalogCacheStatus::CacheDisabled.into(),
         reasons: reasons(round, info),
         logs: info.info.logs.clone(),

@@ -1,6 +1,7 @@
 pub(super) mod cached;
 mod edges;
 mod held;
+mod late;
 mod left_behind;
 mod merged;
 mod remote;
@@ -572,21 +573,4 @@ fn a_condition_waits_for_its_signal() {
         condition(0, |action| action.spec.condition_spec.clear()),
         "persist .0 of 0 (nothing started) failed InvalidSpec: conditionSpec is empty; label; await"
     );
-}
-
-/// How long it may take to start is a matter of time, whatever the operator says of its resource.
-#[test]
-fn a_resource_that_runs_is_looked_at_again_while_its_head_pod_has_yet_to_start() {
-    let plan = |phase: &str| {
-        let running = action().started(Phase::Running, 0, "");
-        let mut observed = running.pod(of(Phase::Running)).observed();
-        if let Seen::Present(action) = &mut observed.action
-            && let Work::Task(task) = &mut action.work
-        {
-            task.context.head_pod = Some(json!({"status": {"phase": phase}}));
-        }
-        words(&world::plan_of(&K8sConfig::default(), observed))
-    };
-    assert_eq!(plan("Pending"), "after 10s");
-    assert_eq!(plan("Running"), "await");
 }
