@@ -22,6 +22,8 @@ pub struct Facts<'a> {
     pub outputs: &'a Seen<Bytes>,
     /// What came of the reservation, if that was asked for a short while ago.
     pub claim: Option<&'a Claim>,
+    /// Whether the catalog has not answered for longer than a reservation holds.
+    pub is_down_for_long: bool,
 }
 
 /// What came of asking for a reservation.
@@ -62,13 +64,13 @@ pub enum Wait {
 
 /// What is next.
 ///
-/// A cache that cannot be asked keeps no task from running, but for those that were promised that one runs at a time:
-/// they wait. Upstream lets these run, too, several at a time.
+/// A cache that cannot be asked keeps no task from running. Those that were promised that one runs at a time wait for as
+/// long as a reservation holds without its owner; upstream lets these run at once.
 pub fn before(facts: &Facts<'_>) -> Before {
     if !facts.is_launched {
         match facts.outputs {
             Seen::Present(outputs) => return Before::Copy(outputs.clone()),
-            Seen::Unknown(why) if facts.is_serializable => {
+            Seen::Unknown(why) if facts.is_serializable && !facts.is_down_for_long => {
                 return Before::Wait(Wait::ForCache(why.to_string()));
             }
             Seen::Unknown(_) => return Before::Run,
@@ -84,6 +86,7 @@ pub fn before(facts: &Facts<'_>) -> Before {
         Some(_) if facts.is_launched => Before::Run,
         Some(Claim::HeldBy { owner, .. }) if owner == facts.owner => Before::Run,
         Some(Claim::HeldBy { owner, .. }) => Before::Wait(Wait::ForOwner(owner.clone())),
+        Some(Claim::Failed(_)) if facts.is_down_for_long => Before::Run,
         Some(Claim::Failed(why)) => Before::Wait(Wait::ForCache(why.to_string())),
     }
 }
@@ -189,9 +192,32 @@ mod tests {
                     owner: "flyte/r-a",
                     outputs,
                     claim,
+                    is_down_for_long: false,
                 };
                 assert_eq!(before(&facts), expected, "{facts:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_serialized_task_waits_no_longer_for_a_cache_than_a_reservation_holds() {
+        let failed = Seen::unknown(UnknownCause::Unreachable, "down");
+        let (them, lost) = (held_by("flyte/r-b"), Claim::Failed("slow".to_owned()));
+        for (outputs, claim, runs) in [
+            (&failed, None, true),
+            (&Seen::Absent, Some(&lost), true),
+            (&Seen::Absent, Some(&them), false),
+            (&Seen::Absent, None, false),
+        ] {
+            let facts = Facts {
+                is_launched: false,
+                is_serializable: true,
+                owner: "flyte/r-a",
+                outputs,
+                claim,
+                is_down_for_long: true,
+            };
+            assert_eq!(before(&facts) == Before::Run, runs, "{facts:?}");
         }
     }
 
@@ -210,6 +236,7 @@ mod tests {
                 owner: "flyte/r-a",
                 outputs: &Seen::Absent,
                 claim,
+                is_down_for_long: false,
             };
             assert_eq!(before(&launched), expected, "{claim:?}");
             let alone = Facts {

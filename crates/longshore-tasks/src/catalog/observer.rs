@@ -1,6 +1,7 @@
 //! What is known of the caches of attempts: read from the answers of the catalog and of stores.
 
 use bytes::Bytes;
+use jiff::{SignedDuration, Timestamp};
 use longshore_core::Asked;
 use longshore_plugins::CacheKey;
 
@@ -9,6 +10,9 @@ use crate::{
     model::{Action, ActionKey, Work},
     questions::{Holder, Known, without_answer},
 };
+
+/// So long a reservation holds without its owner: the catalog's heartbeats, three times.
+const RESERVATION: SignedDuration = SignedDuration::from_secs(30);
 
 /// What is known of the cache of an attempt.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -58,6 +62,8 @@ pub struct Cached {
     pub put: Asked<CatalogCacheStatus>,
     /// Whether the reservation is given up.
     pub released: Asked<()>,
+    /// Whether the catalog has not answered for longer than a reservation holds.
+    pub is_down_for_long: bool,
 }
 
 /// Outputs that are cached.
@@ -72,7 +78,7 @@ pub enum Hit {
 /// Adds to an action what is known of its cache, where outputs are cached at all.
 ///
 /// Nothing is asked before the finalizer is there: only what has one gives its reservation up when it is deleted.
-pub(crate) fn assemble(key: &ActionKey, action: &mut Action, known: Known<'_>) {
+pub(crate) fn assemble(key: &ActionKey, action: &mut Action, now: Timestamp, known: Known<'_>) {
     if !action.has_finalizer || action.status.is_terminal() {
         return;
     }
@@ -91,7 +97,7 @@ pub(crate) fn assemble(key: &ActionKey, action: &mut Action, known: Known<'_>) {
             ..
         } => {
             let entry = Entry::of(key, context, cache_key);
-            Cache::Keyed(Box::new(cached(entry, known)))
+            Cache::Keyed(Box::new(cached(entry, now, known)))
         }
         key @ (Asked::NotAsked
         | Asked::AskedByAnother
@@ -107,7 +113,7 @@ pub(crate) fn assemble(key: &ActionKey, action: &mut Action, known: Known<'_>) {
     };
 }
 
-fn cached(entry: Entry, known: Known<'_>) -> Cached {
+fn cached(entry: Entry, now: Timestamp, known: Known<'_>) -> Cached {
     let found = known.found();
     let read = match &found {
         Asked::Answered {
@@ -132,6 +138,9 @@ fn cached(entry: Entry, known: Known<'_>) -> Cached {
         exists: known.exists(prefix),
         put: known.put(prefix),
         released: known.released(),
+        is_down_for_long: known
+            .catalog_silent_since()
+            .is_some_and(|since| now.duration_since(since) >= RESERVATION),
         entry,
     }
 }

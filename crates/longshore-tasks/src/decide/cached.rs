@@ -155,6 +155,7 @@ pub(super) fn decide(round: &Round<'_>, task: &impl Attempt) -> ActionPlan {
         owner: &cached.entry.owner,
         outputs: &outputs,
         claim: claim.as_ref().map(|held| &held.claim),
+        is_down_for_long: cached.is_down_for_long,
     };
     match catalog::before(&facts) {
         Before::Copy(outputs) => copy(round, task, cached, outputs),
@@ -196,6 +197,7 @@ pub(crate) fn may_begin(cache: &Cache) -> bool {
         owner: &cached.entry.owner,
         outputs: &outputs,
         claim: claim.as_ref().map(|held| &held.claim),
+        is_down_for_long: cached.is_down_for_long,
     };
     catalog::before(&facts) == Before::Run
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use jiff::Timestamp;
 use longshore_core::{Asked, Incarnation, Question as _, QuestionId};
 use longshore_kit::Answers;
 use longshore_plugins::{Answer, CacheKey};
@@ -125,6 +126,13 @@ impl Known<'_> {
     pub(crate) fn ids(&self) -> Vec<QuestionId> {
         let all = self.answers.all(self.incarnation);
         all.map(|(question, _)| question.id()).collect()
+    }
+
+    /// Since when the catalog answers neither what is cached nor who has the reservation.
+    pub(crate) fn catalog_silent_since(&self) -> Option<Timestamp> {
+        let unanswered = self.answers.unanswered(self.incarnation);
+        let of_catalog = unanswered.filter(|it| [GET, RESERVE].contains(&it.question.kind()));
+        of_catalog.map(|it| it.since).min()
     }
 
     /// The questions that have no answer.

@@ -85,6 +85,7 @@ async fn before(caching: &Caching, entry: &Entry, is_launched: bool) -> Before {
             owner: &entry.owner,
             outputs: &outputs,
             claim: claim.as_ref(),
+            is_down_for_long: false,
         };
         match decide::before(&facts) {
             Before::Reserve => claim = Some(caching.reserve(entry, HEARTBEAT).await),

@@ -72,6 +72,7 @@ fn new(is_serializable: bool) -> Cached {
         exists: Asked::NotAsked,
         put: Asked::NotAsked,
         released: Asked::NotAsked,
+        is_down_for_long: false,
     }
 }
 
