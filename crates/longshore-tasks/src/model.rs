@@ -364,8 +364,9 @@ impl LaunchId {
         }
     }
 
-    /// Whose this resource is. One that upstream made carries no annotation: its owner and its label tell, and that no
-    /// launch came before it.
+    /// Whose this resource is. One that upstream made carries no annotation: its owner and its label tell. Upstream has
+    /// the resource of a launch deleted before it counts the system failure: what is not being deleted is of the launch
+    /// that the status has.
     pub fn owns(&self, resource: &Value) -> Belongs {
         let metadata = &resource["metadata"];
         let launch = metadata["annotations"][ANNOTATION_LAUNCH].as_str();
@@ -378,10 +379,11 @@ impl LaunchId {
                 let (Some(uid), Some(attempt)) = (owner(resource), attempt) else {
                     return Belongs::ToOthers;
                 };
+                let is_before = is_deleting(resource) && self.n_failures > 0;
                 Self {
                     uid: uid.to_owned(),
                     attempt,
-                    n_failures: 0,
+                    n_failures: self.n_failures - u32::from(is_before),
                 }
             }
         };

@@ -50,6 +50,17 @@ fn state(launch: Launch, phase: Phase) -> PluginState {
 
 /// Records what the peer has recorded; answers the uid of the action.
 async fn record(world: &World, name: &str, state: &[u8], phase: Phase) -> String {
+    record_after(world, name, state, phase, 0).await
+}
+
+/// The same after system failures.
+async fn record_after(
+    world: &World,
+    name: &str,
+    state: &[u8],
+    phase: Phase,
+    n_failures: u32,
+) -> String {
     let actions = actions(&world.place);
     let held = json!({"metadata": {"finalizers": [FINALIZER_PLUGIN]}});
     let params = PatchParams::default();
@@ -58,6 +69,9 @@ async fn record(world: &World, name: &str, state: &[u8], phase: Phase) -> String
         .await
         .unwrap();
     let mut status = json!({"pluginPhase": phase.published(), "attempts": 1});
+    if n_failures > 0 {
+        status["systemFailures"] = n_failures.into();
+    }
     if !state.is_empty() {
         status["pluginState"] = base64(state).into();
         status["pluginStateVersion"] = 1.into();
@@ -141,6 +155,39 @@ async fn an_attempt_of_the_peer_goes_on_in_each_phase_without_a_second_child() {
     let pods = world.pods().await;
     let pods = pods.iter().filter(|pod| pod.name_any().starts_with("pod-"));
     assert_eq!(pods.count(), n_phases);
+}
+
+/// The peer has deleted the pod before the last system failure, and counts that: it has ended right before it made the
+/// next pod, or right after.
+#[tokio::test(start_paused = true)]
+async fn a_launch_of_the_peer_after_system_failures_is_adopted_or_made_once() {
+    let world = NOBODY.world().await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let mut names = Vec::new();
+    for n_failures in 1..=3 {
+        for is_made in [true, false] {
+            for (n, (launch, phase)) in PHASES.into_iter().enumerate() {
+                if launch == Launch::Started && !is_made {
+                    continue;
+                }
+                let name = format!("pod-{n_failures}-{is_made}-{n}");
+                begin(&world, &name).await;
+                let recorded = match launch {
+                    Launch::NotStarted => Vec::new(),
+                    Launch::Started => state(launch, phase).encode(),
+                };
+                let uid = record_after(&world, &name, &recorded, phase, n_failures).await;
+                if is_made {
+                    make(&world, &name, &uid).await;
+                }
+                names.push(name);
+            }
+        }
+    }
+    assert_eq!(go_on(&world).await, completed(&names));
+    let history = world.node.history();
+    let repeated = history.repeated(|run| Some(run.pod.clone()));
+    assert!(repeated.is_empty(), "{repeated:?}");
 }
 
 #[tokio::test(start_paused = true)]
