@@ -89,10 +89,9 @@ async fn a_question_that_fails_again_and_again_has_no_answer_since_it_was_asked_
         move |view| {
             observed.lock().unwrap().push(view.unanswered.clone());
             let next = Next::After(secs(3));
-            let actions = match view.asked {
-                Asked::UnderWay { .. } => Vec::new(),
-                _ => vec![Action::Ask(Get::new("a"))],
-            };
+            let is_under_way = matches!(view.asked, Asked::UnderWay { .. });
+            let ask = (!is_under_way).then(|| Action::Ask(Get::new("a")));
+            let actions = ask.into_iter().collect();
             Plan { actions, next }
         },
     );
