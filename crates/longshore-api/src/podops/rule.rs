@@ -154,16 +154,30 @@ pub struct RuleState {
     pub webhook_status: Option<RuleWebhookStatus>,
 }
 
-/// The tasks of a `webhook` rule.
+/// The requests and tasks of a `webhook` rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RuleWebhookStatus {
+    /// The requests about pods that no task is about; upstream has no such field.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<RuleRequest>,
     /// The tasks that the controller polls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub task_states: Vec<RuleTask>,
     /// The tasks that ended, kept for a while.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<RuleTask>,
+}
+
+/// A request about pods. It is in the status before the controller sends it, so that the next process repeats it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RuleRequest {
+    /// The `traceId` that the controller sends.
+    pub trace_id: String,
+    /// The pods by name, each with a hash of what brought it to the rule: the request is not about another operation,
+    /// or about the next pod of that name.
+    pub pods: BTreeMap<String, String>,
 }
 
 /// A task of a webhook, whose decision takes time.

@@ -7,7 +7,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use jiff::Timestamp;
 use longshore_api::podops::{
-    Detail, FINALIZER_PROTECTED, PodTransitionRuleSpec, REASON_INVALID_RULE, detail_annotation,
+    Detail, FINALIZER_PROTECTED, PodTransitionRuleSpec, REASON_INVALID_RULE, RuleState,
+    RuleWebhookStatus, detail_annotation,
 };
 use longshore_core::{
     Action, Announcement, EventType, Never, Next, Patch, PatchKind, Plan, QuestionId, Seen,
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::{
     annotate::annotate,
-    evaluate::{Before, Subject, evaluate},
+    evaluate::{Before, Said, Subject, evaluate},
     kind::RuleKind,
     model::Rule,
     questions::RuleAsk,
@@ -117,34 +118,55 @@ pub fn decide(observed: &Observed) -> RulePlan {
             now: observed.now,
         },
     );
-    let details = said.details;
-    let states = said.states;
     let targets: Vec<String> = selected.into_iter().map(|subject| subject.name).collect();
-    let is_current = before.observed_generation == rule.generation;
-    let is_written = is_current
-        && before.details == details
-        && before.targets == targets
-        && before.rule_states == states;
+    let is_written = is_written(rule, &targets, &said);
     let mut plan = if is_written {
-        let wanted = |pod: &Pod| shown(&details, pod);
+        let wanted = |pod: &Pod| shown(&said.details, pod);
         in_part(annotations(&rule.target.name, pods, wanted))
     } else {
-        let status = json!({"targets": targets, "details": details, "ruleStates": states});
+        let status = json!({
+            "targets": targets, "details": said.details, "ruleStates": said.states,
+        });
         write_status(rule, status, observed.now)
     };
-    // Asking is beside the rounds, and takes no time of this one. The status has the last answer about a task before
-    // the controller asks about the task again.
+    // Asking is beside the rounds, and takes no time of this one. The status has a request before the controller sends
+    // it, and the last answer about a task before the controller asks about the task again.
     let questions = said.questions.into_iter().map(Inquiry::Ask);
     let polls = said.polls.into_iter().filter(|_| is_written);
     let asks = asks(rule, questions.chain(polls.map(Inquiry::Poll)));
+    let first = if is_written { 0 } else { plan.actions.len() };
+    plan.actions.splice(first..first, asks);
     // First, because the same question may be asked anew.
     let spent = observed.spent.iter().cloned().map(Action::Used);
-    plan.actions = spent.chain(asks).chain(plan.actions).collect();
+    plan.actions.splice(0..0, spent);
     let next_at = asked_again(&observed.answers)
         .into_iter()
         .chain(said.next_at);
     plan.next = plan.next.min(at(next_at.min(), observed.now));
     plan
+}
+
+/// Whether the status says this, and has all that is to be asked now.
+fn is_written(rule: &Rule, targets: &[String], said: &Said) -> bool {
+    let status = &rule.status;
+    let is_recorded = |question: &Question| question.is_recorded(&status.rule_states);
+    status.observed_generation == rule.generation
+        && status.details == said.details
+        && status.targets == targets
+        && without_requests(&status.rule_states) == without_requests(&said.states)
+        && said.questions.iter().all(is_recorded)
+}
+
+/// What the status says of tasks. A request that is not sent now is worth no write of its own.
+fn without_requests(states: &[RuleState]) -> Vec<RuleState> {
+    let mut states = states.to_vec();
+    states.retain_mut(|state| {
+        state.webhook_status.as_mut().is_none_or(|status| {
+            status.requests.clear();
+            *status != RuleWebhookStatus::default()
+        })
+    });
+    states
 }
 
 /// Takes the details off the pods of a rule that does not exist: a client removed its finalizer before they were gone.

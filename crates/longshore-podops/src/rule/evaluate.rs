@@ -192,7 +192,7 @@ pub fn evaluate(spec: &PodTransitionRuleSpec, targets: &[Subject], before: &Befo
 impl Said {
     /// Takes over what a rule says, but for what it says of pods.
     fn take(&mut self, rule: &TransitionRule, checked: Checked) -> Vec<Outcome> {
-        self.questions.extend(checked.question);
+        self.questions.extend(checked.questions);
         self.polls.extend(checked.polls);
         self.next_at = match (self.next_at, checked.next_at) {
             (Some(a), Some(b)) => Some(a.min(b)),

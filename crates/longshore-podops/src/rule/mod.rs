@@ -12,6 +12,7 @@ mod evaluate;
 mod kind;
 mod model;
 mod questions;
+mod requests;
 mod task;
 #[cfg(test)]
 mod tests;

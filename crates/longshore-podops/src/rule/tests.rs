@@ -1,6 +1,7 @@
 //! What rules say, and what is written about it.
 
 mod addresses;
+mod requests;
 mod tasks;
 
 use longshore_api::podops::{

@@ -8,15 +8,16 @@ use std::{
 
 use jiff::Timestamp;
 use longshore_api::podops::{
-    RuleAnswer, RuleParameter, RuleQuestion, RuleSubject, RuleWebhook, RuleWebhookStatus, Stage,
+    RuleAnswer, RuleParameter, RuleQuestion, RuleState, RuleSubject, RuleWebhook,
+    RuleWebhookStatus, Stage,
 };
-use longshore_core::names::hashed_uuid;
 use longshore_outbound::shown;
 use serde_json::Value;
 
 use super::{
     evaluate::{Before, Outcome, Subject},
-    task::{Follow, Poll, has_ended, initialized, last_ended},
+    requests::Requests,
+    task::{Follow, Poll, has_ended, initialized},
 };
 
 /// When a webhook that did not let a pod pass is asked again, upstream's.
@@ -43,8 +44,8 @@ pub struct Question {
     pub webhook: RuleWebhook,
     /// The pods by what brought them there ([`Subject::occasion`]).
     pub pods: BTreeMap<String, String>,
-    /// Tells this question from others in logs. It is made of what is asked: a controller that was killed and asks the
-    /// same again sends the same id, so that the webhook can tell.
+    /// Tells this question from others in logs. It is in the status before the question is sent: a controller that was
+    /// killed and asks the same again sends the same id, so that the webhook can tell.
     pub trace_id: String,
 }
 
@@ -75,9 +76,21 @@ pub struct Begun {
 }
 
 impl Heard {
-    /// Whether it is to be asked now.
-    fn is_due(&self, now: Timestamp) -> bool {
-        self.again_at.is_some_and(|at| at <= now)
+    fn has_passed(&self) -> bool {
+        self.outcome == Some(Ok(()))
+    }
+
+    /// Whether a question is under way.
+    pub(super) fn is_asked(&self) -> bool {
+        !self.has_passed() && self.again_at.is_none() && self.task.is_none()
+    }
+
+    /// When the webhook is asked anew; `None` where it is not. Where a task was, the status has the end of the task
+    /// before the rule asks anew.
+    pub(super) fn due_at(&self, status: &RuleWebhookStatus, now: Timestamp) -> Option<Timestamp> {
+        let ended = self.task.as_ref().filter(|task| has_ended(status, task));
+        let due_at = self.again_at.or(ended.map(|_| now));
+        due_at.filter(|_| !self.has_passed())
     }
 }
 
@@ -94,7 +107,7 @@ pub(super) struct Checked {
     /// Of each pod, in their order.
     pub(super) outcomes: Vec<Outcome>,
     /// What it is to be asked about pods that no task is about.
-    pub(super) question: Option<Question>,
+    pub(super) questions: Vec<Question>,
     /// What it is to be asked about tasks.
     pub(super) polls: Vec<Poll>,
     /// What the status is to say of its tasks.
@@ -137,41 +150,27 @@ impl Asking<'_> {
             .iter()
             .filter_map(|subject| Some((*subject, heard.get(&subject.occasion)?)));
         follow.begin(known, &mut followed);
-        let mut pods = BTreeMap::new();
+        let requests = Requests {
+            asking: self,
+            webhook: &webhook,
+            heard,
+            status: &status,
+            before,
+        };
+        let questions = requests.about(&free, &mut followed.status);
         let mut outcomes = Vec::new();
         for subject in open {
             let outcome = followed.outcomes.remove(&subject.name);
             outcomes.push(outcome.unwrap_or_else(|| {
                 let heard = heard.get(&subject.occasion);
-                if is_asked_now(heard, &status, before.now) {
-                    pods.insert(subject.occasion.clone(), subject.name.clone());
-                }
                 let outcome = heard.and_then(|heard| heard.outcome.clone());
                 let url = shown(&webhook.client_config.url);
                 outcome.unwrap_or_else(|| Err(format!("waits for the answer of {url}")))
             }));
         }
-        let ended = last_ended(&followed.status, |name| {
-            pods.values().any(|asked| asked == name)
-        });
-        let occasions: Vec<&str> = pods.keys().map(String::as_str).collect();
-        let seed: [&str; 5] = [
-            before.seed,
-            rule,
-            self.stage.as_str(),
-            ended,
-            &occasions.join("\n"),
-        ];
-        let question = Question {
-            rule: rule.to_owned(),
-            stage: self.stage,
-            webhook,
-            trace_id: hashed_uuid(&seed.join("\n")),
-            pods,
-        };
         Checked {
             outcomes,
-            question: Some(question).filter(|it| !it.pods.is_empty()),
+            questions,
             polls: followed.polls,
             status: followed.status,
             next_at: followed.next_at,
@@ -179,17 +178,19 @@ impl Asking<'_> {
     }
 }
 
-/// Whether a pod that no task is about is to be asked about now. Where a task was, the status has its end before the
-/// rule asks anew.
-fn is_asked_now(heard: Option<&Heard>, status: &RuleWebhookStatus, now: Timestamp) -> bool {
-    let Some(heard) = heard else {
-        return true;
-    };
-    let begun = heard.task.as_ref();
-    heard.is_due(now) || begun.is_some_and(|begun| has_ended(status, begun))
-}
-
 impl Question {
+    /// Whether the status has it.
+    pub(super) fn is_recorded(&self, states: &[RuleState]) -> bool {
+        let states = states.iter().filter(|state| state.name == self.rule);
+        let mut requests = states
+            .filter_map(|state| state.webhook_status.as_ref())
+            .flat_map(|status| &status.requests);
+        requests.any(|request| {
+            let mut names = self.pods.values();
+            request.trace_id == self.trace_id && names.all(|name| request.pods.contains_key(name))
+        })
+    }
+
     /// What is sent. `pod` gives the whole pod of a name; one that is gone is not asked about.
     pub fn body(&self, pod: impl Fn(&str) -> Option<Value>) -> RuleQuestion {
         let names: BTreeSet<&String> = self.pods.values().collect();

@@ -102,6 +102,13 @@ fn a_task_of_a_rule_survives_everything() {
     check(&stories::UNDER_TASK);
 }
 
+/// The webhook has an open request about the first pod when the second one comes: a crash makes no other requests of
+/// them.
+#[test]
+fn requests_about_pods_that_came_one_after_the_other_survive_everything() {
+    check(&stories::UNDER_TASKS);
+}
+
 #[test]
 fn a_pod_that_takes_part_no_more_survives_everything() {
     check(&stories::FREED);
@@ -156,6 +163,7 @@ fn undisturbed_every_story_ends_well() {
         stories::UNDER_RULE,
         stories::FOUR_UNDER_RULE,
         stories::UNDER_TASK,
+        stories::UNDER_TASKS,
         stories::DELETED_BEHIND_A_SERVICE,
         stories::IN_TURN_BEHIND_A_SERVICE,
         stories::EVICTED,

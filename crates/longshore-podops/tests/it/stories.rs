@@ -109,6 +109,12 @@ pub(crate) const UNDER_TASK: Story = Story {
     is_routed: false,
     statuses: Statuses::Seen,
 };
+pub(crate) const UNDER_TASKS: Story = Story {
+    name: "two pods, one after the other, operated on under a rule that asks about tasks",
+    n_pods: 2,
+    max_out: 2,
+    ..UNDER_TASK
+};
 pub(crate) const FREED: Story = Story {
     name: "a pod that takes part no more while an operation is at work",
     people: People::Free,
