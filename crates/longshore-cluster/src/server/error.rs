@@ -137,6 +137,12 @@ impl ApiError {
         ApiError::new(403, "Forbidden", message)
     }
 
+    /// A request in the name of another user.
+    pub(crate) fn no_impersonation() -> ApiError {
+        let message = "this server has one user and no RBAC, so it cannot act as another user: leave out --as, --as-group and --as-uid";
+        ApiError::new(403, "Forbidden", message)
+    }
+
     /// More requests at once than are answered.
     pub(crate) fn too_many_requests() -> ApiError {
         let message = "too many requests, please try again later";

@@ -152,6 +152,7 @@ impl Question<'_> {
             ApiError::unexplained(&why)
         })?;
         let answer = answer.and_then(|body| review::read(phase, &uid, &body));
+        let begins_to_fail = webhook.begins_to_fail(answer.is_err());
         match (answer, webhook.failure_policy) {
             (Ok(answer), _) => {
                 self.call.warnings.add(answer.warnings.iter().cloned());
@@ -160,12 +161,17 @@ impl Question<'_> {
                     None => Ok(Some(answer)),
                 }
             }
-            (Err(why), FailurePolicy::Ignore) => {
-                tracing::warn!(
-                    webhook = webhook.name,
-                    error = why,
-                    "webhook failed, ignored"
-                );
+            (Err(error), FailurePolicy::Ignore) => {
+                let webhook = &webhook.name;
+                if begins_to_fail {
+                    tracing::warn!(
+                        webhook,
+                        error,
+                        "webhook fails, ignored until it answers again"
+                    );
+                } else {
+                    tracing::debug!(webhook, error, "webhook failed, ignored");
+                }
                 Ok(None)
             }
             (Err(why), FailurePolicy::Fail) => Err(ApiError::internal(format!(

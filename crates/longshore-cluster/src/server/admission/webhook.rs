@@ -1,6 +1,9 @@
 //! One registered webhook.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use k8s_openapi::{
     api::admissionregistration::v1::{MutatingWebhook, WebhookClientConfig},
@@ -55,6 +58,7 @@ pub(super) struct Webhook {
     pub(super) timeout: Duration,
     /// The webhook is called again after later webhooks have changed the object.
     pub(super) is_reinvoked: bool,
+    is_failing: AtomicBool,
 }
 
 impl Webhook {
@@ -86,8 +90,16 @@ impl Webhook {
             takes_dry_runs: matches!(read.side_effects.as_str(), "None" | "NoneOnDryRun"),
             timeout: Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
             is_reinvoked: says(&read.reinvocation_policy, "IfNeeded"),
+            is_failing: AtomicBool::new(false),
             name: read.name,
         })
+    }
+
+    /// Notes how a call ended. Returns whether the webhook begins to fail: the log has one line about that, and not one
+    /// for each object.
+    pub(super) fn begins_to_fail(&self, has_failed: bool) -> bool {
+        let was_failing = self.is_failing.swap(has_failed, Ordering::Relaxed);
+        has_failed && !was_failing
     }
 }
 
@@ -110,4 +122,21 @@ fn target(config: &WebhookClientConfig) -> Target {
 /// Nothing selects everything. What could not be read was refused when it was registered.
 fn selector(selector: Option<&WireSelector>) -> Selector {
     Selector::read(&json!(selector)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_webhook_begins_to_fail_once_until_it_answers() {
+        let webhook = json!({
+            "name": "a.example.com", "clientConfig": {"url": "https://a.example.com"},
+            "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        });
+        let webhook = Webhook::read(&webhook).unwrap();
+        let calls = [true, true, false, false, true, true];
+        let begins = calls.map(|has_failed| webhook.begins_to_fail(has_failed));
+        assert_eq!(begins, [true, false, false, false, true, false]);
+    }
 }

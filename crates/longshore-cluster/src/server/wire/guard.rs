@@ -66,6 +66,7 @@ impl Rules {
     fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<OwnedSemaphorePermit> {
         self.check_host(uri, headers)?;
         self.check_token(uri, headers)?;
+        refuse_impersonation(headers)?;
         let gate = if is_long_running(uri) {
             &self.watches
         } else {
@@ -117,6 +118,15 @@ impl Rules {
             Some(token) if digest(token) == self.token => Ok(()),
             Some(_) | None => Err(ApiError::unauthorized()),
         }
+    }
+}
+
+/// A request that would act as another user (`kubectl --as`) would act with all rights: the server knows one user.
+fn refuse_impersonation(headers: &HeaderMap) -> Result<()> {
+    let mut names = headers.keys();
+    match names.find(|name| name.as_str().starts_with("impersonate-")) {
+        Some(_) => Err(ApiError::no_impersonation()),
+        None => Ok(()),
     }
 }
 
@@ -302,6 +312,23 @@ mod tests {
                 expected,
                 "{host}"
             );
+        }
+    }
+
+    #[test]
+    fn a_request_in_the_name_of_another_user_is_refused() {
+        for name in [
+            "impersonate-user",
+            "impersonate-group",
+            "impersonate-extra-scopes",
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, "Bearer secret".parse().unwrap());
+            headers.insert(name, "jane".parse().unwrap());
+            let refused = rules().admit(&"/api/v1/pods".parse().unwrap(), &headers);
+            let refused = refused.unwrap_err();
+            assert_eq!(refused.code, 403, "{name}");
+            assert!(refused.message.contains("--as"), "{}", refused.message);
         }
     }
 
