@@ -42,10 +42,17 @@ pub(super) async fn list(
             format!("the value of continue is not one of ours: {why}"),
         )
     })?;
+    let limit = params.limit.unwrap_or(DEFAULT_LIMIT);
+    if limit == 0 {
+        return Err(Problem::bad_request(
+            StatusCode::BAD_REQUEST,
+            "expected a limit of at least 1, found 0",
+        ));
+    }
     let query = RunQuery {
         dag_id: params.dag_id,
         states: words(params.state.as_deref(), RUN_STATES)?,
-        limit: params.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT),
+        limit: limit.min(MAX_LIMIT),
         after,
     };
     let page = shared.control.runs(&query).await?;

@@ -88,6 +88,7 @@ const REQUESTS: &[(&str, &str, &str)] = &[
     ("GET", "/api/v1/runs?limit=1&continue=etl/r2", ""),
     ("GET", "/api/v1/runs?state=borken", ""),
     ("GET", "/api/v1/runs?limit=-1", ""),
+    ("GET", "/api/v1/runs?limit=0", ""),
     ("GET", "/api/v1/runs?continue=x", ""),
     ("GET", "/api/v1/dags/etl/runs/r1", ""),
     ("GET", "/api/v1/dags/etl/runs/r9", ""),

@@ -72,9 +72,16 @@ impl ServiceControl {
 
     /// The DAG that a run is made of.
     fn runnable(&self, dag_id: &str) -> Result<Arc<Dag>, ControlError> {
-        let KnownDag { dag, error, .. } = self.known(dag_id)?;
-        dag.ok_or_else(|| {
-            let why = error.unwrap_or_else(|| "what is stored of it cannot be read".to_owned());
+        let KnownDag {
+            dag, error, file, ..
+        } = self.known(dag_id)?;
+        let dag = match file {
+            None => Err("its file was removed from the DAG folder".to_owned()),
+            Some(_) => dag.ok_or_else(|| {
+                error.unwrap_or_else(|| "what is stored of it cannot be read".to_owned())
+            }),
+        };
+        dag.map_err(|why| {
             ControlError::Invalid(format!("no run can be made of the DAG {dag_id}: {why}"))
         })
     }

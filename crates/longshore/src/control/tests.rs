@@ -51,6 +51,22 @@ async fn a_file_that_is_no_dag_is_told_with_its_reason() {
     assert!(error.message.contains("dag_id"), "{}", error.message);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dag_whose_file_was_removed_is_not_triggered() {
+    let files = folder();
+    let service = service_of(files.path()).await;
+    std::fs::remove_file(files.path().join("etl.yaml")).unwrap();
+    while service.known("etl").unwrap().file.is_some() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let refused = service.trigger("etl", objects::Trigger::default()).await;
+    let expected = "no run can be made of the DAG etl: its file was removed from the DAG folder";
+    assert!(
+        matches!(&refused, Err(ControlError::Invalid(why)) if why == expected),
+        "{refused:?}"
+    );
+}
+
 #[tokio::test]
 async fn the_feed_tells_what_the_scheduler_tells_in_the_same_words() {
     use longshore_store::{RunState, TaskState};
@@ -86,12 +102,22 @@ async fn the_feed_tells_what_the_scheduler_tells_in_the_same_words() {
     }
 }
 
-/// A service on a cluster without nodes: pods are made and never run.
-async fn service() -> ServiceControl {
+/// A DAG, and a file that is none.
+fn folder() -> tempfile::TempDir {
     let text = "dag_id: etl\ntasks:\n  extract:\n    command: [\"true\"]\n";
     let files = tempfile::tempdir().unwrap();
     std::fs::write(files.path().join("etl.yaml"), text).unwrap();
     std::fs::write(files.path().join("broken.yaml"), "dag_id: 7\n").unwrap();
+    files
+}
+
+/// A service of a folder that is gone after the first look.
+async fn service() -> ServiceControl {
+    service_of(folder().path()).await
+}
+
+/// A service on a cluster without nodes: pods are made and never run.
+async fn service_of(files: &std::path::Path) -> ServiceControl {
     let client = longshore_cluster::Cluster::in_memory().client();
     let store = Arc::new(longshore_store::Store::in_memory().await.unwrap());
     let clock = Arc::new(longshore_kit::SystemClock);
@@ -110,7 +136,7 @@ async fn service() -> ServiceControl {
         ),
     );
     let dags = dags.await.unwrap();
-    dags.follow(files.path()).unwrap();
+    dags.follow(files).unwrap();
     dags.first_look().await;
     ServiceControl {
         dags: Arc::new(dags),

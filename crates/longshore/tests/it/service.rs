@@ -82,6 +82,12 @@ const ANSWERS: &[(&str, i32, &str)] = &[
     ("dags list -o name", 0, "etl\nhourly\n"),
     ("dags show etl -o name", 0, "etl\n"),
     ("dags show nope", 3, "error[LS1390]: there is no DAG nope"),
+    (
+        "dags pause etl nope",
+        3,
+        "error[LS1390]: there is no DAG nope",
+    ),
+    ("dags show etl -o yaml", 0, "isPaused: false\n"),
     ("dags pause etl hourly -o name", 0, "etl\nhourly\n"),
     (
         "dags list --no-headers",
@@ -106,6 +112,11 @@ const ANSWERS: &[(&str, i32, &str)] = &[
     ),
     ("runs list -o name", 0, "etl/new\netl/r3\netl/r2\netl/r1\n"),
     ("runs list etl --state failed -o name", 0, "etl/r2\n"),
+    (
+        "runs list --limit 0",
+        2,
+        "invalid value '0' for '--limit <N>'",
+    ),
     (
         "runs list --limit 2",
         0,

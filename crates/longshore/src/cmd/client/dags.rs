@@ -150,6 +150,10 @@ fn set_paused(of: &PauseOf, is_paused: bool, globals: &Globals) -> Result<Exit, 
     };
     let dags = block_on(async {
         let mut dags = Vec::new();
+        // All or none: a name that is no DAG is found before anything changes.
+        for dag_id in &of.dags {
+            client.dag(dag_id).await?;
+        }
         for dag_id in &of.dags {
             dags.push(client.patch_dag(dag_id, &patch).await?);
         }

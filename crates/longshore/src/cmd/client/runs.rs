@@ -24,7 +24,7 @@ pub(crate) struct ListArgs {
     #[arg(long, value_name = "STATE,...")]
     state: Option<String>,
     /// At most this many
-    #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
     /// Go on where the page before ended
     #[arg(long = "continue", value_name = "TOKEN")]
