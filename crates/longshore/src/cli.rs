@@ -17,8 +17,8 @@ use crate::{cmd, controller::config_file::with_peers_flags, exit, output};
     propagate_version = false,
     disable_help_subcommand = true,
     max_term_width = 100,
-    // As clap's, without its empty lines around the usage: it has to fit the first screen.
-    help_template = "{about-with-newline}{usage-heading} {usage}\n{all-args}{after-help}",
+    // As clap's, with fewer empty lines: it has to fit the first screen.
+    help_template = "{about-with-newline}{usage-heading} {usage}\nCommands:\n{subcommands}\nOptions:\n{options}{after-help}",
     after_help = help_end("longshore run examples/quickstart/dag.yaml")
 )]
 pub(crate) struct Cli {
@@ -95,8 +95,6 @@ pub(crate) enum Command {
     #[command(subcommand, after_help = help_end("longshore pods list -A"))]
     Pods(cmd::client::pods::Command),
     Logs(cmd::client::logs::LogsArgs),
-    // Hidden: each error says how to use it.
-    #[command(hide = true)]
     Explain(cmd::explain::ExplainArgs),
     // Hidden: the help has to fit the first screen, and users who need completion look for it.
     #[command(hide = true)]
@@ -123,12 +121,31 @@ pub(crate) fn is_on_command_line(
     })
 }
 
+/// Whether a command line that cannot be parsed asks for JSON.
+fn wants_json(args: &[OsString], default: String) -> bool {
+    let mut format = default;
+    let mut args = args.iter().map(|arg| arg.to_string_lossy());
+    while let Some(arg) = args.next().filter(|arg| arg != "--") {
+        let rest = arg
+            .strip_prefix("--output")
+            .or_else(|| arg.strip_prefix("-o"));
+        match rest {
+            None => {}
+            Some("") => format = args.next().unwrap_or_default().into_owned(),
+            Some(value) => value.trim_start_matches('=').clone_into(&mut format),
+        }
+    }
+    format == "json"
+}
+
 /// Runs the command that the arguments name, and says how the process is to end.
 pub(crate) fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args = with_peers_flags(args);
-    let cli = match Cli::try_parse_from(args) {
+    #[expect(clippy::disallowed_methods, reason = "this is the binary")]
+    let default = std::env::var("LONGSHORE_OUTPUT").unwrap_or_default();
+    let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
-        Err(usage) => return output::usage(&usage).into(),
+        Err(usage) => return output::usage(&usage, wants_json(&args, default)).into(),
     };
     output::set(&cli.globals);
     match cmd::dispatch(cli) {
@@ -150,5 +167,30 @@ mod tests {
         assert!(is_on_command_line(FLAG, ["a", "--database-url=x"]));
         assert!(is_on_command_line(FLAG, ["a", "--database-url", "x"]));
         assert!(!is_on_command_line(FLAG, ["a", "--database-url-file", "x"]));
+    }
+
+    #[test]
+    fn a_wrong_command_line_says_whether_it_asks_for_json() {
+        let wants_json = |line: &str| {
+            let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            super::wants_json(&args, String::new())
+        };
+        for line in [
+            "rum -o json",
+            "rum -ojson",
+            "rum --output json",
+            "--output=json rum",
+        ] {
+            assert!(wants_json(line), "{line}");
+        }
+        for line in [
+            "rum",
+            "rum -o yaml",
+            "rum -o",
+            "rum -o json -o table",
+            "rum -- -o json",
+        ] {
+            assert!(!wants_json(line), "{line}");
+        }
     }
 }

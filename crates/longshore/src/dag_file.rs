@@ -68,9 +68,8 @@ fn read_text(path: &Path) -> io::Result<String> {
     file.take(limit).read_to_end(&mut bytes)?;
     if length > limit {
         let most = document::MAX_DOCUMENT_BYTES;
-        return Err(io::Error::other(format!(
-            "a DAG file has at most {most} bytes, this one has {length}"
-        )));
+        let why = format!("a DAG file has at most {most} bytes, this one has {length}");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();

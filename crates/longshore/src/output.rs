@@ -95,7 +95,12 @@ pub(crate) fn error(error: &CliError) {
 }
 
 /// Prints what the argument parser says: help to stdout, mistakes to stderr.
-pub(crate) fn usage(usage: &clap::Error) -> Exit {
+pub(crate) fn usage(usage: &clap::Error, as_json: bool) -> Exit {
+    if as_json && usage.use_stderr() {
+        let error = CliError::in_usage(&usage.render().to_string());
+        note(&to_json(&error::render::object(&error)));
+        return error.exit();
+    }
     let _ = usage.print();
     if usage.use_stderr() {
         Exit::Usage

@@ -23,7 +23,7 @@ mod task;
 
 use std::io;
 
-use serde_saphyr::{Error, MessageFormatter, UserMessageFormatter};
+use serde_saphyr::{Error, MessageFormatter, UserMessageFormatter, budget::BudgetBreach};
 
 pub use problem::{Code, Problem, Problems};
 
@@ -62,8 +62,8 @@ pub fn parse(file_name: &str, text: &str) -> Result<Document, Problems> {
         return Err(fail(start_of_text(), message, help));
     }
     let (root, duplicate) = node::read(text).map_err(|error| {
-        let help = "correct the YAML here; a text with `: `, `#`, `{` or `*` in it needs quotes";
-        fail(place(&error, text), message(&error), help)
+        let (message, help) = explained(&error);
+        fail(place(&error, text), message, help)
     })?;
     Ok(Document {
         file: file_name.to_owned(),
@@ -132,9 +132,32 @@ fn place(error: &Error, text: &str) -> Span {
     span
 }
 
-fn message(error: &Error) -> String {
-    let text = UserMessageFormatter.format_message(error.without_snippet());
-    format!("not readable as YAML: {}", node::shortened_to(&text, 300))
+/// What is wrong, and what to do about it.
+fn explained(error: &Error) -> (String, &'static str) {
+    let error = error.without_snippet();
+    if let Error::Budget { breach, .. } = error {
+        return if matches!(breach, BudgetBreach::Documents { .. }) {
+            (
+                "a DAG file has one YAML document, this one has several".to_owned(),
+                "put each DAG into a file of its own, without `---` between them",
+            )
+        } else if matches!(breach, BudgetBreach::Depth { .. }) {
+            (
+                format!("a DAG file has at most {} levels", node::MAX_DEPTH),
+                "a list or a mapping is nested in too many others: flatten it",
+            )
+        } else {
+            (
+                "the YAML is larger than a DAG can be".to_owned(),
+                "move data into files of their own and list them in `files`",
+            )
+        };
+    }
+    let text = UserMessageFormatter.format_message(error);
+    (
+        format!("not readable as YAML: {}", node::shortened_to(&text, 300)),
+        "correct the YAML here; a text with `: `, `#`, `{` or `*` in it needs quotes",
+    )
 }
 
 #[cfg(test)]

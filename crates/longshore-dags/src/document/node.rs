@@ -7,7 +7,7 @@ use serde_json::{Map, Number, Value};
 use serde_saphyr::{DuplicateKeyPolicy, Error, Location, Options, Spanned};
 
 /// Deepest nesting that is read.
-const MAX_DEPTH: usize = 64;
+pub(super) const MAX_DEPTH: usize = 64;
 /// Nodes that aliases may add to those in the text.
 const MAX_ALIASED_NODES: usize = 100_000;
 

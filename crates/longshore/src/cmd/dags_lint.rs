@@ -1,12 +1,13 @@
 //! `longshore dags lint PATH...`.
 
 use std::{
+    error::Error,
     fs,
     path::{Path, PathBuf},
 };
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     cli::{Format, Globals, help_end},
@@ -32,24 +33,28 @@ pub(crate) fn lint(args: &LintArgs, globals: &Globals) -> Result<Exit, CliError>
         files.extend(dag_files(path)?);
     }
 
-    let mut problems = Vec::new();
+    let is_text = !is_structured(globals.output);
+    let mut problems: Vec<Value> = Vec::new();
     for path in &files {
-        let file = DagFile::read(path)?;
+        let file = match DagFile::read(path) {
+            Ok(file) => file,
+            Err(error) => {
+                if is_text {
+                    output::error(&error);
+                }
+                problems.push(unreadable(path, &error));
+                continue;
+            }
+        };
         if let Err(found) = file.check() {
-            if !is_structured(globals.output) {
+            if is_text {
                 output::note(dag_file::report(&found, &file.text).trim_end());
             }
-            problems.extend(found);
+            problems.extend(found.iter().map(dag_file::object));
         }
     }
 
-    let list = || {
-        json!({
-            "apiVersion": "v1",
-            "kind": "List",
-            "items": problems.iter().map(dag_file::object).collect::<Vec<_>>(),
-        })
-    };
+    let list = || json!({"apiVersion": "v1", "kind": "List", "items": problems});
     match globals.output {
         Format::Json => output::json(&list()),
         Format::Yaml => output::yaml(&list()),
@@ -65,6 +70,17 @@ pub(crate) fn lint(args: &LintArgs, globals: &Globals) -> Result<Exit, CliError>
         Exit::Success
     } else {
         Exit::Failure
+    })
+}
+
+/// A file that cannot be read, as a problem of the list.
+fn unreadable(path: &Path, error: &CliError) -> Value {
+    let why = error.source().map(|why| format!(": {why}"));
+    json!({
+        "code": error.code(),
+        "file": path,
+        "message": format!("{error}{}", why.unwrap_or_default()),
+        "help": error.help(),
     })
 }
 

@@ -1,9 +1,10 @@
 //! `longshore explain CODE`.
 
 use clap::Args;
+use serde_json::json;
 
 use crate::{
-    cli::help_end,
+    cli::{Format, Globals, help_end},
     error::{CliError, pages},
     exit::Exit,
     output,
@@ -18,12 +19,24 @@ pub(crate) struct ExplainArgs {
 }
 
 /// Prints the page of a code.
-pub(crate) fn explain(args: &ExplainArgs) -> Result<Exit, CliError> {
+pub(crate) fn explain(args: &ExplainArgs, globals: &Globals) -> Result<Exit, CliError> {
     let code = args.code.to_uppercase();
     let page = pages::page(&code).ok_or_else(|| CliError::UnknownCode {
         nearest: pages::nearest(&code),
-        code,
+        code: code.clone(),
     })?;
-    output::text(page);
+    let object = || {
+        let [title, happened, todo] = pages::parts(page);
+        json!({
+            "kind": "ErrorCode", "code": code, "title": title,
+            "whatHappened": happened, "whatToDo": todo,
+        })
+    };
+    match globals.output {
+        Format::Json => output::json(&object()),
+        Format::Yaml => output::yaml(&object()),
+        Format::Name => output::line(&code),
+        Format::Table | Format::Wide => output::text(page),
+    }
     Ok(Exit::Success)
 }

@@ -71,7 +71,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Actions(command) => client::actions::dispatch(command, globals),
         Command::Pods(command) => client::pods::dispatch(command, globals),
         Command::Logs(args) => client::logs::logs(args, globals),
-        Command::Explain(args) => explain::explain(args),
+        Command::Explain(args) => explain::explain(args, globals),
         Command::Completion(args) => completion::print(args),
         Command::Version(_) => version::print(globals),
     }?;

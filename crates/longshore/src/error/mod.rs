@@ -56,6 +56,8 @@ pub(crate) enum CliError {
     NoDagFiles { path: PathBuf },
     #[error("no data directory is given, and HOME is not set")]
     NoHome,
+    #[error("{message}")]
+    Usage { message: String, help: String },
     #[error("there is no error code {code}")]
     UnknownCode {
         code: String,
@@ -152,6 +154,7 @@ impl CliError {
             Self::NoDagFiles { .. } => "LS1003",
             Self::NoHome => "LS1004",
             Self::UnknownCode { .. } => "LS1006",
+            Self::Usage { .. } => "LS1009",
             Self::InvalidDag { .. } => "LS1300",
             Self::UnknownParam { .. } => "LS1382",
             Self::UnknownRun { .. } => "LS1383",
@@ -188,13 +191,12 @@ impl CliError {
                 "give the path of a DAG file, as `longshore run examples/quickstart/dag.yaml`"
                     .to_owned()
             }
-            Self::FileUnreadable { .. } => {
-                "check its permissions, and that it is a text file in UTF-8".to_owned()
-            }
+            Self::FileUnreadable { source, .. } => unreadable_help(source).to_owned(),
             Self::NoDagFiles { .. } => {
                 "DAG files end in .yaml or .yml; name a file or another folder".to_owned()
             }
             Self::NoHome => "give one with --data-dir DIR or LONGSHORE_DATA_DIR".to_owned(),
+            Self::Usage { help, .. } => help.clone(),
             Self::UnknownCode { nearest, .. } => match nearest {
                 Some(code) => format!("the nearest one is {code}: `longshore explain {code}`"),
                 None => "codes are LS and four digits, as in `longshore explain LS1203`".to_owned(),
@@ -259,6 +261,7 @@ impl CliError {
             Self::Config(_)
             | Self::PlainApi { .. }
             | Self::NoHome
+            | Self::Usage { .. }
             | Self::UnknownParam { .. }
             | Self::NotConfirmed { .. } => Exit::Usage,
             Self::Client(error) => client::exit(error),
@@ -287,6 +290,24 @@ impl CliError {
             | Self::DagsFolder { .. }
             | Self::ServiceBroken { .. }
             | Self::Internal { .. } => Exit::Failure,
+        }
+    }
+
+    /// What the argument parser says, as an error of this program: the mistake, then tips and the usage.
+    pub(crate) fn in_usage(text: &str) -> Self {
+        let mut parts = text.trim().split("\n\n").map(|part| {
+            let words: Vec<&str> = part.split_whitespace().collect();
+            words.join(" ")
+        });
+        let message = parts.next().unwrap_or_default();
+        let message = message
+            .strip_prefix("error: ")
+            .unwrap_or(&message)
+            .to_owned();
+        let help: Vec<String> = parts.collect();
+        Self::Usage {
+            message,
+            help: help.join("; "),
         }
     }
 
@@ -371,6 +392,13 @@ impl CliError {
 /// SQLite's words for a full disk. (The shared memory beside the database fails to grow with an I/O error of its own.)
 fn has_no_space(why: &str) -> bool {
     why.contains("disk is full") || why.contains("(code: 4874)")
+}
+
+fn unreadable_help(source: &io::Error) -> &'static str {
+    match source.kind() == io::ErrorKind::FileTooLarge {
+        true => "move data into files of their own and list them in `files`",
+        false => "check its permissions, and that it is a text file in UTF-8",
+    }
 }
 
 fn unknown_param_help(name: &str, known: &[String]) -> String {

@@ -67,7 +67,7 @@ fn a_bad_dag_file_is_named_with_the_remedy_and_nothing_is_started() {
             huge.as_bytes(),
             "LS1002",
             "at most 3145728 bytes",
-            "check",
+            "move data into files of their own",
         ),
     ] {
         let folder = TempDir::new().unwrap();

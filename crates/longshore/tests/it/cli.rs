@@ -95,6 +95,31 @@ fn a_wrong_command_line_exits_2_and_says_so_on_stderr() {
 }
 
 #[test]
+fn a_wrong_command_line_is_an_object_for_a_program() {
+    for args in [
+        &["rum", "-o", "json"][..],
+        &["run", "--output=json"],
+        &["runs", "list", "--limit", "0", "-ojson"],
+    ] {
+        let (code, stdout, stderr) = outcome(longshore().args(args));
+        assert_eq!((code, stdout.as_str()), (2, ""), "{args:?}");
+        let error: Value = serde_json::from_str(&stderr).unwrap();
+        assert_eq!(error["code"], "LS1009", "{args:?}: {stderr}");
+        assert_eq!(error["exitCode"], 2);
+        let help = error["help"].as_str().unwrap();
+        assert!(help.contains("try '--help'"), "{args:?}: {stderr}");
+    }
+    let (_, _, stderr) = outcome(longshore().args(["rum", "-o", "json"]));
+    let error: Value = serde_json::from_str(&stderr).unwrap();
+    assert_eq!(error["message"], "unrecognized subcommand 'rum'");
+    let help = error["help"].as_str().unwrap();
+    assert!(
+        help.starts_with("tip: some similar subcommands exist: 'runs', 'run'; Usage: "),
+        "{help}"
+    );
+}
+
+#[test]
 fn flags_that_change_nothing_for_the_roles_are_named() {
     let rbac = |arguments: &[&str]| {
         let (code, stdout, stderr) =
@@ -194,6 +219,15 @@ fn explain_prints_the_page_of_a_code() {
     let (code, stdout, _) = outcome(longshore().args(["explain", "ls1702"]));
     assert_eq!(code, 0);
     assert!(stdout.starts_with("# LS1702: the data directory is in use\n"));
+
+    let (_, stdout, _) = outcome(longshore().args(["explain", "ls1702", "-o", "json"]));
+    let page: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(page["code"], "LS1702");
+    assert_eq!(page["title"], "the data directory is in use");
+    for part in ["whatHappened", "whatToDo"] {
+        let text = page[part].as_str().unwrap();
+        assert!(text.len() > 20 && !text.contains("##"), "{text}");
+    }
 
     let (code, stdout, stderr) = outcome(longshore().args(["explain", "LS1799"]));
     assert_eq!((code, stdout.as_str()), (3, ""));

@@ -56,6 +56,47 @@ fn lint_is_a_list_for_a_program() {
 }
 
 #[test]
+fn a_file_that_cannot_be_read_keeps_no_other_one_from_being_checked() {
+    let folder = broken_dag();
+    let write = |name: &str, text: &[u8]| fs::write(folder.path().join(name), text).unwrap();
+    write("a.yaml", b"\xff\xfe");
+    write("huge.yaml", "#".repeat(4_000_000).as_bytes());
+    write("two.yaml", b"dag_id: a\ntasks: {}\n---\ndag_id: b\n");
+    let lint = |more: &[&str]| {
+        let mut command = longshore();
+        command.current_dir(folder.path());
+        outcome(command.args(["dags", "lint", "."]).args(more))
+    };
+    let (code, stdout, stderr) = lint(&[]);
+    assert_eq!(
+        (code, stdout.as_str()),
+        (1, "4 files, 7 problems\n"),
+        "{stderr}"
+    );
+    for expected in [
+        "error[LS1002]: ./a.yaml cannot be read",
+        "broken.yaml:4:5: LS1302",
+        "a DAG file has at most 3145728 bytes, this one has 4000000\nhelp: move data into files of their own",
+        "two.yaml:3:1: LS1301: a DAG file has one YAML document, this one has several (help: put each DAG",
+    ] {
+        assert!(stderr.contains(expected), "{expected}\n{stderr}");
+    }
+    let (code, stdout, stderr) = lint(&["-o", "json"]);
+    assert_eq!((code, stderr.as_str()), (1, ""));
+    let list: Value = serde_json::from_str(&stdout).unwrap();
+    let item = &list["items"][0];
+    assert_eq!(
+        (&item["code"], &item["file"]),
+        (&"LS1002".into(), &"./a.yaml".into())
+    );
+    assert_eq!(
+        item["message"],
+        "./a.yaml cannot be read: it is not UTF-8 at byte 0"
+    );
+    assert_eq!(list["items"].as_array().unwrap().len(), 7);
+}
+
+#[test]
 fn a_run_of_a_file_with_problems_starts_nothing() {
     let folder = broken_dag();
     let data = folder.path().join("data");
