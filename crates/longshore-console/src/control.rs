@@ -141,8 +141,13 @@ pub trait Checks: Send + Sync + 'static {
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// There is no such DAG.
-    #[error("there is no DAG {0}")]
-    UnknownDag(String),
+    #[error("there is no DAG {dag_id}")]
+    UnknownDag {
+        /// The id that was given.
+        dag_id: String,
+        /// The DAG that was probably meant.
+        nearest: Option<String>,
+    },
     /// There is no such run.
     #[error("there is no run {} of the DAG {}", .0.run_id, .0.dag_id)]
     UnknownRun(RunName),

@@ -88,11 +88,14 @@ impl Problem {
 impl From<ControlError> for Problem {
     fn from(error: ControlError) -> Self {
         let (status, code, help) = match &error {
-            ControlError::UnknownDag(_) => (
-                404,
-                "LS1390",
-                "`longshore dags list` has all of them".to_owned(),
-            ),
+            ControlError::UnknownDag { nearest, .. } => {
+                let all = "`longshore dags list` has all of them";
+                let help = match nearest {
+                    Some(nearest) => format!("did you mean {nearest}? {all}"),
+                    None => all.to_owned(),
+                };
+                (404, "LS1390", help)
+            }
             ControlError::UnknownRun(run) => (
                 404,
                 "LS1391",

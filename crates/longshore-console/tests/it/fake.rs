@@ -150,7 +150,10 @@ impl Control for Fake {
             }),
             "panic" => panic!("planted"),
             "stuck" => std::future::pending().await,
-            _ => Err(ControlError::UnknownDag(dag_id.to_owned())),
+            _ => Err(ControlError::UnknownDag {
+                dag_id: dag_id.to_owned(),
+                nearest: (dag_id == "elt").then(|| "etl".to_owned()),
+            }),
         }
     }
 

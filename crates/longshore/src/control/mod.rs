@@ -67,7 +67,22 @@ pub(crate) async fn publish_changes(mut changes: broadcast::Receiver<StateChange
 impl ServiceControl {
     fn known(&self, dag_id: &str) -> Result<KnownDag, ControlError> {
         let known = self.dags.dag(dag_id);
-        known.ok_or_else(|| ControlError::UnknownDag(dag_id.to_owned()))
+        known.ok_or_else(|| self.unknown(dag_id))
+    }
+
+    /// There is no such DAG; the one that was probably meant.
+    fn unknown(&self, dag_id: &str) -> ControlError {
+        let known = self.dags.dags().into_iter();
+        let known = known.filter(|known| known.file.is_some());
+        let nearest = known
+            .filter_map(|known| known.dag_id)
+            .map(|known| (strsim::damerau_levenshtein(&known, dag_id), known))
+            .filter(|(distance, _)| *distance <= 2)
+            .min();
+        ControlError::UnknownDag {
+            dag_id: dag_id.to_owned(),
+            nearest: nearest.map(|(_, nearest)| nearest),
+        }
     }
 
     /// The DAG that a run is made of.
@@ -189,7 +204,7 @@ impl Control for ServiceControl {
         let set = self.dags.set_paused(dag_id, pause == Pause::Paused);
         match tokio::time::timeout(RECORD_TIMEOUT, set).await {
             Ok(Ok(())) => self.dag(dag_id).await,
-            Ok(Err(unknown)) => Err(ControlError::UnknownDag(unknown.0)),
+            Ok(Err(unknown)) => Err(self.unknown(&unknown.0)),
             Err(late) => Err(late_scheduler(late)),
         }
     }

@@ -51,6 +51,22 @@ async fn a_file_that_is_no_dag_is_told_with_its_reason() {
     assert!(error.message.contains("dag_id"), "{}", error.message);
 }
 
+#[tokio::test]
+async fn a_misspelt_dag_is_recognised() {
+    let service = service().await;
+    for (given, expected) in [
+        ("elt", Some("etl")),
+        ("etl2", Some("etl")),
+        ("report", None),
+    ] {
+        let unknown = service.dag(given).await.unwrap_err();
+        let ControlError::UnknownDag { nearest, .. } = unknown else {
+            panic!("{unknown:?}");
+        };
+        assert_eq!(nearest.as_deref(), expected, "{given}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dag_whose_file_was_removed_is_not_triggered() {
     let files = folder();

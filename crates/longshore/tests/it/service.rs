@@ -82,6 +82,7 @@ const ANSWERS: &[(&str, i32, &str)] = &[
     ("dags list -o name", 0, "etl\nhourly\n"),
     ("dags show etl -o name", 0, "etl\n"),
     ("dags show nope", 3, "error[LS1390]: there is no DAG nope"),
+    ("dags show elt", 3, "help: did you mean etl?"),
     (
         "dags pause etl nope",
         3,
