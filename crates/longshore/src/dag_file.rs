@@ -8,6 +8,7 @@ use std::{
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use longshore_dags::{document, folder::read_beside, model::Dag};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 pub(crate) use longshore_dags::document::Problem;
@@ -45,6 +46,19 @@ impl DagFile {
             .map_err(|problems| problems.into_iter().collect())
     }
 
+    /// The kind of the Kubernetes object that it is; `None` for anything else.
+    pub(crate) fn kubernetes_kind(&self) -> Option<String> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Head {
+            #[serde(rename = "apiVersion")]
+            _version: String,
+            kind: String,
+        }
+        let head: Head = serde_saphyr::from_str(&self.text).ok()?;
+        Some(head.kind)
+    }
+
     /// Checks it; problems are an error.
     pub(crate) fn into_dag(self) -> Result<Dag, CliError> {
         self.check().map_err(|problems| CliError::InvalidDag {
@@ -55,19 +69,30 @@ impl DagFile {
     }
 }
 
-/// Reads a regular file, up to the size at which it is known to be too large. (A pipe might never end.)
+/// The path that stands for standard input.
+const STDIN: &str = "-";
+
+/// Reads standard input or a regular file, up to the size at which it is known to be too large. (A pipe might never
+/// end.)
 fn read_text(path: &Path) -> io::Result<String> {
+    if path == Path::new(STDIN) {
+        return read(io::stdin().lock(), None);
+    }
     let is_odd = |kind: fs::FileType| !kind.is_file() && !kind.is_dir();
     if is_odd(fs::metadata(path)?.file_type()) {
         return Err(io::Error::other("it is no regular file"));
     }
-    let limit = document::MAX_DOCUMENT_BYTES as u64 + 1;
-    let mut bytes = Vec::new();
     let file = fs::File::open(path)?;
     let length = file.metadata()?.len();
-    file.take(limit).read_to_end(&mut bytes)?;
-    if length > limit {
-        let most = document::MAX_DOCUMENT_BYTES;
+    read(file, Some(length))
+}
+
+fn read(from: impl Read, length: Option<u64>) -> io::Result<String> {
+    let most = document::MAX_DOCUMENT_BYTES;
+    let mut bytes = Vec::new();
+    from.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > most {
+        let length = length.map_or("more".to_owned(), |length| length.to_string());
         let why = format!("a DAG file has at most {most} bytes, this one has {length}");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
     }

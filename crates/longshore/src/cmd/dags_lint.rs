@@ -21,7 +21,7 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(after_help = help_end("longshore dags lint dags/ examples/quickstart/dag.yaml"))]
 pub(crate) struct LintArgs {
-    /// DAG files, or folders with DAG files (.yaml, .yml)
+    /// DAG files, folders with DAG files (.yaml, .yml), or - for stdin
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 }
@@ -32,6 +32,7 @@ pub(crate) fn lint(args: &LintArgs, globals: &Globals) -> Result<Exit, CliError>
     for path in &args.paths {
         files.extend(dag_files(path)?);
     }
+    let mut n_files = files.len();
 
     let is_text = !is_structured(globals.output);
     let mut problems: Vec<Value> = Vec::new();
@@ -47,6 +48,20 @@ pub(crate) fn lint(args: &LintArgs, globals: &Globals) -> Result<Exit, CliError>
             }
         };
         if let Err(found) = file.check() {
+            // In a folder of examples or manifests there may be others than DAG files.
+            if let Some(kind) = file
+                .kubernetes_kind()
+                .filter(|_| !args.paths.contains(path))
+            {
+                n_files -= 1;
+                if is_text && !globals.quiet {
+                    let path = path.display();
+                    output::note(&format!(
+                        "skipped {path}: it is a {kind} for kubectl, no DAG"
+                    ));
+                }
+                continue;
+            }
             if is_text {
                 output::note(dag_file::report(&found, &file.text).trim_end());
             }
@@ -62,7 +77,7 @@ pub(crate) fn lint(args: &LintArgs, globals: &Globals) -> Result<Exit, CliError>
         Format::Table | Format::Wide if globals.quiet => {}
         Format::Table | Format::Wide => output::line(&format!(
             "{}, {}",
-            counted(files.len(), "file"),
+            counted(n_files, "file"),
             counted(problems.len(), "problem")
         )),
     }

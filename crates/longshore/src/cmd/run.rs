@@ -42,7 +42,7 @@ mod tail;
 #[derive(Args, Debug)]
 #[command(after_help = help_end("longshore run examples/quickstart/dag.yaml --param title=Penguins"))]
 pub(crate) struct RunArgs {
-    /// The DAG file
+    /// The DAG file, or - for stdin
     file: PathBuf,
     /// Set a parameter; VALUE is JSON or text
     #[arg(short, long = "param", value_name = "NAME=VALUE", value_parser = param)]

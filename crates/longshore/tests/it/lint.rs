@@ -114,6 +114,38 @@ fn a_run_of_a_file_with_problems_starts_nothing() {
 }
 
 #[test]
+fn objects_for_kubectl_are_no_broken_dags() {
+    let (code, stdout, stderr) = outcome(longshore().args(["dags", "lint", "examples"]));
+    assert_eq!(
+        (code, stdout.as_str(), stderr.as_str()),
+        (
+            0,
+            "2 files, 0 problems\n",
+            "skipped examples/taskaction.yaml: it is a TaskAction for kubectl, no DAG\n"
+        )
+    );
+    // A file that is named is meant to be a DAG.
+    let (code, _, stderr) = outcome(longshore().args(["dags", "lint", "examples/taskaction.yaml"]));
+    assert_eq!(code, 1);
+    assert!(stderr.contains("LS1302"), "{stderr}");
+}
+
+#[test]
+fn a_dag_is_read_from_standard_input() {
+    let dag = "dag_id: piped\ntasks:\n  one: {command: [\"true\"]}\n";
+    let mut command = longshore();
+    command.args(["dags", "lint", "-"]).write_stdin(BROKEN);
+    let (code, _, stderr) = outcome(&mut command);
+    assert_eq!(code, 1);
+    assert!(stderr.contains("-:4:5: LS1302"), "{stderr}");
+    let mut command = longshore();
+    command.args(["run", "-", "--ephemeral"]).write_stdin(dag);
+    let (code, stdout, stderr) = outcome(&mut command);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.starts_with("piped  run "), "{stdout}");
+}
+
+#[test]
 fn the_quickstart_has_no_problems() {
     let (code, stdout, stderr) = outcome(longshore().args(["dags", "lint", "examples/quickstart"]));
     assert_eq!(
