@@ -79,7 +79,7 @@ pub struct Dag {
     pub next_run_at: Option<Timestamp>,
     /// The newest run of the DAG.
     pub last_run: Option<Run>,
-    /// The tasks of the DAG in the order of their ids.
+    /// The tasks of the DAG, each after the tasks that it waits for.
     pub tasks: Vec<DagTask>,
 }
 

@@ -16,6 +16,7 @@ mod data_dir;
 mod engine;
 mod error;
 mod exit;
+mod graph;
 mod kubernetes;
 mod local_cluster;
 mod logging;

@@ -5,7 +5,10 @@ use longshore_dags::{Change, KnownDag, StateChange, model};
 use longshore_store::{Failure, Pool, Run, RunType, TaskInstance, TaskState};
 use serde_json::Value;
 
-use crate::progress::lines::{run_word, task_word};
+use crate::{
+    graph,
+    progress::lines::{run_word, task_word},
+};
 
 pub(crate) fn dag(known: &KnownDag, last_run: Option<&Run>) -> objects::Dag {
     let said = known.dag.as_deref();
@@ -15,7 +18,11 @@ pub(crate) fn dag(known: &KnownDag, last_run: Option<&Run>) -> objects::Dag {
         tags: dag.tags.clone(),
         max_active_runs: dag.max_active_runs,
         params: dag.params.clone(),
-        tasks: dag.tasks.values().map(dag_task).collect(),
+        tasks: graph::in_order(dag)
+            .into_iter()
+            .filter_map(|id| dag.tasks.get(id))
+            .map(dag_task)
+            .collect(),
         ..objects::Dag::default()
     });
     objects::Dag {

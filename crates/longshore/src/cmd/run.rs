@@ -25,6 +25,7 @@ use crate::{
     engine::{self, Order},
     error::CliError,
     exit::Exit,
+    graph,
     kubernetes::{ClusterArgs, RealCluster},
     logging, open_files, output,
     progress::{Progress, board::Board},
@@ -81,6 +82,10 @@ pub(crate) struct RunArgs {
 pub(crate) fn run(args: &RunArgs, globals: &Globals) -> Result<Exit, CliError> {
     let dag = DagFile::read(&args.file)?.into_dag()?;
     let params = known_params(&args.params, &dag)?;
+    let tasks: Vec<String> = graph::in_order(&dag)
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
     let data_dir = DataDir::open(&args.data_dir)?;
     logging::to_file(data_dir.path(), globals.verbose)?;
     open_files::raise();
@@ -102,10 +107,10 @@ pub(crate) fn run(args: &RunArgs, globals: &Globals) -> Result<Exit, CliError> {
             data_dir: place,
             cluster: find_cluster(&cluster_args).await?,
         };
-        start_and_follow(order, signals, args.timeout, globals).await
+        start_and_follow(order, &tasks, signals, args.timeout, globals).await
     })?;
     let resume = resume::command(&args.file, &args.data_dir, &cluster_args, &run);
-    let (outcome, end) = match followed {
+    let (outcome, mut end) = match followed {
         Ok(Followed::Over(outcome, end)) => (outcome, end),
         Ok(Followed::Abandoned) => {
             report::abandoned(&run, resume.as_deref(), globals);
@@ -121,6 +126,9 @@ pub(crate) fn run(args: &RunArgs, globals: &Globals) -> Result<Exit, CliError> {
         }
     };
     runtime.shutdown_timeout(Duration::from_secs(1));
+    graph::sort(&mut end.tasks, &tasks, |task| {
+        &task.task_instance.key.task_id
+    });
 
     let report = Report {
         end: &end,
@@ -169,39 +177,19 @@ fn context_dir(data_dir: &Path, context: &str) -> io::Result<PathBuf> {
 
 async fn start_and_follow(
     order: Order,
+    tasks: &[String],
     interrupts: impl Interrupts,
     timeout: Option<Duration>,
     globals: &Globals,
 ) -> Result<(RunKey, Result<Followed, CliError>), CliError> {
     let clock = SystemClock;
-    let tasks: Vec<String> = in_order(&order.dag);
     let started = engine::start(order).await?;
     let run = started.run.clone();
-    let board = Board::new(started.run.clone(), &tasks, clock.now());
+    let board = Board::new(started.run.clone(), tasks, clock.now());
     let mut progress = Progress::choose(globals, board);
     let followed = follow::to_the_end(started, &mut progress, interrupts, timeout, &clock).await;
     progress.close();
     Ok((run, followed))
-}
-
-/// The task ids, each after the tasks that it waits for.
-fn in_order(dag: &Dag) -> Vec<String> {
-    let mut ordered: Vec<String> = Vec::new();
-    let mut rest: Vec<&str> = dag.tasks.keys().map(String::as_str).collect();
-    while !rest.is_empty() {
-        let is_ready = |id: &&str| {
-            dag.tasks
-                .get(*id)
-                .is_none_or(|task| task.upstream.iter().all(|before| ordered.contains(before)))
-        };
-        let (ready, later): (Vec<&str>, Vec<&str>) = rest.iter().partition(|id| is_ready(id));
-        if ready.is_empty() {
-            break;
-        }
-        ordered.extend(ready.into_iter().map(str::to_owned));
-        rest = later;
-    }
-    ordered
 }
 
 /// The parameters, all of which the DAG must know: a misspelt one would do nothing, silently.

@@ -28,7 +28,7 @@ use longshore_store::{
 use serde_json::Value;
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use crate::to_objects;
+use crate::{graph, to_objects};
 
 pub(crate) mod logs;
 
@@ -120,9 +120,17 @@ impl ServiceControl {
         let cleared = tokio::time::timeout(RECORD_TIMEOUT, clear).await;
         let cleared = cleared.map_err(late_scheduler)?;
         let cleared = cleared.map_err(|error| refused(name, error))?;
-        let (_, rows) = self.rows(name).await?;
+        let (_, mut rows) = self.rows(name).await?;
+        self.sort(&name.dag_id, &mut rows);
         let rows = rows.iter().filter(|row| cleared.contains(&row.key.task_id));
         Ok(rows.map(to_objects::task).collect())
+    }
+
+    /// Sorts the tasks of a run as the graph of the DAG now has them.
+    fn sort(&self, dag_id: &str, rows: &mut [TaskInstance]) {
+        if let Some(dag) = self.dags.dag(dag_id).and_then(|known| known.dag) {
+            graph::sort(rows, &graph::in_order(&dag), |row| &row.key.task_id);
+        }
     }
 
     async fn rows(&self, name: &RunName) -> Result<(Run, Vec<TaskInstance>), ControlError> {
@@ -297,7 +305,8 @@ impl Control for ServiceControl {
     }
 
     async fn tasks(&self, run: &RunName) -> Result<Vec<objects::Task>, ControlError> {
-        let (_, rows) = self.rows(run).await?;
+        let (_, mut rows) = self.rows(run).await?;
+        self.sort(&run.dag_id, &mut rows);
         Ok(rows.iter().map(to_objects::task).collect())
     }
 
