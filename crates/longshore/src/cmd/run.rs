@@ -35,9 +35,9 @@ use crate::{
 #[cfg(test)]
 pub(crate) mod fixtures;
 mod follow;
-mod report;
+pub(crate) mod report;
 pub(crate) mod resume;
-mod tail;
+pub(crate) mod tail;
 
 /// Run a DAG file to its end
 #[derive(Args, Debug)]

@@ -220,6 +220,21 @@ fn every_command_has_its_answer_and_its_exit_code() {
 }
 
 #[test]
+fn a_run_that_is_watched_says_what_failed_with_the_log_and_what_to_do() {
+    let service = Service::start();
+    let (code, stdout, stderr) = service.outcome("runs watch etl/r2");
+    assert_eq!((code, stdout.as_str()), (4, "run etl/r2 failed\n"));
+    let flags = format!("--data-dir {}", service.data_dir.path().display());
+    let expected = format!(
+        "error[LS1202]: task extract failed in try 2: for an unknown reason\n  \
+         log: longshore logs etl/r2/extract {flags}\n  | one\n  | two\n\
+         error[LS1380]: run etl/r2 failed\n\
+         help: correct the cause, then run again what is left: longshore runs retry etl/r2 {flags}\n"
+    );
+    assert!(stderr.ends_with(&expected), "{stderr}");
+}
+
+#[test]
 fn every_table_has_its_json_and_yaml() {
     let service = Service::start();
     for (line, kind) in [

@@ -2,9 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use futures::StreamExt;
 use longshore_console::{
-    RunName,
+    RunName, TaskName,
     client::{Changes, Client, Followed},
+    control::{LogQuery, Until},
     objects::{self, Run, Task},
 };
 use longshore_dags::{Change, StateChange};
@@ -14,14 +16,21 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{self, MissedTickBehavior};
 
-use super::{ServerArgs, follow::Subject, print};
+use super::{ServerArgs, block_on, follow::Subject, print};
 use crate::{
     cli::{Format, Globals},
+    cmd::run::{
+        report::{FailedTask, LOG_LINES, MAX_FAILURES, write_failures},
+        tail,
+    },
     error::{CliError, render},
     exit::Exit,
-    output,
-    progress::{Progress, REDRAWS_PER_SECOND, age, board::Board},
+    output::{self, DIM},
+    progress::{Progress, REDRAWS_PER_SECOND, age, board::Board, lines::task_name},
 };
+
+/// No more is read of the end of a log, in bytes.
+const MAX_LOG_BYTES: usize = 64 * 1024;
 
 /// Follows a run until it is over, and prints how it ended.
 pub(super) fn to_the_end(
@@ -41,12 +50,20 @@ pub(super) fn to_the_end(
         ),
         late: "LS1381",
     };
-    let ended = subject.follow(timeout, watch(client, &run, globals))?;
-    Ok(ended.map_or_else(|left| left, |run| report(&run, globals)))
+    match subject.follow(timeout, watch(client, &run, globals))? {
+        Ok(ended) => report(client, &run, &ended, &server.flags(), globals),
+        Err(left) => Ok(left),
+    }
 }
 
-fn report(run: &Run, globals: &Globals) -> Exit {
-    let name = print::run_name(run);
+/// Prints how a run ended; of one that failed also what `longshore run` prints.
+fn report(
+    client: &Client,
+    name: &RunName,
+    run: &Run,
+    flags: &str,
+    globals: &Globals,
+) -> Result<Exit, CliError> {
     let text = |run: &Run| {
         let took = match (run.started_at, run.ended_at) {
             (Some(from), Some(to)) => format!(" in {}", age::between(from, to)),
@@ -56,22 +73,71 @@ fn report(run: &Run, globals: &Globals) -> Exit {
     };
     print::object(run, print::run_name, text, globals);
     if run.state == "success" {
-        return Exit::Success;
+        return Ok(Exit::Success);
     }
     if !matches!(globals.output, Format::Json | Format::Yaml) {
         let why = run
             .reason
             .as_ref()
             .map_or(String::new(), |reason| format!(": {reason}"));
-        output::note(&render::headline(
-            "LS1380",
-            &format!("run {name} failed{why}"),
-        ));
+        let mut text = block_on(failures(client, name, flags))?;
+        let message = format!("run {name} failed{why}");
+        text.push_str(&render::headline("LS1380", &message));
+        output::note(&text);
         output::note(&format!(
-            "help: see what failed: longshore tasks list {name} --state failed"
+            "{DIM}help:{DIM:#} correct the cause, then run again what is left: longshore runs retry {name}{flags}"
         ));
     }
-    Exit::RunFailed
+    Ok(Exit::RunFailed)
+}
+
+/// Which tasks failed, why, and the ends of their logs.
+async fn failures(client: &Client, run: &RunName, flags: &str) -> Result<String, CliError> {
+    let failed = client.tasks(run, "failed").await?.items;
+    let mut shown = Vec::new();
+    for task in failed.iter().take(MAX_FAILURES) {
+        let name = TaskName {
+            run: run.clone(),
+            task_id: task.task_id.clone(),
+            map_index: task.map_index,
+        };
+        let lines = last_lines(client, &name).await;
+        let command = format!("longshore logs {name}{flags}");
+        shown.push((task, task.failure.as_ref().map(failure), (command, lines)));
+    }
+    let shown: Vec<FailedTask<'_>> = shown
+        .iter()
+        .map(|(task, failure, log)| FailedTask {
+            name: task_name(&task.task_id, task.map_index),
+            try_number: task.try_number,
+            failure: failure.as_ref(),
+            log: Some(log.clone()),
+        })
+        .collect();
+    let mut text = String::new();
+    write_failures(&mut text, &shown, failed.len());
+    Ok(text)
+}
+
+/// The end of the log of a task's last try, or why it cannot be read.
+async fn last_lines(client: &Client, task: &TaskName) -> Result<Vec<String>, String> {
+    let query = LogQuery {
+        attempt: None,
+        tail: Some(LOG_LINES),
+        until: Until::Now,
+    };
+    let mut log = client
+        .logs(task, query)
+        .await
+        .map_err(|why| why.to_string())?;
+    let mut bytes = Vec::new();
+    while let Some(chunk) = log.next().await
+        && bytes.len() < MAX_LOG_BYTES
+    {
+        bytes.extend_from_slice(&chunk.map_err(|why| why.to_string())?);
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    Ok(text.lines().map(tail::printable).collect())
 }
 
 async fn watch(client: &Client, name: &RunName, globals: &Globals) -> Result<Run, CliError> {
@@ -239,7 +305,7 @@ fn state_change(change: &objects::Change) -> Option<StateChange> {
             from,
             to,
             pod,
-            failure,
+            failure: why,
             ..
         } => StateChange {
             at: *at,
@@ -251,15 +317,19 @@ fn state_change(change: &objects::Change) -> Option<StateChange> {
                 from: optional(from.as_deref())?,
                 to: optional(to.as_deref())?,
                 pod: pod.clone(),
-                failure: failure.as_ref().map(|failure| Failure {
-                    message: failure.message.clone(),
-                    reason: failure.reason.clone(),
-                    exit_code: failure.exit_code,
-                    container: failure.container.clone(),
-                }),
+                failure: why.as_ref().map(failure),
             },
         },
     })
+}
+
+fn failure(failure: &objects::Failure) -> Failure {
+    Failure {
+        message: failure.message.clone(),
+        reason: failure.reason.clone(),
+        exit_code: failure.exit_code,
+        container: failure.container.clone(),
+    }
 }
 
 fn word<T: DeserializeOwned>(word: &str) -> Option<T> {

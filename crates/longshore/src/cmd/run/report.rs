@@ -26,9 +26,9 @@ use crate::{
 };
 
 /// Lines of its log that a failed task shows.
-const LOG_LINES: usize = 10;
+pub(crate) const LOG_LINES: usize = 10;
 /// Failed tasks that are shown in full; the rest is counted.
-const MAX_FAILURES: usize = 10;
+pub(crate) const MAX_FAILURES: usize = 10;
 /// Runs with more tasks are summed up instead of listed, unless the output is wide.
 const MAX_LISTED_TASKS: usize = 30;
 
@@ -179,16 +179,12 @@ impl Report<'_> {
     fn write_failures(&self, text: &mut String) {
         let is_failed = |task: &&TaskEnd| task.task_instance.state == Some(TaskState::Failed);
         let failed: Vec<&TaskEnd> = self.end.tasks.iter().filter(is_failed).collect();
-        for task in failed.iter().take(MAX_FAILURES) {
-            write_failure(text, task);
-        }
-        if failed.len() > MAX_FAILURES {
-            let _ = writeln!(
-                text,
-                "… and {} more failed tasks",
-                failed.len() - MAX_FAILURES
-            );
-        }
+        let shown: Vec<FailedTask<'_>> = failed
+            .iter()
+            .take(MAX_FAILURES)
+            .map(|task| failed_task(task))
+            .collect();
+        write_failures(text, &shown, failed.len());
         let run = &self.end.run;
         let why = run
             .reason
@@ -292,20 +288,54 @@ fn table_row(task: &TaskEnd, detail: Detail) -> Vec<String> {
     cells
 }
 
-/// Which task, why, where its log is, and the end of it.
-fn write_failure(text: &mut String, task: &TaskEnd) {
+/// A task that failed, for people.
+#[derive(Debug)]
+pub(crate) struct FailedTask<'a> {
+    pub(crate) name: String,
+    pub(crate) try_number: u32,
+    pub(crate) failure: Option<&'a Failure>,
+    /// Where the log is, or the command that prints it, and its last lines.
+    pub(crate) log: Option<(String, Result<Vec<String>, String>)>,
+}
+
+fn failed_task(task: &TaskEnd) -> FailedTask<'_> {
     let row = &task.task_instance;
-    let name = task_name(&row.key.task_id, row.key.map_index);
-    let why = row
+    let log = task.log.as_ref().map(|log| {
+        let lines = tail::tail(log, LOG_LINES).map_err(|why| why.to_string());
+        (log.display().to_string(), lines)
+    });
+    FailedTask {
+        name: task_name(&row.key.task_id, row.key.map_index),
+        try_number: row.try_number,
+        failure: row.failure.as_ref(),
+        log,
+    }
+}
+
+/// Which tasks failed, why, where their logs are, and the ends of these. `n_failed` counts those that are not shown, too.
+pub(crate) fn write_failures(text: &mut String, shown: &[FailedTask<'_>], n_failed: usize) {
+    for task in shown {
+        write_failure(text, task);
+    }
+    if n_failed > shown.len() {
+        let n_more = n_failed - shown.len();
+        let _ = writeln!(text, "… and {n_more} more failed tasks");
+    }
+}
+
+fn write_failure(text: &mut String, task: &FailedTask<'_>) {
+    let why = task
         .failure
-        .as_ref()
         .map_or("for an unknown reason", |failure| &failure.message);
-    let message = format!("task {name} failed in try {}: {why}", row.try_number);
-    let code = row.failure.as_ref().map_or("LS1202", failure_code);
+    let (name, try_number) = (&task.name, task.try_number);
+    let message = format!("task {name} failed in try {try_number}: {why}");
+    let code = task.failure.map_or("LS1202", failure_code);
     let _ = writeln!(text, "{}", render::headline(code, &message));
-    let Some(log) = &task.log else { return };
-    let _ = writeln!(text, "  {DIM}log:{DIM:#} {}", log.display());
-    match tail::tail(log, LOG_LINES) {
+    let Some((place, lines)) = &task.log else {
+        return;
+    };
+    let _ = writeln!(text, "  {DIM}log:{DIM:#} {place}");
+    match lines {
         Ok(lines) => {
             for line in lines {
                 let _ = writeln!(text, "  {DIM}|{DIM:#} {line}");

@@ -41,7 +41,8 @@ fn without_cri_prefix(line: &str) -> &str {
     }
 }
 
-fn printable(line: &str) -> String {
+/// The line without control characters.
+pub(crate) fn printable(line: &str) -> String {
     anstream::adapter::strip_str(line)
         .to_string()
         .chars()
