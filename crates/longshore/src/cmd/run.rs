@@ -11,7 +11,7 @@ use std::{
 
 use clap::Args;
 use jiff::{SignedDuration, Span};
-use longshore_dags::model::Dag;
+use longshore_dags::model::{Dag, Task};
 use longshore_kit::clock::{Clock, SystemClock};
 use longshore_store::RunKey;
 use serde_json::{Map, Value};
@@ -28,7 +28,10 @@ use crate::{
     graph,
     kubernetes::{ClusterArgs, RealCluster},
     logging, open_files, output,
-    progress::{Progress, board::Board},
+    progress::{
+        Progress,
+        board::{Board, BoardTask},
+    },
     signals::{self, Interrupts, Signals},
 };
 
@@ -82,10 +85,8 @@ pub(crate) struct RunArgs {
 pub(crate) fn run(args: &RunArgs, globals: &Globals) -> Result<Exit, CliError> {
     let dag = DagFile::read(&args.file)?.into_dag()?;
     let params = known_params(&args.params, &dag)?;
-    let tasks: Vec<String> = graph::in_order(&dag)
-        .into_iter()
-        .map(str::to_owned)
-        .collect();
+    let tasks = board_tasks(&dag);
+    let ids: Vec<String> = tasks.iter().map(|task| task.id.clone()).collect();
     let data_dir = DataDir::open(&args.data_dir)?;
     logging::to_file(data_dir.path(), globals.verbose)?;
     open_files::raise();
@@ -107,7 +108,7 @@ pub(crate) fn run(args: &RunArgs, globals: &Globals) -> Result<Exit, CliError> {
             data_dir: place,
             cluster: find_cluster(&cluster_args).await?,
         };
-        start_and_follow(order, &tasks, signals, args.timeout, globals).await
+        start_and_follow(order, tasks, signals, args.timeout, globals).await
     })?;
     let resume = resume::command(&args.file, &args.data_dir, &cluster_args, &run);
     let (outcome, mut end) = match followed {
@@ -126,9 +127,7 @@ pub(crate) fn run(args: &RunArgs, globals: &Globals) -> Result<Exit, CliError> {
         }
     };
     runtime.shutdown_timeout(Duration::from_secs(1));
-    graph::sort(&mut end.tasks, &tasks, |task| {
-        &task.task_instance.key.task_id
-    });
+    graph::sort(&mut end.tasks, &ids, |task| &task.task_instance.key.task_id);
 
     let report = Report {
         end: &end,
@@ -177,7 +176,7 @@ fn context_dir(data_dir: &Path, context: &str) -> io::Result<PathBuf> {
 
 async fn start_and_follow(
     order: Order,
-    tasks: &[String],
+    tasks: Vec<BoardTask>,
     interrupts: impl Interrupts,
     timeout: Option<Duration>,
     globals: &Globals,
@@ -190,6 +189,18 @@ async fn start_and_follow(
     let followed = follow::to_the_end(started, &mut progress, interrupts, timeout, &clock).await;
     progress.close();
     Ok((run, followed))
+}
+
+/// The tasks in the order of the graph.
+fn board_tasks(dag: &Dag) -> Vec<BoardTask> {
+    let ids = graph::in_order(dag).into_iter();
+    let tasks = ids.filter_map(|id| Some((id, dag.tasks.get(id)?)));
+    let task = |(id, task): (&str, &Task)| BoardTask {
+        id: id.to_owned(),
+        upstream: task.upstream.iter().cloned().collect(),
+        max_tries: task.retries.saturating_add(1),
+    };
+    tasks.map(task).collect()
 }
 
 /// The parameters, all of which the DAG must know: a misspelt one would do nothing, silently.

@@ -25,6 +25,9 @@ const OTHER_LINES: usize = 3;
 /// Width of the longest state word.
 const STATE_WIDTH: usize = "upstream_failed".len();
 
+/// On a narrower screen, the columns are as narrow as what they hold.
+const NARROW: usize = 60;
+
 /// The order of the footer: what is in motion first.
 const FOOTER: [Option<TaskState>; 11] = [
     Some(TaskState::Running),
@@ -48,6 +51,16 @@ pub(crate) struct Size {
     pub(crate) has_colors: bool,
 }
 
+/// A task, as its DAG has it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BoardTask {
+    pub(crate) id: String,
+    /// The ids of the tasks that it waits for.
+    pub(crate) upstream: Vec<String>,
+    /// Tries that it may have; 0 where that is not known.
+    pub(crate) max_tries: u32,
+}
+
 /// The state of every task of a run.
 #[derive(Debug)]
 pub(crate) struct Board {
@@ -65,6 +78,8 @@ pub(crate) struct Board {
 #[derive(Debug)]
 struct Row {
     name: String,
+    upstream: Vec<String>,
+    max_tries: u32,
     state: Option<TaskState>,
     try_number: u32,
     /// When it came into its state.
@@ -76,7 +91,7 @@ struct Row {
 
 impl Board {
     /// A board of a run whose tasks all wait, in the order given.
-    pub(crate) fn new(key: RunKey, tasks: &[String], now: Timestamp) -> Self {
+    pub(crate) fn new(key: RunKey, tasks: Vec<BoardTask>, now: Timestamp) -> Self {
         let mut board = Self {
             key,
             state: RunState::Queued,
@@ -86,8 +101,8 @@ impl Board {
             active: BTreeSet::new(),
             counts: BTreeMap::new(),
         };
-        for task_id in tasks {
-            board.add(task_id, -1, now);
+        for task in tasks {
+            board.add(task, -1, now);
         }
         board
     }
@@ -105,7 +120,14 @@ impl Board {
                 ..
             } => {
                 let known = self.index.get(&(task_id.clone(), *map_index)).copied();
-                let at = known.unwrap_or_else(|| self.add(task_id, *map_index, change.at));
+                let at = known.unwrap_or_else(|| {
+                    let id = task_id.clone();
+                    let task = BoardTask {
+                        id,
+                        ..BoardTask::default()
+                    };
+                    self.add(task, *map_index, change.at)
+                });
                 self.recount(self.rows[at].state, *to);
                 let row = &mut self.rows[at];
                 row.state = *to;
@@ -140,17 +162,19 @@ impl Board {
         lines
     }
 
-    fn add(&mut self, task_id: &str, map_index: i32, now: Timestamp) -> usize {
+    fn add(&mut self, task: BoardTask, map_index: i32, now: Timestamp) -> usize {
         let at = self.rows.len();
         self.rows.push(Row {
-            name: task_name(task_id, map_index),
+            name: task_name(&task.id, map_index),
+            upstream: task.upstream,
+            max_tries: task.max_tries,
             state: None,
             try_number: 0,
             since: now,
             running_since: None,
             why: None,
         });
-        self.index.insert((task_id.to_owned(), map_index), at);
+        self.index.insert((task.id, map_index), at);
         *self.counts.entry(None).or_default() += 1;
         at
     }
@@ -163,13 +187,13 @@ impl Board {
     }
 
     fn header(&self, now: Timestamp, size: Size) -> String {
-        let text = format!(
-            "{}  run {}  {}  {}",
-            self.key.dag_id,
-            self.key.run_id,
-            run_word(self.state),
-            age::between(self.started_at, now)
-        );
+        let (dag_id, run_id) = (&self.key.dag_id, &self.key.run_id);
+        let state = run_word(self.state);
+        let took = age::between(self.started_at, now);
+        let mut text = format!("{dag_id}  run {run_id}  {state}  {took}");
+        if text.chars().count() > size.width {
+            text = format!("{dag_id}  {state}  {took}");
+        }
         fit(&text, size.width)
     }
 
@@ -178,10 +202,11 @@ impl Board {
             .iter()
             .filter_map(|state| {
                 let n = self.counts.get(state).copied().filter(|n| *n > 0)?;
-                Some(format!("{n} {}", task_word(*state)))
+                Some(format!("{n} {}", word(*state, size)))
             })
             .collect();
-        let text = format!("{} of {} tasks", counts.join(", "), self.rows.len());
+        let tasks = if size.width < NARROW { "" } else { " tasks" };
+        let text = format!("{} of {}{tasks}", counts.join(", "), self.rows.len());
         paint(&fit(&text, size.width), DIM, size)
     }
 
@@ -213,24 +238,65 @@ impl Board {
         lines
     }
 
-    /// `  running          clean          1.3s  try 2`
+    /// `  running          clean          1.3s  try 2 of 3`; on a narrow screen `  running  clean  1.3s  2/3`.
     fn line(&self, row: &Row, now: Timestamp, size: Size) -> String {
-        let word = format!("{:STATE_WIDTH$}", task_word(row.state));
-        let name_width = self.name_width();
-        let time = row.time(now).unwrap_or_default();
-        let try_number = if row.try_number > 1 {
-            format!("try {}", row.try_number)
+        let is_narrow = size.width < NARROW;
+        let state_width = self.state_width(size);
+        let word = format!("{:state_width$}", word(row.state, size));
+        let name_width = self.name_width(size);
+        let (mut name, mut time) = (row.name.clone(), row.time(now).unwrap_or_default());
+        if is_narrow {
+            name = fit(&name, name_width);
         } else {
-            String::new()
-        };
-        let why = row.why.as_deref().unwrap_or_default();
-        let rest = format!("{:name_width$}  {time:>6}  {try_number}  {why}", row.name);
-        let rest = fit(rest.trim_end(), size.width.saturating_sub(STATE_WIDTH + 4));
+            time = format!("{time:>6}");
+        }
+        let mut rest = format!("{name:name_width$}");
+        for part in [time, row.nth_try(is_narrow), self.why(row)] {
+            if !part.is_empty() {
+                rest.push_str("  ");
+                rest.push_str(&part);
+            }
+        }
+        let rest = fit(rest.trim_end(), size.width.saturating_sub(state_width + 4));
         format!("  {}  {rest}", paint(&word, style(row.state), size))
     }
 
-    fn name_width(&self) -> usize {
+    /// What a task waits for, or why its last try failed.
+    fn why(&self, row: &Row) -> String {
+        if row.state.is_some() {
+            return row.why.clone().unwrap_or_default();
+        }
+        let is_open = |id: &&String| {
+            let at = self.index.get(&((*id).clone(), -1));
+            at.is_none_or(|at| self.rows[*at].state != Some(TaskState::Success))
+        };
+        let open: Vec<&str> = row
+            .upstream
+            .iter()
+            .filter(is_open)
+            .map(String::as_str)
+            .collect();
+        match open.is_empty() {
+            true => String::new(),
+            false => format!("after {}", open.join(", ")),
+        }
+    }
+
+    fn state_width(&self, size: Size) -> usize {
+        if size.width >= NARROW {
+            return STATE_WIDTH;
+        }
+        let there = self.counts.iter().filter(|(_, n)| **n > 0);
+        let words = there.map(|(state, _)| word(*state, size).len());
+        words.max().unwrap_or(STATE_WIDTH)
+    }
+
+    fn name_width(&self, size: Size) -> usize {
         const WIDEST: usize = 40;
+        if size.width < NARROW {
+            let names = self.rows.iter().map(|row| row.name.chars().count());
+            return names.max().unwrap_or_default().min(size.width / 3);
+        }
         if self.rows.len() > MAX_TASK_LINES {
             return WIDEST / 2;
         }
@@ -240,6 +306,17 @@ impl Board {
 }
 
 impl Row {
+    /// `try 2 of 3`, once it is not the first one; in short `2/3`.
+    fn nth_try(&self, is_short: bool) -> String {
+        let (n, of) = (self.try_number, self.max_tries);
+        match self.try_number > 1 || self.state == Some(TaskState::UpForRetry) {
+            true if of > 0 && is_short => format!("{n}/{of}"),
+            true if of > 0 => format!("try {n} of {of}"),
+            true => format!("try {n}"),
+            false => String::new(),
+        }
+    }
+
     /// How long it has been at it, or how long it took.
     fn time(&self, now: Timestamp) -> Option<String> {
         match self.state {
@@ -257,6 +334,16 @@ impl Row {
                 Some(age::between(self.running_since?, self.since))
             }
         }
+    }
+}
+
+/// The word for a state, shorter on a narrow screen.
+fn word(state: Option<TaskState>, size: Size) -> &'static str {
+    let is_narrow = size.width < NARROW;
+    match task_word(state) {
+        "up_for_retry" if is_narrow => "retry",
+        "upstream_failed" if is_narrow => "upstream",
+        word => word,
     }
 }
 

@@ -26,7 +26,11 @@ use crate::{
     error::{CliError, render},
     exit::Exit,
     output::{self, DIM},
-    progress::{Progress, REDRAWS_PER_SECOND, age, board::Board, lines::task_name},
+    progress::{
+        Progress, REDRAWS_PER_SECOND, age,
+        board::{Board, BoardTask},
+        lines::task_name,
+    },
 };
 
 /// No more is read of the end of a log, in bytes.
@@ -182,16 +186,26 @@ impl View {
         while changes.next().await? != Followed::Ready {}
         let run = client.run(name).await?;
         let tasks = client.tasks(name, "").await?.items;
-        let ids: Vec<String> = tasks
+        // The graph is for people: a DAG that is gone by now shows none.
+        let dag = client.dag(&name.dag_id).await.unwrap_or_default();
+        let upstream = |id: &str| {
+            let task = dag.tasks.iter().find(|task| task.task_id == id);
+            task.map(|task| task.upstream.clone()).unwrap_or_default()
+        };
+        let on_board = tasks
             .iter()
             .filter(|task| task.map_index < 0)
-            .map(|task| task.task_id.clone())
+            .map(|task| BoardTask {
+                id: task.task_id.clone(),
+                upstream: upstream(&task.task_id),
+                max_tries: task.max_tries,
+            })
             .collect();
         let started_at = run
             .started_at
             .or(run.queued_at)
             .unwrap_or_else(|| SystemClock.now());
-        let board = Board::new(key(&run.dag_id, &run.run_id), &ids, started_at);
+        let board = Board::new(key(&run.dag_id, &run.run_id), on_board, started_at);
         let mut view = Self {
             progress: Progress::choose(globals, board),
             shown: BTreeMap::new(),

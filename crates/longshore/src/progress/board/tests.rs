@@ -8,13 +8,16 @@ const SCREEN: Size = Size {
 };
 
 fn board(tasks: &[&str]) -> Board {
-    let tasks: Vec<String> = tasks.iter().map(|task| (*task).to_owned()).collect();
-    Board::new(run_key(), &tasks, at(0))
+    let task = |id: &&str| BoardTask {
+        id: (*id).to_owned(),
+        ..BoardTask::default()
+    };
+    Board::new(run_key(), tasks.iter().map(task).collect(), at(0))
 }
 
 fn many(n: usize) -> Board {
     let tasks: Vec<String> = (0..n).map(|i| format!("task_{i:04}")).collect();
-    Board::new(run_key(), &tasks, at(0))
+    board(&tasks.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 fn started(task_id: &str, milliseconds: i64) -> StateChange {
@@ -155,5 +158,38 @@ fn a_change_costs_the_same_in_a_run_of_any_size() {
         if i % 100 == 0 {
             assert!(board.render(at(0), SCREEN).len() < SCREEN.height);
         }
+    }
+}
+
+#[test]
+fn dependencies_tries_and_messages_are_shown_and_forty_columns_suffice() {
+    use TaskState::{Running, UpForRetry};
+
+    let task = |id: &str, upstream: &[&str]| BoardTask {
+        id: id.to_owned(),
+        upstream: upstream.iter().map(|id| (*id).to_owned()).collect(),
+        max_tries: 3,
+    };
+    let tasks = vec![
+        task("split", &[]),
+        task("adelie", &["split"]),
+        task("merge_all_of_them", &["split", "adelie"]),
+    ];
+    let mut board = Board::new(run_key(), tasks, at(0));
+    board.apply(&started("split", 0));
+    board.apply(&ended("split", 1_500));
+    board.apply(&started("adelie", 1_600));
+    let render = |board: &Board, width| {
+        let size = Size { width, ..SCREEN };
+        board.render(at(3_000), size).join("\n")
+    };
+    insta::assert_snapshot!(render(&board, 72));
+    insta::assert_snapshot!(render(&board, 40));
+    let retry = task_change(2_000, "adelie", Some(Running), Some(UpForRetry));
+    board.apply(&retry.because_it_failed());
+    insta::assert_snapshot!(render(&board, 72));
+    insta::assert_snapshot!(render(&board, 40));
+    for line in render(&board, 40).lines() {
+        assert!(line.chars().count() <= 40, "{line}");
     }
 }
