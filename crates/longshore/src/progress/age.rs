@@ -24,11 +24,20 @@ pub(crate) fn between(from: Timestamp, to: Timestamp) -> String {
 
 /// The time between two instants of a pod. Kubernetes keeps whole seconds: less than one is not "nothing".
 pub(crate) fn of_pod(from: Timestamp, to: Timestamp) -> String {
+    of_task(None, from, to)
+}
+
+/// The time between two instants of a task, which are those of its pod. The clock of the run has `queued_at`, and is
+/// finer: a pod that began after 10:00:05.9, and ended at 10:00:06, did not take a second.
+pub(crate) fn of_task(queued_at: Option<Timestamp>, from: Timestamp, to: Timestamp) -> String {
     let is_whole = [from, to].iter().all(|at| at.subsec_nanosecond() == 0);
+    if !is_whole {
+        return between(from, to);
+    }
+    let from = queued_at.map_or(from, |queued_at| from.max(queued_at));
     match to.duration_since(from).as_secs() {
-        ..=0 if is_whole => "<1s".to_owned(),
-        seconds if is_whole => age(SignedDuration::from_secs(seconds)).replace(".0s", "s"),
-        _ => between(from, to),
+        ..=0 => "<1s".to_owned(),
+        seconds => age(SignedDuration::from_secs(seconds)).replace(".0s", "s"),
     }
 }
 
@@ -63,6 +72,21 @@ mod tests {
             (1_000, 2_500, "1.5s"),
         ] {
             assert_eq!(of_pod(at(from), at(to)), expected);
+        }
+    }
+
+    #[test]
+    fn a_task_takes_no_longer_than_since_its_run_let_it_begin() {
+        let at = |milliseconds| Timestamp::from_millisecond(milliseconds).unwrap();
+        for (queued, from, to, expected) in [
+            (5_950, 5_000, 6_000, "<1s"),
+            (5_950, 5_000, 5_000, "<1s"),
+            (5_950, 5_000, 8_000, "2s"),
+            (5_050, 6_000, 8_000, "2s"),
+            (5_950, 5_970, 6_070, "0.1s"),
+        ] {
+            let took = of_task(Some(at(queued)), at(from), at(to));
+            assert_eq!(took, expected, "{queued} {from} {to}");
         }
     }
 }

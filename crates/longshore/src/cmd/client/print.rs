@@ -14,7 +14,7 @@ use super::{
 use crate::{
     cli::{Format, Globals},
     output,
-    progress::lines::task_name,
+    progress::{age, lines::task_name},
 };
 
 /// How much a table shows.
@@ -150,7 +150,7 @@ pub(super) fn tasks(tasks: &[Task], now: Timestamp, detail: Detail) -> Table {
             task_name(&task.task_id, task.map_index),
             state(task),
             format!("{}/{}", task.try_number, task.max_tries),
-            took(task.started_at, task.ended_at, now),
+            task_took(task, now),
             or_none(
                 task.failure
                     .as_ref()
@@ -275,7 +275,7 @@ pub(super) fn task(task: &Task, now: Timestamp) -> String {
             task.try_number.to_string(),
             state(task),
             instant(task.started_at),
-            took(task.started_at, task.ended_at, now),
+            task_took(task, now),
             or_none(
                 task.failure
                     .as_ref()
@@ -300,6 +300,14 @@ pub(super) fn columns<T: Clone>(short: &[T], full: &[T], detail: Detail) -> Vec<
     match detail {
         Detail::Short => short.to_vec(),
         Detail::Full => [short, full].concat(),
+    }
+}
+
+/// The time that the current try took, or takes.
+fn task_took(task: &Task, now: Timestamp) -> String {
+    match (task.started_at, task.ended_at) {
+        (Some(from), Some(to)) => age::of_task(task.queued_at, from, to),
+        (from, to) => took(from, to, now),
     }
 }
 

@@ -262,7 +262,7 @@ enum Detail {
 fn table_row(task: &TaskEnd, detail: Detail) -> Vec<String> {
     let row = &task.task_instance;
     let took = match (row.start_date, row.end_date) {
-        (Some(from), Some(to)) => age::of_pod(from, to),
+        (Some(from), Some(to)) => age::of_task(row.queued_at, from, to),
         _ => String::new(),
     };
     let try_number = if row.try_number == 0 {
