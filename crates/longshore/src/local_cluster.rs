@@ -183,7 +183,7 @@ impl LocalCluster {
         let shutdown = self.tasks.shutdown();
         let webhooks = settings.webhooks(
             client.clone(),
-            "default",
+            "kube-system",
             address,
             authority,
             (&measures, &pods),

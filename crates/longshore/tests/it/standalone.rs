@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use kube::{
     Api, Client, Config, ResourceExt,
     api::LogParams,
@@ -252,6 +252,19 @@ fn its_kubeconfig_lets_a_client_in_and_is_for_its_owner_only() {
             nodes.list(&Default::default()).await.unwrap().items.len(),
             1
         );
+        // The certificates of the webhooks are not in the namespace of the user.
+        let certificates = Api::<Secret>::namespaced(client.clone(), "kube-system");
+        while certificates
+            .get_opt("longshore-podops-certs")
+            .await
+            .unwrap()
+            .is_none()
+        {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let secrets = Api::<Secret>::default_namespaced(client.clone());
+        let secrets = secrets.list(&Default::default()).await.unwrap().items;
+        assert!(secrets.is_empty(), "{secrets:?}");
         let pods = Api::<Pod>::default_namespaced(client);
         let listed = pods.list(&Default::default()).await.unwrap().items;
         assert_eq!(listed.len(), 1);
