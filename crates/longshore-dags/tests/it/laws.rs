@@ -55,9 +55,12 @@ impl Scenario for Story {
     }
 
     /// Not the ConfigMap of a workspace that is refused: it is deleted at once, and one that lands after that stays until
-    /// the next start, which looks for such ConfigMaps.
+    /// the next start, which looks for such ConfigMaps. Nor a pod that is deleted at once because it is stuck: the log of
+    /// one that lands after that is kept.
     fn may_land_late(&self, point: &Point) -> bool {
-        !(self.name == scenarios::WORKSPACE_REFUSED.name && point.what == "create configmaps")
+        let deletes_at_once = |name: &str, what: &str| self.name == name && point.what == what;
+        !(deletes_at_once(scenarios::WORKSPACE_REFUSED.name, "create configmaps")
+            || deletes_at_once(scenarios::LAUNCH_FAILURE.name, "create pods"))
     }
 
     fn has_appointments(&self) -> bool {

@@ -1,6 +1,7 @@
 //! The scheduler against a store that is a map.
 
 mod board;
+mod changes;
 mod clear;
 mod edges;
 mod laws;

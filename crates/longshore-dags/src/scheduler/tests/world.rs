@@ -10,8 +10,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use longshore_core::{Action, Next};
 use longshore_store::{
-    Changes, DEFAULT_POOL, Failure, Pool, Run, RunKey, RunState, RunType, Snapshot, TaskInstance,
-    TaskState,
+    Changes, DEFAULT_POOL, Pool, Run, RunKey, RunState, RunType, Snapshot, TaskInstance, TaskState,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -25,6 +24,8 @@ use crate::{
     },
     timetable::Timetable,
 };
+
+pub(super) use super::changes::{failed, failure, never_started, running, stopped, succeeded};
 
 pub(super) fn task(id: &str, upstream: &[&str]) -> Task {
     Task {
@@ -102,68 +103,6 @@ pub(super) fn key(run_id: &str) -> RunKey {
     RunKey {
         dag_id: "d".to_owned(),
         run_id: run_id.to_owned(),
-    }
-}
-
-pub(super) fn failure(reason: &str) -> Failure {
-    Failure {
-        message: "it failed".to_owned(),
-        reason: Some(reason.to_owned()),
-        exit_code: Some(1),
-        container: Some("base".to_owned()),
-    }
-}
-
-pub(super) fn running() -> LaunchChange {
-    LaunchChange::Running { started_at: None }
-}
-
-pub(super) fn succeeded() -> LaunchChange {
-    LaunchChange::Succeeded {
-        started_at: None,
-        ended_at: None,
-        was_stopped: false,
-        result: None,
-        note: None,
-    }
-}
-
-/// A success of a pod that was asked to end.
-pub(super) fn stopped() -> LaunchChange {
-    let LaunchChange::Succeeded {
-        started_at,
-        ended_at,
-        result,
-        note,
-        ..
-    } = succeeded()
-    else {
-        unreachable!()
-    };
-    LaunchChange::Succeeded {
-        started_at,
-        ended_at,
-        was_stopped: true,
-        result,
-        note,
-    }
-}
-
-pub(super) fn failed() -> LaunchChange {
-    LaunchChange::Failed {
-        started_at: None,
-        ended_at: None,
-        failure: failure("Error"),
-        before_start: false,
-    }
-}
-
-pub(super) fn never_started(reason: &str) -> LaunchChange {
-    LaunchChange::Failed {
-        started_at: None,
-        ended_at: None,
-        failure: failure(reason),
-        before_start: true,
     }
 }
 
