@@ -37,13 +37,14 @@ use crate::cluster::{TestCluster, config, real};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Files, a workspace, a retry, tasks that wait for each other, and one with a plugin.
+/// Files, a workspace, a retry, tasks that wait for each other, one with a limit of time, which is seen to run before it
+/// ends, and one with a plugin.
 const DAG: &str = r#"
 dag_id: rbac
 files: [data.csv]
 workspace: true
 tasks:
-  a: {image: scripted, command: [run, 300ms, exit, "0"]}
+  a: {image: scripted, execution_timeout: 1m, command: [run, 5s, exit, "0"]}
   b: {image: scripted, depends_on: [a], retries: 1, retry_delay: 1s, command: ["run 100ms exit 1 | run 100ms exit 0"]}
   c: {plugin: pod, image: scripted, depends_on: [b], command: [run, 100ms, exit, "0"]}
 "#;
