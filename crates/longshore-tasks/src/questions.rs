@@ -234,20 +234,12 @@ impl Question for TaskQuestion {
     }
 
     fn host(&self) -> &str {
-        match self {
-            Self::Inputs { url }
-            | Self::Directory { url }
-            | Self::Key { url }
-            | Self::Cached { url } => authority(url),
-            Self::Outcome { prefix, .. } | Self::Outputs { prefix, .. } => authority(prefix),
-            Self::Copy { entry, .. } | Self::Exists { entry } => authority(&entry.output_prefix),
-            Self::LookUp { .. }
-            | Self::Reserve { .. }
-            | Self::Put { .. }
-            | Self::Release { .. } => CATALOG,
+        match self.system() {
+            System::Store(url) => authority(url),
+            System::Catalog => CATALOG,
             // One task type has one connector.
-            Self::Connector { call, .. } => &call.category.task_type,
-            Self::Report(_) => RUN_SERVICE,
+            System::Connector(task_type) => task_type,
+            System::RunService => RUN_SERVICE,
         }
     }
 
@@ -269,25 +261,46 @@ impl Question for TaskQuestion {
     }
 }
 
+/// A foreign system that is asked.
+enum System<'a> {
+    /// The object store of this URL.
+    Store(&'a str),
+    /// The cache service.
+    Catalog,
+    /// The connector of this task type.
+    Connector(&'a str),
+    /// The run service, which is told of events.
+    RunService,
+}
+
 impl TaskQuestion {
-    /// The foreign system that is asked, in words.
-    fn whom(&self) -> String {
-        let store = |url: &str| format!("the store of {url}");
+    /// The foreign system that is asked.
+    fn system(&self) -> System<'_> {
         match self {
             Self::Inputs { url }
             | Self::Directory { url }
             | Self::Key { url }
-            | Self::Cached { url } => store(url),
-            Self::Outcome { prefix, .. } | Self::Outputs { prefix, .. } => store(prefix),
-            Self::Copy { entry, .. } | Self::Exists { entry } => store(&entry.output_prefix),
+            | Self::Cached { url } => System::Store(url),
+            Self::Outcome { prefix, .. } | Self::Outputs { prefix, .. } => System::Store(prefix),
+            Self::Copy { entry, .. } | Self::Exists { entry } => {
+                System::Store(&entry.output_prefix)
+            }
             Self::LookUp { .. }
             | Self::Reserve { .. }
             | Self::Put { .. }
-            | Self::Release { .. } => "the cache service".to_owned(),
-            Self::Connector { call, .. } => {
-                format!("the connector of {}", call.category.task_type)
-            }
-            Self::Report(_) => "the events service".to_owned(),
+            | Self::Release { .. } => System::Catalog,
+            Self::Connector { call, .. } => System::Connector(&call.category.task_type),
+            Self::Report(_) => System::RunService,
+        }
+    }
+
+    /// The foreign system that is asked, in words.
+    fn whom(&self) -> String {
+        match self.system() {
+            System::Store(url) => format!("the store of {url}"),
+            System::Catalog => "the cache service".to_owned(),
+            System::Connector(task_type) => format!("the connector of {task_type}"),
+            System::RunService => "the events service".to_owned(),
         }
     }
 
