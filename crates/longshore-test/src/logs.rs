@@ -2,6 +2,7 @@
 
 use std::{
     fmt::{self, Write},
+    str::FromStr,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -10,7 +11,13 @@ use tracing::{
     field::{Field, Visit},
     subscriber::DefaultGuard,
 };
-use tracing_subscriber::{Layer, filter::LevelFilter, layer::Context, layer::SubscriberExt};
+use tracing_subscriber::{
+    Layer,
+    filter::{LevelFilter, Targets},
+    layer::Context,
+    layer::SubscriberExt,
+    registry::LookupSpan,
+};
 
 /// Collects the warnings and errors of this thread until it is dropped, and fails the test then if there was one that
 /// was not allowed.
@@ -45,6 +52,7 @@ impl CollectedLogs {
             lines: Arc::clone(&lines),
         };
         let subscriber = tracing_subscriber::registry().with(layer.with_filter(LevelFilter::WARN));
+        let subscriber = subscriber.with(std::env::var(SHOWN).ok().map(shown));
         Self {
             lines,
             _guard: tracing::subscriber::set_default(subscriber),
@@ -89,6 +97,14 @@ impl Drop for QuietLogs {
             );
         }
     }
+}
+
+/// The variable that says which log lines a test shows besides, as `longshore_kit=trace`.
+const SHOWN: &str = "LONGSHORE_TEST_LOGS";
+
+fn shown<S: Subscriber + for<'a> LookupSpan<'a>>(filter: String) -> impl Layer<S> {
+    let filter = Targets::from_str(&filter).unwrap_or_default();
+    tracing_subscriber::fmt::layer().with_filter(filter)
 }
 
 struct Collect {

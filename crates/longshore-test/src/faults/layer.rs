@@ -85,6 +85,9 @@ where
                 Ok(answered) => answered?,
                 Err(injected) => return answer(injected),
             };
+            if asked.verb == "list" {
+                process.forget_events(&asked);
+            }
             Ok(Response::from_parts(parts, whole(body)))
         })
     }

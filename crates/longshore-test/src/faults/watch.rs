@@ -304,6 +304,11 @@ impl Process {
         n
     }
 
+    /// A watch that starts at a list repeats no event, because no API server sends what is older than the list.
+    pub(super) fn forget_events(&self, listed: &Asked) {
+        self.faults.state().last_events.remove(&listed.resource);
+    }
+
     /// The event that is sent again at the start of a resumed watch.
     fn repeated(&self, asked: &Asked) -> impl Iterator<Item = Bytes> + Send + use<> {
         let is_resumed = asked

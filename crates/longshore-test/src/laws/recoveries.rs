@@ -54,13 +54,10 @@ pub(super) fn of_test_run<S: Scenario>(
 
 /// All second faults of a case that went like this.
 fn second_faults<S: Scenario>(scenario: &S, case: &Case, run: &Run) -> Vec<Second> {
-    let is_last_repeat = |point: &&Point| {
-        let mut firsts = case.plan.at.iter().map(|(first, _)| &first.what);
-        scenario.is_given_up(point) && firsts.any(|first| *first == point.what)
-    };
     let prolongs_outage =
         |point: &&Point| point.what.starts_with("watch ") || point.what.starts_with("list ");
-    let points = run.recovery.iter().filter(|it| !is_last_repeat(it));
+    let points = run.recovery.iter();
+    let points = points.filter(|point| !scenario.is_given_up(&case.plan, point));
     let points = points.filter(|point| !(scenario.has_appointments() && prolongs_outage(point)));
     let mut seconds = Vec::new();
     for point in points {

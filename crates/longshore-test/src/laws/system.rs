@@ -107,10 +107,10 @@ pub trait Scenario: Sync {
         true
     }
 
-    /// Whether the subsystem does this twice at most, and then goes on without it, as its specification says: a second
-    /// fault does not strike the repeat.
-    fn is_given_up(&self, point: &Point) -> bool {
-        let _ = point;
+    /// Whether the specification lets the subsystem go on without what two such faults keep from it: after the first
+    /// fault, a second one does not strike here.
+    fn is_given_up(&self, first: &FaultPlan, second: &Point) -> bool {
+        let _ = (first, second);
         false
     }
 
