@@ -5,12 +5,14 @@ use std::{fs, time::Duration};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use kube::{Client, Config};
 use longshore_api::podops::{CONTROLLED, LABEL_CONTROL, LABEL_TO_DELETE};
+use longshore_podops::webhooks::SECRET;
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::join;
 
 use super::{
-    http,
+    http::{self, Asked},
     place::Place,
     scenarios::QUIET,
     world::{CONFIGURATIONS, CONFIGURED, World},
@@ -230,8 +232,45 @@ pub(super) async fn a_token_ends_after_a_restart(place: &Place<'_>, printed: &st
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     };
-    let in_time = tokio::time::timeout(BOUND, refused).await;
+    let waiting = async {
+        if !place.world.cluster.is_real() {
+            end_earlier_tokens(place.world).await;
+            // A caller whom nobody knows makes the replica read the Secret.
+            let guessed = "0".repeat(64);
+            door.ask("/validating-generic", Some(&guessed), &harmless)
+                .await;
+        }
+    };
+    let in_time = tokio::time::timeout(BOUND, async { join!(waiting, refused) }).await;
     assert!(in_time.is_ok(), "a printed token is accepted for ever");
+}
+
+/// Moves the end of the earlier tokens into the past, once the controller has set it a minute ahead: the embedded lane
+/// waits for no clock. The real cluster does.
+async fn end_earlier_tokens(world: &World) {
+    let namespace = &world.cluster.namespace;
+    let path = format!("/api/v1/namespaces/{namespace}/secrets/{SECRET}");
+    loop {
+        let secret = http::get(world.client(), &path).await.unwrap();
+        let tokens = secret["data"]["tokens.json"].as_str().unwrap();
+        let mut tokens: Value =
+            serde_json::from_slice(&BASE64_STANDARD.decode(tokens).unwrap()).unwrap();
+        let earlier = tokens["previous"].as_array_mut().unwrap();
+        if !earlier.is_empty() && earlier.iter().all(|it| it["until"].is_string()) {
+            for token in earlier {
+                token["until"] = json!("2000-01-01T00:00:00Z");
+            }
+            let patch = json!({
+                "metadata": {"resourceVersion": secret["metadata"]["resourceVersion"]},
+                "data": {"tokens.json": BASE64_STANDARD.encode(tokens.to_string())},
+            });
+            let patched = http::patch(world.client(), &path, Asked::Merge, &patch).await;
+            if patched.is_ok() {
+                return;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 /// Nothing that people see has a token.
