@@ -1,15 +1,11 @@
 //! One set of changes, applied inside a transaction that the caller began.
 
-use std::collections::BTreeMap;
-
 use crate::{
     changes::Changes,
     engine::{Cell, Connection, EngineError, Fault},
-    model::{Dag, Pool, Run},
+    model::{Dag, Pool, Run, StoredDocument},
     rows::{
-        Table, dag,
-        document::Document,
-        run,
+        Table, dag, run,
         task_instance::{self, Kind},
     },
 };
@@ -43,6 +39,9 @@ impl From<EngineError> for Refusal {
 
 /// Applies all of the changes. After a refusal the transaction holds some of them: roll back.
 pub(crate) async fn apply(c: &mut Connection, changes: &Changes) -> Result<(), Refusal> {
+    for document in &changes.documents {
+        insert_document(c, document).await?;
+    }
     apply_runs(c, &changes.runs).await?;
 
     let tasks = &changes.task_instances;
@@ -73,54 +72,27 @@ pub(crate) async fn apply(c: &mut Connection, changes: &Changes) -> Result<(), R
     apply_dags(c, &changes.dags).await
 }
 
-async fn apply_runs(c: &mut Connection, runs: &[Run]) -> Result<(), Refusal> {
-    let (new, known): (Vec<_>, Vec<_>) = runs.iter().partition(|run| run.version == 0);
-    let known = known.iter().map(|run| run::cells(run, run.version, None));
-    // Updates before inserts, so that a row given twice, as a new and as a known one, is a conflict.
-    update(c, &run::TABLE, known).await?;
-    let mut documents = BTreeMap::new();
-    let mut rows = Vec::with_capacity(new.len());
-    for run in new {
-        let Document { hash, body } = Document::of(&run.dag);
-        rows.push(run::cells(run, 1, Some(hash.clone())));
-        documents.insert(hash, body);
-    }
-    for (hash, body) in documents {
-        insert_document(c, Document { hash, body }).await?;
-    }
-    insert(c, &run::TABLE, rows.into_iter()).await
-}
-
-async fn insert_document(c: &mut Connection, document: Document) -> Result<(), Refusal> {
-    let Document { hash, body } = document;
-    // The same hash is the same document.
+/// The same hash is the same document: one that is there stays as it is.
+async fn insert_document(c: &mut Connection, document: &StoredDocument) -> Result<(), Refusal> {
     let sql = "INSERT INTO document (hash, body) VALUES (?, ?) ON CONFLICT DO NOTHING";
-    c.execute(sql, [hash.into(), body.into()]).await?;
+    let cells = [document.hash().as_str().into(), document.body().into()];
+    c.execute(sql, cells).await?;
     Ok(())
 }
 
+async fn apply_runs(c: &mut Connection, runs: &[Run]) -> Result<(), Refusal> {
+    let (new, known): (Vec<_>, Vec<_>) = runs.iter().partition(|run| run.version == 0);
+    let known = known.iter().map(|run| run::cells(run, run.version));
+    // Updates before inserts, so that a row given twice, as a new and as a known one, is a conflict.
+    update(c, &run::TABLE, known).await?;
+    insert(c, &run::TABLE, new.iter().map(|run| run::cells(run, 1))).await
+}
+
 async fn apply_dags(c: &mut Connection, dags: &[Dag]) -> Result<(), Refusal> {
-    let (mut new, mut read_again, mut kept) = (Vec::new(), Vec::new(), Vec::new());
-    let mut documents = BTreeMap::new();
-    for dag in dags {
-        let Some(document) = &dag.document else {
-            kept.push(dag::cells(dag, dag.version, None));
-            continue;
-        };
-        let Document { hash, body } = Document::of(document);
-        let hash_cell = Some(hash.clone());
-        match dag.version {
-            0 => new.push(dag::cells(dag, 1, hash_cell)),
-            version => read_again.push(dag::cells(dag, version, hash_cell)),
-        }
-        documents.insert(hash, body);
-    }
-    for (hash, body) in documents {
-        insert_document(c, Document { hash, body }).await?;
-    }
-    update(c, &dag::KEPT, kept.into_iter()).await?;
-    update(c, &dag::TABLE, read_again.into_iter()).await?;
-    insert(c, &dag::TABLE, new.into_iter()).await
+    let (new, known): (Vec<_>, Vec<_>) = dags.iter().partition(|dag| dag.version == 0);
+    let known = known.iter().map(|dag| dag::cells(dag, dag.version));
+    update(c, &dag::TABLE, known).await?;
+    insert(c, &dag::TABLE, new.iter().map(|dag| dag::cells(dag, 1))).await
 }
 
 /// Creates or changes a pool.

@@ -1,13 +1,15 @@
 //! The one way in which rows change: a set of changes, committed in one transaction.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use longshore_core::{Class, Classify};
 use uuid::Uuid;
 
-use crate::model::{ArchivedTry, Dag, Pool, Run, RunKey, RunState, TaskInstance};
+use crate::model::{
+    ArchivedTry, Dag, DocumentHash, Pool, Run, RunKey, RunState, StoredDocument, TaskInstance,
+};
 
 /// What one transaction does. Empty changes are not committed.
 ///
@@ -16,6 +18,9 @@ use crate::model::{ArchivedTry, Dag, Pool, Run, RunKey, RunState, TaskInstance};
 /// row given twice, a task of a run that is gone and an id that is taken are conflicts too.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
+    /// Documents that runs and DAGs of these changes refer to, where the database may not have them yet. Documents are
+    /// stored before all other rows; one that is there already stays as it is.
+    pub documents: Vec<StoredDocument>,
     /// Runs, in any order.
     pub runs: Vec<Run>,
     /// Task instances, in any order. An update is by key (`dag_id`, `run_id`, `task_id`, `map_index`), because the id
@@ -32,7 +37,8 @@ pub struct Changes {
 impl Changes {
     /// Whether there is nothing to commit.
     pub fn is_empty(&self) -> bool {
-        self.runs.is_empty()
+        self.documents.is_empty()
+            && self.runs.is_empty()
             && self.task_instances.is_empty()
             && self.archived.is_empty()
             && self.watch_position.is_none()
@@ -51,8 +57,10 @@ pub struct Snapshot {
     pub pools: Vec<Pool>,
     /// The resource version from which the pod watch goes on.
     pub watch_position: Option<String>,
-    /// Every DAG that there ever was, by name, with its document.
+    /// Every DAG that there ever was, by name.
     pub dags: Vec<Dag>,
+    /// The documents of these runs and DAGs, each once.
+    pub documents: BTreeMap<DocumentHash, StoredDocument>,
 }
 
 /// Which runs a listing shows.
@@ -103,6 +111,9 @@ pub trait RunStore: Send + Sync + 'static {
 
     /// One run with its task instances.
     async fn run(&self, key: &RunKey) -> Result<Option<(Run, Vec<TaskInstance>)>, StoreError>;
+
+    /// The document of this hash, which a row refers to.
+    async fn document(&self, hash: &DocumentHash) -> Result<StoredDocument, StoreError>;
 
     /// Runs, newest first, without their task instances.
     async fn runs(&self, filter: &RunFilter) -> Result<Vec<Run>, StoreError>;

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::{
     changes::Changes,
     engine::{Connection, EngineError, Fault, Row},
-    model::{RunKey, TaskInstance, TaskKey},
+    model::{DocumentHash, RunKey, TaskInstance, TaskKey},
     rows::{run, task_instance},
 };
 
@@ -44,6 +44,14 @@ pub(crate) async fn find(c: &mut Connection, changes: &Changes) -> Result<String
         let stored = dag_version(c, &dag.dag_id).await?;
         if stored.unwrap_or(0) != dag.version || !dags.insert(&dag.dag_id) {
             return Ok(format!("DAG {}", dag.dag_id));
+        }
+    }
+    let of_runs = changes.runs.iter().map(|run| &run.dag_hash);
+    let of_dags = changes.dags.iter().map(|dag| &dag.document_hash);
+    for hash in of_runs.chain(of_dags) {
+        let is_given = changes.documents.iter().any(|given| given.hash() == hash);
+        if !is_given && !is_stored(c, hash).await? {
+            return Ok(format!("DAG document {hash}"));
         }
     }
     // No known conflict gets here; the rollback was right all the same.
@@ -96,6 +104,11 @@ async fn holder_of(c: &mut Connection, id: Uuid) -> Result<Option<Holder>, Engin
         })
     };
     rows.first().map(read).transpose().map_err(unreadable)
+}
+
+async fn is_stored(c: &mut Connection, hash: &DocumentHash) -> Result<bool, EngineError> {
+    let sql = "SELECT 1 AS found FROM document WHERE hash = ?";
+    Ok(!c.fetch(sql, [hash.as_str().into()]).await?.is_empty())
 }
 
 async fn run_version(c: &mut Connection, key: &RunKey) -> Result<Option<i64>, EngineError> {

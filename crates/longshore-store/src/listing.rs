@@ -5,8 +5,8 @@ use crate::{
     changes::{RunFilter, StoreError},
     engine::{Cell, Connection},
     model::{Run, TaskInstance},
-    query::{corrupt, fetch, read_all, read_runs},
-    rows::{instant, task_instance, word},
+    query::{corrupt, fetch, read_all},
+    rows::{instant, run, task_instance, word},
 };
 
 /// What follows `WHERE`, with its parameters.
@@ -71,7 +71,7 @@ pub(crate) async fn runs(c: &mut Connection, filter: &RunFilter) -> Result<Vec<R
     let order = " ORDER BY queued_at DESC, dag_id DESC, run_id DESC";
     let Conditions { sql, cells } = conditions.page(order, filter.limit);
     let rows = fetch(c, format!("SELECT * FROM run{sql}"), cells).await?;
-    read_runs(c, rows).await
+    read_all(rows, run::read)
 }
 
 /// The number of runs on all pages.

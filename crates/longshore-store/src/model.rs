@@ -1,8 +1,11 @@
 //! The rows of the database as types.
 
+use std::{fmt, sync::Arc};
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 /// A DAG run's address: Airflow's `dag_id` and `run_id`.
@@ -64,8 +67,68 @@ pub enum RunType {
     Backfill,
 }
 
+/// The address of a DAG document: the SHA-256 of its text, in hexadecimal. Rows refer to their document by it, so that a
+/// document is stored, and read, once for all of them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DocumentHash(Arc<str>);
+
+impl DocumentHash {
+    /// The hash in a column.
+    pub(crate) fn stored(text: String) -> Self {
+        Self(text.into())
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for DocumentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A DAG document as it is stored. A clone shares the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredDocument {
+    hash: DocumentHash,
+    body: Arc<str>,
+}
+
+impl StoredDocument {
+    /// The validated document of a DAG, as its file had it, files beside it included.
+    pub fn of(document: &Value) -> Self {
+        let body = document.to_string();
+        let hash = Sha256::digest(&body);
+        let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        Self {
+            hash: DocumentHash(hash.into()),
+            body: body.into(),
+        }
+    }
+
+    /// A document and its address from their row.
+    pub(crate) fn stored(hash: String, body: String) -> Self {
+        Self {
+            hash: DocumentHash::stored(hash),
+            body: body.into(),
+        }
+    }
+
+    /// The address of the document.
+    pub fn hash(&self) -> &DocumentHash {
+        &self.hash
+    }
+
+    /// The document as JSON text.
+    pub fn body(&self) -> &str {
+        &self.body
+    }
+}
+
 /// One run of a DAG, pinned to the DAG as it was when the run was created.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// The key of the run.
     pub key: RunKey,
@@ -83,9 +146,8 @@ pub struct Run {
     pub end_date: Option<Timestamp>,
     /// Parameters given at the trigger, over the DAG's defaults.
     pub conf: Value,
-    /// The validated DAG document that the run is pinned to, as its file had it, files beside it included. Stored at the
-    /// insert; an update leaves it as it was.
-    pub dag: Value,
+    /// The document that the run is pinned to. Written by the insert; an update leaves it as it was.
+    pub dag_hash: DocumentHash,
     /// Whether the objects that all its pods share (files, workspace) exist in the cluster.
     pub is_prepared: bool,
     /// Why the run ended so, where that is not plain from its tasks (`timed_out`, `cancelled`, `all_tasks_deadlocked`).
@@ -268,7 +330,7 @@ pub struct Pool {
 }
 
 /// What the service knows of a DAG in its folder.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Dag {
     /// The id of the DAG.
     pub dag_id: String,
@@ -284,8 +346,8 @@ pub struct Dag {
     pub parsed_at: Timestamp,
     /// What was wrong with the file then.
     pub error: Option<String>,
-    /// The last document without errors. Each DAG has one from the beginning; `None` in an update leaves it as it was.
-    pub document: Option<Value>,
+    /// The last document without errors. Each DAG has one from the beginning.
+    pub document_hash: DocumentHash,
     /// Row version for optimistic locking; 0 before the first commit, the store counts it up.
     pub version: i64,
 }

@@ -1,6 +1,6 @@
 //! The queries.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -8,12 +8,8 @@ use uuid::Uuid;
 use crate::{
     changes::{Snapshot, StoreError},
     engine::{Cell, Connection, Row},
-    model::{ArchivedTry, Dag, Pool, Run, RunKey, TaskInstance},
-    rows::{
-        dag,
-        document::{self, Documents},
-        instant, run, task_instance,
-    },
+    model::{ArchivedTry, DocumentHash, Pool, Run, RunKey, StoredDocument, TaskInstance},
+    rows::{dag, document, instant, run, task_instance},
 };
 
 /// Documents in one query; each can be large.
@@ -53,16 +49,20 @@ pub(crate) async fn load(c: &mut Connection) -> Result<Snapshot, StoreError> {
     let scheduler = fetch(c, "SELECT watch_position FROM scheduler", []).await?;
     let position = |row: &Row| row.opt_text("watch_position");
     let position = scheduler.first().map(position).transpose();
-    let runs = fetch(c, runs, []).await?;
+    let runs = read_all(fetch(c, runs, []).await?, run::read)?;
     let dags = fetch(c, "SELECT * FROM dag ORDER BY dag_id", []).await?;
+    let dags = read_all(dags, dag::read)?;
+    let of_runs = runs.iter().map(|run| &run.dag_hash);
+    let hashes = of_runs.chain(dags.iter().map(|dag| &dag.document_hash));
     Ok(Snapshot {
-        runs: read_runs(c, runs).await?,
+        documents: documents(c, hashes).await?,
+        runs,
+        dags,
         task_instances: read_all(fetch(c, task_instances, []).await?, task_instance::read)?,
         pools: read_all(pools, read_pool)?,
         watch_position: position
             .map_err(|why| corrupt("the watch position", why))?
             .flatten(),
-        dags: read_dags(c, dags).await?,
     })
 }
 
@@ -73,7 +73,7 @@ pub(crate) async fn run(
 ) -> Result<Option<(Run, Vec<TaskInstance>)>, StoreError> {
     let sql = "SELECT * FROM run WHERE dag_id = ? AND run_id = ?";
     let rows = fetch(c, sql, run::key_cells(key)).await?;
-    let Some(run) = read_runs(c, rows).await?.pop() else {
+    let Some(run) = rows.first().map(run::read).transpose()? else {
         return Ok(None);
     };
     let sql = "SELECT * FROM task_instance \
@@ -123,31 +123,38 @@ pub(crate) async fn has_run(
     Ok(!fetch(c, sql, cells).await?.is_empty())
 }
 
-/// Runs from their rows; a document that many runs share is read once.
-pub(crate) async fn read_runs(c: &mut Connection, rows: Vec<Row>) -> Result<Vec<Run>, StoreError> {
-    // A row without a hash fails in `run::read` below.
-    let hashes = rows.iter().filter_map(|row| row.text("dag_hash").ok());
-    let documents = documents(c, hashes.collect()).await?;
-    read_all(rows, |row| run::read(row, &documents))
+/// The document of this hash.
+pub(crate) async fn document(
+    c: &mut Connection,
+    hash: &DocumentHash,
+) -> Result<StoredDocument, StoreError> {
+    let mut found = documents(c, [hash]).await?;
+    found.remove(hash).ok_or_else(|| no_document(hash))
 }
 
-async fn read_dags(c: &mut Connection, rows: Vec<Row>) -> Result<Vec<Dag>, StoreError> {
-    let hashes = rows.iter().filter_map(|row| row.text("document_hash").ok());
-    let documents = documents(c, hashes.collect()).await?;
-    read_all(rows, |row| dag::read(row, &documents))
-}
-
-async fn documents(c: &mut Connection, hashes: BTreeSet<String>) -> Result<Documents, StoreError> {
-    let mut documents = Documents::new();
-    let hashes = Vec::from_iter(hashes);
+/// The documents of these hashes, each once.
+async fn documents(
+    c: &mut Connection,
+    hashes: impl IntoIterator<Item = &DocumentHash>,
+) -> Result<BTreeMap<DocumentHash, StoredDocument>, StoreError> {
+    let mut documents = BTreeMap::new();
+    let hashes = Vec::from_iter(BTreeSet::from_iter(hashes));
     for hashes in hashes.chunks(MAX_DOCUMENTS) {
         let marks = vec!["?"; hashes.len()].join(", ");
         let sql = format!("SELECT hash, body FROM document WHERE hash IN ({marks})");
-        let cells = hashes.iter().map(|hash| hash.as_str().into());
-        let rows = fetch(c, sql, cells.collect::<Vec<_>>()).await?;
-        documents.extend(read_all(rows, document::read)?);
+        let cells: Vec<Cell> = hashes.iter().map(|hash| hash.as_str().into()).collect();
+        let found = read_all(fetch(c, sql, cells).await?, document::read)?;
+        documents.extend(found.into_iter().map(|it| (it.hash().clone(), it)));
     }
-    Ok(documents)
+    match hashes.iter().find(|hash| !documents.contains_key(**hash)) {
+        Some(hash) => Err(no_document(hash)),
+        None => Ok(documents),
+    }
+}
+
+fn no_document(hash: &DocumentHash) -> StoreError {
+    let why = "a row refers to it, and it is not there";
+    corrupt(&format!("the DAG document {hash}"), why.to_owned())
 }
 
 fn read_pool(row: &Row) -> Result<Pool, StoreError> {

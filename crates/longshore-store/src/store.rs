@@ -18,7 +18,7 @@ use crate::{
     changes::{Changes, RunFilter, RunStore, Snapshot, StoreError},
     engine::Connection,
     listing,
-    model::{ArchivedTry, Pool, Run, RunKey, TaskInstance},
+    model::{ArchivedTry, DocumentHash, Pool, Run, RunKey, StoredDocument, TaskInstance},
     off_clock,
     open::{Opened, Place},
     open_error::OpenError,
@@ -261,6 +261,12 @@ impl RunStore for Store {
     async fn run(&self, key: &RunKey) -> Result<Option<(Run, Vec<TaskInstance>)>, StoreError> {
         let key = key.clone();
         self.read(async move |c: &mut Connection| query::run(c, &key).await)
+            .await
+    }
+
+    async fn document(&self, hash: &DocumentHash) -> Result<StoredDocument, StoreError> {
+        let hash = hash.clone();
+        self.read(async move |c: &mut Connection| query::document(c, &hash).await)
             .await
     }
 

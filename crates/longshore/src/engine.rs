@@ -17,7 +17,7 @@ use longshore_dags::{
     scheduler::{NewRun, identity::manual_run_id},
 };
 use longshore_kit::{Clock, Gate, Metrics, SystemClock};
-use longshore_store::{Run, RunKey, RunStore, RunType, TaskInstance};
+use longshore_store::{Run, RunKey, RunStore, StoredDocument, TaskInstance};
 use serde_json::{Map, Value};
 use tokio::{
     sync::{broadcast, mpsc},
@@ -217,12 +217,9 @@ impl Engine {
     async fn request(&self, dag: Dag, params: Map<String, Value>) -> Result<RunKey, CliError> {
         let at = SystemClock.now();
         let run = NewRun {
-            document: dag.to_json(),
-            dag: Arc::new(dag),
-            run_id: manual_run_id(at),
-            run_type: RunType::Manual,
             logical_date: Some(at),
             conf: Value::Object(params),
+            ..NewRun::manual(Arc::new(dag), manual_run_id(at))
         };
         tokio::select! {
             requested = self.scheduling.dags.request_run(run) => requested.map_err(CliError::in_database),
@@ -248,7 +245,7 @@ impl Engine {
         };
         // A run keeps the version that it began with. The user asked for the new version, so the
         // run must not silently go on with the old one.
-        if run.dag != dag.to_json() {
+        if run.dag_hash != *StoredDocument::of(&dag.to_json()).hash() {
             return Err(CliError::OtherVersion {
                 dag_id: key.dag_id,
                 run_id: key.run_id,

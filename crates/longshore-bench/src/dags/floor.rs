@@ -13,7 +13,8 @@ use kube::{
 };
 use longshore_kit::{Clock, SystemClock};
 use longshore_store::{
-    Changes, Run, RunKey, RunState, RunStore, RunType, Store, TaskInstance, TaskState,
+    Changes, Run, RunKey, RunState, RunStore, RunType, Store, StoredDocument, TaskInstance,
+    TaskState,
 };
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -71,6 +72,7 @@ impl Floor {
         let run = run(dag_id);
         let rows: Vec<TaskInstance> = (0..n).map(|i| row(&run.key, i)).collect();
         let changes = Changes {
+            documents: vec![document(dag_id)],
             runs: vec![run],
             task_instances: rows.clone(),
             ..Changes::default()
@@ -106,6 +108,10 @@ fn now() -> Timestamp {
     SystemClock.now()
 }
 
+fn document(dag_id: &str) -> StoredDocument {
+    StoredDocument::of(&json!({"dag_id": dag_id}))
+}
+
 fn run(dag_id: &str) -> Run {
     Run {
         key: RunKey {
@@ -119,7 +125,7 @@ fn run(dag_id: &str) -> Run {
         start_date: Some(now()),
         end_date: None,
         conf: json!({}),
-        dag: json!({"dag_id": dag_id}),
+        dag_hash: document(dag_id).hash().clone(),
         is_prepared: true,
         reason: None,
         version: 0,

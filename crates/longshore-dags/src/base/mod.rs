@@ -4,6 +4,7 @@
 //! Nothing in here knows a controller, and no controller knows [`service`](crate::service), which starts them all.
 
 pub(crate) mod change;
+pub(crate) mod documents;
 pub(crate) mod position;
 pub(crate) mod shared;
 pub(crate) mod triggers;

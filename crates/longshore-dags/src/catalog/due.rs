@@ -8,7 +8,7 @@ use std::{
 
 use jiff::Timestamp;
 use longshore_core::Next;
-use longshore_store::{RunKey, RunType};
+use longshore_store::{DocumentHash, RunKey, RunType};
 use serde_json::json;
 
 use super::{Catalog, Entry, next_run, restriction, stored_interval, stored_run};
@@ -81,8 +81,10 @@ pub(crate) fn decide(
         let mut entry = entry.clone();
         entry.row.next_run = step.next.map(stored_run);
         entry.row.last_interval = Some(stored_interval(step.last));
+        let hash = &entry.row.document_hash;
+        let new = step.create.map(|new| run_of(dag, hash.clone(), new));
+        due.runs.extend(new);
         due.entries.push(entry);
-        due.runs.extend(step.create.map(|new| run_of(dag, new)));
         due.next = Next::After(Duration::ZERO);
     }
     due
@@ -175,11 +177,12 @@ fn key(dag_id: &str, new: &schedules::NewRun) -> RunKey {
     }
 }
 
-fn run_of(dag: &Arc<Dag>, new: schedules::NewRun) -> NewRun {
+fn run_of(dag: &Arc<Dag>, dag_hash: DocumentHash, new: schedules::NewRun) -> NewRun {
     let timetable::NextRun { logical_date, .. } = new.run;
     NewRun {
         dag: Arc::clone(dag),
-        document: dag.to_json(),
+        dag_hash,
+        document: None,
         run_id: new.run_id,
         run_type: RunType::Scheduled,
         logical_date: Some(logical_date),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use longshore_store::DocumentHash;
 
 use super::{Catalog, Entry, ReadFile, files, next_run};
 use crate::{folder::FileState, model::Dag, timetable::NextRun};
@@ -14,6 +15,8 @@ pub struct KnownDag {
     pub dag_id: Option<String>,
     /// What its file said when it was last without errors: what a run is made of.
     pub dag: Option<Arc<Dag>>,
+    /// The document that a run of it is pinned to; `None` where `dag` is.
+    pub dag_hash: Option<DocumentHash>,
     /// Its file, relative to the folder, `/` between the parts; `None` once that is gone.
     pub file: Option<String>,
     /// Whether its schedule is held.
@@ -62,6 +65,7 @@ fn known_dag(entry: &Entry) -> KnownDag {
     KnownDag {
         dag_id: Some(row.dag_id.clone()),
         dag: entry.dag.clone(),
+        dag_hash: entry.dag.is_some().then(|| row.document_hash.clone()),
         file: row.file.clone(),
         is_paused: row.is_paused,
         next_run: next_run.filter(|_| super::due::is_active(entry)),
@@ -74,6 +78,7 @@ fn known_file(name: &str, read: &ReadFile, error: String) -> KnownDag {
     KnownDag {
         dag_id: None,
         dag: None,
+        dag_hash: None,
         file: Some(name.to_owned()),
         is_paused: false,
         next_run: None,

@@ -13,11 +13,12 @@ pub(crate) mod rows;
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
-use longshore_store::{Dag as Row, NextRun as StoredRun};
+use longshore_store::{Dag as Row, DocumentHash, NextRun as StoredRun, StoredDocument};
 
 pub use known::KnownDag;
 
 use crate::{
+    base::documents::StoredDags,
     folder::{DagFile, FileState},
     model::Dag,
     timetable::{DataInterval, NextRun, Restriction},
@@ -26,8 +27,10 @@ use crate::{
 /// A DAG as the database has it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
-    /// Its row, without the document.
+    /// Its row.
     pub(crate) row: Row,
+    /// The document of the row, where the database is to get it with the row.
+    pub(crate) document: Option<StoredDocument>,
     /// Its last document without errors; `None` where this version cannot read it.
     pub(crate) dag: Option<Arc<Dag>>,
 }
@@ -55,21 +58,20 @@ pub(crate) struct Catalog {
 
 impl Catalog {
     /// The DAGs as the database has them.
-    pub(crate) fn load(rows: Vec<Row>) -> Self {
+    pub(crate) fn load(rows: Vec<Row>, dags: &mut StoredDags) -> Self {
         let mut catalog = Self::default();
-        catalog.reload(rows);
+        catalog.reload(rows, dags);
         catalog
     }
 
     /// Takes over the rows of the database in place of those that are here.
-    pub(crate) fn reload(&mut self, rows: Vec<Row>) {
-        let read = |mut row: Row| {
-            let document = row.document.take().unwrap_or_default();
-            let dag = Dag::from_json(&document).inspect_err(|error| {
+    pub(crate) fn reload(&mut self, rows: Vec<Row>, dags: &mut StoredDags) {
+        let read = |row: Row| {
+            let dag = dags.read(&row.document_hash).inspect_err(|error| {
                 tracing::warn!(dag_id = row.dag_id, %error, "a stored DAG cannot be read; its file is needed");
             });
-            let dag = dag.ok().map(Arc::new);
-            (row.dag_id.clone(), Entry { row, dag })
+            let (dag_id, dag, document) = (row.dag_id.clone(), dag.ok(), None);
+            (dag_id, Entry { row, dag, document })
         };
         self.entries = Arc::new(rows.into_iter().map(read).collect());
         self.version += 1;
@@ -117,6 +119,12 @@ impl Catalog {
         self.entries.get(dag_id)
     }
 
+    /// The DAGs on record by the hashes of their documents.
+    pub(crate) fn documents(&self) -> impl Iterator<Item = (&DocumentHash, &Arc<Dag>)> {
+        let entries = self.entries.values();
+        entries.filter_map(|entry| Some((&entry.row.document_hash, entry.dag.as_ref()?)))
+    }
+
     /// Takes over the rows that a round committed, with their versions incremented. `version` is that of the catalog that
     /// the round was decided upon.
     pub(crate) fn apply(&mut self, committed: &[Entry], version: u64) {
@@ -124,7 +132,7 @@ impl Catalog {
             let entries = Arc::make_mut(&mut self.entries);
             for entry in committed {
                 let mut entry = entry.clone();
-                entry.row.document = None;
+                entry.document = None;
                 entry.row.version += 1;
                 entries.insert(entry.row.dag_id.clone(), entry);
             }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use jiff::Timestamp;
-use longshore_store::Dag as Row;
+use longshore_store::{Dag as Row, StoredDocument};
 
 use super::{Catalog, Entry, ReadFile, files, interval, next_run, restriction, stored_run};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     timetable::{DataInterval, NextRun},
 };
 
-/// The rows that are not as they are to be, each as it is to be, with the version on record. A row has its document
+/// The rows that are not as they are to be, each as it is to be, with the version on record. An entry has its document
 /// where that is another.
 pub(crate) fn decide(catalog: &Catalog, now: Timestamp) -> Vec<Entry> {
     if catalog.is_settled() {
@@ -46,6 +46,7 @@ fn new(dag_id: &str, read: &ReadFile) -> Option<Entry> {
     let FileState::Dag(dag) = &read.state else {
         return None;
     };
+    let document = StoredDocument::of(&dag.to_json());
     let row = Row {
         dag_id: dag_id.to_owned(),
         file: None,
@@ -54,10 +55,14 @@ fn new(dag_id: &str, read: &ReadFile) -> Option<Entry> {
         last_interval: None,
         parsed_at: read.at,
         error: None,
-        document: None,
+        document_hash: document.hash().clone(),
         version: 0,
     };
-    Some(Entry { row, dag: None })
+    Some(Entry {
+        row,
+        document: Some(document),
+        dag: Some(Arc::clone(dag)),
+    })
 }
 
 /// Takes over what the DAG's file says.
@@ -72,7 +77,9 @@ fn read_file(entry: &mut Entry, owner: Option<(&str, &ReadFile)>) {
         FileState::Dag(dag) => {
             row.error = None;
             if entry.dag.as_ref() != Some(dag) {
-                row.document = Some(dag.to_json());
+                let document = StoredDocument::of(&dag.to_json());
+                row.document_hash = document.hash().clone();
+                entry.document = Some(document);
                 row.parsed_at = read.at;
                 entry.dag = Some(Arc::clone(dag));
             }

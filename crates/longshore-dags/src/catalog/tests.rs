@@ -11,7 +11,10 @@ use proptest::prelude::*;
 use super::{due::ExistingRuns, *};
 use crate::{
     document,
-    scheduler::{board::Board, facts::Fact},
+    scheduler::{
+        board::Board,
+        facts::{Fact, NewRun},
+    },
     timetable::tests::laws::{moments, timetables},
 };
 
@@ -58,6 +61,7 @@ struct World {
     board: Board,
     /// What the database has.
     rows: BTreeMap<String, Row>,
+    documents: BTreeMap<DocumentHash, StoredDocument>,
     /// Runs ever created.
     created: Vec<String>,
     next: Option<Next>,
@@ -84,17 +88,31 @@ impl World {
     }
 
     fn store(&mut self, entries: &[Entry]) {
-        for Entry { row, .. } in entries {
+        for Entry { row, document, .. } in entries {
             let known = self.rows.get(&row.dag_id);
             assert_eq!(row.version, known.map_or(0, |row| row.version), "conflict");
-            let kept = known.and_then(|row| row.document.clone());
+            if let Some(document) = document {
+                let hash = document.hash().clone();
+                self.documents.insert(hash, document.clone());
+            }
+            assert!(self.documents.contains_key(&row.document_hash));
             let row = Row {
-                document: row.document.clone().or(kept),
                 version: row.version + 1,
                 ..row.clone()
             };
             self.rows.insert(row.dag_id.clone(), row);
         }
+    }
+
+    fn stored(&self) -> (Vec<Row>, StoredDags) {
+        let mut dags = StoredDags::default();
+        dags.add(self.documents.values().cloned());
+        (self.rows.values().cloned().collect(), dags)
+    }
+
+    fn loaded(&self) -> Catalog {
+        let (rows, mut dags) = self.stored();
+        Catalog::load(rows, &mut dags)
     }
 
     fn commit(&mut self, entries: &[Entry]) {
@@ -105,7 +123,7 @@ impl World {
 
     /// The process starts again, and the folder is told again.
     fn restart(&mut self, files: Vec<DagFile>) {
-        self.catalog = Catalog::load(self.rows.values().cloned().collect());
+        self.catalog = self.loaded();
         self.update_files(files);
     }
 
@@ -207,7 +225,8 @@ fn a_broken_file_keeps_the_last_good_document_and_the_schedule_stands_still() {
     world.update_files(vec![broken("a.yaml")]);
     let entry = world.catalog.entry("a").unwrap();
     assert_eq!(entry.dag, Some(dag(HOURLY)));
-    assert!(world.rows["a"].document.is_some());
+    let stored = StoredDocument::of(&dag(HOURLY).to_json());
+    assert_eq!(world.rows["a"].document_hash, *stored.hash());
     assert!(world.round("2026-01-01T15:00:00Z", &[]).is_empty());
     assert_eq!(world.catalog.known_dag("a").unwrap().next_run, None);
     world.update_files(vec![file("a.yaml", HOURLY)]);
@@ -239,7 +258,7 @@ fn a_file_that_went_away_while_nothing_ran_is_noticed_at_the_first_look() {
 fn without_a_folder_no_schedule_makes_runs() {
     let world = World::told(vec![file("a.yaml", HOURLY)]);
     let mut other = World {
-        catalog: Catalog::load(world.rows.values().cloned().collect()),
+        catalog: world.loaded(),
         ..World::default()
     };
     assert_eq!(other.settle(NOON), 0);
@@ -342,7 +361,7 @@ fn a_restart_at_the_wrong_moment_loses_no_run() {
         .update_files(vec![file("a.yaml", head)], time(NOON));
     world.settle("2026-01-01T12:30:00Z");
     assert_eq!(world.next_run("a").unwrap(), "2026-01-01T13:00:00Z");
-    world.catalog = Catalog::load(world.rows.values().cloned().collect());
+    world.catalog = world.loaded();
     world
         .catalog
         .update_files(vec![file("a.yaml", head)], time(NOON));
@@ -355,13 +374,9 @@ fn a_restart_at_the_wrong_moment_loses_no_run() {
 fn a_run_that_is_there_or_asked_for_is_not_made_again() {
     let mut world = World::told(vec![file("a.yaml", HOURLY)]);
     let new = |run_id: &str, logical_date: &str| {
-        Fact::RunRequested(crate::scheduler::facts::NewRun {
-            dag: dag(HOURLY),
-            document: serde_json::Value::Null,
-            run_id: run_id.to_owned(),
-            run_type: longshore_store::RunType::Manual,
+        Fact::RunRequested(NewRun {
             logical_date: Some(time(logical_date)),
-            conf: serde_json::Value::Null,
+            ..NewRun::manual(dag(HOURLY), run_id.to_owned())
         })
     };
     let asked = [new("mine", "2026-01-01T12:00:00Z")];
@@ -437,7 +452,8 @@ fn a_lost_answer_changes_nothing() {
     world.catalog.pause("a", true);
     let changed = rows::decide(&world.catalog, time(NOON));
     world.store(&changed);
-    world.catalog.reload(world.rows.values().cloned().collect());
+    let (rows, mut dags) = world.stored();
+    world.catalog.reload(rows, &mut dags);
     assert!(world.catalog.is_pausing("a"));
     assert_eq!(world.settle(NOON), 0);
     assert!(!world.catalog.is_pausing("a"));
@@ -482,7 +498,7 @@ proptest! {
         let mut promised = None;
         for now in clocks {
             let now = now.to_string();
-            world.catalog = Catalog::load(world.rows.values().cloned().collect());
+            world.catalog = world.loaded();
             world.catalog.update_files(files(), time(NOON));
             world.settle(&now);
             let next = world.row("a").next_run;

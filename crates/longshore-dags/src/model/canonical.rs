@@ -1,5 +1,6 @@
 //! The form in which a DAG is stored with each of its runs.
 
+use longshore_store::DocumentHash;
 use serde_json::Value;
 
 use super::{Dag, graph};
@@ -7,6 +8,9 @@ use super::{Dag, graph};
 /// Why a stored DAG cannot be read back.
 #[derive(Debug, thiserror::Error)]
 pub enum CanonicalError {
+    /// The document is not in the database.
+    #[error("there is no stored DAG {0}")]
+    NoDocument(DocumentHash),
     /// A field is missing or has another type.
     #[error("stored DAG does not have the form that this version writes")]
     Form(#[from] serde_json::Error),
@@ -53,8 +57,8 @@ impl Dag {
     }
 
     /// Reads the canonical form back and checks the invariants of the graph.
-    pub fn from_json(value: &Value) -> Result<Self, CanonicalError> {
-        let mut dag: Self = serde::Deserialize::deserialize(value)?;
+    pub fn from_text(text: &str) -> Result<Self, CanonicalError> {
+        let mut dag: Self = serde_json::from_str(text)?;
         dag.check_stored()?;
         dag.link();
         Ok(dag)

@@ -10,7 +10,7 @@ use longshore_store::{Changes, Pool, Run, RunKey, Snapshot, TaskInstance, TaskKe
 use uuid::Uuid;
 
 use crate::{
-    model::{CanonicalError, Dag},
+    model::Dag,
     scheduler::{facts::Fact, shape::Shape},
 };
 
@@ -93,11 +93,6 @@ pub struct Board {
     pub pools: Arc<BTreeMap<String, Pool>>,
     /// Where each current try is. Tries that are archived, or of finished runs, are not in here.
     by_id: Arc<BTreeMap<Uuid, TaskRef>>,
-}
-
-/// Reads the DAG that a run is pinned to.
-pub(crate) fn read_dag(run: &Run) -> Result<Arc<Dag>, CanonicalError> {
-    Dag::from_json(&run.dag).map(Arc::new)
 }
 
 impl Board {

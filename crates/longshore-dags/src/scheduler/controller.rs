@@ -9,7 +9,7 @@ use longshore_store::{Changes, Run, RunKey, Snapshot, StoreError, TaskInstance};
 use tokio::time::Instant;
 
 use super::{
-    board::{ActiveRun, Board, LoadError, read_dag},
+    board::{ActiveRun, Board, LoadError},
     clear::Clearing,
     decide::{self, Limits},
     facts::Fact,
@@ -18,6 +18,7 @@ use super::{
 use crate::{
     base::{
         change::StateChange,
+        documents::StoredDags,
         position::{Position, Reached},
         shared::Shared,
     },
@@ -153,7 +154,9 @@ impl Scheduler {
         let mut facts = self.shared.inbox.peek().facts;
         facts.retain(|fact| !settled.has(fact));
         let before = with_cleared(self.shared.board(), &facts);
-        let mut reloaded = Board::load(snapshot, read_dag)?;
+        let mut stored = StoredDags::known(&before, &self.shared.catalog());
+        stored.add(std::mem::take(&mut snapshot.documents).into_values());
+        let mut reloaded = Board::load(snapshot, |run| stored.read(&run.dag_hash))?;
         let mut ended = BTreeMap::new();
         for key in before.runs.keys() {
             if !reloaded.runs.contains_key(key) {
@@ -169,7 +172,7 @@ impl Scheduler {
             reloaded.pools = board.pools.clone();
             board.clone_from(&reloaded);
         }
-        self.shared.catalog_mut().reload(dags);
+        self.shared.catalog_mut().reload(dags, &mut stored);
         self.shared.launched.rows_reloaded();
         for (key, before) in &before.runs {
             match (reloaded.runs.get(key), ended.remove(key)) {
@@ -351,6 +354,8 @@ impl Controller for Scheduler {
             }
         }
         changes.dags = dags.iter().map(|entry| entry.row.clone()).collect();
+        let documents = dags.iter().filter_map(|entry| entry.document.clone());
+        changes.documents.extend(documents);
         let is_over = |run: &Run| run.state.is_finished() && due.held.contains(&run.key.dag_id);
         let has_made_room = changes.runs.iter().any(is_over);
         let mut plan = Plan {

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use longshore_store::{Failure, RunKey, RunType};
-use serde_json::Value;
+use longshore_store::{DocumentHash, Failure, RunKey, RunType, StoredDocument};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::{model::Dag, scheduler::clear::Clearing};
@@ -114,8 +114,10 @@ impl Fact {
 pub struct NewRun {
     /// The DAG that the run is pinned to.
     pub dag: Arc<Dag>,
-    /// The document that `dag` was read from, stored with the run.
-    pub document: Value,
+    /// The hash of the document of `dag`.
+    pub dag_hash: DocumentHash,
+    /// That document, where the database may not have it: it is stored with the run.
+    pub document: Option<StoredDocument>,
     /// The name of the run, unique within the DAG.
     pub run_id: String,
     /// What asks for it.
@@ -127,6 +129,20 @@ pub struct NewRun {
 }
 
 impl NewRun {
+    /// A run of a DAG that the database may not have, started by a user.
+    pub fn manual(dag: Arc<Dag>, run_id: String) -> Self {
+        let document = StoredDocument::of(&dag.to_json());
+        Self {
+            dag,
+            dag_hash: document.hash().clone(),
+            document: Some(document),
+            run_id,
+            run_type: RunType::Manual,
+            logical_date: None,
+            conf: json!({}),
+        }
+    }
+
     /// The address of the run.
     pub fn key(&self) -> RunKey {
         RunKey {

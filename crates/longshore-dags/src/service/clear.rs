@@ -10,9 +10,10 @@ use uuid::Uuid;
 
 use super::Dags;
 use crate::{
+    base::documents::StoredDags,
     model::CanonicalError,
     scheduler::{
-        board::{ActiveRun, Board, LoadError, read_dag},
+        board::{ActiveRun, Board, LoadError},
         clear::{Clearing, Selection},
         facts::Fact,
     },
@@ -110,17 +111,23 @@ impl Dags {
     }
 
     async fn find(&self, key: &RunKey) -> Result<Found, ClearError> {
-        if let Some(active) = self.shared.board().runs.get(key) {
+        let board = self.shared.board();
+        if let Some(active) = board.runs.get(key) {
             return Ok(Found::Active(active.clone()));
         }
         let stored = self.shared.store.run(key).await?;
         let (run, rows) = stored.ok_or_else(|| ClearError::UnknownRun(key.clone()))?;
+        let mut dags = StoredDags::known(&board, &self.shared.catalog());
+        drop(board);
+        if !dags.is_known(&run.dag_hash) {
+            dags.add([self.shared.store.document(&run.dag_hash).await?]);
+        }
         let snapshot = Snapshot {
             runs: vec![run],
             task_instances: rows,
             ..Snapshot::default()
         };
-        let board = Board::load(snapshot, read_dag);
+        let board = Board::load(snapshot, |run| dags.read(&run.dag_hash));
         let mut board = board.map_err(|error| ClearError::Rows(Box::new(error)))?;
         let over = board.runs.remove(key);
         over.map(Found::Over)

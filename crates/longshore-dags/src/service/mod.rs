@@ -20,6 +20,7 @@ use crate::{
     actions,
     base::{
         change::StateChange,
+        documents::StoredDags,
         position::{Position, Reached},
         shared::Shared,
     },
@@ -37,7 +38,7 @@ use crate::{
     pods::{build::PodConfig, launched::LaunchedPod},
     runs::{controller::Runs, observe},
     scheduler::{
-        board::{Board, LoadError, read_dag},
+        board::{Board, LoadError},
         controller::{Scheduler, TheScheduler},
         decide::Limits,
         facts::{Fact, NewRun},
@@ -125,13 +126,15 @@ impl Dags {
         config: DagsConfig,
     ) -> Result<Self, StartError> {
         let mut snapshot = store.load().await?;
-        let catalog = Catalog::load(std::mem::take(&mut snapshot.dags));
+        let mut dags = StoredDags::default();
+        dags.add(std::mem::take(&mut snapshot.documents).into_values());
+        let catalog = Catalog::load(std::mem::take(&mut snapshot.dags), &mut dags);
         let cluster = cluster_id(&client).await?;
         let stored = snapshot.watch_position.as_deref();
         let position: Option<Position> = stored.and_then(|text| text.parse().ok());
         let has_moved = position.is_some_and(|at| at.cluster != cluster);
         let at = Reached::stored(stored, &cluster);
-        let board = Board::load(snapshot, read_dag)?;
+        let board = Board::load(snapshot, |run| dags.read(&run.dag_hash))?;
 
         let shared = Arc::new(Shared::new(
             store,

@@ -8,8 +8,8 @@ use std::{
 use async_trait::async_trait;
 use jiff::Timestamp;
 use longshore_store::{
-    ArchivedTry, Changes, Dag, Pool, Run, RunFilter, RunKey, RunStore, Snapshot, StoreError,
-    TaskInstance, TaskKey,
+    ArchivedTry, Changes, Dag, DocumentHash, Pool, Run, RunFilter, RunKey, RunStore, Snapshot,
+    StoreError, StoredDocument, TaskInstance, TaskKey,
 };
 use uuid::Uuid;
 
@@ -27,6 +27,7 @@ struct Rows {
     pools: BTreeMap<String, Pool>,
     watch_position: Option<String>,
     dags: BTreeMap<String, Dag>,
+    documents: BTreeMap<DocumentHash, StoredDocument>,
 }
 
 impl MemoryStore {
@@ -50,6 +51,14 @@ impl MemoryStore {
     }
 }
 
+impl Rows {
+    /// Refuses a row whose document is not there.
+    fn check_document(&self, hash: &DocumentHash) -> Result<(), StoreError> {
+        let version = i64::from(!self.documents.contains_key(hash));
+        check(hash, version, None)
+    }
+}
+
 /// Refuses a row whose version is not the stored one.
 fn check(what: impl std::fmt::Display, given: i64, stored: Option<i64>) -> Result<(), StoreError> {
     if given == stored.unwrap_or(0) {
@@ -69,12 +78,16 @@ impl RunStore for MemoryStore {
     async fn commit(&self, changes: &Changes) -> Result<(), StoreError> {
         let mut stored = self.rows();
         let mut rows = stored.clone();
+        let documents = changes.documents.iter();
+        rows.documents
+            .extend(documents.map(|document| (document.hash().clone(), document.clone())));
         for run in &changes.runs {
             check(
                 &run.key,
                 run.version,
                 rows.runs.get(&run.key).map(|row| row.version),
             )?;
+            rows.check_document(&run.dag_hash)?;
             let run = Run {
                 version: run.version + 1,
                 ..run.clone()
@@ -94,9 +107,8 @@ impl RunStore for MemoryStore {
         for dag in &changes.dags {
             let known = rows.dags.get(&dag.dag_id);
             check(&dag.dag_id, dag.version, known.map(|row| row.version))?;
-            let kept = known.and_then(|row| row.document.clone());
+            rows.check_document(&dag.document_hash)?;
             let dag = Dag {
-                document: dag.document.clone().or(kept),
                 version: dag.version + 1,
                 ..dag.clone()
             };
@@ -128,6 +140,7 @@ impl RunStore for MemoryStore {
             pools: rows.pools.values().cloned().collect(),
             watch_position: rows.watch_position.clone(),
             dags: rows.dags.values().cloned().collect(),
+            documents: rows.documents.clone(),
         })
     }
 
@@ -140,6 +153,10 @@ impl RunStore for MemoryStore {
                 .filter(|row| row.key.run == *key);
             (run.clone(), tasks.cloned().collect())
         }))
+    }
+
+    async fn document(&self, hash: &DocumentHash) -> Result<StoredDocument, StoreError> {
+        Ok(self.rows().documents[hash].clone())
     }
 
     async fn runs(&self, _filter: &RunFilter) -> Result<Vec<Run>, StoreError> {

@@ -7,7 +7,6 @@ use longshore_dags::{Dags, KnownDag, RequestError, StateChange, scheduler::NewRu
 use longshore_kit::Clock;
 use longshore_store::{Run, RunFilter, RunState, RunStore, RunType};
 use longshore_test::faults::{FaultPlan, Faults, Process};
-use serde_json::json;
 use tokio::sync::broadcast;
 
 use crate::world::{World, dag};
@@ -238,16 +237,9 @@ tasks:
 async fn no_two_runs_of_a_dag_are_about_the_same_instant() {
     let world = World::following(EVERY_TEN_MINUTES).await;
     let dags = world.start(&undisturbed()).await;
-    let manual = |run_id: &str, logical_date: &str| {
-        let dag = dag(EVERY_TEN_MINUTES);
-        NewRun {
-            document: dag.to_json(),
-            dag,
-            run_id: run_id.to_owned(),
-            run_type: RunType::Manual,
-            logical_date: Some(logical_date.parse().unwrap()),
-            conf: json!({}),
-        }
+    let manual = |run_id: &str, logical_date: &str| NewRun {
+        logical_date: Some(logical_date.parse().unwrap()),
+        ..NewRun::manual(dag(EVERY_TEN_MINUTES), run_id.to_owned())
     };
     seconds(60).await;
     let again = dags

@@ -19,15 +19,15 @@ use longshore_dags::{
 };
 use longshore_kit::Clock;
 use longshore_store::{
-    ArchivedTry, Changes, Pool, Run, RunFilter, RunKey, RunStore, RunType, Snapshot, StoreError,
-    TaskInstance,
+    ArchivedTry, Changes, DocumentHash, Pool, Run, RunFilter, RunKey, RunStore, Snapshot,
+    StoreError, StoredDocument, TaskInstance,
 };
 use longshore_test::{
     Place,
     faults::{Admission, Injected, Process, Rule},
     scripted_node::ScriptedNode,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -180,14 +180,7 @@ impl World {
 
     /// Asks for a run of this DAG, unless it is there.
     pub(crate) async fn request_of(&self, dags: &Dags, dag: &Arc<Dag>, run_id: &str) -> RunKey {
-        let new = NewRun {
-            dag: dag.clone(),
-            document: dag.to_json(),
-            run_id: run_id.to_owned(),
-            run_type: RunType::Manual,
-            logical_date: None,
-            conf: json!({}),
-        };
+        let new = NewRun::manual(dag.clone(), run_id.to_owned());
         let key = new.key();
         loop {
             match dags.request_run(new.clone()).await {
@@ -268,6 +261,10 @@ impl RunStore for FaultyStore {
 
     async fn run(&self, key: &RunKey) -> Result<Option<(Run, Vec<TaskInstance>)>, StoreError> {
         self.effect("get run", self.store.run(key)).await
+    }
+
+    async fn document(&self, hash: &DocumentHash) -> Result<StoredDocument, StoreError> {
+        self.effect("get document", self.store.document(hash)).await
     }
 
     async fn runs(&self, filter: &RunFilter) -> Result<Vec<Run>, StoreError> {

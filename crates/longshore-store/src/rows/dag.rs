@@ -5,8 +5,8 @@ use jiff::Timestamp;
 use crate::{
     changes::StoreError,
     engine::{Cell, Row},
-    model::{Dag, NextRun},
-    rows::{Table, Unreadable, document::Documents, instant, read_instant, read_opt_instant},
+    model::{Dag, DocumentHash, NextRun},
+    rows::{Table, Unreadable, instant, read_instant, read_opt_instant},
 };
 
 /// Table `dag`.
@@ -32,14 +32,8 @@ pub(crate) const TABLE: Table = Table {
     addressable: "",
 };
 
-/// Table `dag`, for updates that keep the document.
-pub(crate) const KEPT: Table = Table {
-    fixed: &["document_hash"],
-    ..TABLE
-};
-
-/// The cells of a row, in the order of the table's columns, with this version and document.
-pub(crate) fn cells(dag: &Dag, version: i64, document_hash: Option<String>) -> [Cell; 13] {
+/// The cells of a row, in the order of the table's columns, with this version.
+pub(crate) fn cells(dag: &Dag, version: i64) -> [Cell; 13] {
     let next = dag.next_run;
     let interval = next.and_then(|next| next.data_interval);
     [
@@ -54,13 +48,13 @@ pub(crate) fn cells(dag: &Dag, version: i64, document_hash: Option<String>) -> [
         instant(dag.last_interval.map(|(_, end)| end)),
         instant(Some(dag.parsed_at)),
         dag.error.clone().into(),
-        document_hash.into(),
+        dag.document_hash.as_str().into(),
         version.into(),
     ]
 }
 
-/// A DAG from its row and its document.
-pub(crate) fn read(row: &Row, documents: &Documents) -> Result<Dag, StoreError> {
+/// A DAG from its row.
+pub(crate) fn read(row: &Row) -> Result<Dag, StoreError> {
     let corrupt = |what: String| {
         move |why: Unreadable| StoreError::Corrupt {
             what,
@@ -69,14 +63,10 @@ pub(crate) fn read(row: &Row, documents: &Documents) -> Result<Dag, StoreError> 
     };
     let dag_id = row.text("dag_id").map_err(corrupt("a DAG".to_owned()))?;
     let what = format!("DAG {dag_id}");
-    read_rest(row, dag_id, documents).map_err(corrupt(what))
+    read_rest(row, dag_id).map_err(corrupt(what))
 }
 
-fn read_rest(row: &Row, dag_id: String, documents: &Documents) -> Result<Dag, Unreadable> {
-    let hash = row.text("document_hash")?;
-    let document = documents
-        .get(&hash)
-        .ok_or_else(|| format!("column document_hash: there is no document {hash}"))?;
+fn read_rest(row: &Row, dag_id: String) -> Result<Dag, Unreadable> {
     Ok(Dag {
         dag_id,
         file: row.opt_text("file")?,
@@ -85,7 +75,7 @@ fn read_rest(row: &Row, dag_id: String, documents: &Documents) -> Result<Dag, Un
         last_interval: read_interval(row, ["last_interval_start", "last_interval_end"])?,
         parsed_at: read_instant(row, "parsed_at")?,
         error: row.opt_text("error")?,
-        document: Some(document.clone()),
+        document_hash: DocumentHash::stored(row.text("document_hash")?),
         version: row.int("version")?,
     })
 }

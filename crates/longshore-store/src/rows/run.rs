@@ -6,8 +6,7 @@ use super::{
 use crate::{
     changes::StoreError,
     engine::{Cell, Row},
-    model::{Run, RunKey},
-    rows::document::Documents,
+    model::{DocumentHash, Run, RunKey},
 };
 
 /// Table `run`.
@@ -33,9 +32,8 @@ pub(crate) const TABLE: Table = Table {
     addressable: "",
 };
 
-/// The cells of a row, in the order of the table's columns, with this version. An insert names its document, an update
-/// does not look at it.
-pub(crate) fn cells(run: &Run, version: i64, dag_hash: Option<String>) -> [Cell; 13] {
+/// The cells of a row, in the order of the table's columns, with this version.
+pub(crate) fn cells(run: &Run, version: i64) -> [Cell; 13] {
     [
         run.key.dag_id.as_str().into(),
         run.key.run_id.as_str().into(),
@@ -46,7 +44,7 @@ pub(crate) fn cells(run: &Run, version: i64, dag_hash: Option<String>) -> [Cell;
         instant(run.start_date),
         instant(run.end_date),
         json(&run.conf),
-        dag_hash.into(),
+        run.dag_hash.as_str().into(),
         i64::from(run.is_prepared).into(),
         run.reason.clone().into(),
         version.into(),
@@ -58,8 +56,8 @@ pub(crate) fn key_cells(key: &RunKey) -> [Cell; 2] {
     [key.dag_id.as_str().into(), key.run_id.as_str().into()]
 }
 
-/// A run from its row and its document.
-pub(crate) fn read(row: &Row, documents: &Documents) -> Result<Run, StoreError> {
+/// A run from its row.
+pub(crate) fn read(row: &Row) -> Result<Run, StoreError> {
     let corrupt = |what: String| {
         move |why: Unreadable| StoreError::Corrupt {
             what,
@@ -68,7 +66,7 @@ pub(crate) fn read(row: &Row, documents: &Documents) -> Result<Run, StoreError> 
     };
     let key = read_key(row).map_err(corrupt("a run".to_owned()))?;
     let what = format!("run {key}");
-    read_rest(row, key, documents).map_err(corrupt(what))
+    read_rest(row, key).map_err(corrupt(what))
 }
 
 /// A run's address from its columns in any row.
@@ -79,11 +77,7 @@ pub(crate) fn read_key(row: &Row) -> Result<RunKey, Unreadable> {
     })
 }
 
-fn read_rest(row: &Row, key: RunKey, documents: &Documents) -> Result<Run, Unreadable> {
-    let hash = row.text("dag_hash")?;
-    let dag = documents
-        .get(&hash)
-        .ok_or_else(|| format!("column dag_hash: there is no document {hash}"))?;
+fn read_rest(row: &Row, key: RunKey) -> Result<Run, Unreadable> {
     Ok(Run {
         key,
         run_type: parse_word(row.text("run_type")?, "run_type")?,
@@ -93,7 +87,7 @@ fn read_rest(row: &Row, key: RunKey, documents: &Documents) -> Result<Run, Unrea
         start_date: read_opt_instant(row, "start_date")?,
         end_date: read_opt_instant(row, "end_date")?,
         conf: parse_json(&row.text("conf")?, "conf")?,
-        dag: dag.clone(),
+        dag_hash: DocumentHash::stored(row.text("dag_hash")?),
         is_prepared: row.int("is_prepared")? != 0,
         reason: row.opt_text("reason")?,
         version: row.int("version")?,

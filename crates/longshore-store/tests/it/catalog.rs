@@ -2,13 +2,13 @@
 
 use jiff::Timestamp;
 use longshore_store::{
-    Catalog, Changes, Dag, NextRun, Run, RunCursor, RunFilter, RunState, StoreError, TaskFilter,
-    TaskInstance, TaskState,
+    Catalog, Changes, Dag, NextRun, Run, RunCursor, RunFilter, RunState, StoreError,
+    StoredDocument, TaskFilter, TaskInstance, TaskState,
 };
 use serde_json::json;
 
 use crate::{
-    samples::{archive, at, next_try, run, run_key, runs, task, tasks},
+    samples::{archive, at, document, full_document, next_try, run, run_key, runs, task, tasks},
     stores::on_every_engine,
 };
 
@@ -16,11 +16,11 @@ on_every_engine!(
     runs_are_listed_by_state_and_page_by_page,
     task_instances_are_listed_by_state_and_page_by_page,
     a_dag_is_made_and_changed,
-    a_dag_keeps_its_document_until_it_gets_another,
+    a_row_without_its_document_is_a_conflict,
     a_schedule_goes_on_with_the_run_that_was_due,
     a_dag_that_is_not_as_given_is_a_conflict,
     a_run_is_found_by_its_name_and_by_its_instant,
-    runs_of_one_document_each_have_it,
+    a_document_is_read_once_for_all_that_refer_to_it,
 );
 
 fn aged(dag_id: &str, run_id: &str, state: RunState, age: i64) -> Run {
@@ -156,7 +156,7 @@ fn dag(dag_id: &str) -> Dag {
         last_interval: None,
         parsed_at: at(0),
         error: None,
-        document: Some(json!({"dag_id": dag_id})),
+        document_hash: document().hash().clone(),
         version: 0,
     }
 }
@@ -171,6 +171,7 @@ fn next_run(seconds: i64) -> NextRun {
 
 fn dags(dags: impl IntoIterator<Item = Dag>) -> Changes {
     Changes {
+        documents: vec![document(), full_document()],
         dags: dags.into_iter().collect(),
         ..Changes::default()
     }
@@ -199,7 +200,7 @@ async fn a_dag_is_made_and_changed(store: &dyn Catalog) {
         last_interval: Some((at(-60), Timestamp::MAX)),
         parsed_at: at(5),
         error: Some("line 3: unknown key".to_owned()),
-        document: Some(json!({"dag_id": "b", "tasks": {}})),
+        document_hash: full_document().hash().clone(),
         ..dag("b")
     };
     for (version, changed) in [dag("b"), bare, full, dag("b")].into_iter().enumerate() {
@@ -215,28 +216,28 @@ async fn a_dag_is_made_and_changed(store: &dyn Catalog) {
     assert_eq!(names, ["a", "b", "c"]);
 }
 
-async fn a_dag_keeps_its_document_until_it_gets_another(store: &dyn Catalog) {
-    store.commit(&dags([dag("a")])).await.unwrap();
-    let broken = Dag {
-        error: Some("line 3: unknown key".to_owned()),
-        document: None,
-        version: 1,
-        ..dag("a")
+async fn a_row_without_its_document_is_a_conflict(store: &dyn Catalog) {
+    let hash = document().hash().clone();
+    let without = [runs([run("a")]), dags([dag("a")])].map(|changes| Changes {
+        documents: vec![full_document()],
+        ..changes
+    });
+    for changes in &without {
+        match store.commit(changes).await {
+            Err(StoreError::Conflict { what }) => assert_eq!(what, format!("DAG document {hash}")),
+            other => panic!("{other:?}"),
+        }
+    }
+    // Documents stay, so that later rows need not bring them.
+    let documents = Changes {
+        documents: vec![document()],
+        ..Changes::default()
     };
-    store.commit(&dags([broken.clone()])).await.unwrap();
-    let kept = only_dag(store).await;
-    assert_eq!(kept.error, broken.error);
-    assert_eq!(kept.document, dag("a").document);
-    // None to begin with is not allowed.
-    let without = Dag {
-        document: None,
-        ..dag("b")
-    };
-    let refused = store.commit(&dags([without])).await;
-    assert!(
-        matches!(refused, Err(StoreError::Conflict { .. })),
-        "{refused:?}"
-    );
+    store.commit(&documents).await.unwrap();
+    for changes in &without {
+        store.commit(changes).await.unwrap();
+    }
+    assert_eq!(store.document(&hash).await.unwrap(), document());
 }
 
 async fn a_schedule_goes_on_with_the_run_that_was_due(store: &dyn Catalog) {
@@ -248,7 +249,6 @@ async fn a_schedule_goes_on_with_the_run_that_was_due(store: &dyn Catalog) {
             ..dags([Dag {
                 next_run: next,
                 last_interval: Some((at(0), at(n))),
-                document: None,
                 version: n,
                 ..dag("a")
             }])
@@ -268,18 +268,11 @@ async fn a_dag_that_is_not_as_given_is_a_conflict(store: &dyn Catalog) {
         version,
         ..dag(dag_id)
     };
-    let kept = |version| Dag {
-        document: None,
-        ..other("a", version)
-    };
     let before = only_dag(store).await;
     let cases = [
         ("made again", dags([other("a", 0)]), "DAG a"),
-        ("older", dags([kept(0)]), "DAG a"),
         ("newer", dags([other("a", 2)]), "DAG a"),
-        ("newer, document kept", dags([kept(2)]), "DAG a"),
         ("twice", dags([other("a", 1), other("a", 1)]), "DAG a"),
-        ("twice, document kept", dags([kept(1), kept(1)]), "DAG a"),
         ("unknown", dags([other("b", 1)]), "DAG b"),
     ];
     for (name, mut changes, expected) in cases {
@@ -315,17 +308,22 @@ async fn a_run_is_found_by_its_name_and_by_its_instant(store: &dyn Catalog) {
     }
 }
 
-async fn runs_of_one_document_each_have_it(store: &dyn Catalog) {
+async fn a_document_is_read_once_for_all_that_refer_to_it(store: &dyn Catalog) {
     // More documents than one query reads, and each in two runs.
-    let of = |n: i32, copy: &str| Run {
-        dag: json!({"dag_id": "sales", "n": n}),
+    let documents = (0..120).map(|n| StoredDocument::of(&json!({"dag_id": "sales", "n": n})));
+    let documents = Vec::from_iter(documents);
+    let of = |n: usize, copy: &str| Run {
+        dag_hash: documents[n].hash().clone(),
         ..run(&format!("{n:03}-{copy}"))
     };
-    let all = (0..120).flat_map(|n| [of(n, "a"), of(n, "b")]);
-    store.commit(&runs(all)).await.unwrap();
+    let changes = Changes {
+        documents: documents.clone(),
+        ..runs((0..120).flat_map(|n| [of(n, "a"), of(n, "b")]))
+    };
+    store.commit(&changes).await.unwrap();
     store.commit(&tasks([task("000-a", "load")])).await.unwrap();
-    let found = store.load().await.unwrap().runs;
-    let n_of = |run: &Run| run.dag["n"].as_i64();
-    let expected: Vec<_> = (0..240).map(|n| Some(n / 2)).collect();
-    assert_eq!(found.iter().map(n_of).collect::<Vec<_>>(), expected);
+    let found = store.load().await.unwrap();
+    let of_runs = found.runs.iter().map(|run| &found.documents[&run.dag_hash]);
+    assert!(of_runs.eq((0..240).map(|n| &documents[n / 2])));
+    assert_eq!(found.documents.len(), 120);
 }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use crate::{
-    samples::{run, run_key, stored, stored_run, task},
+    samples::{run, run_key, runs, stored, stored_run, task},
     stores::{Factory as _, Postgres},
 };
 
@@ -99,7 +99,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 }
 
 fn changes_of(parts: &[Part], view: &World) -> Changes {
-    let mut changes = Changes::default();
+    let mut changes = runs([]);
     for part in parts {
         match *part {
             Part::Run {

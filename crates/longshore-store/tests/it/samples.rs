@@ -2,7 +2,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 use longshore_store::{
-    ArchivedTry, Changes, Failure, Run, RunKey, RunState, RunType, TaskInstance, TaskState,
+    ArchivedTry, Changes, Failure, Run, RunKey, RunState, RunType, StoredDocument, TaskInstance,
+    TaskState,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -20,6 +21,18 @@ pub(crate) fn run_key(run_id: &str) -> RunKey {
     }
 }
 
+/// The document of `run`.
+pub(crate) fn document() -> StoredDocument {
+    StoredDocument::of(&json!({"dag_id": "sales"}))
+}
+
+/// The document of `full_run`.
+pub(crate) fn full_document() -> StoredDocument {
+    StoredDocument::of(
+        &json!({"tasks": {"load": {"unknown_field": 18_446_744_073_709_551_615_u64}}}),
+    )
+}
+
 /// A running run that was not stored yet, with most fields empty.
 pub(crate) fn run(run_id: &str) -> Run {
     Run {
@@ -31,7 +44,7 @@ pub(crate) fn run(run_id: &str) -> Run {
         start_date: None,
         end_date: None,
         conf: json!({}),
-        dag: json!({"dag_id": "sales"}),
+        dag_hash: document().hash().clone(),
         is_prepared: false,
         reason: None,
         version: 0,
@@ -47,7 +60,7 @@ pub(crate) fn full_run(run_id: &str) -> Run {
         start_date: Some(at(1)),
         end_date: Some(Timestamp::MAX),
         conf: json!({"days": 3, "name": "ünï \u{0} 'quoted'", "deep": [null, true, {"x": -1}]}),
-        dag: json!({"tasks": {"load": {"unknown_field": 18_446_744_073_709_551_615_u64}}}),
+        dag_hash: full_document().hash().clone(),
         is_prepared: true,
         reason: Some("timed_out".to_owned()),
         ..run(run_id)
@@ -116,6 +129,7 @@ pub(crate) fn next_try(task: &TaskInstance) -> TaskInstance {
 
 pub(crate) fn runs(runs: impl IntoIterator<Item = Run>) -> Changes {
     Changes {
+        documents: vec![document(), full_document()],
         runs: runs.into_iter().collect(),
         ..Changes::default()
     }

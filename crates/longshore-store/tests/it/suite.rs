@@ -3,13 +3,12 @@
 use longshore_store::{
     Catalog, Changes, Pool, Run, RunFilter, RunState, Snapshot, StoreError, TaskInstance,
 };
-use serde_json::json;
 use uuid::Uuid;
 
 use crate::{
     samples::{
-        archive, at, full_run, full_task, next_try, run, run_key, runs, stored, stored_run, task,
-        tasks,
+        archive, at, full_document, full_run, full_task, next_try, run, run_key, runs, stored,
+        stored_run, task, tasks,
     },
     stores::on_every_engine,
 };
@@ -64,9 +63,8 @@ async fn rows_come_back_whole(store: &dyn Catalog) {
     let (plain, full) = (run("a"), full_run("b"));
     let (none, some) = (task("b", "extract"), full_task("b", "load"));
     let changes = Changes {
-        runs: vec![plain.clone(), full.clone()],
         task_instances: vec![none.clone(), some.clone()],
-        ..Changes::default()
+        ..runs([plain.clone(), full.clone()])
     };
     store.commit(&changes).await.unwrap();
     let found = store.run(&full.key).await.unwrap();
@@ -93,7 +91,7 @@ async fn an_update_replaces_the_row_and_counts_its_version_up(store: &dyn Catalo
     for version in 1..=3 {
         (new_run.version, new_task.version) = (version, version);
         // Another document than the one that it was created with: only the insert stores it.
-        new_run.dag = json!({"dag_id": version});
+        new_run.dag_hash = full_document().hash().clone();
         let changes = Changes {
             task_instances: vec![new_task.clone()],
             ..runs([new_run.clone()])
@@ -101,7 +99,7 @@ async fn an_update_replaces_the_row_and_counts_its_version_up(store: &dyn Catalo
         store.commit(&changes).await.unwrap();
         let found = store.run(&new_run.key).await.unwrap();
         let expected = vec![stored(&new_task), stored(&neighbour)];
-        new_run.dag = run("a").dag;
+        new_run.dag_hash = run("a").dag_hash;
         assert_eq!(found, Some((stored_run(&new_run), expected)));
     }
 }

@@ -24,13 +24,14 @@ use longshore_dags::{
     model::Launcher,
 };
 use longshore_store::{Run, RunStore, TaskInstance};
+use serde_json::Value;
 use tokio::{
     fs::File,
     io::{AsyncReadExt, AsyncSeekExt},
 };
 use tokio_util::{compat::FuturesAsyncReadCompatExt, io::ReaderStream};
 
-use super::{find, rows};
+use super::{find, rows, unavailable};
 
 /// How often a follower checks again whether a try has a log, when no state change says so: a pod's log exists a moment
 /// after its row is `running`, and the stored one a moment after the row is final.
@@ -109,7 +110,6 @@ impl Logs {
     ) -> Result<Found, ControlError> {
         let (run, rows) = rows(store, &task.run).await?;
         let row = find(&rows, task)?;
-        let launcher = launcher(&run, row);
         let attempt = query.attempt.unwrap_or(row.try_number);
         if attempt > row.try_number {
             return Ok(Found::Never("there is no such try"));
@@ -122,7 +122,7 @@ impl Logs {
             if let Some(log) = self.stored(row, attempt, query.tail).await? {
                 return Ok(Found::Log(log));
             }
-            if let Some(log) = self.live(row, launcher, query).await? {
+            if let Some(log) = self.live(store, &run, row, query).await? {
                 return Ok(Found::Log(log));
             }
             let is_over = row
@@ -161,21 +161,24 @@ impl Logs {
     /// The log of a try at the node of its pod.
     async fn live(
         &self,
+        store: &dyn RunStore,
+        run: &Run,
         row: &TaskInstance,
-        launcher: Launcher,
         query: LogQuery,
     ) -> Result<Option<LogStream>, ControlError> {
         let unavailable = |source: kube::Error| ControlError::Unavailable {
             what: "the cluster",
             source: Box::new(source),
         };
-        let pod = match (&row.pod_name, launcher) {
-            (None, _) => None,
-            (Some(_), Launcher::TaskAction) => {
+        let Some(name) = &row.pod_name else {
+            return Ok(None);
+        };
+        let pod = match launcher(store, run, row).await? {
+            Launcher::TaskAction => {
                 let pod = actions::pod_of(&self.pods, &row.id).await;
                 pod.map_err(unavailable)?
             }
-            (Some(name), Launcher::Pod) => Some(TaskPod {
+            Launcher::Pod => Some(TaskPod {
                 name: name.clone(),
                 container: Some(CONTAINER_BASE.to_owned()),
             }),
@@ -199,12 +202,18 @@ impl Logs {
 }
 
 /// What the tries of a task instance are launched as: a run keeps the DAG that it began with.
-fn launcher(run: &Run, row: &TaskInstance) -> Launcher {
-    if run.dag["tasks"][&row.key.task_id]["plugin"].is_null() {
+async fn launcher(
+    store: &dyn RunStore,
+    run: &Run,
+    row: &TaskInstance,
+) -> Result<Launcher, ControlError> {
+    let document = store.document(&run.dag_hash).await.map_err(unavailable)?;
+    let dag: Value = serde_json::from_str(document.body()).unwrap_or_default();
+    Ok(if dag["tasks"][&row.key.task_id]["plugin"].is_null() {
         Launcher::Pod
     } else {
         Launcher::TaskAction
-    }
+    })
 }
 
 /// Opens a file at its last `tail` lines.

@@ -23,7 +23,8 @@ use longshore_dags::{
 };
 use longshore_kit::{Clock, Metrics};
 use longshore_store::{
-    Pool, Run, RunCursor, RunFilter, RunKey, RunState, RunStore, RunType, StoreError, TaskInstance,
+    DocumentHash, Pool, Run, RunCursor, RunFilter, RunKey, RunState, RunStore, RunType, StoreError,
+    TaskInstance,
 };
 use serde_json::Value;
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -86,13 +87,17 @@ impl ServiceControl {
     }
 
     /// The DAG that a run is made of.
-    fn runnable(&self, dag_id: &str) -> Result<Arc<Dag>, ControlError> {
+    fn runnable(&self, dag_id: &str) -> Result<(Arc<Dag>, DocumentHash), ControlError> {
         let KnownDag {
-            dag, error, file, ..
+            dag,
+            dag_hash,
+            error,
+            file,
+            ..
         } = self.known(dag_id)?;
         let dag = match file {
             None => Err("its file was removed from the DAG folder".to_owned()),
-            Some(_) => dag.ok_or_else(|| {
+            Some(_) => dag.zip(dag_hash).ok_or_else(|| {
                 error.unwrap_or_else(|| "what is stored of it cannot be read".to_owned())
             }),
         };
@@ -222,7 +227,7 @@ impl Control for ServiceControl {
         dag_id: &str,
         trigger: objects::Trigger,
     ) -> Result<objects::Run, ControlError> {
-        let dag = self.runnable(dag_id)?;
+        let (dag, dag_hash) = self.runnable(dag_id)?;
         if let Some(name) = trigger
             .params
             .keys()
@@ -240,8 +245,9 @@ impl Control for ServiceControl {
             run_id: run_id.clone(),
         };
         let new = NewRun {
-            document: dag.to_json(),
             dag,
+            dag_hash,
+            document: None,
             run_id,
             run_type: RunType::Manual,
             logical_date: Some(trigger.logical_date.unwrap_or(at)),

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use longshore_kit::Gate;
 use longshore_store::{
-    ArchivedTry, Changes, Pool, Run, RunFilter, RunKey, RunStore, Snapshot, Store, StoreError,
-    TaskInstance,
+    ArchivedTry, Changes, DocumentHash, Pool, Run, RunFilter, RunKey, RunStore, Snapshot, Store,
+    StoreError, StoredDocument, TaskInstance,
 };
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -84,6 +84,10 @@ impl RunStore for WatchedStore {
 
     async fn run(&self, key: &RunKey) -> Result<Option<(Run, Vec<TaskInstance>)>, StoreError> {
         self.store.run(key).await
+    }
+
+    async fn document(&self, hash: &DocumentHash) -> Result<StoredDocument, StoreError> {
+        self.store.document(hash).await
     }
 
     async fn runs(&self, filter: &RunFilter) -> Result<Vec<Run>, StoreError> {

@@ -27,10 +27,9 @@ use longshore_kit::{
     lease::{LeaseName, Terms},
 };
 use longshore_plugins::Registry;
-use longshore_store::{RunState, RunStore, RunType, Store};
+use longshore_store::{RunState, RunStore, Store};
 use longshore_tasks::TasksConfig;
 use longshore_test::{Fault, FaultPlan, Faults, Point, WatchFault};
-use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::{TestCluster, config, real};
@@ -144,14 +143,7 @@ fn dag() -> Dag {
 }
 
 fn manual(dag: Dag) -> NewRun {
-    NewRun {
-        document: dag.to_json(),
-        dag: Arc::new(dag),
-        run_id: "r1".to_owned(),
-        run_type: RunType::Manual,
-        logical_date: None,
-        conf: json!({}),
-    }
+    NewRun::manual(Arc::new(dag), "r1".to_owned())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -18,7 +18,7 @@ use longshore_dags::{
 };
 use longshore_kit::{Clock, Gate, Metrics, SystemClock};
 use longshore_node::{LogServer, Node, NodeConfig};
-use longshore_store::{RunState, RunStore, RunType, Store};
+use longshore_store::{RunState, RunStore, Store};
 use longshore_test::{Place, RealNamespace, RealServer};
 use serde_json::json;
 use tempfile::TempDir;
@@ -155,12 +155,8 @@ async fn the_process_node_runs_the_quickstart_on_a_real_api_server() {
     let dags = dags.await.unwrap();
     let (dag, at) = (quickstart(), SystemClock.now());
     let run = NewRun {
-        document: dag.to_json(),
-        dag: Arc::new(dag),
-        run_id: manual_run_id(at),
-        run_type: RunType::Manual,
         logical_date: Some(at),
-        conf: json!({}),
+        ..NewRun::manual(Arc::new(dag), manual_run_id(at))
     };
     let run = dags.request_run(run).await.unwrap();
     let ended = tokio::time::timeout(PATIENCE, dags.ended(&run)).await;

@@ -1,7 +1,7 @@
 //! The TaskAction of a task.
 
 use longshore_api::flyte::TaskActionSpec;
-use longshore_store::model::{Run, RunKey, RunState, RunType, TaskInstance};
+use longshore_store::model::{Run, RunKey, RunState, RunType, StoredDocument, TaskInstance};
 use uuid::Uuid;
 
 use super::*;
@@ -53,7 +53,7 @@ fn built(task_id: &str) -> (Value, TaskInstance) {
         start_date: None,
         end_date: None,
         conf: json!({"day": "monday"}),
-        dag: dag.to_json(),
+        dag_hash: StoredDocument::of(&dag.to_json()).hash().clone(),
         is_prepared: true,
         reason: None,
         version: 1,

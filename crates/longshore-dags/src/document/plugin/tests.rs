@@ -54,7 +54,7 @@ tasks:
     // What all pods of ours are to have means nothing to a plugin.
     assert_eq!(dag.tasks["word"].pod_override, None);
     assert!(dag.tasks["pod"].pod_override.is_some());
-    assert_eq!(Dag::from_json(&dag.to_json()).unwrap(), dag);
+    assert_eq!(Dag::from_text(&dag.to_json().to_string()).unwrap(), dag);
 }
 
 #[test]

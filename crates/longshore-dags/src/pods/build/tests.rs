@@ -1,4 +1,4 @@
-use longshore_store::model::{RunKey, RunState, RunType};
+use longshore_store::model::{RunKey, RunState, RunType, StoredDocument};
 use uuid::Uuid;
 
 use super::*;
@@ -35,7 +35,7 @@ fn run(dag: &Dag) -> Run {
         start_date: None,
         end_date: None,
         conf: json!({"city": "Paris"}),
-        dag: dag.to_json(),
+        dag_hash: StoredDocument::of(&dag.to_json()).hash().clone(),
         is_prepared: true,
         reason: None,
         version: 1,

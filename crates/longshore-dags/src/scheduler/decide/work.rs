@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use longshore_core::Next;
-use longshore_store::{ArchivedTry, Changes, Failure, Run, RunState, TaskInstance, TaskState};
+use longshore_store::{
+    ArchivedTry, Changes, Failure, Run, RunState, StoredDocument, TaskInstance, TaskState,
+};
 
 use crate::{
     model::{Dag, Task},
@@ -69,6 +71,8 @@ pub(super) struct RunWork<'a> {
     /// Its task instances by number.
     tasks: Vec<Slot<'a, TaskInstance>>,
     archived: Vec<ArchivedTry>,
+    /// The document of a new run, where the database may not have it.
+    document: Option<&'a StoredDocument>,
     /// When this run is to be looked at again.
     pub(super) next: Next,
 }
@@ -86,6 +90,7 @@ impl<'a> RunWork<'a> {
                 .map(|row| Slot::committed(&**row))
                 .collect(),
             archived: Vec::new(),
+            document: None,
             next: Next::AwaitChange,
         }
     }
@@ -102,7 +107,7 @@ impl<'a> RunWork<'a> {
             start_date: None,
             end_date: None,
             conf: new.conf.clone(),
-            dag: new.document.clone(),
+            dag_hash: new.dag_hash.clone(),
             is_prepared: !dag.has_shared_objects(),
             reason: None,
             version: 0,
@@ -118,6 +123,7 @@ impl<'a> RunWork<'a> {
             tasks: rows.collect(),
             run: Slot::created(run),
             archived: Vec::new(),
+            document: new.document.as_ref(),
             next: Next::AwaitChange,
         }
     }
@@ -198,6 +204,7 @@ impl<'a> RunWork<'a> {
 
     /// Adds what differs from the committed rows.
     pub(super) fn collect_into(self, changes: &mut Changes) {
+        changes.documents.extend(self.document.cloned());
         changes.runs.extend(self.run.into_changed());
         changes
             .task_instances

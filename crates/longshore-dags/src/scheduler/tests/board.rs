@@ -15,8 +15,7 @@ fn snapshot(world: &World) -> Snapshot {
         runs: world.runs.values().cloned().collect(),
         task_instances: world.rows.values().cloned().collect(),
         pools: world.pools.clone(),
-        watch_position: None,
-        dags: Vec::new(),
+        ..Snapshot::default()
     }
 }
 

@@ -10,9 +10,8 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use longshore_core::{Action, Next};
 use longshore_store::{
-    Changes, DEFAULT_POOL, Pool, Run, RunKey, RunState, RunType, Snapshot, TaskInstance, TaskState,
+    Changes, DEFAULT_POOL, Pool, Run, RunKey, RunState, Snapshot, TaskInstance, TaskState,
 };
-use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::{
@@ -89,14 +88,7 @@ pub(super) fn dag(tasks: Vec<Task>) -> Dag {
 }
 
 pub(super) fn request(dag: &Arc<Dag>, run_id: &str) -> Fact {
-    Fact::RunRequested(NewRun {
-        dag: Arc::clone(dag),
-        document: json!({"dag_id": dag.dag_id}),
-        run_id: run_id.to_owned(),
-        run_type: RunType::Manual,
-        logical_date: None,
-        conf: Value::Null,
-    })
+    Fact::RunRequested(NewRun::manual(Arc::clone(dag), run_id.to_owned()))
 }
 
 pub(super) fn key(run_id: &str) -> RunKey {
@@ -244,8 +236,7 @@ impl World {
             runs,
             task_instances: self.rows.values().cloned().collect(),
             pools: self.pools.clone(),
-            watch_position: None,
-            dags: Vec::new(),
+            ..Snapshot::default()
         };
         Board::load(snapshot, |run| {
             Ok::<_, Infallible>(Arc::clone(&self.dags[&run.key]))

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use jiff::{SignedDuration, Timestamp};
-use longshore_store::{Run, RunKey, RunState, RunType, TaskInstance, TaskState};
+use longshore_store::{Run, RunKey, RunState, RunType, StoredDocument, TaskInstance, TaskState};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -25,7 +25,7 @@ fn run(state: RunState) -> Run {
         start_date: Some(at(100)),
         end_date: state.is_finished().then(|| at(8_100)),
         conf: Value::Null,
-        dag: Value::Null,
+        dag_hash: StoredDocument::of(&Value::Null).hash().clone(),
         is_prepared: true,
         reason: None,
         version: 1,
