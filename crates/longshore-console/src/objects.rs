@@ -79,8 +79,11 @@ pub struct Dag {
     pub next_run_at: Option<Timestamp>,
     /// The newest run of the DAG.
     pub last_run: Option<Run>,
-    /// The tasks of the DAG, each after the tasks that it waits for.
-    pub tasks: Vec<DagTask>,
+    /// How many tasks the DAG has.
+    pub task_count: usize,
+    /// The tasks of the DAG, each after the tasks that it waits for; `None` in a list of DAGs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<Vec<DagTask>>,
 }
 
 /// A task of a DAG.

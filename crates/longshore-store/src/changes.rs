@@ -8,7 +8,7 @@ use longshore_core::{Class, Classify};
 use uuid::Uuid;
 
 use crate::model::{
-    ArchivedTry, Dag, DocumentHash, Pool, Run, RunKey, RunState, StoredDocument, TaskInstance,
+    ArchivedTry, Dag, DocumentHash, Pool, Run, RunKey, StoredDocument, TaskInstance,
 };
 
 /// What one transaction does. Empty changes are not committed.
@@ -63,40 +63,7 @@ pub struct Snapshot {
     pub documents: BTreeMap<DocumentHash, StoredDocument>,
 }
 
-/// Which runs a listing shows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RunFilter {
-    /// Only this DAG.
-    pub dag_id: Option<String>,
-    /// Only in one of these states; empty for any.
-    pub states: Vec<RunState>,
-    /// Only the newest run of each DAG.
-    pub newest_of_each: bool,
-    /// Only those that come after this place in the listing: the next page.
-    pub before: Option<RunCursor>,
-    /// At most this many, newest first.
-    pub limit: Option<u32>,
-}
-
-/// A place in the listing of runs. It stays where it is when its run changes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunCursor {
-    /// When the run at this place was created.
-    pub queued_at: Timestamp,
-    /// That run.
-    pub key: RunKey,
-}
-
-impl From<&Run> for RunCursor {
-    fn from(run: &Run) -> Self {
-        Self {
-            queued_at: run.queued_at,
-            key: run.key.clone(),
-        }
-    }
-}
-
-/// The store as the scheduler and the command line see it. Tests put a decorator in front that fails, delays, or
+/// The store as the scheduler and the command line see it; for lists there is [`Catalog`](crate::Catalog). Tests put a decorator in front that fails, delays, or
 /// commits and loses the result.
 #[async_trait]
 pub trait RunStore: Send + Sync + 'static {
@@ -115,17 +82,15 @@ pub trait RunStore: Send + Sync + 'static {
     /// The document of this hash, which a row refers to.
     async fn document(&self, hash: &DocumentHash) -> Result<StoredDocument, StoreError>;
 
-    /// Runs, newest first, without their task instances.
-    async fn runs(&self, filter: &RunFilter) -> Result<Vec<Run>, StoreError>;
-
     /// Whether the DAG of this address has a run of that name, or one that is about this instant.
-    async fn has_run(&self, key: &RunKey, logical_date: Timestamp) -> Result<bool, StoreError>;
+    async fn has_run(
+        &self,
+        key: &RunKey,
+        logical_date: Option<Timestamp>,
+    ) -> Result<bool, StoreError>;
 
     /// The current or archived try with this id: the try that an orphaned pod belonged to.
     async fn try_by_id(&self, id: Uuid) -> Result<Option<TaskInstance>, StoreError>;
-
-    /// The archived tries of a run, oldest first.
-    async fn history(&self, key: &RunKey) -> Result<Vec<ArchivedTry>, StoreError>;
 
     /// Creates or changes a pool.
     async fn set_pool(&self, pool: &Pool) -> Result<(), StoreError>;

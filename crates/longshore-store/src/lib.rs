@@ -1,8 +1,8 @@
 //! Runs, task instances, DAGs and the watch position, in SQLite or Postgres.
 //!
 //! Read [`model`] for the rows and [`changes`] for the one way in which they change; [`catalog`] is what the service
-//! lists beside. [`Store`] keeps it all: `writer` takes what waits and commits it at
-//! once, `apply` turns one set of changes into statements, `conflict` names the
+//! shows. [`Store`] keeps it all: `writer` takes what waits and commits it at
+//! once, `readers` has the connections of all reads, `apply` turns one set of changes into statements, `conflict` names the
 //! row that was in the way, `query` and `listing` read, `rows` knows the columns, `open`
 //! refuses what must not be opened, `server` reads a database URL, and `engine` alone knows the two engines.
 
@@ -18,13 +18,14 @@ mod off_clock;
 mod open;
 mod open_error;
 mod query;
+mod readers;
 mod rows;
 mod server;
 mod store;
 mod writer;
 
-pub use catalog::{Catalog, TaskFilter};
-pub use changes::{Changes, RunCursor, RunFilter, RunStore, Snapshot, StoreError};
+pub use catalog::{Catalog, ListedRun, RunCursor, RunFilter, TaskFilter};
+pub use changes::{Changes, RunStore, Snapshot, StoreError};
 pub use model::*;
 pub use open_error::OpenError;
 pub use store::{Counters, Store};

@@ -1,12 +1,12 @@
 //! Listings, page by page.
 
 use crate::{
-    catalog::TaskFilter,
-    changes::{RunFilter, StoreError},
+    catalog::{ListedRun, RunFilter, TaskFilter},
+    changes::StoreError,
     engine::{Cell, Connection},
-    model::{Run, TaskInstance},
+    model::{RunKey, StoredDocument, TaskInstance},
     query::{corrupt, fetch, read_all},
-    rows::{instant, run, task_instance, word},
+    rows::{document, instant, run, task_instance, word},
 };
 
 /// What follows `WHERE`, with its parameters.
@@ -51,12 +51,15 @@ impl Conditions {
     }
 }
 
-/// No run of the same DAG is newer.
-const NEWEST_OF_EACH: &str = "NOT EXISTS (SELECT 1 FROM run AS other WHERE other.dag_id = run.dag_id \
-     AND (other.queued_at, other.run_id) > (run.queued_at, run.run_id))";
+/// The columns of a [`ListedRun`].
+const LISTED: &str = "run.dag_id, run.run_id, run.run_type, run.state, run.logical_date, run.queued_at, \
+     run.start_date, run.end_date, run.conf, run.reason";
 
 /// Runs, newest first.
-pub(crate) async fn runs(c: &mut Connection, filter: &RunFilter) -> Result<Vec<Run>, StoreError> {
+pub(crate) async fn runs(
+    c: &mut Connection,
+    filter: &RunFilter,
+) -> Result<Vec<ListedRun>, StoreError> {
     let mut conditions = of_runs(filter);
     if let Some(before) = &filter.before {
         conditions.add(
@@ -70,8 +73,36 @@ pub(crate) async fn runs(c: &mut Connection, filter: &RunFilter) -> Result<Vec<R
     }
     let order = " ORDER BY queued_at DESC, dag_id DESC, run_id DESC";
     let Conditions { sql, cells } = conditions.page(order, filter.limit);
-    let rows = fetch(c, format!("SELECT * FROM run{sql}"), cells).await?;
-    read_all(rows, run::read)
+    let rows = fetch(c, format!("SELECT {LISTED} FROM run{sql}"), cells).await?;
+    read_all(rows, run::read_listed)
+}
+
+/// The newest run of each known DAG: one look into an index for each, however many runs there are.
+pub(crate) async fn newest_runs(c: &mut Connection) -> Result<Vec<ListedRun>, StoreError> {
+    let sql = format!(
+        "SELECT {LISTED} FROM dag JOIN run ON run.dag_id = dag.dag_id AND run.run_id = (\
+         SELECT newest.run_id FROM run AS newest WHERE newest.dag_id = dag.dag_id \
+         ORDER BY newest.queued_at DESC, newest.run_id DESC LIMIT 1) ORDER BY dag.dag_id"
+    );
+    read_all(fetch(c, sql, []).await?, run::read_listed)
+}
+
+/// One run.
+pub(crate) async fn run(c: &mut Connection, key: &RunKey) -> Result<Option<ListedRun>, StoreError> {
+    let sql = format!("SELECT {LISTED} FROM run WHERE dag_id = ? AND run_id = ?");
+    let rows = fetch(c, sql, run::key_cells(key)).await?;
+    rows.first().map(run::read_listed).transpose()
+}
+
+/// The document that a run is pinned to.
+pub(crate) async fn document_of(
+    c: &mut Connection,
+    key: &RunKey,
+) -> Result<Option<StoredDocument>, StoreError> {
+    let sql = "SELECT document.hash, document.body FROM run \
+               JOIN document ON document.hash = run.dag_hash WHERE run.dag_id = ? AND run.run_id = ?";
+    let rows = fetch(c, sql, run::key_cells(key)).await?;
+    rows.first().map(document::read).transpose()
 }
 
 /// The number of runs on all pages.
@@ -83,9 +114,6 @@ fn of_runs(filter: &RunFilter) -> Conditions {
     let mut conditions = Conditions::default();
     conditions.add_equal("dag_id", filter.dag_id.as_ref());
     conditions.add_any_of("state", filter.states.iter().map(word).collect());
-    if filter.newest_of_each {
-        conditions.add(NEWEST_OF_EACH, []);
-    }
     conditions
 }
 

@@ -114,11 +114,11 @@ pub(crate) async fn history(
 pub(crate) async fn has_run(
     c: &mut Connection,
     key: &RunKey,
-    logical_date: Timestamp,
+    logical_date: Option<Timestamp>,
 ) -> Result<bool, StoreError> {
     let sql = "SELECT 1 AS found FROM run WHERE dag_id = ? AND run_id = ? \
                UNION ALL SELECT 1 AS found FROM run WHERE dag_id = ? AND logical_date = ?";
-    let of_date = [key.dag_id.as_str().into(), instant(Some(logical_date))];
+    let of_date = [key.dag_id.as_str().into(), instant(logical_date)];
     let cells = run::key_cells(key).into_iter().chain(of_date);
     Ok(!fetch(c, sql, cells).await?.is_empty())
 }

@@ -7,15 +7,12 @@ use std::{
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use tokio::{
-    sync::{Mutex, mpsc, oneshot},
-    task::JoinError,
-};
+use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use crate::{
-    catalog::{Catalog, TaskFilter},
-    changes::{Changes, RunFilter, RunStore, Snapshot, StoreError},
+    catalog::{Catalog, ListedRun, RunFilter, TaskFilter},
+    changes::{Changes, RunStore, Snapshot, StoreError},
     engine::Connection,
     listing,
     model::{ArchivedTry, DocumentHash, Pool, Run, RunKey, StoredDocument, TaskInstance},
@@ -23,9 +20,13 @@ use crate::{
     open::{Opened, Place},
     open_error::OpenError,
     query,
+    readers::Readers,
     server::Server,
     writer::{Message, Request, Shared, Work, Writer},
 };
+
+/// Reads of the service at the same time, each on a connection of its own.
+pub(crate) const SERVICE_READERS: u32 = 4;
 
 /// Requests that may wait for the writer; further callers wait before they are queued.
 const MAX_WAITING: usize = 1024;
@@ -41,8 +42,9 @@ pub struct Counters {
 
 /// Runs, task instances and DAGs, in SQLite or Postgres.
 ///
-/// *Flow*: all writes go to one writer, which commits together what waits together; reads go to a connection of their
-/// own and see every commit that has returned before.
+/// *Flow*: all writes go to one writer, which commits together what waits together. Reads of the scheduler
+/// ([`RunStore`]) have a connection of their own, and those of the service ([`Catalog`]) have four others, so that a slow
+/// list holds nothing but itself. Each read sees every commit that has returned before.
 /// *Guarantees*: a commit that has returned survives any crash of the process and of the machine; any other commit is
 /// there wholly or not at all. No timer of the runtime is involved: under a paused clock the store takes no time.
 /// *Cancellation*: a caller may go away at any moment; its commit is then wholly done or not at all.
@@ -53,45 +55,11 @@ pub struct Counters {
 pub struct Store {
     scheduler_id: String,
     inbox: mpsc::Sender<Message>,
-    reader: Arc<Mutex<Reader>>,
+    /// For [`RunStore`].
+    scheduler: Arc<Readers>,
+    /// For [`Catalog`].
+    service: Arc<Readers>,
     shared: Arc<Shared>,
-}
-
-/// The reading connection.
-#[derive(Debug)]
-struct Reader {
-    place: Place,
-    /// `None` once the connection was lost, or closed for good.
-    connection: Option<Connection>,
-    is_closed: bool,
-}
-
-impl Reader {
-    fn close(&mut self) -> Option<Connection> {
-        self.is_closed = true;
-        self.connection.take()
-    }
-
-    /// The connection; a new one where the old one was lost.
-    async fn connection(&mut self) -> Result<&mut Connection, StoreError> {
-        if self.is_closed {
-            return Err(closed("read"));
-        }
-        if self.connection.as_ref().is_some_and(Connection::is_lost) {
-            self.connection = None;
-        }
-        match &mut self.connection {
-            Some(connection) => Ok(connection),
-            empty => {
-                let connected = self.place.connect_reader().await;
-                let connected = connected.map_err(|error| StoreError::Unavailable {
-                    doing: "read",
-                    why: error.to_string().into(),
-                })?;
-                Ok(empty.insert(connected))
-            }
-        }
-    }
 }
 
 impl Store {
@@ -153,11 +121,8 @@ impl Store {
             database: place.name(),
             why: e.to_string().into(),
         })??;
-        let reader = Reader {
-            place: place.clone(),
-            connection: Some(reader),
-            is_closed: false,
-        };
+        let scheduler = Readers::new(place.clone(), 1, Some(reader));
+        let service = Readers::new(place.clone(), SERVICE_READERS, None);
         let shared = Arc::new(Shared::default());
         let (inbox, requests) = mpsc::channel(MAX_WAITING);
         let writer = Writer {
@@ -172,7 +137,8 @@ impl Store {
         Ok(Self {
             scheduler_id,
             inbox,
-            reader: Arc::new(Mutex::new(reader)),
+            scheduler,
+            service,
             shared,
         })
     }
@@ -180,12 +146,8 @@ impl Store {
     /// Closes the database after all earlier requests; returns when it can be opened again. Later calls return
     /// [`StoreError::Unavailable`]. (Dropping the store closes it too, a moment later.)
     pub async fn close(&self) {
-        let reader = self.reader.lock().await.close();
-        if let Some(reader) = reader
-            && let Ok(Err(error)) = off_clock::run(async move || reader.close().await).await
-        {
-            tracing::debug!(%error, "a reading connection was not closed cleanly");
-        }
+        self.scheduler.close().await;
+        self.service.close().await;
         let (done, closed) = oneshot::channel();
         if self.inbox.send(Message::Close(done)).await.is_ok() {
             // An error means that another caller closed it first.
@@ -212,32 +174,29 @@ impl Store {
         answered.await.map_err(|_| closed("commit"))?
     }
 
-    /// Runs queries that all see the same state.
+    /// Reads for the scheduler.
     async fn read<T, W>(&self, work: W) -> Result<T, StoreError>
     where
         W: AsyncFnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
         T: Send + 'static,
     {
-        let mut reader = Arc::clone(&self.reader).lock_owned().await;
-        self.shared.check("read")?;
-        let read = off_clock::run(async move || {
-            query::in_transaction(reader.connection().await?, work).await
-        });
-        read.await.map_err(stopped)?
+        self.scheduler.read(&self.shared, work).await
+    }
+
+    /// Reads for the service.
+    pub(crate) async fn show<T, W>(&self, work: W) -> Result<T, StoreError>
+    where
+        W: AsyncFnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
+        T: Send + 'static,
+    {
+        self.service.read(&self.shared, work).await
     }
 }
 
-fn closed(doing: &'static str) -> StoreError {
+pub(crate) fn closed(doing: &'static str) -> StoreError {
     StoreError::Unavailable {
         doing,
         why: "the store is closed".into(),
-    }
-}
-
-fn stopped(error: JoinError) -> StoreError {
-    StoreError::Unavailable {
-        doing: "read",
-        why: error.to_string().into(),
     }
 }
 
@@ -270,13 +229,11 @@ impl RunStore for Store {
             .await
     }
 
-    async fn runs(&self, filter: &RunFilter) -> Result<Vec<Run>, StoreError> {
-        let filter = filter.clone();
-        self.read(async move |c: &mut Connection| listing::runs(c, &filter).await)
-            .await
-    }
-
-    async fn has_run(&self, key: &RunKey, logical_date: Timestamp) -> Result<bool, StoreError> {
+    async fn has_run(
+        &self,
+        key: &RunKey,
+        logical_date: Option<Timestamp>,
+    ) -> Result<bool, StoreError> {
         let key = key.clone();
         self.read(async move |c: &mut Connection| query::has_run(c, &key, logical_date).await)
             .await
@@ -284,12 +241,6 @@ impl RunStore for Store {
 
     async fn try_by_id(&self, id: Uuid) -> Result<Option<TaskInstance>, StoreError> {
         self.read(async move |c: &mut Connection| query::try_by_id(c, id).await)
-            .await
-    }
-
-    async fn history(&self, key: &RunKey) -> Result<Vec<ArchivedTry>, StoreError> {
-        let key = key.clone();
-        self.read(async move |c: &mut Connection| query::history(c, &key).await)
             .await
     }
 
@@ -304,21 +255,49 @@ impl RunStore for Store {
 
 #[async_trait]
 impl Catalog for Store {
+    async fn runs(&self, filter: &RunFilter) -> Result<Vec<ListedRun>, StoreError> {
+        let filter = filter.clone();
+        self.show(async move |c: &mut Connection| listing::runs(c, &filter).await)
+            .await
+    }
+
+    async fn newest_runs(&self) -> Result<Vec<ListedRun>, StoreError> {
+        self.show(listing::newest_runs).await
+    }
+
+    async fn listed_run(&self, key: &RunKey) -> Result<Option<ListedRun>, StoreError> {
+        let key = key.clone();
+        self.show(async move |c: &mut Connection| listing::run(c, &key).await)
+            .await
+    }
+
     async fn count_runs(&self, filter: &RunFilter) -> Result<u64, StoreError> {
         let filter = filter.clone();
-        self.read(async move |c: &mut Connection| listing::count_runs(c, &filter).await)
+        self.show(async move |c: &mut Connection| listing::count_runs(c, &filter).await)
+            .await
+    }
+
+    async fn document_of(&self, key: &RunKey) -> Result<Option<StoredDocument>, StoreError> {
+        let key = key.clone();
+        self.show(async move |c: &mut Connection| listing::document_of(c, &key).await)
             .await
     }
 
     async fn task_instances(&self, filter: &TaskFilter) -> Result<Vec<TaskInstance>, StoreError> {
         let filter = filter.clone();
-        self.read(async move |c: &mut Connection| listing::task_instances(c, &filter).await)
+        self.show(async move |c: &mut Connection| listing::task_instances(c, &filter).await)
             .await
     }
 
     async fn count_task_instances(&self, filter: &TaskFilter) -> Result<u64, StoreError> {
         let filter = filter.clone();
-        self.read(async move |c: &mut Connection| listing::count_task_instances(c, &filter).await)
+        self.show(async move |c: &mut Connection| listing::count_task_instances(c, &filter).await)
+            .await
+    }
+
+    async fn history(&self, key: &RunKey) -> Result<Vec<ArchivedTry>, StoreError> {
+        let key = key.clone();
+        self.show(async move |c: &mut Connection| query::history(c, &key).await)
             .await
     }
 }

@@ -2,7 +2,7 @@
 
 use longshore_console::objects::{self, DagTask};
 use longshore_dags::{Change, KnownDag, StateChange, model};
-use longshore_store::{Failure, Pool, Run, RunType, TaskInstance, TaskState};
+use longshore_store::{Failure, ListedRun, Pool, RunType, TaskInstance, TaskState};
 use serde_json::Value;
 
 use crate::{
@@ -10,7 +10,21 @@ use crate::{
     progress::lines::{run_word, task_word},
 };
 
-pub(crate) fn dag(known: &KnownDag, last_run: Option<&Run>) -> objects::Dag {
+/// A DAG with its tasks.
+pub(crate) fn dag(known: &KnownDag, last_run: Option<&ListedRun>) -> objects::Dag {
+    let tasks = known.dag.as_deref().map(|dag| {
+        let tasks = graph::in_order(dag).into_iter();
+        let tasks = tasks.filter_map(|id| dag.tasks.get(id));
+        tasks.map(dag_task).collect()
+    });
+    objects::Dag {
+        tasks: Some(tasks.unwrap_or_default()),
+        ..listed_dag(known, last_run)
+    }
+}
+
+/// A DAG as lists show it.
+pub(crate) fn listed_dag(known: &KnownDag, last_run: Option<&ListedRun>) -> objects::Dag {
     let said = known.dag.as_deref();
     let of_file = said.map(|dag| objects::Dag {
         description: dag.description.clone(),
@@ -18,11 +32,7 @@ pub(crate) fn dag(known: &KnownDag, last_run: Option<&Run>) -> objects::Dag {
         tags: dag.tags.clone(),
         max_active_runs: dag.max_active_runs,
         params: dag.params.clone(),
-        tasks: graph::in_order(dag)
-            .into_iter()
-            .filter_map(|id| dag.tasks.get(id))
-            .map(dag_task)
-            .collect(),
+        task_count: dag.tasks.len(),
         ..objects::Dag::default()
     });
     objects::Dag {
@@ -51,7 +61,7 @@ fn dag_task(task: &model::Task) -> DagTask {
     }
 }
 
-pub(crate) fn run(run: &Run) -> objects::Run {
+pub(crate) fn run(run: &ListedRun) -> objects::Run {
     objects::Run {
         dag_id: run.key.dag_id.clone(),
         run_id: run.key.run_id.clone(),

@@ -117,7 +117,9 @@ impl Control for Fake {
                 source: "connection to 10.0.0.1 refused".into(),
             });
         }
-        Ok(vec![self.dag("etl").await?, self.dag("hourly").await?])
+        let listed = |dag| Dag { tasks: None, ..dag };
+        let dags = [self.dag("etl").await?, self.dag("hourly").await?];
+        Ok(dags.map(listed).into())
     }
 
     async fn import_errors(&self) -> Result<Vec<ImportError>, ControlError> {
@@ -141,11 +143,12 @@ impl Control for Fake {
                     .copied()
                     .unwrap_or_default(),
                 max_active_runs: 16,
-                tasks: vec![DagTask {
+                task_count: 1,
+                tasks: Some(vec![DagTask {
                     task_id: "extract".to_owned(),
                     trigger_rule: "all_success".to_owned(),
                     ..DagTask::default()
-                }],
+                }]),
                 ..Dag::default()
             }),
             "panic" => panic!("planted"),

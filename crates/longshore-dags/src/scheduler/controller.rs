@@ -202,7 +202,7 @@ impl Scheduler {
         let is_open = |key: &RunKey| snapshot.runs.iter().any(|run| run.key == *key);
         let mut settled = Settled::default();
         for key in self.shared.inbox.requested() {
-            if !is_open(&key) && self.shared.store.run(&key).await?.is_some() {
+            if !is_open(&key) && self.shared.store.has_run(&key, None).await? {
                 settled.ended.push(key);
             }
         }

@@ -38,7 +38,7 @@ pub(super) async fn load(shared: &Shared, now: Timestamp) -> Result<Loaded, Stor
     let (board, catalog) = (shared.board(), shared.catalog());
     let mut existing_runs = ExistingRuns::new();
     for (key, logical_date) in due::candidates(&catalog, &board, now) {
-        let exists = shared.store.has_run(&key, logical_date).await?;
+        let exists = shared.store.has_run(&key, Some(logical_date)).await?;
         existing_runs.insert(key, exists);
     }
     Ok(Loaded {

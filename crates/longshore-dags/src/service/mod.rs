@@ -246,11 +246,7 @@ impl Dags {
     /// Creates a run and waits until it is recorded.
     pub async fn request_run(&self, new: NewRun) -> Result<RunKey, RequestError> {
         let key = new.key();
-        let is_there = match new.logical_date {
-            Some(date) => self.shared.store.has_run(&key, date).await?,
-            None => self.shared.store.run(&key).await?.is_some(),
-        };
-        if is_there {
+        if self.shared.store.has_run(&key, new.logical_date).await? {
             return Err(RequestError::Exists(key));
         }
         self.shared.inbox.push(Fact::RunRequested(new));
@@ -258,7 +254,7 @@ impl Dags {
             let committed = self.shared.committed.notified();
             let is_decided = !self.shared.inbox.requested().contains(&key);
             if self.shared.board().runs.contains_key(&key)
-                || self.shared.store.run(&key).await?.is_some()
+                || self.shared.store.has_run(&key, None).await?
             {
                 return Ok(key);
             }

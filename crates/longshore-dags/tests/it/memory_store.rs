@@ -8,8 +8,8 @@ use std::{
 use async_trait::async_trait;
 use jiff::Timestamp;
 use longshore_store::{
-    ArchivedTry, Changes, Dag, DocumentHash, Pool, Run, RunFilter, RunKey, RunStore, Snapshot,
-    StoreError, StoredDocument, TaskInstance, TaskKey,
+    ArchivedTry, Changes, Dag, DocumentHash, Pool, Run, RunKey, RunStore, Snapshot, StoreError,
+    StoredDocument, TaskInstance, TaskKey,
 };
 use uuid::Uuid;
 
@@ -44,6 +44,21 @@ impl MemoryStore {
                 .insert(name.clone(), Pool { name, slots });
         }
         store
+    }
+
+    /// All runs.
+    pub(crate) fn runs(&self) -> Vec<Run> {
+        self.rows().runs.values().cloned().collect()
+    }
+
+    /// The archived tries of a run, oldest first.
+    pub(crate) fn history(&self, key: &RunKey) -> Vec<ArchivedTry> {
+        let rows = self.rows();
+        let of_run = rows
+            .archived
+            .iter()
+            .filter(|it| it.task_instance.key.run == *key);
+        of_run.cloned().collect()
     }
 
     fn rows(&self) -> MutexGuard<'_, Rows> {
@@ -159,17 +174,18 @@ impl RunStore for MemoryStore {
         Ok(self.rows().documents[hash].clone())
     }
 
-    async fn runs(&self, _filter: &RunFilter) -> Result<Vec<Run>, StoreError> {
-        Ok(self.rows().runs.values().cloned().collect())
-    }
-
-    async fn has_run(&self, key: &RunKey, logical_date: Timestamp) -> Result<bool, StoreError> {
+    async fn has_run(
+        &self,
+        key: &RunKey,
+        logical_date: Option<Timestamp>,
+    ) -> Result<bool, StoreError> {
         let rows = self.rows();
         let mut of_dag = rows
             .runs
             .values()
             .filter(|run| run.key.dag_id == key.dag_id);
-        Ok(of_dag.any(|run| run.key == *key || run.logical_date == Some(logical_date)))
+        let is_about = |run: &Run| logical_date.is_some() && run.logical_date == logical_date;
+        Ok(of_dag.any(|run| run.key == *key || is_about(run)))
     }
 
     async fn try_by_id(&self, id: Uuid) -> Result<Option<TaskInstance>, StoreError> {
@@ -177,15 +193,6 @@ impl RunStore for MemoryStore {
         let archived = rows.archived.iter().map(|archived| &archived.task_instance);
         let mut all = rows.task_instances.values().chain(archived);
         Ok(all.find(|row| row.id == id).cloned())
-    }
-
-    async fn history(&self, key: &RunKey) -> Result<Vec<ArchivedTry>, StoreError> {
-        let rows = self.rows();
-        let of_run = rows
-            .archived
-            .iter()
-            .filter(|it| it.task_instance.key.run == *key);
-        Ok(of_run.cloned().collect())
     }
 
     async fn set_pool(&self, pool: &Pool) -> Result<(), StoreError> {

@@ -5,7 +5,7 @@ use std::{fs, time::Duration};
 use jiff::Timestamp;
 use longshore_dags::{Dags, KnownDag, RequestError, StateChange, scheduler::NewRun};
 use longshore_kit::Clock;
-use longshore_store::{Run, RunFilter, RunState, RunStore, RunType};
+use longshore_store::{Run, RunState, RunStore, RunType};
 use longshore_test::faults::{FaultPlan, Faults, Process};
 use tokio::sync::broadcast;
 
@@ -23,8 +23,8 @@ async fn seconds(n: u64) {
 }
 
 /// The runs by id, with their states.
-async fn runs(world: &World) -> Vec<(String, RunState)> {
-    let mut runs = world.store.runs(&RunFilter::default()).await.unwrap();
+fn runs(world: &World) -> Vec<(String, RunState)> {
+    let mut runs = world.store.runs();
     runs.sort_by(|a, b| a.key.cmp(&b.key));
     let of = |run: Run| (run.key.run_id, run.state);
     runs.into_iter().map(of).collect()
@@ -76,7 +76,7 @@ async fn a_dag_in_the_folder_runs_at_its_times() {
     let dags = world.start(&undisturbed()).await;
     let mut changes: broadcast::Receiver<StateChange> = dags.changes();
     seconds(25 * 60).await;
-    assert_eq!(runs(&world).await, succeeded(&[0, 10, 20]));
+    assert_eq!(runs(&world), succeeded(&[0, 10, 20]));
     assert_eq!(world.node.history().runs().len(), 3);
     let at = changes.recv().await.unwrap().at;
     assert!(at < world.clock.now());
@@ -111,10 +111,10 @@ async fn a_paused_dag_stands_still_and_goes_on_with_the_latest_interval() {
     let dags = world.start(&undisturbed()).await;
     seconds(40 * 60).await;
     assert!(dags.dag("ticks").unwrap().is_paused);
-    assert_eq!(runs(&world).await, succeeded(&[0]));
+    assert_eq!(runs(&world), succeeded(&[0]));
     dags.set_paused("ticks", false).await.unwrap();
     seconds(10).await;
-    assert_eq!(runs(&world).await, succeeded(&[0, 40]));
+    assert_eq!(runs(&world), succeeded(&[0, 40]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -127,7 +127,7 @@ async fn a_scheduler_that_was_away_makes_up_for_it_as_the_file_says() {
         seconds(32 * 60).await;
         let _dags = world.start(&undisturbed()).await;
         seconds(60).await;
-        assert_eq!(runs(&world).await, succeeded(expected), "catchup {catchup}");
+        assert_eq!(runs(&world), succeeded(expected), "catchup {catchup}");
     }
 }
 
@@ -145,7 +145,7 @@ async fn a_changed_file_changes_the_runs_to_come_and_no_other() {
     drop(dags);
     let _dags = world.start(&undisturbed()).await;
     seconds(20 * 60).await;
-    assert_eq!(runs(&world).await, succeeded(&[0, 10, 20]));
+    assert_eq!(runs(&world), succeeded(&[0, 10, 20]));
     let tries = world.node.history();
     let of = |run_id: &str| {
         let of_run = |run: &&longshore_test::scripted_node::PodRun| {
@@ -173,7 +173,7 @@ async fn a_file_that_breaks_or_goes_away_holds_the_schedule_and_shows_why() {
     assert_eq!(broken.dag_id.as_deref(), Some("ticks"));
     assert!(broken.dag.is_some());
     seconds(600).await;
-    assert_eq!(runs(&world).await, succeeded(&[0]));
+    assert_eq!(runs(&world), succeeded(&[0]));
     write(&world, "second.yaml", EVERY_TEN_MINUTES);
     remove(&world, "dag.yaml");
     known(&dags, |known| known.file.as_deref() == Some("second.yaml")).await;
@@ -182,10 +182,10 @@ async fn a_file_that_breaks_or_goes_away_holds_the_schedule_and_shows_why() {
     assert_eq!((gone.error, gone.next_run), (None, None));
     // What was due before that has begun by then, and ends.
     seconds(60).await;
-    let before = runs(&world).await;
+    let before = runs(&world);
     assert!(before.iter().all(|(_, state)| *state == RunState::Success));
     seconds(1800).await;
-    assert_eq!(runs(&world).await, before);
+    assert_eq!(runs(&world), before);
 }
 
 /// Every interval, one after the other, although each run takes longer than an interval.
@@ -195,7 +195,7 @@ async fn runs_wait_for_each_other_and_none_is_left_out() {
     let world = World::following(&format!("{slow}catchup: true\nmax_active_runs: 1")).await;
     let _dags = world.start(&undisturbed()).await;
     seconds(50 * 60).await;
-    let runs = runs(&world).await;
+    let runs = runs(&world);
     let expected = succeeded(&[0, 10, 20]);
     assert_eq!(runs[..3], expected);
     assert_eq!(runs.len(), 4);
@@ -223,7 +223,7 @@ tasks:
     write(&world, "busy.yaml", catching_up);
     let _dags = world.start(&undisturbed()).await;
     seconds(11 * 60).await;
-    let runs = runs(&world).await;
+    let runs = runs(&world);
     let ticks: Vec<_> = runs
         .iter()
         .filter(|(id, _)| id.starts_with("scheduled__2026-01-01T00:"))
@@ -258,7 +258,7 @@ async fn no_two_runs_of_a_dag_are_about_the_same_instant() {
         "{a:?} {b:?}"
     );
     seconds(20 * 60).await;
-    let ids: Vec<String> = runs(&world).await.into_iter().map(|(id, _)| id).collect();
+    let ids: Vec<String> = runs(&world).into_iter().map(|(id, _)| id).collect();
     let expected = [
         "early",
         "one",

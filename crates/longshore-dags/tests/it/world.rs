@@ -19,8 +19,8 @@ use longshore_dags::{
 };
 use longshore_kit::Clock;
 use longshore_store::{
-    ArchivedTry, Changes, DocumentHash, Pool, Run, RunFilter, RunKey, RunStore, Snapshot,
-    StoreError, StoredDocument, TaskInstance,
+    Changes, DocumentHash, Pool, Run, RunKey, RunStore, Snapshot, StoreError, StoredDocument,
+    TaskInstance,
 };
 use longshore_test::{
     Place,
@@ -267,19 +267,15 @@ impl RunStore for FaultyStore {
         self.effect("get document", self.store.document(hash)).await
     }
 
-    async fn runs(&self, filter: &RunFilter) -> Result<Vec<Run>, StoreError> {
-        self.effect("list runs", self.store.runs(filter)).await
-    }
-
     async fn try_by_id(&self, id: Uuid) -> Result<Option<TaskInstance>, StoreError> {
         self.effect("get try", self.store.try_by_id(id)).await
     }
 
-    async fn history(&self, key: &RunKey) -> Result<Vec<ArchivedTry>, StoreError> {
-        self.effect("list tries", self.store.history(key)).await
-    }
-
-    async fn has_run(&self, key: &RunKey, logical_date: Timestamp) -> Result<bool, StoreError> {
+    async fn has_run(
+        &self,
+        key: &RunKey,
+        logical_date: Option<Timestamp>,
+    ) -> Result<bool, StoreError> {
         let found = self.store.has_run(key, logical_date);
         self.effect("get run", found).await
     }
@@ -329,10 +325,10 @@ impl LogArchive for FaultyLogs {
 /// The end of a world as text: rows, archived tries, what ran, what is left in the cluster. Ids and times are left out.
 pub(crate) async fn digest(world: &World) -> String {
     let mut lines = Vec::new();
-    for run in world.store.runs(&RunFilter::default()).await.unwrap() {
+    for run in world.store.runs() {
         let (run, rows) = world.store.run(&run.key).await.unwrap().unwrap();
         lines.push(format!("run {} {:?} {:?}", run.key, run.state, run.reason));
-        let mut tries = world.store.history(&run.key).await.unwrap();
+        let mut tries = world.store.history(&run.key);
         tries.sort_by_key(|archived| {
             (
                 archived.task_instance.key.clone(),

@@ -4,6 +4,7 @@ use super::{
     Table, Unreadable, instant, json, parse_json, parse_word, read_instant, read_opt_instant, word,
 };
 use crate::{
+    catalog::ListedRun,
     changes::StoreError,
     engine::{Cell, Row},
     model::{DocumentHash, Run, RunKey},
@@ -58,6 +59,18 @@ pub(crate) fn key_cells(key: &RunKey) -> [Cell; 2] {
 
 /// A run from its row.
 pub(crate) fn read(row: &Row) -> Result<Run, StoreError> {
+    read_with(row, read_rest)
+}
+
+/// A run as lists show it, from their columns.
+pub(crate) fn read_listed(row: &Row) -> Result<ListedRun, StoreError> {
+    read_with(row, read_listed_rest)
+}
+
+fn read_with<T>(
+    row: &Row,
+    read_rest: impl Fn(&Row, RunKey) -> Result<T, Unreadable>,
+) -> Result<T, StoreError> {
     let corrupt = |what: String| {
         move |why: Unreadable| StoreError::Corrupt {
             what,
@@ -91,5 +104,19 @@ fn read_rest(row: &Row, key: RunKey) -> Result<Run, Unreadable> {
         is_prepared: row.int("is_prepared")? != 0,
         reason: row.opt_text("reason")?,
         version: row.int("version")?,
+    })
+}
+
+fn read_listed_rest(row: &Row, key: RunKey) -> Result<ListedRun, Unreadable> {
+    Ok(ListedRun {
+        key,
+        run_type: parse_word(row.text("run_type")?, "run_type")?,
+        state: parse_word(row.text("state")?, "state")?,
+        logical_date: read_opt_instant(row, "logical_date")?,
+        queued_at: read_instant(row, "queued_at")?,
+        start_date: read_opt_instant(row, "start_date")?,
+        end_date: read_opt_instant(row, "end_date")?,
+        conf: parse_json(&row.text("conf")?, "conf")?,
+        reason: row.opt_text("reason")?,
     })
 }

@@ -2,14 +2,16 @@
 
 use jiff::Timestamp;
 use longshore_store::{
-    Catalog, Changes, Dag, NextRun, Run, RunCursor, RunFilter, RunState, StoreError,
+    Changes, Dag, ListedRun, NextRun, Run, RunCursor, RunFilter, RunState, StoreError,
     StoredDocument, TaskFilter, TaskInstance, TaskState,
 };
 use serde_json::json;
 
 use crate::{
-    samples::{archive, at, document, full_document, next_try, run, run_key, runs, task, tasks},
-    stores::on_every_engine,
+    samples::{
+        archive, at, document, full_document, full_run, next_try, run, run_key, runs, task, tasks,
+    },
+    stores::{AnyStore, on_every_engine},
 };
 
 on_every_engine!(
@@ -21,6 +23,7 @@ on_every_engine!(
     a_dag_that_is_not_as_given_is_a_conflict,
     a_run_is_found_by_its_name_and_by_its_instant,
     a_document_is_read_once_for_all_that_refer_to_it,
+    a_list_shows_a_run_as_its_row_has_it,
 );
 
 fn aged(dag_id: &str, run_id: &str, state: RunState, age: i64) -> Run {
@@ -33,7 +36,7 @@ fn aged(dag_id: &str, run_id: &str, state: RunState, age: i64) -> Run {
     run
 }
 
-async fn runs_are_listed_by_state_and_page_by_page(store: &dyn Catalog) {
+async fn runs_are_listed_by_state_and_page_by_page(store: &dyn AnyStore) {
     use RunState::{Failed, Queued, Running, Success};
     // 3 and 4 are of the same age: their names decide.
     let all = [
@@ -72,11 +75,14 @@ async fn runs_are_listed_by_state_and_page_by_page(store: &dyn Catalog) {
             assert_eq!(found, expected, "{filter:?}");
         }
     }
-    let newest = RunFilter {
-        newest_of_each: true,
-        ..RunFilter::default()
-    };
-    let found = store.runs(&newest).await.unwrap().into_iter();
+    // Of the DAGs that the service knows; `c` has no run, and nobody knows `d`.
+    let known = dags(["b", "c", "a"].map(dag));
+    store.commit(&known).await.unwrap();
+    store
+        .commit(&runs([aged("d", "6", Failed, 1)]))
+        .await
+        .unwrap();
+    let found = store.newest_runs().await.unwrap().into_iter();
     assert_eq!(
         found.map(|run| run.key.run_id).collect::<Vec<_>>(),
         ["5", "4"]
@@ -108,7 +114,7 @@ fn task_filters() -> [(TaskFilter, &'static str); 8] {
     ]
 }
 
-async fn task_instances_are_listed_by_state_and_page_by_page(store: &dyn Catalog) {
+async fn task_instances_are_listed_by_state_and_page_by_page(store: &dyn AnyStore) {
     let in_state = |run_id: &str, task_id: &str, state| TaskInstance {
         state,
         ..task(run_id, task_id)
@@ -177,13 +183,13 @@ fn dags(dags: impl IntoIterator<Item = Dag>) -> Changes {
     }
 }
 
-async fn only_dag(store: &dyn Catalog) -> Dag {
+async fn only_dag(store: &dyn AnyStore) -> Dag {
     let mut dags = store.load().await.unwrap().dags;
     assert_eq!(dags.len(), 1);
     dags.remove(0)
 }
 
-async fn a_dag_is_made_and_changed(store: &dyn Catalog) {
+async fn a_dag_is_made_and_changed(store: &dyn AnyStore) {
     assert_eq!(store.load().await.unwrap().dags, []);
     let bare = Dag {
         next_run: Some(NextRun {
@@ -216,7 +222,7 @@ async fn a_dag_is_made_and_changed(store: &dyn Catalog) {
     assert_eq!(names, ["a", "b", "c"]);
 }
 
-async fn a_row_without_its_document_is_a_conflict(store: &dyn Catalog) {
+async fn a_row_without_its_document_is_a_conflict(store: &dyn AnyStore) {
     let hash = document().hash().clone();
     let without = [runs([run("a")]), dags([dag("a")])].map(|changes| Changes {
         documents: vec![full_document()],
@@ -240,7 +246,7 @@ async fn a_row_without_its_document_is_a_conflict(store: &dyn Catalog) {
     assert_eq!(store.document(&hash).await.unwrap(), document());
 }
 
-async fn a_schedule_goes_on_with_the_run_that_was_due(store: &dyn Catalog) {
+async fn a_schedule_goes_on_with_the_run_that_was_due(store: &dyn AnyStore) {
     store.commit(&dags([dag("a")])).await.unwrap();
     for n in 1..4 {
         let next = Some(next_run(60 * n));
@@ -261,7 +267,7 @@ async fn a_schedule_goes_on_with_the_run_that_was_due(store: &dyn Catalog) {
     }
 }
 
-async fn a_dag_that_is_not_as_given_is_a_conflict(store: &dyn Catalog) {
+async fn a_dag_that_is_not_as_given_is_a_conflict(store: &dyn AnyStore) {
     store.commit(&dags([dag("a")])).await.unwrap();
     let other = |dag_id: &str, version| Dag {
         next_run: Some(next_run(120)),
@@ -286,7 +292,7 @@ async fn a_dag_that_is_not_as_given_is_a_conflict(store: &dyn Catalog) {
     }
 }
 
-async fn a_run_is_found_by_its_name_and_by_its_instant(store: &dyn Catalog) {
+async fn a_run_is_found_by_its_name_and_by_its_instant(store: &dyn AnyStore) {
     let about = |run_id: &str, logical_date| Run {
         logical_date,
         state: RunState::Success,
@@ -295,20 +301,23 @@ async fn a_run_is_found_by_its_name_and_by_its_instant(store: &dyn Catalog) {
     let all = [about("named", None), about("dated", Some(at(60)))];
     store.commit(&runs(all)).await.unwrap();
     let cases = [
-        ("sales", "named", 0, true),
-        ("sales", "other", 60, true),
-        ("sales", "other", 61, false),
-        ("other", "named", 60, false),
+        ("sales", "named", Some(0), true),
+        ("sales", "named", None, true),
+        ("sales", "other", Some(60), true),
+        ("sales", "other", Some(61), false),
+        // The run without a date is about none.
+        ("sales", "other", None, false),
+        ("other", "named", Some(60), false),
     ];
     for (dag_id, run_id, seconds, expected) in cases {
         let mut key = run_key(run_id);
         key.dag_id = dag_id.to_owned();
-        let found = store.has_run(&key, at(seconds)).await.unwrap();
-        assert_eq!(found, expected, "{key} at {seconds}");
+        let found = store.has_run(&key, seconds.map(at)).await.unwrap();
+        assert_eq!(found, expected, "{key} at {seconds:?}");
     }
 }
 
-async fn a_document_is_read_once_for_all_that_refer_to_it(store: &dyn Catalog) {
+async fn a_document_is_read_once_for_all_that_refer_to_it(store: &dyn AnyStore) {
     // More documents than one query reads, and each in two runs.
     let documents = (0..120).map(|n| StoredDocument::of(&json!({"dag_id": "sales", "n": n})));
     let documents = Vec::from_iter(documents);
@@ -326,4 +335,34 @@ async fn a_document_is_read_once_for_all_that_refer_to_it(store: &dyn Catalog) {
     let of_runs = found.runs.iter().map(|run| &found.documents[&run.dag_hash]);
     assert!(of_runs.eq((0..240).map(|n| &documents[n / 2])));
     assert_eq!(found.documents.len(), 120);
+}
+
+async fn a_list_shows_a_run_as_its_row_has_it(store: &dyn AnyStore) {
+    let (plain, full) = (run("a"), full_run("b"));
+    store
+        .commit(&runs([plain.clone(), full.clone()]))
+        .await
+        .unwrap();
+    for (given, document) in [(plain, document()), (full, full_document())] {
+        let expected = ListedRun {
+            key: given.key.clone(),
+            run_type: given.run_type,
+            state: given.state,
+            logical_date: given.logical_date,
+            queued_at: given.queued_at,
+            start_date: given.start_date,
+            end_date: given.end_date,
+            conf: given.conf,
+            reason: given.reason,
+        };
+        let found = store.listed_run(&given.key).await.unwrap();
+        assert_eq!(found.as_ref(), Some(&expected));
+        let found = store.runs(&RunFilter::default()).await.unwrap();
+        assert!(found.contains(&expected), "{found:?}");
+        let found = store.document_of(&given.key).await.unwrap();
+        assert_eq!(found, Some(document));
+    }
+    let unknown = run_key("c");
+    assert_eq!(store.listed_run(&unknown).await.unwrap(), None);
+    assert_eq!(store.document_of(&unknown).await.unwrap(), None);
 }

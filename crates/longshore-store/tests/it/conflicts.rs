@@ -1,10 +1,10 @@
 //! What refuses a commit, and that a refused commit leaves nothing behind.
 
-use longshore_store::{Catalog, Changes, Run, StoreError, TaskInstance};
+use longshore_store::{Changes, Run, StoreError, TaskInstance};
 
 use crate::{
     samples::{archive, next_try, run, run_key, runs, task, tasks},
-    stores::on_every_engine,
+    stores::{AnyStore, on_every_engine},
 };
 
 on_every_engine!(
@@ -21,7 +21,7 @@ struct World {
     archived: TaskInstance,
 }
 
-async fn world(store: &dyn Catalog) -> World {
+async fn world(store: &dyn AnyStore) -> World {
     let (first, save) = (task("a", "load"), task("a", "save"));
     let changes = Changes {
         task_instances: vec![first.clone(), save.clone()],
@@ -67,7 +67,7 @@ fn only_archived(task: &TaskInstance) -> Changes {
 }
 
 /// Commits each with good changes around it; it must be refused with that row's name, and change nothing.
-async fn refused(store: &dyn Catalog, world: &World, cases: Vec<(&str, Changes, &str)>) {
+async fn refused(store: &dyn AnyStore, world: &World, cases: Vec<(&str, Changes, &str)>) {
     let before = store.load().await.unwrap();
     let history = store.history(&run_key("a")).await.unwrap();
     for (name, mut changes, expected) in cases {
@@ -99,7 +99,7 @@ async fn refused(store: &dyn Catalog, world: &World, cases: Vec<(&str, Changes, 
     }
 }
 
-async fn a_run_that_is_not_as_given_is_a_conflict(store: &dyn Catalog) {
+async fn a_run_that_is_not_as_given_is_a_conflict(store: &dyn AnyStore) {
     let world = world(store).await;
     let a = |version| Run {
         version,
@@ -130,7 +130,7 @@ async fn a_run_that_is_not_as_given_is_a_conflict(store: &dyn Catalog) {
     refused(store, &world, cases).await;
 }
 
-async fn a_task_instance_that_is_not_as_given_is_a_conflict(store: &dyn Catalog) {
+async fn a_task_instance_that_is_not_as_given_is_a_conflict(store: &dyn AnyStore) {
     let world = world(store).await;
     let load = |version| at_version(&world.load, version);
     let new = |version| at_version(&task("a", "x"), version);
@@ -158,7 +158,7 @@ async fn a_task_instance_that_is_not_as_given_is_a_conflict(store: &dyn Catalog)
     refused(store, &world, cases).await;
 }
 
-async fn an_id_that_is_taken_is_a_conflict(store: &dyn Catalog) {
+async fn an_id_that_is_taken_is_a_conflict(store: &dyn AnyStore) {
     let world = world(store).await;
     let World {
         load,
@@ -216,7 +216,7 @@ async fn an_id_that_is_taken_is_a_conflict(store: &dyn Catalog) {
     refused(store, &world, cases.collect()).await;
 }
 
-async fn a_conflict_far_down_a_long_commit_takes_all_of_it_back(store: &dyn Catalog) {
+async fn a_conflict_far_down_a_long_commit_takes_all_of_it_back(store: &dyn AnyStore) {
     world(store).await;
     let before = store.load().await.unwrap();
     let mut given: Vec<_> = (0..350).map(|n| task("a", &format!("task{n}"))).collect();

@@ -3,7 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
-use longshore_store::{Changes, Run, RunFilter, RunStore, Store, StoreError, TaskInstance};
+use longshore_store::{
+    Catalog as _, Changes, Run, RunFilter, RunStore, Store, StoreError, TaskInstance,
+};
 use tokio::time::Instant;
 
 use crate::samples::{run, runs, task, tasks};

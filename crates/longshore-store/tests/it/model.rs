@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longshore_store::{
-    ArchivedTry, Changes, Run, RunKey, RunState, RunStore, Store, StoreError, TaskInstance, TaskKey,
+    ArchivedTry, Changes, Run, RunKey, RunState, Store, StoreError, TaskInstance, TaskKey,
 };
 use proptest::prelude::*;
 use uuid::Uuid;
 
 use crate::{
     samples::{run, run_key, runs, stored, stored_run, task},
-    stores::{Factory as _, Postgres},
+    stores::{AnyStore, Factory as _, Postgres},
 };
 
 /// What the store should hold.
@@ -133,7 +133,7 @@ fn changes_of(parts: &[Part], view: &World) -> Changes {
     changes
 }
 
-async fn read(store: &dyn RunStore) -> World {
+async fn read(store: &dyn AnyStore) -> World {
     let snapshot = store.load().await.unwrap();
     let mut world = World::default();
     for run in snapshot.runs {
@@ -151,7 +151,7 @@ async fn read(store: &dyn RunStore) -> World {
     world
 }
 
-async fn replay(store: &dyn RunStore, ops: &[Op]) {
+async fn replay(store: &dyn AnyStore, ops: &[Op]) {
     let mut world = World::default();
     let mut views = [World::default(), World::default()];
     for op in ops {

@@ -3,13 +3,18 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use longshore_store::{Catalog, Store};
+use longshore_store::{Catalog, RunStore, Store};
 use tempfile::TempDir;
 
 use crate::databases;
 
+/// Both views of a store: that of the scheduler, and that of the service.
+pub(crate) trait AnyStore: RunStore + Catalog {}
+
+impl AnyStore for Store {}
+
 /// An empty store, and what must outlive it.
-pub(crate) type Made = (Arc<dyn Catalog>, Option<TempDir>);
+pub(crate) type Made = (Arc<dyn AnyStore>, Option<TempDir>);
 
 /// Makes empty stores of one engine.
 #[async_trait]

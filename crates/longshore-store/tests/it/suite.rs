@@ -1,7 +1,7 @@
 //! Every method of the trait, on every engine.
 
 use longshore_store::{
-    Catalog, Changes, Pool, Run, RunFilter, RunState, Snapshot, StoreError, TaskInstance,
+    Changes, Pool, Run, RunFilter, RunState, Snapshot, StoreError, TaskInstance,
 };
 use uuid::Uuid;
 
@@ -10,7 +10,7 @@ use crate::{
         archive, at, full_document, full_run, full_task, next_try, run, run_key, runs, stored,
         stored_run, task, tasks,
     },
-    stores::on_every_engine,
+    stores::{AnyStore, on_every_engine},
 };
 
 on_every_engine!(
@@ -36,11 +36,11 @@ fn pool(name: &str, slots: i64) -> Pool {
     }
 }
 
-async fn tasks_of(store: &dyn Catalog, run_id: &str) -> Vec<TaskInstance> {
+async fn tasks_of(store: &dyn AnyStore, run_id: &str) -> Vec<TaskInstance> {
     store.run(&run_key(run_id)).await.unwrap().unwrap().1
 }
 
-async fn a_new_store_is_empty_but_for_the_default_pool(store: &dyn Catalog) {
+async fn a_new_store_is_empty_but_for_the_default_pool(store: &dyn AnyStore) {
     let expected = Snapshot {
         pools: vec![pool("default_pool", 128)],
         ..Snapshot::default()
@@ -49,7 +49,7 @@ async fn a_new_store_is_empty_but_for_the_default_pool(store: &dyn Catalog) {
     assert_eq!(store.runs(&RunFilter::default()).await.unwrap(), []);
 }
 
-async fn the_scheduler_id_is_8_characters_of_base_36(store: &dyn Catalog) {
+async fn the_scheduler_id_is_8_characters_of_base_36(store: &dyn AnyStore) {
     let id = store.scheduler_id();
     assert_eq!(id.len(), 8, "{id}");
     assert!(
@@ -59,7 +59,7 @@ async fn the_scheduler_id_is_8_characters_of_base_36(store: &dyn Catalog) {
     );
 }
 
-async fn rows_come_back_whole(store: &dyn Catalog) {
+async fn rows_come_back_whole(store: &dyn AnyStore) {
     let (plain, full) = (run("a"), full_run("b"));
     let (none, some) = (task("b", "extract"), full_task("b", "load"));
     let changes = Changes {
@@ -76,7 +76,7 @@ async fn rows_come_back_whole(store: &dyn Catalog) {
     assert_eq!(found, Some((stored_run(&plain), vec![])));
 }
 
-async fn an_update_replaces_the_row_and_counts_its_version_up(store: &dyn Catalog) {
+async fn an_update_replaces_the_row_and_counts_its_version_up(store: &dyn AnyStore) {
     let (old, neighbour) = (task("a", "load"), task("a", "other"));
     let changes = Changes {
         task_instances: vec![old.clone(), neighbour.clone()],
@@ -104,12 +104,12 @@ async fn an_update_replaces_the_row_and_counts_its_version_up(store: &dyn Catalo
     }
 }
 
-async fn empty_changes_are_no_commit(store: &dyn Catalog) {
+async fn empty_changes_are_no_commit(store: &dyn AnyStore) {
     store.commit(&Changes::default()).await.unwrap();
     assert_eq!(store.load().await.unwrap().runs, []);
 }
 
-async fn a_thousand_rows_fit_into_one_commit(store: &dyn Catalog) {
+async fn a_thousand_rows_fit_into_one_commit(store: &dyn AnyStore) {
     store.commit(&runs([run("a")])).await.unwrap();
     let mut given: Vec<_> = (0..1037)
         .map(|n| task("a", &format!("task{n:04}")))
@@ -125,7 +125,7 @@ async fn a_thousand_rows_fit_into_one_commit(store: &dyn Catalog) {
     }
 }
 
-async fn load_shows_unfinished_runs_oldest_first(store: &dyn Catalog) {
+async fn load_shows_unfinished_runs_oldest_first(store: &dyn AnyStore) {
     let in_state = |run_id: &str, state, age: i64| Run {
         state,
         queued_at: at(-age),
@@ -152,7 +152,7 @@ async fn load_shows_unfinished_runs_oldest_first(store: &dyn Catalog) {
     );
 }
 
-async fn runs_are_listed_newest_first(store: &dyn Catalog) {
+async fn runs_are_listed_newest_first(store: &dyn AnyStore) {
     let aged = |dag_id: &str, run_id: &str, age: i64| {
         let mut run = Run {
             queued_at: at(-age),
@@ -183,13 +183,13 @@ async fn runs_are_listed_newest_first(store: &dyn Catalog) {
     }
 }
 
-async fn a_run_that_is_not_there_is_none(store: &dyn Catalog) {
+async fn a_run_that_is_not_there_is_none(store: &dyn AnyStore) {
     assert_eq!(store.run(&run_key("a")).await.unwrap(), None);
     assert_eq!(store.history(&run_key("a")).await.unwrap(), []);
     assert_eq!(store.try_by_id(Uuid::nil()).await.unwrap(), None);
 }
 
-async fn a_try_is_found_by_its_id_before_and_after_it_is_archived(store: &dyn Catalog) {
+async fn a_try_is_found_by_its_id_before_and_after_it_is_archived(store: &dyn AnyStore) {
     store.commit(&runs([run("a")])).await.unwrap();
     let given = full_task("a", "load");
     store.commit(&tasks([given])).await.unwrap();
@@ -227,7 +227,7 @@ async fn a_try_is_found_by_its_id_before_and_after_it_is_archived(store: &dyn Ca
     );
 }
 
-async fn history_is_oldest_first_and_of_that_run_only(store: &dyn Catalog) {
+async fn history_is_oldest_first_and_of_that_run_only(store: &dyn AnyStore) {
     store.commit(&runs([run("a"), run("b")])).await.unwrap();
     let ended = |run_id: &str, task_id: &str, end| TaskInstance {
         end_date: Some(at(end)),
@@ -254,7 +254,7 @@ async fn history_is_oldest_first_and_of_that_run_only(store: &dyn Catalog) {
     assert_eq!(found, archive([early, late, never_ran]));
 }
 
-async fn a_pool_is_made_and_changed(store: &dyn Catalog) {
+async fn a_pool_is_made_and_changed(store: &dyn AnyStore) {
     for given in [
         pool("narrow", 1),
         pool("narrow", 2),
@@ -266,7 +266,7 @@ async fn a_pool_is_made_and_changed(store: &dyn Catalog) {
     assert_eq!(store.load().await.unwrap().pools, expected);
 }
 
-async fn the_watch_position_is_the_last_one_committed(store: &dyn Catalog) {
+async fn the_watch_position_is_the_last_one_committed(store: &dyn AnyStore) {
     let seen = |position: &str| Changes {
         watch_position: Some(position.to_owned()),
         ..Changes::default()

@@ -23,7 +23,7 @@ use longshore_dags::{
     logs::{LogDirectory, LogPath},
     model::Launcher,
 };
-use longshore_store::{Run, RunStore, TaskInstance};
+use longshore_store::{Catalog, TaskInstance};
 use serde_json::Value;
 use tokio::{
     fs::File,
@@ -31,7 +31,7 @@ use tokio::{
 };
 use tokio_util::{compat::FuturesAsyncReadCompatExt, io::ReaderStream};
 
-use super::{find, rows, unavailable};
+use super::{find, unavailable};
 
 /// How often a follower checks again whether a try has a log, when no state change says so: a pod's log exists a moment
 /// after its row is `running`, and the stored one a moment after the row is final.
@@ -68,7 +68,7 @@ impl Logs {
     /// Reads the log of a try. A follower waits for a try that has not started.
     pub(super) async fn read(
         &self,
-        store: Arc<dyn RunStore>,
+        store: Arc<dyn Catalog>,
         feed: &Feed,
         task: &TaskName,
         query: LogQuery,
@@ -104,12 +104,11 @@ impl Logs {
 
     async fn find(
         &self,
-        store: &dyn RunStore,
+        store: &dyn Catalog,
         task: &TaskName,
         query: LogQuery,
     ) -> Result<Found, ControlError> {
-        let (run, rows) = rows(store, &task.run).await?;
-        let row = find(&rows, task)?;
+        let row = &find(store, task).await?;
         let attempt = query.attempt.unwrap_or(row.try_number);
         if attempt > row.try_number {
             return Ok(Found::Never("there is no such try"));
@@ -122,7 +121,7 @@ impl Logs {
             if let Some(log) = self.stored(row, attempt, query.tail).await? {
                 return Ok(Found::Log(log));
             }
-            if let Some(log) = self.live(store, &run, row, query).await? {
+            if let Some(log) = self.live(store, row, query).await? {
                 return Ok(Found::Log(log));
             }
             let is_over = row
@@ -161,8 +160,7 @@ impl Logs {
     /// The log of a try at the node of its pod.
     async fn live(
         &self,
-        store: &dyn RunStore,
-        run: &Run,
+        store: &dyn Catalog,
         row: &TaskInstance,
         query: LogQuery,
     ) -> Result<Option<LogStream>, ControlError> {
@@ -173,7 +171,7 @@ impl Logs {
         let Some(name) = &row.pod_name else {
             return Ok(None);
         };
-        let pod = match launcher(store, run, row).await? {
+        let pod = match launcher(store, row).await? {
             Launcher::TaskAction => {
                 let pod = actions::pod_of(&self.pods, &row.id).await;
                 pod.map_err(unavailable)?
@@ -202,17 +200,15 @@ impl Logs {
 }
 
 /// What the tries of a task instance are launched as: a run keeps the DAG that it began with.
-async fn launcher(
-    store: &dyn RunStore,
-    run: &Run,
-    row: &TaskInstance,
-) -> Result<Launcher, ControlError> {
-    let document = store.document(&run.dag_hash).await.map_err(unavailable)?;
-    let dag: Value = serde_json::from_str(document.body()).unwrap_or_default();
-    Ok(if dag["tasks"][&row.key.task_id]["plugin"].is_null() {
-        Launcher::Pod
-    } else {
-        Launcher::TaskAction
+async fn launcher(store: &dyn Catalog, row: &TaskInstance) -> Result<Launcher, ControlError> {
+    let document = store.document_of(&row.key.run).await;
+    let document = document.map_err(unavailable)?;
+    let dag: Option<Value> =
+        document.and_then(|document| serde_json::from_str(document.body()).ok());
+    let plugin = dag.map(|mut dag| dag["tasks"][&row.key.task_id]["plugin"].take());
+    Ok(match plugin {
+        None | Some(Value::Null) => Launcher::Pod,
+        Some(_) => Launcher::TaskAction,
     })
 }
 

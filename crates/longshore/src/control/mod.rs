@@ -23,8 +23,8 @@ use longshore_dags::{
 };
 use longshore_kit::{Clock, Metrics};
 use longshore_store::{
-    DocumentHash, Pool, Run, RunCursor, RunFilter, RunKey, RunState, RunStore, RunType, StoreError,
-    TaskInstance,
+    Catalog, DocumentHash, ListedRun, Pool, RunCursor, RunFilter, RunKey, RunState, RunType,
+    StoreError, TaskFilter, TaskInstance,
 };
 use serde_json::Value;
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -44,7 +44,7 @@ const MAX_SILENCE: Duration = Duration::from_secs(60);
 /// The service.
 pub(crate) struct ServiceControl {
     pub(crate) dags: Arc<Dags>,
-    pub(crate) store: Arc<dyn RunStore>,
+    pub(crate) store: Arc<dyn Catalog>,
     pub(crate) logs: Logs,
     pub(crate) feed: Feed,
     pub(crate) clock: Arc<dyn Clock>,
@@ -125,7 +125,7 @@ impl ServiceControl {
         let cleared = tokio::time::timeout(RECORD_TIMEOUT, clear).await;
         let cleared = cleared.map_err(late_scheduler)?;
         let cleared = cleared.map_err(|error| refused(name, error))?;
-        let (_, mut rows) = self.rows(name).await?;
+        let mut rows = self.rows(name).await?;
         self.sort(&name.dag_id, &mut rows);
         let rows = rows.iter().filter(|row| cleared.contains(&row.key.task_id));
         Ok(rows.map(to_objects::task).collect())
@@ -138,8 +138,14 @@ impl ServiceControl {
         }
     }
 
-    async fn rows(&self, name: &RunName) -> Result<(Run, Vec<TaskInstance>), ControlError> {
-        rows(self.store.as_ref(), name).await
+    /// A run without its task instances.
+    async fn row(&self, name: &RunName) -> Result<ListedRun, ControlError> {
+        row(self.store.as_ref(), name).await
+    }
+
+    /// The task instances of a run.
+    async fn rows(&self, name: &RunName) -> Result<Vec<TaskInstance>, ControlError> {
+        tasks(self.store.as_ref(), name, None).await
     }
 }
 
@@ -185,12 +191,8 @@ impl Checks for ServiceControl {
 #[async_trait]
 impl Control for ServiceControl {
     async fn dags(&self) -> Result<Vec<objects::Dag>, ControlError> {
-        let newest = RunFilter {
-            newest_of_each: true,
-            ..RunFilter::default()
-        };
-        let newest = self.store.runs(&newest).await.map_err(unavailable)?;
-        let newest: BTreeMap<&str, &Run> = newest
+        let newest = self.store.newest_runs().await.map_err(unavailable)?;
+        let newest: BTreeMap<&str, &ListedRun> = newest
             .iter()
             .map(|run| (run.key.dag_id.as_str(), run))
             .collect();
@@ -199,7 +201,7 @@ impl Control for ServiceControl {
         let there = known.iter().filter(|known| known.file.is_some());
         let objects = there.filter_map(|known| {
             let dag_id = known.dag_id.as_deref()?;
-            Some(to_objects::dag(known, newest.get(dag_id).copied()))
+            Some(to_objects::listed_dag(known, newest.get(dag_id).copied()))
         });
         Ok(objects.collect())
     }
@@ -263,13 +265,12 @@ impl Control for ServiceControl {
     async fn runs(&self, query: &RunQuery) -> Result<RunPage, ControlError> {
         let before = match &query.after {
             None => None,
-            Some(last) => Some(RunCursor::from(&self.rows(last).await?.0)),
+            Some(last) => Some(RunCursor::from(&self.row(last).await?)),
         };
         let states = query.states.iter().map(|state| run_state(state));
         let filter = RunFilter {
             dag_id: query.dag_id.clone(),
             states: states.collect::<Result<_, _>>()?,
-            newest_of_each: false,
             before,
             // One more than the page, to find out whether there is another page.
             limit: u32::try_from(query.limit + 1).ok(),
@@ -283,12 +284,11 @@ impl Control for ServiceControl {
     }
 
     async fn run(&self, run: &RunName) -> Result<objects::Run, ControlError> {
-        let (run, _) = self.rows(run).await?;
-        Ok(to_objects::run(&run))
+        Ok(to_objects::run(&self.row(run).await?))
     }
 
     async fn cancel(&self, run: &RunName) -> Result<objects::Run, ControlError> {
-        let (row, _) = self.rows(run).await?;
+        let row = self.row(run).await?;
         if row.state.is_finished() {
             return Err(ControlError::WrongState {
                 what: format!("run {run}"),
@@ -306,20 +306,20 @@ impl Control for ServiceControl {
     }
 
     async fn retry(&self, run: &RunName) -> Result<Vec<objects::Task>, ControlError> {
-        let (row, _) = self.rows(run).await?;
+        let row = self.row(run).await?;
         self.cleared(run, self.dags.retry(&row.key)).await
     }
 
     async fn tasks(&self, run: &RunName) -> Result<Vec<objects::Task>, ControlError> {
-        let (_, mut rows) = self.rows(run).await?;
+        let mut rows = self.rows(run).await?;
         self.sort(&run.dag_id, &mut rows);
         Ok(rows.iter().map(to_objects::task).collect())
     }
 
     async fn task(&self, task: &TaskName) -> Result<objects::Task, ControlError> {
-        let (run, rows) = self.rows(&task.run).await?;
-        let row = find(&rows, task)?;
-        let history = self.store.history(&run.key).await.map_err(unavailable)?;
+        let row = &find(self.store.as_ref(), task).await?;
+        let history = self.store.history(&row.key.run).await;
+        let history = history.map_err(unavailable)?;
         let earlier = history
             .iter()
             .filter(|archived| archived.task_instance.key == row.key);
@@ -338,14 +338,13 @@ impl Control for ServiceControl {
         task: &TaskName,
         clear: objects::Clear,
     ) -> Result<Vec<objects::Task>, ControlError> {
-        let (run, rows) = self.rows(&task.run).await?;
-        let row = find(&rows, task)?;
+        let row = find(self.store.as_ref(), task).await?;
         let selection = Selection {
             task_ids: [row.key.task_id.clone()].into(),
             includes_downstream: clear.downstream,
             ..Selection::default()
         };
-        self.cleared(&task.run, self.dags.clear(&run.key, &selection))
+        self.cleared(&task.run, self.dags.clear(&row.key.run, &selection))
             .await
     }
 
@@ -398,25 +397,43 @@ fn run_state(word: &str) -> Result<RunState, ControlError> {
         .map_err(|_| ControlError::Invalid(format!("{word:?} is no state of a run")))
 }
 
-/// A run with its task instances.
-async fn rows(
-    store: &dyn RunStore,
-    name: &RunName,
-) -> Result<(Run, Vec<TaskInstance>), ControlError> {
-    let key = RunKey {
+fn key(name: &RunName) -> RunKey {
+    RunKey {
         dag_id: name.dag_id.clone(),
         run_id: name.run_id.clone(),
-    };
-    let rows = store.run(&key).await.map_err(unavailable)?;
-    rows.ok_or_else(|| ControlError::UnknownRun(name.clone()))
+    }
 }
 
-fn find<'a>(rows: &'a [TaskInstance], task: &TaskName) -> Result<&'a TaskInstance, ControlError> {
-    let is_it = |row: &&TaskInstance| {
-        row.key.task_id == task.task_id && row.key.map_index == task.map_index
+/// A run without its task instances.
+async fn row(store: &dyn Catalog, name: &RunName) -> Result<ListedRun, ControlError> {
+    let run = store.listed_run(&key(name)).await.map_err(unavailable)?;
+    run.ok_or_else(|| ControlError::UnknownRun(name.clone()))
+}
+
+/// The task instances of a run: all, or those of one task.
+async fn tasks(
+    store: &dyn Catalog,
+    name: &RunName,
+    task_id: Option<&str>,
+) -> Result<Vec<TaskInstance>, ControlError> {
+    let filter = TaskFilter {
+        dag_id: Some(name.dag_id.clone()),
+        run_id: Some(name.run_id.clone()),
+        task_id: task_id.map(str::to_owned),
+        ..TaskFilter::default()
     };
-    let found = rows.iter().find(is_it);
-    found.ok_or_else(|| ControlError::UnknownTask(task.clone()))
+    let rows = store.task_instances(&filter).await.map_err(unavailable)?;
+    if rows.is_empty() {
+        row(store, name).await?;
+    }
+    Ok(rows)
+}
+
+async fn find(store: &dyn Catalog, task: &TaskName) -> Result<TaskInstance, ControlError> {
+    let rows = tasks(store, &task.run, Some(&task.task_id)).await?;
+    let mut rows = rows.into_iter();
+    rows.find(|row| row.key.map_index == task.map_index)
+        .ok_or_else(|| ControlError::UnknownTask(task.clone()))
 }
 
 fn late_scheduler(late: tokio::time::error::Elapsed) -> ControlError {

@@ -1,5 +1,7 @@
 //! The service over a database in memory; what needs a cluster is tested where there is one.
 
+use longshore_store::RunStore as _;
+
 use super::*;
 use crate::progress::fixtures::{Adjectives, run_change, task_change};
 
@@ -49,6 +51,21 @@ async fn a_file_that_is_no_dag_is_told_with_its_reason() {
     };
     assert_eq!((error.file.as_str(), &error.dag_id), ("broken.yaml", &None));
     assert!(error.message.contains("dag_id"), "{}", error.message);
+}
+
+#[tokio::test]
+async fn a_list_of_dags_has_their_number_of_tasks_and_a_dag_has_its_tasks() {
+    let service = service().await;
+    let listed = service.dags().await.unwrap().remove(0);
+    assert_eq!((listed.task_count, listed.tasks.as_ref()), (1, None));
+    let shown = service.dag("etl").await.unwrap();
+    let tasks = shown.tasks.clone().unwrap();
+    assert_eq!(tasks[0].task_id, "extract");
+    let without = objects::Dag {
+        tasks: None,
+        ..shown
+    };
+    assert_eq!(without, listed);
 }
 
 #[tokio::test]

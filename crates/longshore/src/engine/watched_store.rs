@@ -1,13 +1,13 @@
 //! The database, with a memory of its first failed write: later writes are refused until a restart.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use longshore_kit::Gate;
 use longshore_store::{
-    ArchivedTry, Changes, DocumentHash, Pool, Run, RunFilter, RunKey, RunStore, Snapshot, Store,
-    StoreError, StoredDocument, TaskInstance,
+    Catalog, Changes, DocumentHash, Pool, Run, RunKey, RunStore, Snapshot, Store, StoreError,
+    StoredDocument, TaskInstance,
 };
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -17,7 +17,7 @@ use uuid::Uuid;
 /// does not count.
 #[derive(Debug)]
 pub(crate) struct WatchedStore {
-    store: Store,
+    store: Arc<Store>,
     gate: Gate,
     failure: OnceLock<StoreError>,
     broken: CancellationToken,
@@ -27,11 +27,16 @@ impl WatchedStore {
     /// Watches this store, whose writes pass `gate`.
     pub(crate) fn new(store: Store, gate: Gate) -> Self {
         Self {
-            store,
+            store: Arc::new(store),
             gate,
             failure: OnceLock::new(),
             broken: CancellationToken::new(),
         }
+    }
+
+    /// The database as the service reads it.
+    pub(crate) fn catalog(&self) -> Arc<dyn Catalog> {
+        self.store.clone()
     }
 
     /// Waits until a write has failed for good.
@@ -90,20 +95,16 @@ impl RunStore for WatchedStore {
         self.store.document(hash).await
     }
 
-    async fn runs(&self, filter: &RunFilter) -> Result<Vec<Run>, StoreError> {
-        self.store.runs(filter).await
-    }
-
-    async fn has_run(&self, key: &RunKey, logical_date: Timestamp) -> Result<bool, StoreError> {
+    async fn has_run(
+        &self,
+        key: &RunKey,
+        logical_date: Option<Timestamp>,
+    ) -> Result<bool, StoreError> {
         self.store.has_run(key, logical_date).await
     }
 
     async fn try_by_id(&self, id: Uuid) -> Result<Option<TaskInstance>, StoreError> {
         self.store.try_by_id(id).await
-    }
-
-    async fn history(&self, key: &RunKey) -> Result<Vec<ArchivedTry>, StoreError> {
-        self.store.history(key).await
     }
 
     async fn set_pool(&self, pool: &Pool) -> Result<(), StoreError> {

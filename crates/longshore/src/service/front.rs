@@ -59,7 +59,7 @@ impl Front {
         });
         let control = Arc::new(ServiceControl {
             dags: scheduling.dags.clone(),
-            store: scheduling.store.clone(),
+            store: scheduling.store.catalog(),
             logs: Logs {
                 directory: scheduling.logs.clone(),
                 pods: Api::namespaced(client, &scheduling.namespace),

@@ -108,7 +108,7 @@ pub(super) fn dags(dags: &[Dag], now: Timestamp, detail: Detail) -> Table {
             since(last.and_then(|run| run.queued_at), now),
         ];
         let full = [
-            dag.tasks.len().to_string(),
+            dag.task_count.to_string(),
             instant(dag.next_run_at),
             dag.tags.join(","),
             or_none(dag.file.as_deref()),
@@ -199,7 +199,7 @@ pub(super) fn dag(dag: &Dag) -> String {
         }
     }
     let mut table = Table::new(&["TASK", "AFTER", "RETRIES", "TRIGGER RULE"]);
-    for task in &dag.tasks {
+    for task in dag.tasks.iter().flatten() {
         table.row([
             task.task_id.clone(),
             task.upstream.join(","),

@@ -189,7 +189,7 @@ impl View {
         // The graph is for people: a DAG that is gone by now shows none.
         let dag = client.dag(&name.dag_id).await.unwrap_or_default();
         let upstream = |id: &str| {
-            let task = dag.tasks.iter().find(|task| task.task_id == id);
+            let task = dag.tasks.iter().flatten().find(|task| task.task_id == id);
             task.map(|task| task.upstream.clone()).unwrap_or_default()
         };
         let on_board = tasks

@@ -101,7 +101,8 @@ fn some_dags() -> Vec<Dag> {
         error: None,
         next_run_at: at("11:00:00"),
         last_run: Some(a_run()),
-        tasks: vec![
+        task_count: 2,
+        tasks: Some(vec![
             DagTask {
                 task_id: "extract".to_owned(),
                 upstream: Vec::new(),
@@ -114,7 +115,7 @@ fn some_dags() -> Vec<Dag> {
                 retries: 0,
                 trigger_rule: "all_done".to_owned(),
             },
-        ],
+        ]),
     };
     let by_hand = Dag {
         dag_id: "by-hand".to_owned(),
