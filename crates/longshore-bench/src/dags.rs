@@ -6,6 +6,7 @@
 
 mod board;
 mod floor;
+pub(crate) mod lists;
 
 use std::{fmt::Write, fs, path::PathBuf, time::Duration};
 

@@ -48,6 +48,8 @@ enum What {
     TasksMemory(MemoryArgs),
     /// A DAG of tasks that wait for nothing, each with a pod that ends at once
     Dags(DagsArgs),
+    /// Lists of runs and DAGs beside a long history, and a scheduler at work beside those who list
+    Lists(ListsArgs),
     /// Pods that take part in PodOpsLifecycle, deleted: one by one, at once, with their namespace
     Podops(PodopsArgs),
 }
@@ -88,6 +90,18 @@ struct DagsArgs {
     /// The folder of DAG files that the controller follows, with --external
     #[arg(long, value_name = "DIR", requires = "external")]
     dags_folder: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+struct ListsArgs {
+    #[command(flatten)]
+    of: DagsArgs,
+    /// About so many task instances in the history, of a DAG of 900 tasks
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    task_instances: usize,
+    /// So many clients list 1,000 runs each second beside the scheduler
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    readers: usize,
 }
 
 #[derive(Args, Debug)]
@@ -141,6 +155,7 @@ impl What {
             Self::Tasks(args) => &args.common,
             Self::TasksMemory(args) => &args.common,
             Self::Dags(args) => &args.common,
+            Self::Lists(args) => &args.of.common,
         }
     }
 
@@ -155,6 +170,7 @@ impl What {
                 tasks::memory::measure(&rig, &args.common, args.kind()).await
             }
             Self::Dags(args) => dags::measure(&rig, args).await,
+            Self::Lists(args) => dags::lists::measure(&rig, args).await,
             Self::Podops(args) => podops::measure(&rig, &args.common, args.rules).await,
         };
         rig.stop().await?;
