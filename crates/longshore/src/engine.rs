@@ -12,6 +12,7 @@ use std::{
 
 use longshore_dags::{
     DagMeasures, StateChange,
+    launch::decide::Disposal,
     logs::{LogDirectory, LogPath},
     model::Dag,
     scheduler::{NewRun, identity::manual_run_id},
@@ -198,6 +199,7 @@ impl Engine {
             data_dir: data_dir.clone(),
             namespace: cluster.namespace().to_owned(),
             parallelism,
+            disposal: Disposal::default(),
             gate: Gate::always_open(),
             metrics: metrics.clone(),
             measures: DagMeasures::default(),

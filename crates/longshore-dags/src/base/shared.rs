@@ -52,6 +52,7 @@ impl Shared {
         pod_config: PodConfig,
         board: Board,
         catalog: Catalog,
+        keep_failed: usize,
     ) -> Self {
         Self {
             started_at: clock.now(),
@@ -60,7 +61,7 @@ impl Shared {
             cluster,
             pod_config,
             inbox: Inbox::default(),
-            launched: LaunchTable::new(),
+            launched: LaunchTable::new(keep_failed),
             launch_keys: Triggers::new(),
             run_keys: Triggers::new(),
             changes: broadcast::Sender::new(CHANGES),

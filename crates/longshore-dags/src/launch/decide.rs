@@ -54,15 +54,25 @@ pub struct Observed {
     pub asked: BTreeMap<String, Asked<LogAnswer>>,
     /// What is remembered of the logs.
     pub log_notes: Arc<LogNotes>,
+    /// The newest of the failed objects that are too many: it and all that are older go.
+    pub newest_surplus: Option<FailedObject>,
 }
 
-/// What becomes of pods that have ended, from Airflow's `[kubernetes_executor]`.
+/// A failed object among the others, which sort by their age: when it was created, and its uid.
+pub type FailedObject = (Option<Timestamp>, String);
+
+/// What becomes of pods that have ended, from Airflow's `[kubernetes_executor]`, and for how long failed ones are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disposal {
     /// Delete a pod whose task has ended; `delete_worker_pods`.
     pub delete_worker_pods: bool,
-    /// Delete it also if it failed; `delete_worker_pods_on_failure`.
+    /// Delete it at once also if it failed; `delete_worker_pods_on_failure`. A failed one that is not deleted at once is
+    /// kept for people to look at, and deleted after `keep_failed_for`, or when it is not among the `keep_failed` newest.
     pub delete_worker_pods_on_failure: bool,
+    /// For how long after the end of its try a failed pod is kept; default 1 day.
+    pub keep_failed_for: Duration,
+    /// How many failed pods of one scheduler are kept; default 100.
+    pub keep_failed: usize,
 }
 
 impl Default for Disposal {
@@ -70,6 +80,8 @@ impl Default for Disposal {
         Self {
             delete_worker_pods: true,
             delete_worker_pods_on_failure: false,
+            keep_failed_for: Duration::from_secs(24 * 60 * 60),
+            keep_failed: 100,
         }
     }
 }
@@ -79,6 +91,8 @@ impl Default for Disposal {
 pub struct TaskView {
     /// The state of the try; an archived one is `Failed`.
     pub state: Option<TaskState>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
     /// Its current launch.
     pub launch: u32,
     /// The uid of the object of the current launch, once the scheduler has recorded it: from then on a missing one was
@@ -178,7 +192,8 @@ pub enum LaunchEffect {
 /// - A pod that waits for what will not come is deleted, and only its end says whether its process ran: until then its
 ///   node may start it, so that its launch has not failed. After a start of the scheduler, the node gets some time.
 /// - A pod that no row wants is deleted. The log of one that has ended is copied to the archive first, beside the rounds
-///   ([`LogQuestion`]), and once it is, whether the pod goes is the configuration's to say.
+///   ([`LogQuestion`]), and once it is, whether and when the pod goes is the configuration's to say: a failed one stays
+///   for some time. By then the row has why it failed, and the archive its log.
 /// - A restarting try has ended once none of its pods lives. That is reported before their logs are kept, so that a
 ///   log which cannot be read does not hold the next try.
 /// - A pod whose container has started gets its time limit, which its node keeps, whatever becomes of the scheduler.
@@ -215,7 +230,9 @@ pub fn decide_launch(observed: &Observed) -> LaunchPlan {
                 let step = log::keep(observed, task, pod);
                 actions.extend(step.actions);
                 next = next.min(step.next);
-                if step.is_kept && then_delete {
+                if let Some(left) = then_delete.filter(|left| step.is_kept && !left.is_zero()) {
+                    next = next.min(Next::After(left));
+                } else if step.is_kept && then_delete.is_some() {
                     // One that has ended in time, while no watch reported it, is not stopped.
                     let is_overdue = task.state == Some(TaskState::Running);
                     let seen = pod.resource_version.clone().filter(|_| is_overdue);
@@ -250,7 +267,10 @@ fn until_deadline(task: &TaskView, now: Timestamp) -> Next {
 enum Fate {
     Stays,
     IsDeleted,
-    IsArchived { then_delete: bool },
+    IsArchived {
+        /// After this time; never where there is none.
+        then_delete: Option<Duration>,
+    },
 }
 
 fn fate(pod: &LaunchedView, task: Option<&TaskView>, observed: &Observed) -> Fate {
@@ -273,7 +293,9 @@ fn fate(pod: &LaunchedView, task: Option<&TaskView>, observed: &Observed) -> Fat
                     .deadline
                     .is_some_and(|deadline| deadline <= observed.now) =>
         {
-            Fate::IsArchived { then_delete: true }
+            Fate::IsArchived {
+                then_delete: Some(Duration::ZERO),
+            }
         }
         Some(TaskState::Queued | TaskState::Running)
             if pod.phase == LaunchedPhase::Stuck && second_chance(pod, observed).is_none() =>
@@ -292,17 +314,31 @@ fn fate(pod: &LaunchedView, task: Option<&TaskView>, observed: &Observed) -> Fat
             | TaskState::UpstreamFailed
             | TaskState::Skipped
             | TaskState::Removed,
-        ) => match pod.phase {
-            // Its run was cancelled, it was cleared, or it will never start: what it has said so far is kept.
-            LaunchedPhase::Live | LaunchedPhase::Stuck => Fate::IsArchived { then_delete: true },
-            LaunchedPhase::Succeeded => Fate::IsArchived {
-                then_delete: config.delete_worker_pods,
-            },
-            LaunchedPhase::Failed => Fate::IsArchived {
-                then_delete: config.delete_worker_pods && config.delete_worker_pods_on_failure,
+        ) => Fate::IsArchived {
+            then_delete: match pod.phase {
+                // Its run was cancelled, it was cleared, or it will never start: what it has said so far is kept.
+                LaunchedPhase::Live | LaunchedPhase::Stuck => Some(Duration::ZERO),
+                LaunchedPhase::Succeeded => config.delete_worker_pods.then_some(Duration::ZERO),
+                LaunchedPhase::Failed => config
+                    .delete_worker_pods
+                    .then(|| kept_for(pod, task, observed)),
             },
         },
     }
+}
+
+/// For how long a failed pod is still kept.
+fn kept_for(pod: &LaunchedView, task: &TaskView, observed: &Observed) -> Duration {
+    let config = observed.config;
+    let uid = pod.object.uid.clone().unwrap_or_default();
+    let surplus = observed.newest_surplus.as_ref();
+    let is_surplus = surplus.is_some_and(|newest| (pod.created_at, uid) <= *newest);
+    if config.delete_worker_pods_on_failure || is_surplus {
+        return Duration::ZERO;
+    }
+    let since = task.ended_at.or(pod.created_at).unwrap_or(observed.now);
+    let age = Duration::try_from(observed.now.duration_since(since)).unwrap_or_default();
+    config.keep_failed_for.saturating_sub(age)
 }
 
 /// What is left of the time that a stuck pod of an earlier process has.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::{
-    decide::{Disposal, LaunchedView, LogAnswer, LogNotes, Observed, TaskView},
+    decide::{Disposal, FailedObject, LaunchedView, LogAnswer, LogNotes, Observed, TaskView},
     table::Name,
 };
 use crate::{
@@ -38,6 +38,7 @@ pub(super) struct Loaded {
     replay_done: bool,
     started_at: Timestamp,
     log_notes: Arc<LogNotes>,
+    newest_surplus: Option<FailedObject>,
 }
 
 /// Why a round about a try failed.
@@ -87,6 +88,7 @@ pub(super) async fn load(shared: &Shared, ti_id: &Uuid) -> Result<Loaded, StoreE
         replay_done: launched.is_replayed(launcher),
         started_at: shared.started_at,
         log_notes: launched.log_notes(ti_id),
+        newest_surplus: launched.newest_surplus(),
         board,
     })
 }
@@ -110,6 +112,7 @@ pub(super) fn assemble(
         config,
         asked,
         log_notes: loaded.log_notes,
+        newest_surplus: loaded.newest_surplus,
     }
 }
 
@@ -180,6 +183,7 @@ fn build(shared: &Shared, active: &ActiveRun, row: &TaskInstance) -> Result<Valu
 fn view(row: &TaskInstance) -> TaskView {
     TaskView {
         state: row.state,
+        ended_at: row.end_date,
         launch: row.launch,
         pod_uid: row.pod_uid.clone(),
         pod: None,

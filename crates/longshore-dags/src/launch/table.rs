@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::{
-    decide::{LaunchedPhase, LaunchedView, LogNote, LogNotes},
+    decide::{FailedObject, LaunchedPhase, LaunchedView, LogNote, LogNotes},
     launched::{Launched, launch_of, view_of},
 };
 use crate::{
@@ -46,6 +46,8 @@ pub(crate) struct LaunchTable {
     /// Followed from the first task with a plugin on.
     pub(crate) actions: Arc<Cache<TaskAction>>,
     known: Mutex<Known>,
+    /// How many failed objects are kept.
+    keep_failed: usize,
     moved: watch::Sender<u64>,
     log_memory: Memory<Uuid, LogNotes>,
     log_notes: Notes<Uuid, LogNotes>,
@@ -54,6 +56,8 @@ pub(crate) struct LaunchTable {
 #[derive(Debug)]
 struct Known {
     tries: BTreeMap<Uuid, Launches>,
+    /// The objects that have failed and are not being deleted, with their tries.
+    failed: BTreeMap<FailedObject, Uuid>,
     pods: Stage,
     actions: Stage,
 }
@@ -86,6 +90,16 @@ impl Known {
             Launcher::TaskAction => self.actions,
         }
     }
+
+    fn newest_surplus(&self, keep_failed: usize) -> Option<(&FailedObject, &Uuid)> {
+        self.failed.iter().rev().nth(keep_failed)
+    }
+}
+
+fn failed_object<K: Launched>(object: &K) -> FailedObject {
+    let created_at = object.meta().creation_timestamp.as_ref();
+    let uid = object.uid().unwrap_or_default();
+    (created_at.map(|time| time.0), uid)
 }
 
 impl Name {
@@ -100,16 +114,18 @@ impl Name {
 
 impl LaunchTable {
     /// Nothing is seen yet. Pods are wanted, TaskActions are not.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(keep_failed: usize) -> Self {
         let (log_memory, log_notes) = Memory::new();
         Self {
             pods: Cache::new(),
             actions: Cache::new(),
             known: Mutex::new(Known {
                 tries: BTreeMap::new(),
+                failed: BTreeMap::new(),
                 pods: Stage::Wanted,
                 actions: Stage::Idle,
             }),
+            keep_failed,
             moved: watch::Sender::new(0),
             log_memory,
             log_notes,
@@ -125,17 +141,33 @@ impl LaunchTable {
         self.moved.send_modify(|n| *n = n.wrapping_add(1));
     }
 
-    /// An object is there.
-    pub(crate) fn insert<K: Launched>(&self, ti_id: Uuid, object: &K) {
+    /// An object is there. Returns the try of a failed object that is one too many because of it, if there is one.
+    pub(crate) fn insert<K: Launched>(&self, ti_id: Uuid, object: &K) -> Option<Uuid> {
+        let mut surplus = None;
         self.change(|known| {
             let launches = known.tries.entry(ti_id).or_default();
             launches.objects.insert(Name::of(object));
+            let is_deleting = object.meta().deletion_timestamp.is_some();
+            if object.phase() != LaunchedPhase::Failed || is_deleting {
+                known.failed.remove(&failed_object(object));
+            } else if known.failed.insert(failed_object(object), ti_id).is_none() {
+                surplus = known.newest_surplus(self.keep_failed).map(|(_, id)| *id);
+            }
         });
+        surplus
+    }
+
+    /// The newest of the failed objects that are too many.
+    pub(crate) fn newest_surplus(&self) -> Option<FailedObject> {
+        let known = self.known();
+        let (newest, _) = known.newest_surplus(self.keep_failed)?;
+        Some(newest.clone())
     }
 
     /// An object is gone, and the inbox has the fact.
     pub(crate) fn remove<K: Launched>(&self, ti_id: Uuid, object: &K) {
         self.change(|known| {
+            known.failed.remove(&failed_object(object));
             if let Some(launches) = known.tries.get_mut(&ti_id) {
                 launches.objects.remove(&Name::of(object));
                 if launches.objects.is_empty() {
@@ -400,7 +432,7 @@ mod tests {
 
     #[test]
     fn rows_that_left_the_board_are_at_hand_until_their_last_object_is_gone() {
-        let table = LaunchTable::new();
+        let table = LaunchTable::new(1);
         let [with, without] = [Uuid::new_v4(), Uuid::new_v4()];
         table.insert(with, &pod("a"));
         table.insert(with, &pod("b"));
@@ -415,7 +447,7 @@ mod tests {
     /// A run that was over goes on when a user clears it: the tries that are followed by others fail.
     #[test]
     fn the_newest_row_is_the_one_at_hand_and_none_is_after_a_reload() {
-        let table = LaunchTable::new();
+        let table = LaunchTable::new(1);
         let id = Uuid::new_v4();
         table.insert(id, &pod("a"));
         for state in [TaskState::Success, TaskState::Failed] {
@@ -432,7 +464,7 @@ mod tests {
 
     #[test]
     fn an_object_is_there_unless_its_own_kind_was_listed_without_it() {
-        let table = LaunchTable::new();
+        let table = LaunchTable::new(1);
         let id = Uuid::new_v4();
         assert!(table.has(Launcher::Pod, &id, "u"), "nothing is listed yet");
         assert!(table.of(&id, None).is_unknown());
@@ -451,5 +483,38 @@ mod tests {
         assert!(table.of(&id, None).is_unknown(), "it is not in the cache");
         assert_eq!(table.ids(Launcher::Pod), [id]);
         assert!(table.ids(Launcher::TaskAction).is_empty());
+    }
+
+    #[test]
+    fn the_newest_failed_objects_are_kept_and_the_others_are_too_many() {
+        let failed = |name: &str, second: u32| -> LaunchedPod {
+            let created = format!("2026-11-21T10:00:{second:02}Z");
+            serde_json::from_value(json!({
+                "metadata": {"name": name, "uid": name, "creationTimestamp": created},
+                "status": {"phase": "Failed"},
+            }))
+            .unwrap()
+        };
+        let table = LaunchTable::new(2);
+        let ids = [1, 2, 3, 4].map(Uuid::from_u128);
+        let objects = [
+            failed("a", 3),
+            failed("b", 1),
+            failed("c", 2),
+            failed("d", 4),
+        ];
+        let surplus = |table: &LaunchTable| table.newest_surplus().map(|(_, uid)| uid);
+        let given = ids.iter().zip(&objects);
+        let found: Vec<_> = given
+            .map(|(id, object)| table.insert(*id, object))
+            .collect();
+        // The oldest goes for the third, and the third for the fourth.
+        assert_eq!(found, [None, None, Some(ids[1]), Some(ids[2])]);
+        assert_eq!(surplus(&table).as_deref(), Some("c"));
+        assert_eq!(table.insert(ids[3], &objects[3]), None, "known already");
+        table.insert(Uuid::nil(), &pod("e"));
+        assert_eq!(surplus(&table).as_deref(), Some("c"), "it has not failed");
+        table.remove(ids[0], &objects[0]);
+        assert_eq!(surplus(&table).as_deref(), Some("b"));
     }
 }

@@ -154,9 +154,11 @@ impl<K: Launched> LaunchWatch<K> {
         let Some((ti_id, _)) = launch_of(object) else {
             return;
         };
-        self.table().insert(ti_id, object);
+        let surplus = self.table().insert(ti_id, object);
         self.report(WatchedEvent::Applied, object, at).await;
-        self.shared.launch_keys.add([ti_id]);
+        self.shared
+            .launch_keys
+            .add(surplus.into_iter().chain([ti_id]));
     }
 
     /// The fact first, then the table: once the table has no object, the inbox has the reason.

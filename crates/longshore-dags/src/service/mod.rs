@@ -143,6 +143,7 @@ impl Dags {
             config.pods.clone(),
             board,
             catalog,
+            config.disposal.keep_failed,
         ));
         shared.inbox.stored(at);
         if at.actions.is_some() {

@@ -8,6 +8,7 @@
 )]
 
 mod executor;
+mod failed_pods;
 mod laws;
 mod logs;
 mod memory_store;

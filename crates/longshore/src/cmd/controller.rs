@@ -19,7 +19,7 @@ use crate::{
         secret_flags, webhook,
     },
     data_dir,
-    engine::database::DatabaseArgs,
+    engine::{database::DatabaseArgs, scheduling::FailedPodsArgs},
     error::CliError,
     exit::Exit,
     kubernetes::{ClusterArgs, RealCluster},
@@ -58,6 +58,8 @@ pub(crate) struct ControllerArgs {
     // Hidden: the help has to fit the first screen.
     #[arg(long, hide = true, value_name = "N")]
     parallelism: Option<NonZeroU32>,
+    #[command(flatten)]
+    failed_pods: FailedPodsArgs,
     /// Until another takes over; 0: alone
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = election)]
     lease_duration: Election,
@@ -281,6 +283,7 @@ fn serve(args: &ControllerArgs, globals: &Globals) -> Result<Exit, CliError> {
         data_dir: data_dir.clone(),
         database: args.database.database()?,
         parallelism: args.parallelism,
+        disposal: args.failed_pods.disposal(),
         dags_folder: args.dags_folder.clone(),
         settings,
         podops: args.podops.settings(),

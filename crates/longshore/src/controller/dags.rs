@@ -37,6 +37,7 @@ pub(super) async fn run(
         data_dir: config.data_dir.clone(),
         namespace: context.cluster.namespace().to_owned(),
         parallelism: parallelism(config.parallelism),
+        disposal: config.disposal,
         gate: gate.clone(),
         metrics: context.metrics.clone(),
         measures: context.counts.measures(),

@@ -7,6 +7,7 @@ use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, sync::Arc, time::Dura
 
 use async_trait::async_trait;
 use longshore_console::{Checks, Hosts, objects::Check, operations, serve::serve};
+use longshore_dags::launch::decide::Disposal;
 use longshore_kit::{Metrics, Tasks, metrics};
 use longshore_podops::PodMeasures;
 use longshore_tasks::{ActionMeasures, Settings};
@@ -58,6 +59,8 @@ pub(crate) struct ControllerConfig {
     pub(crate) database: Database,
     /// Pods of dags at the same time.
     pub(crate) parallelism: Option<NonZeroU32>,
+    /// What becomes of pods of dags that have ended.
+    pub(crate) disposal: Disposal,
     /// The folder of the DAG files; `None` for a folder in the data directory.
     pub(crate) dags_folder: Option<PathBuf>,
     /// Where the HTTP API is, in the replica that has the role `dags`.

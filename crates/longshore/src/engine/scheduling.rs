@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use clap::Args;
 use kube::Client;
 use longshore_dags::{
     DagMeasures, Dags, DagsConfig, StartError, launch::decide::Disposal, logs::LogDirectory,
@@ -11,10 +12,33 @@ use longshore_kit::{Gate, Metrics, SystemClock};
 use longshore_store::{RunStore, Store};
 
 use super::{database::Database, watched_store::WatchedStore};
-use crate::{error::CliError, progress::phases::Phases};
+use crate::{cmd::run::duration, error::CliError, progress::phases::Phases};
 
 /// How long the controllers get to finish their rounds.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
+
+/// How many pods of failed tasks are kept, and for how long.
+// Hidden: the help has to fit the first screen.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct FailedPodsArgs {
+    /// Keep the newest N pods of failed tasks; with 0, each goes once its log is stored
+    #[arg(long, hide = true, value_name = "N", default_value_t = Disposal::default().keep_failed)]
+    keep_failed_pods: usize,
+    /// Delete pods of failed tasks after this time, as 90s or 1d
+    #[arg(long, hide = true, value_name = "DURATION", default_value = "1d", value_parser = duration)]
+    keep_failed_pods_for: Duration,
+}
+
+impl FailedPodsArgs {
+    /// What becomes of pods that have ended.
+    pub(crate) fn disposal(&self) -> Disposal {
+        Disposal {
+            keep_failed: self.keep_failed_pods,
+            keep_failed_for: self.keep_failed_pods_for,
+            ..Disposal::default()
+        }
+    }
+}
 
 /// The configuration of a scheduler.
 #[derive(Clone, Debug)]
@@ -25,6 +49,8 @@ pub(crate) struct SchedulingPlan {
     pub(crate) namespace: String,
     /// Pods at the same time.
     pub(crate) parallelism: u32,
+    /// What becomes of pods that have ended.
+    pub(crate) disposal: Disposal,
     /// What its writes pass; those to the cluster pass the gate of its client.
     pub(crate) gate: Gate,
     /// The registry of its metrics.
@@ -57,6 +83,7 @@ impl Scheduling {
         phases.wait_for("the scheduler to take up its runs");
         let config = DagsConfig {
             gate,
+            disposal: plan.disposal,
             measures: plan.measures,
             ..config(
                 plan.parallelism,

@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::ListParams};
 use longshore_cluster::{ServeConfig, Serving};
 use longshore_console::{Hosts, operations, serve::serve};
+use longshore_dags::launch::decide::Disposal;
 use longshore_kit::{Gate, Metrics, metrics};
 use tokio::net::TcpListener;
 
@@ -49,6 +50,8 @@ pub(crate) struct ServiceConfig {
     pub(crate) lifetime: Lifetime,
     /// Pods at the same time.
     pub(crate) parallelism: Option<NonZeroU32>,
+    /// What becomes of pods of DAGs that have ended.
+    pub(crate) disposal: Disposal,
     /// The folder of the DAG files; `None` for a folder in the data directory.
     pub(crate) dags_folder: Option<PathBuf>,
     /// Port of the HTTP API; 0 takes a free one.
@@ -94,6 +97,7 @@ impl Service {
             data_dir: data_dir.clone(),
             namespace: NAMESPACE.to_owned(),
             parallelism,
+            disposal: config.disposal,
             gate: Gate::always_open(),
             metrics: metrics.clone(),
             measures: counts.measures(),

@@ -14,7 +14,7 @@ const MAX_PODS: usize = 3;
 struct Pods;
 
 longshore_test::reads! {
-    Observed { now, ti_id, task, launcher, pods, replay_done, started_at, config, asked, log_notes }
+    Observed { now, ti_id, task, launcher, pods, replay_done, started_at, config, asked, log_notes, newest_surplus }
 }
 
 impl Decider for Pods {
@@ -148,6 +148,7 @@ fn task(ti_id: Uuid) -> impl Strategy<Value = Seen<TaskView>> {
         let pods = [None, Some(Ok(object)), Some(Err("broken".to_owned()))];
         Seen::Present(TaskView {
             state,
+            ended_at: deadline,
             launch,
             pod_uid: is_recorded.then(|| format!("uid-{launch}")),
             pod: pods[usize::from(pod)].clone(),
@@ -223,9 +224,12 @@ fn observed() -> impl Strategy<Value = Observed> {
             config: Disposal {
                 delete_worker_pods: flags.1,
                 delete_worker_pods_on_failure: flags.2,
+                keep_failed_for: Duration::from_secs(1),
+                keep_failed: 1,
             },
             asked,
             log_notes: Arc::new(log_notes),
+            newest_surplus: flags.0.then(|| (Some(at(-3)), "uid-2".to_owned())),
         },
     )
 }

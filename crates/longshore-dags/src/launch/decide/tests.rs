@@ -14,6 +14,7 @@ fn observed(state: TaskState, launch: u32, pods: Vec<LaunchedView>) -> Observed 
         ti_id: Uuid::nil(),
         task: Seen::Present(TaskView {
             state: Some(state),
+            ended_at: Some(Timestamp::UNIX_EPOCH),
             launch,
             pod_uid: None,
             pod: Some(Ok(json!({"kind": "Pod"}))),
@@ -28,6 +29,7 @@ fn observed(state: TaskState, launch: u32, pods: Vec<LaunchedView>) -> Observed 
         config: Disposal::default(),
         asked: BTreeMap::new(),
         log_notes: Arc::default(),
+        newest_surplus: None,
     }
 }
 
@@ -269,15 +271,49 @@ fn pods_of_interrupted_launches_are_deleted() {
 }
 
 #[test]
+fn a_failed_pod_is_kept_for_its_time_or_until_newer_ones_are_enough() {
+    const DAY: i64 = 24 * 60 * 60;
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let wait = |seconds: i64| Next::After(Duration::from_secs(seconds.unsigned_abs()));
+    let surplus = |second, uid: &str| Some((Some(at(second)), uid.to_owned()));
+    // The try ended at 0 s; the pod was created at -9 s.
+    for (now, newest_surplus, expected, next) in [
+        (0, None, "", wait(DAY)),
+        (DAY - 1, None, "", wait(1)),
+        (DAY, None, "delete pod-1", Next::AwaitChange),
+        (-5, None, "", wait(DAY)),
+        (1, surplus(-10, "uid-9"), "", wait(DAY - 1)),
+        (1, surplus(-9, "uid-0"), "", wait(DAY - 1)),
+        (1, surplus(-9, "uid-1"), "delete pod-1", Next::AwaitChange),
+        (1, surplus(-8, "uid-0"), "delete pod-1", Next::AwaitChange),
+    ] {
+        let mut failed = pod(1, Failed);
+        failed.created_at = Some(at(-9));
+        let seen = Observed {
+            now: at(now),
+            newest_surplus,
+            ..observed(TaskState::Failed, 1, vec![failed])
+        };
+        // Never before its log is kept.
+        assert_eq!(plan(&seen), "archive pod-1");
+        let kept = archived(seen);
+        assert_eq!(plan(&kept), expected, "at {now}, {:?}", kept.newest_surplus);
+        assert_eq!(decide_launch(&kept).next, next, "at {now}");
+    }
+}
+
+#[test]
 fn pods_that_have_ended_are_archived_and_then_disposed_of_by_policy() {
     let default = Disposal::default();
     let keep = Disposal {
         delete_worker_pods: false,
         delete_worker_pods_on_failure: true,
+        ..default
     };
     let clean = Disposal {
         delete_worker_pods: true,
         delete_worker_pods_on_failure: true,
+        ..default
     };
     for (config, phase, then) in [
         (default, Succeeded, "delete pod-1"),

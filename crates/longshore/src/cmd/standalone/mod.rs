@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 use crate::{
     cli::{Globals, help_end},
     data_dir::{DataDir, DataDirArgs},
-    engine::database::DatabaseArgs,
+    engine::{database::DatabaseArgs, scheduling::FailedPodsArgs},
     error::{CliError, counted},
     exit::Exit,
     local_cluster::Lifetime,
@@ -51,6 +51,8 @@ pub(crate) struct StandaloneArgs {
     #[arg(long, value_name = "N")]
     parallelism: Option<NonZeroU32>,
     #[command(flatten)]
+    failed_pods: FailedPodsArgs,
+    #[command(flatten)]
     database: DatabaseArgs,
 }
 
@@ -82,6 +84,7 @@ fn config(args: &StandaloneArgs, data_dir: &DataDir) -> Result<ServiceConfig, Cl
             Lifetime::OfDataDir
         },
         parallelism: args.parallelism,
+        disposal: args.failed_pods.disposal(),
         dags_folder: args.dags_folder.clone(),
         port: args.port,
         kube_port: args.kube_port,

@@ -50,6 +50,7 @@ fn observed(asked: Option<Asked<LogAnswer>>, note: LogNote) -> Observed {
         ti_id: Uuid::nil(),
         task: Seen::Present(TaskView {
             state: Some(TaskState::Success),
+            ended_at: Some(NOW),
             launch: 1,
             pod_uid: Some(uid()),
             pod: None,
@@ -64,6 +65,7 @@ fn observed(asked: Option<Asked<LogAnswer>>, note: LogNote) -> Observed {
         config: Disposal::default(),
         asked: asked.map(|asked| (uid(), asked)).into_iter().collect(),
         log_notes: Arc::new([(uid(), note)].into()),
+        newest_surplus: None,
     }
 }
 
