@@ -55,3 +55,32 @@ impl StoredDags {
         Ok(dag)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_document_is_read_once_and_what_is_wrong_with_one_is_said_each_time() {
+        let text = "dag_id: a\ntasks: {t: {command: [x]}}\n";
+        let document = crate::document::parse("a.yaml", text).unwrap();
+        let dag = document.validate(&mut |_| unreachable!("the DAG has no files"));
+        let dag = dag.unwrap();
+        let good = StoredDocument::of(&dag.to_json());
+        let bad = StoredDocument::of(&json!({"dag_id": "b"}));
+        let mut stored = StoredDags::default();
+        let missing = stored.read(good.hash()).unwrap_err();
+        assert!(matches!(&missing, CanonicalError::NoDocument(hash) if hash == good.hash()));
+        stored.add([good.clone(), bad.clone()]);
+        let first = stored.read(good.hash()).unwrap();
+        assert_eq!(*first, dag);
+        assert!(Arc::ptr_eq(&first, &stored.read(good.hash()).unwrap()));
+        for _ in 0..2 {
+            let wrong = stored.read(bad.hash()).unwrap_err();
+            assert!(matches!(wrong, CanonicalError::Form(_)), "{wrong}");
+        }
+        assert!(stored.is_known(good.hash()) && !stored.is_known(bad.hash()));
+    }
+}

@@ -24,17 +24,17 @@ pub struct ActiveRun {
     pub run: Arc<Run>,
     /// The DAG that it is pinned to.
     pub dag: Arc<Dag>,
-    /// What the scheduler needs of the DAG in each round, computed once.
+    /// What the scheduler needs of the DAG in each round, computed once for all runs of one document.
     pub shape: Arc<Shape>,
     /// Its task instances by task id, one for each task of the DAG.
     pub tasks: BTreeMap<String, Arc<TaskInstance>>,
 }
 
 impl ActiveRun {
-    fn new(run: Run, dag: Arc<Dag>) -> Self {
+    fn new(run: Run, dag: Arc<Dag>, shape: Arc<Shape>) -> Self {
         Self {
             run: Arc::new(run),
-            shape: Arc::new(Shape::of(&dag)),
+            shape,
             dag,
             tasks: BTreeMap::new(),
         }
@@ -111,9 +111,7 @@ impl Board {
                 run: run.key.clone(),
                 source,
             })?;
-            board
-                .runs
-                .insert(run.key.clone(), Arc::new(ActiveRun::new(run, dag)));
+            board.insert(run, dag);
         }
         for task_instance in snapshot.task_instances {
             board.put_task_instance(task_instance);
@@ -160,8 +158,7 @@ impl Board {
             if let Some(active) = self.runs.get_mut(&run.key) {
                 Arc::make_mut(active).run = Arc::new(committed);
             } else if let Some(dag) = created.get(&run.key) {
-                let active = ActiveRun::new(committed, Arc::clone(dag));
-                self.runs.insert(run.key.clone(), Arc::new(active));
+                self.insert(committed, Arc::clone(dag));
             }
         }
         for row in &changes.task_instances {
@@ -172,6 +169,17 @@ impl Board {
         }
         let finished = changes.runs.iter().filter(|run| run.state.is_finished());
         finished.filter_map(|run| self.remove(&run.key)).collect()
+    }
+
+    /// Puts a run on the board, without its task instances. It shares the shape of another run of the same DAG.
+    fn insert(&mut self, run: Run, dag: Arc<Dag>) {
+        let mut runs = self.runs.values();
+        let same = runs.find(|active| Arc::ptr_eq(&active.dag, &dag));
+        let shape = same.map(|active| Arc::clone(&active.shape));
+        let shape = shape.unwrap_or_else(|| Arc::new(Shape::of(&dag)));
+        let key = run.key.clone();
+        let active = ActiveRun::new(run, dag, shape);
+        self.runs.insert(key, Arc::new(active));
     }
 
     /// Puts the runs that were over, and of which a user cleared tasks, on the board again.

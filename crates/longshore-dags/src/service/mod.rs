@@ -135,6 +135,8 @@ impl Dags {
         let has_moved = position.is_some_and(|at| at.cluster != cluster);
         let at = Reached::stored(stored, &cluster);
         let board = Board::load(snapshot, |run| dags.read(&run.dag_hash))?;
+        // The text of the documents is not needed any more.
+        drop(dags);
 
         let shared = Arc::new(Shared::new(
             store,

@@ -2,11 +2,11 @@
 
 use std::{convert::Infallible, sync::Arc};
 
-use longshore_store::{Snapshot, TaskInstance};
+use longshore_store::{Run, Snapshot, TaskInstance};
 
-use super::world::{World, dag, key, task};
+use super::world::{World, dag, key, request, task};
 use crate::{
-    model::WeightRule,
+    model::{Dag, WeightRule},
     scheduler::{Board, LoadError, shape::Shape},
 };
 
@@ -39,6 +39,22 @@ fn a_try_is_found_by_its_id_until_it_is_archived() {
             .is_some()
     );
     assert_eq!(world.archived[0].id, first);
+}
+
+#[test]
+fn runs_of_one_dag_share_it_and_its_shape() {
+    let shared = Arc::new(dag(vec![task("a", &[])]));
+    let mut world = World::new();
+    world.round(vec![request(&shared, "r"), request(&shared, "s")]);
+    let other = Arc::new(Dag::clone(&shared));
+    world.round(vec![request(&other, "t")]);
+    let read = |run: &Run| Ok::<_, Infallible>(Arc::clone(&world.dags[&run.key]));
+    let loaded = Board::load(snapshot(&world), read).unwrap();
+    for board in [&world.board, &loaded] {
+        let [r, s, t] = ["r", "s", "t"].map(|run_id| &board.runs[&key(run_id)]);
+        assert!(Arc::ptr_eq(&r.dag, &s.dag) && Arc::ptr_eq(&r.shape, &s.shape));
+        assert!(!Arc::ptr_eq(&r.shape, &t.shape));
+    }
 }
 
 #[test]
