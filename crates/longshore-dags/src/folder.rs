@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    document::{self, MAX_DOCUMENT_BYTES},
+    document,
     model::{Dag, MAX_FILES_BYTES},
 };
 
@@ -208,7 +208,7 @@ fn read(name: &str, path: &Path) -> (FileState, Signature) {
 }
 
 fn read_with(name: &str, path: &Path, parts: &mut Signature) -> FileState {
-    let text = match read_text(path) {
+    let text = match document::read_file(path) {
         Ok(text) => text,
         Err(error) => return FileState::Broken(format!("{name}: cannot be read: {error}")),
     };
@@ -234,21 +234,6 @@ fn signed(path: PathBuf) -> (PathBuf, u64, Option<SystemTime>) {
     let meta = fs::metadata(&path).ok();
     let changed_at = meta.as_ref().and_then(|meta| meta.modified().ok());
     (path, meta.map_or(0, |meta| meta.len()), changed_at)
-}
-
-/// Reads a DAG file. A read of a pipe or a device might never end.
-fn read_text(path: &Path) -> io::Result<String> {
-    let meta = fs::metadata(path)?;
-    if !meta.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
-    if meta.len() > MAX_DOCUMENT_BYTES as u64 {
-        return Err(io::Error::other(format!(
-            "a DAG file has at most {MAX_DOCUMENT_BYTES} bytes, this one has {}",
-            meta.len()
-        )));
-    }
-    fs::read_to_string(path)
 }
 
 /// Reads a file that a DAG lists. A symbolic link must not lead out of the DAG's folder: a user who runs the DAG of

@@ -1,8 +1,7 @@
 //! DAG files: reading, checking, and showing what is wrong with them.
 
 use std::{
-    fs,
-    io::{self, Read},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -28,7 +27,12 @@ pub(crate) struct DagFile {
 impl DagFile {
     /// Reads the file.
     pub(crate) fn read(path: &Path) -> Result<Self, CliError> {
-        let text = read_text(path).map_err(|source| CliError::in_file(path.to_owned(), source))?;
+        let text = if path == Path::new(STDIN) {
+            document::read_text(io::stdin().lock())
+        } else {
+            document::read_file(path)
+        };
+        let text = text.map_err(|source| CliError::in_file(path.to_owned(), source))?;
         Ok(Self {
             name: path.display().to_string(),
             text,
@@ -71,36 +75,6 @@ impl DagFile {
 
 /// The path that stands for standard input.
 const STDIN: &str = "-";
-
-/// Reads standard input or a regular file, up to the size at which it is known to be too large. (A pipe might never
-/// end.)
-fn read_text(path: &Path) -> io::Result<String> {
-    if path == Path::new(STDIN) {
-        return read(io::stdin().lock(), None);
-    }
-    let is_odd = |kind: fs::FileType| !kind.is_file() && !kind.is_dir();
-    if is_odd(fs::metadata(path)?.file_type()) {
-        return Err(io::Error::other("it is no regular file"));
-    }
-    let file = fs::File::open(path)?;
-    let length = file.metadata()?.len();
-    read(file, Some(length))
-}
-
-fn read(from: impl Read, length: Option<u64>) -> io::Result<String> {
-    let most = document::MAX_DOCUMENT_BYTES;
-    let mut bytes = Vec::new();
-    from.take(most as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > most {
-        let length = length.map_or("more".to_owned(), |length| length.to_string());
-        let why = format!("a DAG file has at most {most} bytes, this one has {length}");
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        io::Error::other(format!("it is not UTF-8 at byte {at}"))
-    })
-}
 
 /// All problems of a file, as a person reads them: with the lines in question on a terminal, one line each elsewhere.
 pub(crate) fn report(problems: &[Problem], text: &str) -> String {
@@ -166,6 +140,8 @@ pub(crate) fn object(problem: &Problem) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use std::os::unix::fs::symlink;
 
     use super::*;

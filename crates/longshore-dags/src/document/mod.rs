@@ -20,19 +20,18 @@ mod reader;
 mod schedule;
 mod suggest;
 mod task;
+mod text;
 
 use std::io;
 
 use serde_saphyr::{Error, MessageFormatter, UserMessageFormatter, budget::BudgetBreach};
 
 pub use problem::{Code, Problem, Problems};
+pub use text::{MAX_DOCUMENT_BYTES, read_file, read_text};
 
 use crate::model::Dag;
 use node::{Node, Span};
 use reader::Reader;
-
-/// Longest text of a DAG file, in bytes.
-pub const MAX_DOCUMENT_BYTES: usize = 3 * 1024 * 1024;
 
 /// A DAG file that is YAML. Whether it is a DAG says [`Document::validate`].
 #[derive(Debug)]
@@ -54,10 +53,7 @@ pub fn parse(file_name: &str, text: &str) -> Result<Document, Problems> {
         Problems::of(reader.into_problems())
     };
     if text.len() > MAX_DOCUMENT_BYTES {
-        let message = format!(
-            "a DAG file has at most {MAX_DOCUMENT_BYTES} bytes, this one has {}",
-            text.len()
-        );
+        let message = text::too_long(text.len());
         let help = "move data into files of their own and list them in `files`";
         return Err(fail(start_of_text(), message, help));
     }
