@@ -2,10 +2,14 @@
 
 use std::io;
 
+use serde_json::{Value, json};
+
 /// `state.waiting.reason`: the container can never be made as it is written, or not now.
 pub(crate) const REASON_CONFIG_ERROR: &str = "CreateContainerConfigError";
 /// `state.waiting.reason`: the image map has no entry for the image.
-pub(crate) const REASON_IMAGE: &str = "ErrImagePull";
+const REASON_IMAGE: &str = "ErrImagePull";
+/// `state.waiting.reason`: the same, before every other try.
+const REASON_IMAGE_AGAIN: &str = "ImagePullBackOff";
 /// `state.waiting.reason`: on the way, or held up by something outside of the container.
 pub(crate) const REASON_CREATING: &str = "ContainerCreating";
 
@@ -68,6 +72,16 @@ impl Refusal {
         }
     }
 
+    /// `state.waiting` after this many tries. Kubelets give the two reasons for a missing image in turns: some clients judge
+    /// by the first one, others by how long the second one lasts.
+    pub(crate) fn waiting(&self, n_failures: u32) -> Value {
+        if self.reason == REASON_IMAGE && n_failures.is_multiple_of(2) {
+            let message = format!("Back-off pulling image: {REASON_IMAGE}: {}", self.message);
+            return json!({"reason": REASON_IMAGE_AGAIN, "message": message});
+        }
+        json!({"reason": self.reason, "message": self.message})
+    }
+
     /// The machine or the API server did not play along.
     pub(crate) fn machine(message: impl Into<String>) -> Self {
         Self {
@@ -92,6 +106,32 @@ impl Refusal {
             ..Self::machine(format!(
                 "cannot {what}: {error}: free some space in the node's data directory"
             ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_that_is_tried_again_waits_as_kubelets_say() {
+        let image = Refusal::image("main", "no entry");
+        let wrong = Refusal::config("main", "no key");
+        let table = [
+            (&image, 1, "ErrImagePull", "no entry"),
+            (
+                &image,
+                2,
+                "ImagePullBackOff",
+                "Back-off pulling image: ErrImagePull: no entry",
+            ),
+            (&image, 3, "ErrImagePull", "no entry"),
+            (&wrong, 2, "CreateContainerConfigError", "no key"),
+        ];
+        for (refusal, n_failures, reason, message) in table {
+            let expected = json!({"reason": reason, "message": message});
+            assert_eq!(refusal.waiting(n_failures), expected);
         }
     }
 }

@@ -183,12 +183,16 @@ impl View<'_> {
 
     fn waiting(&self, container: &ContainerWish) -> Value {
         let refusal = match &self.local.preparation {
-            Preparation::Failed { refusal, .. } => Some(refusal),
+            Preparation::Failed {
+                refusal,
+                n_failures,
+                ..
+            } => Some((refusal, *n_failures)),
             Preparation::Needed | Preparation::Running | Preparation::Ready => None,
         };
         let is_blamed = |name: &Option<String>| name.as_ref().is_none_or(|n| *n == container.name);
-        if let Some(refusal) = refusal.filter(|r| is_blamed(&r.container)) {
-            return json!({"waiting": {"reason": refusal.reason, "message": refusal.message}});
+        if let Some((refusal, n_failures)) = refusal.filter(|(it, _)| is_blamed(&it.container)) {
+            return json!({"waiting": refusal.waiting(n_failures)});
         }
         let waits_for_init = self.desired.init.iter().any(|c| !self.is_done(c));
         let is_first = self

@@ -258,7 +258,7 @@ async fn what_the_node_cannot_do_is_refused_with_a_message() {
         (
             "no-command",
             json!({"containers": [{"name": "main", "image": "busybox:1"}]}),
-            "ErrImagePull",
+            "ImagePullBackOff",
             "images.yaml: \"busybox:1\"",
         ),
         (
@@ -290,14 +290,11 @@ async fn what_the_node_cannot_do_is_refused_with_a_message() {
         rig.run(name, spec).await;
         let status = rig
             .until(name, "refused", |s| {
-                !s["containerStatuses"][0]["state"]["waiting"].is_null()
+                s["containerStatuses"][0]["state"]["waiting"]["reason"] == reason
             })
             .await;
         let waiting = &status["containerStatuses"][0]["state"]["waiting"];
-        assert_eq!(
-            (&status["phase"], &waiting["reason"]),
-            (&json!("Pending"), &json!(reason))
-        );
+        assert_eq!(status["phase"], "Pending");
         assert!(
             waiting["message"]
                 .as_str()
