@@ -43,7 +43,7 @@ pub enum FileState {
     Dag(Arc<Dag>),
     /// Something that is no DAG; why, for people, one problem a line.
     Broken(String),
-    /// The file is gone.
+    /// The file is gone, or holds a manifest for kubectl.
     Removed,
 }
 
@@ -220,7 +220,17 @@ fn read_with(name: &str, path: &Path, parts: &mut Signature) -> FileState {
     let checked = document::parse(name, &text).and_then(|document| document.validate(read_beside));
     match checked {
         Ok(dag) => FileState::Dag(Arc::new(dag)),
-        Err(problems) => FileState::Broken(problems.to_string()),
+        Err(problems) => match document::kubernetes_kind(&text) {
+            Some(kind) => {
+                tracing::info!(
+                    name,
+                    kind,
+                    "a file for kubectl in the DAG folder is skipped"
+                );
+                FileState::Removed
+            }
+            None => FileState::Broken(problems.to_string()),
+        },
     }
 }
 

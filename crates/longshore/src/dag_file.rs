@@ -7,7 +7,6 @@ use std::{
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use longshore_dags::{document, folder::read_beside, model::Dag};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 pub(crate) use longshore_dags::document::Problem;
@@ -52,15 +51,7 @@ impl DagFile {
 
     /// The kind of the Kubernetes object that it is; `None` for anything else.
     pub(crate) fn kubernetes_kind(&self) -> Option<String> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Head {
-            #[serde(rename = "apiVersion")]
-            _version: String,
-            kind: String,
-        }
-        let head: Head = serde_saphyr::from_str(&self.text).ok()?;
-        Some(head.kind)
+        document::kubernetes_kind(&self.text)
     }
 
     /// Checks it; problems are an error.

@@ -27,7 +27,7 @@ use std::io;
 use serde_saphyr::{Error, MessageFormatter, UserMessageFormatter, budget::BudgetBreach};
 
 pub use problem::{Code, Problem, Problems};
-pub use text::{MAX_DOCUMENT_BYTES, read_file, read_text};
+pub use text::{MAX_DOCUMENT_BYTES, kubernetes_kind, read_file, read_text};
 
 use crate::model::Dag;
 use node::{Node, Span};

@@ -6,6 +6,8 @@ use std::{
     path::Path,
 };
 
+use serde::Deserialize;
+
 /// Longest text of a DAG file, in bytes.
 pub const MAX_DOCUMENT_BYTES: usize = 3 * 1024 * 1024;
 
@@ -50,7 +52,42 @@ fn read(from: impl Read, length: Option<u64>) -> io::Result<String> {
     })
 }
 
+/// The kind of the Kubernetes object, or of the first of several, that a text is a manifest of; `None` for any other text.
+pub fn kubernetes_kind(text: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Head {
+        #[serde(rename = "apiVersion")]
+        _version: String,
+        kind: String,
+    }
+    let objects: Vec<Head> = serde_saphyr::from_multiple(text).ok()?;
+    Some(objects.into_iter().next()?.kind)
+}
+
 /// What is said of a text of this length.
 pub(super) fn too_long(length: impl fmt::Display) -> String {
     format!("a DAG file has at most {MAX_DOCUMENT_BYTES} bytes, this one has {length}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_is_told_from_a_dag() {
+        let table = [
+            ("apiVersion: v1\nkind: Pod\nspec: {}\n", Some("Pod")),
+            (
+                "apiVersion: v1\nkind: Secret\n---\napiVersion: v1\nkind: Pod\n",
+                Some("Secret"),
+            ),
+            ("apiVersion: v1\nkind: Pod\n---\ndag_id: a\n", None),
+            ("dag_id: a\nkind: Pod\n", None),
+            ("[", None),
+            ("", None),
+        ];
+        for (text, kind) in table {
+            assert_eq!(kubernetes_kind(text).as_deref(), kind, "{text}");
+        }
+    }
 }

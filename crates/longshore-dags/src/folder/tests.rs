@@ -39,6 +39,17 @@ fn a_look_tells_what_is_new_since_the_last_one() {
 }
 
 #[test]
+fn a_manifest_for_kubectl_is_no_broken_dag() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("a.yaml");
+    fs::write(&path, DAG.replace("[data.csv]", "[]")).unwrap();
+    let mut folder = DagFolder::open(root.path()).unwrap();
+    assert_eq!(states(folder.look().unwrap()), ["a.yaml: dag a"]);
+    fs::write(&path, "apiVersion: v1\nkind: Pod\nspec: {}\n").unwrap();
+    assert_eq!(states(folder.look().unwrap()), ["a.yaml: removed"]);
+}
+
+#[test]
 fn a_file_that_has_no_end_or_is_too_large_is_broken_and_not_read() {
     let root = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink("/dev/zero", root.path().join("zero.yaml")).unwrap();
