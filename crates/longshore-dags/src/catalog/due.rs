@@ -132,13 +132,8 @@ fn scheduled(catalog: &Catalog, board: &Board, now: Timestamp) -> Vec<ScheduledD
 }
 
 fn n_active_runs(board: &Board, dag_id: &str) -> u32 {
-    let first = RunKey {
-        dag_id: dag_id.to_owned(),
-        run_id: String::new(),
-    };
-    let of_dag = board.runs.range(first..);
-    let of_dag = of_dag.take_while(|(key, _)| key.dag_id == dag_id);
-    let counted = of_dag.filter(|(_, active)| active.run.run_type != RunType::Backfill);
+    let of_dag = board.runs_of(dag_id);
+    let counted = of_dag.filter(|active| active.run.run_type != RunType::Backfill);
     u32::try_from(counted.count()).unwrap_or(u32::MAX)
 }
 

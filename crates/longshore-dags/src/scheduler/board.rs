@@ -171,10 +171,21 @@ impl Board {
         finished.filter_map(|run| self.remove(&run.key)).collect()
     }
 
+    /// The runs of a DAG.
+    pub(crate) fn runs_of(&self, dag_id: &str) -> impl Iterator<Item = &Arc<ActiveRun>> {
+        let first = RunKey {
+            dag_id: dag_id.to_owned(),
+            run_id: String::new(),
+        };
+        let from = self.runs.range(first..);
+        from.take_while(move |(key, _)| key.dag_id == dag_id)
+            .map(|(_, active)| active)
+    }
+
     /// Puts a run on the board, without its task instances. It shares the shape of another run of the same DAG.
     fn insert(&mut self, run: Run, dag: Arc<Dag>) {
-        let mut runs = self.runs.values();
-        let same = runs.find(|active| Arc::ptr_eq(&active.dag, &dag));
+        let of_dag = |active: &&Arc<ActiveRun>| Arc::ptr_eq(&active.dag, &dag);
+        let same = self.runs_of(&run.key.dag_id).find(of_dag);
         let shape = same.map(|active| Arc::clone(&active.shape));
         let shape = shape.unwrap_or_else(|| Arc::new(Shape::of(&dag)));
         let key = run.key.clone();
