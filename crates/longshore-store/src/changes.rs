@@ -63,8 +63,8 @@ pub struct Snapshot {
     pub documents: BTreeMap<DocumentHash, StoredDocument>,
 }
 
-/// The store as the scheduler and the command line see it; for lists there is [`Catalog`](crate::Catalog). Tests put a decorator in front that fails, delays, or
-/// commits and loses the result.
+/// The store as the scheduler and the command line see it; the lists of the service read a
+/// [`Catalog`](crate::Catalog). Tests put a decorator in front that fails, delays, or commits and loses the result.
 #[async_trait]
 pub trait RunStore: Send + Sync + 'static {
     /// The identity of this database, made at its creation: the value of the pods' `airflow-worker` label.
@@ -82,7 +82,7 @@ pub trait RunStore: Send + Sync + 'static {
     /// The document of this hash, which a row refers to.
     async fn document(&self, hash: &DocumentHash) -> Result<StoredDocument, StoreError>;
 
-    /// Whether the DAG of this address has a run of that name, or one that is about this instant.
+    /// Whether the DAG of this address has a run of that name, or, where an instant is given, a run about that instant.
     async fn has_run(
         &self,
         key: &RunKey,

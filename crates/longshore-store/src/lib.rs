@@ -1,10 +1,10 @@
 //! Runs, task instances, DAGs and the watch position, in SQLite or Postgres.
 //!
 //! Read [`model`] for the rows and [`changes`] for the one way in which they change; [`catalog`] is what the service
-//! shows. [`Store`] keeps it all: `writer` takes what waits and commits it at
-//! once, `readers` has the connections of all reads, `apply` turns one set of changes into statements, `conflict` names the
-//! row that was in the way, `query` and `listing` read, `rows` knows the columns, `open`
-//! refuses what must not be opened, `server` reads a database URL, and `engine` alone knows the two engines.
+//! shows. [`Store`] keeps it all: `writer` commits together the changes that wait together, `readers` has the
+//! connections of all reads, `apply` turns one set of changes into statements, `conflict` names the row that was in the
+//! way, `query` and `listing` read, `rows` knows the columns, `open` refuses what must not be opened, `server` reads a
+//! database URL, and `engine` alone knows the two engines.
 
 mod apply;
 pub mod catalog;

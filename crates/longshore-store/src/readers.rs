@@ -14,8 +14,8 @@ use crate::{
     writer::Shared,
 };
 
-/// Connections that read for one purpose: so many reads at the same time, each on a connection of its own, and no
-/// other purpose waits for them. A connection is opened by the first read that finds none free.
+/// The reading connections of the scheduler, or those of the service: neither waits for the other. At most `n_slots` reads
+/// run at the same time, each on a connection of its own; a read that finds no free connection opens one.
 #[derive(Debug)]
 pub(crate) struct Readers {
     place: Place,

@@ -91,18 +91,29 @@ pub(crate) fn read_key(row: &Row) -> Result<RunKey, Unreadable> {
 }
 
 fn read_rest(row: &Row, key: RunKey) -> Result<Run, Unreadable> {
+    let ListedRun {
+        key,
+        run_type,
+        state,
+        logical_date,
+        queued_at,
+        start_date,
+        end_date,
+        conf,
+        reason,
+    } = read_listed_rest(row, key)?;
     Ok(Run {
         key,
-        run_type: parse_word(row.text("run_type")?, "run_type")?,
-        state: parse_word(row.text("state")?, "state")?,
-        logical_date: read_opt_instant(row, "logical_date")?,
-        queued_at: read_instant(row, "queued_at")?,
-        start_date: read_opt_instant(row, "start_date")?,
-        end_date: read_opt_instant(row, "end_date")?,
-        conf: parse_json(&row.text("conf")?, "conf")?,
+        run_type,
+        state,
+        logical_date,
+        queued_at,
+        start_date,
+        end_date,
+        conf,
         dag_hash: DocumentHash::stored(row.text("dag_hash")?),
         is_prepared: row.int("is_prepared")? != 0,
-        reason: row.opt_text("reason")?,
+        reason,
         version: row.int("version")?,
     })
 }
