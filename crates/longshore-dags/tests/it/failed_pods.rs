@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use longshore_test::faults::{FaultPlan, Faults};
-
-use crate::world::{RUN_ID, World, left};
+use crate::world::{RUN_ID, World, left, seconds, undisturbed};
 
 const FAILS: &str = "
 dag_id: one
@@ -12,15 +10,11 @@ tasks:
   a: {command: [x], env: {SCRIPT: run 5s exit 3}}
 ";
 
-async fn seconds(n: u64) {
-    tokio::time::sleep(Duration::from_secs(n)).await;
-}
-
 #[tokio::test(start_paused = true)]
 async fn the_pod_of_a_failed_task_goes_after_its_time_and_the_row_says_why_it_failed() {
     let mut world = World::new(FAILS).await;
     world.config.disposal.keep_failed_for = Duration::from_secs(3_600);
-    let dags = world.start(&Faults::new(FaultPlan::none()).start()).await;
+    let dags = world.start(&undisturbed()).await;
     let run = world.request(&dags, RUN_ID).await;
     dags.ended(&run).await.unwrap();
     dags.released(&run).await;
@@ -28,7 +22,7 @@ async fn the_pod_of_a_failed_task_goes_after_its_time_and_the_row_says_why_it_fa
     assert_eq!(left(&world, "pods").await, ["a:Failed"]);
     // The next process counts from the end of the try, too.
     drop(dags);
-    let dags = world.start(&Faults::new(FaultPlan::none()).start()).await;
+    let dags = world.start(&undisturbed()).await;
     seconds(50).await;
     assert_eq!(left(&world, "pods").await, ["a:Failed"]);
     seconds(100).await;
@@ -44,7 +38,7 @@ async fn the_pod_of_a_failed_task_goes_after_its_time_and_the_row_says_why_it_fa
 async fn of_the_pods_of_failed_tasks_the_newest_are_kept() {
     let mut world = World::new(FAILS).await;
     world.config.disposal.keep_failed = 2;
-    let dags = world.start(&Faults::new(FaultPlan::none()).start()).await;
+    let dags = world.start(&undisturbed()).await;
     for n in 1..=4 {
         let run = world.request(&dags, &format!("r{n}")).await;
         dags.ended(&run).await.unwrap();

@@ -4,7 +4,7 @@
 use std::{ops::Range, sync::Arc, time::Duration};
 
 use longshore_test::{
-    faults::{Fault, FaultPlan, Point, Process, Refusal, WatchFault},
+    faults::{Fault, FaultPlan, Point, Process, Refusal},
     laws::{
         Law, Owned, Scenario, Troubles, Violation, breaks, check_plans, check_scenario,
         check_seeds, replay,
@@ -63,12 +63,10 @@ impl Scenario for Story {
             || deletes_at_once(scenarios::LAUNCH_FAILURE.name, "create pods"))
     }
 
-    /// Of a pod that starts with difficulty, the end has to be seen before it is launched again. One that only a list after
-    /// an outage does not have may have run: its try fails as if somebody had deleted the pod.
+    /// The scheduler launches a task again once it has seen that the stuck pod ended without having run. A pod that is
+    /// missing from the list after an outage may have run: its try fails, as if a user had deleted the pod.
     fn is_given_up(&self, first: &FaultPlan, _: &Point) -> bool {
-        let mut watches = first.watches.iter();
-        let is_outage = watches.any(|fault| matches!(fault, WatchFault::Outage { .. }));
-        self.name == scenarios::LAUNCH_FAILURE.name && is_outage
+        self.name == scenarios::LAUNCH_FAILURE.name && first.has_outage()
     }
 
     fn has_appointments(&self) -> bool {

@@ -6,7 +6,7 @@ use longshore_kit::lease::{Elector, LeaseName, Terms};
 use longshore_store::RunState;
 use longshore_test::faults::{FaultPlan, Faults};
 
-use crate::world::{RUN_ID, World, left};
+use crate::world::{RUN_ID, World, left, seconds, undisturbed};
 
 const ONE: &str = "
 dag_id: one
@@ -20,15 +20,11 @@ tasks:
   a: {command: [x], env: {SCRIPT: run 5000s}}
 ";
 
-async fn seconds(n: u64) {
-    tokio::time::sleep(Duration::from_secs(n)).await;
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_log_that_can_be_read_later_is_stored_whole() {
     let world = World::new(ONE).await;
     world.logs.are_unreadable.store(true, Ordering::Relaxed);
-    let dags = world.start(&Faults::new(FaultPlan::none()).start()).await;
+    let dags = world.start(&undisturbed()).await;
     let run = world.request(&dags, RUN_ID).await;
     seconds(300).await;
     assert_eq!(world.rows(&run).await.0.state, RunState::Success);
@@ -45,7 +41,7 @@ async fn a_log_that_can_be_read_later_is_stored_whole() {
 async fn a_log_that_cannot_be_read_is_given_up_and_says_so() {
     let world = World::new(ONE).await;
     world.logs.are_unreadable.store(true, Ordering::Relaxed);
-    let dags = world.start(&Faults::new(FaultPlan::none()).start()).await;
+    let dags = world.start(&undisturbed()).await;
     let run = world.request(&dags, RUN_ID).await;
     dags.ended(&run).await.unwrap();
     let released = tokio::time::timeout(Duration::from_secs(700), dags.released(&run));
@@ -76,7 +72,7 @@ fn two_layers() -> String {
 async fn logs_of_which_nothing_comes_hold_no_other_pod() {
     let world = World::new(&two_layers()).await;
     world.logs.stall.store(true, Ordering::Relaxed);
-    let dags = world.start(&Faults::new(FaultPlan::none()).start()).await;
+    let dags = world.start(&undisturbed()).await;
     let run = world.request(&dags, RUN_ID).await;
     let ended = tokio::time::timeout(Duration::from_secs(30), dags.ended(&run));
     let (ended, _) = ended.await.unwrap().unwrap().unwrap();
@@ -92,7 +88,7 @@ async fn logs_of_which_nothing_comes_hold_no_other_pod() {
 async fn an_archive_that_never_answers_holds_no_other_pod_and_gets_the_logs_later() {
     let world = World::new(&two_layers()).await;
     world.logs.archive_hangs.store(true, Ordering::Relaxed);
-    let dags = world.start(&Faults::new(FaultPlan::none()).start()).await;
+    let dags = world.start(&undisturbed()).await;
     let run = world.request(&dags, RUN_ID).await;
     let ended = tokio::time::timeout(Duration::from_secs(30), dags.ended(&run));
     let (ended, _) = ended.await.unwrap().unwrap().unwrap();
@@ -114,14 +110,14 @@ async fn an_archive_that_never_answers_holds_no_other_pod_and_gets_the_logs_late
 async fn a_scheduler_stops_while_its_archive_never_answers() {
     let world = World::new(ONE).await;
     world.logs.archive_hangs.store(true, Ordering::Relaxed);
-    let dags = world.start(&Faults::new(FaultPlan::none()).start()).await;
+    let dags = world.start(&undisturbed()).await;
     let run = world.request(&dags, RUN_ID).await;
     dags.ended(&run).await.unwrap();
     seconds(5).await;
     assert!(dags.shutdown(Duration::from_secs(3)).await);
     assert_eq!(left(&world, "pods").await, ["a:Succeeded"]);
     world.logs.archive_hangs.store(false, Ordering::Relaxed);
-    let dags = world.start(&Faults::new(FaultPlan::none()).start()).await;
+    let dags = world.start(&undisturbed()).await;
     dags.released(&run).await;
     assert_eq!(world.logs.stored().len(), 1);
     assert!(left(&world, "pods").await.is_empty());
@@ -161,7 +157,7 @@ async fn a_deposed_leader_stores_no_log_and_the_next_one_does() {
 
     let mut next = elector(&world, "next");
     world.config.gate = next.acquire(|_| {}).await.unwrap();
-    let dags = world.start(&Faults::new(FaultPlan::none()).start()).await;
+    let dags = world.start(&undisturbed()).await;
     dags.released(&run).await;
     assert_eq!(world.logs.stored().len(), 1);
     assert!(left(&world, "pods").await.is_empty());
@@ -175,7 +171,7 @@ async fn a_pod_is_stopped_although_its_log_cannot_be_read() {
 
 pub(crate) async fn stopped_without_log(world: World) {
     world.logs.are_unreadable.store(true, Ordering::Relaxed);
-    let dags = world.start(&Faults::new(FaultPlan::none()).start()).await;
+    let dags = world.start(&undisturbed()).await;
     let run = world.request(&dags, RUN_ID).await;
     seconds(20).await;
     dags.cancel(&run);

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use longshore_store::{RunState, TaskState};
 use longshore_test::{
-    faults::{FaultPlan, Faults},
+    faults::FaultPlan,
     laws::{check_scenario, check_seeds, replay},
 };
 
 use crate::{
     scenarios::{People, Story},
-    world::{RUN_ID, World},
+    world::{RUN_ID, World, undisturbed},
 };
 
 const CHAIN: Story = Story {
@@ -147,7 +147,7 @@ fn the_ends_with_plugins_are_these() {
 async fn a_task_with_a_plugin_fails_where_the_cluster_has_no_task_actions() {
     let around = crate::surroundings::Surroundings::embedded();
     let world = World::standing_on(around, CHAIN.dag, &[]);
-    let dags = world.start(&Faults::new(FaultPlan::none()).start()).await;
+    let dags = world.start(&undisturbed()).await;
     let run = world.request(&dags, RUN_ID).await;
     let ended = tokio::time::timeout(Duration::from_secs(100), dags.ended(&run)).await;
     let (run, tasks) = ended.unwrap().unwrap().unwrap();

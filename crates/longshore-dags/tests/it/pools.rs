@@ -6,7 +6,7 @@ use longshore_dags::PoolError;
 use longshore_store::{Pool, RunState, TaskState};
 use longshore_test::faults::{Fault, FaultPlan, Faults, Point};
 
-use crate::world::{RUN_ID, World};
+use crate::world::{RUN_ID, World, seconds};
 
 const IN_A_POOL: &str = "
 dag_id: pooled
@@ -20,10 +20,6 @@ fn db(slots: i64) -> Pool {
         name: "db".to_owned(),
         slots,
     }
-}
-
-async fn seconds(n: u64) {
-    tokio::time::sleep(Duration::from_secs(n)).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,11 +9,11 @@ use kube::{
 };
 use longshore_dags::Dags;
 use longshore_store::{RunKey, RunState, TaskInstance};
-use longshore_test::faults::{Fault, FaultPlan, Faults, Point, Process, WatchFault};
+use longshore_test::faults::{Fault, FaultPlan, Faults, Point, WatchFault};
 
 use serde_json::{Value, json};
 
-use crate::world::{RUN_ID, World, left};
+use crate::world::{RUN_ID, World, left, seconds, undisturbed};
 
 pub(crate) const SHARING: &str = "
 dag_id: sharing
@@ -24,14 +24,6 @@ tasks:
 ";
 
 const LONG: Duration = Duration::from_secs(300);
-
-fn undisturbed() -> Process {
-    Faults::new(FaultPlan::none()).start()
-}
-
-async fn seconds(n: u64) {
-    tokio::time::sleep(Duration::from_secs(n)).await;
-}
 
 /// Starts the run and lets it go on for some seconds.
 async fn under_way(world: &World, time: u64) -> (Dags, RunKey) {

@@ -3,15 +3,14 @@
 use std::{fmt::Write, time::Duration};
 
 use longshore_store::RunState;
-use longshore_test::faults::{FaultPlan, Faults};
 
-use crate::world::{RUN_ID, World};
+use crate::world::{RUN_ID, World, undisturbed};
 
 /// Plays a DAG to its end, with all tasks at once that can be.
 async fn plays(yaml: &str) -> usize {
     let mut world = World::new(yaml).await;
     world.config.limits.parallelism = 2_000;
-    let dags = world.start(&Faults::new(FaultPlan::none()).start()).await;
+    let dags = world.start(&undisturbed()).await;
     let run = world.request(&dags, RUN_ID).await;
     let ended = tokio::time::timeout(Duration::from_secs(7_200), dags.ended(&run)).await;
     let (run, rows) = ended.unwrap().unwrap().unwrap();

@@ -6,21 +6,12 @@ use jiff::Timestamp;
 use longshore_dags::{Dags, KnownDag, RequestError, StateChange, scheduler::NewRun};
 use longshore_kit::Clock;
 use longshore_store::{Run, RunState, RunStore, RunType};
-use longshore_test::faults::{FaultPlan, Faults, Process};
 use tokio::sync::broadcast;
 
-use crate::world::{World, dag};
+use crate::world::{World, dag, seconds, undisturbed};
 
 /// A look at the folder is never further away than this.
 const A_LOOK: u64 = 320;
-
-fn undisturbed() -> Process {
-    Faults::new(FaultPlan::none()).start()
-}
-
-async fn seconds(n: u64) {
-    tokio::time::sleep(Duration::from_secs(n)).await;
-}
 
 /// The runs by id, with their states.
 fn runs(world: &World) -> Vec<(String, RunState)> {

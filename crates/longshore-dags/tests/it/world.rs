@@ -24,7 +24,7 @@ use longshore_store::{
 };
 use longshore_test::{
     Place,
-    faults::{Admission, Injected, Process, Rule},
+    faults::{Admission, FaultPlan, Faults, Injected, Process, Rule},
     scripted_node::ScriptedNode,
 };
 use serde_json::Value;
@@ -203,6 +203,16 @@ pub(crate) fn dag(yaml: &str) -> Arc<Dag> {
     let document = document::parse("scenario.yaml", yaml).unwrap();
     let read = &mut |name: &str| Ok(format!("contents of {name}").into_bytes());
     Arc::new(document.validate(read).unwrap())
+}
+
+/// A process in which nothing goes wrong.
+pub(crate) fn undisturbed() -> Process {
+    Faults::new(FaultPlan::none()).start()
+}
+
+/// Lets this simulated time pass.
+pub(crate) async fn seconds(n: u64) {
+    tokio::time::sleep(Duration::from_secs(n)).await;
 }
 
 fn config(scheduler_id: &str, place: &Place) -> DagsConfig {

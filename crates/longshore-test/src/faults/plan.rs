@@ -181,6 +181,12 @@ pub struct Lot {
 }
 
 impl FaultPlan {
+    /// Whether a watch has an outage.
+    pub fn has_outage(&self) -> bool {
+        let mut watches = self.watches.iter();
+        watches.any(|fault| matches!(fault, WatchFault::Outage { .. }))
+    }
+
     /// Nothing goes wrong.
     pub fn none() -> Self {
         Self::default()

@@ -245,8 +245,8 @@ pub(super) async fn a_token_ends_after_a_restart(place: &Place<'_>, printed: &st
     assert!(in_time.is_ok(), "a printed token is accepted for ever");
 }
 
-/// Moves the end of the earlier tokens into the past, once the controller has set it a minute ahead: the embedded lane
-/// waits for no clock. The real cluster does.
+/// Moves the end of the earlier tokens into the past, once the controller has set it a minute ahead. So the test on the
+/// embedded cluster waits for no minute; the test on a real cluster waits for it.
 async fn end_earlier_tokens(world: &World) {
     let namespace = &world.cluster.namespace;
     let path = format!("/api/v1/namespaces/{namespace}/secrets/{SECRET}");
