@@ -27,24 +27,32 @@ pub(super) fn n_pods() -> usize {
     std::env::var(PODS).map_or(40, |text| text.parse().unwrap())
 }
 
-/// 16.13: they all go within seconds. Prints how long it took.
+/// 16.13: they all go within seconds, each after its operation. Prints how long it took.
+///
+/// On a busy machine a delete may pass that nobody has refused: an API server that has refused one by what its watch cache
+/// has reads the pod again and asks once more within the same request, and by then the operation may be granted.
 pub(super) async fn many_pods_are_deleted_at_once(place: &Place<'_>) {
     let names: Vec<String> = (0..n_pods()).map(|n| format!("web-{n}")).collect();
     let refs: Vec<&str> = names.iter().map(String::as_str).collect();
     place.serving(&refs).await;
+    let trail = place.trail();
     let began_at = now();
     let asked = names.iter().map(|name| async move {
         let asked_at = now();
-        assert!(place.delete(name).await.is_err(), "refused at first");
+        let _ = place.delete(name).await;
         asked_at.elapsed()
     });
     let mut answers = join_all(asked).await;
     answers.sort_unstable();
     join_all(names.iter().map(|name| place.until_gone(name))).await;
+    let took = began_at.elapsed();
+    for name in &names {
+        trail.until_got(name, &Operate.of("pod-delete")).await;
+    }
     println!(
         "podops: {} pods gone in {:.1} s, a delete answered in {} ms (median)",
         names.len(),
-        began_at.elapsed().as_secs_f64(),
+        took.as_secs_f64(),
         answers[answers.len() / 2].as_millis(),
     );
 }
@@ -90,8 +98,7 @@ pub(super) async fn a_node_is_drained(place: &Place<'_>) {
     assert!(drained.status.success(), "{text}");
     for name in ["web-0", "web-1", "web-2"] {
         place.until_gone(name).await;
-        let got = trail.got(name);
-        assert!(got.contains(&Operate.of("pod-delete")), "{name}: {got:?}");
+        trail.until_got(name, &Operate.of("pod-delete")).await;
     }
     if place.world.has_workloads {
         // The next pods of these names are on the other node, and no operation touched them.

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
 use super::{
+    super::replica::until,
     http::{self, Asked},
     world::{RULES, World},
 };
@@ -178,6 +179,12 @@ impl Trail {
     /// What was seen so far.
     pub(super) fn seen(&self) -> Vec<Pod> {
         self.seen.lock().unwrap().clone()
+    }
+
+    /// Waits until it is seen that a pod got this label.
+    pub(super) async fn until_got(&self, name: &str, label: &str) {
+        let has = || self.got(name).iter().any(|got| got == label);
+        until(&format!("{name} got {label}"), has).await;
     }
 
     /// The labels that a pod got, in the order in which it got them.
