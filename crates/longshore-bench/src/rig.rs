@@ -16,7 +16,7 @@ use kube::{
     api::PostParams,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use longshore_client::client_builder;
+use longshore_client::{Permit, client_builder};
 use longshore_cluster::{
     Cluster, LogError, LogOptions, LogStream as PodLogStream, PodLogs, ServeConfig, Serving,
 };
@@ -136,7 +136,7 @@ async fn client(kubeconfig: &Path, requests: &Metrics) -> Result<Client> {
         .with_context(|| format!("the kubeconfig {} cannot be read", kubeconfig.display()))?;
     let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
     let counted = layer_fn(|service| CountRequests::new(service, "bench", requests.clone()));
-    let builder = client_builder(&config)?;
+    let builder = client_builder(&config, Permit::always())?;
     Ok(builder.with_layer(&counted).build())
 }
 

@@ -19,6 +19,7 @@ use kube::{
     Config,
     client::{Body, ClientBuilder, ConfigExt, DynBody, retry::RetryPolicy},
 };
+use longshore_outbound::{GatedConnector, Permit};
 use tower::{BoxError, ServiceBuilder, ServiceExt, retry::RetryLayer, util::BoxService};
 
 /// After this time without a frame of the server the client sends a ping (as client-go does). A
@@ -43,33 +44,38 @@ pub struct UnusableConfig {
 
 /// The beginning of a client for the API server of `config`.
 ///
-/// The client falls back to HTTP/1.1 where that is all that the server speaks. Through a proxy, the client is kube-rs's
-/// own.
+/// The client falls back to HTTP/1.1 where that is all that the server speaks. It sends, and connects, for as long as
+/// `permit` holds: also what waits inside of a connection leaves the process only then. Through a proxy, the client is
+/// kube-rs's own, which knows no permit.
 ///
 /// # Errors
 /// The configuration cannot be used. The builder sends no request yet.
-pub fn client_builder(config: &Config) -> Result<ClientBuilder<Requests>, UnusableConfig> {
-    builder(config).map_err(|source| UnusableConfig {
+pub fn client_builder(
+    config: &Config,
+    permit: Permit,
+) -> Result<ClientBuilder<Requests>, UnusableConfig> {
+    builder(config, permit).map_err(|source| UnusableConfig {
         url: config.cluster_url.to_string(),
         source,
     })
 }
 
-fn builder(config: &Config) -> Result<ClientBuilder<Requests>, BoxError> {
+fn builder(config: &Config, permit: Permit) -> Result<ClientBuilder<Requests>, BoxError> {
     if config.proxy_url.is_some() {
         return Ok(ClientBuilder::try_from(config.clone())?);
     }
-    let requests = requests(config)?;
+    let requests = requests(config, permit)?;
     Ok(ClientBuilder::new(
         requests,
         config.default_namespace.clone(),
     ))
 }
 
-fn requests(config: &Config) -> Result<Requests, BoxError> {
+fn requests(config: &Config, permit: Permit) -> Result<Requests, BoxError> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
+    let tcp = GatedConnector::new(tcp, permit);
     let mut https = HttpsConnectorBuilder::new()
         .with_tls_config(config.rustls_client_config()?)
         .https_or_http();

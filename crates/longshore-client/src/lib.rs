@@ -2,4 +2,6 @@
 
 mod http2;
 
+pub use longshore_outbound::Permit;
+
 pub use http2::{Requests, UnusableConfig, client_builder};

@@ -3,11 +3,13 @@
 use std::{future::Future, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use http::header::CONTENT_TYPE;
+use http::{HeaderName, HeaderValue, Method, Response, header::CONTENT_TYPE};
+use http_body_util::BodyExt;
 use longshore_core::{Class, Classify};
-use longshore_outbound::{is_service_url, operator_named, shown};
+use longshore_outbound::{
+    BadTrust, Incoming, OperatorClient, Permit, RequestError, is_service_url, request, shown,
+};
 use prost::Message;
-use reqwest::{Client, Response};
 
 use crate::{Code, PROTO, TIMEOUT_HEADER, VERSION_HEADER, WireError};
 
@@ -21,7 +23,7 @@ const MAX_QUOTE: usize = 300;
 /// A client of the services behind one URL. Its clones share the connections.
 #[derive(Clone)]
 pub struct ConnectClient {
-    http: Client,
+    http: OperatorClient,
     /// May have a user and a password, which are sent and not shown.
     base: String,
     timeout: Duration,
@@ -35,14 +37,14 @@ pub enum ConnectError {
     BadUrl(String),
     /// No HTTP client could be made.
     #[error("no HTTP client can be made")]
-    NoClient(#[source] reqwest::Error),
+    NoClient(#[source] BadTrust),
     /// No server answers there, or the connection broke.
     #[error("{url} did not answer")]
     Unreachable {
         /// What was asked.
         url: String,
         /// Why.
-        source: reqwest::Error,
+        source: RequestError,
     },
     /// It took too long.
     #[error("{url} did not answer within {limit:?}")]
@@ -108,15 +110,16 @@ impl Classify for ConnectError {
 }
 
 impl ConnectClient {
-    /// A client of the services at `http://host:port`, which wait for an answer for 30 s.
+    /// A client of the services at `http://host:port`, which waits for an answer for 30 s, and sends for as long as
+    /// `permit` holds.
     ///
     /// # Errors
     /// Where that is no such URL.
-    pub fn new(base: &str) -> Result<Self, ConnectError> {
+    pub fn new(base: &str, permit: Permit) -> Result<Self, ConnectError> {
         if !is_service_url(base) {
             return Err(ConnectError::BadUrl(shown(base)));
         }
-        let http = operator_named().build().map_err(ConnectError::NoClient)?;
+        let http = OperatorClient::new(permit).map_err(ConnectError::NoClient)?;
         Ok(Self {
             http,
             base: base.trim_end_matches('/').to_owned(),
@@ -161,15 +164,20 @@ impl ConnectClient {
 
     /// `url` is `whole` as it may be shown.
     async fn exchange(&self, whole: &str, url: &str, body: Vec<u8>) -> Result<Bytes, ConnectError> {
+        let request = request(Method::POST, whole, body.into());
+        let mut request = request.map_err(|_| ConnectError::BadUrl(url.to_owned()))?;
+        let limit = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
         let (version, number) = VERSION_HEADER;
-        let request = self.http.post(whole).header(CONTENT_TYPE, PROTO);
-        let response = request
-            .header(version, number)
-            .header(TIMEOUT_HEADER, self.timeout.as_millis().to_string())
-            .body(body)
-            .send()
-            .await
-            .map_err(|source| unreachable(url, source))?;
+        request.headers_mut().extend([
+            (CONTENT_TYPE, HeaderValue::from_static(PROTO)),
+            (
+                HeaderName::from_static(version),
+                HeaderValue::from_static(number),
+            ),
+            (HeaderName::from_static(TIMEOUT_HEADER), limit.into()),
+        ]);
+        let response = self.http.send(request).await;
+        let response = response.map_err(|source| unreachable(url, source))?;
         let status = response.status();
         let is_proto = response
             .headers()
@@ -192,14 +200,12 @@ impl ConnectClient {
     }
 }
 
-async fn read(url: &str, mut response: Response) -> Result<Bytes, ConnectError> {
+async fn read(url: &str, mut response: Response<Incoming>) -> Result<Bytes, ConnectError> {
     let mut body = BytesMut::new();
-    while let Some(chunk) = response
-        .chunk()
-        .await
-        .map_err(|source| unreachable(url, source))?
-    {
-        body.extend_from_slice(&chunk);
+    while let Some(frame) = response.frame().await {
+        let frame = frame.map_err(|source| unreachable(url, source.into()))?;
+        // Trailers mean nothing here.
+        body.extend_from_slice(&frame.into_data().unwrap_or_default());
         if body.len() > MAX_ANSWER {
             return Err(garbage(url, format!("it has more than {MAX_ANSWER} bytes")));
         }
@@ -223,10 +229,10 @@ fn quote(body: &[u8]) -> String {
     String::from_utf8_lossy(&body[..body.len().min(MAX_QUOTE)]).into_owned()
 }
 
-fn unreachable(url: &str, source: reqwest::Error) -> ConnectError {
+fn unreachable(url: &str, source: RequestError) -> ConnectError {
     ConnectError::Unreachable {
         url: url.to_owned(),
-        source: source.without_url(),
+        source,
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::{Router, response::IntoResponse, routing::post};
 use http::{HeaderMap, StatusCode};
 use longshore_core::{Class, Classify};
+use longshore_outbound::Permit;
 use longshore_test::serve;
 use prost_types::Timestamp;
 
@@ -13,7 +14,7 @@ use super::*;
 const METHOD: &str = "a.Service/Method";
 
 async fn call(router: Router) -> Result<Timestamp, ConnectError> {
-    let client = ConnectClient::new(&serve(router).await).unwrap();
+    let client = ConnectClient::new(&serve(router).await, Permit::always()).unwrap();
     let request = Timestamp {
         seconds: 1,
         nanos: 2,
@@ -45,7 +46,7 @@ fn echo() -> Router {
 
 #[tokio::test]
 async fn a_call_is_answered_and_connections_are_used_again() {
-    let client = ConnectClient::new(&(serve(echo()).await + "/")).unwrap();
+    let client = ConnectClient::new(&(serve(echo()).await + "/"), Permit::always()).unwrap();
     for seconds in 1..20 {
         let request = Timestamp { seconds, nanos: 0 };
         let answer: Timestamp = client.call(METHOD, &request).await.unwrap();
@@ -107,12 +108,12 @@ async fn a_service_that_is_down_or_slow_is_told_apart_from_one_that_refuses() {
     let nobody = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", nobody.local_addr().unwrap());
     drop(nobody);
-    let client = ConnectClient::new(&url).unwrap();
+    let client = ConnectClient::new(&url, Permit::always()).unwrap();
     let error = ask(&client).await.unwrap_err();
     assert!(matches!(error, ConnectError::Unreachable { .. }), "{error}");
 
     let slow = Router::new().route("/a.Service/Method", post(std::future::pending::<()>));
-    let client = ConnectClient::new(&serve(slow).await).unwrap();
+    let client = ConnectClient::new(&serve(slow).await, Permit::always()).unwrap();
     let client = client.waiting(Duration::from_millis(50));
     let error = ask(&client).await.unwrap_err();
     assert!(error.to_string().ends_with("did not answer within 50ms"));
@@ -121,7 +122,7 @@ async fn a_service_that_is_down_or_slow_is_told_apart_from_one_that_refuses() {
 #[test]
 fn a_url_of_something_else_is_refused() {
     for url in ["", "localhost:8090", "ftp://x", "http://"] {
-        let error = ConnectClient::new(url).unwrap_err();
+        let error = ConnectClient::new(url, Permit::always()).unwrap_err();
         assert!(matches!(error, ConnectError::BadUrl(_)), "{url}: {error}");
     }
 }
@@ -135,11 +136,11 @@ async fn a_password_in_the_url_is_sent_and_in_no_error() {
     };
     let router = Router::new().route("/a.Service/Method", post(handler));
     let url = serve(router).await.replace("://", "://ann:canary@");
-    let client = ConnectClient::new(&url).unwrap();
+    let client = ConnectClient::new(&url, Permit::always()).unwrap();
     let refused = ask(&client).await.unwrap_err();
     let bad = ["ftp://ann:canary@host", "ann:canary@host:8090"];
-    let bad = bad.map(|url| ConnectClient::new(url).unwrap_err());
-    let nobody = ConnectClient::new("http://ann:canary@127.0.0.1:1").unwrap();
+    let bad = bad.map(|url| ConnectClient::new(url, Permit::always()).unwrap_err());
+    let nobody = ConnectClient::new("http://ann:canary@127.0.0.1:1", Permit::always()).unwrap();
     let unreachable = ask(&nobody).await.unwrap_err();
     let mut shown = format!("{client:?}");
     for error in bad.iter().chain([&refused, &unreachable]) {

@@ -11,6 +11,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use jiff::Timestamp;
+use longshore_outbound::Permit;
 use object_store::{
     BackoffConfig, Error, GetResult, ObjectStore, ObjectStoreExt, RetryConfig,
     aws::{AmazonS3Builder, AmazonS3ConfigKey},
@@ -43,6 +44,7 @@ pub struct Storage {
     max_download: u64,
     files: Files,
     buckets: Mutex<BTreeMap<String, Arc<dyn ObjectStore>>>,
+    permit: Permit,
     /// What the actions of a namespace may name.
     namespaces: Option<BTreeMap<String, Vec<String>>>,
 }
@@ -155,8 +157,16 @@ impl Storage {
             max_download,
             files,
             buckets: Mutex::default(),
+            permit: Permit::always(),
             namespaces: None,
         }
+    }
+
+    /// Sends requests to stores for as long as `permit` holds.
+    #[must_use]
+    pub fn with_permit(mut self, permit: Permit) -> Self {
+        self.permit = permit;
+        self
     }
 
     /// No file is read beyond this, in bytes.
@@ -432,7 +442,7 @@ impl Storage {
         builder
             .with_bucket_name(bucket)
             .with_retry(retries())
-            .with_http_connector(OperatorNamed)
+            .with_http_connector(OperatorNamed(self.permit.clone()))
             .build()
     }
 
@@ -447,7 +457,7 @@ impl Storage {
         builder
             .with_bucket_name(bucket)
             .with_retry(retries())
-            .with_http_connector(OperatorNamed)
+            .with_http_connector(OperatorNamed(self.permit.clone()))
             .build()
     }
 

@@ -3,27 +3,36 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
+use futures::{StreamExt, stream};
 use http::{
-    StatusCode,
+    Request, Response, StatusCode,
     header::{CONTENT_RANGE, RANGE},
 };
-use longshore_outbound::operator_named;
+use http_body_util::{BodyExt, Full, StreamBody};
+use longshore_outbound::{Incoming, OperatorClient, Permit, RequestError};
 use object_store::{
     ClientOptions, Error,
     client::{
-        HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+        HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
+        HttpResponseBody, HttpService,
     },
 };
-use reqwest::redirect::Policy;
+use tokio::time::{Instant, timeout_at};
+use tower::{ServiceExt, service_fn};
+use tower_http::follow_redirect::{
+    FollowRedirect,
+    policy::{FilterCredentials, Limited, PolicyExt, clone_body_fn},
+};
 
-/// How long one request to a store may take.
+/// How long one request to a store may take, the end of its answer included.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a store may send us elsewhere.
 const MAX_REDIRECTS: usize = 3;
 
 /// Makes the clients of stores: their addresses are those of the configuration, or of the machine's own credentials.
-#[derive(Debug)]
-pub(crate) struct OperatorNamed;
+#[derive(Clone, Debug)]
+pub(crate) struct OperatorNamed(pub(crate) Permit);
 
 /// An answer without the end of the file.
 #[derive(Debug, thiserror::Error)]
@@ -35,13 +44,14 @@ pub(crate) enum CutOff {
     Part(String),
 }
 
+/// A store that takes too long.
+#[derive(Debug, thiserror::Error)]
+#[error("its store did not answer within {0:?}")]
+struct TimedOut(Duration);
+
 impl HttpConnector for OperatorNamed {
     fn connect(&self, _: &ClientOptions) -> Result<HttpClient, Error> {
-        // A bucket that has moved answers with where it is now.
-        let client = operator_named()
-            .redirect(Policy::limited(MAX_REDIRECTS))
-            .timeout(REQUEST_TIMEOUT)
-            .build();
+        let client = OperatorClient::new(self.0.clone());
         let client = client.map_err(|error| Error::Generic {
             store: "http",
             source: Box::new(error),
@@ -52,19 +62,69 @@ impl HttpConnector for OperatorNamed {
 
 /// Refuses parts of files that it did not ask for.
 #[derive(Debug)]
-struct Whole(reqwest::Client);
+struct Whole(OperatorClient);
 
 #[async_trait]
 impl HttpService for Whole {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let asks_for_part = request.headers().contains_key(RANGE);
-        let answer = self.0.call(request).await?;
+        let deadline = Instant::now() + REQUEST_TIMEOUT;
+        let answer = timeout_at(deadline, self.exchange(request)).await;
+        let answer = answer.unwrap_or_else(|_| Err(timed_out()))?;
         if asks_for_part || answer.status() != StatusCode::PARTIAL_CONTENT {
-            return Ok(answer);
+            return Ok(answer.map(|body| until(deadline, body)));
         }
         let range = answer.headers().get(CONTENT_RANGE);
         let range = range.and_then(|range| range.to_str().ok());
         let part = CutOff::Part(range.unwrap_or("of unknown range").to_owned());
         Err(HttpError::new(HttpErrorKind::Interrupted, part))
     }
+}
+
+impl Whole {
+    /// Sends a request, and where the answer is where a bucket is now, sends it there.
+    async fn exchange(&self, request: HttpRequest) -> Result<Response<Incoming>, HttpError> {
+        let (head, body) = request.into_parts();
+        let body = Full::new(body.collect().await?.to_bytes());
+        let client = self.0.clone();
+        let send = service_fn(move |request| {
+            let client = client.clone();
+            async move { client.send(request).await }
+        });
+        // A signature of one host is nothing for another one.
+        let clone = |body: &Full<Bytes>| Some(body.clone());
+        let policy = Limited::new(MAX_REDIRECTS)
+            .and::<_, Full<Bytes>, RequestError>(FilterCredentials::new())
+            .and::<_, Full<Bytes>, RequestError>(clone_body_fn(clone));
+        let sent = FollowRedirect::with_policy(send, policy);
+        let answer = sent.oneshot(Request::from_parts(head, body)).await;
+        answer.map_err(of_request)
+    }
+}
+
+/// The body of an answer, which fails where it is not there in time.
+fn until(deadline: Instant, body: Incoming) -> HttpResponseBody {
+    let frames = stream::unfold(Some(body), move |body| async move {
+        let mut body = body?;
+        match timeout_at(deadline, body.frame()).await {
+            Ok(Some(Ok(frame))) => Some((Ok(frame), Some(body))),
+            Ok(Some(Err(error))) => Some((Err(of_request(error.into())), None)),
+            Ok(None) => None,
+            Err(_) => Some((Err(timed_out()), None)),
+        }
+    });
+    HttpResponseBody::new(StreamBody::new(Box::pin(frames.fuse())))
+}
+
+fn timed_out() -> HttpError {
+    HttpError::new(HttpErrorKind::Timeout, TimedOut(REQUEST_TIMEOUT))
+}
+
+/// What the library makes of it: it repeats what was not sent, and what may be sent twice.
+fn of_request(error: RequestError) -> HttpError {
+    let kind = match &error {
+        RequestError::NotConnected(_) => HttpErrorKind::Connect,
+        RequestError::Broken(_) => HttpErrorKind::Interrupted,
+    };
+    HttpError::new(kind, error)
 }

@@ -8,18 +8,30 @@
 //!   name which changes between two look-ups gains nothing. Redirects are not followed, and the size of a
 //!   response and the time of a request have limits.
 //! * **operator-named**: the URL is in the configuration of the process, as a catalog, a connector or an object store.
-//!   It may be private or loopback. [`operator_named`] is the beginning of such a client.
+//!   It may be private or loopback, and [`OperatorClient`] connects to it.
+//!
+//! A client sends while its [`Permit`] holds, which is asked for before each write to a socket: what waits inside of a
+//! connection does not leave a process that has lost its lease.
 //!
 //! No client uses a proxy of the environment. `cargo xtask tidy` refuses clients that are made elsewhere.
 
 mod boundaries;
 mod connector;
+mod gated;
 mod network;
 mod operator;
 mod own;
+mod request;
 mod tenant;
+mod tls;
+
+#[doc(no_inline)]
+pub use hyper::body::Incoming;
 
 pub use boundaries::{Boundaries, NotAllowed};
+pub use gated::{GatedConnector, GatedStream, NotPermitted, Permit};
 pub use network::{BadNetwork, Network};
-pub use operator::{CONNECT_TIMEOUT, is_service_url, operator_named};
-pub use tenant::{Answer, Limits, OutboundError, TenantClient, Trust, shown};
+pub use operator::{CONNECT_TIMEOUT, KeepAlive, OperatorClient, RequestError};
+pub use request::{BadUrl, is_service_url, request, shown};
+pub use tenant::{Answer, Limits, OutboundError, TenantClient};
+pub use tls::{BadTrust, Trust};

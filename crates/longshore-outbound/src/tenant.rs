@@ -8,30 +8,21 @@ use std::{
     time::Duration,
 };
 
-use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use http::{
-    HeaderValue, Method, Request, StatusCode,
-    header::{AUTHORIZATION, CONTENT_TYPE},
-};
+use http::{HeaderValue, Method, Request, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::Client,
     rt::{TokioExecutor, TokioTimer},
 };
-use percent_encoding::percent_decode_str;
-use reqwest::Url;
-use rustls::{
-    ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, pem::PemObject},
-};
-
-use rustls_platform_verifier::BuilderVerifierExt;
 
 use crate::{
     boundaries::{Boundaries, NotAllowed},
     connector::{ConnectError, GuardedConnector, LookUp, SystemLookUp, surroundings},
+    gated::{GatedConnector, Permit},
+    request::{BadUrl, parse, request},
+    tls::{BadTrust, Trust, tls},
 };
 
 /// How long an idle connection is kept.
@@ -60,19 +51,10 @@ impl Default for Limits {
     }
 }
 
-/// The certificate authorities that a client trusts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trust<'a> {
-    /// The authorities that this machine trusts.
-    Machine,
-    /// The authorities in this PEM, and no others.
-    Pem(&'a [u8]),
-}
-
 /// Sends requests to addresses that tenants name. Its clones share their connections.
 #[derive(Clone)]
 pub struct TenantClient {
-    http: Client<HttpsConnector<GuardedConnector>, Full<Bytes>>,
+    http: Client<HttpsConnector<GatedConnector<GuardedConnector>>, Full<Bytes>>,
     limits: Limits,
 }
 
@@ -89,8 +71,8 @@ pub struct Answer {
 #[derive(Debug, thiserror::Error)]
 pub enum OutboundError {
     /// The URL cannot be used.
-    #[error("expected an http:// or https:// URL with a host")]
-    BadUrl,
+    #[error(transparent)]
+    BadUrl(#[from] BadUrl),
     /// The URL leads to an address that tenants may not name.
     #[error(transparent)]
     NotAllowed(#[from] NotAllowed),
@@ -118,7 +100,7 @@ impl fmt::Debug for TenantClient {
 }
 
 impl TenantClient {
-    /// A client within these boundaries.
+    /// A client within these boundaries, which sends for as long as `permit` holds.
     ///
     /// # Errors
     /// [`OutboundError::BadTrust`].
@@ -126,8 +108,10 @@ impl TenantClient {
         boundaries: Arc<Boundaries>,
         trust: Trust<'_>,
         limits: Limits,
+        permit: Permit,
     ) -> Result<Self, OutboundError> {
-        Self::looking_up_with(Arc::new(SystemLookUp), boundaries, trust, limits)
+        let names = Arc::new(SystemLookUp);
+        Self::looking_up_with(names, boundaries, trust, limits, permit)
     }
 
     /// A client whose host names are looked up by `names`.
@@ -136,6 +120,7 @@ impl TenantClient {
         boundaries: Arc<Boundaries>,
         trust: Trust<'_>,
         limits: Limits,
+        permit: Permit,
     ) -> Result<Self, OutboundError> {
         let tcp = GuardedConnector {
             names,
@@ -146,7 +131,7 @@ impl TenantClient {
             .with_tls_config(tls(trust)?)
             .https_or_http()
             .enable_http1()
-            .wrap_connector(tcp);
+            .wrap_connector(GatedConnector::new(tcp, permit));
         let http = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
@@ -192,7 +177,12 @@ impl TenantClient {
         url: &str,
         body: Vec<u8>,
     ) -> Result<Answer, OutboundError> {
-        let request = request(method, url, body)?;
+        let is_json = !body.is_empty();
+        let mut request = request(method, url, body.into())?;
+        if is_json {
+            let json = HeaderValue::from_static("application/json");
+            request.headers_mut().insert(CONTENT_TYPE, json);
+        }
         let exchanged = tokio::time::timeout(self.limits.total, self.exchange(request)).await;
         exchanged.unwrap_or(Err(OutboundError::TimedOut(self.limits.total)))
     }
@@ -221,106 +211,22 @@ impl TenantClient {
     /// What is wrong with the URL.
     pub async fn may_reach(boundaries: &Boundaries, url: &str) -> Result<(), OutboundError> {
         let url = parse(url)?;
-        let host = url.host_str().ok_or(OutboundError::BadUrl)?;
+        let host = url.host_str().ok_or(BadUrl)?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let Ok(address) = host.parse::<IpAddr>() else {
             return Ok(());
         };
-        let port = url.port_or_known_default().ok_or(OutboundError::BadUrl)?;
+        let port = url.port_or_known_default().ok_or(BadUrl)?;
         let now = surroundings(&SystemLookUp, boundaries).await;
         let now = now.map_err(|error| OutboundError::NotReached(error.into()))?;
         Ok(boundaries.check(SocketAddr::new(address, port), &now)?)
     }
 }
 
-/// A URL as it may be shown: its scheme, host, port and path. The user and the password are left out, and of a query,
-/// which may have a key of the API, there is `?…`.
-pub fn shown(url: &str) -> String {
-    let parsed = Url::parse(url).ok();
-    let has_host = |url: &Url| url.host_str().is_some_and(|host| !host.is_empty());
-    let Some(mut parsed) = parsed.filter(has_host) else {
-        return without_secrets(url);
-    };
-    let has_user = !parsed.username().is_empty() || parsed.password().is_some();
-    let has_query = parsed.query().is_some();
-    if !has_user && !has_query && parsed.fragment().is_none() {
-        return url.to_owned();
+impl From<BadTrust> for OutboundError {
+    fn from(BadTrust(why): BadTrust) -> Self {
+        Self::BadTrust(why)
     }
-    // Only URLs without a host refuse: those have no user either.
-    let _ = parsed.set_username("");
-    let _ = parsed.set_password(None);
-    parsed.set_query(None);
-    parsed.set_fragment(None);
-    let query = if has_query { "?…" } else { "" };
-    format!("{parsed}{query}")
-}
-
-/// The same of a text that is no URL: the part before the last `@` may be a user and a password, and the part behind
-/// the first `?` or `#` may be a key.
-fn without_secrets(text: &str) -> String {
-    let at = text.find(['?', '#']).unwrap_or(text.len());
-    let (address, rest) = text.split_at(at);
-    let is_scheme = |it: &&str| !it.contains([':', '@', '/']);
-    let scheme = address.split_once("://").map(|(scheme, _)| scheme);
-    let scheme = scheme.filter(is_scheme).map(|it| format!("{it}://"));
-    let scheme = scheme.unwrap_or_default();
-    // The password may have a `?`: then all of the address is a part of it.
-    if rest.contains('@') {
-        return format!("{scheme}…");
-    }
-    let address = match address.rsplit_once('@') {
-        Some((_, host)) => format!("{scheme}…@{host}"),
-        None => address.to_owned(),
-    };
-    let query = if rest.starts_with('?') { "?…" } else { "" };
-    format!("{address}{query}")
-}
-
-fn parse(url: &str) -> Result<Url, OutboundError> {
-    let url = Url::parse(url).map_err(|_| OutboundError::BadUrl)?;
-    let is_http = ["http", "https"].contains(&url.scheme()) && url.has_host();
-    if is_http {
-        Ok(url)
-    } else {
-        Err(OutboundError::BadUrl)
-    }
-}
-
-fn request(
-    method: Method,
-    url: &str,
-    body: Vec<u8>,
-) -> Result<Request<Full<Bytes>>, OutboundError> {
-    let mut url = parse(url)?;
-    let credentials = credentials(&url);
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-    url.set_fragment(None);
-    let mut request = Request::builder().method(method).uri(url.as_str());
-    if !body.is_empty() {
-        request = request.header(CONTENT_TYPE, "application/json");
-    }
-    if let Some(credentials) = credentials {
-        request = request.header(AUTHORIZATION, credentials);
-    }
-    request
-        .body(Full::new(body.into()))
-        .map_err(|_| OutboundError::BadUrl)
-}
-
-/// What `https://user:password@host` says, as `Basic`.
-fn credentials(url: &Url) -> Option<HeaderValue> {
-    if url.username().is_empty() && url.password().is_none() {
-        return None;
-    }
-    let decoded = |part: &str| percent_decode_str(part).collect::<Vec<u8>>();
-    let mut pair = decoded(url.username());
-    pair.push(b':');
-    pair.extend(decoded(url.password().unwrap_or_default()));
-    let header = format!("Basic {}", BASE64_STANDARD.encode(pair));
-    let mut header = HeaderValue::from_str(&header).ok()?;
-    header.set_sensitive(true);
-    Some(header)
 }
 
 /// Why there is no response, as far as tenants may know. A [`ConnectError`] among the causes says why
@@ -336,35 +242,6 @@ fn unanswered(error: Box<dyn Error + Send + Sync>) -> OutboundError {
         cause = found.source();
     }
     OutboundError::NotReached(error)
-}
-
-fn tls(trust: Trust<'_>) -> Result<ClientConfig, OutboundError> {
-    let bad = |why: String| OutboundError::BadTrust(why);
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| bad(error.to_string()))?;
-    let builder = match trust {
-        Trust::Machine => builder
-            .with_platform_verifier()
-            .map_err(|error| bad(format!("this machine has no authorities: {error}")))?,
-        Trust::Pem(pem) => {
-            let mut roots = RootCertStore::empty();
-            for certificate in CertificateDer::pem_slice_iter(pem) {
-                let added = certificate
-                    .map_err(|error| error.to_string())
-                    .and_then(|it| roots.add(it).map_err(|error| error.to_string()));
-                added.map_err(|why| bad(format!("failed to parse CABundle PEM, {why}")))?;
-            }
-            if roots.is_empty() {
-                return Err(bad(
-                    "failed to parse CABundle PEM, it has no certificate".to_owned()
-                ));
-            }
-            builder.with_root_certificates(roots)
-        }
-    };
-    Ok(builder.with_no_client_auth())
 }
 
 #[cfg(test)]

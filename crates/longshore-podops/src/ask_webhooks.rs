@@ -9,7 +9,9 @@ use std::{
 use async_trait::async_trait;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use longshore_api::podops::{RuleAnswer, RuleClientConfig, RulePoll, RulePollAnswer, RuleQuestion};
-use longshore_outbound::{Answer, Boundaries, Limits, OutboundError, TenantClient, Trust, shown};
+use longshore_outbound::{
+    Answer, Boundaries, Limits, OutboundError, Permit, TenantClient, Trust, shown,
+};
 use serde::de::DeserializeOwned;
 
 /// Authorities that clients are kept for; more than that is not at work, but left behind.
@@ -41,18 +43,20 @@ pub trait RuleTransport: fmt::Debug + Send + Sync + 'static {
 }
 
 /// Asks webhooks within these boundaries, over connections that are kept.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct AskWebhooks {
     boundaries: Arc<Boundaries>,
+    permit: Permit,
     /// By the authorities that they trust.
     clients: Mutex<BTreeMap<String, TenantClient>>,
 }
 
 impl AskWebhooks {
-    /// Connects to no address outside of these boundaries.
-    pub(crate) fn within(boundaries: Arc<Boundaries>) -> Self {
+    /// Connects to no address outside of these boundaries, and sends for as long as `permit` holds.
+    pub(crate) fn within(boundaries: Arc<Boundaries>, permit: Permit) -> Self {
         Self {
             boundaries,
+            permit,
             clients: Mutex::default(),
         }
     }
@@ -114,7 +118,7 @@ impl AskWebhooks {
         if let Some(client) = clients.get(ca_bundle) {
             return Ok(client.clone());
         }
-        let client = client(&self.boundaries, ca_bundle)?;
+        let client = client(&self.boundaries, ca_bundle, self.permit.clone())?;
         if clients.len() >= KEPT_CLIENTS {
             clients.clear();
         }
@@ -130,6 +134,7 @@ impl AskWebhooks {
 pub(crate) fn client(
     boundaries: &Arc<Boundaries>,
     ca_bundle: &str,
+    permit: Permit,
 ) -> Result<TenantClient, OutboundError> {
     let pem =
         match ca_bundle {
@@ -139,7 +144,7 @@ pub(crate) fn client(
             })?),
         };
     let trust = pem.as_deref().map_or(Trust::Machine, Trust::Pem);
-    TenantClient::new(Arc::clone(boundaries), trust, Limits::default())
+    TenantClient::new(Arc::clone(boundaries), trust, Limits::default(), permit)
 }
 
 #[cfg(test)]
@@ -172,7 +177,7 @@ pub(crate) mod tests {
             trace_id: "t".to_owned(),
             ..RuleQuestion::default()
         };
-        let webhooks = AskWebhooks::within(boundaries);
+        let webhooks = AskWebhooks::within(boundaries, Permit::always());
         webhooks.ask(&whom, &question).await
     }
 
@@ -242,10 +247,12 @@ pub(crate) mod tests {
             ("?", "caBundle is no base64: "),
             ("eA==", "failed to parse CABundle PEM, "),
         ] {
-            let refused = client(&Arc::default(), bundle).unwrap_err().to_string();
+            let refused = client(&Arc::default(), bundle, Permit::always())
+                .unwrap_err()
+                .to_string();
             assert!(refused.starts_with(why), "{refused}");
         }
-        let is_client = |bundle| client(&Arc::default(), bundle).is_ok();
+        let is_client = |bundle| client(&Arc::default(), bundle, Permit::always()).is_ok();
         assert!(is_client(NOTHING) && is_client(""));
     }
 }

@@ -8,6 +8,7 @@ use longshore_core::Resource;
 use longshore_kit::{
     Applier, Cache, Clock, Controller, Gate, Kind, Namespaces, RawObject, Router, Runner, Wiring,
 };
+use longshore_outbound::Permit;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -27,18 +28,18 @@ use crate::{
 pub struct PodOps {
     config: PodOpsConfig,
     clock: Arc<dyn Clock>,
-    transport: Arc<dyn RuleTransport>,
+    /// What carries the questions of rules, where that is not our own client.
+    transport: Option<Arc<dyn RuleTransport>>,
     gate: Gate,
 }
 
 impl PodOps {
     /// Controllers with this configuration.
     pub fn new(config: PodOpsConfig, clock: Arc<dyn Clock>) -> Self {
-        let boundaries = Arc::clone(&config.boundaries);
         Self {
             config,
             clock,
-            transport: Arc::new(AskWebhooks::within(boundaries)),
+            transport: None,
             gate: Gate::always_open(),
         }
     }
@@ -46,7 +47,7 @@ impl PodOps {
     /// The same, where `transport` carries the questions of rules.
     #[must_use]
     pub fn asking(mut self, transport: Arc<dyn RuleTransport>) -> Self {
-        self.transport = transport;
+        self.transport = Some(transport);
         self
     }
 
@@ -82,7 +83,7 @@ impl PodOps {
         };
         let of_evictions = Evictions::new(&caches, applier.clone(), Arc::clone(&self.clock));
         let of_rules = Rules {
-            transport: Arc::clone(&self.transport),
+            transport: self.transport(),
             pods: caches.pods,
             rules: caches.rules,
             selections: caches.selections,
@@ -106,6 +107,16 @@ impl PodOps {
             release,
             shutdown.run_until_cancelled(router.run(wiring.into_triggers()))
         );
+    }
+
+    fn transport(&self) -> Arc<dyn RuleTransport> {
+        let own = || {
+            let gate = self.gate.clone();
+            let permit = Permit::new(move || gate.is_open());
+            let boundaries = Arc::clone(&self.config.boundaries);
+            Arc::new(AskWebhooks::within(boundaries, permit)) as Arc<dyn RuleTransport>
+        };
+        self.transport.clone().unwrap_or_else(own)
     }
 
     fn applier<T: Send + 'static>(&self, client: Client, wiring: &Wiring<T>) -> Applier {

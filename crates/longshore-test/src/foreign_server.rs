@@ -139,6 +139,8 @@ struct Record {
     /// Requests without an answer whose client still waits, by number.
     open: BTreeSet<usize>,
     processes: Vec<u32>,
+    /// Requests that a connection of HTTP/2 may have under way.
+    max_streams: Option<u32>,
     /// Open connections by the process that made them.
     connections: BTreeMap<u32, usize>,
 }
@@ -176,6 +178,11 @@ impl ForeignServer {
             shared,
             task,
         })
+    }
+
+    /// From now on a connection of HTTP/2 has at most so many requests under way: a client keeps the others to itself.
+    pub fn limit_streams(&self, n: u32) {
+        self.shared.record().max_streams = Some(n);
     }
 
     /// Its address.
@@ -245,8 +252,12 @@ async fn accept(listener: TcpListener, address: SocketAddr, shared: Arc<Shared>)
 
 async fn serve(stream: TcpStream, sender: Option<u32>, shared: Arc<Shared>) {
     let _connection = Connection::open(&shared, sender);
+    let max_streams = shared.record().max_streams;
     let service = service_fn(move |request| exchange(request, sender, Arc::clone(&shared)));
-    let builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    if let Some(n) = max_streams {
+        builder.http2().max_concurrent_streams(n);
+    }
     // The client may be killed at any time, so an error of the connection means nothing.
     let _ = builder
         .serve_connection(TokioIo::new(stream), service)

@@ -9,6 +9,7 @@ use kube::{
 };
 use longshore_client::client_builder;
 use longshore_kit::{CountRequests, Gate, GateWrites, LimitWrites, Metrics};
+use longshore_outbound::Permit;
 use tower::layer::layer_fn;
 
 use crate::error::{CliError, KubernetesError};
@@ -58,6 +59,12 @@ impl KubeconfigFile<'_> {
 /// The context of kubectl's kubeconfig that kubectl uses.
 pub(crate) fn current_context() -> Option<String> {
     Kubeconfig::read().ok()?.current_context
+}
+
+/// The permission of a role to send, for as long as it may write.
+pub(crate) fn permit(gate: &Gate) -> Permit {
+    let gate = gate.clone();
+    Permit::new(move || gate.is_open())
 }
 
 /// The libraries bring several implementations; without a choice there is none.
@@ -121,7 +128,8 @@ impl RealCluster {
         metrics: &Metrics,
         gate: &Gate,
     ) -> Result<Client, CliError> {
-        let builder = client_builder(&self.config).map_err(KubernetesError::unknown)?;
+        let builder = client_builder(&self.config, permit(gate));
+        let builder = builder.map_err(KubernetesError::unknown)?;
         let counted = layer_fn(|service| CountRequests::new(service, name, metrics.clone()));
         let limited = layer_fn(|service| LimitWrites::new(service, WRITES));
         // The gate comes first: a request that it refuses counts neither as a request nor against the limit.

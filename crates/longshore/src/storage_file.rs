@@ -4,6 +4,7 @@
 use std::{path::Path, sync::Arc};
 
 use longshore_object_store::{Storage, StorageConfig, StorageConfigError, without_value};
+use longshore_outbound::Permit;
 
 use crate::error::CliError;
 
@@ -24,11 +25,11 @@ pub(crate) enum StorageFileError {
     },
 }
 
-/// The stores of a configuration, for the actions of a cluster.
-pub(crate) fn open(config: &StorageConfig) -> Result<Arc<Storage>, CliError> {
+/// The stores of a configuration, for the actions of a cluster. Requests are sent to them for as long as `permit` holds.
+pub(crate) fn open(config: &StorageConfig, permit: Permit) -> Result<Arc<Storage>, CliError> {
     let storage = Storage::of_cluster(config, environment());
     let storage = storage.map_err(|source| CliError::engine("the storage of tasks", source))?;
-    Ok(Arc::new(storage))
+    Ok(Arc::new(storage.with_permit(permit)))
 }
 
 /// The stores of a data directory; files of this machine where it says nothing.

@@ -4,9 +4,11 @@ use super::Finding;
 use crate::repository::Source;
 
 /// The crates that may make HTTP clients: the one for outgoing requests; the client of API servers, whose address is a
-/// kubeconfig's; the embedded API server, a library that knows nothing of ours; and crates for development only.
-const MAKERS: [&str; 5] = [
+/// kubeconfig's; that of our own service, whose address the user gives; the embedded API server, a library that knows
+/// nothing of ours; and crates for development only.
+const MAKERS: [&str; 6] = [
     "longshore-outbound",
+    "longshore-console",
     "longshore-client",
     "longshore-cluster",
     "longshore-bench",

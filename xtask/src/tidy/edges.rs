@@ -101,7 +101,7 @@ const ALLOWED: [(&str, &[&str]); 24] = [
             "longshore-kit",
         ],
     ),
-    ("longshore-client", &[]),
+    ("longshore-client", &["longshore-outbound"]),
     ("longshore-outbound", &[]),
     (
         "longshore-connect",
@@ -119,7 +119,6 @@ const ALLOWED: [(&str, &[&str]); 24] = [
             "longshore-files",
             "longshore-k8s",
             "longshore-kit",
-            "longshore-outbound",
         ],
     ),
     ("longshore-test", ANY),

@@ -1,5 +1,6 @@
 //! Our client and a served API server, with a relay between them that counts connections.
 
+use longshore_outbound::Permit;
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
@@ -55,7 +56,7 @@ async fn writes_that_are_under_way_together_share_one_connection() {
     let mut config = config.unwrap();
     let (port, connections) = relay(config.cluster_url.port_u16().unwrap()).await;
     config.cluster_url = format!("https://127.0.0.1:{port}").parse().unwrap();
-    let client: Client = client_builder(&config).unwrap().build();
+    let client: Client = client_builder(&config, Permit::always()).unwrap().build();
     // Requests that meet no connection yet open one each, and keep the first that stands.
     client.apiserver_version().await.unwrap();
 

@@ -17,7 +17,9 @@ fn message(seconds: i64) -> Answer {
 /// The error of a call to a service that does this with each request.
 async fn error_of(conduct: impl Fn(&Received) -> Conduct + Send + Sync + 'static) -> String {
     let server = ForeignServer::start(conduct).await.unwrap();
-    let client = ConnectClient::new(&server.url()).unwrap().waiting(LIMIT);
+    let client = ConnectClient::new(&server.url(), Permit::always())
+        .unwrap()
+        .waiting(LIMIT);
     let error = ask(&client).await.unwrap_err();
     assert_eq!(error.class(), Class::Retry, "{error}");
     assert_eq!(server.n_received(), 1, "nothing is repeated: {error}");
@@ -74,7 +76,9 @@ async fn an_answer_that_comes_after_its_time_is_none_to_the_next_call() {
         _ => Conduct::Answers(message(2)),
     });
     let server = server.await.unwrap();
-    let client = ConnectClient::new(&server.url()).unwrap().waiting(LIMIT);
+    let client = ConnectClient::new(&server.url(), Permit::always())
+        .unwrap()
+        .waiting(LIMIT);
     ask(&client).await.unwrap_err();
     tokio::time::sleep(2 * LIMIT).await;
     assert_eq!(ask(&client).await.unwrap().seconds, 2);

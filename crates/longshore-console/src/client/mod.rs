@@ -6,6 +6,7 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use http::{Method, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::redirect::Policy;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -23,7 +24,8 @@ mod sse;
 pub use changes::{Changes, Followed};
 pub use file::{ClientFile, FileError};
 
-/// To be connected at all.
+/// How long a connection may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// From a request to the end of its answer, where that is no stream. Longer than the service's own limit.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(40);
 /// No answer that is no stream is larger.
@@ -82,7 +84,10 @@ impl Client {
     ///
     /// No proxy is used and no redirect followed: the token goes to this address and nowhere else.
     pub fn new(server: &str, token: Option<Token>) -> Result<Self, ClientError> {
-        let http = longshore_outbound::operator_named()
+        let http = reqwest::Client::builder()
+            .redirect(Policy::none())
+            .no_proxy()
+            .connect_timeout(CONNECT_TIMEOUT)
             .user_agent(concat!("longshore/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|source| unreachable(server, source))?;

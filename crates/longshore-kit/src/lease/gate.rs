@@ -113,8 +113,9 @@ impl Gate {
         self.shared.n_refused.load(Ordering::Relaxed)
     }
 
-    /// Whether [`check`](Self::check) would let a write pass. For callers that only wait: it counts nothing.
-    pub(crate) fn is_open(&self) -> bool {
+    /// Whether [`check`](Self::check) would let a write pass. For callers that only wait, and for sockets: it counts
+    /// nothing.
+    pub fn is_open(&self) -> bool {
         match *self.state() {
             State::Always => true,
             State::Until(instant, at) => Instant::now() < instant && self.shared.clock.now() < at,

@@ -3,12 +3,15 @@ mod rebinding;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use base64::{Engine, prelude::BASE64_STANDARD};
+
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
 };
 
 use super::*;
+use crate::request::shown;
 
 /// A server on loopback that answers each connection with `answer`. Returns its port, and the number of connections.
 async fn serve<F, Fut>(answer: F) -> (u16, Arc<AtomicUsize>)
@@ -45,7 +48,8 @@ fn of_a_laptop() -> Arc<Boundaries> {
 }
 
 fn client(boundaries: Arc<Boundaries>, limits: Limits) -> TenantClient {
-    TenantClient::new(boundaries, Trust::Pem(AUTHORITY.as_bytes()), limits).unwrap()
+    let trust = Trust::Pem(AUTHORITY.as_bytes());
+    TenantClient::new(boundaries, trust, limits, Permit::always()).unwrap()
 }
 
 async fn posted(boundaries: Arc<Boundaries>, url: &str) -> Result<Answer, OutboundError> {
@@ -260,7 +264,7 @@ fn what_is_no_url_or_no_authority_is_refused() {
         "unix:/run/x",
         "http://",
     ] {
-        assert!(matches!(parse(url), Err(OutboundError::BadUrl)), "{url}");
+        assert!(matches!(parse(url), Err(BadUrl)), "{url}");
     }
     for pem in ["", "no certificate", "-----BEGIN CERTIFICATE-----\n!\n"] {
         let refused = tls(Trust::Pem(pem.as_bytes())).unwrap_err().to_string();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longshore_outbound::{Boundaries, OutboundError, TenantClient};
+use longshore_outbound::{Boundaries, OutboundError, Permit, TenantClient};
 use longshore_webhook::{Denial, Response, Review, Verdict};
 
 use crate::{
@@ -59,7 +59,7 @@ fn denied(reason: String) -> Response {
 /// write rules could find out at which addresses of our network a server listens.
 async fn look(target: &Target, boundaries: &Arc<Boundaries>) -> Option<String> {
     if let Err(why) = TenantClient::may_reach(boundaries, &target.url).await {
-        let is_url = !matches!(why, OutboundError::BadUrl);
+        let is_url = !matches!(why, OutboundError::BadUrl(_));
         let when = if is_url {
             "while server unreachable, error"
         } else {
@@ -69,7 +69,7 @@ async fn look(target: &Target, boundaries: &Arc<Boundaries>) -> Option<String> {
             "podtransitionrule validate webhook failed, check server reachable, {when}: {why}"
         )));
     }
-    let trusted = ask_webhooks::client(boundaries, &target.ca_bundle);
+    let trusted = ask_webhooks::client(boundaries, &target.ca_bundle, Permit::always());
     let untrusted = trusted.err();
     untrusted.map(|why| target.is_not_trusted(&why.to_string()))
 }

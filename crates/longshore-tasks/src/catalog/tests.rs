@@ -1,5 +1,6 @@
 //! One suite for both catalogs: the embedded one, asked directly and as a service.
 
+use longshore_outbound::Permit;
 use std::{
     path::Path,
     sync::{Arc, Mutex},
@@ -49,7 +50,7 @@ fn open(directory: &Path, clock: &Arc<StoppedClock>) -> Arc<EmbeddedCatalog> {
 }
 
 async fn remote(router: Router) -> RemoteCatalog {
-    RemoteCatalog::new(ConnectClient::new(&serve(router).await).unwrap())
+    RemoteCatalog::new(ConnectClient::new(&serve(router).await, Permit::always()).unwrap())
 }
 
 fn key(key: &str) -> CacheKey {
@@ -215,7 +216,8 @@ async fn a_service_says_what_a_request_lacks() {
     use longshore_proto::flyteidl2::cacheservice::{self as base, PutCacheResponse, v2};
     let directory = tempfile::tempdir().unwrap();
     let embedded = open(directory.path(), &StoppedClock::new());
-    let client = ConnectClient::new(&serve(server::router(embedded)).await).unwrap();
+    let client =
+        ConnectClient::new(&serve(server::router(embedded)).await, Permit::always()).unwrap();
     let mut request = v2::PutCacheRequest::default();
     for expected in [
         "base_request",
@@ -255,7 +257,8 @@ async fn an_answer_to_another_question_is_neither_an_output_nor_a_reservation() 
             Conduct::Answers(answer)
         });
         let server = server.await.unwrap();
-        let catalog = RemoteCatalog::new(ConnectClient::new(&server.url()).unwrap());
+        let catalog =
+            RemoteCatalog::new(ConnectClient::new(&server.url(), Permit::always()).unwrap());
         let key = key("k");
         if !of_get.is_empty() {
             let error = catalog.get(&key).await.unwrap_err();

@@ -1,5 +1,6 @@
 //! Reads the peer's whole configuration: its plugins, and all that stands around them (task action spec §16).
 
+use longshore_outbound::Permit;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use longshore_connect::ConnectClient;
@@ -100,7 +101,10 @@ impl Settings {
             ("executor.cacheServiceURL", &self.catalog.url),
         ];
         for (path, url) in services {
-            if let Some(Err(error)) = url.as_ref().map(|url| ConnectClient::new(url)) {
+            if let Some(Err(error)) = url
+                .as_ref()
+                .map(|url| ConnectClient::new(url, Permit::always()))
+            {
                 refuse(path.to_owned(), error.to_string());
             }
         }

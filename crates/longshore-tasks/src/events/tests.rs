@@ -1,3 +1,4 @@
+use longshore_outbound::Permit;
 use std::{
     path::Path,
     sync::{Arc, Mutex},
@@ -226,7 +227,7 @@ async fn the_run_service_gets_what_it_expects() {
     });
     let path = "/flyteidl2.workflow.EventsProxyService/Record";
     let url = serve(Router::new().route(path, record)).await;
-    let service = RemoteEvents::new(ConnectClient::new(&url).unwrap());
+    let service = RemoteEvents::new(ConnectClient::new(&url, Permit::always()).unwrap());
     service.record(&[event("a")]).await.unwrap();
     let bad = ActionEvent {
         version: 9,
@@ -244,7 +245,9 @@ async fn the_run_service_gets_what_it_expects() {
 
 #[tokio::test]
 async fn a_run_service_that_is_not_there_is_a_failure_of_all() {
-    let service = RemoteEvents::new(ConnectClient::new(&serve(Router::new()).await).unwrap());
+    let service = RemoteEvents::new(
+        ConnectClient::new(&serve(Router::new()).await, Permit::always()).unwrap(),
+    );
     let failed = service.record(&[event("a")]).await.unwrap_err();
     assert!(matches!(failed, NotRecorded::Failed(_)), "{failed:?}");
 }

@@ -6,20 +6,28 @@
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
+    header::{CONTENT_TYPE, TE},
+};
 use http_body_util::BodyExt;
 use longshore_connect::Code;
-use longshore_outbound::{operator_named, shown};
+use longshore_outbound::{
+    BadTrust, Incoming, KeepAlive, OperatorClient, Permit, RequestError, Trust, request, shown,
+};
 use longshore_plugins::MethodPolicy;
 use prost::Message;
-use reqwest::{Body, Client, Url};
+use url::Url;
 
 /// For how long an address without a server is tried again.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two attempts to connect.
 const CONNECT_AGAIN: Duration = Duration::from_millis(500);
 /// An idle connection is asked for a sign of life so often, and has so long to give it: upstream's.
-const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
+const KEEP_ALIVE: KeepAlive = KeepAlive {
+    interval: Duration::from_secs(30),
+    timeout: Duration::from_secs(10),
+};
 /// No answer is read beyond this, in bytes: outputs that a connector returns are the largest.
 const MAX_ANSWER: usize = 8 * 1024 * 1024;
 /// A flag whether the message is compressed, and its length.
@@ -33,7 +41,7 @@ const MESSAGE: &str = "grpc-message";
 /// A client of the services behind one endpoint. Its clones share the connection.
 #[derive(Clone, Debug)]
 pub(crate) struct GrpcClient {
-    http: Client,
+    http: OperatorClient,
     base: String,
 }
 
@@ -56,14 +64,14 @@ pub enum GrpcError {
     BadEndpoint(String),
     /// No HTTP client could be made.
     #[error("no HTTP/2 client can be made")]
-    NoClient(#[source] reqwest::Error),
+    NoClient(#[source] BadTrust),
     /// No server answers there: nothing was sent.
     #[error("no connection to {url} came about")]
     NotConnected {
         /// What was to be asked.
         url: String,
         /// Why.
-        source: reqwest::Error,
+        source: RequestError,
     },
     /// The connection broke.
     #[error("{url} did not answer")]
@@ -71,7 +79,7 @@ pub enum GrpcError {
         /// What was asked.
         url: String,
         /// Why.
-        source: reqwest::Error,
+        source: RequestError,
     },
     /// It took too long.
     #[error("{url} did not answer within {limit:?}")]
@@ -111,22 +119,23 @@ impl GrpcClient {
         base.ok_or_else(|| GrpcError::BadEndpoint(shown(endpoint)))
     }
 
-    /// A client of the services at `host:port`. Nothing is connected yet.
+    /// A client of the services at `host:port`, which sends for as long as `permit` holds. Nothing is connected yet.
     ///
     /// # Errors
     /// Where that is no such endpoint.
-    pub(crate) fn new(endpoint: &str, transport: Transport) -> Result<Self, GrpcError> {
+    pub(crate) fn new(
+        endpoint: &str,
+        transport: Transport,
+        permit: Permit,
+    ) -> Result<Self, GrpcError> {
         let base = Self::base(endpoint, transport)?;
-        let (interval, timeout) = KEEP_ALIVE;
-        let mut http = operator_named()
-            .http2_prior_knowledge()
-            .http2_keep_alive_interval(interval)
-            .http2_keep_alive_timeout(timeout);
-        if transport == Transport::Plain {
+        let trust = match transport {
             // A machine without root certificates can do without as well.
-            http = http.tls_certs_only([]);
-        }
-        let http = http.build().map_err(GrpcError::NoClient)?;
+            Transport::Plain => Trust::Nobody,
+            Transport::Tls => Trust::Machine,
+        };
+        let http = OperatorClient::http2(permit, trust, KEEP_ALIVE);
+        let http = http.map_err(GrpcError::NoClient)?;
         Ok(Self { http, base })
     }
 
@@ -201,15 +210,18 @@ impl GrpcClient {
         body: Bytes,
         limit: Option<Duration>,
     ) -> Result<Bytes, GrpcError> {
-        let mut request = self.http.post(url).header(CONTENT_TYPE, GRPC);
+        let request = request(Method::POST, url, body);
+        let mut request = request.map_err(|_| GrpcError::BadEndpoint(shown(url)))?;
+        let headers = request.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(GRPC));
         // Servers refuse calls whose trailers would get lost.
-        request = request.header("te", "trailers");
-        if let Some(limit) = limit {
-            request = request.header("grpc-timeout", format!("{}m", limit.as_millis()));
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+        if let Some(limit) = limit.and_then(timeout_header) {
+            headers.insert(HeaderName::from_static("grpc-timeout"), limit);
         }
-        let response = request.body(body).send().await;
+        let response = self.http.send(request).await;
         let response = response.map_err(|source| unanswered(url, source))?;
-        let (parts, body) = http::Response::<Body>::from(response).into_parts();
+        let (parts, body) = response.into_parts();
         if parts.status != StatusCode::OK {
             let code = Code::of_status(parts.status);
             return Err(refused(url, code, parts.status.to_string()));
@@ -227,6 +239,11 @@ impl GrpcClient {
         ended_well(url, &status)?;
         unframe(url, message)
     }
+}
+
+/// A limit in milliseconds.
+fn timeout_header(limit: Duration) -> Option<HeaderValue> {
+    HeaderValue::from_str(&format!("{}m", limit.as_millis())).ok()
 }
 
 /// `http://host:port` of an endpoint as gRPC has it.
@@ -283,10 +300,13 @@ fn unframe(url: &str, mut framed: Bytes) -> Result<Bytes, GrpcError> {
 }
 
 /// The body of an answer, and what comes behind it.
-async fn read(url: &str, mut body: Body) -> Result<(Bytes, HeaderMap), GrpcError> {
+async fn read(url: &str, mut body: Incoming) -> Result<(Bytes, HeaderMap), GrpcError> {
     let (mut message, mut trailers) = (BytesMut::new(), HeaderMap::new());
     while let Some(frame) = body.frame().await {
-        match frame.map_err(|source| unanswered(url, source))?.into_data() {
+        match frame
+            .map_err(|source| unanswered(url, source.into()))?
+            .into_data()
+        {
             Ok(data) => message.extend_from_slice(&data),
             Err(frame) => trailers.extend(frame.into_trailers().unwrap_or_default()),
         }
@@ -317,13 +337,11 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     kind.is_some_and(|kind| kind.starts_with(GRPC.as_bytes()))
 }
 
-fn unanswered(url: &str, source: reqwest::Error) -> GrpcError {
-    let (url, is_sent) = (url.to_owned(), !source.is_connect());
-    let source = source.without_url();
-    if is_sent {
-        GrpcError::Broken { url, source }
-    } else {
-        GrpcError::NotConnected { url, source }
+fn unanswered(url: &str, source: RequestError) -> GrpcError {
+    let url = url.to_owned();
+    match source {
+        RequestError::Broken(_) => GrpcError::Broken { url, source },
+        RequestError::NotConnected(_) => GrpcError::NotConnected { url, source },
     }
 }
 

@@ -9,6 +9,7 @@ use std::{
 use async_trait::async_trait;
 use futures::future::join_all;
 use longshore_connect::Code;
+use longshore_outbound::Permit;
 use longshore_plugins::{
     Answer, Call, Category, ConnectorConfig, Connectors, Deployment, MethodPolicy, Request, Teller,
 };
@@ -74,15 +75,16 @@ impl GrpcConnectors {
         bad.collect()
     }
 
-    /// The connectors that are configured. None is connected to yet.
+    /// The connectors that are configured, to which requests are sent for as long as `permit` holds. None is connected
+    /// to yet.
     ///
     /// # Errors
     /// An endpoint that is none.
-    pub fn new(config: &ConnectorConfig) -> Result<Self, GrpcError> {
+    pub fn new(config: &ConnectorConfig, permit: &Permit) -> Result<Self, GrpcError> {
         let mut clients = BTreeMap::new();
         for Named { deployment, .. } in named(config) {
             let (endpoint, transport) = address(deployment);
-            let client = GrpcClient::new(&endpoint, transport)?;
+            let client = GrpcClient::new(&endpoint, transport, permit.clone())?;
             clients.insert((endpoint, transport), client);
         }
         let web_api = &config.web_api;

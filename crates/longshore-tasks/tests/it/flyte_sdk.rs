@@ -1,6 +1,7 @@
 //! The connector server of the Flyte SDK, asked by the executor's own client. Skipped where `LONGSHORE_TEST_FLYTE_SDK`
 //! names no virtual environment; `cargo xtask flyte-sdk` makes one.
 
+use longshore_outbound::Permit;
 use std::{
     net::TcpListener,
     path::Path,
@@ -121,7 +122,7 @@ async fn a_connector_of_the_sdk_begins_tells_of_and_ends_a_job() {
     let mut deployment = config.default_connector.clone();
     deployment.endpoint.clone_from(&server.address);
     config.connectors.insert("sdk".to_owned(), deployment);
-    let connectors = GrpcConnectors::new(&config).unwrap();
+    let connectors = GrpcConnectors::new(&config, &Permit::always()).unwrap();
 
     let begun = begin(&connectors, "file:///job").await.unwrap();
     let Some(Answer::Created(begun)) = begun else {

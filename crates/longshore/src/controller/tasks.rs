@@ -7,7 +7,7 @@ use longshore_plugins::TASK_ACTION;
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, served::until_served};
-use crate::{error::CliError, output, service::actions, storage_file};
+use crate::{error::CliError, kubernetes::permit, output, service::actions, storage_file};
 
 /// Runs the actions of the controller's namespace until `shutdown`.
 pub(super) async fn run(
@@ -20,8 +20,15 @@ pub(super) async fn run(
         .cluster
         .gated_client("tasks", &context.metrics, &gate)?;
     let settings = context.config.settings.clone();
-    let storage = storage_file::open(&settings.storage)?;
-    let executor = actions::executor(settings, Some(namespace), &context.metrics, storage)?;
+    let permit = permit(&gate);
+    let storage = storage_file::open(&settings.storage, permit.clone())?;
+    let executor = actions::executor(
+        settings,
+        Some(namespace),
+        &context.metrics,
+        storage,
+        &permit,
+    )?;
     let served = until_served(ROLE, TASK_ACTION, &context, &client);
     if shutdown.run_until_cancelled(served).await.is_none() {
         return Ok(());

@@ -7,6 +7,7 @@ use longshore_connect::ConnectClient;
 use longshore_core::{ObjectRef, Resource, Scope};
 use longshore_kit::{Metrics, Requests, SystemClock};
 use longshore_object_store::Storage;
+use longshore_outbound::Permit;
 use longshore_plugins::Registry;
 use longshore_tasks::{
     Settings, TasksConfig,
@@ -29,12 +30,14 @@ const DEFINITION: Resource = Resource {
 
 /// The executor of the actions of one namespace, or of all namespaces, whose inputs and outputs are in `storage`.
 ///
-/// `settings` select the other parts: the event sink, the catalog for cached outputs, and the connectors.
+/// `settings` select the other parts: the event sink, the catalog for cached outputs, and the connectors. Requests
+/// are sent to them for as long as `permit` holds.
 pub(crate) fn executor(
     settings: Settings,
     namespace: Option<String>,
     metrics: &Metrics,
     storage: Arc<Storage>,
+    permit: &Permit,
 ) -> Result<longshore_tasks::Tasks, CliError> {
     let config = TasksConfig {
         namespace,
@@ -44,24 +47,24 @@ pub(crate) fn executor(
     };
     let registry = Registry::new(&config.plugins);
     let registry = registry.map_err(|source| CliError::engine("the plugins of tasks", source))?;
-    let connectors = GrpcConnectors::new(&config.plugins.connector);
+    let connectors = GrpcConnectors::new(&config.plugins.connector, permit);
     let connectors = connectors.map_err(|source| CliError::engine("the connectors", source))?;
     let clock = Arc::new(SystemClock);
     let executor = longshore_tasks::Tasks::new(config, Arc::new(registry), clock);
     let mut executor = executor.with_connectors(Arc::new(connectors));
     if let Some(url) = &settings.events.url {
-        let events = RemoteEvents::new(client_of(url, "the events service")?);
+        let events = RemoteEvents::new(client_of(url, "the events service", permit)?);
         executor = executor.with_batched_events(Arc::new(events), BatchLimits::default());
     }
     if let Some(url) = &settings.catalog.url {
-        let catalog = RemoteCatalog::new(client_of(url, "the cache service")?);
+        let catalog = RemoteCatalog::new(client_of(url, "the cache service", permit)?);
         executor = executor.with_catalog(Arc::new(catalog));
     }
     Ok(executor)
 }
 
-fn client_of(url: &str, what: &'static str) -> Result<ConnectClient, CliError> {
-    ConnectClient::new(url).map_err(|source| CliError::engine(what, source))
+fn client_of(url: &str, what: &'static str, permit: &Permit) -> Result<ConnectClient, CliError> {
+    ConnectClient::new(url, permit.clone()).map_err(|source| CliError::engine(what, source))
 }
 
 /// Makes TaskActions known to the API server.

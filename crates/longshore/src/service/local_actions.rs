@@ -5,6 +5,7 @@ use std::{path::Path, sync::Arc};
 
 use longshore_kit::{Metrics, SystemClock};
 use longshore_object_store::Storage;
+use longshore_outbound::Permit;
 use longshore_tasks::{
     Settings, Tasks,
     catalog::{EmbeddedCatalog, Limits},
@@ -36,9 +37,13 @@ pub(crate) fn executor(
         Limits::default(),
     );
     let catalog = catalog.map_err(|source| CliError::engine("the catalog of outputs", source))?;
-    Ok(actions::executor(settings, None, metrics, storage)?
-        .with_batched_events(Arc::new(log), BatchLimits::of_a_file())
-        .with_catalog(Arc::new(catalog)))
+    // One process at a time has the data directory.
+    let permit = Permit::always();
+    Ok(
+        actions::executor(settings, None, metrics, storage, &permit)?
+            .with_batched_events(Arc::new(log), BatchLimits::of_a_file())
+            .with_catalog(Arc::new(catalog)),
+    )
 }
 
 #[cfg(test)]

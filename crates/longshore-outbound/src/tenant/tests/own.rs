@@ -30,8 +30,14 @@ impl LookUp for Machine {
 async fn asked_on(machine: Machine) -> OutboundError {
     let trust = Trust::Pem(AUTHORITY.as_bytes());
     let names = Arc::new(machine);
-    let client =
-        TenantClient::looking_up_with(names, Arc::default(), trust, Limits::default()).unwrap();
+    let client = TenantClient::looking_up_with(
+        names,
+        Arc::default(),
+        trust,
+        Limits::default(),
+        Permit::always(),
+    )
+    .unwrap();
     client.get("http://own.example.test/").await.unwrap_err()
 }
 

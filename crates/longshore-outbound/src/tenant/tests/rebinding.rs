@@ -107,7 +107,8 @@ fn guarded(names: &Arc<Names>) -> (TenantClient, Arc<Boundaries>) {
     let names: Arc<dyn LookUp> = Arc::clone(names) as _;
     let trust = Trust::Pem(AUTHORITY.as_bytes());
     let (within, limits) = (Arc::clone(&boundaries), Limits::default());
-    let client = TenantClient::looking_up_with(names, within, trust, limits).unwrap();
+    let client = TenantClient::looking_up_with(names, within, trust, limits, Permit::always());
+    let client = client.unwrap();
     (client, boundaries)
 }
 

@@ -1,5 +1,6 @@
 mod misbehaviour;
 
+use longshore_outbound::Permit;
 use std::sync::{
     Arc,
     atomic::{AtomicU32, Ordering},
@@ -23,7 +24,7 @@ fn patient(timeout: Duration) -> MethodPolicy {
 }
 
 async fn call(endpoint: &str, policy: &MethodPolicy) -> Result<Timestamp, GrpcError> {
-    let client = GrpcClient::new(endpoint, Transport::Plain).unwrap();
+    let client = GrpcClient::new(endpoint, Transport::Plain, Permit::always()).unwrap();
     client.call(METHOD, &Timestamp::default(), policy).await
 }
 
@@ -38,7 +39,12 @@ async fn a_call_is_answered() {
         })
     })
     .await;
-    let client = GrpcClient::new(&format!("dns:///{endpoint}"), Transport::Plain).unwrap();
+    let client = GrpcClient::new(
+        &format!("dns:///{endpoint}"),
+        Transport::Plain,
+        Permit::always(),
+    )
+    .unwrap();
     for seconds in 1..20 {
         let request = Timestamp { seconds, nanos: 0 };
         let answer: Timestamp = client
@@ -179,7 +185,7 @@ fn endpoints_are_as_grpc_has_them() {
         assert_eq!(found.as_deref(), expected, "{endpoint:?}");
     }
     for endpoint in ["dns:///user:canary@connector:8000", ":canary@connector"] {
-        let refused = GrpcClient::new(endpoint, Transport::Plain).unwrap_err();
+        let refused = GrpcClient::new(endpoint, Transport::Plain, Permit::always()).unwrap_err();
         let shown = format!("{refused} {refused:?}");
         assert!(!shown.contains("canary"), "{shown}");
     }

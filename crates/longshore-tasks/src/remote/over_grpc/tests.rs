@@ -124,7 +124,7 @@ async fn ask(connectors: &GrpcConnectors, call: &Call) -> Result<Option<Answer>,
 async fn a_job_is_begun_told_of_and_ended() {
     let (fake, endpoint) = serve().await;
     let section = json!({"connectors": {"c": {"endpoint": endpoint, "insecure": true}}});
-    let connectors = GrpcConnectors::new(&config(section)).unwrap();
+    let connectors = GrpcConnectors::new(&config(section), &Permit::always()).unwrap();
     let created = ask(&connectors, &create("t", "s3://b/o")).await.unwrap();
     let Some(Answer::Created(created)) = created else {
         panic!("expected that it was created, found {created:?}");
@@ -151,7 +151,7 @@ async fn a_job_is_begun_told_of_and_ended() {
 async fn what_nobody_takes_goes_to_the_default_connector_if_there_is_one() {
     let (named, endpoint) = serve().await;
     let section = json!({"connectors": {"c": {"endpoint": endpoint, "insecure": true}}});
-    let connectors = GrpcConnectors::new(&config(section.clone())).unwrap();
+    let connectors = GrpcConnectors::new(&config(section.clone()), &Permit::always()).unwrap();
     let error = ask(&connectors, &create("other", "o")).await.unwrap_err();
     assert!(matches!(error, ConnectorError::NoConnector(_)), "{error}");
 
@@ -159,7 +159,7 @@ async fn what_nobody_takes_goes_to_the_default_connector_if_there_is_one() {
     let mut section = section;
     section["defaultConnector"] = json!({"endpoint": endpoint});
     section["connectorForTaskTypes"] = json!({"mine": "c"});
-    let connectors = GrpcConnectors::new(&config(section)).unwrap();
+    let connectors = GrpcConnectors::new(&config(section), &Permit::always()).unwrap();
     for task_type in ["other", "mine"] {
         ask(&connectors, &create(task_type, "o")).await.unwrap();
     }
@@ -176,7 +176,7 @@ async fn a_connector_that_is_down_keeps_nobody_from_asking_others_and_is_not_for
         "c": {"endpoint": endpoint, "insecure": true},
         "silent": {"endpoint": silent, "insecure": true, "timeouts": {"ListConnectors": "50ms"}},
     }});
-    let connectors = GrpcConnectors::new(&config(section)).unwrap();
+    let connectors = GrpcConnectors::new(&config(section), &Permit::always()).unwrap();
     ask(&connectors, &create("t", "o")).await.unwrap();
     // It told once.
     let listed = connectors.known().listed.remove("c").unwrap();
@@ -200,7 +200,7 @@ async fn a_connector_that_is_slow_is_given_up() {
     let section = json!({"defaultConnector": {
         "endpoint": endpoint.await, "timeouts": {"GetTask": "20ms"},
     }});
-    let connectors = GrpcConnectors::new(&config(section)).unwrap();
+    let connectors = GrpcConnectors::new(&config(section), &Permit::always()).unwrap();
     let error = ask(&connectors, &get("o")).await.unwrap_err();
     let error = error.to_string();
     assert!(error.starts_with("GetTask of connector defaultConnector got no answer: http://"));
@@ -234,7 +234,7 @@ async fn few_questions_are_asked_at_the_same_time() {
         "defaultConnector": {"endpoint": endpoint.await},
         "webApi": {"caching": {"workers": 3}},
     });
-    let connectors = GrpcConnectors::new(&config(section)).unwrap();
+    let connectors = GrpcConnectors::new(&config(section), &Permit::always()).unwrap();
     let calls: Vec<_> = (0..12).map(|_| get("o")).collect();
     let answers = calls.iter().map(|call| connectors.ask(call));
     tokio::select! {
@@ -258,7 +258,7 @@ async fn a_silent_connector_keeps_no_worker_of_another_one() {
         "connectors": {"c": {"endpoint": endpoint, "insecure": true}},
         "webApi": {"caching": {"workers": 1}},
     });
-    let connectors = GrpcConnectors::new(&config(section)).unwrap();
+    let connectors = GrpcConnectors::new(&config(section), &Permit::always()).unwrap();
     let (unanswered, answered) = (about("other", get("o").request), get("o"));
     tokio::select! {
         biased;
@@ -272,6 +272,6 @@ async fn a_silent_connector_keeps_no_worker_of_another_one() {
 #[test]
 fn an_endpoint_that_is_none_is_named() {
     let config = config(json!({"connectors": {"c": {"endpoint": "https://c"}}}));
-    let error = GrpcConnectors::new(&config).unwrap_err();
+    let error = GrpcConnectors::new(&config, &Permit::always()).unwrap_err();
     assert!(error.to_string().contains("\"https://c\""), "{error}");
 }

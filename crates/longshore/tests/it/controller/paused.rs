@@ -1,8 +1,9 @@
 //! A leader of all roles that is paused beyond its lease, with a request to each kind of foreign system under way.
 //!
 //! While it is paused, another replica takes over and does the work, and the foreign systems answer what the paused one
-//! has asked: some answers allow it to go on, the others make its clients repeat the request. When it goes on, it sends
-//! nothing more to any of them, and changes nothing that the other replica has done.
+//! has asked: some answers allow it to go on, the others make its clients repeat the request. One request waits inside of
+//! its connection, because the connectors take one at a time. When it goes on, it sends nothing more to any of them, and
+//! changes nothing that the other replica has done.
 
 mod held;
 
@@ -30,7 +31,7 @@ use tokio::time::{Instant, timeout};
 use super::{
     foreign::{asking, cached, plain, remote, signal},
     kills::{BINARY, told},
-    replica::{Plan, Replica, free_port, until},
+    replica::{Plan, Replica, free_port, page, until},
 };
 use crate::{
     cluster::TestCluster,
@@ -38,10 +39,14 @@ use crate::{
     task_actions::{PodRecord, TaskActions},
 };
 use held::{
-    Held, JOB, Kind, Logs, N_TOLD, OUTPUTS, PUT, RESERVED, SECOND_LOG, Stage, TOLD, conduct,
+    Held, JOB, Kind, Logs, N_TOLD, OUTPUTS, PUT, RESERVED, SECOND_LOG, Stage, TOLD, WAITING,
+    conduct,
 };
 
 const ROLES: &str = "dags,tasks,podops";
+/// The metric that says that two jobs are to begin.
+const TWO_JOBS: &str =
+    "longshore_questions{controller=\"tasks\",kind=\"connector_create\",state=\"in_flight\"} 2\n";
 /// Longer than anything takes that ends.
 const PATIENCE: Duration = Duration::from_secs(120);
 const STEP: Duration = Duration::from_millis(50);
@@ -79,11 +84,12 @@ impl World {
             body: Bytes::from(json!({"success": true}).to_string()),
             ..Answer::default()
         };
+        let services = services.await.unwrap();
+        services.server().limit_streams(1);
         let webhook = ForeignServer::start(move |_| {
             let held = of_webhook.answers(Kind::Pass, passes());
             held.unwrap_or_else(|| Conduct::Answers(passes()))
         });
-        let services = services.await.unwrap();
         let mut plan = asking(Plan::of(&cluster, ROLES), &services);
         if let Some(binary) = told(BINARY) {
             plan.program = binary.into();
@@ -103,22 +109,23 @@ impl World {
         })
     }
 
-    /// Starts a replica, whose requests are known as its own, and waits until it leads in all roles.
-    async fn lead(&self, name: &str) -> Replica {
+    /// Starts a replica, whose requests are known as its own, and waits until it leads in all roles. Returns the address
+    /// of its metrics, too.
+    async fn lead(&self, name: &str) -> (Replica, String) {
         let mut plan = self.plan.clone();
         let address = format!("127.0.0.1:{}", free_port());
         plan.more.extend(["--webhook-address".to_owned(), address]);
         let mut replica = plan.spawn(name);
         self.services.server().knows(replica.id());
         self.webhook.knows(replica.id());
-        replica.ready();
+        let ready = replica.ready();
         let leads = || says(&replica, "runs here");
         until(&format!("the {name} one leads in all roles"), leads).await;
-        replica
+        (replica, ready["metrics"].as_str().unwrap().to_owned())
     }
 
     /// Brings each kind of request under way, one after the other; the log, for which a leader waits 10 s at most, last.
-    async fn begin(&self) {
+    async fn begin(&self, metrics: &str) {
         let folder = self.cluster.folder.path();
         for (action, kind) in [
             (remote(OUTPUTS, "jobs"), Kind::Write),
@@ -128,6 +135,11 @@ impl World {
         ] {
             self.actions.create(&action).await;
             self.held.until(kind).await;
+        }
+        // Its connector takes no other request before it has answered that of the job.
+        self.actions.create(&remote(WAITING, "jobs")).await;
+        while !page(metrics, "/metrics").await.contains(TWO_JOBS) {
+            tokio::time::sleep(STEP).await;
         }
         self.begin_operation().await;
         self.held.until(Kind::Pass).await;
@@ -212,7 +224,7 @@ impl World {
 
     /// Waits until all of the work is done.
     async fn until_done(&self) {
-        self.actions.until_count(4 + N_TOLD).await;
+        self.actions.until_count(5 + N_TOLD).await;
         let operate = OperationLabel::Operate.of("a");
         let is_allowed = async {
             while !self.pod().await["metadata"]["labels"][&operate].is_string() {
@@ -236,8 +248,8 @@ impl World {
             let end = super::actions::ending(action);
             assert_eq!(end.as_deref(), Some("Completed"), "{action}");
             assert!(action["metadata"]["labels"][LABEL_COMPLETED_TIME].is_string());
-            // It is unknown whether the job that the first leader was about to begin has begun.
-            let attempts = if name == JOB { 2 } else { 1 };
+            // It is unknown whether the jobs that the first leader was about to begin have begun.
+            let attempts = if [JOB, WAITING].contains(&name) { 2 } else { 1 };
             assert_eq!(action["status"]["attempts"], attempts, "{action}");
             let version = &action["metadata"]["resourceVersion"];
             versions.insert(name.to_owned(), version.clone());
@@ -319,11 +331,11 @@ async fn a_leader_that_was_paused_beyond_its_lease_sends_nothing_more_to_any_for
     let Some(world) = World::start().await else {
         return;
     };
-    let mut first = world.lead("first").await;
-    world.begin().await;
+    let (mut first, metrics) = world.lead("first").await;
+    world.begin(&metrics).await;
     signal(&first, "STOP");
     world.held.enter(Stage::Paused);
-    let mut second = world.lead("second").await;
+    let (mut second, _) = world.lead("second").await;
     let taken_over = world.servers().map(ForeignServer::n_received);
     world.until_done().await;
     let done = world.work().await;

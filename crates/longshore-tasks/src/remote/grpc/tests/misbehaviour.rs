@@ -69,7 +69,7 @@ async fn an_answer_that_comes_after_its_time_is_none_to_the_next_call() {
     });
     let server = server.await.unwrap();
     let endpoint = server.address().to_string();
-    let client = GrpcClient::new(&endpoint, Transport::Plain).unwrap();
+    let client = GrpcClient::new(&endpoint, Transport::Plain, Permit::always()).unwrap();
     let (request, policy) = (Timestamp::default(), patient(LIMIT));
     let late = client.call::<Timestamp>(METHOD, &request, &policy).await;
     late.unwrap_err();

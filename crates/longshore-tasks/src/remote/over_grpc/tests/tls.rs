@@ -74,7 +74,7 @@ async fn asked_here(endpoint: &str) -> String {
         "connectors": {"c": {"endpoint": endpoint, "defaultTimeout": "3s"}},
         "connectorForTaskTypes": {"t": "c"},
     });
-    let connectors = GrpcConnectors::new(&config(section)).unwrap();
+    let connectors = GrpcConnectors::new(&config(section), &Permit::always()).unwrap();
     match ask(&connectors, &create("t", "s3://b/o")).await {
         Ok(answer) => format!("answered: {answer:?}"),
         Err(error) => format!("failed: {error}"),

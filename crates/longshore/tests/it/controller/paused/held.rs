@@ -21,6 +21,7 @@ use super::until;
 
 /// Actions of which each is to have one kind of request under way.
 pub(super) const JOB: &str = "begun";
+pub(super) const WAITING: &str = "waiting";
 pub(super) const OUTPUTS: &str = "outputs";
 pub(super) const PUT: &str = "put";
 pub(super) const RESERVED: &str = "reserved";
