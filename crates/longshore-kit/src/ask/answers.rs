@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use longshore_core::{AskError, Asked, Incarnation, Question, QuestionId};
 use tokio::{task::AbortHandle, time::Instant};
 
@@ -32,6 +32,8 @@ pub(super) struct Slot<Q: Question> {
     pub(super) before: Option<Said<Q::Answer>>,
     /// How often in a row there was no answer.
     pub(super) n_failures: u32,
+    /// When that began, and when it was so last; `None` where the last answer was one.
+    pub(super) failures: Option<Failures>,
     /// When a plan asked first after the last answer.
     pub(super) unanswered_since: Timestamp,
 }
@@ -47,6 +49,22 @@ pub struct Unanswered<'a, Q> {
     pub failure: Option<&'a str>,
     /// Whether it is in flight now; if not, it waits for its turn, or a plan has to ask again.
     pub is_in_flight: bool,
+}
+
+/// The failures of a question in a row: none of them before the last answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failures {
+    /// When the first one was known.
+    pub first_at: Timestamp,
+    /// When the last one was known.
+    pub last_at: Timestamp,
+}
+
+impl Failures {
+    /// The time from the first failure to the last one. One failure alone says nothing about the time before it.
+    pub fn lasted(&self) -> SignedDuration {
+        self.last_at.duration_since(self.first_at)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -182,6 +200,12 @@ impl<Q: Question> Answers<Q> {
         before.map_or(Asked::NotAsked, Said::to_asked)
     }
 
+    /// The failures of a question about this incarnation since its last answer; `None` where there are none. They stay
+    /// while the question is asked again.
+    pub fn failures(&self, incarnation: &Incarnation, id: &QuestionId) -> Option<Failures> {
+        self.slot(incarnation, id)?.failures
+    }
+
     /// The questions about this incarnation that are under way, or whose answers wait to be used up, in the order of
     /// their ids: for callers that cannot know beforehand which ones there are.
     pub fn all(&self, incarnation: &Incarnation) -> impl Iterator<Item = (&Q, Asked<Q::Answer>)> {
@@ -221,6 +245,7 @@ impl<Q: Question> Default for Slot<Q> {
             stage: Stage::Idle,
             before: None,
             n_failures: 0,
+            failures: None,
             unanswered_since: Timestamp::UNIX_EPOCH,
         }
     }

@@ -27,7 +27,7 @@ use longshore_core::Question;
 
 #[cfg(doc)]
 use crate::controller::Controller;
-pub use answers::{Answers, Unanswered};
+pub use answers::{Answers, Failures, Unanswered};
 pub(crate) use asks::{Asks, Questions};
 
 /// How many questions of a controller may be in flight, and how long each may take.

@@ -10,7 +10,7 @@ use tokio::{task::AbortHandle, time::Instant};
 
 use super::{
     AskLimits,
-    answers::{Answers, OfKey, Said, Slot, Stage, Step, UnderWay},
+    answers::{Answers, Failures, OfKey, Said, Slot, Stage, Step, UnderWay},
     fair::{FairQueue, Share},
 };
 use crate::controller::Key;
@@ -228,6 +228,11 @@ impl<K: Key, Q: Question> Table<K, Q> {
             Ok(_) => 0,
             Err(_) => slot.n_failures.saturating_add(1),
         };
+        let first_at = slot.failures.map_or(now.at, |before| before.first_at);
+        slot.failures = result.is_err().then_some(Failures {
+            first_at,
+            last_at: now.at,
+        });
         let is_same = |before: &Said<Q::Answer>| before.result == result;
         let is_news = under_way.question.repeats_after().is_none()
             || !slot.before.as_ref().is_some_and(is_same);

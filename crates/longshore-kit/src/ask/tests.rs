@@ -114,6 +114,8 @@ struct View {
     before: Asked<String>,
     /// Of the questions without an answer: since which second, why, and whether one is in flight.
     unanswered: Vec<(i64, Option<String>, bool)>,
+    /// The seconds of the first failure in a row, and of the last one.
+    failures: Option<(i64, i64)>,
     recorded: Asked<String>,
 }
 
@@ -278,6 +280,9 @@ impl Controller for Toy {
                     )
                 })
                 .collect(),
+            failures: answers
+                .failures(&of, &get())
+                .map(|it| (it.first_at.as_second(), it.last_at.as_second())),
             recorded: answers.recorded(&of, &get(), true),
         })
     }

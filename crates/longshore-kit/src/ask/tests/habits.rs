@@ -109,6 +109,38 @@ async fn a_question_that_fails_again_and_again_has_no_answer_since_it_was_asked_
 }
 
 #[tokio::test(start_paused = true)]
+async fn failures_in_a_row_begin_with_the_first_one_and_end_with_an_answer() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let observed = Arc::clone(&seen);
+    let toy = Toy::new(
+        |_, n| match n {
+            1 | 5 => Habit::Hangs,
+            4 => Habit::Answers(Duration::ZERO, "yes"),
+            _ => Habit::SaysNo,
+        },
+        move |view| {
+            if matches!(view.asked, Asked::UnderWay { .. }) {
+                return Plan::await_change();
+            }
+            observed.lock().unwrap().push(view.failures);
+            Plan::of(vec![Action::Ask(Get::new("a"))])
+        },
+    );
+    run(runner(&toy), [1], secs(60)).await;
+    let expected = [
+        None,
+        // It was asked at 0: what is not answered in time has failed since its time limit.
+        Some((10, 10)),
+        Some((10, 10)),
+        Some((10, 10)),
+        None,
+        Some((20, 20)),
+        Some((20, 20)),
+    ];
+    assert_eq!(seen.lock().unwrap()[..7], expected);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_question_under_way_is_not_asked_again() {
     let toy = Toy::new(
         |_, _| Habit::Answers(secs(5), "yes"),
