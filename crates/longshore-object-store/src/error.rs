@@ -108,6 +108,19 @@ impl Classify for DataError {
 }
 
 impl DataError {
+    /// Whether the store has answered, or there is none to ask: the same request gets the same answer. Otherwise the store
+    /// has failed for the moment.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Unsupported { .. }
+            | Self::Impossible { .. }
+            | Self::NotAllowed { .. }
+            | Self::Refused { .. }
+            | Self::NoBucket { .. } => true,
+            Self::NoDirectory { .. } | Self::Failed { .. } => false,
+        }
+    }
+
     /// The whole of it in one line that is the same as long as the trouble is the same: the error, and what is at the
     /// bottom of it. Between them are counts and times.
     pub fn why(&self) -> String {

@@ -137,8 +137,13 @@ impl Storage {
 
     /// Files that end with the process, below `/`; none is read beyond `max_download` bytes.
     pub fn in_memory(max_download: u64) -> Self {
+        Self::of_store(Arc::new(InMemory::new()), max_download)
+    }
+
+    /// `file://` URLs and paths are the files of this store; none is read beyond `max_download` bytes.
+    pub fn of_store(store: Arc<dyn ObjectStore>, max_download: u64) -> Self {
         Self {
-            files: Files::Anywhere(Arc::new(InMemory::new())),
+            files: Files::Anywhere(store),
             ..Self::of(Stores::default(), Vec::new(), max_download)
         }
     }
