@@ -141,6 +141,9 @@ pub const REASON_FINALIZATION_SKIPPED: &str = "FinalizationSkipped";
 pub const REASON_EVENT_PUBLISH_FAILED: &str = "ActionEventPublishFailed";
 /// Reason of an Event about a TaskAction: cached outputs could not be copied to where its outputs belong. It tries again.
 pub const REASON_OUTPUTS_NOT_COPIED: &str = "CachedOutputsNotCopied";
+/// Reason of an Event about a TaskAction: its outputs may be cached, but the cache service does not say so, or the store
+/// does not return them. The task runs.
+pub const REASON_RUNS_WITHOUT_CACHE: &str = "RunsWithoutCache";
 /// Reason of an Event about a TaskAction: the directory of its outputs could not be made. It tries again.
 pub const REASON_NO_OUTPUT_DIRECTORY: &str = "NoOutputDirectory";
 /// Reason of an Event about a TaskAction: a foreign system has not answered for some seconds. Also a reason of the condition

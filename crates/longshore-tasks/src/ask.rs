@@ -121,7 +121,12 @@ impl Transport {
                 entry,
                 uid,
                 heartbeat,
-            } => self.reserve(key, entry, uid, *heartbeat).await,
+                timeout,
+            } => {
+                let reserved = self.reserve(key, entry, uid, *heartbeat);
+                let reserved = tokio::time::timeout(*timeout, reserved).await;
+                reserved.unwrap_or_else(|_| Err(no_reservation(key, *timeout)))
+            }
             TaskQuestion::Put { entry, metadata } => {
                 let status = self.caching()?.put(entry, (**metadata).clone()).await;
                 Ok(TaskAnswer::Put(status))
@@ -250,6 +255,15 @@ fn done((): ()) -> TaskAnswer {
     TaskAnswer::Done
 }
 
+/// The catalog has not said in time who has a reservation.
+fn no_reservation(key: &ActionKey, timeout: Duration) -> AskError {
+    let seconds = timeout.as_secs_f64();
+    let message =
+        format!("the cache service has not said within {seconds} s who has the reservation");
+    tracing::warn!(error = message, %key, "a cache reservation is not to be had");
+    AskError::new(NoAnswer::TimedOut, message)
+}
+
 /// The error of a store, in the words that the status has.
 fn of_store(error: DataError) -> AskError {
     AskError::new(class_of(&error), error.why())
@@ -261,12 +275,9 @@ fn in_full(error: DataError) -> AskError {
 }
 
 fn class_of(error: &DataError) -> NoAnswer {
-    match error {
-        DataError::Unsupported { .. }
-        | DataError::Impossible { .. }
-        | DataError::NotAllowed { .. }
-        | DataError::Refused { .. }
-        | DataError::NoBucket { .. } => NoAnswer::Refused,
-        DataError::NoDirectory { .. } | DataError::Failed { .. } => NoAnswer::Unreachable,
+    if error.is_refusal() {
+        NoAnswer::Refused
+    } else {
+        NoAnswer::Unreachable
     }
 }

@@ -59,6 +59,8 @@ const THIS_MACHINE: &str = "file://";
 const STORE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The same for the catalog's client, which is asked twice.
 const CATALOG_TIMEOUT: Duration = Duration::from_secs(70);
+/// The same for what a task waits for that could run without its cache: a look-up, and the read of cached outputs.
+const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(25);
 /// A connector's client has time limits of its own, by configuration, and lets requests wait for their turn: what was not
 /// sent must not look as if it had failed.
 const CONNECTOR_TIMEOUT: Duration = Duration::from_hours(1);
@@ -135,6 +137,8 @@ pub enum TaskQuestion {
         uid: String,
         /// The reservation is extended again within this.
         heartbeat: Duration,
+        /// The answer is of use within this: it leaves time to ask again while the reservation holds.
+        timeout: Duration,
     },
     /// Cache the outputs of an attempt.
     Put {
@@ -184,8 +188,9 @@ pub enum TaskAnswer {
     Key(Option<CacheKey>),
     /// To [`LookUp`](TaskQuestion::LookUp): `None` where nothing of use is cached.
     Found(Option<Hit>),
-    /// To [`Cached`](TaskQuestion::Cached): as they are in a file; `None` where they are lost.
-    Cached(Option<Bytes>),
+    /// To [`Cached`](TaskQuestion::Cached): as they are in a file; or why they cannot be used, where the store has
+    /// answered.
+    Cached(Result<Bytes, String>),
     /// To [`Exists`](TaskQuestion::Exists).
     Exists(bool),
     /// To [`Reserve`](TaskQuestion::Reserve).
@@ -345,6 +350,10 @@ pub(crate) fn limits() -> AskLimits {
         timeout: CATALOG_TIMEOUT,
         ..of_store
     };
+    let of_look_up = KindLimits {
+        timeout: LOOK_UP_TIMEOUT,
+        ..of_store
+    };
     let limits = AskLimits {
         in_flight: 3 * CONNECTOR_IN_FLIGHT + REPORTS_IN_FLIGHT + 1024,
         each: of_store,
@@ -363,9 +372,10 @@ pub(crate) fn limits() -> AskLimits {
         ..of_store
     };
     let limits = limits.kind(REPORT, of_reports);
-    let catalog = [GET, RESERVE, PUT, RELEASE].map(|kind| (kind, of_catalog));
+    let look_up = [GET, CACHED].map(|kind| (kind, of_look_up));
+    let catalog = [RESERVE, PUT, RELEASE].map(|kind| (kind, of_catalog));
     let connectors = [CREATE, STATUS, DELETE].map(|kind| (kind, of_connectors));
-    let kinds = catalog.into_iter().chain(connectors);
+    let kinds = look_up.into_iter().chain(catalog).chain(connectors);
     kinds.fold(limits, |limits, (kind, of_kind)| limits.kind(kind, of_kind))
 }
 

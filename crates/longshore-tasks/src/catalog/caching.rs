@@ -140,15 +140,17 @@ impl Caching {
     /// What is cached for a task: its outputs, as they are in a file. Entries that are too old, or lost their outputs,
     /// do not count.
     pub async fn look_up(&self, entry: &Entry) -> Seen<Bytes> {
-        let outputs = match self.find(entry).await {
+        let unknown = |why| Seen::unknown(UnknownCause::Unreachable, why);
+        let url = match self.find(entry).await {
             Ok(None) => return Seen::Absent,
-            Ok(Some(Hit::Literals(outputs))) => Ok(Some(outputs)),
-            Ok(Some(Hit::File(url))) => self.read(&url).await.map_err(|error| chain(&error)),
-            Err(error) => Err(chain(&error)),
+            Ok(Some(Hit::Literals(outputs))) => return Seen::Present(outputs),
+            Ok(Some(Hit::File(url))) => url,
+            Err(error) => return unknown(chain(&error)),
         };
-        match outputs {
-            Ok(outputs) => outputs.into(),
-            Err(why) => Seen::unknown(UnknownCause::Unreachable, why),
+        match self.read(&url).await {
+            Ok(Ok(outputs)) => Seen::Present(outputs),
+            Ok(Err(_of_no_use)) => Seen::Absent,
+            Err(error) => unknown(chain(&error)),
         }
     }
 
@@ -189,22 +191,24 @@ impl Caching {
         })
     }
 
-    /// Cached outputs at this URL, as they are in a file; `None` where they are of no use, and never will be.
+    /// Cached outputs at this URL, as they are in a file; or why they cannot be used, where the store has answered: there
+    /// is nothing to wait for.
     ///
     /// # Errors
     /// Where the store did not answer.
-    pub async fn read(&self, url: &str) -> Result<Option<Bytes>, DataError> {
-        match self.outputs(url).await {
-            Ok(Ok(outputs)) => Ok(Some(outputs)),
-            Ok(Err(why)) => {
-                tracing::warn!(why, "cached outputs are of no use");
-                Ok(None)
-            }
+    pub async fn read(&self, url: &str) -> Result<Result<Bytes, String>, DataError> {
+        let outputs = match self.outputs(url).await {
+            Err(error) if error.is_refusal() => Ok(Err(error.why())),
+            outputs => outputs,
+        };
+        match &outputs {
+            Ok(Ok(_)) => {}
+            Ok(Err(why)) => tracing::warn!(why, "cached outputs are of no use"),
             Err(error) => {
-                tracing::warn!(error = chain(&error), url, "cached outputs cannot be read");
-                Err(error)
+                tracing::warn!(error = chain(error), url, "cached outputs cannot be read");
             }
         }
+        outputs
     }
 
     /// Writes cached outputs to where those of the attempt belong.
@@ -243,12 +247,7 @@ impl Caching {
 
     /// Cached outputs as they are in a file; or why there never will be any.
     async fn outputs(&self, url: &str) -> Result<Result<Bytes, String>, DataError> {
-        let read = match self.storage.read(url).await {
-            // Of another machine, perhaps: there is nothing to wait for.
-            Err(error @ DataError::Unsupported { .. }) => return Ok(Err(error.to_string())),
-            read => read?,
-        };
-        Ok(match read {
+        Ok(match self.storage.read(url).await? {
             File::Read(bytes) => match LiteralMap::decode(bytes.clone()) {
                 Ok(_) => Ok(bytes),
                 Err(error) => Err(format!("{url} holds no outputs: {error}")),

@@ -20,10 +20,12 @@ pub struct Facts<'a> {
     pub owner: &'a str,
     /// What is cached, for an attempt that is to be launched.
     pub outputs: &'a Seen<Bytes>,
+    /// Whether all answers to what is cached have failed for as long as a reservation holds.
+    pub is_look_up_given_up: bool,
     /// What came of the reservation, if that was asked for a short while ago.
     pub claim: Option<&'a Claim>,
-    /// Whether the catalog has not answered for longer than a reservation holds.
-    pub is_down_for_long: bool,
+    /// Whether all requests for the reservation have failed for as long as it holds.
+    pub is_reservation_given_up: bool,
 }
 
 /// What came of asking for a reservation.
@@ -65,15 +67,17 @@ pub enum Wait {
 /// What is next.
 ///
 /// A cache that cannot be asked keeps no task from running. Those that were promised that one runs at a time wait for as
-/// long as a reservation holds without its owner; upstream lets these run at once.
+/// long as a reservation holds without its owner; upstream lets these run at once. Then the reservation is asked for once
+/// more: whoever can have it or hears of its owner keeps to it.
 pub fn before(facts: &Facts<'_>) -> Before {
+    let mut is_given_up = facts.is_reservation_given_up;
     if !facts.is_launched {
         match facts.outputs {
             Seen::Present(outputs) => return Before::Copy(outputs.clone()),
-            Seen::Unknown(why) if facts.is_serializable && !facts.is_down_for_long => {
+            Seen::Unknown(why) if facts.is_serializable && !facts.is_look_up_given_up => {
                 return Before::Wait(Wait::ForCache(why.to_string()));
             }
-            Seen::Unknown(_) => return Before::Run,
+            Seen::Unknown(_) => is_given_up = true,
             Seen::Absent => {}
         }
     }
@@ -86,7 +90,7 @@ pub fn before(facts: &Facts<'_>) -> Before {
         Some(_) if facts.is_launched => Before::Run,
         Some(Claim::HeldBy { owner, .. }) if owner == facts.owner => Before::Run,
         Some(Claim::HeldBy { owner, .. }) => Before::Wait(Wait::ForOwner(owner.clone())),
-        Some(Claim::Failed(_)) if facts.is_down_for_long => Before::Run,
+        Some(Claim::Failed(_)) if is_given_up => Before::Run,
         Some(Claim::Failed(why)) => Before::Wait(Wait::ForCache(why.to_string())),
     }
 }
@@ -191,8 +195,9 @@ mod tests {
                     is_serializable,
                     owner: "flyte/r-a",
                     outputs,
+                    is_look_up_given_up: false,
                     claim,
-                    is_down_for_long: false,
+                    is_reservation_given_up: false,
                 };
                 assert_eq!(before(&facts), expected, "{facts:?}");
             }
@@ -201,23 +206,40 @@ mod tests {
 
     #[test]
     fn a_serialized_task_waits_no_longer_for_a_cache_than_a_reservation_holds() {
-        let failed = Seen::unknown(UnknownCause::Unreachable, "down");
-        let (them, lost) = (held_by("flyte/r-b"), Claim::Failed("slow".to_owned()));
-        for (outputs, claim, runs) in [
-            (&failed, None, true),
-            (&Seen::Absent, Some(&lost), true),
-            (&Seen::Absent, Some(&them), false),
-            (&Seen::Absent, None, false),
-        ] {
+        let down = Seen::unknown(UnknownCause::Unreachable, "down");
+        let (us, them) = (held_by("flyte/r-a"), held_by("flyte/r-b"));
+        let lost = Claim::Failed("slow".to_owned());
+        let wait_for_cache = |why: &str| Before::Wait(Wait::ForCache(why.to_owned()));
+        let wait_for_them = || Before::Wait(Wait::ForOwner("flyte/r-b".to_owned()));
+        // What is cached, and whether that is given up; the reservation, and whether that is.
+        let table = [
+            (&down, false, None, true, wait_for_cache("down")),
+            (&down, true, None, false, Before::Reserve),
+            (&down, true, Some(&us), false, Before::Run),
+            (&down, true, Some(&them), false, wait_for_them()),
+            (&down, true, Some(&lost), false, Before::Run),
+            (&Seen::Absent, false, None, true, Before::Reserve),
+            (&Seen::Absent, false, Some(&them), true, wait_for_them()),
+            (
+                &Seen::Absent,
+                false,
+                Some(&lost),
+                false,
+                wait_for_cache("slow"),
+            ),
+            (&Seen::Absent, false, Some(&lost), true, Before::Run),
+        ];
+        for (outputs, is_look_up_given_up, claim, is_reservation_given_up, expected) in table {
             let facts = Facts {
                 is_launched: false,
                 is_serializable: true,
                 owner: "flyte/r-a",
                 outputs,
+                is_look_up_given_up,
                 claim,
-                is_down_for_long: true,
+                is_reservation_given_up,
             };
-            assert_eq!(before(&facts) == Before::Run, runs, "{facts:?}");
+            assert_eq!(before(&facts), expected, "{facts:?}");
         }
     }
 
@@ -235,8 +257,9 @@ mod tests {
                 is_serializable: true,
                 owner: "flyte/r-a",
                 outputs: &Seen::Absent,
+                is_look_up_given_up: false,
                 claim,
-                is_down_for_long: false,
+                is_reservation_given_up: false,
             };
             assert_eq!(before(&launched), expected, "{claim:?}");
             let alone = Facts {

@@ -1,8 +1,9 @@
 //! What is known of the caches of attempts: read from the answers of the catalog and of stores.
 
 use bytes::Bytes;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use longshore_core::Asked;
+use longshore_kit::Failures;
 use longshore_plugins::CacheKey;
 
 use super::{Caching, CatalogCacheStatus, Entry};
@@ -13,6 +14,12 @@ use crate::{
 
 /// So long a reservation holds without its owner: the catalog's heartbeats, three times.
 const RESERVATION: SignedDuration = SignedDuration::from_secs(30);
+
+/// Whether a question has failed for as long as a reservation holds, from its first failure to its last one. What was
+/// asked before the first failure counts for nothing: an answer may take long, or the process may have been stopped.
+fn is_given_up(failures: Option<Failures>) -> bool {
+    failures.is_some_and(|failures| failures.lasted() >= RESERVATION)
+}
 
 /// What is known of the cache of an attempt.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,14 +53,18 @@ pub struct Cached {
     pub uid: String,
     /// What is cached.
     pub found: Asked<Option<Hit>>,
-    /// What is in the file that is cached; only known where `found` is a file.
-    pub read: Asked<Option<Bytes>>,
+    /// What is in the file that is cached, or why that cannot be used; only known where `found` is a file.
+    pub read: Asked<Result<Bytes, String>>,
+    /// Whether the look-up, or the read of the file that it has found, has failed for as long as a reservation holds.
+    pub is_look_up_given_up: bool,
     /// Whether cached outputs are copied to where those of the attempt belong.
     pub copied: Asked<()>,
     /// The owner of the reservation.
     pub reserved: Asked<Holder>,
     /// Its owner before, while it is asked for again.
     pub reserved_before: Asked<Holder>,
+    /// Whether all requests for it have failed for as long as it holds.
+    pub is_reservation_given_up: bool,
     /// Whether another action of this process has given the reservation up since it was asked for.
     pub is_freed: bool,
     /// Whether the attempt has left outputs.
@@ -62,8 +73,6 @@ pub struct Cached {
     pub put: Asked<CatalogCacheStatus>,
     /// Whether the reservation is given up.
     pub released: Asked<()>,
-    /// Whether the catalog has not answered for longer than a reservation holds.
-    pub is_down_for_long: bool,
 }
 
 /// Outputs that are cached.
@@ -78,7 +87,7 @@ pub enum Hit {
 /// Adds to an action what is known of its cache, where outputs are cached at all.
 ///
 /// Nothing is asked before the finalizer is there: only what has one gives its reservation up when it is deleted.
-pub(crate) fn assemble(key: &ActionKey, action: &mut Action, now: Timestamp, known: Known<'_>) {
+pub(crate) fn assemble(key: &ActionKey, action: &mut Action, known: Known<'_>) {
     if !action.has_finalizer || action.status.is_terminal() {
         return;
     }
@@ -97,7 +106,7 @@ pub(crate) fn assemble(key: &ActionKey, action: &mut Action, now: Timestamp, kno
             ..
         } => {
             let entry = Entry::of(key, context, cache_key);
-            Cache::Keyed(Box::new(cached(entry, now, known)))
+            Cache::Keyed(Box::new(cached(entry, known)))
         }
         key @ (Asked::NotAsked
         | Asked::AskedByAnother
@@ -113,34 +122,61 @@ pub(crate) fn assemble(key: &ActionKey, action: &mut Action, now: Timestamp, kno
     };
 }
 
-fn cached(entry: Entry, now: Timestamp, known: Known<'_>) -> Cached {
+fn cached(entry: Entry, known: Known<'_>) -> Cached {
     let found = known.found();
-    let read = match &found {
+    let (read, failures) = match &found {
         Asked::Answered {
             answer: Some(Hit::File(url)),
             ..
-        } => known.cached(url),
+        } => (known.cached(url), known.cached_failures(url)),
         Asked::Answered { .. }
         | Asked::NotAsked
         | Asked::UnderWay { .. }
         | Asked::Failed { .. }
-        | Asked::AskedByAnother => Asked::NotAsked,
+        | Asked::AskedByAnother => (Asked::NotAsked, known.found_failures()),
     };
     let prefix = &entry.output_prefix;
     Cached {
         uid: known.incarnation.uid.clone(),
         found,
         read,
+        is_look_up_given_up: is_given_up(failures),
         copied: known.copied(prefix),
         reserved: known.reserved(),
         reserved_before: known.reserved_before(),
+        is_reservation_given_up: is_given_up(known.reserved_failures()),
         is_freed: known.facts.waiting.is_freed,
         exists: known.exists(prefix),
         put: known.put(prefix),
         released: known.released(),
-        is_down_for_long: known
-            .catalog_silent_since()
-            .is_some_and(|since| now.duration_since(since) >= RESERVATION),
         entry,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn what_fails_is_given_up_after_two_failures_and_as_long_as_a_reservation_holds() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        for (failures, expected) in [
+            (None, false),
+            (Some((0, 0)), false),
+            // One that comes long after it was asked, as after a pause of the process.
+            (Some((3600, 3600)), false),
+            (Some((0, 29)), false),
+            (Some((0, 30)), true),
+            // A clock that was set back.
+            (Some((30, 0)), false),
+        ] {
+            let failures = failures.map(|(first, last)| Failures {
+                first_at: at(first),
+                last_at: at(last),
+            });
+            assert_eq!(is_given_up(failures), expected, "{failures:?}");
+        }
     }
 }

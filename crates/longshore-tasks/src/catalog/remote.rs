@@ -21,16 +21,22 @@ pub(super) mod method {
     pub(crate) const RELEASE: &str = "flyteidl2.cacheservice.v2.CacheService/ReleaseReservation";
 }
 
+/// How long a task waits for an answer that it could begin without.
+const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// The peer's cache service, at `executor.cacheServiceURL`.
 #[derive(Clone, Debug)]
 pub struct RemoteCatalog {
     client: ConnectClient,
+    /// The same for what an attempt that is to be launched waits for.
+    look_up: ConnectClient,
 }
 
 impl RemoteCatalog {
     /// The service that this client asks.
     pub fn new(client: ConnectClient) -> Self {
-        Self { client }
+        let look_up = client.clone().waiting(LOOK_UP_TIMEOUT);
+        Self { client, look_up }
     }
 }
 
@@ -55,7 +61,7 @@ impl Catalog for RemoteCatalog {
             }),
             identifier: identifier(key),
         };
-        let answer = self.client.call(method::GET, &request).await;
+        let answer = self.look_up.call(method::GET, &request).await;
         match answer {
             Ok(GetCacheResponse { output }) => output.map_or_else(
                 || Err(CatalogError::Incomplete("an output")),
@@ -110,7 +116,7 @@ impl Catalog for RemoteCatalog {
             }),
             identifier: identifier(key),
         };
-        let answer = self.client.call(method::RESERVE, &request).await;
+        let answer = self.look_up.call(method::RESERVE, &request).await;
         let answer: GetOrExtendReservationResponse = answer.map_err(failed("reserve a key"))?;
         let reservation = answer.reservation;
         let reservation = reservation.ok_or(CatalogError::Incomplete("a reservation"))?;

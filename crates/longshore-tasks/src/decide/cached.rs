@@ -5,6 +5,8 @@
 //! the cache meanwhile. The reservation is extended until the end of the action, over all of its attempts, and given up
 //! before that end is on record: a crash in between comes again here, and gives it up again.
 
+mod reservation;
+
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +14,7 @@ use jiff::Timestamp;
 use longshore_core::{Action as Do, Asked, Next, Plan, Question as _, Seen, UnknownCause};
 use longshore_plugins::{K8sState, PhaseInfo, TaskContext};
 
+use self::reservation::{Held, fresh, keeps, last_claim, left, reserve};
 use super::{
     ActionPlan, LOOK_AGAIN, Round, Step, attempt,
     publish::{self, Published},
@@ -23,7 +26,7 @@ use crate::{
         metadata,
     },
     model::Task,
-    questions::{Holder, TaskQuestion},
+    questions::TaskQuestion,
 };
 
 /// An attempt whose outputs may be cached, whatever runs it.
@@ -116,14 +119,6 @@ impl Attempt for Task {
 /// For so many times `requeue` it counts that nothing was cached.
 const REQUEUES: u32 = 6;
 
-/// What came of a reservation.
-struct Held {
-    /// When the answer came.
-    at: Timestamp,
-    /// The answer.
-    claim: Claim,
-}
-
 /// Decides upon an attempt whose action has its finalizer.
 pub(super) fn decide(round: &Round<'_>, task: &impl Attempt) -> ActionPlan {
     let is_launched = task.is_launched(round);
@@ -140,36 +135,77 @@ pub(super) fn decide(round: &Round<'_>, task: &impl Attempt) -> ActionPlan {
         Cache::Unkeyed(unkeyed) => return wait_for_key(round, task, unkeyed),
         Cache::Keyed(cached) => &**cached,
     };
+    let claim = fresh(round, cached, is_launched);
     let outputs = if is_launched {
         Seen::Absent
     } else {
-        match look_up(round, cached) {
+        match look_up(round, cached, claim.as_ref()) {
             Ok(outputs) => outputs,
             Err(plan) => return plan,
         }
     };
-    let claim = fresh(round, cached);
     let facts = Facts {
         is_launched,
         is_serializable: cached.entry.is_serializable,
         owner: &cached.entry.owner,
         outputs: &outputs,
+        is_look_up_given_up: cached.is_look_up_given_up,
         claim: claim.as_ref().map(|held| &held.claim),
-        is_down_for_long: cached.is_down_for_long,
+        is_reservation_given_up: cached.is_reservation_given_up,
     };
     match catalog::before(&facts) {
         Before::Copy(outputs) => copy(round, task, cached, outputs),
         Before::Wait(wait) => {
-            let next = claim.map(|held| left(round, &held));
+            let next = claim.as_ref().map(|held| left(round, held, is_launched));
             waiting(round, task, &wait, next.unwrap_or(round.policy.requeue))
         }
-        // What was looked up before is of no use afterwards.
-        Before::Reserve if !is_launched => Plan::of(vec![
-            Do::Used(look_up_of(cached).id()),
-            reserve(round, cached),
-        ]),
+        Before::Reserve if !is_launched => {
+            // Others may fill the cache before they give the reservation up.
+            let is_outdated = outputs.is_absent() && !keeps(round, cached);
+            let used = is_outdated.then(|| Do::Used(look_up_of(cached).id()));
+            Plan::of(used.into_iter().chain([reserve(round, cached)]).collect())
+        }
+        Before::Run if !is_launched => {
+            let plan = held(round, task, task.go_on(round));
+            match without_cache(cached, &outputs, facts.claim) {
+                Some(why) => say_why(round, plan, why),
+                None => plan,
+            }
+        }
         Before::Reserve | Before::Run => held(round, task, task.go_on(round)),
     }
+}
+
+/// Why an attempt begins that might have waited for its cache; `None` where its cache has nothing for it.
+fn without_cache(cached: &Cached, outputs: &Seen<Bytes>, claim: Option<&Claim>) -> Option<String> {
+    let of_outputs = match (outputs, &cached.read) {
+        (Seen::Unknown(why), _) => Some(format!("what is cached cannot be had: {why}")),
+        (
+            Seen::Absent,
+            Asked::Answered {
+                answer: Err(why), ..
+            },
+        ) => Some(format!("what is cached cannot be used: {why}")),
+        (Seen::Absent | Seen::Present(_), _) => None,
+    };
+    let of_claim = match claim {
+        Some(Claim::Failed(why)) => Some(format!("others may run at the same time: {why}")),
+        Some(Claim::HeldBy { .. }) | None => None,
+    };
+    let whys: Vec<String> = of_outputs.into_iter().chain(of_claim).collect();
+    (!whys.is_empty()).then(|| format!("the task runs without its cache; {}", whys.join("; ")))
+}
+
+/// The same plan, with an Event once something of the attempt exists.
+fn say_why(round: &Round<'_>, mut plan: ActionPlan, why: String) -> ActionPlan {
+    let begins = |step: &Step| {
+        matches!(step, Do::Create(_)) || matches!(step, Do::Persist(record) if record.is_remote)
+    };
+    if let Some(at) = plan.actions.iter().position(begins) {
+        let reason = longshore_api::flyte::REASON_RUNS_WITHOUT_CACHE;
+        plan.actions.insert(at + 1, round.warn(reason, why));
+    }
+    plan
 }
 
 /// Whether nothing that is known of its cache keeps an attempt from beginning.
@@ -179,16 +215,24 @@ pub(crate) fn may_begin(cache: &Cache) -> bool {
         Cache::Unkeyed(_) => return false,
         Cache::Keyed(cached) => cached,
     };
-    let outputs = match &cached.found {
-        Asked::Answered { answer: None, .. } => Seen::Absent,
-        Asked::Failed { message, .. } => Seen::unknown(UnknownCause::Unreachable, message),
-        Asked::Answered {
-            answer: Some(_), ..
-        } if matches!(cached.read, Asked::Answered { answer: None, .. }) => Seen::Absent,
-        Asked::Answered { .. }
-        | Asked::NotAsked
-        | Asked::UnderWay { .. }
-        | Asked::AskedByAnother => return false,
+    let unknown = |message| Seen::unknown(UnknownCause::Unreachable, message);
+    let outputs: Seen<Bytes> = match (&cached.found, &cached.read) {
+        (Asked::Answered { answer: None, .. }, _) => Seen::Absent,
+        (Asked::Failed { message, .. }, _) => unknown(message),
+        (
+            Asked::Answered {
+                answer: Some(_), ..
+            },
+            read,
+        ) => match read {
+            Asked::Answered { answer: Err(_), .. } => Seen::Absent,
+            Asked::Failed { message, .. } => unknown(message),
+            Asked::Answered { .. }
+            | Asked::NotAsked
+            | Asked::UnderWay { .. }
+            | Asked::AskedByAnother => return false,
+        },
+        (Asked::NotAsked | Asked::UnderWay { .. } | Asked::AskedByAnother, _) => return false,
     };
     let claim = last_claim(cached);
     let facts = Facts {
@@ -196,8 +240,9 @@ pub(crate) fn may_begin(cache: &Cache) -> bool {
         is_serializable: cached.entry.is_serializable,
         owner: &cached.entry.owner,
         outputs: &outputs,
+        is_look_up_given_up: cached.is_look_up_given_up,
         claim: claim.as_ref().map(|held| &held.claim),
-        is_down_for_long: cached.is_down_for_long,
+        is_reservation_given_up: cached.is_reservation_given_up,
     };
     catalog::before(&facts) == Before::Run
 }
@@ -212,8 +257,9 @@ pub(super) fn held(round: &Round<'_>, task: &impl Attempt, mut plan: ActionPlan)
         return plan;
     }
     let is_under_way = matches!(cached.reserved, Asked::UnderWay { .. });
-    let left = match fresh(round, cached) {
-        Some(held) => left(round, &held),
+    let is_launched = task.is_launched(round);
+    let left = match fresh(round, cached, is_launched) {
+        Some(held) => left(round, &held, is_launched),
         None if is_under_way => return plan,
         None => {
             plan.actions.push(reserve(round, cached));
@@ -318,18 +364,29 @@ fn gives_up(plan: &ActionPlan) -> bool {
     plan.actions.iter().any(is_release)
 }
 
-/// The outputs that are cached, for an attempt that is to be launched; or the plan that leads there.
-fn look_up(round: &Round<'_>, cached: &Cached) -> Result<Seen<Bytes>, ActionPlan> {
+/// The outputs that are cached, for an attempt that is to be launched; or the plan that leads there. `claim` is what came
+/// of the reservation a short while ago.
+fn look_up(
+    round: &Round<'_>,
+    cached: &Cached,
+    claim: Option<&Held>,
+) -> Result<Seen<Bytes>, ActionPlan> {
     // What is looked up meanwhile would say nothing about what its owner has left.
     if cached.entry.is_serializable && matches!(cached.reserved, Asked::UnderWay { .. }) {
         return Err(Plan::await_change());
     }
     let again = || Err(Plan::of(vec![Do::Ask(look_up_of(cached))]));
+    // What is given up is asked once more before each request for the reservation, and not after it: or neither would
+    // ever be recent where both take long.
+    let is_past = |at: Timestamp| {
+        let is_reserved_since = claim.is_some_and(|held| held.at >= at);
+        is_old(round, at) && !(cached.is_look_up_given_up && is_reserved_since)
+    };
     let unknown = |message: &str| Ok(Seen::unknown(UnknownCause::Unreachable, message));
     let (found_at, hit) = match &cached.found {
         Asked::NotAsked | Asked::AskedByAnother => return again(),
         Asked::UnderWay { .. } => return Err(Plan::await_change()),
-        Asked::Failed { at, .. } if is_old(round, *at) => return again(),
+        Asked::Failed { at, .. } if is_past(*at) => return again(),
         Asked::Answered { at, answer: None } if is_outdated(round, cached, *at) => return again(),
         Asked::Failed { message, .. } => return unknown(message),
         Asked::Answered { answer: None, .. } => return Ok(Seen::Absent),
@@ -345,16 +402,12 @@ fn look_up(round: &Round<'_>, cached: &Cached) -> Result<Seen<Bytes>, ActionPlan
     match &cached.read {
         Asked::UnderWay { .. } => Err(Plan::await_change()),
         Asked::Answered { at, answer } if at >= found_at => match answer {
-            Some(outputs) => Ok(Seen::Present(outputs.clone())),
-            None if is_outdated(round, cached, *found_at) => again(),
-            None => Ok(Seen::Absent),
+            Ok(outputs) => Ok(Seen::Present(outputs.clone())),
+            Err(_) if is_outdated(round, cached, *found_at) => again(),
+            Err(_) => Ok(Seen::Absent),
         },
-        Asked::Failed { at, message, .. } if at >= found_at => {
-            if is_old(round, *at) {
-                return again();
-            }
-            unknown(message)
-        }
+        Asked::Failed { at, .. } if at >= found_at && is_past(*at) => again(),
+        Asked::Failed { at, message, .. } if at >= found_at => unknown(message),
         Asked::NotAsked | Asked::AskedByAnother | Asked::Answered { .. } | Asked::Failed { .. } => {
             Err(ask(TaskQuestion::Cached { url }))
         }
@@ -420,49 +473,6 @@ fn waiting(round: &Round<'_>, task: &impl Attempt, wait: &Wait, next: Duration) 
     }
 }
 
-/// What came of the reservation, unless it is time to ask again.
-fn fresh(round: &Round<'_>, cached: &Cached) -> Option<Held> {
-    let held = last_claim(cached).filter(|_| !cached.is_freed)?;
-    (!left(round, &held).is_zero()).then_some(held)
-}
-
-/// What came of the reservation when it was asked for last.
-fn last_claim(cached: &Cached) -> Option<Held> {
-    let last = if cached.reserved.is_over() {
-        &cached.reserved
-    } else {
-        &cached.reserved_before
-    };
-    match last {
-        Asked::Answered {
-            at,
-            answer: Holder { owner, heartbeat },
-        } => Some(Held {
-            at: *at,
-            claim: Claim::HeldBy {
-                owner: owner.clone(),
-                heartbeat: *heartbeat,
-            },
-        }),
-        Asked::Failed { at, message, .. } => Some(Held {
-            at: *at,
-            claim: Claim::Failed(message.clone()),
-        }),
-        Asked::NotAsked | Asked::UnderWay { .. } | Asked::AskedByAnother => None,
-    }
-}
-
-/// How long until it is time to ask for the reservation again.
-fn left(round: &Round<'_>, held: &Held) -> Duration {
-    let within = match held.claim {
-        Claim::HeldBy { heartbeat, .. } if !heartbeat.is_zero() => {
-            heartbeat.min(round.policy.requeue)
-        }
-        Claim::HeldBy { .. } | Claim::Failed(_) => round.policy.requeue,
-    };
-    within.saturating_sub(round.since(held.at))
-}
-
 /// Whether a failure is so old that the question is asked again.
 fn is_old(round: &Round<'_>, at: Timestamp) -> bool {
     round.since(at) >= round.policy.requeue.max(LOOK_AGAIN)
@@ -500,14 +510,6 @@ fn is_ask_key(step: &Step) -> bool {
 fn look_up_of(cached: &Cached) -> TaskQuestion {
     let entry = cached.entry.clone();
     TaskQuestion::LookUp { entry }
-}
-
-fn reserve(round: &Round<'_>, cached: &Cached) -> Step {
-    Do::Ask(TaskQuestion::Reserve {
-        entry: cached.entry.clone(),
-        uid: cached.uid.clone(),
-        heartbeat: round.policy.requeue,
-    })
 }
 
 /// Whether a plan ends the attempt for good, or begins to.

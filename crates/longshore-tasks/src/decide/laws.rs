@@ -55,10 +55,10 @@ impl Decider for Decisions {
         decide(&Policy::default(), &K8sConfig::default(), observed)
     }
 
-    /// At most: three notes, reports of up to four phases, record, labels, the removal of the resource, the cache's part, and
-    /// the answers that are used up.
+    /// At most: three notes, reports of up to four phases, record, labels, the removal of the resource, the cache's two parts,
+    /// and the answers that are used up.
     fn max_actions(&self) -> usize {
-        11 + ASKED.len()
+        12 + ASKED.len()
     }
 
     fn reads(&self, observed: &Observed) -> Result<Vec<Read<Observed>>, String> {
@@ -142,20 +142,30 @@ fn caches() -> impl Strategy<Value = Cache> {
         Some(Hit::Literals(outputs.clone())),
         Some(Hit::File("s3://b/o".to_owned())),
     ]);
+    let read = vec![Ok(outputs), Err("it is not there any more".to_owned())];
     let reserved = || asked(["flyte/r-a", "flyte/r-b"].map(holder).to_vec());
     let put = asked(vec![CatalogCacheStatus::CachePopulated]);
     let keyed = (
         any::<(bool, bool)>(),
-        (found, asked(vec![None, Some(outputs)]), asked(vec![()])),
+        any::<(bool, bool)>(),
+        (found, asked(read), asked(vec![()])),
         (reserved(), reserved(), asked(vec![()])),
         (asked(vec![true, false]), put),
     );
     let keyed = keyed.prop_map(
-        |((serializable, freed), (found, read, copied), (reserved, before, released), kept)| {
+        |(
+            (serializable, freed),
+            (is_look_up_given_up, is_reservation_given_up),
+            (found, read, copied),
+            (reserved, before, released),
+            kept,
+        )| {
             let Cache::Keyed(mut cached) = uncached(serializable).cache() else {
                 return Cache::None;
             };
             cached.is_freed = freed;
+            cached.is_look_up_given_up = is_look_up_given_up;
+            cached.is_reservation_given_up = is_reservation_given_up;
             (cached.found, cached.read, cached.copied) = (found, read, copied);
             (cached.reserved, cached.reserved_before) = (reserved, before);
             cached.released = released;

@@ -43,7 +43,7 @@ impl LoadedAction {
         let mut action = self.action;
         // First, because an action that waits for its cache needs no slot.
         if self.is_caching {
-            catalog::assemble(key, &mut action, now, known);
+            catalog::assemble(key, &mut action, known);
         }
         match self.children {
             Some(children) => children.assemble(&mut action, now, known),

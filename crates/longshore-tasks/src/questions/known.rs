@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use jiff::Timestamp;
 use longshore_core::{Asked, Incarnation, Question as _, QuestionId};
-use longshore_kit::Answers;
+use longshore_kit::{Answers, Failures};
 use longshore_plugins::{Answer, CacheKey};
 use longshore_proto::flyteidl2::core::LiteralMap;
 
@@ -67,7 +66,7 @@ impl Known<'_> {
         self.get(GET, "", pick!(Found))
     }
 
-    pub(crate) fn cached(&self, url: &str) -> Asked<Option<Bytes>> {
+    pub(crate) fn cached(&self, url: &str) -> Asked<Result<Bytes, String>> {
         self.get(CACHED, url, pick!(Cached))
     }
 
@@ -128,11 +127,19 @@ impl Known<'_> {
         all.map(|(question, _)| question.id()).collect()
     }
 
-    /// Since when the catalog answers neither what is cached nor who has the reservation.
-    pub(crate) fn catalog_silent_since(&self) -> Option<Timestamp> {
-        let unanswered = self.answers.unanswered(self.incarnation);
-        let of_catalog = unanswered.filter(|it| [GET, RESERVE].contains(&it.question.kind()));
-        of_catalog.map(|it| it.since).min()
+    /// The failures of the look-up since the catalog answered one last.
+    pub(crate) fn found_failures(&self) -> Option<Failures> {
+        self.failures(GET, "")
+    }
+
+    /// The failures to read the cached file at this URL since its store answered last.
+    pub(crate) fn cached_failures(&self, url: &str) -> Option<Failures> {
+        self.failures(CACHED, url)
+    }
+
+    /// The failures to take or extend the reservation since the catalog answered last who has it.
+    pub(crate) fn reserved_failures(&self) -> Option<Failures> {
+        self.failures(RESERVE, "")
     }
 
     /// The questions that have no answer.
@@ -146,6 +153,11 @@ impl Known<'_> {
             is_in_flight: it.is_in_flight,
         });
         unanswered.collect()
+    }
+
+    fn failures(&self, kind: &'static str, about: &str) -> Option<Failures> {
+        let id = QuestionId::new(kind, about);
+        self.answers.failures(self.incarnation, &id)
     }
 
     fn get<T>(

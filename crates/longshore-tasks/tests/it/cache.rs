@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    future::pending,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -14,12 +15,12 @@ use longshore_object_store::Storage;
 use longshore_plugins::CacheKey;
 use longshore_proto::flyteidl2::core::LiteralMap;
 use longshore_tasks::catalog::{
-    CachedOutput, Caching, Catalog, CatalogError, Put, Replace, Reservation,
+    CachedOutput, Caching, Catalog, CatalogError, Output, Put, Replace, Reservation,
 };
-use longshore_test::faults::Process;
+use longshore_test::{EPOCH, faults::Process};
 use prost::Message;
 
-use crate::world::INPUT_URI;
+use crate::{troubled_store::TroubledStore, world::INPUT_URI};
 
 /// How long a reservation lasts without its owner.
 const LIFETIME: SignedDuration = SignedDuration::from_secs(30);
@@ -28,8 +29,33 @@ const LIFETIME: SignedDuration = SignedDuration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Cache {
     pub(crate) storage: Arc<Storage>,
+    /// The store of all URLs.
+    pub(crate) store: Arc<TroubledStore>,
     clock: Arc<dyn Clock>,
     known: Mutex<Known>,
+    loses: Loses,
+}
+
+/// A question to the cache service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Call {
+    /// As points of faults have it.
+    pub(crate) what: &'static str,
+    /// For whom a reservation is asked; empty of other questions.
+    pub(crate) owner: String,
+    /// When, since the beginning of simulated time.
+    pub(crate) at: SignedDuration,
+}
+
+type IsLost = Box<dyn FnMut(&Call) -> bool + Send>;
+
+/// Which questions are lost on their way.
+struct Loses(Mutex<IsLost>);
+
+impl std::fmt::Debug for Loses {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Loses")
+    }
 }
 
 #[derive(Debug, Default)]
@@ -42,11 +68,28 @@ struct Known {
 
 impl Cache {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
+        let store = Arc::<TroubledStore>::default();
         Arc::new(Self {
-            storage: Arc::new(Storage::in_memory(1 << 20)),
+            storage: Arc::new(Storage::of_store(store.clone(), 1 << 20)),
+            store,
             clock,
             known: Mutex::default(),
+            loses: Loses(Mutex::new(Box::new(|_| false))),
         })
+    }
+
+    /// Loses questions from now on: they have no effect, and are never answered.
+    pub(crate) fn lose(&self, is_lost: impl FnMut(&Call) -> bool + Send + 'static) {
+        *self.loses.0.lock().unwrap() = Box::new(is_lost);
+    }
+
+    fn is_lost(&self, what: &'static str, owner: &str) -> bool {
+        let call = Call {
+            what,
+            owner: owner.to_owned(),
+            at: self.clock.now().duration_since(EPOCH),
+        };
+        (self.loses.0.lock().unwrap())(&call)
     }
 
     /// Leaves the inputs of all actions.
@@ -66,6 +109,17 @@ impl Cache {
         let (known, now) = (self.known.lock().unwrap(), self.clock.now());
         let held = known.reservations.values().filter(|it| it.expires_at > now);
         held.map(|it| it.owner.clone()).collect()
+    }
+
+    /// Where the outputs are that are cached.
+    pub(crate) fn urls(&self) -> Vec<String> {
+        let known = self.known.lock().unwrap();
+        let outputs = known.outputs.values();
+        let url = |it: &CachedOutput| match &it.output {
+            Some(Output::OutputUri(url)) => Some(url.clone()),
+            Some(Output::OutputLiterals(_)) | None => None,
+        };
+        outputs.filter_map(url).collect()
     }
 
     /// How many keys are cached.
@@ -116,9 +170,13 @@ struct FaultyCatalog {
 impl FaultyCatalog {
     async fn ask<T>(
         &self,
-        what: &str,
+        what: &'static str,
+        owner: &str,
         answer: impl FnOnce(&mut Known, Timestamp) -> T,
     ) -> Result<T, CatalogError> {
+        if self.cache.is_lost(what, owner) {
+            return pending().await;
+        }
         let now = self.cache.clock.now();
         let answered = self.process.effect(what, async {
             let mut known = self.cache.known.lock().unwrap();
@@ -134,8 +192,10 @@ impl FaultyCatalog {
 #[async_trait]
 impl Catalog for FaultyCatalog {
     async fn get(&self, key: &CacheKey) -> Result<Option<CachedOutput>, CatalogError> {
-        self.ask("get cache", |known, _| known.outputs.get(&key.key).cloned())
-            .await
+        self.ask("get cache", "", |known, _| {
+            known.outputs.get(&key.key).cloned()
+        })
+        .await
     }
 
     async fn put(
@@ -144,7 +204,7 @@ impl Catalog for FaultyCatalog {
         output: CachedOutput,
         _: Replace,
     ) -> Result<Put, CatalogError> {
-        self.ask("put cache", |known, _| {
+        self.ask("put cache", "", |known, _| {
             if known.outputs.contains_key(&key.key) {
                 return Put::AlreadyThere;
             }
@@ -160,14 +220,14 @@ impl Catalog for FaultyCatalog {
         owner: &str,
         heartbeat: Duration,
     ) -> Result<Reservation, CatalogError> {
-        self.ask("reserve cache", |known, now| {
+        self.ask("reserve cache", owner, |known, now| {
             known.claim(&key.key, owner, heartbeat, now)
         })
         .await
     }
 
     async fn release_reservation(&self, key: &CacheKey, owner: &str) -> Result<(), CatalogError> {
-        self.ask("release cache", |known, _| {
+        self.ask("release cache", owner, |known, _| {
             let reservations = &mut known.reservations;
             if reservations
                 .get(&key.key)

@@ -126,7 +126,7 @@ impl Scenario for Story {
 }
 
 /// The key that all that are serialized share.
-fn serialized(run: &PodRun) -> Option<String> {
+pub(crate) fn serialized(run: &PodRun) -> Option<String> {
     is_serialized(&run.pod).then(|| "a cache key".to_owned())
 }
 

@@ -84,8 +84,9 @@ async fn before(caching: &Caching, entry: &Entry, is_launched: bool) -> Before {
             is_serializable: entry.is_serializable,
             owner: &entry.owner,
             outputs: &outputs,
+            is_look_up_given_up: false,
             claim: claim.as_ref(),
-            is_down_for_long: false,
+            is_reservation_given_up: false,
         };
         match decide::before(&facts) {
             Before::Reserve => claim = Some(caching.reserve(entry, HEARTBEAT).await),

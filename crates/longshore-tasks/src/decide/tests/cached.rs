@@ -14,6 +14,8 @@ use crate::{
 
 const US: &str = "flyte/r-a";
 const SUBMIT: &str = "create r-a-0 as u/1/0; report QUEUED.0 of 1; persist Queued.0 of 1";
+const SUBMIT_WITHOUT: &str =
+    "create r-a-0 as u/1/0; warn RunsWithoutCache; report QUEUED.0 of 1; persist Queued.0 of 1";
 const HIT: &str = "report SUCCEEDED.0 of 1; persist Success.0 of 1 cache 2 completed; label";
 
 fn s(seconds: i64) -> jiff::SignedDuration {
@@ -65,14 +67,15 @@ fn new(is_serializable: bool) -> Cached {
         uid: "u".to_owned(),
         found: Asked::NotAsked,
         read: Asked::NotAsked,
+        is_look_up_given_up: false,
         copied: Asked::NotAsked,
         reserved: Asked::NotAsked,
         reserved_before: Asked::NotAsked,
+        is_reservation_given_up: false,
         is_freed: false,
         exists: Asked::NotAsked,
         put: Asked::NotAsked,
         released: Asked::NotAsked,
-        is_down_for_long: false,
     }
 }
 
@@ -187,7 +190,7 @@ fn the_cache_is_asked_before_the_launch() {
         (
             "not to be asked",
             action().cached(|it| it.outputs = down()),
-            format!("{SUBMIT}; after 10s"),
+            format!("{SUBMIT_WITHOUT}; after 10s"),
         ),
     ]);
 }
@@ -250,8 +253,13 @@ fn a_launch_that_is_to_be_the_only_one_is_reserved() {
             format!("{SUBMIT}; after 9s"),
         ),
         (
-            "reserved long ago",
+            "reserved a heartbeat ago: nobody else can have filled the cache",
             action().serialized(|it| it.held = held_by(US, 10)),
+            "reserve for 10s; await".to_owned(),
+        ),
+        (
+            "reserved long ago",
+            action().serialized(|it| it.held = held_by(US, 20)),
             "use catalog_get; reserve for 10s; await".to_owned(),
         ),
         (
@@ -344,7 +352,12 @@ fn what_runs_keeps_its_reservation() {
         (
             "not extended",
             running().serialized(|it| it.held = not_held(2)),
-            "after 8s".to_owned(),
+            "after 500ms".to_owned(),
+        ),
+        (
+            "not extended, and again in time",
+            running().serialized(|it| it.held = not_held(3)),
+            "reserve for 10s; after 10s".to_owned(),
         ),
         (
             "created, and then the process ended",
