@@ -153,6 +153,10 @@ pub const REASON_NOT_ANSWERED: &str = "NotAnswered";
 /// of the condition [`CONDITION_WAITING`].
 pub const REASON_REFUSED: &str = "Refused";
 
+/// Reason of an Event about a TaskAction: the API server refuses its status as too large. The status is written with short
+/// texts and a short history; where that is refused, too, nothing of its progress is recorded, and it can be deleted.
+pub const REASON_STATUS_TOO_LARGE: &str = "StatusTooLarge";
+
 /// `status.errorState.kind`, and of errors everywhere: the user's code or specification is to blame.
 pub const ERROR_KIND_USER: &str = "USER";
 /// `status.errorState.kind`, and of errors everywhere: the machinery is to blame.

@@ -5,7 +5,7 @@ use std::{future::Future, time::Duration};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderName, HeaderValue, Method, Response, header::CONTENT_TYPE};
 use http_body_util::BodyExt;
-use longshore_core::{Class, Classify};
+use longshore_core::{Class, Classify, text::shorten};
 use longshore_outbound::{
     BadTrust, Incoming, OperatorClient, Permit, RequestError, is_service_url, request, shown,
 };
@@ -216,7 +216,7 @@ async fn read(url: &str, mut response: Response<Incoming>) -> Result<Bytes, Conn
 /// What an answer that is no success says.
 fn refusal(body: &[u8], status: http::StatusCode) -> (Code, String) {
     let error = serde_json::from_slice::<WireError>(body).ok();
-    let known = error.and_then(|error| Some((Code::parse(&error.code)?, error.message)));
+    let known = error.and_then(|error| Some((Code::parse(&error.code)?, shorten(error.message))));
     known.unwrap_or_else(|| {
         (
             Code::of_status(status),

@@ -9,7 +9,7 @@ use std::{fmt, time::Duration};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::plan::Never;
+use crate::{plan::Never, text::shorten};
 
 /// A question to a foreign system: an HTTP service, an object store, a catalog, a child process.
 ///
@@ -169,9 +169,9 @@ pub struct AskError {
 }
 
 impl AskError {
-    /// A failure in words.
+    /// A failure in words, [shortened](crate::text::shorten): foreign systems word refusals of any length.
     pub fn new(why: NoAnswer, message: impl Into<String>) -> Self {
-        let message = message.into();
+        let message = shorten(message);
         Self { why, message }
     }
 }
@@ -228,6 +228,12 @@ mod tests {
     fn questions_of_one_kind_are_told_apart_by_what_they_are_about() {
         assert_eq!(Get(1).id(), QuestionId::new("get", "1"));
         assert_ne!(Get(1).id(), Get(2).id());
+    }
+
+    #[test]
+    fn a_refusal_of_any_length_is_kept_in_short() {
+        let error = AskError::new(NoAnswer::Refused, "a".repeat(1 << 20));
+        assert_eq!(error.message.len(), crate::text::MAX_TEXT);
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod names;
 pub mod object;
 pub mod plan;
 pub mod seen;
+pub mod text;
 
 pub use ask::{AskError, Asked, Incarnation, NoAnswer, Question, QuestionId};
 pub use error::{Class, Classify};

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kube::{Client, core::ObjectMeta};
 use longshore_core::{
     Announcement, ChildIdentity, Class, Classify, Create, Delete, ObjectRef, Patch, PatchKind,
-    Resource, error,
+    Resource, error, text::shorten,
 };
 use longshore_k8s::metadata::is_deleting;
 use serde_json::{Value, json};
@@ -429,6 +429,19 @@ pub enum ApplyError {
 }
 
 impl ApplyError {
+    /// Whether the API server refused because the object is too large.
+    pub fn is_too_large(&self) -> bool {
+        match self {
+            Self::Api(error) => error.is_too_large(),
+            Self::Paused { .. }
+            | Self::StillDeleting(_)
+            | Self::Foreign { .. }
+            | Self::Changed(_)
+            | Self::NoUid(_)
+            | Self::NoIdentity { .. } => false,
+        }
+    }
+
     /// How long the API server asked us to stay away.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -447,14 +460,13 @@ impl ApplyError {
         match self {
             Self::Api(error) if error.is_over_quota() => {
                 let words = error.message().unwrap_or_default();
-                Some(Postponed::OverQuota(words.to_owned()))
+                Some(Postponed::OverQuota(shorten(words)))
             }
             Self::StillDeleting(_) => Some(Postponed::NameTaken),
             Self::Api(failure) if failure.class() != Class::Invalid => {
                 let words = failure.message().map(str::to_owned);
-                Some(Postponed::Failed(
-                    words.unwrap_or_else(|| error::chain(failure)),
-                ))
+                let words = words.unwrap_or_else(|| error::chain(failure));
+                Some(Postponed::Failed(shorten(words)))
             }
             Self::Paused { .. } => Some(Postponed::Paused),
             Self::Api(_)
@@ -470,10 +482,12 @@ impl ApplyError {
         match self {
             Self::Api(error) => Refusal {
                 create: None,
-                code: error.code(),
-                message: error
-                    .message()
-                    .map_or_else(|| error.to_string(), str::to_owned),
+                code: if error.is_too_large() {
+                    Some(413)
+                } else {
+                    error.code()
+                },
+                message: error.message().map_or_else(|| error.to_string(), shorten),
             },
             Self::Paused { .. }
             | Self::StillDeleting(_)
@@ -506,9 +520,10 @@ impl Classify for ApplyError {
 pub struct Refusal {
     /// What was to be created; `None` where it was another action that was refused.
     pub create: Option<Create>,
-    /// The HTTP status, where the API server refused; `None` where the kit did (an object of that name is foreign).
+    /// The HTTP status, where the API server refused, and 413 where its store did because of the size; `None` where the
+    /// kit refused (an object of that name is foreign).
     pub code: Option<u16>,
-    /// In the API server's own words.
+    /// In the API server's own words, [shortened](longshore_core::text::shorten).
     pub message: String,
 }
 

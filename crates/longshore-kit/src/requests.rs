@@ -321,6 +321,12 @@ impl ApiError {
             .is_some_and(|status| status.code == 403 && is_about_quota(&status.message))
     }
 
+    /// Whether the object, or the request for it, is larger than the API server or its store takes.
+    pub fn is_too_large(&self) -> bool {
+        self.answer()
+            .is_some_and(|status| is_about_size(status.code, &status.message))
+    }
+
     /// How long the API server asked us to stay away.
     pub fn retry_after(&self) -> Option<Duration> {
         let seconds = self.answer()?.details.as_ref()?.retry_after_seconds;
@@ -368,10 +374,12 @@ impl Classify for ApiError {
 }
 
 /// What an HTTP status of the API server means. 401 is for expired tokens, which the client renews; 410 for a version
-/// that is no longer kept. A quota that is used up is no mistake of the request: it passes when something else ends.
+/// that is no longer kept. A quota that is used up is no mistake of the request: it passes when something else ends. An
+/// object that is too large stays so, whatever the status.
 fn class_of(code: u16, message: &str) -> Class {
     match code {
         403 if is_about_quota(message) => Class::Retry,
+        _ if is_about_size(code, message) => Class::Invalid,
         401 | 408 | 410 | 429 | 500..=599 => Class::Retry,
         409 => Class::Conflict,
         400 | 403 | 404 | 405 | 413 | 422 => Class::Invalid,
@@ -381,6 +389,17 @@ fn class_of(code: u16, message: &str) -> Class {
 
 fn is_about_quota(message: &str) -> bool {
     message.contains("exceeded quota")
+}
+
+/// An API server refuses a body above 3 MiB with 413. It passes on what its etcd says of an object above 1.5 MiB, and what
+/// its own client says of one above 2 MiB, with 500.
+fn is_about_size(code: u16, message: &str) -> bool {
+    const OF_ETCD: [&str; 3] = [
+        "etcdserver: request is too large",
+        "trying to send message larger than max",
+        "received message larger than max",
+    ];
+    code == 413 || code >= 500 && OF_ETCD.iter().any(|words| message.contains(words))
 }
 
 #[cfg(test)]
@@ -413,6 +432,28 @@ mod tests {
         let message = "pods \"a\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1";
         assert_eq!(class_of(403, message), Class::Retry);
         assert_eq!(class_of(422, message), Class::Invalid);
+    }
+
+    #[test]
+    fn an_object_that_is_too_large_is_so_whatever_the_status() {
+        let of_client = "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2 vs. 1)";
+        for (code, message, expected) in [
+            (413, "Request entity too large: limit is 3145728", true),
+            (500, "etcdserver: request is too large", true),
+            (500, of_client, true),
+            (
+                503,
+                "grpc: received message larger than max (2 vs. 1)",
+                true,
+            ),
+            (500, "etcdserver: leader changed", false),
+            // A user's own words, in a refusal for another reason.
+            (409, "etcdserver: request is too large", false),
+        ] {
+            assert_eq!(is_about_size(code, message), expected, "{code} {message}");
+            let is_invalid = class_of(code, message) == Class::Invalid;
+            assert_eq!(is_invalid, expected, "{code} {message}");
+        }
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Why a store did not do what was asked for.
 
-use longshore_core::{Class, Classify};
+use longshore_core::{Class, Classify, text::shorten_to};
 use object_store::Error;
 
 /// What is quoted of a store's words, in bytes.
-const MAX_QUOTE: usize = 300;
+const MAX_QUOTE: usize = 1024;
 
 /// A store that did not do what was asked for. Nothing is known of the file.
 #[derive(Debug, thiserror::Error)]
@@ -160,9 +160,30 @@ fn answer(words: &str) -> String {
         Some(rest.split_once(close)?.0)
     };
     let code = between("<Code>", "</Code>");
-    match (code, between("<Message>", "</Message>")) {
+    let quote = match (code, between("<Message>", "</Message>")) {
         (Some(code), Some(message)) => format!("{code}: {message}"),
         (Some(code), None) => code.to_owned(),
-        (None, _) => words[..words.floor_char_boundary(MAX_QUOTE)].to_owned(),
+        (None, _) => words.to_owned(),
+    };
+    shorten_to(quote, MAX_QUOTE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_a_store_are_quoted_in_short() {
+        let long = "a".repeat(1 << 20);
+        for (words, expected) in [
+            ("<Code>No</Code>".to_owned(), "No".to_owned()),
+            (
+                format!("<Code>No</Code><Message>{long}</Message>"),
+                shorten_to(format!("No: {long}"), MAX_QUOTE),
+            ),
+            (long.clone(), shorten_to(long, MAX_QUOTE)),
+        ] {
+            assert_eq!(answer(&words), expected);
+        }
     }
 }

@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use http::{
-    Request, Response, StatusCode,
+    Request, Response, StatusCode, Uri,
     header::{CONTENT_RANGE, RANGE},
 };
 use http_body_util::{BodyExt, Full, StreamBody};
-use longshore_outbound::{Incoming, OperatorClient, Permit, RequestError};
+use longshore_outbound::{Incoming, OperatorClient, Permit, RequestError, shown};
 use object_store::{
     ClientOptions, Error,
     client::{
@@ -60,7 +60,18 @@ impl HttpConnector for OperatorNamed {
     }
 }
 
-/// Refuses parts of files that it did not ask for.
+/// A request without an answer. It has no source, because [`DataError::why`](crate::DataError::why) shows the last cause
+/// only, and that is this one.
+#[derive(Debug, thiserror::Error)]
+#[error("the request to {server} failed: {why}")]
+struct Unanswered {
+    /// As `https://minio:9000`: without the path, and without what may be secret.
+    server: String,
+    /// The last of the causes.
+    why: String,
+}
+
+/// Refuses parts of files that it did not ask for, and names the server of a request that failed.
 #[derive(Debug)]
 struct Whole(OperatorClient);
 
@@ -68,9 +79,11 @@ struct Whole(OperatorClient);
 impl HttpService for Whole {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let asks_for_part = request.headers().contains_key(RANGE);
+        let uri = request.uri().clone();
         let deadline = Instant::now() + REQUEST_TIMEOUT;
         let answer = timeout_at(deadline, self.exchange(request)).await;
-        let answer = answer.unwrap_or_else(|_| Err(timed_out()))?;
+        let answer = answer.unwrap_or_else(|_| Err(timed_out()));
+        let answer = answer.map_err(|error| unanswered(&uri, &error))?;
         if asks_for_part || answer.status() != StatusCode::PARTIAL_CONTENT {
             return Ok(answer.map(|body| until(deadline, body)));
         }
@@ -127,4 +140,50 @@ fn of_request(error: RequestError) -> HttpError {
         RequestError::Broken(_) => HttpErrorKind::Interrupted,
     };
     HttpError::new(kind, error)
+}
+
+/// The same kind of error, which names the server: of a machine's own credentials it is another one than that of the files.
+fn unanswered(uri: &Uri, error: &HttpError) -> HttpError {
+    let mut last: &dyn std::error::Error = error;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    let why = last.to_string();
+    HttpError::new(
+        error.kind(),
+        Unanswered {
+            server: server(uri),
+            why,
+        },
+    )
+}
+
+/// Scheme, host and port.
+fn server(uri: &Uri) -> String {
+    let scheme = uri.scheme_str().unwrap_or("http");
+    let host = uri.host().unwrap_or_default();
+    let port = uri.port_u16().map(|port| format!(":{port}"));
+    shown(&format!("{scheme}://{host}{}", port.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_named_without_anything_that_may_be_secret() {
+        for (uri, expected) in [
+            (
+                "https://minio:9000/bucket/key?X-Amz-Signature=s",
+                "https://minio:9000",
+            ),
+            (
+                "https://id:secret@s3.eu.amazonaws.com/key",
+                "https://s3.eu.amazonaws.com",
+            ),
+            ("http://[::1]:9000/", "http://[::1]:9000"),
+        ] {
+            assert_eq!(server(&uri.parse().unwrap()), expected);
+        }
+    }
 }

@@ -2,7 +2,9 @@
 
 use jiff::Timestamp;
 use longshore_api::flyte::{ERROR_KIND_SYSTEM, ERROR_KIND_USER};
+use longshore_core::text::{MAX_TEXT, shorten, shorten_to};
 use longshore_proto::flyteidl2::core::{LogContext, TaskLog};
+use prost::Message;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -10,6 +12,10 @@ use crate::state::K8sState;
 
 /// The reason of a pending resource about which nothing is known; upstream spells it so.
 pub const NOTHING_KNOWN: &str = "Demistify Pending";
+/// The longest code of an error, in bytes.
+const MAX_CODE: usize = 256;
+/// The most links of one attempt.
+const MAX_LINKS: usize = 100;
 
 /// A plugin's phase, in upstream's order: comparisons are part of the contract (task action spec §4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -146,7 +152,8 @@ pub struct Info {
     pub reported_at: Option<Timestamp>,
 }
 
-/// A plugin's answer.
+/// A plugin's answer. The texts in it may be those of a foreign system, and no object holds a text of any length: the
+/// functions here [shorten](longshore_core::text::shorten) them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PhaseInfo {
     /// The phase.
@@ -174,7 +181,7 @@ impl PhaseInfo {
         Self {
             phase,
             version: 0,
-            reason: reason.into(),
+            reason: shorten(reason),
             error: None,
             occurred_at: None,
             reasons: Vec::new(),
@@ -200,7 +207,8 @@ impl PhaseInfo {
 
     /// The phase with links, times and other information.
     #[must_use]
-    pub fn with_info(self, info: Info) -> Self {
+    pub fn with_info(self, mut info: Info) -> Self {
+        bound_links(&mut info.logs);
         Self { info, ..self }
     }
 
@@ -211,6 +219,7 @@ impl PhaseInfo {
             self.reason.push_str(", ");
         }
         self.reason.push_str(reason);
+        self.reason = shorten(self.reason);
         self
     }
 
@@ -221,13 +230,55 @@ impl PhaseInfo {
         message: impl Into<String>,
     ) -> Self {
         let error = TaskError {
-            code: code.into(),
-            message: message.into(),
+            code: shorten_to(code, MAX_CODE),
+            message: shorten(message),
             kind,
         };
         Self {
             error: Some(error),
             ..Self::of(phase, "")
         }
+    }
+}
+
+/// Leaves out links that are too long, because a part of a link leads nowhere, and those beyond the [`MAX_LINKS`]th.
+pub(crate) fn bound_links(links: &mut Vec<TaskLog>) {
+    links.retain(|link| link.encoded_len() <= MAX_TEXT);
+    links.truncate(MAX_LINKS);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_any_length_are_kept_in_short() {
+        let long = || "a".repeat(1 << 20);
+        let short = shorten(long());
+        let waiting = PhaseInfo::of(Phase::Queued, long());
+        assert_eq!(waiting.reason, short);
+        let waiting = PhaseInfo::of(Phase::Queued, "why").with_reason(&long());
+        assert!(waiting.reason.starts_with("why, aaa"));
+        assert_eq!(waiting.reason.len(), MAX_TEXT);
+        let failed = PhaseInfo::retryable(ErrorKind::User, long(), long());
+        let error = failed.error.unwrap();
+        assert_eq!(error.message, short);
+        assert_eq!(error.code.len(), MAX_CODE);
+    }
+
+    #[test]
+    fn links_that_are_too_long_or_too_many_are_left_out() {
+        let link = |length: usize| TaskLog {
+            uri: "u".repeat(length),
+            ..TaskLog::default()
+        };
+        let mut logs = vec![link(10), link(MAX_TEXT)];
+        logs.extend(vec![link(10); MAX_LINKS]);
+        let info = Info {
+            logs,
+            ..Info::default()
+        };
+        let kept = PhaseInfo::of(Phase::Running, "").with_info(info).info.logs;
+        assert_eq!(kept, vec![link(10); MAX_LINKS]);
     }
 }

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use longshore_core::text::{MAX_TEXT, shorten};
 use longshore_proto::flyteidl2::{
     connector::{
         CreateTaskRequest, CreateTaskResponse, DeleteTaskRequest, GetTaskRequest, GetTaskResponse,
@@ -13,7 +14,14 @@ use longshore_proto::flyteidl2::{
     core::LiteralMap,
 };
 
-use crate::{context::TaskContext, phase::PhaseInfo, plugin::BuildError, state::StateError};
+use prost::Message;
+
+use crate::{
+    context::TaskContext,
+    phase::{PhaseInfo, bound_links},
+    plugin::BuildError,
+    state::StateError,
+};
 
 /// A task type that runs without a resource.
 pub trait RemotePlugin: Send + Sync + std::fmt::Debug {
@@ -97,6 +105,8 @@ pub struct Step {
     pub call: Option<Call>,
     /// When to step again, if no answer comes before.
     pub again: Option<Duration>,
+    /// The request that stops a job which no state can tell of, so that [`RemotePlugin::abort`] cannot either.
+    pub abort: Option<Call>,
 }
 
 impl Step {
@@ -108,6 +118,7 @@ impl Step {
             state,
             call: None,
             again: None,
+            abort: None,
         }
     }
 }
@@ -159,6 +170,24 @@ pub enum Answer {
     },
     /// The call failed, or no connector takes the task type.
     Failed(String),
+}
+
+impl Answer {
+    /// The answer with a message of bounded length, and without links and further information that are longer than that.
+    /// What identifies a job is kept as it is, and so are outputs.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        if let Self::Told { response, .. } = &mut self
+            && let Some(resource) = &mut response.resource
+        {
+            resource.message = shorten(std::mem::take(&mut resource.message));
+            bound_links(&mut resource.log_links);
+            resource
+                .custom_info
+                .take_if(|info| info.encoded_len() > MAX_TEXT);
+        }
+        self
+    }
 }
 
 /// The connector that answered.

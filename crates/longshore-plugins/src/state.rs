@@ -3,6 +3,7 @@
 //! Encoded exactly as the peer does, so that either can take over the other's running actions.
 
 use jiff::Timestamp;
+use longshore_core::text::is_same;
 
 use crate::{
     gob::{self, Gob, GobError, Kind, Writer},
@@ -150,11 +151,11 @@ impl PluginState {
 
 impl PhaseInfo {
     /// The phase with a version that no receiver drops and that never goes back: within a phase a
-    /// new reason gets a new version, which is at least the stored one.
+    /// new reason gets a new version, which is at least the stored one. A reason that is stored in short is no new one.
     #[must_use]
     pub fn ordered_after(mut self, stored: &K8sState) -> Self {
         if self.phase == stored.phase && self.version <= stored.version {
-            let is_news = self.reason != stored.reason;
+            let is_news = !is_same(&stored.reason, &self.reason);
             self.version = stored.version.saturating_add(is_news.into());
         }
         self

@@ -175,7 +175,7 @@ impl Transport {
         match (&call.request, answered) {
             (Request::Delete(_), _) => Ok(TaskAnswer::Done),
             (Request::Create(_) | Request::Get(_), Some(answer)) => {
-                Ok(TaskAnswer::Connector(answer))
+                Ok(TaskAnswer::Connector(answer.bounded()))
             }
             (Request::Create(_) | Request::Get(_), None) => Err(AskError::new(
                 NoAnswer::NotUnderstood,

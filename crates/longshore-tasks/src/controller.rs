@@ -221,6 +221,11 @@ impl Controller for Actions {
         let written = self.applier.write_status(key, target, seen, &wire).await;
         let (took, is_written) = (asked_at.elapsed(), written.is_ok());
         self.measures.status_written(took, is_written, size);
+        if written.as_ref().is_err_and(ApplyError::is_too_large) {
+            self.facts.note(key, &incarnation, |facts| {
+                facts.form = facts.form.after_refusal();
+            });
+        }
         written.map_err(|source| ActionError::Status {
             key: key.clone(),
             source,
@@ -231,6 +236,7 @@ impl Controller for Actions {
             let now = self.clock.now();
             self.facts.note(key, &incarnation, |facts| {
                 facts.drop_published(status);
+                facts.form = facts.form.after_write();
                 let says = status.condition(CONDITION_WAITING).is_some();
                 facts.said_at = says.then_some(now);
             });

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use longshore_api::flyte::{FILE_ERROR, FILE_OUTPUTS};
+use longshore_core::text::MAX_TEXT;
 use longshore_object_store::{DataError, File, Storage};
 use longshore_plugins::{ErrorKind, TaskError};
 use longshore_proto::flyteidl2::core::{
@@ -12,8 +13,8 @@ use longshore_proto::flyteidl2::core::{
 };
 use prost::{DecodeError, Message};
 
-/// A status holds the message of an error up to four times, and an API server takes about a mebibyte of it. In bytes.
-const MAX_MESSAGE: usize = 16 * 1024;
+/// Of an error's message, in bytes: with words of ours around it, it is kept as it is.
+const MAX_MESSAGE: usize = MAX_TEXT - 1024;
 /// Of an error's code, in bytes.
 const MAX_CODE: usize = 256;
 

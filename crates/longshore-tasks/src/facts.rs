@@ -8,7 +8,7 @@ use longshore_api::flyte::TaskActionStatus;
 use longshore_plugins::{CacheKey, HeadPod, PluginState};
 
 use crate::{
-    model::{Blocked, CreateFailure, LaunchId, PendingChanges},
+    model::{Blocked, CreateFailure, LaunchId, PendingChanges, StatusForm},
     pod_events::PodEvents,
     remote::{OwnStates, Slot},
 };
@@ -36,6 +36,8 @@ pub(crate) struct Facts {
     pub(crate) waiting: Waiting,
     /// When this process wrote into the status what holds the action, where the status says so.
     pub(crate) said_at: Option<Timestamp>,
+    /// The form in which its status is written.
+    pub(crate) form: StatusForm,
 }
 
 /// The reservation that an action waits for.

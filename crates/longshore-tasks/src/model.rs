@@ -1,5 +1,6 @@
 //! A TaskAction as a decision sees it, and the resources made for it.
 
+mod form;
 mod held;
 
 use std::{fmt, str::FromStr, sync::Arc};
@@ -26,7 +27,8 @@ use crate::{
     questions::Report,
 };
 
-pub use held::{Said, Unanswered};
+pub use form::StatusForm;
+pub use held::{Blocked, CreateFailure, Said, Unanswered};
 
 /// The address of a TaskAction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,6 +72,8 @@ pub struct Action {
     pub unanswered: Vec<Unanswered>,
     /// What its status says of what holds it.
     pub said: Said,
+    /// The form in which a status is written.
+    pub form: StatusForm,
 }
 
 /// What is to be done for an action.
@@ -264,35 +268,6 @@ pub enum Fact {
     Gone(LaunchId),
     /// The next launch of an attempt, and when it may begin.
     NextLaunch(LaunchId, Timestamp),
-}
-
-/// Why a launch did not happen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Blocked {
-    /// When it failed so first.
-    pub since: Timestamp,
-    /// The failure.
-    pub kind: CreateFailure,
-}
-
-/// Why a resource is not created.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CreateFailure {
-    /// The API server refused it for good.
-    Refused {
-        /// HTTP status.
-        code: u16,
-        /// In its own words.
-        message: String,
-    },
-    /// A quota is used up; in the API server's own words.
-    OverQuota(String),
-    /// An object of that name has yet to go.
-    NameTaken,
-    /// The request failed, and is sent again: why, in the API server's own words.
-    Failed(String),
-    /// The API server does not know the kind: this definition is missing.
-    NotServed(String),
 }
 
 /// The resources of an action, one per attempt.
@@ -510,6 +485,7 @@ impl Action {
                 condition,
                 at: None,
             },
+            form: StatusForm::Full,
             object: Arc::new(object),
         })
     }

@@ -174,6 +174,7 @@ impl Observer {
             action.unanswered = known.unanswered();
             action.said.at = facts.said_at;
         }
+        action.form = facts.form;
         let children = if has_work && !matches!(action.work, Work::Remote(_)) {
             Some(self.load_children(&action, &facts).await)
         } else {

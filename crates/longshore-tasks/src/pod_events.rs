@@ -10,7 +10,7 @@ use std::{
 };
 
 use kube::Resource as _;
-use longshore_core::{Resource, Scope};
+use longshore_core::{Resource, Scope, text::shorten_to};
 use longshore_kit::{Cache, Clock, Kind, Notes, RawObject, Update};
 use longshore_plugins::PluginState;
 use serde::Deserialize;
@@ -31,6 +31,8 @@ const EVENT: Resource = Resource {
 };
 /// Events of one resource that wait to be published: beyond that the oldest are dropped.
 const MAX_WAITING: usize = 32;
+/// The longest note that is kept, in bytes: that of an Event of this kind. Older kinds of Events have no limit.
+const MAX_NOTE: usize = 1024;
 
 /// Events about resources of this kind.
 pub(crate) fn about(resource: Resource) -> Kind<RawObject> {
@@ -182,7 +184,8 @@ struct Regarding {
 impl About {
     /// `None` where it says nothing, or not about what.
     fn of(event: &RawObject) -> Option<Self> {
-        let about: Self = event.read().ok()?;
+        let mut about: Self = event.read().ok()?;
+        about.note = shorten_to(about.note, MAX_NOTE);
         (!about.note.is_empty()).then_some(about)
     }
 }

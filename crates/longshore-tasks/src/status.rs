@@ -5,6 +5,7 @@ use longshore_api::flyte::{
     self, CONDITION_FAILED, CONDITION_PROGRESSING, CONDITION_SUCCEEDED, Condition, ErrorState,
     PhaseTransition, TaskActionSpec, TaskActionStatus,
 };
+use longshore_core::text::shorten_to;
 use longshore_plugins::{Phase, PhaseInfo, TaskError};
 use serde_json::{Map, Value, json};
 
@@ -12,6 +13,8 @@ use serde_json::{Map, Value, json};
 const MAX_MESSAGE: usize = 32_768;
 /// Entries of a history. An attempt that succeeds has three.
 const MAX_HISTORY: usize = 100;
+/// The longest message of such an entry, in bytes: a job may change its phase, and each time for another reason.
+const MAX_PAST: usize = 2048;
 /// What the second entry of a longer history says, behind a number.
 const LEFT_OUT: &str = " phases before this one are left out";
 
@@ -74,7 +77,7 @@ pub(crate) fn set(
     now: Timestamp,
 ) {
     let value = if value { "True" } else { "False" };
-    let message = &message[..message.floor_char_boundary(MAX_MESSAGE)];
+    let message = shorten_to(message, MAX_MESSAGE);
     let conditions = &mut status.conditions;
     if let Some(condition) = conditions.iter_mut().find(|it| it.kind == kind) {
         if condition.status != value {
@@ -82,7 +85,7 @@ pub(crate) fn set(
         }
         condition.status = value.to_owned();
         condition.reason = reason.to_owned();
-        condition.message = message.to_owned();
+        condition.message = message;
     } else {
         conditions.push(Condition {
             kind: kind.to_owned(),
@@ -90,7 +93,7 @@ pub(crate) fn set(
             observed_generation: 0,
             last_transition_time: now,
             reason: reason.to_owned(),
-            message: message.to_owned(),
+            message,
         });
     }
 }
@@ -103,7 +106,7 @@ pub(crate) fn remember(status: &mut TaskActionStatus, phase: &str, message: &str
         history.push(PhaseTransition {
             phase: phase.to_owned(),
             occurred_at: now,
-            message: message.to_owned(),
+            message: shorten_to(message, MAX_PAST),
         });
         while history.len() > MAX_HISTORY {
             leave_out(history);
@@ -111,8 +114,8 @@ pub(crate) fn remember(status: &mut TaskActionStatus, phase: &str, message: &str
     }
 }
 
-/// Leaves the second entry of a history out; the next one says how many were.
-fn leave_out(history: &mut Vec<PhaseTransition>) {
+/// Leaves the second entry of a history of at least three out; the next one says how many were.
+pub(crate) fn leave_out(history: &mut Vec<PhaseTransition>) {
     let removed = history.remove(1);
     let before = removed.message.strip_suffix(LEFT_OUT);
     let before = before.and_then(|n| n.parse::<u32>().ok());

@@ -172,6 +172,26 @@ async fn a_bucket_that_refuses_says_why_and_one_that_is_not_there_is_no_missing_
     );
 }
 
+#[tokio::test]
+async fn a_store_that_is_not_reached_is_named() {
+    // A server without TLS; one that is not there; a name that no DNS has, because a part of it is too long.
+    let plain = serve(Router::new()).await.replace("http://", "https://");
+    let nobody = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let closed = format!("http://{}", nobody.local_addr().unwrap());
+    drop(nobody);
+    let nameless = format!("http://{}.invalid:9000", "n".repeat(64));
+    for url in [plain, closed, nameless] {
+        let storage = at(&url, &[]);
+        let url = url.trim_end_matches('/');
+        let begin = format!("s3://data/x cannot be read: the request to {url} failed: ");
+        let error = storage.read("s3://data/x").await.unwrap_err();
+        let why = error.why();
+        assert!(why.starts_with(&begin) && why.len() > begin.len(), "{why}");
+        assert!(!why.contains("secret"), "{why}");
+        assert_eq!(error.class(), longshore_core::Class::Retry);
+    }
+}
+
 /// A store that does this with each request.
 async fn misbehaving(
     conduct: impl Fn(&Received) -> Conduct + Send + Sync + 'static,

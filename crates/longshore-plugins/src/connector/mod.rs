@@ -27,6 +27,11 @@ use crate::{
 const CANNOT_BE_ASKED: &str = "AutoRefreshCacheFailed";
 /// The code of a task whose job the connector may or may not have begun.
 const CREATION_INTERRUPTED: &str = "CreationInterrupted";
+/// The code of a task whose job cannot be stored.
+const RESOURCE_META_TOO_LARGE: &str = "ResourceMetaTooLarge";
+/// The most bytes by which a connector may identify a job. They are stored in the status of the TaskAction, byte by byte,
+/// and an API server stores no object beyond 1.5 MiB.
+const MAX_RESOURCE_META: usize = 256 * 1024;
 /// The reason of a job that waits for others to end: upstream's words.
 const QUOTA_EXCEEDED: &str = "Quota for task has exceeded. Waiting for the resource.";
 /// Upstream's version of the phase in which the job was accepted.
@@ -141,6 +146,19 @@ fn create(mut state: WebApiState, context: &TaskContext, round: &Round<'_>) -> S
             let info = PhaseInfo::retryable(ErrorKind::User, TASK_FAILED_WITH_ERROR, message);
             state.phase = WebApiPhase::UserFailure;
             Step::quiet(info, state.encode())
+        }
+        Some(Answer::Created(response)) if response.resource_meta.len() > MAX_RESOURCE_META => {
+            let found = response.resource_meta.len();
+            let message = format!(
+                "the connector identifies the job by a resource_meta of {found} bytes, and a TaskAction stores at most \
+                 {MAX_RESOURCE_META}: the connector is asked to delete the job"
+            );
+            let info = PhaseInfo::permanent(ErrorKind::User, RESOURCE_META_TOO_LARGE, message);
+            state.phase = WebApiPhase::UserFailure;
+            Step {
+                abort: Some(request::delete(&request::resource_meta(context, response))),
+                ..Step::quiet(info, state.encode())
+            }
         }
         Some(Answer::Created(response)) => {
             state.resource_meta = Some(request::resource_meta(context, response));

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use longshore_core::text::{MAX_TEXT, shorten};
 use longshore_proto::{
     flyteidl2::{
         connector::{CreateTaskResponse, GetTaskResponse},
@@ -362,6 +363,59 @@ fn each_phase_of_a_connector_is_understood() {
         assert_eq!(digest(&step.info), expected);
         let is_over = step.info.error.is_some() || step.info.phase == Phase::Success;
         assert_eq!(step.again.is_none(), is_over, "{expected}");
+    }
+}
+
+#[test]
+fn an_answer_of_any_length_is_kept_in_short() {
+    let long = "a".repeat(1 << 20);
+    let resource = json!({
+        "phase": "FAILED", "message": long, "customInfo": {"k": long},
+        "logLinks": [{"uri": long}, {"uri": "http://logs"}],
+    });
+    let Some(Answer::Told { response, by }) = told(&resource).map(Answer::bounded) else {
+        panic!("expected the same answer");
+    };
+    let bounded = response.resource.as_ref().unwrap();
+    assert_eq!(bounded.message, shorten(long));
+    assert_eq!(bounded.custom_info, None);
+    assert_eq!(bounded.log_links.len(), 1);
+    let step = World::launched().step(false, Some(Answer::Told { response, by }));
+    let why = step.info.error.unwrap().message;
+    assert_eq!(why.len(), MAX_TEXT);
+    assert!(why.starts_with("the job failed: aaa"), "{why}");
+    assert!(why.ends_with("… (1048576 bytes, shortened)"), "{why}");
+    let short =
+        told(&json!({"message": "m", "customInfo": {"k": "v"}, "logLinks": [{"uri": "l"}]}));
+    assert_eq!(short.clone().map(Answer::bounded), short);
+}
+
+#[test]
+fn a_job_that_cannot_be_stored_is_deleted_and_its_task_fails() {
+    for (length, is_stored) in [(MAX_RESOURCE_META, true), (3 << 20, false)] {
+        let mut world = World::new();
+        world.step(true, None);
+        world.step(true, None);
+        let response = CreateTaskResponse {
+            resource_meta: vec![7; length],
+        };
+        let step = world.step(true, Some(Answer::Created(response.clone())));
+        assert_eq!(step.info.phase == Phase::Queued, is_stored, "{length}");
+        assert!(step.state.len() < length + 2000, "{length}");
+        if is_stored {
+            assert_eq!(step.abort, None);
+            continue;
+        }
+        assert_eq!(
+            digest(&step.info),
+            "PermanentFailure User ResourceMetaTooLarge: the connector identifies the job by a resource_meta of \
+             3145728 bytes, and a TaskAction stores at most 262144: the connector is asked to delete the job"
+        );
+        assert!(step.state.len() < 2000, "{} bytes", step.state.len());
+        let Some(crate::Request::Delete(request)) = step.abort.map(|call| call.request) else {
+            panic!("expected a request to delete the job");
+        };
+        assert_eq!(request.resource_meta, response.resource_meta);
     }
 }
 

@@ -125,6 +125,13 @@ fn versions_rise_with_news_and_never_fall() {
             "{info:?}"
         );
     }
+    let long = "a".repeat(1000);
+    let kept = K8sState {
+        reason: longshore_core::text::shorten_to(long.as_str(), 100),
+        ..stored.clone()
+    };
+    let again = info(Phase::Running, 0, &long).ordered_after(&kept);
+    assert_eq!(again.version, 4, "it is stored in short");
     let reason = ReasonInfo {
         reason: "Pulled".to_owned(),
         occurred_at: Timestamp::UNIX_EPOCH,

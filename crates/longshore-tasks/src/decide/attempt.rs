@@ -224,7 +224,7 @@ fn check(round: &Round<'_>, task: &Task, child: &Child) -> ActionPlan {
 /// Publishes how far it is, at once or together with what follows.
 fn go_on(round: &Round<'_>, task: &Task) -> ActionPlan {
     let stored = publish::stored(round, task);
-    let mut info = task.info.clone();
+    let mut info = round.action.form.info(task.info.clone());
     // That nothing is known of a pod yet is no news.
     if info.phase == Phase::Queued && info.reason == NOTHING_KNOWN {
         let known = Some(&stored.reason).filter(|_| stored.phase == Phase::Queued);

@@ -14,7 +14,7 @@ use longshore_core::{Action as Do, Next, Plan};
 
 use super::{ActionPlan, Round, Step, cached::Attempt};
 use crate::{
-    model::{CreateFailure, Unanswered, Work},
+    model::{CreateFailure, StatusForm, Unanswered, Work},
     questions::TaskQuestion,
     status,
 };
@@ -23,6 +23,8 @@ use crate::{
 const SAID_AFTER: Duration = Duration::from_secs(5);
 /// From one change of the words to the next, at least; later half of the time that the action is held.
 const SAID_AGAIN: Duration = Duration::from_secs(30);
+/// By so many bytes of its beginning a text is found in another one, which may have been shortened.
+const RECOGNISED: usize = 256;
 
 /// What holds an action.
 struct Hold {
@@ -36,7 +38,7 @@ struct Hold {
 /// The same plan, or first one that writes what holds the action.
 pub(super) fn say(round: &Round<'_>, mut plan: ActionPlan) -> ActionPlan {
     let action = round.action;
-    if action.status.is_terminal() {
+    if action.status.is_terminal() || action.form == StatusForm::Unwritable {
         return plan;
     }
     let said = &action.said;
@@ -103,7 +105,13 @@ fn hold(round: &Round<'_>) -> Option<Hold> {
     let asked = unanswered
         .filter(|it| !is_launched || TaskQuestion::holds_what_runs(it.kind))
         .filter_map(|it| of_question(round, it));
-    asked.chain(of_create(round)).min_by_key(|hold| hold.since)
+    let hold = asked
+        .chain(of_create(round))
+        .min_by_key(|hold| hold.since)?;
+    Some(Hold {
+        words: action.form.text(hold.words),
+        ..hold
+    })
 }
 
 fn of_question(round: &Round<'_>, unanswered: &Unanswered) -> Option<Hold> {
@@ -116,7 +124,10 @@ fn of_question(round: &Round<'_>, unanswered: &Unanswered) -> Option<Hold> {
     } = unanswered;
     let n = round.since(*since).as_secs();
     let progress = round.action.status.condition(CONDITION_PROGRESSING);
-    let is_published = |words: &String| progress.is_some_and(|it| it.message.contains(words));
+    let is_published = |words: &String| {
+        let beginning = &words[..words.floor_char_boundary(RECOGNISED)];
+        progress.is_some_and(|it| it.message.contains(beginning))
+    };
     let (reason, words) = match failure {
         Some(failure) if TaskQuestion::is_repeated(kind) && !is_published(failure) => {
             (REASON_REFUSED, failure.clone())

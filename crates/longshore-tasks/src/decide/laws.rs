@@ -26,7 +26,7 @@ use crate::{
     config::Policy,
     data::Outcome,
     facts::Facts,
-    model::{Action, ActionKey, Children, LaunchId, Note, SlotState, Work},
+    model::{Action, ActionKey, Children, LaunchId, Note, SlotState, StatusForm, Work},
     observe::{Loaded, LoadedAction, LoadedChildren},
     questions::{Holder, Report, TaskQuestion},
 };
@@ -35,7 +35,7 @@ longshore_test::reads! {
     Observed { now, action }
     Action {
         target, object, spec, status, is_deleting, has_finalizer, work, children, asked, reported,
-        unanswered, said
+        unanswered, said, form
     }
     Children { current, earlier, newly_gone }
     LoadedAction { action, facts, slot, is_caching, children }
@@ -55,10 +55,10 @@ impl Decider for Decisions {
         decide(&Policy::default(), &K8sConfig::default(), observed)
     }
 
-    /// At most: three notes, reports of up to four phases, record, labels, the removal of the resource, the cache's two parts,
-    /// and the answers that are used up.
+    /// At most: three notes, reports of up to four phases, record, a warning that it is too large, labels, the removal of the
+    /// resource, the cache's two parts, and the answers that are used up.
     fn max_actions(&self) -> usize {
-        12 + ASKED.len()
+        13 + ASKED.len()
     }
 
     fn reads(&self, observed: &Observed) -> Result<Vec<Read<Observed>>, String> {
@@ -241,6 +241,11 @@ fn observations() -> impl Strategy<Value = Observed> {
         flags,
         (0..4_u32, caches(), outcomes(), asked(vec![()])),
         asked(vec![true, false]),
+        prop::sample::select(vec![
+            StatusForm::Full,
+            StatusForm::Short,
+            StatusForm::Unwritable,
+        ]),
     )
         .prop_map(
             |(
@@ -250,12 +255,14 @@ fn observations() -> impl Strategy<Value = Observed> {
                 (deleting, finalizer, has_directory),
                 (n_failures, cache, outcome, directory),
                 reported,
+                form,
             )| {
                 let mut world = action().with(|it| {
                     it.max_attempts = max_attempts;
                     it.action.status.system_failures = n_failures;
                     it.action.is_deleting = deleting;
                     it.action.has_finalizer = finalizer;
+                    it.action.form = form;
                     it.cache = cache;
                 });
                 if let Some((info, version)) = published {

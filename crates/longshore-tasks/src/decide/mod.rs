@@ -30,7 +30,8 @@
 //! Each file has a part: [`cached`] looks into the cache first, [`attempt`] launches and checks, [`failure`] retries or
 //! gives up, [`merge`] says when a change is written, [`publish`] writes it, [`outcome`] is about what attempts leave
 //! behind, [`remote`] is for tasks without a resource, [`report`] sends events before the status is written, [`hold`]
-//! writes what holds the action, and [`delete`], [`condition`] and [`ended`] are for actions that are being deleted, wait for a person, or have ended.
+//! writes what holds the action, [`too_large`] is about statuses that are too large, and [`delete`], [`condition`] and [`ended`]
+//! are for actions that are being deleted, wait for a person, or have ended.
 
 mod attempt;
 mod cached;
@@ -44,6 +45,7 @@ mod outcome;
 mod publish;
 mod remote;
 mod report;
+mod too_large;
 
 pub(crate) use cached::may_begin;
 pub(crate) use merge::pending;
@@ -120,7 +122,7 @@ fn of_observed(policy: &Policy, config: &K8sConfig, observed: &Observed) -> Acti
     if action.children.current.is_unknown() {
         return Plan::after(LOOK_AGAIN);
     }
-    let mut plan = hold::say(&round, of_action(&round));
+    let mut plan = too_large::say(&round, hold::say(&round, of_action(&round)));
     let gone = action.children.newly_gone.clone().map(Fact::Gone);
     plan.actions.splice(0..0, gone.map(|fact| round.note(fact)));
     plan
@@ -264,6 +266,7 @@ impl Round<'_> {
     }
 
     fn record(&self, status: TaskActionStatus) -> Step {
+        let status = self.action.form.status(status);
         #[cfg(test)]
         crate::transitions::recorder::note(self.action, &status);
         Do::Persist(Record {

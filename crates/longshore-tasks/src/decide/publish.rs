@@ -1,6 +1,6 @@
 //! Publishes a change: first the run service gets its event, then the status is written (task action spec §5.2).
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use jiff::Timestamp;
 use longshore_api::flyte::TaskActionStatus;
@@ -13,7 +13,7 @@ use super::{ActionPlan, Round, Step, attempt::REASON_SUBMITTED, cached, merge, r
 use crate::{
     catalog::CatalogCacheStatus,
     events::{ActionEvent, action_phase},
-    model::{Belongs, Child, PendingChange, Task, Work},
+    model::{Belongs, Child, PendingChange, StatusForm, Task, Work},
     status,
 };
 
@@ -120,6 +120,7 @@ pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> Acti
         launch,
         cache,
     } = published;
+    info = round.action.form.info(info);
     if attempt == round.action.attempt() {
         info = with_own_version(info, &stored(round, task));
     }
@@ -171,6 +172,11 @@ pub(super) fn write(
     mut status: TaskActionStatus,
     info: &PhaseInfo,
 ) -> Option<Vec<Step>> {
+    let info = match round.action.form {
+        StatusForm::Full => Cow::Borrowed(info),
+        form @ (StatusForm::Short | StatusForm::Unwritable) => Cow::Owned(form.info(info.clone())),
+    };
+    let info = &*info;
     status::enter(&mut status, info, round.now);
     info.phase.published().clone_into(&mut status.plugin_phase);
     status.plugin_phase_version = info.version;

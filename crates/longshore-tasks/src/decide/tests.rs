@@ -6,6 +6,7 @@ mod left_behind;
 mod merged;
 mod remote;
 mod report;
+mod too_large;
 mod world;
 
 use std::time::Duration;

@@ -27,3 +27,32 @@ pub struct Said {
     /// When this process wrote the condition; `None` where it did not.
     pub at: Option<Timestamp>,
 }
+
+/// Why a launch did not happen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// When it failed so first.
+    pub since: Timestamp,
+    /// The failure.
+    pub kind: CreateFailure,
+}
+
+/// Why a resource is not created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CreateFailure {
+    /// The API server refused it for good.
+    Refused {
+        /// HTTP status.
+        code: u16,
+        /// In its own words.
+        message: String,
+    },
+    /// A quota is used up; in the API server's own words.
+    OverQuota(String),
+    /// An object of that name has yet to go.
+    NameTaken,
+    /// The request failed, and is sent again: why, in the API server's own words.
+    Failed(String),
+    /// The API server does not know the kind: this definition is missing.
+    NotServed(String),
+}

@@ -67,7 +67,7 @@ impl LoadedChildren {
                     to_build(task, template, known)
                 }
                 (Seen::Present(resource), _) if is_ours => {
-                    let read = to_judge(task, resource, self.head_pod, now);
+                    let read = to_judge(task, resource, self.head_pod, now, known);
                     if read.is_ok() && is_open {
                         follow(task, resource, self.head, &launch, now, known);
                     }
@@ -115,9 +115,11 @@ fn to_judge(
     resource: &Value,
     head_pod: Option<Seen<Value>>,
     now: Timestamp,
+    known: Known<'_>,
 ) -> Result<(), Unknown> {
     task.context.head_pod = present(head_pod.unwrap_or(Seen::Absent))?;
-    task.info = task.plugin.phase(&task.context, resource, now);
+    let info = task.plugin.phase(&task.context, resource, now);
+    task.info = known.facts.form.info(info);
     Ok(())
 }
 
@@ -145,7 +147,8 @@ fn follow(
     }
     if task.plugin.needs_error_file(resource) {
         task.context.error_file = error_file(&task.outcome);
-        task.info = task.plugin.phase(&task.context, resource, now);
+        let info = task.plugin.phase(&task.context, resource, now);
+        task.info = known.facts.form.info(info);
     }
 }
 

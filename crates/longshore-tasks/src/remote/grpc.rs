@@ -12,6 +12,7 @@ use http::{
 };
 use http_body_util::BodyExt;
 use longshore_connect::Code;
+use longshore_core::text::shorten;
 use longshore_outbound::{
     BadTrust, Incoming, KeepAlive, OperatorClient, Permit, RequestError, Trust, request, shown,
 };
@@ -349,7 +350,7 @@ fn refused(url: &str, code: Code, message: String) -> GrpcError {
     GrpcError::Refused {
         url: url.to_owned(),
         code,
-        message,
+        message: shorten(message),
     }
 }
 

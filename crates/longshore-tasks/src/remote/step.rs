@@ -69,7 +69,8 @@ pub(crate) fn assemble(action: &mut Action, slot: SlotState, now: Timestamp, kno
         version: longshore_plugins::STATE_VERSION,
         bytes: &step.state,
     });
-    task.abort = task.plugin.abort(&task.context, abort_from).ok().flatten();
+    let unstored = task.step.as_ref().ok().and_then(|step| step.abort.clone());
+    task.abort = unstored.or_else(|| task.plugin.abort(&task.context, abort_from).ok().flatten());
     let ended_well = task
         .step
         .as_ref()

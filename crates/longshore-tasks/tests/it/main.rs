@@ -9,6 +9,7 @@
 
 mod cache;
 mod flyte_sdk;
+mod large;
 mod laws;
 mod operators;
 mod plugin;

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::place::Place;
 
-/// A rule about creates.
+/// A rule about creates, or about the size of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// None of this resource, which is the plural name: 403.
@@ -38,6 +38,13 @@ pub enum Rule {
         n_creates: u32,
         /// The retry time of the answer, in seconds.
         retry_after_seconds: u32,
+    },
+    /// No larger write of this resource, which is the plural name, with a subresource as `pods/status`: 413.
+    AtMost {
+        /// The resource.
+        resource: &'static str,
+        /// The most bytes of a request.
+        max_bytes: usize,
     },
 }
 
@@ -90,6 +97,21 @@ impl Admission {
         creates.unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The limit that a write of so many bytes is above.
+    fn exceeded(&self, resource: &str, n_bytes: usize) -> Option<usize> {
+        let mut limits = self.shared.rules.iter().filter_map(|rule| match *rule {
+            Rule::AtMost {
+                resource: limited,
+                max_bytes,
+            } if limited == resource => Some(max_bytes),
+            Rule::Forbidden(_)
+            | Rule::PodQuota(_)
+            | Rule::BusyAtFirst { .. }
+            | Rule::AtMost { .. } => None,
+        });
+        limits.find(|max_bytes| n_bytes > *max_bytes)
+    }
+
     async fn refusal(&self, resource: &str, place: &Place) -> Option<Refused> {
         for rule in &self.shared.rules {
             let refused = match *rule {
@@ -106,7 +128,10 @@ impl Admission {
                     let message = "too many requests, please try again later".to_owned();
                     (n < n_creates).then_some((429, "TooManyRequests", message, seconds))
                 }
-                Rule::Forbidden(_) | Rule::PodQuota(_) | Rule::BusyAtFirst { .. } => None,
+                Rule::Forbidden(_)
+                | Rule::PodQuota(_)
+                | Rule::BusyAtFirst { .. }
+                | Rule::AtMost { .. } => None,
             };
             if refused.is_some() {
                 return refused;
@@ -152,6 +177,10 @@ impl Service<Request<Body>> for Admitting {
             let asked = Asked::of(request.method(), request.uri());
             let (parts, body) = request.into_parts();
             let body = body.collect().await?.to_bytes();
+            if let Some(limit) = admission.exceeded(&asked.resource, body.len()) {
+                let message = format!("Request entity too large: limit is {limit}");
+                return status(413, "RequestEntityTooLarge", &message, 0);
+            }
             if asked.verb == "create" {
                 let create = (asked.resource.clone(), body.clone());
                 admission.recorded().push(create);

@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use longshore_api::flyte::{CONDITION_WAITING, Condition};
 
 use super::*;
-use crate::model::{Said, Unanswered};
+use crate::model::{Said, StatusForm, Unanswered};
 
 fn ago(seconds: i64) -> Timestamp {
     EPOCH - SignedDuration::from_secs(seconds)
@@ -177,4 +177,25 @@ fn an_api_server_that_makes_no_resource_is_quoted_before_the_next_try() {
     ] {
         assert_eq!(said(&world), expected);
     }
+}
+
+#[test]
+fn words_that_are_written_in_short_are_not_written_again() {
+    let long = "no ".repeat(4000);
+    let kept = StatusForm::Short.text(long.as_str());
+    let refused = |form| {
+        let world = waiting().unanswered("store_inputs", 50, Some(&long));
+        world.with(|it| it.action.form = form)
+    };
+    let short = refused(StatusForm::Short);
+    assert_eq!(
+        said(&short),
+        format!(
+            "Refused: {kept}; persist .0 of 0 (nothing started); warn StatusTooLarge; warn Refused; after 0ns"
+        )
+    );
+    assert_eq!(said(&short.said(&kept, 45, true)), "read inputs; await");
+    // Not in a hot loop.
+    let unwritable = refused(StatusForm::Unwritable);
+    assert_eq!(said(&unwritable), "read inputs; await");
 }
