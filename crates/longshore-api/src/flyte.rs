@@ -149,6 +149,9 @@ pub const REASON_NO_OUTPUT_DIRECTORY: &str = "NoOutputDirectory";
 /// Reason of an Event about a TaskAction: a foreign system has not answered for some seconds. Also a reason of the condition
 /// [`CONDITION_WAITING`].
 pub const REASON_NOT_ANSWERED: &str = "NotAnswered";
+/// Reason of an Event about a TaskAction: a request to a foreign system waits for its turn, because of a rate limit or
+/// because too many requests to the same system are under way. Also a reason of the condition [`CONDITION_WAITING`].
+pub const REASON_NOT_SENT: &str = "NotSent";
 /// Reason of an Event about a TaskAction: a foreign system or the API server refuses for now. It tries again. Also a reason
 /// of the condition [`CONDITION_WAITING`].
 pub const REASON_REFUSED: &str = "Refused";

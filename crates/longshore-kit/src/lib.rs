@@ -37,7 +37,7 @@ pub mod tally;
 pub mod wiring;
 
 pub use apply::{Applier, ApplyError, Postponed, Refusal};
-pub use ask::{Answers, AskLimits, Failures, KindLimits, Unanswered};
+pub use ask::{Answers, AskLimits, Failures, KindLimits, RateLimit, Unanswered, WaitsFor};
 pub use cache::{Cache, Update};
 pub use clock::{Clock, SystemClock};
 pub use controller::{Controller, Key};

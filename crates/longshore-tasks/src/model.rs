@@ -2,6 +2,7 @@
 
 mod form;
 mod held;
+mod slots;
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -29,6 +30,7 @@ use crate::{
 
 pub use form::StatusForm;
 pub use held::{Blocked, CreateFailure, Said, Unanswered};
+pub use slots::{QuotaScope, SlotChange, SlotState};
 
 /// The address of a TaskAction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -159,8 +161,10 @@ pub struct RemoteTask {
     pub written: Asked<()>,
     /// What has to become of its slot before its next step; `None` where nothing has to.
     pub slot: Option<SlotChange>,
-    /// Whether its connector was asked from the state on record, and has not answered yet: no step is taken.
+    /// Whether its connector was asked from the state on record, and has to answer before the next step.
     pub is_under_way: bool,
+    /// Whether the step was taken upon the answer that its job was begun.
+    pub is_begun: bool,
     /// The question whose answer the step was taken upon, where it does not stay until another state is on record.
     pub answered: Option<QuestionId>,
     /// What is to be asked so that it does not go on.
@@ -211,39 +215,6 @@ impl From<&PodEvent> for ReasonInfo {
             occurred_at: event.created_at,
         }
     }
-}
-
-/// Whose limits a job counts against.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct QuotaScope {
-    /// The project of its action.
-    pub project: String,
-    /// The domain of its action.
-    pub domain: String,
-}
-
-/// What an action has of the quota of jobs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SlotState {
-    /// There are no limits.
-    Unlimited,
-    /// Nothing.
-    NotRequested,
-    /// A place among those that wait for a slot.
-    Waiting,
-    /// A slot.
-    Granted,
-}
-
-/// What a plan does about the slot of its action.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SlotChange {
-    /// The job runs, and counts.
-    Take(QuotaScope),
-    /// The job is to begin.
-    Request(QuotaScope),
-    /// There is no job, or none any more.
-    Release,
 }
 
 /// What a plan has this process remember of an action, until the next process. Nothing of it is durable.
@@ -441,6 +412,7 @@ impl RemoteTask {
             written: Asked::NotAsked,
             slot: None,
             is_under_way: false,
+            is_begun: false,
             answered: None,
             abort: None,
             aborted: Asked::NotAsked,

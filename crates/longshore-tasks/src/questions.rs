@@ -15,8 +15,9 @@ use std::{
 use bytes::Bytes;
 use longshore_api::flyte::TaskActionStatus;
 use longshore_core::Question;
-use longshore_kit::{AskLimits, KindLimits};
-use longshore_plugins::{Answer, CacheKey, Call, Request};
+use longshore_k8s::Backoff;
+use longshore_kit::{AskLimits, KindLimits, RateLimit};
+use longshore_plugins::{Answer, CacheKey, Call, Limit, Request, WebApi};
 use longshore_proto::flyteidl2::core::LiteralMap;
 
 use crate::{
@@ -61,15 +62,25 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(60);
 const CATALOG_TIMEOUT: Duration = Duration::from_secs(70);
 /// The same for what a task waits for that could run without its cache: a look-up, and the read of cached outputs.
 const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(25);
-/// A connector's client has time limits of its own, by configuration, and lets requests wait for their turn: what was not
+/// A connector's client has time limits of its own, by configuration, and lets requests wait for a worker: what was not
 /// sent must not look as if it had failed.
 const CONNECTOR_TIMEOUT: Duration = Duration::from_hours(1);
 /// Longer than a batch of events takes, with the one before it: its own error says more than a time limit of ours.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(70);
 /// How many reports wait for a batch, or are in one.
 const REPORTS_IN_FLIGHT: usize = 4096;
-/// How many questions of one kind reach the clients of connectors.
+/// How many questions of one kind reach the clients of connectors, and how many of them may be about one task type: a
+/// connector that does not answer leaves room for others.
 const CONNECTOR_IN_FLIGHT: usize = 4096;
+const CONNECTOR_IN_FLIGHT_PER_HOST: usize = CONNECTOR_IN_FLIGHT / 4;
+/// From one DeleteTask of an action that failed to the next one.
+const DELETE_AGAIN: Backoff = Backoff {
+    first: Duration::from_secs(1),
+    max: Duration::from_mins(1),
+};
+/// The rates of requests to connectors, as the configuration names them.
+const READS: &str = "plugins.connector-service.webApi.readRateLimiter";
+const WRITES: &str = "plugins.connector-service.webApi.writeRateLimiter";
 /// Questions of one kind that are in flight to one endpoint of a store, or to the catalog.
 const IN_FLIGHT_PER_HOST: usize = 32;
 
@@ -314,6 +325,12 @@ impl TaskQuestion {
         !matches!(kind, KEY | GET | CACHED | RESERVE)
     }
 
+    /// Whether the answer is all that the question is for: it changes nothing where it is asked. An action that is being
+    /// deleted needs none of these answers.
+    pub(crate) fn only_reads(kind: &str) -> bool {
+        matches!(kind, INPUTS | OUTCOME | EXISTS | GET | CACHED | STATUS)
+    }
+
     /// Whether a plan asks this again until there is an answer; any other failure is final, or the action goes on
     /// without an answer.
     pub(crate) fn is_repeated(kind: &str) -> bool {
@@ -338,8 +355,8 @@ fn authority(url: &str) -> &str {
     url.get(..start + end).unwrap_or(url)
 }
 
-/// How many questions are in flight, and how long they may take.
-pub(crate) fn limits() -> AskLimits {
+/// How many questions are in flight, how long they may take, and how often connectors are asked.
+pub(crate) fn limits(connectors: &WebApi) -> AskLimits {
     let of_store = KindLimits {
         in_flight: 256,
         in_flight_per_host: IN_FLIGHT_PER_HOST,
@@ -359,11 +376,20 @@ pub(crate) fn limits() -> AskLimits {
         each: of_store,
         ..AskLimits::default()
     };
-    let of_connectors = KindLimits {
+    let of_reads = KindLimits {
         in_flight: CONNECTOR_IN_FLIGHT,
-        in_flight_per_host: CONNECTOR_IN_FLIGHT,
+        in_flight_per_host: CONNECTOR_IN_FLIGHT_PER_HOST,
         timeout: CONNECTOR_TIMEOUT,
+        rate: Some(READS),
         ..of_store
+    };
+    let of_writes = KindLimits {
+        rate: Some(WRITES),
+        ..of_reads
+    };
+    let of_deletes = KindLimits {
+        backoff: DELETE_AGAIN,
+        ..of_writes
     };
     let of_reports = KindLimits {
         in_flight: REPORTS_IN_FLIGHT,
@@ -371,12 +397,24 @@ pub(crate) fn limits() -> AskLimits {
         timeout: REPORT_TIMEOUT,
         ..of_store
     };
-    let limits = limits.kind(REPORT, of_reports);
+    let limits = limits
+        .rate(READS, rate(connectors.reads))
+        .rate(WRITES, rate(connectors.writes))
+        .kind(CREATE, of_writes)
+        .kind(STATUS, of_reads)
+        .kind(DELETE, of_deletes)
+        .kind(REPORT, of_reports);
     let look_up = [GET, CACHED].map(|kind| (kind, of_look_up));
     let catalog = [RESERVE, PUT, RELEASE].map(|kind| (kind, of_catalog));
-    let connectors = [CREATE, STATUS, DELETE].map(|kind| (kind, of_connectors));
-    let kinds = look_up.into_iter().chain(catalog).chain(connectors);
+    let kinds = look_up.into_iter().chain(catalog);
     kinds.fold(limits, |limits, (kind, of_kind)| limits.kind(kind, of_kind))
+}
+
+fn rate(limit: Limit) -> RateLimit {
+    RateLimit {
+        per_second: limit.per_second,
+        burst: limit.burst,
+    }
 }
 
 /// Tells states of a plugin apart.
@@ -443,6 +481,22 @@ mod tests {
             assert_eq!(authority(url), expected, "{url}");
             let url = url.to_owned();
             assert_eq!(TaskQuestion::Inputs { url }.host(), expected);
+        }
+    }
+
+    /// What one task type asks of its connector, whatever that does, leaves room for others.
+    #[test]
+    fn a_connector_has_a_share_of_what_all_connectors_have() {
+        let limits = limits(&longshore_plugins::ConnectorConfig::default().web_api);
+        for (kind, rate) in [(CREATE, WRITES), (DELETE, WRITES), (STATUS, READS)] {
+            let of_kind = limits.of(kind);
+            assert!(
+                of_kind.in_flight_per_host * 4 <= of_kind.in_flight,
+                "{kind}"
+            );
+            assert_eq!(of_kind.rate, Some(rate), "{kind}");
+            let limit = limits.rates[rate];
+            assert_eq!((limit.per_second, limit.burst), (10, 100), "{kind}");
         }
     }
 

@@ -191,7 +191,9 @@ impl Tasks {
         let (events, sending) = self.events.start();
         let (transport, freed) =
             Transport::new(&self.data, self.caching, &connectors, events, notes.clone());
-        let (slots, granted) = Slots::new(self.config.plugins.connector.quota);
+        let connector = &self.config.plugins.connector;
+        let (slots, granted) = Slots::new(connector.quota);
+        let limits = questions::limits(&connector.web_api);
         let triggers = wiring.facts(freed).facts(granted).into_triggers();
         let actions_api = api(&client, TASK_ACTION, namespace);
         let (measures, clock) = (self.config.measures.clone(), Arc::clone(&self.clock));
@@ -221,7 +223,7 @@ impl Tasks {
         let gate = self.gate.clone();
         let rounds = Runner::new(controller, applier, Arc::clone(&self.clock))
             .gated_by(self.gate)
-            .asking(questions::limits())
+            .asking(limits)
             .remembering(&memory)
             .concurrency(self.config.concurrency)
             .run(triggers, shutdown.clone());

@@ -12,6 +12,8 @@ use super::fair::Share;
 #[derive(Debug)]
 pub struct Answers<Q: Question> {
     of: Option<OfKey<Q>>,
+    /// The rates that waiting questions wait for.
+    rates: BTreeMap<QuestionId, &'static str>,
 }
 
 /// The questions of one key.
@@ -47,8 +49,21 @@ pub struct Unanswered<'a, Q> {
     pub since: Timestamp,
     /// Why it has none, in words, where it was sent and failed.
     pub failure: Option<&'a str>,
-    /// Whether it is in flight now; if not, it waits for its turn, or a plan has to ask again.
-    pub is_in_flight: bool,
+    /// What it waits for now.
+    pub waits_for: WaitsFor,
+}
+
+/// What a question that has no answer waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitsFor {
+    /// It is in flight: the foreign system has to answer.
+    Answer,
+    /// Too many questions are in flight.
+    Turn,
+    /// The limit of this rate, one of [`AskLimits::rates`](super::AskLimits::rates), is used up.
+    Rate(&'static str),
+    /// It was answered or failed before: its time comes, or a plan asks again.
+    Repeat,
 }
 
 /// The failures of a question in a row: none of them before the last answer.
@@ -129,11 +144,18 @@ impl<Q: Question> Slot<Q> {
         }
     }
 
-    fn unanswered(&self) -> Option<Unanswered<'_, Q>> {
-        let (said, is_in_flight) = match &self.stage {
+    fn unanswered(&self, rate: Option<&'static str>) -> Option<Unanswered<'_, Q>> {
+        let (said, waits_for) = match &self.stage {
             Stage::Idle => return None,
-            Stage::UnderWay(it) => (self.before.as_ref(), matches!(it.step, Step::InFlight(_))),
-            Stage::Over(said) => (Some(said), false),
+            Stage::UnderWay(it) => {
+                let waits_for = match it.step {
+                    Step::InFlight(_) => WaitsFor::Answer,
+                    Step::Waiting => rate.map_or(WaitsFor::Turn, WaitsFor::Rate),
+                    Step::Later(_) => WaitsFor::Repeat,
+                };
+                (self.before.as_ref(), waits_for)
+            }
+            Stage::Over(said) => (Some(said), WaitsFor::Repeat),
         };
         let failure = said.and_then(|said| said.result.as_ref().err());
         if failure.is_none() && matches!(self.stage, Stage::Over(_)) {
@@ -143,8 +165,16 @@ impl<Q: Question> Slot<Q> {
             question: self.question.as_deref()?,
             since: self.unanswered_since,
             failure: failure.map(|error| error.message.as_str()),
-            is_in_flight,
+            waits_for,
         })
+    }
+
+    /// What the question counts against, where it waits to be sent.
+    pub(super) fn waiting_share(&self) -> Option<&Share> {
+        match &self.stage {
+            Stage::UnderWay(it) => matches!(it.step, Step::Waiting).then_some(&it.share),
+            Stage::Idle | Stage::Over(_) => None,
+        }
     }
 }
 
@@ -159,7 +189,10 @@ impl<Q: Question> Clone for OfKey<Q> {
 
 impl<Q: Question> Default for Answers<Q> {
     fn default() -> Self {
-        Self { of: None }
+        Self {
+            of: None,
+            rates: BTreeMap::new(),
+        }
     }
 }
 
@@ -169,8 +202,8 @@ impl<Q: Question> Answers<Q> {
         Self::default()
     }
 
-    pub(super) fn of(of: Option<OfKey<Q>>) -> Self {
-        Self { of }
+    pub(super) fn of(of: Option<OfKey<Q>>, rates: BTreeMap<QuestionId, &'static str>) -> Self {
+        Self { of, rates }
     }
 
     /// How far a question about this incarnation is. What was asked about another one counts for nothing.
@@ -220,8 +253,8 @@ impl<Q: Question> Answers<Q> {
     /// The questions about this incarnation that have no answer, in the order of their ids.
     pub fn unanswered(&self, incarnation: &Incarnation) -> impl Iterator<Item = Unanswered<'_, Q>> {
         let of = self.of.as_ref().filter(|of| of.incarnation == *incarnation);
-        let slots = of.into_iter().flat_map(|of| of.slots.values());
-        slots.filter_map(Slot::unanswered)
+        let slots = of.into_iter().flat_map(|of| of.slots.iter());
+        slots.filter_map(|(id, slot)| slot.unanswered(self.rates.get(id).copied()))
     }
 
     /// The ticket of an answer that these answers have.

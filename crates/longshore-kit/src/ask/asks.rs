@@ -64,7 +64,7 @@ impl<K: Key, Q: Question> Questions<K, Q> {
 
     /// What a round of `key` observes.
     pub(crate) fn answers(&self, key: &K) -> Answers<Q> {
-        self.table().answers(key)
+        self.table().answers(key, Instant::now())
     }
 
     /// A round has seen which incarnation of `key` there is.

@@ -1,4 +1,5 @@
-//! Which question is sent next: kinds take turns, then the hosts of a kind, then the keys of a host. Pure.
+//! Which question is sent next: kinds take turns, then the hosts of a kind, then the keys of a host. The kinds that share
+//! a rate take turns within it, too. Pure: instants are passed in.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque, hash_map},
@@ -6,7 +7,9 @@ use std::{
     ops::Bound::{Excluded, Unbounded},
 };
 
-use super::AskLimits;
+use tokio::time::Instant;
+
+use super::{AskLimits, rate::Rate};
 
 /// Questions that wait, and how many are in flight.
 ///
@@ -16,6 +19,7 @@ use super::AskLimits;
 pub(super) struct FairQueue<K> {
     limits: AskLimits,
     kinds: BTreeMap<&'static str, Lane<K>>,
+    rates: BTreeMap<&'static str, Rate>,
     n_in_flight: usize,
     n_waiting: usize,
     /// Whose turn it was last.
@@ -57,7 +61,10 @@ pub(super) struct Share {
 
 impl<K: Clone + Eq + Hash> FairQueue<K> {
     pub(super) fn new(limits: AskLimits) -> Self {
+        let rates = limits.rates.iter();
+        let rates = rates.map(|(name, limit)| (*name, Rate::new(*limit)));
         Self {
+            rates: rates.collect(),
             limits,
             kinds: BTreeMap::new(),
             n_in_flight: 0,
@@ -104,25 +111,70 @@ impl<K: Clone + Eq + Hash> FairQueue<K> {
     }
 
     /// The next question that may be sent, which is in flight from now on.
-    pub(super) fn pop(&mut self) -> Option<(Share, K, u64)> {
-        if self.n_in_flight >= self.limits.in_flight {
-            return None;
-        }
-        let after = self
-            .kinds
-            .range::<&str, _>((Excluded(self.last), Unbounded));
-        let kinds = after.chain(self.kinds.range::<&str, _>(..=self.last));
-        let mut free = kinds.filter(|(kind, lane)| {
-            lane.n_in_flight < self.limits.of(kind).in_flight && !lane.ready.order.is_empty()
-        });
-        let kind = *free.next()?.0;
-        let most = self.limits.of(kind).in_flight_per_host;
+    pub(super) fn pop(&mut self, now: Instant) -> Option<(Share, K, u64)> {
+        let is_open = |kind: &str| self.rate(kind).is_none_or(|(_, rate)| rate.is_open(now));
+        let first = self.first_after(self.last, is_open)?;
+        let kind = match self.rate(first) {
+            None => first,
+            Some((name, rate)) => {
+                let shares = |kind: &str| self.limits.of(kind).rate == Some(name);
+                self.first_after(rate.last(), shares)?
+            }
+        };
+        let limits = self.limits.of(kind);
         let lane = self.kinds.get_mut(kind)?;
-        let (host, key, ticket) = lane.pop(most)?;
+        let (host, key, ticket) = lane.pop(limits.in_flight_per_host)?;
+        if let Some(rate) = limits.rate.and_then(|name| self.rates.get_mut(name)) {
+            rate.take(kind, now);
+        }
         self.last = kind;
         self.n_in_flight += 1;
         self.n_waiting -= 1;
         Some((Share { kind, host }, key, ticket))
+    }
+
+    /// When the next question may be sent that waits for nothing but its rate.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        let rates = self.kinds.keys().filter(|kind| self.has_next(kind));
+        let rates = rates.filter_map(|kind| self.rate(kind)?.1.opens_at());
+        rates.min()
+    }
+
+    /// The rate that a waiting question waits for; `None` where the number of questions in flight holds it, too.
+    pub(super) fn holding_rate(&self, share: &Share, now: Instant) -> Option<&'static str> {
+        let (name, rate) = self.rate(share.kind)?;
+        let is_ready = self.has_next(share.kind) && {
+            let lane = self.kinds.get(share.kind)?;
+            let most = self.limits.of(share.kind).in_flight_per_host;
+            lane.hosts.get(&share.host)?.n_in_flight < most
+        };
+        (is_ready && !rate.is_open(now)).then_some(name)
+    }
+
+    /// The first kind after `last`, of those of `kinds` that have a question which may be sent, rates aside.
+    fn first_after(
+        &self,
+        last: &'static str,
+        kinds: impl Fn(&str) -> bool,
+    ) -> Option<&'static str> {
+        let after = self.kinds.range::<&str, _>((Excluded(last), Unbounded));
+        let in_turn = after.chain(self.kinds.range::<&str, _>(..=last));
+        let mut in_turn = in_turn.map(|(kind, _)| *kind);
+        in_turn.find(|kind| kinds(kind) && self.has_next(kind))
+    }
+
+    /// Whether a question of this kind may be sent, its rate aside.
+    fn has_next(&self, kind: &str) -> bool {
+        let is_free = |lane: &Lane<K>| {
+            lane.n_in_flight < self.limits.of(kind).in_flight && !lane.ready.order.is_empty()
+        };
+        self.n_in_flight < self.limits.in_flight && self.kinds.get(kind).is_some_and(is_free)
+    }
+
+    /// The rate of a kind, and its name.
+    fn rate(&self, kind: &str) -> Option<(&'static str, &Rate)> {
+        let name = self.limits.of(kind).rate?;
+        Some((name, self.rates.get(name)?))
     }
 
     /// A question is in flight no more.
@@ -248,8 +300,10 @@ impl<T> Default for Turns<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::ask::KindLimits;
+    use crate::ask::{KindLimits, RateLimit};
 
     fn limits(all: usize, kind: usize, host: usize) -> AskLimits {
         let each = KindLimits {
@@ -270,7 +324,14 @@ mod tests {
     }
 
     fn all<K: Clone + Eq + Hash>(queue: &mut FairQueue<K>) -> Vec<(Share, K, u64)> {
-        std::iter::from_fn(|| queue.pop()).collect()
+        all_at(queue, Instant::now())
+    }
+
+    fn all_at<K: Clone + Eq + Hash>(
+        queue: &mut FairQueue<K>,
+        now: Instant,
+    ) -> Vec<(Share, K, u64)> {
+        std::iter::from_fn(|| queue.pop(now)).collect()
     }
 
     #[test]
@@ -318,16 +379,100 @@ mod tests {
         for ticket in 0..4 {
             queue.push(&share("get", "a"), &(ticket % 2), ticket);
         }
-        let (in_flight, ..) = queue.pop().unwrap();
+        let now = Instant::now();
+        let (in_flight, ..) = queue.pop(now).unwrap();
         queue.remove(&share("get", "a"), &1, 1);
         queue.remove(&share("get", "a"), &1, 3);
         queue.remove(&share("get", "a"), &1, 3);
         queue.remove(&share("get", "elsewhere"), &1, 3);
         queue.ended(&in_flight);
-        let (in_flight, key, ticket) = queue.pop().unwrap();
+        let (in_flight, key, ticket) = queue.pop(now).unwrap();
         assert_eq!((key, ticket), (0, 2));
         queue.ended(&in_flight);
         assert!(queue.is_empty());
         assert_eq!(queue.counts().collect::<Vec<_>>(), [("get", 0, 0)]);
+    }
+
+    /// Kinds `begin` and `end` share a rate of ten a second, one at once; `get` has none.
+    fn rated() -> AskLimits {
+        let limit = RateLimit {
+            per_second: 10,
+            burst: 1,
+        };
+        let of_rate = KindLimits {
+            rate: Some("writes"),
+            ..limits(100, 100, 50).each
+        };
+        let limits = limits(100, 100, 50).rate("writes", limit);
+        limits.kind("begin", of_rate).kind("end", of_rate)
+    }
+
+    #[test]
+    fn the_kinds_of_a_rate_and_their_hosts_take_turns_within_it() {
+        let mut queue = FairQueue::new(rated());
+        let mut tickets = 0..;
+        let mut push = |queue: &mut FairQueue<u64>, kind: &'static str, host: &str, n: usize| {
+            for ticket in tickets.by_ref().take(n) {
+                queue.push(&share(kind, host), &ticket, ticket);
+            }
+        };
+        push(&mut queue, "end", "broken", 40);
+        push(&mut queue, "begin", "broken", 40);
+        push(&mut queue, "begin", "well", 1);
+        push(&mut queue, "get", "broken", 1);
+        let began = Instant::now();
+        let mut sent = Vec::new();
+        for tenth in 0..6 {
+            // What other kinds send in between changes nothing about whose turn it is.
+            push(&mut queue, "get", "well", 1);
+            let now = began + Duration::from_millis(100 * tenth);
+            let popped = all_at(&mut queue, now).into_iter();
+            let popped = popped.filter(|(share, ..)| share.kind != "get");
+            let popped: Vec<_> = popped
+                .map(|(share, ..)| format!("{} {}", share.kind, share.host))
+                .collect();
+            assert_eq!(popped.len(), 1, "ten a second");
+            sent.extend(popped);
+            assert_eq!(queue.next_due(), Some(now + Duration::from_millis(100)));
+        }
+        let expected = [
+            "begin broken",
+            "end broken",
+            "begin well",
+            "end broken",
+            "begin broken",
+            "end broken",
+        ];
+        assert_eq!(sent, expected);
+    }
+
+    #[test]
+    fn what_waits_for_a_rate_only_is_told_from_what_waits_for_those_in_flight() {
+        let mut queue = FairQueue::new(rated());
+        let now = Instant::now();
+        assert_eq!(queue.next_due(), None);
+        for ticket in 0..60 {
+            queue.push(&share("end", "a"), &ticket, ticket);
+        }
+        assert_eq!(
+            queue.holding_rate(&share("end", "a"), now),
+            None,
+            "its turn"
+        );
+        all_at(&mut queue, now);
+        let holding = queue.holding_rate(&share("end", "a"), now);
+        assert_eq!(holding, Some("writes"));
+        let later = now + Duration::from_secs(60);
+        for _ in 1..50 {
+            let now = queue.next_due().unwrap();
+            assert_eq!(all_at(&mut queue, now).len(), 1);
+        }
+        assert_eq!(queue.next_due(), None, "fifty are in flight to the host");
+        let holding = queue.holding_rate(&share("end", "a"), now);
+        assert_eq!(holding, None, "fifty are in flight to the host");
+        assert_eq!(all_at(&mut queue, later).len(), 0);
+        let unrated = share("get", "a");
+        queue.push(&unrated, &0, 100);
+        assert_eq!(queue.holding_rate(&unrated, now), None);
     }
 }

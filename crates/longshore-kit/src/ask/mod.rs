@@ -11,11 +11,13 @@
 //!
 //! A foreign system that never answers costs its own questions a [`Failed`](longshore_core::Asked::Failed) after their
 //! time limit, and holds its own share of the limits. Kinds, hosts and keys take turns, so that its other questions
-//! wait behind each other and no other system's wait behind them. At shutdown the questions in flight are aborted.
+//! wait behind each other and no other system's wait behind them. The same holds for the rates that kinds may share: a
+//! question waits for its rate here, before it is sent. At shutdown the questions in flight are aborted.
 
 mod answers;
 mod asks;
 mod fair;
+mod rate;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -24,11 +26,20 @@ use std::{collections::BTreeMap, time::Duration};
 
 #[cfg(doc)]
 use longshore_core::Question;
+use longshore_k8s::Backoff;
 
 #[cfg(doc)]
 use crate::controller::Controller;
-pub use answers::{Answers, Failures, Unanswered};
+pub use answers::{Answers, Failures, Unanswered, WaitsFor};
 pub(crate) use asks::{Asks, Questions};
+pub use rate::RateLimit;
+
+/// Before a question that failed is sent again, however soon a plan asks again: a controller does not loop with a
+/// foreign system that refuses at once.
+const NOT_AT_ONCE: Backoff = Backoff {
+    first: Duration::from_millis(100),
+    max: Duration::from_secs(5),
+};
 
 /// How many questions of a controller may be in flight, and how long each may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +50,8 @@ pub struct AskLimits {
     pub each: KindLimits,
     /// Of kinds with limits of their own.
     pub kinds: BTreeMap<&'static str, KindLimits>,
+    /// Limits of the rates that kinds name; default none.
+    pub rates: BTreeMap<&'static str, RateLimit>,
 }
 
 /// Limits of the questions of one kind.
@@ -52,6 +65,10 @@ pub struct KindLimits {
     pub timeout: Duration,
     /// The most bytes of an answer that the transport reads; default 1 MiB.
     pub answer_bytes: usize,
+    /// From a failure to the next sending of the same question, at least; default 100 ms, doubling to 5 s.
+    pub backoff: Backoff,
+    /// The rate that its questions count against, one of [`AskLimits::rates`], which kinds may share; default none.
+    pub rate: Option<&'static str>,
 }
 
 impl Default for AskLimits {
@@ -60,6 +77,7 @@ impl Default for AskLimits {
             in_flight: 256,
             each: KindLimits::default(),
             kinds: BTreeMap::new(),
+            rates: BTreeMap::new(),
         }
     }
 }
@@ -71,6 +89,8 @@ impl Default for KindLimits {
             in_flight_per_host: 16,
             timeout: Duration::from_secs(10),
             answer_bytes: 1 << 20,
+            backoff: NOT_AT_ONCE,
+            rate: None,
         }
     }
 }
@@ -80,6 +100,13 @@ impl AskLimits {
     #[must_use]
     pub fn kind(mut self, kind: &'static str, limits: KindLimits) -> Self {
         self.kinds.insert(kind, limits);
+        self
+    }
+
+    /// The same with this limit of a rate that kinds name.
+    #[must_use]
+    pub fn rate(mut self, name: &'static str, limit: RateLimit) -> Self {
+        self.rates.insert(name, limit);
         self
     }
 

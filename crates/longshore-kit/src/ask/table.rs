@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use longshore_core::{AskError, Incarnation, Question, QuestionId, Seen};
-use longshore_k8s::Backoff;
 use tokio::{task::AbortHandle, time::Instant};
 
 use super::{
@@ -15,19 +14,13 @@ use super::{
 };
 use crate::controller::Key;
 
-/// Before a question that failed is sent again, however soon a plan asks again: a controller does not loop with a
-/// foreign system that refuses at once.
-const NOT_AT_ONCE: Backoff = Backoff {
-    first: Duration::from_millis(100),
-    max: Duration::from_secs(5),
-};
-
 /// All questions of a controller.
 ///
 /// A question is in one place only: it waits for its turn in `queue`, for its time in `later`, or is in flight. What is
 /// dropped leaves nothing behind but, where it was in flight, its share of the limits until its task has ended.
 #[derive(Debug)]
 pub(super) struct Table<K, Q: Question> {
+    limits: AskLimits,
     keys: BTreeMap<K, OfKey<Q>>,
     queue: FairQueue<K>,
     waiting: BTreeMap<u64, (K, QuestionId)>,
@@ -56,7 +49,8 @@ impl<K: Key, Q: Question> Table<K, Q> {
     pub(super) fn new(limits: AskLimits) -> Self {
         Self {
             keys: BTreeMap::new(),
-            queue: FairQueue::new(limits),
+            queue: FairQueue::new(limits.clone()),
+            limits,
             waiting: BTreeMap::new(),
             later: BTreeMap::new(),
             n_tickets: 0,
@@ -64,8 +58,15 @@ impl<K: Key, Q: Question> Table<K, Q> {
     }
 
     /// What a round of `key` observes.
-    pub(super) fn answers(&self, key: &K) -> Answers<Q> {
-        Answers::of(self.keys.get(key).cloned())
+    pub(super) fn answers(&self, key: &K, now: Instant) -> Answers<Q> {
+        let of = self.keys.get(key).cloned();
+        let slots = of.iter().flat_map(|of| of.slots.iter());
+        let rates = slots.filter_map(|(id, slot)| {
+            let share = slot.waiting_share()?;
+            Some((id.clone(), self.queue.holding_rate(share, now)?))
+        });
+        let rates = rates.collect();
+        Answers::of(of, rates)
     }
 
     /// A round has seen which incarnation of `key` there is: what was asked about another one is dropped and, where it
@@ -102,6 +103,7 @@ impl<K: Key, Q: Question> Table<K, Q> {
         now: Now,
     ) {
         let id = question.id();
+        let backoff = self.limits.of(id.kind).backoff;
         let observed = observed.ticket(incarnation, &id);
         let slots = self.slots(key, incarnation);
         let slot = slots.entry(id.clone()).or_default();
@@ -117,7 +119,7 @@ impl<K: Key, Q: Question> Table<K, Q> {
         };
         let due = before
             .as_ref()
-            .map(|said| due(&question, said, slot.n_failures));
+            .map(|said| due(&question, said, backoff.wait(slot.n_failures)));
         self.n_tickets += 1;
         let ticket = self.n_tickets;
         let mut under_way = UnderWay {
@@ -162,16 +164,17 @@ impl<K: Key, Q: Question> Table<K, Q> {
         }
     }
 
-    /// When the next question that is sent later is due.
+    /// When the next question is due that is sent later, or waits for its rate.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.later.first_key_value().map(|((due, _), _)| *due)
+        let later = self.later.first_key_value().map(|((due, _), _)| *due);
+        later.into_iter().chain(self.queue.next_due()).min()
     }
 
     /// The next question that may be sent. [`sent`](Self::sent) has to follow.
     pub(super) fn next(&mut self, now: Instant) -> Option<ToSend<K, Q>> {
         self.queue_due(now);
         loop {
-            let (share, key, ticket) = self.queue.pop()?;
+            let (share, key, ticket) = self.queue.pop(now)?;
             let found = self.waiting.remove(&ticket);
             let question = found.and_then(|(_, id)| {
                 let under_way = under_way(&mut self.keys, &key, &id, ticket)?;
@@ -247,7 +250,8 @@ impl<K: Key, Q: Question> Table<K, Q> {
             slot.stage = Stage::Over(said);
             return true;
         }
-        let due = due(&*under_way.question, &said, slot.n_failures);
+        let backoff = self.limits.of(under_way.share.kind).backoff;
+        let due = due(&*under_way.question, &said, backoff.wait(slot.n_failures));
         under_way.step = Step::Later(due);
         slot.before = Some(said);
         self.later.insert((due, ticket), (key.clone(), id.clone()));
@@ -308,9 +312,8 @@ impl<K: Key, Q: Question> Table<K, Q> {
 }
 
 /// When a question is sent again: not before its own time or, where it has none, after failures, before a back-off.
-fn due<Q: Question>(question: &Q, said: &Said<Q::Answer>, n_failures: u32) -> Instant {
-    let wait = question.repeats_after();
-    said.instant + wait.unwrap_or_else(|| NOT_AT_ONCE.wait(n_failures))
+fn due<Q: Question>(question: &Q, said: &Said<Q::Answer>, backoff: Duration) -> Instant {
+    said.instant + question.repeats_after().unwrap_or(backoff)
 }
 
 fn slot<'t, K: Key, Q: Question>(

@@ -21,13 +21,14 @@ use longshore_core::{
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::{Answers, AskLimits, KindLimits};
+use super::{Answers, AskLimits, KindLimits, RateLimit, WaitsFor};
 use crate::{Applier, Clock, Controller, Gate, Runner};
 
 mod fairness;
 mod habits;
 mod leases;
 mod lives;
+mod rates;
 
 /// A clock that goes with the paused time of the test.
 #[derive(Debug)]
@@ -112,8 +113,8 @@ struct View {
     incarnation: Seen<Incarnation>,
     asked: Asked<String>,
     before: Asked<String>,
-    /// Of the questions without an answer: since which second, why, and whether one is in flight.
-    unanswered: Vec<(i64, Option<String>, bool)>,
+    /// Of the questions without an answer: since which second, why, and what it waits for.
+    unanswered: Vec<(i64, Option<String>, WaitsFor)>,
     /// The seconds of the first failure in a row, and of the last one.
     failures: Option<(i64, i64)>,
     recorded: Asked<String>,
@@ -276,7 +277,7 @@ impl Controller for Toy {
                     (
                         it.since.as_second(),
                         it.failure.map(str::to_owned),
-                        it.is_in_flight,
+                        it.waits_for,
                     )
                 })
                 .collect(),

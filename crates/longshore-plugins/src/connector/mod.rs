@@ -8,7 +8,7 @@ mod service_config;
 mod state;
 mod status;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 pub use config::{ConnectorConfig, Deployment, Limit, Quota, WebApi};
 pub use registry::Connectors;
@@ -114,7 +114,7 @@ fn announce(mut state: WebApiState, round: &Round<'_>) -> Step {
     state.phase = WebApiPhase::AllocationTokenAcquired;
     state.token_requested_at = Some(round.now);
     Step {
-        again: Some(std::time::Duration::ZERO),
+        again: Some(Duration::ZERO),
         ..Step::quiet(
             PhaseInfo::of(Phase::Queued, "asking the connector"),
             state.encode(),
@@ -160,20 +160,42 @@ fn create(mut state: WebApiState, context: &TaskContext, round: &Round<'_>) -> S
                 ..Step::quiet(info, state.encode())
             }
         }
+        // Which job it is is on record before anything is reported: nothing but this answer says so.
         Some(Answer::Created(response)) => {
             state.resource_meta = Some(request::resource_meta(context, response));
             state.phase = WebApiPhase::ResourcesCreated;
-            state.version = LAUNCHED;
-            let info = PhaseInfo {
-                version: LAUNCHED,
-                ..PhaseInfo::of(Phase::Queued, "launched")
-            };
             Step {
-                again: Some(std::time::Duration::ZERO),
-                ..Step::quiet(info, state.encode())
+                again: Some(Duration::ZERO),
+                ..Step::quiet(unchanged(context), state.encode())
             }
         }
     }
+}
+
+/// Reports the job that is on record.
+fn launched(mut state: WebApiState) -> Step {
+    state.version = LAUNCHED;
+    let info = PhaseInfo {
+        version: LAUNCHED,
+        ..PhaseInfo::of(Phase::Queued, "launched")
+    };
+    Step {
+        again: Some(Duration::ZERO),
+        ..Step::quiet(info, state.encode())
+    }
+}
+
+/// Whether nothing was reported of a job since its connector has begun it.
+fn is_unreported(state: &WebApiState, context: &TaskContext) -> bool {
+    let last = (context.last.phase, context.last.version);
+    state.version < LAUNCHED && last < (Phase::Queued, LAUNCHED)
+}
+
+/// What was reported last.
+fn unchanged(context: &TaskContext) -> PhaseInfo {
+    let last = &context.last;
+    let info = PhaseInfo::of(last.phase.max(Phase::Queued), last.reason.clone());
+    info.ordered_after(last)
 }
 
 impl ConnectorPlugin {
@@ -184,10 +206,12 @@ impl ConnectorPlugin {
             let info = PhaseInfo::retryable(ErrorKind::User, CREATION_INTERRUPTED, message);
             return Step::quiet(info, state.encode());
         };
+        if is_unreported(&state, context) {
+            return launched(state);
+        }
         let ask = Some(request::get(meta));
         let last = &context.last;
-        let unchanged = PhaseInfo::of(last.phase.max(Phase::Queued), last.reason.clone());
-        let unchanged = unchanged.ordered_after(last);
+        let unchanged = unchanged(context);
         match &round.answer {
             None | Some(Answer::Created(_)) => Step {
                 call: ask,

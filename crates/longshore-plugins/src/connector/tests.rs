@@ -166,6 +166,7 @@ impl World {
             resource_meta: vec![7],
         };
         world.step(true, Some(Answer::Created(response)));
+        world.step(true, None);
         world
     }
 }
@@ -210,7 +211,43 @@ fn the_connector_is_asked_to_begin_once_it_is_remembered_that_it_will_be() {
             resource_meta: vec![7],
         })),
     );
-    assert_eq!(digest(&third.info), "Queued v2: launched");
+    assert_eq!(third.again, Some(Duration::ZERO));
+    assert_eq!(
+        (digest(&third.info), third.call),
+        (digest(&second.info), None),
+        "it is remembered before anything is reported"
+    );
+    let begun = WebApiState::read(stored(&third.state)).unwrap();
+    assert_eq!(begun.phase, WebApiPhase::ResourcesCreated);
+    assert_eq!(begun.resource_meta.unwrap().connector_meta, [7]);
+    // Another process goes on with it.
+    let fourth = world.step(false, None);
+    assert_eq!(digest(&fourth.info), "Queued v2: launched");
+    assert_eq!((fourth.again, fourth.call), (Some(Duration::ZERO), None));
+}
+
+/// A job that ran may wait again, and the peer does not report its jobs as we do.
+#[test]
+fn a_job_is_reported_to_be_launched_once_and_before_anything_else() {
+    for (version, phase, is_launched) in [
+        (0, Phase::Queued, true),
+        (0, Phase::Undefined, true),
+        (0, Phase::Running, false),
+        (LAUNCHED, Phase::Queued, false),
+        (LAUNCHED, Phase::Running, false),
+    ] {
+        let mut world = World::launched();
+        let mut state = WebApiState::read(stored(&world.state)).unwrap();
+        state.version = version;
+        world.state = state.encode();
+        world.context.last = K8sState {
+            phase,
+            version: 0,
+            reason: "the job waits".to_owned(),
+        };
+        let step = world.step(false, None);
+        assert_eq!(step.call.is_none(), is_launched, "{version} {phase:?}");
+    }
 }
 
 #[test]

@@ -31,10 +31,8 @@ pub(super) fn decide(round: &Round<'_>) -> ActionPlan {
             actions.push(aborted(round, &task.context));
         }
         Work::Remote(task) if !action.status.is_terminal() => {
-            // The job that was begun is found by its inputs. The next owner of the reservation must not run beside it.
-            let before = remote::read_inputs(round, task)
-                .or_else(|| remote::end_job(round, task))
-                .or_else(|| cached::before_end(&**task));
+            // The next owner of the reservation must not run beside the job.
+            let before = remote::end_job(round, task).or_else(|| cached::before_end(&**task));
             if let Some(before) = before {
                 return before;
             }

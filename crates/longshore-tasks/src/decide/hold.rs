@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use longshore_api::flyte::{
-    CONDITION_PROGRESSING, CONDITION_WAITING, REASON_NOT_ANSWERED, REASON_REFUSED, TaskActionStatus,
+    CONDITION_PROGRESSING, CONDITION_WAITING, REASON_NOT_ANSWERED, REASON_NOT_SENT, REASON_REFUSED,
+    TaskActionStatus,
 };
 use longshore_core::{Action as Do, Next, Plan};
+use longshore_kit::WaitsFor;
 
 use super::{ActionPlan, Round, Step, cached::Attempt};
 use crate::{
@@ -120,7 +122,7 @@ fn of_question(round: &Round<'_>, unanswered: &Unanswered) -> Option<Hold> {
         whom,
         since,
         failure,
-        is_in_flight,
+        waits_for,
     } = unanswered;
     let n = round.since(*since).as_secs();
     let progress = round.action.status.condition(CONDITION_PROGRESSING);
@@ -132,15 +134,21 @@ fn of_question(round: &Round<'_>, unanswered: &Unanswered) -> Option<Hold> {
         Some(failure) if TaskQuestion::is_repeated(kind) && !is_published(failure) => {
             (REASON_REFUSED, failure.clone())
         }
-        None if *is_in_flight => {
-            let words = format!("{whom} has not answered for {n} s");
-            (REASON_NOT_ANSWERED, words)
-        }
-        None => {
-            let words = format!("its question to {whom} has waited for its turn for {n} s");
-            (REASON_NOT_ANSWERED, words)
-        }
         Some(_) => return None,
+        None => match waits_for {
+            WaitsFor::Answer => {
+                let words = format!("{whom} has not answered for {n} s");
+                (REASON_NOT_ANSWERED, words)
+            }
+            WaitsFor::Rate(rate) => {
+                let words = format!("its request to {whom} has waited for {n} s for {rate}");
+                (REASON_NOT_SENT, words)
+            }
+            WaitsFor::Turn | WaitsFor::Repeat => {
+                let words = format!("its request to {whom} has waited for its turn for {n} s");
+                (REASON_NOT_SENT, words)
+            }
+        },
     };
     Some(Hold {
         since: *since,

@@ -145,8 +145,14 @@ fn of_action(round: &Round<'_>) -> ActionPlan {
             ..Plan::after(Duration::ZERO)
         };
     }
+    // Before anything that may wait for a foreign system, and also where the action is being deleted.
+    if let Work::Remote(task) = &action.work
+        && let Some(plan) = remote::record_job(round, task)
+    {
+        return plan;
+    }
     if action.is_deleting {
-        return report::first(round, delete::decide(round));
+        return cancel_reads(round, report::first(round, delete::decide(round)));
     }
     if action.status.is_terminal() {
         return ended::decide(round);
@@ -185,6 +191,16 @@ fn remember(round: &Round<'_>, task: &Task, mut plan: ActionPlan) -> ActionPlan 
     let notes = head.into_iter().chain(pending);
     let notes = notes.map(|fact| round.note(fact));
     plan.actions.splice(0..0, notes);
+    plan
+}
+
+/// The same plan of an action that is being deleted, which first cancels the questions whose answers it needs no more: a
+/// foreign system that does not answer them delays nothing.
+fn cancel_reads(round: &Round<'_>, mut plan: ActionPlan) -> ActionPlan {
+    let asked = round.action.asked.iter();
+    let reads = asked.filter(|id| TaskQuestion::only_reads(id.kind));
+    let cancels = reads.cloned().map(Do::Used);
+    plan.actions.splice(0..0, cancels);
     plan
 }
 

@@ -2,6 +2,10 @@
 //!
 //! A crash between the record and the question leaves a state that says that the question was about to be asked: what
 //! the plugin makes of that is its own to say, and it does not ask twice what must not be asked twice.
+//!
+//! Which job a connector has begun, nothing but its answer says. It is on record before anything is reported, because a
+//! report may hang for as long as the events service does. This is the one status that is written without a report: it
+//! says nothing that the run service would be told, and the next step reports the job.
 
 use std::{sync::Arc, time::Duration};
 
@@ -110,8 +114,22 @@ fn decide(round: &Round<'_>, task: &RemoteTask) -> ActionPlan {
     }
 }
 
+/// Records the job that its connector has begun, and nothing else; `None` where none was, or the status has it.
+pub(super) fn record_job(round: &Round<'_>, task: &RemoteTask) -> Option<ActionPlan> {
+    let step = task.step.as_ref().ok().filter(|_| task.is_begun)?;
+    let status = TaskActionStatus {
+        plugin_state: step.state.clone(),
+        plugin_state_version: STATE_VERSION,
+        ..round.action.status.clone()
+    };
+    Some(Plan {
+        actions: vec![round.record(status)],
+        ..Plan::after(Duration::ZERO)
+    })
+}
+
 /// Reads the inputs that the next step needs; `None` where they are known, or are not needed.
-pub(super) fn read_inputs(round: &Round<'_>, task: &RemoteTask) -> Option<ActionPlan> {
+fn read_inputs(round: &Round<'_>, task: &RemoteTask) -> Option<ActionPlan> {
     let url = task.context.paths.input.clone();
     answered(round, task.inputs.as_ref()?, TaskQuestion::Inputs { url })
 }

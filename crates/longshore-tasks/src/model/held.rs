@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use longshore_api::flyte::Condition;
+use longshore_kit::WaitsFor;
 
 /// A question about an action that has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,8 +15,8 @@ pub struct Unanswered {
     pub since: Timestamp,
     /// Why there is no answer, in the words of the foreign system, where it was asked and refused.
     pub failure: Option<String>,
-    /// Whether it is in flight; if not, it waits for its turn, or is to be asked again.
-    pub is_in_flight: bool,
+    /// What it waits for now.
+    pub waits_for: WaitsFor,
 }
 
 /// What the status of an action says of what holds it. No other part of a decision sees this condition, so that each

@@ -150,7 +150,7 @@ impl Known<'_> {
             whom: it.question.whom(),
             since: it.since,
             failure: it.failure.map(str::to_owned),
-            is_in_flight: it.is_in_flight,
+            waits_for: it.waits_for,
         });
         unanswered.collect()
     }

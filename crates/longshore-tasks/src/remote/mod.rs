@@ -9,7 +9,6 @@ mod grpc;
 mod over_grpc;
 mod own_states;
 mod quota;
-mod rate_limit;
 mod step;
 
 pub use connectors::{AskConnectors, ConnectorError, NoConnectors};

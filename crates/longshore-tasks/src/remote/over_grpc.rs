@@ -22,7 +22,6 @@ use tokio::sync::{Semaphore, watch};
 use super::{
     connectors::{AskConnectors, ConnectorError},
     grpc::{GrpcClient, GrpcError, Transport},
-    rate_limit::RateLimit,
 };
 
 /// Begins jobs, tells of them and ends them.
@@ -34,7 +33,8 @@ const DEFAULT: &str = "defaultConnector";
 /// How long a connector may take to tell what it takes, where nothing is configured: the others are waited for, too.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The connectors of the configuration.
+/// The connectors of the configuration. The rate limits of `webApi` are not kept here: the kit sends no question before its
+/// rate allows it, and task types take turns (`questions::limits`).
 #[derive(Debug)]
 pub struct GrpcConnectors {
     config: ConnectorConfig,
@@ -45,8 +45,6 @@ pub struct GrpcConnectors {
     is_known: watch::Sender<bool>,
     /// `webApi.caching.workers` of each connector: a silent one keeps those of the others free.
     workers: BTreeMap<String, Semaphore>,
-    reads: RateLimit,
-    writes: RateLimit,
 }
 
 /// What connectors take.
@@ -87,8 +85,7 @@ impl GrpcConnectors {
             let client = GrpcClient::new(&endpoint, transport, permit.clone())?;
             clients.insert((endpoint, transport), client);
         }
-        let web_api = &config.web_api;
-        let n_workers = usize::try_from(web_api.workers).unwrap_or(Semaphore::MAX_PERMITS);
+        let n_workers = usize::try_from(config.web_api.workers).unwrap_or(Semaphore::MAX_PERMITS);
         let n_workers = n_workers.clamp(1, Semaphore::MAX_PERMITS);
         let workers = named(config)
             .map(|connector| (connector.name.to_owned(), Semaphore::new(n_workers)))
@@ -99,8 +96,6 @@ impl GrpcConnectors {
             known: Mutex::default(),
             is_known: watch::Sender::new(false),
             workers,
-            reads: RateLimit::new(web_api.reads),
-            writes: RateLimit::new(web_api.writes),
         })
     }
 
@@ -241,12 +236,10 @@ impl AskConnectors for GrpcConnectors {
         };
         match &call.request {
             Request::Create(request) => {
-                self.writes.take().await;
                 let created = self.job(connector, "CreateTask", &**request).await?;
                 Ok(Some(Answer::Created(created)))
             }
             Request::Get(request) => {
-                self.reads.take().await;
                 let _worker = match self.workers.get(connector.name) {
                     Some(workers) => workers.acquire().await.ok(), // It is never closed.
                     None => None,
@@ -255,7 +248,6 @@ impl AskConnectors for GrpcConnectors {
                 Ok(Some(Answer::Told { response, by }))
             }
             Request::Delete(request) => {
-                self.writes.take().await;
                 // Not found means that there is no such connector: one whose job is gone has to say yes.
                 let _: DeleteTaskResponse = self.job(connector, "DeleteTask", &**request).await?;
                 Ok(None)

@@ -26,6 +26,8 @@ pub(crate) fn assemble(action: &mut Action, slot: SlotState, now: Timestamp, kno
     let (id, asked) = known.connector(state.bytes);
     let answer = match asked {
         Asked::NotAsked | Asked::AskedByAnother => None,
+        // An action that is being deleted needs to know whether CreateTask began a job, and not how far the job is.
+        Asked::UnderWay { .. } if is_deleting && id.kind != CREATE => None,
         Asked::UnderWay { .. } => {
             task.is_under_way = true;
             return;
@@ -42,7 +44,8 @@ pub(crate) fn assemble(action: &mut Action, slot: SlotState, now: Timestamp, kno
         task.abort = task.plugin.abort(&task.context, state).ok().flatten();
         return;
     }
-    if task.plugin.needs_inputs(state) {
+    // A job that was begun has them: its record waits for no store.
+    if !is_begun && task.plugin.needs_inputs(state) {
         let inputs = known.inputs();
         let answer = inputs.answer().cloned();
         task.inputs = Some(without_answer(inputs));
@@ -63,7 +66,10 @@ pub(crate) fn assemble(action: &mut Action, slot: SlotState, now: Timestamp, kno
         now,
     };
     task.step = task.plugin.step(&task.context, &round);
-    let is_over = |step: &&Step| is_deleting || step.info.phase == Phase::PermanentFailure;
+    // A step that fails has its end to record.
+    let goes_on = |step: &Step| !step.info.phase.is_terminal();
+    task.is_begun = is_begun && task.step.as_ref().is_ok_and(goes_on);
+    let is_over = |step: &&Step| step.info.phase == Phase::PermanentFailure;
     let next = task.step.as_ref().ok().filter(is_over);
     let abort_from = next.map_or(state, |step| StoredState {
         version: longshore_plugins::STATE_VERSION,
@@ -75,7 +81,7 @@ pub(crate) fn assemble(action: &mut Action, slot: SlotState, now: Timestamp, kno
         .step
         .as_ref()
         .is_ok_and(|step| step.info.phase == Phase::Success && step.outputs.is_none());
-    if ended_well && !is_deleting {
+    if ended_well {
         task.outcome = known.outcome(&status.attempts.max(1).to_string());
     }
     task.written = known.outputs(&task.context.paths.output_prefix);

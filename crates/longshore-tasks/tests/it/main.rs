@@ -8,6 +8,7 @@
 )]
 
 mod cache;
+mod connectors;
 mod flyte_sdk;
 mod large;
 mod laws;

@@ -85,6 +85,7 @@ fn task_type(name: &str) -> (&'static str, Value) {
         ),
         "sleep" => ("core-sleep", json!({})),
         "job" => ("task_type_3", json!({})),
+        "work" => ("task_type_4", json!({})),
         other => panic!("no task type is called {other:?}"),
     }
 }
@@ -359,7 +360,7 @@ impl Connector {
             .collect()
     }
 
-    fn answer(&self, call: &Call) -> Option<Answer> {
+    pub(crate) fn answer(&self, call: &Call) -> Option<Answer> {
         let mut jobs = self.0.lock().unwrap();
         match &call.request {
             Request::Create(request) => {

@@ -188,9 +188,20 @@ impl World {
         }
     }
 
-    /// The executor, behind the faults of `process`.
+    /// Runs the executor, behind the faults of `process`.
     pub(crate) async fn run(&self, process: &Process) {
-        let client = process.client(self.admission.service(&self.api));
+        let client = self.client(process);
+        let executor = self.executor(process);
+        executor.run(client, CancellationToken::new()).await;
+    }
+
+    /// The cluster as `process` reaches it.
+    pub(crate) fn client(&self, process: &Process) -> Client {
+        process.client(self.admission.service(&self.api))
+    }
+
+    /// The executor, behind the faults of `process`.
+    pub(crate) fn executor(&self, process: &Process) -> Tasks {
         let events = FaultyEvents {
             told: self.told.clone(),
             process: process.clone(),
@@ -207,8 +218,6 @@ impl World {
                 cache: Arc::clone(&self.cache),
             }))
             .with_caching(self.cache.caching(process))
-            .run(client, CancellationToken::new())
-            .await;
     }
 
     pub(crate) async fn apply(&self, action: Value) {

@@ -99,11 +99,11 @@ async fn a_question_that_fails_again_and_again_has_no_answer_since_it_was_asked_
     let no = || Some("403".to_owned());
     let expected = [
         vec![],
-        vec![(0, no(), false)],
-        vec![(0, no(), true)],
+        vec![(0, no(), WaitsFor::Repeat)],
+        vec![(0, no(), WaitsFor::Answer)],
         vec![],
-        vec![(4, no(), false)],
-        vec![(4, no(), true)],
+        vec![(4, no(), WaitsFor::Repeat)],
+        vec![(4, no(), WaitsFor::Answer)],
     ];
     assert_eq!(seen.lock().unwrap()[..6], expected);
 }

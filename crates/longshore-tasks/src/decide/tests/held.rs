@@ -2,6 +2,7 @@
 
 use jiff::SignedDuration;
 use longshore_api::flyte::{CONDITION_WAITING, Condition};
+use longshore_kit::WaitsFor;
 
 use super::*;
 use crate::model::{Said, StatusForm, Unanswered};
@@ -19,9 +20,16 @@ impl World {
                 whom: "the store of s3://b/in".to_owned(),
                 since: ago(seconds),
                 failure: failure.map(str::to_owned),
-                is_in_flight: true,
+                waits_for: WaitsFor::Answer,
             });
         })
+    }
+
+    /// This question waits for something else than its answer.
+    fn unsent(self, kind: &'static str, seconds: i64, waits_for: WaitsFor) -> Self {
+        let mut world = self.unanswered(kind, seconds, None);
+        world.action.unanswered[0].waits_for = waits_for;
+        world
     }
 
     /// The status says this since so many seconds, by this process where `is_ours`.
@@ -101,6 +109,18 @@ fn a_foreign_system_that_does_not_answer_is_named_within_ten_seconds() {
             "refused",
             waiting().unanswered("store_inputs", 5, Some("AccessDenied")),
             "Refused: AccessDenied; persist .0 of 0 (nothing started); warn Refused; after 0ns",
+        ),
+        (
+            "not sent, because others are",
+            waiting().unsent("store_inputs", 5, WaitsFor::Turn),
+            "NotSent: its request to the store of s3://b/in has waited for its turn for 5 s; \
+             persist .0 of 0 (nothing started); warn NotSent; after 0ns",
+        ),
+        (
+            "not sent, because of a rate limit",
+            waiting().unsent("store_inputs", 5, WaitsFor::Rate("webApi.writeRateLimiter")),
+            "NotSent: its request to the store of s3://b/in has waited for 5 s for webApi.writeRateLimiter; \
+             persist .0 of 0 (nothing started); warn NotSent; after 0ns",
         ),
         (
             "refused, as its status says",

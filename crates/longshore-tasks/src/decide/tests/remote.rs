@@ -1,5 +1,7 @@
 //! Tasks that make no resource.
 
+mod begun;
+
 use longshore_core::{QuestionId, UnknownCause};
 use longshore_plugins::{
     Call, Config, PhaseInfo, RemotePlugin, Request, Round as PluginRound, StateError, Step,
@@ -47,6 +49,7 @@ struct Remote {
     written: Seen<()>,
     inputs: Option<Seen<()>>,
     is_under_way: bool,
+    is_begun: bool,
     answered: Option<QuestionId>,
     abort: Option<Call>,
     aborted: Seen<()>,
@@ -64,6 +67,7 @@ fn remote(phase: Phase) -> Remote {
         written: Seen::Absent,
         inputs: None,
         is_under_way: false,
+        is_begun: false,
         answered: None,
         abort: None,
         aborted: Seen::Absent,
@@ -132,6 +136,10 @@ impl Remote {
     }
 
     fn words(&self) -> String {
+        words(&world::plan_of(&self.world.config, self.observed()))
+    }
+
+    fn observed(&self) -> Observed {
         let mut action = self.world.action.clone();
         let (attempt, template) = (action.attempt(), TaskTemplate::default());
         let config = Config::default();
@@ -154,16 +162,16 @@ impl Remote {
             written: world::asked(&self.written, EPOCH),
             slot: None,
             is_under_way: self.is_under_way,
+            is_begun: self.is_begun,
             answered: self.answered.clone(),
             abort: self.abort.clone(),
             aborted: world::asked(&self.aborted, EPOCH),
             cache: self.cache.clone(),
         }));
-        let observed = Observed {
+        Observed {
             now: EPOCH,
             action: Seen::Present(action),
-        };
-        words(&world::plan_of(&self.world.config, observed))
+        }
     }
 }
 

@@ -1,0 +1,325 @@
+//! Connectors and an events service that hang or refuse: each job is begun once, and ended with its action; the jobs of
+//! other connectors wait for none of that.
+
+use std::{
+    fmt,
+    future::pending,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use longshore_api::flyte::CONDITION_WAITING;
+use longshore_plugins::{Answer, Call, Request};
+use longshore_tasks::{
+    events::{ActionEvent, ActionEvents, ActionPhase, NotPublished},
+    remote::{AskConnectors, ConnectorError},
+};
+use longshore_test::Faults;
+use tokio::{
+    task::AbortHandle,
+    time::{Instant, sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    operators::{self, Begun, Connector},
+    stories::Story,
+    world::{World, action, delete_action},
+};
+
+/// By the clock of the test: whatever takes longer never ends.
+const PATIENCE: Duration = Duration::from_secs(600);
+const CREATE: &str = "CreateTask";
+const GET: &str = "GetTask";
+const DELETE: &str = "DeleteTask";
+
+/// What a connector does with a request.
+enum Habit {
+    Answers,
+    AnswersAfter(Duration),
+    Hangs,
+    Refuses,
+}
+
+type Habits = dyn Fn(&str, &Call) -> Habit + Send + Sync;
+
+/// The connectors of all task types, and the events service. They live through the crashes of the executor.
+#[derive(Clone)]
+struct Systems {
+    jobs: Connector,
+    habits: Arc<Habits>,
+    /// Whether the events service does not acknowledge that a job was launched.
+    is_silent: Arc<AtomicBool>,
+    asked: Arc<Mutex<Vec<&'static str>>>,
+    /// What was asked and is neither answered nor given up.
+    hanging: Arc<Mutex<Vec<&'static str>>>,
+}
+
+impl fmt::Debug for Systems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Systems").field(&self.jobs).finish()
+    }
+}
+
+/// A request that is under way until this is dropped.
+struct UnderWay<'s>(&'s Systems, &'static str);
+
+impl<'s> UnderWay<'s> {
+    fn new(systems: &'s Systems, operation: &'static str) -> Self {
+        systems.hanging.lock().unwrap().push(operation);
+        Self(systems, operation)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let mut hanging = self.0.hanging.lock().unwrap();
+        let at = hanging.iter().position(|it| *it == self.1).unwrap();
+        hanging.remove(at);
+    }
+}
+
+#[async_trait]
+impl AskConnectors for Systems {
+    async fn ask(&self, call: &Call) -> Result<Option<Answer>, ConnectorError> {
+        let operation = match &call.request {
+            Request::Create(_) => CREATE,
+            Request::Get(_) => GET,
+            Request::Delete(_) => DELETE,
+        };
+        self.asked.lock().unwrap().push(operation);
+        let _under_way = UnderWay::new(self, operation);
+        match (self.habits)(operation, call) {
+            Habit::Answers => {}
+            Habit::AnswersAfter(time) => sleep(time).await,
+            Habit::Hangs => pending().await,
+            Habit::Refuses => {
+                return Err(ConnectorError::NoAnswer {
+                    connector: call.category.task_type.clone(),
+                    operation,
+                    why: "it is broken".to_owned(),
+                });
+            }
+        }
+        Ok(self.jobs.answer(call))
+    }
+}
+
+#[async_trait]
+impl ActionEvents for Systems {
+    async fn publish(&self, event: &ActionEvent) -> Result<(), NotPublished> {
+        let is_launch = event.phase == ActionPhase::Queued && event.version == 2;
+        if is_launch && self.is_silent.load(Ordering::Relaxed) {
+            pending::<()>().await;
+        }
+        Ok(())
+    }
+}
+
+impl Systems {
+    fn new(habits: impl Fn(&str, &Call) -> Habit + Send + Sync + 'static) -> Self {
+        Self {
+            jobs: Connector::default(),
+            habits: Arc::new(habits),
+            is_silent: Arc::default(),
+            asked: Arc::default(),
+            hanging: Arc::default(),
+        }
+    }
+
+    /// Starts the executor, which ends when it is aborted, as in a crash.
+    fn start(&self, world: &World) -> AbortHandle {
+        let process = Faults::none().start();
+        let executor = world.executor(&process);
+        let executor = executor
+            .with_events(Arc::new(self.clone()))
+            .with_connectors(Arc::new(self.clone()));
+        let run = executor.run(world.client(&process), CancellationToken::new());
+        tokio::spawn(run).abort_handle()
+    }
+
+    fn n_asked(&self, operation: &str) -> usize {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().filter(|it| **it == operation).count()
+    }
+
+    fn is_hanging(&self, operation: &str) -> bool {
+        self.hanging.lock().unwrap().contains(&operation)
+    }
+
+    fn jobs(&self) -> Vec<Begun> {
+        self.jobs.jobs().into_values().collect()
+    }
+
+    /// How often the one job was begun, and whether it is ended.
+    fn job(&self) -> (u32, bool) {
+        let jobs = self.jobs();
+        assert_eq!(jobs.len(), 1, "{jobs:?}");
+        (jobs[0].times, jobs[0].is_ended)
+    }
+}
+
+async fn world() -> Arc<World> {
+    let nobody = Story::of("connectors", &[]).with_operators();
+    nobody.world().await
+}
+
+async fn begin(world: &World, name: &str) {
+    let typed = operators::typed(action(name, 0, ""), 3);
+    world.apply(typed).await;
+}
+
+/// How long it takes until this is so.
+async fn until(is_so: impl Fn() -> bool) -> Duration {
+    let begun = Instant::now();
+    let looking = async {
+        while !is_so() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, looking).await.unwrap();
+    begun.elapsed()
+}
+
+async fn is_gone(world: &World) {
+    let gone = async {
+        while !world.actions().await.is_empty() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(5), gone).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_report_hangs_is_begun_once_and_ended_with_its_action() {
+    let world = world().await;
+    let systems = Systems::new(|_, _| Habit::Answers);
+    systems.is_silent.store(true, Ordering::Relaxed);
+    let first = systems.start(&world);
+    begin(&world, "job-long").await;
+    until(|| systems.n_asked(CREATE) == 1).await;
+    sleep(Duration::from_secs(30)).await;
+    first.abort();
+    let second = systems.start(&world);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(systems.job(), (1, false));
+    delete_action(&world.place, "job-long").await;
+    until(|| systems.job() == (1, true)).await;
+    systems.is_silent.store(false, Ordering::Relaxed);
+    second.abort();
+    // A report that hung is sent again by the next process.
+    let third = systems.start(&world);
+    is_gone(&world).await;
+    third.abort();
+    assert_eq!(systems.n_asked(CREATE), 1);
+}
+
+/// The answer of the connector comes to an action that is being deleted, and the executor ends before the job does.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_was_begun_for_a_deleted_action_is_ended_by_the_next_process() {
+    let world = world().await;
+    let is_broken = Arc::new(AtomicBool::new(true));
+    let broken = Arc::clone(&is_broken);
+    let systems = Systems::new(move |operation, _| match operation {
+        CREATE => Habit::AnswersAfter(Duration::from_secs(5)),
+        DELETE if broken.load(Ordering::Relaxed) => Habit::Hangs,
+        _ => Habit::Answers,
+    });
+    let first = systems.start(&world);
+    begin(&world, "job-long").await;
+    until(|| systems.is_hanging(CREATE)).await;
+    delete_action(&world.place, "job-long").await;
+    until(|| systems.is_hanging(DELETE)).await;
+    assert_eq!(systems.n_asked(CREATE), 1, "it is waited for");
+    first.abort();
+    is_broken.store(false, Ordering::Relaxed);
+    let second = systems.start(&world);
+    is_gone(&world).await;
+    assert_eq!(systems.job(), (1, true));
+    second.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abort_does_not_wait_for_a_connector_that_does_not_tell_of_the_job() {
+    let world = world().await;
+    let systems = Systems::new(|operation, _| match operation {
+        GET => Habit::Hangs,
+        _ => Habit::Answers,
+    });
+    let executor = systems.start(&world);
+    begin(&world, "job-long").await;
+    until(|| systems.is_hanging(GET)).await;
+    sleep(Duration::from_secs(20)).await;
+    delete_action(&world.place, "job-long").await;
+    let took = until(|| systems.job() == (1, true)).await;
+    assert!(took <= Duration::from_secs(1), "{took:?}");
+    is_gone(&world).await;
+    assert!(!systems.is_hanging(GET), "its question is cancelled");
+    executor.abort();
+}
+
+/// What the conditions Waiting say.
+async fn said(world: &World) -> Vec<String> {
+    let actions = world.actions().await;
+    let conditions = actions.iter().flat_map(|action| {
+        let conditions = action["status"]["conditions"].as_array();
+        conditions.into_iter().flatten()
+    });
+    let waiting = conditions.filter(|it| it["type"] == CONDITION_WAITING);
+    let words = waiting.filter_map(|it| it["message"].as_str());
+    words.map(str::to_owned).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn aborts_on_a_broken_connector_keep_no_job_of_another_one_waiting() {
+    let n_broken = 200;
+    let world = world().await;
+    let systems = Systems::new(|operation, call| {
+        if operation == DELETE && call.category.task_type == "task_type_3" {
+            Habit::Refuses
+        } else {
+            Habit::Answers
+        }
+    });
+    let started = Instant::now();
+    let executor = systems.start(&world);
+    for n in 0..n_broken {
+        begin(&world, &format!("job-long-{n}")).await;
+    }
+    // A hundred at once, and ten a second.
+    sleep(Duration::from_secs(8)).await;
+    let words = said(&world).await;
+    assert!(!words.is_empty());
+    for words in words {
+        let begins = "its request to the connector of task_type_3 has waited for ";
+        let ends = " s for plugins.connector-service.webApi.writeRateLimiter";
+        assert!(
+            words.starts_with(begins) && words.ends_with(ends),
+            "{words}"
+        );
+    }
+    until(|| systems.n_asked(CREATE) == n_broken).await;
+    for n in 0..n_broken {
+        delete_action(&world.place, &format!("job-long-{n}")).await;
+    }
+    sleep(Duration::from_secs(30)).await;
+    let before = systems.n_asked(CREATE);
+    for n in 0..3 {
+        begin(&world, &format!("work-{n}")).await;
+        let took = until(|| systems.n_asked(CREATE) == before + n + 1).await;
+        assert!(took <= Duration::from_secs(1), "{took:?}");
+        sleep(Duration::from_secs(10)).await;
+    }
+    let n_writes = systems.n_asked(CREATE) + systems.n_asked(DELETE);
+    let most = 100.0 + 10.0 * started.elapsed().as_secs_f64();
+    assert!(
+        n_writes as f64 <= most,
+        "{n_writes} in {:?}",
+        started.elapsed()
+    );
+    executor.abort();
+}
