@@ -194,13 +194,14 @@ fn remember(round: &Round<'_>, task: &Task, mut plan: ActionPlan) -> ActionPlan 
     plan
 }
 
-/// The same plan of an action that is being deleted, which first cancels the questions whose answers it needs no more: a
-/// foreign system that does not answer them delays nothing.
+/// The same plan of an action that is being deleted, which also cancels the questions whose answers the action does not
+/// need: none of these questions delays it.
+///
+/// They are cancelled last, because an answer outlives each record that may fail.
 fn cancel_reads(round: &Round<'_>, mut plan: ActionPlan) -> ActionPlan {
     let asked = round.action.asked.iter();
     let reads = asked.filter(|id| TaskQuestion::only_reads(id.kind));
-    let cancels = reads.cloned().map(Do::Used);
-    plan.actions.splice(0..0, cancels);
+    plan.actions.extend(reads.cloned().map(Do::Used));
     plan
 }
 

@@ -55,12 +55,12 @@ fn an_abort_waits_for_no_answer_that_it_does_not_need() {
         (
             "the state of the job",
             asking(&["connector_get"]).with(deleting),
-            "use connector_get; end; await",
+            "end; use connector_get; await",
         ),
         (
             "what reads, but not what may have an effect",
             asking(&["catalog_reserve", "connector_create", "store_outcome"]).with(deleting),
-            "use store_outcome; end; await",
+            "end; use store_outcome; await",
         ),
         ("without an abort", asking(&["connector_get"]), "after 30s"),
     ]);
