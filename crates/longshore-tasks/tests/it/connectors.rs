@@ -292,16 +292,18 @@ async fn aborts_on_a_broken_connector_keep_no_job_of_another_one_waiting() {
     }
     // A hundred at once, and ten a second.
     sleep(Duration::from_secs(8)).await;
-    let words = said(&world).await;
-    assert!(!words.is_empty());
-    for words in words {
+    let said = said(&world).await;
+    let of_rate = |rate: &str| {
         let begins = "its request to the connector of task_type_3 has waited for ";
-        let ends = " s for plugins.connector-service.webApi.writeRateLimiter";
-        assert!(
-            words.starts_with(begins) && words.ends_with(ends),
-            "{words}"
-        );
-    }
+        let ends = format!(" s for plugins.connector-service.webApi.{rate}");
+        let said = said.iter();
+        said.filter(|it| it.starts_with(begins) && it.ends_with(&ends))
+            .count()
+    };
+    let n_writing = of_rate("writeRateLimiter");
+    assert!(n_writing > 0, "{said:?}");
+    let n_reading = of_rate("readRateLimiter");
+    assert_eq!(n_writing + n_reading, said.len(), "{said:?}");
     until(|| systems.n_asked(CREATE) == n_broken).await;
     for n in 0..n_broken {
         delete_action(&world.place, &format!("job-long-{n}")).await;
