@@ -45,8 +45,7 @@ use held::{
 
 const ROLES: &str = "dags,tasks,podops";
 /// The metric that says that two jobs are to begin.
-const TWO_JOBS: &str =
-    "longshore_questions{controller=\"tasks\",kind=\"connector_create\",state=\"in_flight\"} 2\n";
+const TWO_JOBS: &str = "kind=\"connector_create\",state=\"in_flight\"} 2\n";
 /// Longer than anything takes that ends.
 const PATIENCE: Duration = Duration::from_secs(120);
 const STEP: Duration = Duration::from_millis(50);
