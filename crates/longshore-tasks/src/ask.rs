@@ -12,7 +12,7 @@ use longshore_plugins::{CacheKey, Call, Request};
 use tokio::sync::mpsc;
 
 use crate::{
-    catalog::{Caching, Entry, decide::Claim},
+    catalog::{Caching, CatalogError, Entry, decide::Claim},
     data::TaskData,
     events::ActionEvents,
     facts::{Facts, Waiting},
@@ -101,9 +101,7 @@ impl Transport {
             }
             TaskQuestion::LookUp { entry } => {
                 let found = self.caching()?.find(entry).await;
-                found
-                    .map(TaskAnswer::Found)
-                    .map_err(|error| AskError::new(NoAnswer::Unreachable, chain(&error)))
+                found.map(TaskAnswer::Found).map_err(of_catalog)
             }
             TaskQuestion::Cached { url } => {
                 let outputs = self.caching()?.read(url).await;
@@ -124,8 +122,7 @@ impl Transport {
                 timeout,
             } => {
                 let reserved = self.reserve(key, entry, uid, *heartbeat);
-                let reserved = tokio::time::timeout(*timeout, reserved).await;
-                reserved.unwrap_or_else(|_| Err(no_reservation(key, *timeout)))
+                within(*timeout, key, reserved).await
             }
             TaskQuestion::Put { entry, metadata } => {
                 let status = self.caching()?.put(entry, (**metadata).clone()).await;
@@ -255,13 +252,25 @@ fn done((): ()) -> TaskAnswer {
     TaskAnswer::Done
 }
 
-/// The catalog has not said in time who has a reservation.
-fn no_reservation(key: &ActionKey, timeout: Duration) -> AskError {
-    let seconds = timeout.as_secs_f64();
-    let message =
-        format!("the cache service has not said within {seconds} s who has the reservation");
-    tracing::warn!(error = message, %key, "a cache reservation is not to be had");
-    AskError::new(NoAnswer::TimedOut, message)
+/// Who has a reservation, as far as that is known within a time.
+async fn within(
+    limit: Duration,
+    key: &ActionKey,
+    reserved: impl Future<Output = Result<TaskAnswer, AskError>>,
+) -> Result<TaskAnswer, AskError> {
+    let reserved = tokio::time::timeout(limit, reserved).await;
+    reserved.unwrap_or_else(|_| {
+        let seconds = limit.as_secs_f64();
+        let message =
+            format!("the cache service has not said within {seconds} s who has the reservation");
+        tracing::warn!(error = message, %key, "a cache reservation is not to be had");
+        Err(AskError::new(NoAnswer::TimedOut, message))
+    })
+}
+
+/// The error of a catalog.
+fn of_catalog(error: CatalogError) -> AskError {
+    AskError::new(NoAnswer::Unreachable, chain(&error))
 }
 
 /// The error of a store, in the words that the status has.

@@ -202,9 +202,8 @@ fn waiting(cache: u8, next: &str) -> String {
 }
 
 #[test]
-fn a_launch_that_is_to_be_the_only_one_is_reserved() {
+fn a_launch_that_is_to_be_the_only_one_and_is_cached_is_not_made() {
     let there = || Seen::Present(Bytes::from_static(b"o"));
-    let down = || Seen::unknown(UnknownCause::Unreachable, "down");
     check_all(vec![
         (
             "its key is not known",
@@ -242,6 +241,13 @@ fn a_launch_that_is_to_be_the_only_one_is_reserved() {
             }),
             format!("{HIT}; await"),
         ),
+    ]);
+}
+
+#[test]
+fn a_launch_that_is_to_be_the_only_one_and_is_not_cached_is_reserved() {
+    let down = || Seen::unknown(UnknownCause::Unreachable, "down");
+    check_all(vec![
         (
             "not reserved",
             action().serialized(|_| {}),

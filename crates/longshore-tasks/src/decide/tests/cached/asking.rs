@@ -227,6 +227,14 @@ fn one_that_is_to_run_alone_reads_the_file_again_and_then_runs_with_its_reservat
             }),
             "read cached; await".to_owned(),
         ),
+    ]);
+}
+
+/// A file that could not be read for long: the task runs without what is cached, and with its reservation where that can be
+/// had.
+#[test]
+fn one_that_is_to_run_alone_and_has_given_the_file_up_still_asks_for_its_reservation() {
+    check_all(vec![
         (
             "given up: what was found stays until the reservation is there",
             changed(true, |it| {
