@@ -172,4 +172,6 @@ async fn killed_at(place: &Place<'_>, trail: &Trail, name: &str, label: &str) {
     place.world.kill();
     tokio::time::sleep(Duration::from_millis(300)).await;
     place.world.revive();
+    // The pod may be gone by now, and the next one comes at once.
+    place.world.until_it_serves().await;
 }

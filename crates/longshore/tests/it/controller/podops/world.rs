@@ -218,6 +218,16 @@ impl World {
         controller.running = Some(replica);
     }
 
+    /// Waits until it serves its webhooks: it says that it is ready before that.
+    pub(super) async fn until_it_serves(&self) {
+        let serves = || {
+            let controller = self.controller.lock().unwrap();
+            let log = controller.running.as_ref().map(Replica::log);
+            log.is_some_and(|log| log.contains("podops: webhooks at "))
+        };
+        until("the webhooks are served", serves).await;
+    }
+
     /// Stops it in order.
     pub(super) async fn stop(&self) {
         if self.controller.lock().unwrap().running.is_none() {
