@@ -110,6 +110,10 @@ impl<K: Clone + Eq + Hash> FairQueue<K> {
         lane.tidy(&share.host);
     }
 
+    pub(super) fn limits(&self) -> &AskLimits {
+        &self.limits
+    }
+
     /// The next question that may be sent, which is in flight from now on.
     pub(super) fn pop(&mut self, now: Instant) -> Option<(Share, K, u64)> {
         let is_open = |kind: &str| self.rate(kind).is_none_or(|(_, rate)| rate.is_open(now));

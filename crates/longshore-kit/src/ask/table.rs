@@ -20,7 +20,6 @@ use crate::controller::Key;
 /// dropped leaves nothing behind but, where it was in flight, its share of the limits until its task has ended.
 #[derive(Debug)]
 pub(super) struct Table<K, Q: Question> {
-    limits: AskLimits,
     keys: BTreeMap<K, OfKey<Q>>,
     queue: FairQueue<K>,
     waiting: BTreeMap<u64, (K, QuestionId)>,
@@ -49,8 +48,7 @@ impl<K: Key, Q: Question> Table<K, Q> {
     pub(super) fn new(limits: AskLimits) -> Self {
         Self {
             keys: BTreeMap::new(),
-            queue: FairQueue::new(limits.clone()),
-            limits,
+            queue: FairQueue::new(limits),
             waiting: BTreeMap::new(),
             later: BTreeMap::new(),
             n_tickets: 0,
@@ -103,7 +101,7 @@ impl<K: Key, Q: Question> Table<K, Q> {
         now: Now,
     ) {
         let id = question.id();
-        let backoff = self.limits.of(id.kind).backoff;
+        let backoff = self.queue.limits().of(id.kind).backoff;
         let observed = observed.ticket(incarnation, &id);
         let slots = self.slots(key, incarnation);
         let slot = slots.entry(id.clone()).or_default();
@@ -250,7 +248,7 @@ impl<K: Key, Q: Question> Table<K, Q> {
             slot.stage = Stage::Over(said);
             return true;
         }
-        let backoff = self.limits.of(under_way.share.kind).backoff;
+        let backoff = self.queue.limits().of(under_way.share.kind).backoff;
         let due = due(&*under_way.question, &said, backoff.wait(slot.n_failures));
         under_way.step = Step::Later(due);
         slot.before = Some(said);
