@@ -2,10 +2,10 @@
 //!
 //! kube-rs speaks HTTP/1.1, where every request under way has a connection of its own: a burst of writes begins with a
 //! TLS handshake for each, which costs more than the writes, and each connection keeps its buffers. Over HTTP/2, which
-//! client-go speaks, too, the requests share one connection. Everything else is as in kube-rs: authentication, the
-//! verification of TLS, and retries.
+//! client-go speaks, too, the requests share one connection, or a few where they are many ([`Connections`]). Everything
+//! else is as in kube-rs: authentication, the verification of TLS, and retries.
 
-use std::{error::Error, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use http::{Request, Response};
 use http_body_util::BodyExt;
@@ -20,7 +20,11 @@ use kube::{
     client::{Body, ClientBuilder, ConfigExt, DynBody, retry::RetryPolicy},
 };
 use longshore_outbound::{GatedConnector, Permit};
-use tower::{BoxError, ServiceBuilder, ServiceExt, retry::RetryLayer, util::BoxService};
+use tower::{
+    BoxError, ServiceBuilder, ServiceExt, retry::RetryLayer, service_fn, util::BoxService,
+};
+
+use crate::connections::Connections;
 
 /// After this time without a frame of the server the client sends a ping (as client-go does). A
 /// watch may be silent for minutes, and without a ping a dead connection looks the same.
@@ -88,12 +92,27 @@ fn requests(config: &Config, permit: Permit) -> Result<Requests, BoxError> {
     connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);
     connector.set_reset_reader_on_write(config.reset_reader_on_write);
-    let client = legacy::Client::builder(TokioExecutor::new())
+    let mut client = legacy::Client::builder(TokioExecutor::new());
+    client
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .http2_keep_alive_interval(PING_AFTER)
-        .http2_keep_alive_timeout(PING_TIMEOUT)
-        .build::<_, Body>(connector);
+        .http2_keep_alive_timeout(PING_TIMEOUT);
+    let connect = move || client.build::<_, Body>(connector.clone());
+    let connections = Arc::new(Connections::new(connect));
+    let client = service_fn(move |request: Request<Body>| {
+        let (client, stream) = connections.stream();
+        async move {
+            let answer = client.request(request).await?;
+            let answer = answer.map(|body| {
+                body.map_frame(move |frame| {
+                    let _under_way = &stream;
+                    frame
+                })
+            });
+            Ok::<_, legacy::Error>(answer)
+        }
+    });
 
     let retried = config.default_retry.then(RetryPolicy::server_retry);
     let authenticated = config.auth_layer()?;

@@ -1,5 +1,6 @@
 //! The client with which the programs of Longshore call an API server.
 
+mod connections;
 mod http2;
 
 pub use longshore_outbound::Permit;

@@ -10,14 +10,17 @@ use futures::future::join_all;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,
-    api::PostParams,
+    api::{PostParams, WatchParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
-use longshore_cluster::{Cluster, ServeConfig};
+use longshore_cluster::{Cluster, ServeConfig, Serving};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
+
+/// Longer than an answer takes.
+const LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Passes bytes on to `server`. Returns the port of the relay, and the number of its connections.
 async fn relay(server: u16) -> (u16, Arc<AtomicUsize>) {
@@ -43,13 +46,9 @@ fn config_map(number: usize) -> ConfigMap {
     map
 }
 
-#[tokio::test]
-async fn writes_that_are_under_way_together_share_one_connection() {
+/// A client behind a relay, and the number of its connections.
+async fn relayed(serving: &Serving) -> (Client, Arc<AtomicUsize>) {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let folder = TempDir::new().unwrap();
-    let serving = Cluster::in_memory()
-        .serve(ServeConfig::new(folder.path()))
-        .unwrap();
     let file = Kubeconfig::read_from(serving.kubeconfig()).unwrap();
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(file, &options).await;
@@ -59,7 +58,39 @@ async fn writes_that_are_under_way_together_share_one_connection() {
     let client: Client = client_builder(&config, Permit::always()).unwrap().build();
     // Requests that meet no connection yet open one each, and keep the first that stands.
     client.apiserver_version().await.unwrap();
+    (client, connections)
+}
 
+fn serve(folder: &TempDir) -> Serving {
+    let config = ServeConfig::new(folder.path());
+    Cluster::in_memory().serve(config).unwrap()
+}
+
+/// More than a connection to the server may have.
+#[tokio::test]
+async fn a_request_does_not_wait_for_the_end_of_a_watch() {
+    let folder = TempDir::new().unwrap();
+    let serving = serve(&folder);
+    let (client, connections) = relayed(&serving).await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(client);
+    let params = WatchParams::default();
+    let mut watches = Vec::new();
+    for _ in 0..300 {
+        let watch = tokio::time::timeout(LIMIT, maps.watch(&params, "0")).await;
+        watches.push(watch.expect("a watch that begins").unwrap());
+    }
+    let (post, map) = (PostParams::default(), config_map(1));
+    let made = tokio::time::timeout(LIMIT, maps.create(&post, &map)).await;
+    made.expect("an answer").unwrap();
+    let n = connections.load(Ordering::SeqCst);
+    assert!((2..=5).contains(&n), "{n} connections");
+}
+
+#[tokio::test]
+async fn writes_that_are_under_way_together_share_one_connection() {
+    let folder = TempDir::new().unwrap();
+    let serving = serve(&folder);
+    let (client, connections) = relayed(&serving).await;
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
     let made = join_all((0..50).map(|number| {
         let maps = maps.clone();
