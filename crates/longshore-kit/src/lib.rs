@@ -43,7 +43,7 @@ pub use clock::{Clock, SystemClock};
 pub use controller::{Controller, Key};
 pub use count_requests::CountRequests;
 pub use kind::api_resource;
-pub use lease::{Elector, Gate, GateWrites};
+pub use lease::{Elector, Electors, Gate, GateWrites};
 pub use limit_writes::LimitWrites;
 pub use list_watch::ListWatch;
 pub use memory::{Memory, Notes};

@@ -262,7 +262,7 @@ impl From<kube::Error> for Cause {
 }
 
 impl ApiError {
-    fn new(verb: &'static str, target: &ObjectRef, cause: Cause) -> Self {
+    pub(crate) fn new(verb: &'static str, target: &ObjectRef, cause: Cause) -> Self {
         Self {
             verb,
             target: target.to_string(),
@@ -312,6 +312,16 @@ impl ApiError {
                     .any(|cause| cause.field == "metadata.uid")
             }
             _ => false,
+        })
+    }
+
+    /// Whether the namespace takes no new objects, because it is being deleted.
+    pub fn is_namespace_terminating(&self) -> bool {
+        self.answer().is_some_and(|status| {
+            let causes = status.details.iter().flat_map(|details| &details.causes);
+            causes
+                .into_iter()
+                .any(|cause| cause.reason == "NamespaceTerminating")
         })
     }
 

@@ -8,6 +8,7 @@
 //! The rows follow the [`Namespaces`], which may come and go, and wait for a [`Definition`] that is not installed yet.
 
 mod definition;
+mod namespaces;
 mod referrers;
 mod router;
 
@@ -27,32 +28,15 @@ use longshore_core::{Resource, Scope};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-pub use self::{definition::Definition, referrers::Referrers, router::Router};
+pub use self::{
+    definition::Definition, namespaces::Namespaces, referrers::Referrers, router::Router,
+};
 use crate::{
     cache::{ALL, Cache, Cached, Update},
     kind::api_resource,
     list_watch::ListWatch,
     own_writes::CacheFeed,
 };
-
-/// Which namespaces a controller works in.
-#[derive(Clone, Debug)]
-pub enum Namespaces {
-    /// All that there are.
-    All,
-    /// One.
-    One(String),
-    /// The namespaces of a set that changes. The lists and watches of a namespace start when it joins the set and stop
-    /// when it leaves: then its objects leave the caches, and their keys come.
-    Following(watch::Receiver<BTreeSet<String>>),
-}
-
-impl Namespaces {
-    /// One namespace, or all.
-    pub fn one_or_all(namespace: Option<&str>) -> Self {
-        namespace.map_or(Self::All, |namespace| Self::One(namespace.to_owned()))
-    }
-}
 
 /// One kind that is watched, and the cache that shows it.
 pub struct Kind<K> {
@@ -246,7 +230,7 @@ impl<T: Send + 'static> Wiring<T> {
     pub fn into_triggers(self) -> impl Stream<Item = T> + Send {
         let (scopes, changes) = match self.namespaces {
             Namespaces::All => (BTreeSet::from([ALL.to_owned()]), None),
-            Namespaces::One(namespace) => (BTreeSet::from([namespace]), None),
+            Namespaces::These(namespaces) => (namespaces, None),
             Namespaces::Following(mut set) => {
                 let scopes = set.borrow_and_update().clone();
                 (scopes, Some(set))

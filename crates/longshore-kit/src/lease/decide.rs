@@ -29,6 +29,16 @@ impl Sighting {
             },
         }
     }
+
+    /// Until when others have to wait. The holder's own promise counts, which may be longer than ours.
+    fn expires_at(&self) -> Duration {
+        self.seen_at + self.record.duration
+    }
+
+    /// Whether a process holds it.
+    pub(super) fn is_held(&self, now: Duration) -> bool {
+        self.record.holder.is_some() && now < self.expires_at()
+    }
 }
 
 /// All that a step is decided upon.
@@ -91,24 +101,17 @@ fn decide_holder(
 }
 
 fn decide_candidate(me: &str, terms: &Terms, lease: Option<&Sighting>, now: Duration) -> Step {
-    let Some(Sighting { record, seen_at }) = lease else {
+    let Some(lease) = lease else {
         return Step::Create;
     };
-    let transitions = record.transitions;
-    match record.holder.as_deref() {
+    let transitions = lease.record.transitions;
+    match lease.record.holder.as_deref() {
         // A take of ours whose answer was lost.
         Some(holder) if holder == me => Step::Take { transitions },
-        Some(_) => {
-            // The holder's own promise counts, which may be longer than ours.
-            let expires_at = *seen_at + record.duration;
-            if now >= expires_at {
-                let transitions = transitions.saturating_add(1);
-                Step::Take { transitions }
-            } else {
-                Step::Wait(terms.retry_period.min(expires_at - now))
-            }
+        Some(_) if lease.is_held(now) => {
+            Step::Wait(terms.retry_period.min(lease.expires_at() - now))
         }
-        None => Step::Take {
+        Some(_) | None => Step::Take {
             transitions: transitions.saturating_add(1),
         },
     }
@@ -259,6 +262,18 @@ mod tests {
             s(11),
             "whatever time its holder believes it is"
         );
+    }
+
+    #[test]
+    fn a_lease_is_held_for_as_long_as_it_says_from_when_it_was_seen_to_change() {
+        for (what, lease, now, expected) in [
+            ("fresh", seen(Some("you"), 100), 100, true),
+            ("nearly expired", seen(Some("you"), 86), 100, true),
+            ("expired", seen(Some("you"), 85), 100, false),
+            ("released", seen(None, 100), 100, false),
+        ] {
+            assert_eq!(lease.unwrap().is_held(s(now)), expected, "{what}");
+        }
     }
 
     /// The rule behind it all: whenever a candidate may take the lease, the holder has stopped acting.

@@ -5,13 +5,14 @@ use std::{sync::Arc, time::Duration};
 use jiff::Timestamp;
 use kube::Client;
 use longshore_core::{ObjectRef, PatchKind, error::chain};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     Gate, Terms,
     decide::{Sighting, Step, View, decide},
     record::{self, LEASE, Record},
+    turn::Turn,
 };
 use crate::{
     clock::Clock,
@@ -19,7 +20,7 @@ use crate::{
 };
 
 /// Which lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LeaseName {
     /// Its namespace.
     pub namespace: String,
@@ -36,6 +37,9 @@ pub enum Lost {
     /// The lease could not be renewed in time.
     #[error("the lease could not be renewed within {} s", .0.as_secs())]
     NotRenewed(Duration),
+    /// Of several leases, one that could not be had can be had now, or its namespace is gone.
+    #[error("the lease can be had now, or its namespace has gone")]
+    Changed,
 }
 
 /// Why a lease cannot be had, other than that another process holds it.
@@ -59,6 +63,14 @@ pub enum LeaseError {
         /// Its name.
         name: String,
     },
+    /// Its namespace is about to go. No process creates anything there any more.
+    #[error("the namespace {namespace} of the lease {name} is being deleted")]
+    Terminating {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
 }
 
 /// One candidate for one lease.
@@ -78,6 +90,8 @@ pub struct Elector {
     gate: Gate,
     /// The last renew time: each one has to differ, or others see no renewal.
     last_time: Timestamp,
+    /// What the holder says about itself.
+    annotation: Option<(&'static str, Option<&'static str>)>,
 }
 
 impl Elector {
@@ -109,7 +123,13 @@ impl Elector {
                 tried_at: None,
             },
             last_time: Timestamp::MIN,
+            annotation: None,
         }
+    }
+
+    /// Writes this annotation with the holder into the lease; `None` removes that of an earlier holder.
+    pub(super) fn says(&mut self, annotation: &'static str, value: Option<&'static str>) {
+        self.annotation = Some((annotation, value));
     }
 
     /// Waits until we hold the lease. `waits_for` is called with its holder, whenever that changes.
@@ -118,7 +138,17 @@ impl Elector {
     /// Only where waiting is of no use. An API server that does not answer is asked again.
     ///
     /// *Cancellation*: a lease that was taken meanwhile expires.
-    pub async fn acquire(&mut self, mut waits_for: impl FnMut(&str)) -> Result<Gate, LeaseError> {
+    pub async fn acquire(&mut self, waits_for: impl FnMut(&str)) -> Result<Gate, LeaseError> {
+        self.acquire_in(Turn::at_once(), waits_for).await
+    }
+
+    /// The same, where the lease may be taken only in its turn. It is looked at before that, so that its end is known
+    /// by then; `waits_for` is not called before.
+    pub(super) async fn acquire_in(
+        &mut self,
+        mut turn: Turn,
+        mut waits_for: impl FnMut(&str),
+    ) -> Result<Gate, LeaseError> {
         let mut told = None;
         loop {
             match self.look().await {
@@ -128,6 +158,10 @@ impl Elector {
                     sleep(self.terms.retry_period).await;
                     continue;
                 }
+            }
+            if !turn.has_come() {
+                turn.come_within(self.terms.retry_period).await;
+                continue;
             }
             let step = decide(&self.me, &self.terms, &self.view, self.now());
             if let Step::Wait(time) = step {
@@ -144,16 +178,42 @@ impl Elector {
                 // Another process was faster.
                 Err(error) if error.code() == Some(409) => {}
                 Err(error) if error.code() == Some(404) && step == Step::Create => {
-                    return Err(LeaseError::NoNamespace {
-                        namespace: self.target.namespace.clone(),
-                        name: self.target.name.clone(),
-                    });
+                    return Err(self.no_namespace());
                 }
                 Err(error) => {
                     self.give_up_if_hopeless(error)?;
                     sleep(self.terms.retry_period).await;
                 }
             }
+        }
+    }
+
+    /// Whether a lease that could not be had can be had now; no, where the API server does not answer.
+    ///
+    /// # Errors
+    /// Why it still cannot.
+    pub(super) async fn probe(&mut self) -> Result<bool, LeaseError> {
+        let tried = match self.look().await {
+            Ok(()) if self.view.lease.is_none() => self.write(Step::Create).await,
+            // Changes nothing, and needs the right to change it.
+            Ok(()) => self.patch(json!({}), Map::new()).await.map(drop),
+            Err(error) => Err(error),
+        };
+        let Err(error) = tried else {
+            return Ok(true);
+        };
+        match error.code() {
+            // Another process has it.
+            Some(409) => Ok(true),
+            Some(404) => Err(self.no_namespace()),
+            Some(_) | None => self.give_up_if_hopeless(error).map(|()| false),
+        }
+    }
+
+    fn no_namespace(&self) -> LeaseError {
+        LeaseError::NoNamespace {
+            namespace: self.target.namespace.clone(),
+            name: self.target.name.clone(),
         }
     }
 
@@ -187,17 +247,29 @@ impl Elector {
             return;
         }
         let spec = record::released(self.next_time());
-        let mut released = self.patch(spec.clone()).await;
+        let mut released = self.patch(spec.clone(), Map::new()).await;
         // The answer to the last renewal may have been lost.
         if matches!(&released, Err(error) if error.code() == Some(409))
             && self.look().await.is_ok()
             && self.holder().as_deref() == Some(&self.me)
         {
-            released = self.patch(spec).await;
+            released = self.patch(spec, Map::new()).await;
         }
         if let Err(error) = released {
             tracing::warn!(lease = %self.target, error = chain(&error), "the lease is not released, and expires");
         }
+    }
+
+    /// Acts no more, as a process that was killed: the lease is not released, and expires. Requests that were sent may
+    /// still arrive, and no other process acts before they have had that time.
+    pub(super) fn abandon(&mut self) {
+        self.gate.close();
+        self.view.renewed_at = None;
+    }
+
+    /// The gate of the present leadership.
+    pub(super) fn gate(&self) -> &Gate {
+        &self.gate
     }
 
     /// The holder of the lease, as far as was seen.
@@ -207,8 +279,7 @@ impl Elector {
     }
 
     fn lose(&mut self) -> Lost {
-        self.gate.close();
-        self.view.renewed_at = None;
+        self.abandon();
         match self.holder() {
             Some(holder) if holder == self.me => Lost::NotRenewed(self.terms.renew_deadline),
             Some(holder) => Lost::Taken(holder),
@@ -234,20 +305,29 @@ impl Elector {
         let answer = match step {
             Step::Create => {
                 let spec = record::taken(&self.me, duration, 0, written_time);
-                let lease = json!({
+                let mut lease = json!({
                     "apiVersion": LEASE.api_version(),
                     "kind": LEASE.kind,
                     "metadata": {"name": self.target.name, "namespace": self.target.namespace},
                     "spec": spec,
                 });
+                if let Some((annotation, Some(value))) = self.annotation {
+                    lease["metadata"]["annotations"] = json!({annotation: value});
+                }
                 self.in_time(self.requests.create(&self.target, &lease))
                     .await?
             }
             Step::Take { transitions } => {
                 let spec = record::taken(&self.me, duration, transitions, written_time);
-                self.patch(spec).await?
+                let annotations = self
+                    .annotation
+                    .map(|(name, value)| (name.to_owned(), json!(value)));
+                self.patch(spec, annotations.into_iter().collect()).await?
             }
-            Step::Renew => self.patch(record::renewed(duration, written_time)).await?,
+            Step::Renew => {
+                let spec = record::renewed(duration, written_time);
+                self.patch(spec, Map::new()).await?
+            }
             Step::Wait(_) | Step::Resign => return Ok(()),
         };
         let sent_at = sent - self.started;
@@ -264,10 +344,17 @@ impl Elector {
     }
 
     /// Changes the version of the lease that was seen, and no other.
-    async fn patch(&self, spec: Value) -> Result<Answer, ApiError> {
+    async fn patch(
+        &self,
+        spec: Value,
+        annotations: Map<String, Value>,
+    ) -> Result<Answer, ApiError> {
         let lease = self.view.lease.as_ref();
         let version = lease.map(|lease| lease.record.resource_version.as_str());
-        let body = json!({"metadata": {"resourceVersion": version}, "spec": spec});
+        let mut body = json!({"metadata": {"resourceVersion": version}, "spec": spec});
+        if !annotations.is_empty() {
+            body["metadata"]["annotations"] = annotations.into();
+        }
         let answer = self
             .requests
             .patch(&self.target, None, PatchKind::Merge, body);
@@ -285,10 +372,14 @@ impl Elector {
     }
 
     fn give_up_if_hopeless(&self, source: ApiError) -> Result<(), LeaseError> {
+        let (namespace, name) = (self.target.namespace.clone(), self.target.name.clone());
+        if source.is_namespace_terminating() {
+            return Err(LeaseError::Terminating { namespace, name });
+        }
         if source.code() == Some(403) {
             return Err(LeaseError::Forbidden {
-                namespace: self.target.namespace.clone(),
-                name: self.target.name.clone(),
+                namespace,
+                name,
                 source,
             });
         }

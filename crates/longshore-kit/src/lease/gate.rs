@@ -44,6 +44,8 @@ pub struct Gate {
 struct Shared {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
+    /// Gates that have to be open as well.
+    others: Vec<Gate>,
     n_refused: AtomicU64,
 }
 
@@ -59,26 +61,35 @@ enum State {
 
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Gate").field(&*self.state()).finish()
+        let mut gate = f.debug_tuple("Gate");
+        gate.field(&*self.state()).field(&self.shared.others);
+        gate.finish()
     }
 }
 
 impl Gate {
     /// A gate that is always open: for a process that needs no lease, because no other process does its work.
     pub fn always_open() -> Self {
-        Self::new(State::Always, Arc::new(crate::clock::SystemClock))
+        Self::all_of(Vec::new())
+    }
+
+    /// A gate that is open while all of these are.
+    pub fn all_of(gates: Vec<Self>) -> Self {
+        Self::new(State::Always, Arc::new(crate::clock::SystemClock), gates)
     }
 
     /// A gate that is closed until it is [held open](Self::hold_until).
     pub(crate) fn closed(clock: Arc<dyn Clock>) -> Self {
-        Self::new(State::Until(Instant::now(), Timestamp::MIN), clock)
+        let state = State::Until(Instant::now(), Timestamp::MIN);
+        Self::new(state, clock, Vec::new())
     }
 
-    fn new(state: State, clock: Arc<dyn Clock>) -> Self {
+    fn new(state: State, clock: Arc<dyn Clock>, others: Vec<Self>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 clock,
                 state: Mutex::new(state),
+                others,
                 n_refused: AtomicU64::new(0),
             }),
         }
@@ -116,11 +127,12 @@ impl Gate {
     /// Whether [`check`](Self::check) would let a write pass. For callers that only wait, and for sockets: it counts
     /// nothing.
     pub fn is_open(&self) -> bool {
-        match *self.state() {
+        let is_open = match *self.state() {
             State::Always => true,
             State::Until(instant, at) => Instant::now() < instant && self.shared.clock.now() < at,
             State::Closed => false,
-        }
+        };
+        is_open && self.shared.others.iter().all(Self::is_open)
     }
 
     /// Opens it for `time` after `sent`, when the renewal was sent, or after `sent_at` by the other clock; never again
@@ -234,6 +246,32 @@ mod tests {
         gate.close();
         gate.hold_until(Instant::now(), clock.now(), TIME);
         assert_eq!(gate.check(), Err(Deposed));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gate_of_several_is_open_while_all_of_them_are() {
+        let clock = Arc::new(StoppedClock::default());
+        let gates = || [held(&clock), held(&clock), held(&clock)];
+        for at in 0..3 {
+            let parts = gates();
+            let all = Gate::all_of(parts.to_vec());
+            assert_eq!(all.check(), Ok(()));
+            parts[at].close();
+            assert_eq!(all.check(), Err(Deposed), "{at} is closed");
+            assert_eq!(all.n_refused(), 1);
+            assert!(parts.iter().all(|gate| gate.n_refused() == 0));
+        }
+        let parts = gates();
+        let all = Gate::all_of(parts.to_vec());
+        tokio::time::advance(TIME / 2).await;
+        for renewed in &parts[1..] {
+            renewed.hold_until(Instant::now(), clock.now(), TIME);
+        }
+        tokio::time::advance(TIME / 2).await;
+        assert_eq!(all.check(), Err(Deposed), "one was not renewed");
+        parts[0].hold_until(Instant::now(), clock.now(), TIME);
+        assert_eq!(all.check(), Ok(()), "all were renewed");
+        assert!(Gate::all_of(Vec::new()).is_open());
     }
 
     #[tokio::test(start_paused = true)]

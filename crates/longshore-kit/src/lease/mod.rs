@@ -6,20 +6,28 @@
 //! client, [`Gate::check`] before a commit), which closes by itself before another process can take the lease: a
 //! process that was paused for a minute and goes on finds the gate closed, whatever it was about to write.
 //!
+//! A controller that works in several namespaces takes the lease of each ([`Electors`]), so that of two controllers with
+//! overlapping sets one acts; one that works in all of them looks for the leases of others ([`Survey`]).
+//!
 //! **Invariant: a gate is open for less time than others wait.** It opens until *the sending* of the last successful
 //! renewal + [`Terms::renew_deadline`]; others count [`Terms::lease_duration`], which is longer, from when they *saw*
 //! that renewal. Clocks are compared with themselves only, so that their skew does not matter.
 
 mod decide;
 mod elector;
+mod electors;
 mod gate;
 mod record;
+mod survey;
+mod turn;
 
 use std::time::Duration;
 
 pub use elector::{Elector, LeaseError, LeaseName, Lost};
+pub use electors::{Electors, Notice, Tenure};
 pub use gate::{Deposed, Gate, GateWrites};
 pub use record::{LEASE, is_uninstalled};
+pub use survey::{OtherHolder, Survey};
 
 /// How long leadership lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

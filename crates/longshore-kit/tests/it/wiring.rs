@@ -213,7 +213,7 @@ async fn what_comes_first_is_listed_before_the_others_and_triggers_nothing_by_th
     let seen = Arc::clone(&pods);
     let (wanted, is_wanted) = watch::channel(false);
     let deployments: Arc<Cache<RawObject>> = Cache::new();
-    let wiring = Wiring::new(&server.client(), Namespaces::One("a".to_owned()))
+    let wiring = Wiring::new(&server.client(), Namespaces::one("a"))
         .watched(
             Kind::new(DEPLOYMENT, deployments.clone()).once(is_wanted),
             key,
@@ -301,8 +301,7 @@ async fn namespaces_are_listed_and_followed_each_by_itself() {
     let server = Server::default();
     let pods = Cache::<RawObject>::new();
     let set: BTreeSet<String> = ["a", "b"].map(str::to_owned).into();
-    let (_namespaces, following) = watch::channel(set);
-    let wiring = Wiring::new(&server.client(), Namespaces::Following(following))
+    let wiring = Wiring::new(&server.client(), Namespaces::These(set))
         .owned(Kind::new(Resource::POD, pods.clone()), |pod| {
             Some(name(pod))
         });

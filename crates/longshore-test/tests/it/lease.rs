@@ -24,7 +24,7 @@ use tower::{BoxError, Service, ServiceExt};
 
 /// A clock that is wrong.
 #[derive(Debug)]
-struct Skewed(Arc<SimClock>, SignedDuration);
+pub(crate) struct Skewed(pub(crate) Arc<SimClock>, pub(crate) SignedDuration);
 
 impl Clock for Skewed {
     fn now(&self) -> Timestamp {
@@ -58,10 +58,10 @@ async fn stored(cluster: &Cluster) -> Value {
 
 /// A process that can be stopped like with SIGSTOP: nothing of it runs, and time goes on.
 #[derive(Clone, Default)]
-struct Pause(Arc<Mutex<(bool, Option<Waker>)>>);
+pub(crate) struct Pause(Arc<Mutex<(bool, Option<Waker>)>>);
 
 impl Pause {
-    fn set(&self, is_paused: bool) {
+    pub(crate) fn set(&self, is_paused: bool) {
         let mut state = self.0.lock().unwrap();
         state.0 = is_paused;
         if let Some(waker) = state.1.take() {
@@ -69,7 +69,7 @@ impl Pause {
         }
     }
 
-    async fn over<T>(self, process: impl Future<Output = T>) -> T {
+    pub(crate) async fn over<T>(self, process: impl Future<Output = T>) -> T {
         let mut process = pin!(process);
         std::future::poll_fn(|cx| {
             let mut state = self.0.lock().unwrap();
@@ -233,10 +233,10 @@ async fn a_holder_that_was_paused_writes_nothing_when_it_goes_on() {
 }
 
 /// Small numbers that look random, always the same for a seed.
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -248,9 +248,9 @@ impl Dice {
 /// A network that delays requests and answers and loses some. What was sent arrives, however late,
 /// even if the client no longer waits for the answer.
 #[derive(Clone)]
-struct BadNetwork<S> {
-    service: S,
-    dice: Arc<Mutex<Dice>>,
+pub(crate) struct BadNetwork<S> {
+    pub(crate) service: S,
+    pub(crate) dice: Arc<Mutex<Dice>>,
 }
 
 impl<S> Service<Request<Body>> for BadNetwork<S>

@@ -7,6 +7,8 @@ mod kit;
 #[cfg(test)]
 mod lease;
 #[cfg(test)]
+mod leases;
+#[cfg(test)]
 mod node;
 #[cfg(test)]
 mod plans;

@@ -109,7 +109,8 @@ impl From<LeaseError> for KubernetesError {
             LeaseError::Forbidden { .. } => Self::Forbidden {
                 source: Box::new(error),
             },
-            LeaseError::NoNamespace { namespace, .. } => Self::NoNamespace { namespace },
+            LeaseError::NoNamespace { namespace, .. }
+            | LeaseError::Terminating { namespace, .. } => Self::NoNamespace { namespace },
         }
     }
 }
