@@ -6,7 +6,10 @@
 //! cluster. API servers evaluate a `ValidatingAdmissionPolicy` since 1.30; it needs no webhook, and
 //! it holds only for the service account that it names.
 
-use longshore_api::podops::{CONTROLLED, GROUP, LABEL_CONTROL, VERSION};
+use longshore_api::{
+    flyte::{LABEL_MANAGED, TRUE},
+    podops::{CONTROLLED, GROUP, LABEL_CONTROL, VERSION},
+};
 use longshore_kit::{Grant, Reach};
 use serde_json::{Value, json};
 
@@ -107,9 +110,12 @@ fn policy(name: &str, user: &str, constraint: &Value, validations: &Value) -> [V
     ]
 }
 
-/// Whether a pod has the label with which its owner lets Longshore operate on it, as an expression.
-fn takes_part(object: &str) -> String {
-    format!("{object}.metadata.?labels[?{LABEL_CONTROL:?}].orValue('') == {CONTROLLED:?}")
+/// The labels with which Longshore may delete a pod: its owner lets Longshore operate on it, or it is of a TaskAction.
+const DELETABLE: [(&str, &str); 2] = [(LABEL_CONTROL, CONTROLLED), (LABEL_MANAGED, TRUE)];
+
+/// Whether an object has a label with this value, as an expression.
+fn has(object: &str, (label, value): (&str, &str)) -> String {
+    format!("{object}.metadata.?labels[?{label:?}].orValue('') == {value:?}")
 }
 
 /// An object whose owner does not exist is deleted by the garbage collector of Kubernetes.
@@ -127,27 +133,28 @@ fn pods() -> Value {
             "Longshore changes labels, annotations and finalizers of pods, and nothing of their spec",
         ),
         validation(SAME_OWNERS, "Longshore changes no owners of pods"),
-        label_is_not_given(),
+        is_not_given(DELETABLE[0]),
+        is_not_given(DELETABLE[1]),
     ])
 }
 
-/// Refuses writes that add the control label to a pod: a user who may add the label may delete every pod.
-fn label_is_not_given() -> Value {
+/// Refuses writes that add a label to a pod with which Longshore may delete it: a user who may add the label may delete
+/// every pod.
+fn is_not_given(label: (&str, &str)) -> Value {
     validation(
-        format!("!({}) || {}", takes_part("object"), takes_part("oldObject")),
-        format!("Longshore gives no pod the label {LABEL_CONTROL}"),
+        format!("!({}) || {}", has("object", label), has("oldObject", label)),
+        format!("Longshore gives no pod the label {}", label.0),
     )
 }
 
 /// Which pods may be deleted.
 fn pods_deleted(namespace: &str) -> Value {
-    // Other roles, which may have the same account, delete pods of this namespace that they have created.
+    // Other roles, which may have the same account, delete pods that they have created: those of DAGs are in this
+    // namespace.
+    let labels = DELETABLE.map(|label| has("oldObject", label)).join(" || ");
     json!([validation(
-        format!(
-            "request.namespace == {namespace:?} || {}",
-            takes_part("oldObject")
-        ),
-        format!("Longshore deletes only pods with the label {LABEL_CONTROL}"),
+        format!("request.namespace == {namespace:?} || {labels}"),
+        format!("Longshore deletes only pods with the label {LABEL_CONTROL} or {LABEL_MANAGED}"),
     )])
 }
 
@@ -171,7 +178,8 @@ fn statuses() -> Value {
             "Longshore changes conditions of pods, and nothing else of what their nodes say",
         ),
         // API servers take labels from a write of the status too.
-        label_is_not_given(),
+        is_not_given(DELETABLE[0]),
+        is_not_given(DELETABLE[1]),
     ])
 }
 
