@@ -8,7 +8,7 @@ pub use webhook::WebhookSettings;
 
 use std::{sync::Arc, time::Duration};
 
-use longshore_kit::Metrics;
+use longshore_kit::{Metrics, Namespaces};
 use longshore_object_store::Storage;
 use longshore_plugins::Config;
 
@@ -17,10 +17,10 @@ use crate::ActionMeasures;
 /// How the executor behaves.
 #[derive(Clone, Debug)]
 pub struct TasksConfig {
-    /// The only namespace whose actions are run; `None` runs all.
-    pub namespace: Option<String>,
+    /// The namespaces whose actions are run.
+    pub namespaces: Namespaces,
     /// The executor's own namespace (`POD_NAMESPACE`, or `actions.kubernetes.namespace`), whose PodTemplates serve all
-    /// others; `None` for none. An executor of one namespace sees no other one.
+    /// others; `None` for none. It has to be among those whose actions are run: an executor sees no other one.
     pub shared_namespace: Option<String>,
     /// What decisions go by.
     pub policy: Policy,
@@ -63,7 +63,7 @@ pub struct Collection {
 impl Default for TasksConfig {
     fn default() -> Self {
         Self {
-            namespace: None,
+            namespaces: Namespaces::All,
             shared_namespace: None,
             policy: Policy::default(),
             plugins: Config::default(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longshore_core::{Resource, Scope, Seen};
-use longshore_kit::{Cache, Kind, RawObject, Update, Wiring};
+use longshore_kit::{Cache, Kind, Namespaces, RawObject, Update, Wiring};
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -25,15 +25,18 @@ pub(crate) struct PodTemplates {
     is_wanted: watch::Sender<bool>,
     /// The namespace whose templates serve all others.
     shared: Option<String>,
+    /// Where templates are watched.
+    namespaces: Namespaces,
 }
 
 impl PodTemplates {
     /// Nothing is watched yet.
-    pub(crate) fn new(shared: Option<String>) -> Self {
+    pub(crate) fn new(shared: Option<String>, namespaces: Namespaces) -> Self {
         Self {
             cache: Cache::new(),
             is_wanted: watch::Sender::new(false),
             shared,
+            namespaces,
         }
     }
 
@@ -45,6 +48,7 @@ impl PodTemplates {
             is_first
         });
         let shared = self.shared.as_deref();
+        let shared = shared.filter(|namespace| self.namespaces.contains(namespace));
         for namespace in [Some(namespace), shared].into_iter().flatten() {
             let found = to_value(self.cache.get(namespace, name));
             if !found.is_absent() {

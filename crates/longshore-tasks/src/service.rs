@@ -9,15 +9,11 @@ use futures::{
     FutureExt,
     future::{BoxFuture, ready},
 };
-use kube::{
-    Api, Client, Resource as _,
-    core::{ApiResource, DynamicResourceScope},
-};
+use kube::{Client, Resource as _};
 use longshore_api::flyte::KIND;
 use longshore_core::{Incarnation, Resource};
 use longshore_kit::{
-    Applier, Cache, Clock, Gate, Kind, Memory, Namespaces, Notes, RawObject, Runner, Update,
-    Wiring, api_resource,
+    Applier, Cache, Clock, Gate, Kind, Memory, Notes, RawObject, Runner, Update, Wiring,
 };
 use longshore_plugins::{Plugin, Registry, Runner as RunsTask, TASK_ACTION};
 use tokio_util::sync::CancellationToken;
@@ -25,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     ask::Transport,
     catalog::{Caching, Catalog},
-    collect,
+    collect::Collector,
     config::TasksConfig,
     controller::Actions,
     data::{StoredData, TaskData},
@@ -174,11 +170,11 @@ impl Tasks {
     pub async fn run(self, client: Client, shutdown: CancellationToken) {
         let kinds = Arc::new(Kinds::of(self.plugins.makers()));
         let actions = Cache::new();
-        let namespace = self.config.namespace.as_deref();
-        let shared = self.config.shared_namespace.clone();
-        let pod_templates = PodTemplates::new(shared.filter(|_| namespace.is_none()));
+        let namespaces = self.config.namespaces;
+        let shared = self.config.shared_namespace;
+        let pod_templates = PodTemplates::new(shared, namespaces.clone());
         let (memory, notes) = Memory::new();
-        let wiring = Wiring::new(&client, Namespaces::one_or_all(namespace))
+        let wiring = Wiring::new(&client, namespaces.clone())
             .keyed(Kind::new(TASK_ACTION, actions.clone()), key);
         let wiring = with_pods(wiring, kinds.pods(), memory.clone(), &notes, &self.clock);
         let wiring = pod_templates.wire(kinds.wire(wiring, &notes, &self.clock));
@@ -195,9 +191,14 @@ impl Tasks {
         let (slots, granted) = Slots::new(connector.quota);
         let limits = questions::limits(&connector.web_api);
         let triggers = wiring.facts(freed).facts(granted).into_triggers();
-        let actions_api = api(&client, TASK_ACTION, namespace);
-        let (measures, clock) = (self.config.measures.clone(), Arc::clone(&self.clock));
-        let collection = collect::run(actions_api, self.config.collection, measures, clock);
+        let collector = Collector {
+            client: client.clone(),
+            namespaces,
+            collection: self.config.collection,
+            measures: self.config.measures.clone(),
+            clock: Arc::clone(&self.clock),
+        };
+        let collection = collector.run();
         let observer = Observer {
             actions,
             kinds,
@@ -245,18 +246,6 @@ async fn sending_during(rounds: impl Future<Output = ()>, sending: impl Future) 
     tokio::select! {
         () = rounds => {}
         () = sending => {}
-    }
-}
-
-/// The objects of a resource, in one namespace or in all.
-pub(crate) fn api<K>(client: &Client, resource: Resource, namespace: Option<&str>) -> Api<K>
-where
-    K: kube::Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
-{
-    let kind = api_resource(resource);
-    match namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
-        None => Api::all_with(client.clone(), &kind),
     }
 }
 

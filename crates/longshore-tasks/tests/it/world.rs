@@ -14,7 +14,7 @@ use kube::{
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use longshore_api::{flyte, tasks::ANNOTATION_LAUNCH};
-use longshore_kit::{Clock, SystemClock};
+use longshore_kit::{Clock, Namespaces, SystemClock};
 use longshore_object_store::DataError;
 use longshore_proto::flyteidl2::core::{
     Container, Identifier, LiteralMap, RetryStrategy, TaskMetadata, TaskTemplate, TypedInterface,
@@ -173,7 +173,7 @@ impl World {
         Self {
             node: ScriptedNode::start(place.client(), clock.clone(), node),
             config: TasksConfig {
-                namespace: Some(place.namespace().to_owned()),
+                namespaces: Namespaces::one(place.namespace()),
                 ..TasksConfig::default()
             },
             api: place.clone(),

@@ -12,7 +12,9 @@ use crate::{
     cli::{Format, Globals, help_end},
     cmd::run::duration,
     controller::{
-        self, ControllerConfig, Election, config_file, podops,
+        self, ControllerConfig, Election, config_file,
+        namespaces::{self, Others, PlaceArgs, namespace},
+        podops,
         podops_args::PodOpsArgs,
         rbac,
         roles::{Role, defaults, role},
@@ -22,7 +24,7 @@ use crate::{
     engine::{database::DatabaseArgs, scheduling::FailedPodsArgs},
     error::CliError,
     exit::Exit,
-    kubernetes::{ClusterArgs, RealCluster},
+    kubernetes::RealCluster,
     logging, open_files, output,
     signals::Signals,
 };
@@ -40,7 +42,7 @@ pub(crate) struct ControllerArgs {
     #[command(flatten)]
     roles: RolesArgs,
     #[command(flatten)]
-    cluster: ClusterArgs,
+    place: PlaceArgs,
     #[command(flatten)]
     database: DatabaseArgs,
     /// Folder of DAG files [default: dags in the data directory]
@@ -131,9 +133,19 @@ fn election(text: &str) -> Result<Election, String> {
 struct RbacArgs {
     #[command(flatten)]
     roles: RolesArgs,
-    /// Namespace of the controller and its pods
-    #[arg(short, long, value_name = "NAMESPACE", default_value = "longshore")]
-    namespace: String,
+    /// Its namespace, then others; -A: all
+    #[arg(
+        short,
+        long,
+        value_name = "NAMESPACE",
+        default_value = "longshore",
+        value_parser = namespace
+    )]
+    namespace: Vec<String>,
+    // Hidden, as above.
+    /// Run the TaskActions of all namespaces
+    #[arg(short = 'A', long, hide = true)]
+    all_namespaces: bool,
     /// Let the role webhook read all Secrets of this namespace, where those of tasks are
     #[arg(long, value_name = "NAMESPACE")]
     secrets_namespace: Option<String>,
@@ -212,18 +224,25 @@ fn print_rbac(args: &RbacArgs, globals: &Globals) -> Result<(), CliError> {
     for note in args.unused(&roles) {
         output::note(note);
     }
+    let (named, is_all) = (&args.namespace, args.all_namespaces);
+    for note in namespaces::unused(named, is_all, &roles) {
+        output::note(&note);
+    }
+    // There is a default.
+    let own = named.first().cloned().unwrap_or_default();
     if roles.iter().any(|role| role.name == webhook::ROLE) {
         let found = &webhook.secrets_namespace;
         if !reads_secrets {
             output::note(&format!(
                 "the right to read the Secrets of tasks is not in it, because it is one to read all Secrets of their namespace: add --secrets-namespace {found}"
             ));
-        } else if *found == args.namespace {
+        } else if *found == own {
             output::note(&webhook::reads_its_own(found));
         }
     }
     let installation = rbac::Installation {
-        namespace: args.namespace.clone(),
+        namespace: own,
+        others: Others::named(named, is_all),
         webhook,
         reads_secrets,
         has_policies: !args.without_policies,
@@ -267,7 +286,9 @@ fn serve(args: &ControllerArgs, globals: &Globals) -> Result<Exit, CliError> {
         output::note(&format!("{path} is not supported: {instead}"));
     }
     let roles = args.roles.roles();
-    for note in args.podops.unused_by(&roles) {
+    let mut unused = args.place.unused(&roles);
+    unused.extend(args.podops.unused_by(&roles));
+    for note in unused {
         output::note(&note);
     }
     let serves_api = roles.iter().any(|role| role.name == "dags");
@@ -279,6 +300,7 @@ fn serve(args: &ControllerArgs, globals: &Globals) -> Result<Exit, CliError> {
     let in_data_dir = |source| CliError::in_data_dir(data_dir.clone(), source);
     let config = ControllerConfig {
         roles,
+        others: args.place.others(),
         election: args.podops.election(args.lease_duration),
         data_dir: data_dir.clone(),
         database: args.database.database()?,
@@ -296,7 +318,7 @@ fn serve(args: &ControllerArgs, globals: &Globals) -> Result<Exit, CliError> {
     let runtime = Runtime::new().map_err(in_data_dir)?;
     runtime.block_on(async {
         let signals = Signals::listen().map_err(in_data_dir)?;
-        let cluster = RealCluster::find(&args.cluster).await?;
+        let cluster = RealCluster::find(&args.place.cluster()).await?;
         let (url, namespace) = (cluster.url(), cluster.namespace().to_owned());
         controller::run(config, cluster, signals, |metrics| {
             let metrics = format!("http://{metrics}");

@@ -6,12 +6,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use longshore_api::uninstall::HOLDER_UNINSTALLED;
 use longshore_console::objects::Check;
-use longshore_kit::{
-    Elector, Gate, Metrics, SystemClock,
-    lease::{LeaseName, Lost, Terms},
-};
+use longshore_kit::{Gate, Metrics, lease::Terms};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge as Number},
@@ -22,13 +18,11 @@ use uuid::Uuid;
 
 use super::{
     Context,
-    mark::{self, Mark},
-    roles::{Role, Running},
+    candidate::Candidate,
+    mark::Marks,
+    roles::{Leadership, Role, Running},
 };
-use crate::{
-    error::{CliError, KubernetesError},
-    output,
-};
+use crate::{error::CliError, output};
 
 /// Whether there may be other replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,50 +40,45 @@ pub(super) async fn lead(
     shutdown: CancellationToken,
 ) -> Result<(), CliError> {
     let standing = &context.standing;
-    // Not behind the gate: the elector opens the gate.
+    // Not behind the gate: the electors open the gate.
     let client = context.cluster.client("election", &context.metrics)?;
+    let own = context.cluster.namespace();
+    let namespaces = context.config.others.of(role).with(own);
     let (terms, lease) = match (context.config.election, role.lease) {
         (Election::ByLease(terms), Some(lease)) => (terms, lease),
         (Election::ByLease(_) | Election::None, None) => {
             standing.set(role, LEADS);
-            return (role.work)(context.clone(), Gate::always_open(), shutdown).await;
+            let leadership = Leadership {
+                gate: Gate::always_open(),
+                namespaces,
+            };
+            return (role.work)(context.clone(), leadership, shutdown).await;
         }
         (Election::None, Some(_)) => {
-            let mark = Mark::new(client, context.cluster.namespace(), role);
-            return mark.work_unless_set(role, context, shutdown).await;
+            let mut marks = Marks::new(client, namespaces, role);
+            return marks.work_unless_set(role, context, shutdown).await;
         }
     };
-    let name = LeaseName {
-        namespace: context.cluster.namespace().to_owned(),
-        name: lease.to_owned(),
-    };
-    let clock = Arc::new(SystemClock);
-    let mut elector = Elector::new(client, name, identity(), terms, clock);
+    let mut candidate = Candidate::new(role, lease, terms, &client, context, &identity());
     loop {
-        let acquired = elector.acquire(|holder| {
-            if holder == HOLDER_UNINSTALLED {
-                return mark::note(role, context.cluster.namespace());
+        let leadership = tokio::select! {
+            acquired = candidate.acquire() => acquired?,
+            () = shutdown.cancelled() => {
+                candidate.release().await;
+                return Ok(());
             }
-            output::note(&format!(
-                "{}: waits for the lease that {holder} holds",
-                role.name
-            ));
-        });
-        let gate = tokio::select! {
-            acquired = acquired => acquired.map_err(KubernetesError::from)?,
-            () = shutdown.cancelled() => return Ok(()),
         };
         standing.set(role, LEADS);
-        let work = (role.work)(context.clone(), gate, shutdown.clone());
-        let ended = work_while_held(elector.keep(), work).await;
+        let work = (role.work)(context.clone(), leadership, shutdown.clone());
+        let ended = work_while_held(candidate.keep(), work).await;
         match ended {
-            Ended::Lost(lost) => {
+            Ended::Lost(why) => {
                 standing.lost(role);
-                output::note(&format!("{}: stopped, because {lost}", role.name));
+                output::note(&format!("{}: stopped, because {why}", role.name));
             }
             Ended::Done(ended) => {
                 standing.set(role, WAITS);
-                elector.release().await;
+                candidate.release().await;
                 return ended;
             }
         }
@@ -98,8 +87,8 @@ pub(super) async fn lead(
 
 /// How a leadership ended.
 enum Ended {
-    /// The lease was lost. No part of the work runs any more.
-    Lost(Lost),
+    /// The lease was lost, for this reason. No part of the work runs any more.
+    Lost(String),
     /// The work has ended.
     Done(Result<(), CliError>),
 }
@@ -108,7 +97,7 @@ enum Ended {
 ///
 /// The work is a task of its own: work that computes for long between two awaits keeps one thread busy, and must not
 /// keep the lease from being renewed meanwhile.
-async fn work_while_held(keep: impl Future<Output = Lost>, work: Running) -> Ended {
+async fn work_while_held(keep: impl Future<Output = String>, work: Running) -> Ended {
     let mut work = AbortOnDropHandle::new(tokio::spawn(work.in_current_span()));
     tokio::select! {
         // The work is dropped at its next await; nothing of it passes the gate any more.
@@ -287,11 +276,8 @@ mod tests {
             let _alive = alive;
             std::future::pending().await
         });
-        let lost = async { Lost::Taken("another".to_owned()) };
-        assert!(matches!(
-            work_while_held(lost, work).await,
-            Ended::Lost(Lost::Taken(_))
-        ));
+        let lost = async { "another has it".to_owned() };
+        assert!(matches!(work_while_held(lost, work).await, Ended::Lost(_)));
         assert_eq!(dropped.try_recv(), Err(mpsc::TryRecvError::Disconnected));
     }
 }

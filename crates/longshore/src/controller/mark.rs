@@ -8,48 +8,51 @@ use std::{sync::Arc, time::Duration};
 use kube::Client;
 use longshore_core::{ObjectRef, error::chain};
 use longshore_kit::{
-    Gate, Requests,
-    lease::{LEASE, is_uninstalled},
+    ApiError, Gate, Namespaces, Requests,
+    lease::{LEASE, Survey, is_uninstalled},
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Context, roles::Role};
+use super::{
+    Context,
+    roles::{Leadership, Role},
+};
 use crate::{error::CliError, output};
 
 /// How often a role without a lease reads the mark.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// The Lease that says whether a role was uninstalled.
-pub(super) struct Mark {
+/// The Leases that say whether a role was uninstalled: one in each namespace in which it works.
+pub(super) struct Marks {
     requests: Requests,
-    target: ObjectRef,
+    name: &'static str,
+    namespaces: Namespaces,
+    /// All Leases of that name.
+    survey: Survey,
 }
 
-impl Mark {
-    pub(super) fn new(client: Client, namespace: &str, role: &Role) -> Self {
+impl Marks {
+    pub(super) fn new(client: Client, namespaces: Namespaces, role: &Role) -> Self {
         Self {
-            requests: Requests::new(client),
-            target: ObjectRef {
-                resource: LEASE,
-                namespace: namespace.to_owned(),
-                name: role.mark.to_owned(),
-                uid: None,
-            },
+            requests: Requests::new(client.clone()),
+            name: role.mark,
+            namespaces,
+            survey: Survey::new(client, role.mark),
         }
     }
 
     /// Does the work of a role while it is not marked, until `shutdown`.
     pub(super) async fn work_unless_set(
-        &self,
+        &mut self,
         role: &Role,
         context: &Arc<Context>,
         shutdown: CancellationToken,
     ) -> Result<(), CliError> {
         loop {
             let mut has_told = false;
-            while self.is_set().await {
+            while let Some(namespace) = self.set_in().await {
                 if !has_told {
-                    note(role, &self.target.namespace);
+                    output::note(&text(role, context.cluster.namespace(), &namespace));
                     has_told = true;
                 }
                 let pause = tokio::time::sleep(LOOK_AGAIN);
@@ -58,7 +61,11 @@ impl Mark {
                 }
             }
             context.standing.leads(role);
-            let work = (role.work)(context.clone(), Gate::always_open(), shutdown.clone());
+            let leadership = Leadership {
+                gate: Gate::always_open(),
+                namespaces: self.namespaces.clone(),
+            };
+            let work = (role.work)(context.clone(), leadership, shutdown.clone());
             tokio::select! {
                 // The work is dropped where it is, like that of a role that loses its lease.
                 () = self.until_set() => context.standing.waits(role),
@@ -67,35 +74,59 @@ impl Mark {
         }
     }
 
-    async fn until_set(&self) {
+    async fn until_set(&mut self) {
         loop {
             tokio::time::sleep(LOOK_AGAIN).await;
-            if self.is_set().await {
+            if self.set_in().await.is_some() {
                 return;
             }
         }
     }
 
-    /// Whether the mark is set; `false` when the role may not read it, or when the API server does not respond. Marks
-    /// are rare, and `longshore uninstall`, which sets them, checks whether a controller still works.
-    async fn is_set(&self) -> bool {
-        match self.requests.get(&self.target).await {
-            Ok(found) => found.is_some_and(|lease| is_uninstalled(&lease)),
-            Err(error) => {
-                tracing::debug!(lease = %self.target, error = chain(&error), "not known whether the role was uninstalled");
-                false
+    /// The namespace of a mark that is set; `None` when the role may not read marks, or when the API server does not
+    /// respond. Marks are rare, and `longshore uninstall`, which sets them, checks whether a controller still works.
+    async fn set_in(&mut self) -> Option<String> {
+        let Some(namespaces) = self.namespaces.now() else {
+            let holders = self.survey.look().await;
+            let holders = holders.inspect_err(|error| not_known(self.name, error));
+            let mut marks = holders.ok()?.into_iter().filter(|it| it.is_uninstalled);
+            return marks.next().map(|mark| mark.namespace);
+        };
+        for namespace in namespaces {
+            let target = ObjectRef {
+                resource: LEASE,
+                namespace,
+                name: self.name.to_owned(),
+                uid: None,
+            };
+            match self.requests.get(&target).await {
+                Ok(Some(lease)) if is_uninstalled(&lease) => return Some(target.namespace),
+                Ok(_) => {}
+                Err(error) => not_known(self.name, &error),
             }
         }
+        None
     }
 }
 
-/// Prints why a role does nothing.
-pub(super) fn note(role: &Role, namespace: &str) {
-    output::note(&format!(
-        "{}: was uninstalled, and does nothing; {} lets it run again",
-        role.name,
-        undo(role.name, namespace)
-    ));
+fn not_known(lease: &str, error: &ApiError) {
+    tracing::debug!(
+        lease,
+        error = chain(error),
+        "not known whether the role was uninstalled"
+    );
+}
+
+/// Why a role does nothing, whose mark is set in this namespace.
+pub(super) fn text(role: &Role, own: &str, namespace: &str) -> String {
+    let (name, undo) = (role.name, undo(role.name, namespace));
+    if namespace == own {
+        format!("{name}: was uninstalled, and does nothing; {undo} lets it run again")
+    } else {
+        format!(
+            "{name}: was uninstalled in namespace {namespace}, and does nothing in the others either; {undo} lets it run again"
+        )
+    }
 }
 
 /// The command that removes the mark of a role: the whole of it, so that it can be copied.

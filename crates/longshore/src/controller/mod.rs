@@ -20,14 +20,18 @@ use crate::{
     engine::database::Database,
     error::CliError,
     kubernetes::RealCluster,
+    output,
     service::{counts::Counts, listen, podops::PodOpsSettings},
     signals::Interrupts,
 };
 
+mod candidate;
 pub(crate) mod config_file;
 mod dags;
 mod leadership;
 pub(crate) mod mark;
+pub(crate) mod namespaces;
+mod neighbours;
 pub(crate) mod permissions;
 pub(crate) mod podops;
 pub(crate) mod podops_args;
@@ -41,6 +45,7 @@ mod tasks;
 pub(crate) mod webhook;
 
 pub(crate) use leadership::{Election, Standing};
+use namespaces::Others;
 use roles::Role;
 
 /// How long probes under way have to end.
@@ -51,6 +56,8 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 pub(crate) struct ControllerConfig {
     /// The roles of the controller.
     pub(crate) roles: Vec<&'static Role>,
+    /// The namespaces beside the controller's own whose TaskActions it runs.
+    pub(crate) others: Others,
     /// Whether there may be other replicas.
     pub(crate) election: Election,
     /// Where logs are kept, and runs where no database is named. Not locked: a replica that waits uses nothing of it.
@@ -142,12 +149,23 @@ pub(crate) async fn run(
     let ended = async {
         context.cluster.answers(&context.metrics).await?;
         permissions::check(&context).await?;
+        note_scopes(&context);
         ready(address);
         lead_all(&context, &mut interrupts).await
     };
     let ended = ended.await;
     probes.stop(DRAIN_LIMIT).await;
     ended
+}
+
+/// Prints in which namespaces the roles work, and in which not.
+fn note_scopes(context: &Context) {
+    let own = context.cluster.namespace();
+    for role in &context.config.roles {
+        if let Some(scope) = context.config.others.scope(role, own) {
+            output::note(&scope);
+        }
+    }
 }
 
 /// Runs every role under its lease; the first that cannot go on ends the others, in order.

@@ -6,9 +6,9 @@ use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use kube::{Api, Client, api::PostParams};
-use longshore_kit::{Grant, Reach, Rule};
+use longshore_kit::{Grant, Reach};
 
-use super::{Context, leadership::Election, rbac::lease_rules, roles::Role};
+use super::{Context, leadership::Election, rbac, roles::Role};
 use crate::error::{CliError, KubernetesError};
 
 /// Fails with all rules that are missing for the roles that are enabled.
@@ -16,16 +16,23 @@ pub(super) async fn check(context: &Context) -> Result<(), CliError> {
     let client = context.cluster.client("start", &context.metrics)?;
     let mut missing = Vec::new();
     for &role in &context.config.roles {
-        let mut grants = (role.grants)(&context.config.settings.webhook);
-        if let Election::ByLease(_) = context.config.election {
-            let of_lease = lease_rules(role.lease.as_slice());
-            grants.extend(of_lease.into_iter().map(Rule::granted));
-        }
-        let questions = grants
-            .iter()
-            .flat_map(|grant| questions(grant, context.cluster.namespace()));
+        let has_leases = matches!(context.config.election, Election::ByLease(_));
+        let (webhook, others) = (&context.config.settings.webhook, &context.config.others);
+        let grants = rbac::needed(role, webhook, others, has_leases);
         let own = context.cluster.namespace();
-        let asked = questions.map(|question| ask(&client, own, question));
+        let client = &client;
+        let asked = grants.iter().flat_map(|grant| {
+            let place = if rbac::is_widened(role, webhook, grant) {
+                " in all namespaces"
+            } else {
+                ""
+            };
+            let questions = questions(grant, own).into_iter();
+            questions.map(move |question| async move {
+                let missing = ask(client, own, question).await?;
+                kube::Result::Ok(missing.map(|words| words + place))
+            })
+        });
         let answers = try_join_all(asked)
             .await
             .map_err(|error| KubernetesError::of_server(context.cluster.url(), error))?;
@@ -41,6 +48,7 @@ pub(super) async fn check(context: &Context) -> Result<(), CliError> {
         missing,
         roles: roles.iter().map(|role| role.name).collect(),
         elsewhere: roles.iter().find_map(|role| elsewhere(role, context)),
+        others: context.config.others.flags(),
     }
     .into())
 }

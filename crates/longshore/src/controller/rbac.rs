@@ -4,11 +4,17 @@
 //! takes away what another one gave. What RBAC cannot restrict to a name (`create`) is not granted where it would be a
 //! way to more rights: the manifest has the object instead, without content, and the role may only change it.
 
+use std::collections::BTreeSet;
+
 use longshore_kit::{Grant, Reach, Rule};
 use longshore_tasks::WebhookSettings;
 use serde_json::{Value, json};
 
-use super::{policies::policies, roles::Role};
+use super::{
+    namespaces::Others,
+    policies::policies,
+    roles::{Role, Works},
+};
 
 /// The service account, and how the names of all other objects begin.
 const NAME: &str = "longshore";
@@ -19,6 +25,8 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 pub(crate) struct Installation {
     /// The namespace of the controller.
     pub(crate) namespace: String,
+    /// The namespaces beside it whose TaskActions the controller runs.
+    pub(crate) others: Others,
     /// Names of webhook objects, from the configuration.
     pub(crate) webhook: WebhookSettings,
     /// Whether the Secrets of tasks may be read, all of their namespace.
@@ -29,16 +37,83 @@ pub(crate) struct Installation {
     pub(crate) webhooks_on_loopback: bool,
 }
 
+/// The API group of leases.
+const LEASES: &str = "coordination.k8s.io";
+
 /// What a role does with its lease, if it has one. `create` cannot be restricted to a name.
-pub(super) fn lease_rules(leases: &'static [&'static str]) -> Vec<Rule> {
-    const GROUP: &str = "coordination.k8s.io";
+fn lease_rules(leases: &'static [&'static str]) -> Vec<Rule> {
     if leases.is_empty() {
         return Vec::new();
     }
     vec![
-        Rule::new(GROUP, &["leases"], &["create"]),
-        Rule::new(GROUP, &["leases"], &["get", "patch"]).named(leases),
+        Rule::new(LEASES, &["leases"], &["create"]),
+        Rule::new(LEASES, &["leases"], &["get", "patch"]).named(leases),
     ]
+}
+
+/// Where a role that works in named namespaces looks for controllers that work in all of them, or the other way round.
+fn survey_rule(role: &'static Role) -> Option<Rule> {
+    let lease = role.lease.as_slice();
+    let rule = Rule::new(LEASES, &["leases"], &["list"]).named(lease);
+    (role.works == Works::InNamed).then(|| rule.cluster_wide())
+}
+
+/// What a role does beside its leases, in each of its namespaces: `own` are the grants in the controller's.
+fn in_all(own: Vec<Grant>, others: &Others) -> Vec<Grant> {
+    let mut grants = Vec::new();
+    for grant in own {
+        let is_of_own = Place::of(&grant) == Place::Own;
+        match others {
+            Others::All if is_of_own => grants.push(Grant {
+                rule: grant.rule.cluster_wide(),
+                ..grant
+            }),
+            Others::These(_) if is_of_own => {
+                grants.extend(others.names().map(|namespace| Grant {
+                    elsewhere: Some(namespace.to_owned()),
+                    ..grant.clone()
+                }));
+                grants.push(grant);
+            }
+            Others::All | Others::These(_) => grants.push(grant),
+        }
+    }
+    grants
+}
+
+/// Whether a role needs in all namespaces what it needs in its own without `--all-namespaces`.
+pub(super) fn is_widened(role: &Role, webhook: &WebhookSettings, grant: &Grant) -> bool {
+    let mut own = (role.grants)(webhook).into_iter();
+    grant.rule.reach == Reach::Cluster
+        && own.any(|it| it.rule.reach == Reach::Namespace && it.rule.cluster_wide() == grant.rule)
+}
+
+/// What a role needs to hold its leases: in each namespace that is named, or in the controller's own for all.
+fn of_leases(role: &'static Role, others: &Others) -> Vec<Grant> {
+    let rules = lease_rules(role.lease.as_slice()).into_iter();
+    let own = rules.map(Rule::granted).collect();
+    match others {
+        Others::All => own,
+        Others::These(_) => in_all(own, others),
+    }
+}
+
+/// What a role needs, or it does not start.
+pub(super) fn needed(
+    role: &'static Role,
+    webhook: &WebhookSettings,
+    others: &Others,
+    has_leases: bool,
+) -> Vec<Grant> {
+    let others = others.of(role);
+    let mut grants = in_all((role.grants)(webhook), &others);
+    if has_leases {
+        grants.extend(of_leases(role, &others));
+        // Where the role works in named namespaces, it does without.
+        let survey = survey_rule(role).filter(|_| others == Others::All);
+        grants.extend(survey.map(Rule::granted));
+    }
+    grants
 }
 
 /// A ServiceAccount, what the roles find and only change, and the roles that let it do what `roles` do.
@@ -49,15 +124,18 @@ pub(crate) fn objects(roles: &[&'static Role], installation: &Installation) -> V
         "kind": "ServiceAccount",
         "metadata": {"name": NAME, "namespace": namespace},
     })];
-    for role in roles {
+    for &role in roles {
+        let others = installation.others.of(role);
         let mut grants = (role.grants)(&installation.webhook);
         if !installation.reads_secrets {
             grants.retain(|grant| grant.elsewhere.is_none());
         }
         objects.extend(grants.iter().flat_map(|grant| prepared(grant, namespace)));
-        let of_lease = lease_rules(role.lease.as_slice());
-        grants.extend(of_lease.into_iter().map(Rule::granted));
-        for place in [Place::Own, Place::Cluster, Place::Elsewhere] {
+        let mut grants = in_all(grants, &others);
+        grants.extend(of_leases(role, &others));
+        grants.extend(survey_rule(role).map(Rule::granted));
+        let places: BTreeSet<Place<'_>> = grants.iter().map(Place::of).collect();
+        for place in places {
             objects.extend(role_and_binding(role.name, place, namespace, &grants));
         }
         if installation.has_policies {
@@ -105,23 +183,23 @@ fn prepared(grant: &Grant, namespace: &str) -> Vec<Value> {
     grant.names.iter().map(object).collect()
 }
 
-/// The scope of a group of grants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+/// The scope of a group of grants, in the order of the manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place<'a> {
     /// In the namespace of the controller.
     Own,
     /// In the whole cluster.
     Cluster,
-    /// In a namespace that the configuration names.
-    Elsewhere,
+    /// In another namespace, which the configuration or the command line names.
+    Elsewhere(&'a str),
 }
 
-impl Place {
-    fn of(grant: &Grant) -> Self {
+impl<'a> Place<'a> {
+    fn of(grant: &'a Grant) -> Self {
         match (grant.rule.reach, &grant.elsewhere) {
             (Reach::Cluster, _) => Self::Cluster,
             (Reach::Namespace, None) => Self::Own,
-            (Reach::Namespace, Some(_)) => Self::Elsewhere,
+            (Reach::Namespace, Some(namespace)) => Self::Elsewhere(namespace),
         }
     }
 }
@@ -144,28 +222,25 @@ fn rules<'a>(grants: impl Iterator<Item = &'a Grant>) -> Vec<Value> {
 }
 
 /// The Role or ClusterRole for a role of the controller at a place, and its binding to the service account.
-fn role_and_binding(role: &str, place: Place, namespace: &str, grants: &[Grant]) -> Vec<Value> {
-    let here = || grants.iter().filter(|grant| Place::of(grant) == place);
-    let Some(first) = here().next() else {
-        return Vec::new();
-    };
+fn role_and_binding(role: &str, place: Place<'_>, namespace: &str, grants: &[Grant]) -> [Value; 2] {
+    let here = grants.iter().filter(|grant| Place::of(grant) == place);
     let kind = match place {
-        Place::Own | Place::Elsewhere => "Role",
+        Place::Own | Place::Elsewhere(_) => "Role",
         Place::Cluster => "ClusterRole",
     };
     // Outside of its namespace a controller shares names with those of other namespaces.
     let metadata = match place {
         Place::Own => json!({"name": format!("{NAME}-{role}"), "namespace": namespace}),
         Place::Cluster => json!({"name": format!("{NAME}-{role}:{namespace}")}),
-        Place::Elsewhere => json!({
+        Place::Elsewhere(other) => json!({
             "name": format!("{NAME}-{role}:{namespace}"),
-            "namespace": first.elsewhere,
+            "namespace": other,
         }),
     };
     let api_version = format!("{RBAC}/v1");
     let name = metadata["name"].clone();
-    vec![
-        json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "rules": rules(here())}),
+    [
+        json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "rules": rules(here)}),
         json!({
             "apiVersion": api_version,
             "kind": format!("{kind}Binding"),
@@ -178,8 +253,6 @@ fn role_and_binding(role: &str, place: Place, namespace: &str, grants: &[Grant])
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
     use crate::{
         controller::roles::{ROLES, defaults},
@@ -189,6 +262,7 @@ mod tests {
     fn installation(reads_secrets: bool) -> Installation {
         Installation {
             namespace: "longshore".to_owned(),
+            others: Others::NONE,
             webhook: WebhookSettings::default(),
             reads_secrets,
             has_policies: true,
@@ -263,6 +337,69 @@ spec:
                     other.name
                 );
             }
+        }
+    }
+
+    /// Each rule with its place, `-` for the cluster.
+    fn granted(objects: &[Value]) -> BTreeSet<String> {
+        let roles = objects.iter().filter(|it| it["rules"].is_array());
+        let lines = roles.flat_map(|role| {
+            let place = role["metadata"]["namespace"].as_str().unwrap_or("-");
+            let rules = role["rules"].as_array().unwrap().iter();
+            rules.map(move |rule| format!("{place} {rule}"))
+        });
+        lines.collect()
+    }
+
+    #[test]
+    fn the_start_asks_for_what_the_manifest_grants_in_each_namespace() {
+        let several = ["longshore", "a", "b"].map(str::to_owned);
+        for others in [Others::NONE, Others::named(&several, false), Others::All] {
+            for role in ROLES {
+                let installation = Installation {
+                    others: others.clone(),
+                    ..installation(true)
+                };
+                let granted = granted(&objects(&[role], &installation));
+                let needed = needed(role, &installation.webhook, &others, true);
+                let own = installation.namespace.as_str();
+                let needed = needed.iter().map(|grant| {
+                    let place = match Place::of(grant) {
+                        Place::Own => own,
+                        Place::Cluster => "-",
+                        Place::Elsewhere(namespace) => namespace,
+                    };
+                    format!("{place} {}", rules([grant].into_iter())[0])
+                });
+                let needed: BTreeSet<String> = needed.collect();
+                let missing: Vec<_> = needed.difference(&granted).collect();
+                assert!(missing.is_empty(), "{} {others:?}: {missing:?}", role.name);
+                // What a controller of named namespaces can do without.
+                let more = granted.difference(&needed);
+                let more: Vec<_> = more.filter(|it| !it.contains("leases")).collect();
+                assert!(more.is_empty(), "{} {others:?}: {more:?}", role.name);
+            }
+        }
+    }
+
+    #[test]
+    fn rights_for_all_namespaces_are_told_from_those_on_the_cluster() {
+        let tasks = ROLES.iter().find(|role| role.name == "tasks").unwrap();
+        let webhook = WebhookSettings::default();
+        let words = |others: &Others| {
+            let needed = needed(tasks, &webhook, others, true);
+            let widened = needed.iter().filter(|it| is_widened(tasks, &webhook, it));
+            let resources = widened.flat_map(|grant| grant.rule.resources);
+            resources.copied().collect::<BTreeSet<_>>()
+        };
+        assert!(words(&Others::NONE).is_empty());
+        let all = words(&Others::All);
+        assert!(
+            all.contains("pods") && all.contains("taskactions"),
+            "{all:?}"
+        );
+        for others in ["customresourcedefinitions", "leases"] {
+            assert!(!all.contains(others), "{all:?}");
         }
     }
 

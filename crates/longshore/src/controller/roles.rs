@@ -3,7 +3,7 @@
 use std::{pin::Pin, sync::Arc};
 
 use longshore_api::{flyte::TASK_ACTION_CRD, podops::POD_TRANSITION_RULE_CRD};
-use longshore_kit::{Gate, Grant, Rule};
+use longshore_kit::{Gate, Grant, Namespaces, Rule};
 use longshore_tasks::WebhookSettings;
 use tokio_util::sync::CancellationToken;
 
@@ -12,9 +12,9 @@ use crate::error::CliError;
 
 /// What a role does while this replica holds its lease.
 ///
-/// It runs until `shutdown`, then stops in order and returns; it fails when it cannot go on. Every write passes the gate.
-/// When the lease is lost, the future is dropped, as in a crash.
-pub(crate) type Work = fn(Arc<Context>, Gate, CancellationToken) -> Running;
+/// It runs until `shutdown`, then stops in order and returns; it fails when it cannot go on. When the lease is lost, the
+/// future is dropped, as in a crash.
+pub(crate) type Work = fn(Arc<Context>, Leadership, CancellationToken) -> Running;
 
 /// The work of every replica for a role, with or without the lease: it runs until `shutdown`, and
 /// its writes need no lease.
@@ -23,6 +23,26 @@ pub(crate) type Everywhere = fn(Arc<Context>, CancellationToken) -> Running;
 /// The work, under way.
 pub(crate) type Running = Pin<Box<dyn Future<Output = Result<(), CliError>> + Send>>;
 
+/// In which namespaces a role works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Works {
+    /// In the controller's own.
+    InOwn,
+    /// In all that the command line names.
+    InNamed,
+    /// In the whole cluster, whatever the command line names.
+    Everywhere,
+}
+
+/// What a role may do while this replica holds its leases.
+#[derive(Clone, Debug)]
+pub(crate) struct Leadership {
+    /// Every write passes it.
+    pub(crate) gate: Gate,
+    /// Where the role works.
+    pub(crate) namespaces: Namespaces,
+}
+
 /// A role.
 #[derive(Debug)]
 pub(crate) struct Role {
@@ -30,6 +50,8 @@ pub(crate) struct Role {
     pub(crate) name: &'static str,
     /// Whether the role runs where the command line names no roles.
     pub(crate) is_default: bool,
+    /// In which namespaces it works.
+    pub(crate) works: Works,
     /// The name of its lease; a role without one works in every replica.
     pub(crate) lease: Option<&'static str>,
     /// The Lease that says whether the role was uninstalled: its own, where it has one.
@@ -49,32 +71,35 @@ pub(crate) const ROLES: &[Role] = &[
     Role {
         name: "dags",
         is_default: true,
+        works: Works::InOwn,
         lease: Some("longshore-dags"),
         mark: "longshore-dags",
         grants: |_| granted(longshore_dags::RULES),
         definition: None,
-        work: |context, gate, shutdown| Box::pin(dags::run(context, gate, shutdown)),
+        work: |context, held, shutdown| Box::pin(dags::run(context, held.gate, shutdown)),
         everywhere: None,
     },
     Role {
         name: tasks::ROLE,
         is_default: true,
+        works: Works::InNamed,
         lease: Some("longshore-tasks"),
         mark: "longshore-tasks",
         grants: |_| granted(longshore_tasks::RULES),
         definition: Some(TASK_ACTION_CRD),
-        work: |context, gate, shutdown| Box::pin(tasks::run(context, gate, shutdown)),
+        work: |context, held, shutdown| Box::pin(tasks::run(context, held, shutdown)),
         everywhere: None,
     },
     // Reads secrets, and needs a Service through which API servers reach it.
     Role {
         name: webhook::ROLE,
         is_default: false,
+        works: Works::Everywhere,
         lease: None,
         mark: webhook::MARK,
         grants: longshore_tasks::secrets::grants,
         definition: None,
-        work: |context, gate, shutdown| Box::pin(webhook::run(context, gate, shutdown)),
+        work: |context, held, shutdown| Box::pin(webhook::run(context, held.gate, shutdown)),
         everywhere: None,
     },
     // Its webhooks receive requests about pods of the whole cluster, and need a Service through
@@ -82,11 +107,12 @@ pub(crate) const ROLES: &[Role] = &[
     Role {
         name: podops::ROLE,
         is_default: false,
+        works: Works::Everywhere,
         lease: Some(podops::LEASE),
         mark: podops::LEASE,
         grants: |_| granted(longshore_podops::RULES),
         definition: Some(POD_TRANSITION_RULE_CRD),
-        work: |context, gate, shutdown| Box::pin(podops::run(context, gate, shutdown)),
+        work: |context, held, shutdown| Box::pin(podops::run(context, held.gate, shutdown)),
         everywhere: Some(|context, shutdown| Box::pin(podops::answer(context, shutdown))),
     },
 ];

@@ -27,6 +27,8 @@ pub(crate) enum KubernetesError {
         roles: Vec<&'static str>,
         /// Another namespace in which they need rights.
         elsewhere: Option<String>,
+        /// The flags that name the other namespaces in which they work.
+        others: String,
     },
     #[error("there is no namespace {namespace}")]
     NoNamespace { namespace: String },
@@ -78,13 +80,14 @@ impl KubernetesError {
                 namespace,
                 roles,
                 elsewhere,
+                others,
                 ..
             } => {
                 let secrets = elsewhere.as_ref().map_or_else(String::new, |elsewhere| {
                     format!(" --secrets-namespace {elsewhere}")
                 });
                 format!(
-                    "let an administrator grant it: longshore controller rbac --enable {} --namespace {namespace}{secrets} | kubectl apply -f -",
+                    "let an administrator grant it: longshore controller rbac --enable {} --namespace {namespace}{others}{secrets} | kubectl apply -f -",
                     roles.join(",")
                 )
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use longshore_api::flyte::TASK_ACTION_CRD;
 use longshore_connect::ConnectClient;
 use longshore_core::{ObjectRef, Resource, Scope};
-use longshore_kit::{Metrics, Requests, SystemClock};
+use longshore_kit::{Metrics, Namespaces, Requests, SystemClock};
 use longshore_object_store::Storage;
 use longshore_outbound::Permit;
 use longshore_plugins::Registry;
@@ -28,19 +28,19 @@ const DEFINITION: Resource = Resource {
     scope: Scope::Cluster,
 };
 
-/// The executor of the actions of one namespace, or of all namespaces, whose inputs and outputs are in `storage`.
+/// The executor of the actions of these namespaces, whose inputs and outputs are in `storage`.
 ///
 /// `settings` select the other parts: the event sink, the catalog for cached outputs, and the connectors. Requests
 /// are sent to them for as long as `permit` holds.
 pub(crate) fn executor(
     settings: Settings,
-    namespace: Option<String>,
+    namespaces: Namespaces,
     metrics: &Metrics,
     storage: Arc<Storage>,
     permit: &Permit,
 ) -> Result<longshore_tasks::Tasks, CliError> {
     let config = TasksConfig {
-        namespace,
+        namespaces,
         metrics: metrics.clone(),
         storage,
         ..settings.tasks

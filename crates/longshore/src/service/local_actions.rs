@@ -3,7 +3,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use longshore_kit::{Metrics, SystemClock};
+use longshore_kit::{Metrics, Namespaces, SystemClock};
 use longshore_object_store::Storage;
 use longshore_outbound::Permit;
 use longshore_tasks::{
@@ -40,7 +40,7 @@ pub(crate) fn executor(
     // One process at a time has the data directory.
     let permit = Permit::always();
     Ok(
-        actions::executor(settings, None, metrics, storage, &permit)?
+        actions::executor(settings, Namespaces::All, metrics, storage, &permit)?
             .with_batched_events(Arc::new(log), BatchLimits::of_a_file())
             .with_catalog(Arc::new(catalog)),
     )

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     controller::{
+        namespaces::Others,
         rbac::{self, Installation},
         roles::Role,
     },
@@ -108,6 +109,8 @@ async fn applied(
 ) -> Vec<Left> {
     let installation = Installation {
         namespace: namespace.to_owned(),
+        // Every object that a manifest may have in this namespace, or in the cluster.
+        others: Others::All,
         webhook: settings.clone(),
         reads_secrets: true,
         has_policies: true,

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     controller::{
+        namespaces::Others,
         rbac::{self, Installation},
         roles::Role,
     },
@@ -102,6 +103,7 @@ impl Place<'_> {
         }
         let installation = Installation {
             namespace: self.namespace.to_owned(),
+            others: Others::NONE,
             webhook: self.settings.clone(),
             reads_secrets: true,
             has_policies: true,

@@ -164,6 +164,24 @@ impl TestCluster {
         }
     }
 
+    /// Makes another namespace, whose pods have a node of their own.
+    pub(crate) async fn beside(&self, suffix: &str) -> Beside {
+        let namespace = format!("{}-{suffix}", self.namespace);
+        let object =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        create(&self.admin, "/api/v1/namespaces", &object).await;
+        let config = NodeConfig {
+            namespace: Some(namespace.clone()),
+            start_delay: Duration::from_millis(20),
+            attempt,
+            ..NodeConfig::default()
+        };
+        Beside {
+            namespace,
+            _node: ScriptedNode::start(self.admin.clone(), Arc::new(SystemClock), config),
+        }
+    }
+
     pub(crate) fn is_real(&self) -> bool {
         self.embedded.is_none()
     }
@@ -220,6 +238,12 @@ impl TestCluster {
         fs::write(&file, kubeconfig.to_string()).unwrap();
         file
     }
+}
+
+/// Another namespace of a test.
+pub(crate) struct Beside {
+    pub(crate) namespace: String,
+    _node: ScriptedNode,
 }
 
 /// Which attempt a pod is, of a task of a DAG or of a TaskAction.

@@ -23,7 +23,7 @@ use longshore_dags::{
     scheduler::{Limits, NewRun},
 };
 use longshore_kit::{
-    CountRequests, Elector, Gate, Metrics, Rule, SystemClock,
+    CountRequests, Elector, Gate, Metrics, Namespaces, Rule, SystemClock,
     lease::{LeaseName, Terms},
 };
 use longshore_plugins::Registry;
@@ -128,7 +128,7 @@ async fn run_actions(cluster: &TestCluster) {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let config = TasksConfig {
-        namespace: Some(cluster.namespace.clone()),
+        namespaces: Namespaces::one(&cluster.namespace),
         ..TasksConfig::default()
     };
     let plugins = Arc::new(Registry::new(&config.plugins).unwrap());

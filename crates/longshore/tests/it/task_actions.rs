@@ -236,7 +236,12 @@ pub(crate) struct PodRecord {
 
 impl PodRecord {
     pub(crate) fn start(cluster: &TestCluster) -> Self {
-        let api: Api<Pod> = Api::namespaced(cluster.admin.clone(), &cluster.namespace);
+        Self::of(cluster.admin.clone(), &cluster.namespace)
+    }
+
+    /// Of this namespace.
+    pub(crate) fn of(client: Client, namespace: &str) -> Self {
+        let api: Api<Pod> = Api::namespaced(client, namespace);
         let pods = Arc::new(Mutex::new(BTreeMap::<_, BTreeSet<_>>::new()));
         let seen = Arc::clone(&pods);
         let record = async move {

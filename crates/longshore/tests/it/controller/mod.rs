@@ -8,6 +8,7 @@ mod files;
 mod foreign;
 pub(crate) mod kills;
 mod kubectl;
+mod namespaces;
 mod open_files;
 mod paused;
 pub(crate) mod podops;
@@ -21,6 +22,8 @@ mod thousand;
 mod uninstall;
 
 use std::{fs, net::TcpListener};
+
+use serde_json::Value;
 
 use crate::{longshore, outcome};
 
@@ -106,6 +109,69 @@ fn the_roles_are_printed_for_kubectl() {
     clusterrole/longshore-tasks:pipelines
     clusterrolebinding/longshore-tasks:pipelines
     ");
+}
+
+#[test]
+fn the_roles_for_several_namespaces_are_in_each_of_them_and_for_all_in_the_cluster() {
+    let rbac = |arguments: &[&str]| -> String {
+        let mut command = longshore();
+        command.args(["controller", "rbac", "-o", "json"]);
+        let (code, stdout, stderr) = outcome(command.args(arguments));
+        assert_eq!((code, stderr.as_str()), (0, ""), "{arguments:?}");
+        let list: Value = serde_json::from_str(&stdout).unwrap();
+        let objects = list["items"].as_array().unwrap().iter();
+        let line = |object: &Value| {
+            let metadata = &object["metadata"];
+            let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+            let rules = object["rules"].as_array().map(|rules| {
+                let leases = rules.iter().filter(|rule| rule["resources"][0] == "leases");
+                let verbs = leases.map(|rule| rule["verbs"].to_string());
+                let verbs: Vec<String> = verbs.collect();
+                let of_leases = match verbs.is_empty() {
+                    true => String::new(),
+                    false => format!(", of leases {}", verbs.join(" ")),
+                };
+                format!(", {} rules{of_leases}", rules.len())
+            });
+            let subject = object["subjects"][0]["namespace"].as_str();
+            let subject = subject.map(|namespace| format!(", for {namespace}"));
+            format!(
+                "{} {}/{}{}{}\n",
+                text(&object["kind"]),
+                text(&metadata["namespace"]),
+                text(&metadata["name"]),
+                rules.unwrap_or_default(),
+                subject.unwrap_or_default()
+            )
+        };
+        objects.map(line).collect()
+    };
+    insta::assert_snapshot!(rbac(&["--enable", "tasks", "-n", "b", "-n", "a", "-n", "c"]), @r#"
+    ServiceAccount b/longshore
+    Role b/longshore-tasks, 13 rules, of leases ["create"] ["get","patch"]
+    RoleBinding b/longshore-tasks, for b
+    ClusterRole -/longshore-tasks:b, 2 rules, of leases ["list"]
+    ClusterRoleBinding -/longshore-tasks:b, for b
+    Role a/longshore-tasks:b, 13 rules, of leases ["create"] ["get","patch"]
+    RoleBinding a/longshore-tasks:b, for b
+    Role c/longshore-tasks:b, 13 rules, of leases ["create"] ["get","patch"]
+    RoleBinding c/longshore-tasks:b, for b
+    "#);
+    insta::assert_snapshot!(rbac(&["--enable", "dags,tasks", "-n", "b", "-A"]), @r#"
+    ServiceAccount b/longshore
+    Role b/longshore-dags, 7 rules, of leases ["create"] ["get","patch"]
+    RoleBinding b/longshore-dags, for b
+    ClusterRole -/longshore-dags:b, 1 rules
+    ClusterRoleBinding -/longshore-dags:b, for b
+    Role b/longshore-tasks, 2 rules, of leases ["create"] ["get","patch"]
+    RoleBinding b/longshore-tasks, for b
+    ClusterRole -/longshore-tasks:b, 13 rules, of leases ["list"]
+    ClusterRoleBinding -/longshore-tasks:b, for b
+    ValidatingAdmissionPolicy -/longshore-tasks-pods.b
+    ValidatingAdmissionPolicyBinding -/longshore-tasks-pods.b
+    ValidatingAdmissionPolicy -/longshore-tasks-deletes.b
+    ValidatingAdmissionPolicyBinding -/longshore-tasks-deletes.b
+    "#);
 }
 
 #[test]

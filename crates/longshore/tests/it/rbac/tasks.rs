@@ -11,7 +11,7 @@ use std::{
 use async_trait::async_trait;
 use kube::api::DeleteParams;
 use longshore_api::flyte;
-use longshore_kit::{Metrics, Rule, SystemClock};
+use longshore_kit::{Metrics, Namespaces, Rule, SystemClock};
 use longshore_plugins::Registry;
 use longshore_tasks::{
     Collection, Tasks, TasksConfig,
@@ -48,7 +48,7 @@ impl ActionEvents for Reports {
 /// Resources have a finalizer, and what has ended is removed at once.
 fn config(namespace: &str) -> TasksConfig {
     let mut config = TasksConfig {
-        namespace: Some(namespace.to_owned()),
+        namespaces: Namespaces::one(namespace),
         collection: Collection {
             interval: Duration::from_secs(1),
             ttl: Duration::ZERO,
