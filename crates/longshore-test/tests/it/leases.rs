@@ -82,8 +82,8 @@ async fn holder(cluster: &Cluster, namespace: &str) -> Option<String> {
 async fn take_away(cluster: &Cluster, namespace: &str, by: &str) {
     let theirs = Patch::Merge(json!({"spec": {"holderIdentity": by}}));
     let params = PatchParams::default();
-    let patched = leases(cluster, namespace).patch(NAME, &params, &theirs);
-    patched.await.unwrap();
+    let leases = leases(cluster, namespace);
+    leases.patch(NAME, &params, &theirs).await.unwrap();
 }
 
 /// What a candidate tells.
@@ -367,8 +367,8 @@ async fn a_survey_finds_the_holders_that_live_and_the_marks() {
         "spec": {"holderIdentity": HOLDER_UNINSTALLED, "leaseDurationSeconds": i32::MAX},
     });
     let mark = serde_json::from_value(mark).unwrap();
-    let created = leases(&cluster, "d").create(&PostParams::default(), &mark);
-    created.await.unwrap();
+    let (leases, params) = (leases(&cluster, "d"), PostParams::default());
+    leases.create(&params, &mark).await.unwrap();
     living.release().await;
     let year = Duration::from_secs(365 * 24 * 3600);
     for _ in 0..2 {

@@ -171,7 +171,8 @@ async fn the_loss_of_the_lease_in_one_namespace_stops_the_role_in_all_of_them() 
         "holderIdentity": "somebody", "leaseDurationSeconds": 12,
     }}));
     let params = PatchParams::default();
-    let patched = leases(&cluster, &b).patch("longshore-tasks", &params, &somebody);
+    let of_b = leases(&cluster, &b);
+    let patched = of_b.patch("longshore-tasks", &params, &somebody);
     patched.await.unwrap();
     let lost = format!(
         "tasks: stopped, because the lease is held by somebody now in namespace {}",
@@ -251,8 +252,8 @@ async fn stops_for_others(cluster: &TestCluster, everywhere: &Replica, places: [
     });
     let lease = serde_json::from_value(lease).unwrap();
     let params = PostParams::default();
-    let created = leases(cluster, c).create(&params, &lease);
-    created.await.unwrap();
+    let of_c = leases(cluster, c);
+    of_c.create(&params, &lease).await.unwrap();
     let lost = format!(
         "tasks: stopped, because the lease is held by old in namespace {}",
         c.namespace
