@@ -41,7 +41,7 @@ pub struct ActionEvent {
     pub attempt: u32,
     /// What it changed to.
     pub phase: ActionPhase,
-    /// Orders changes within a phase.
+    /// Orders changes within a phase, over all launches of the attempt: no two of them have a version in common.
     pub version: u32,
     /// When it changed, by the second.
     pub updated_at: Timestamp,

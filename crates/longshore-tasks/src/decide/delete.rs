@@ -59,6 +59,6 @@ fn is_harmless(child: &Child) -> bool {
 fn aborted(round: &Round<'_>, context: &TaskContext) -> Step {
     let info = PhaseInfo::of(Phase::Aborted, "aborted");
     let prefix = &context.paths.output_prefix;
-    let event = publish::event(round, prefix, &info, round.action.attempt());
+    let event = publish::event(round, prefix, &info, &round.action.status);
     report::step(round, event)
 }

@@ -260,7 +260,7 @@ impl Round<'_> {
         if !action.status.plugin_phase.is_empty() && !action.spec.run_name.is_empty() {
             let (target, attempt) = (&action.target, action.attempt());
             let paths = Paths::of_action(&target.namespace, &target.name, &action.spec, attempt);
-            let event = publish::event(self, &paths.output_prefix, &failed, attempt);
+            let event = publish::event(self, &paths.output_prefix, &failed, &action.status);
             steps.push(report::step(self, event));
         }
         steps.extend(self.finish(status));

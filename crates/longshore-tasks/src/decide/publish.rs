@@ -104,12 +104,7 @@ pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> Acti
         status::enter(&mut status, &info, at);
         let event = ActionEvent {
             updated_at: at,
-            ..event(
-                round,
-                &task.context.paths.output_prefix,
-                &info,
-                round.action.attempt(),
-            )
+            ..event(round, &task.context.paths.output_prefix, &info, &status)
         };
         actions.push(report::step(round, event));
     }
@@ -188,7 +183,7 @@ pub(super) fn write(
     let event = ActionEvent {
         updated_at: updated_at.unwrap_or(round.now),
         cache_status: status.cache_status,
-        ..event(round, &context.paths.output_prefix, info, status.attempts)
+        ..event(round, &context.paths.output_prefix, info, &status)
     };
     let mut steps = vec![report::step(round, event)];
     if info.phase.is_terminal() {
@@ -266,12 +261,22 @@ fn plugin_state(task: &Task, info: &PhaseInfo, launch: OnRecord) -> (Vec<u8>, u8
     (state.encode(), STATE_VERSION)
 }
 
-/// The event of a phase of an attempt, as of now.
+/// So many versions of each phase has one launch of an attempt.
+const VERSIONS: u32 = 1 << 16;
+
+/// The version of an event. A receiver keeps the first event of each phase and version of an attempt: the launches of an
+/// attempt have versions of their own, later ones higher ones.
+fn version(info: &PhaseInfo, n_failures: u32) -> u32 {
+    let before = n_failures.saturating_mul(VERSIONS);
+    before.saturating_add(info.version)
+}
+
+/// The event of a phase of the attempt and launch that `status` has, as of now.
 pub(super) fn event(
     round: &Round<'_>,
     output_prefix: &str,
     info: &PhaseInfo,
-    attempt: u32,
+    status: &TaskActionStatus,
 ) -> ActionEvent {
     let spec = &round.action.spec;
     ActionEvent {
@@ -279,9 +284,9 @@ pub(super) fn event(
         domain: spec.domain.clone(),
         run: spec.run_name.clone(),
         action: spec.action_name.clone(),
-        attempt,
+        attempt: status.attempts.max(1),
         phase: action_phase(info.phase),
-        version: info.version,
+        version: version(info, status.system_failures),
         updated_at: round.now,
         reported_at: round.exactly,
         error: info.error.clone(),

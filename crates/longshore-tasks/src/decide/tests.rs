@@ -3,6 +3,7 @@ mod edges;
 mod held;
 mod late;
 mod left_behind;
+mod launches;
 mod merged;
 mod remote;
 mod report;
@@ -62,7 +63,7 @@ fn an_attempt_is_launched_once() {
         (
             "after a system failure",
             action().with(|it| it.action.status.system_failures = 2),
-            "create r-a-0 as u/1/2; report QUEUED.0 of 1; persist Queued.0 of 1 +2; after 10s",
+            "create r-a-0 as u/1/2; report QUEUED.0+2 of 1; persist Queued.0 of 1 +2; after 10s",
         ),
         (
             "too soon after a system failure",
@@ -244,7 +245,7 @@ fn an_attempt_is_followed_to_its_end() {
             queued()
                 .with(|it| it.action.status.system_failures = 2)
                 .pod(of(Phase::Running)),
-            "report RUNNING.0 of 1; persist Running.0 of 1 +2; await",
+            "report RUNNING.0+2 of 1; persist Running.0 of 1 +2; await",
         ),
         ("still running", running().pod(of(Phase::Running)), "await"),
         (
@@ -338,7 +339,7 @@ fn missing_outputs_are_looked_for_once_per_requeue() {
     );
     assert_eq!(
         at(30, 3),
-        "report FAILED.0 of 1; persist PermanentFailure.0 of 1 +4 failed PermanentFailure: plugin \"fake\" failed \
+        "report FAILED.0+4 of 1; persist PermanentFailure.0 of 1 +4 failed PermanentFailure: plugin \"fake\" failed \
          with system error 4 times: no outputs; label; await"
     );
 }
@@ -370,7 +371,7 @@ fn failures_lead_to_the_next_attempt_the_next_launch_or_the_end() {
             running()
                 .with(|it| it.action.status.system_failures = 3)
                 .pod(system("Interrupted")),
-            "report FAILED.0 of 1; persist PermanentFailure.0 of 1 +4 failed PermanentFailure: plugin \"fake\" failed \
+            "report FAILED.0+4 of 1; persist PermanentFailure.0 of 1 +4 failed PermanentFailure: plugin \"fake\" failed \
              with system error 4 times: [Interrupted] it went; label; await",
         ),
         ("gone", running(), gone),

@@ -272,7 +272,10 @@ impl World {
         let names: BTreeSet<&str> = told.iter().map(|event| event.action.as_str()).collect();
         for name in names.into_iter().filter(|name| !is_of_connector(name)) {
             let told = self.told.effective(name);
-            let ends: Vec<_> = told.iter().filter(|it| is_terminal(it.1)).collect();
+            let ends = told.iter().filter(|it| is_terminal(it.1));
+            // Of which launch they are, the line of the action says.
+            let of_any_launch = |it: &(u32, ActionPhase, u32)| (it.0, it.1, it.2 & 0xffff);
+            let ends: Vec<_> = ends.map(of_any_launch).collect();
             let _ = writeln!(text, "told of {name}: {ends:?}{}", self.told.notes(name));
         }
         for pod in self.pods().await {

@@ -239,7 +239,7 @@ fn what_is_to_be_asked_is_remembered_first_and_the_answer_is_waited_for() {
         (
             "progress after system failures, which count for the whole attempt",
             after(Phase::Queued, Phase::Running).system_failures(2),
-            "report RUNNING.0 of 1; persist Running.0 of 1 +2; after 30s",
+            "report RUNNING.0+2 of 1; persist Running.0 of 1 +2; after 30s",
         ),
         (
             "nobody knows",
@@ -286,7 +286,7 @@ fn a_success_is_told_once_its_outputs_are_there() {
             done()
                 .system_failures(3)
                 .with(|it| it.outcome = Seen::Present(Outcome::Incomplete("none".to_owned()))),
-            "report FAILED.0 of 1; persist PermanentFailure.0 of 1 +4 failed PermanentFailure: \
+            "report FAILED.0+4 of 1; persist PermanentFailure.0 of 1 +4 failed PermanentFailure: \
              plugin \"given\" failed with system error 4 times: none; label; use store_outcome; await",
         ),
     ]);

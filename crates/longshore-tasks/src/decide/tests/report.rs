@@ -76,7 +76,7 @@ fn what_was_acknowledged_is_written_as_it_was_told_whatever_has_changed_since() 
         ),
         (
             new.clone().with(|it| it.action.status.system_failures = 1),
-            "create r-a-0 as u/1/1; report QUEUED.0 of 1; after 5s",
+            "create r-a-0 as u/1/1; report QUEUED.0+1 of 1; after 5s",
         ),
     ] {
         let plan = decided(&meanwhile, reported());

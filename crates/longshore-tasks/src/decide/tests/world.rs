@@ -271,9 +271,13 @@ fn event(event: &ActionEvent) -> String {
     let notes = event.reasons.iter();
     let notes = notes.filter(|it| it.reason.starts_with("event:"));
     let notes: String = notes.map(|it| format!(" {}", it.reason)).collect();
+    // Of launches after the first one, behind how many system failures they come.
+    let (n_failures, version) = (event.version >> 16, event.version & 0xffff);
+    let launch = (n_failures > 0).then(|| format!("+{n_failures}"));
+    let launch = launch.unwrap_or_default();
     format!(
-        "report {phase}.{} of {}{notes}",
-        event.version, event.attempt
+        "report {phase}.{version}{launch} of {}{notes}",
+        event.attempt
     )
 }
 
