@@ -482,6 +482,7 @@ impl ApplyError {
         match self {
             Self::Api(error) => Refusal {
                 create: None,
+                patch: None,
                 code: if error.is_too_large() {
                     Some(413)
                 } else {
@@ -496,6 +497,7 @@ impl ApplyError {
             | Self::NoUid(_)
             | Self::NoIdentity { .. } => Refusal {
                 create: None,
+                patch: None,
                 code: None,
                 message: self.to_string(),
             },
@@ -520,6 +522,8 @@ impl Classify for ApplyError {
 pub struct Refusal {
     /// What was to be created; `None` where it was another action that was refused.
     pub create: Option<Create>,
+    /// What was to be patched; `None` where it was another action that was refused.
+    pub patch: Option<Patch>,
     /// The HTTP status, where the API server refused, and 413 where its store did because of the size; `None` where the
     /// kit refused (an object of that name is foreign).
     pub code: Option<u16>,

@@ -225,8 +225,14 @@ fn refusal<S, E, Q>(action: &Action<S, E, Q>, error: &ApplyError) -> Refusal {
     } else {
         None
     };
+    let patch = if let Action::Patch(patch) = action {
+        Some(patch.clone())
+    } else {
+        None
+    };
     Refusal {
         create,
+        patch,
         ..error.refusal()
     }
 }

@@ -1,6 +1,6 @@
 //! Everything that a plugin may know about the attempt that it works for (task action spec §10).
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use longshore_api::flyte::{self, TaskActionSpec};
@@ -104,6 +104,13 @@ impl TaskContext {
         let interface = self.template.interface.as_ref();
         let inputs = interface.and_then(|interface| interface.inputs.as_ref());
         inputs.is_some_and(|inputs| !inputs.variables.is_empty())
+    }
+
+    /// How long an attempt may run: `timeout` of the template; `None` where that is absent or zero.
+    pub fn timeout(&self) -> Option<Duration> {
+        let timeout = self.template.metadata.as_ref()?.timeout?;
+        let timeout = Duration::try_from(timeout).ok()?;
+        (!timeout.is_zero()).then_some(timeout)
     }
 
     /// The context of one attempt (from 1; 0 means 1) of a TaskAction, without inputs.

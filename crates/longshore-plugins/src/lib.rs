@@ -4,6 +4,7 @@
 //! A task type without a resource has a [`RemotePlugin`]. [`Registry`] lists all of them; `docs/plugins.md` says how to
 //! add one.
 
+mod abort;
 mod cache_key;
 mod clustered;
 mod config;
@@ -34,6 +35,7 @@ mod state;
 mod task_action;
 mod text_template;
 
+pub use abort::{AbortBehavior, AbortEffect};
 pub use cache_key::{CacheKey, CacheKeyError};
 pub use config::{
     AcceleratorNodes, Accelerators, CoPilot, CoPilotStorage, Config, ConfigErrors, ConfigKey,
@@ -53,7 +55,7 @@ pub use names::{fixed_length_unique_id, label_value, subdomain};
 pub use order::{Order, OrderedContainer};
 pub use paths::Paths;
 pub use phase::{ErrorKind, Info, NOTHING_KNOWN, Phase, PhaseInfo, ReasonInfo, TaskError};
-pub use plugin::{BAD_TASK_SPECIFICATION, BuildError, HeadPod, Plugin};
+pub use plugin::{BAD_TASK_SPECIFICATION, BuildError, HeadPod, Plugin, PluginProperties};
 pub use pod::PodPlugin;
 pub use ray::{RayConfig, RayNode, SubmissionMode};
 pub use registry::{Registry, RegistryError, Runner};

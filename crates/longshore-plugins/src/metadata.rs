@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use longshore_api::flyte;
 use serde_json::{Map, Value, json};
 
-use crate::{TASK_ACTION, config::K8sConfig, context::TaskContext};
+use crate::{TASK_ACTION, config::K8sConfig, context::TaskContext, plugin::PluginProperties};
 
 /// The TaskAction that a resource is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,7 @@ pub fn with_metadata(
     name: &str,
     context: &TaskContext,
     owner: Owner<'_>,
+    properties: PluginProperties,
     config: &K8sConfig,
 ) -> Value {
     let mut metadata = match object["metadata"].take() {
@@ -45,7 +46,7 @@ pub fn with_metadata(
     }
     metadata.insert("name".to_owned(), json!(name));
     metadata.insert("namespace".to_owned(), json!(context.namespace));
-    if !config.disable_inject_owner_references {
+    if properties.has_owner(config) {
         let reference = json!({
             "apiVersion": TASK_ACTION.api_version(),
             "kind": flyte::KIND,
@@ -55,7 +56,7 @@ pub fn with_metadata(
         });
         metadata.insert("ownerReferences".to_owned(), json!([reference]));
     }
-    if config.inject_finalizer {
+    if properties.has_finalizer(config) {
         metadata.insert("finalizers".to_owned(), json!([flyte::FINALIZER_RESOURCE]));
     }
     object["metadata"] = Value::Object(metadata);
@@ -106,7 +107,8 @@ mod tests {
             "spec": {"mine": true},
         });
         let context = context(TaskTemplate::default(), 1);
-        let built = with_metadata(object, "r-a-0", &context, OWNER, &config);
+        let properties = PluginProperties::default();
+        let built = with_metadata(object, "r-a-0", &context, OWNER, properties, &config);
         let labels = &built["metadata"]["labels"];
         assert_eq!(labels["a"], "config");
         assert_eq!(labels["b"], "plugin");
@@ -122,9 +124,27 @@ mod tests {
             ..K8sConfig::default()
         };
         let context = context(TaskTemplate::default(), 1);
-        let built = with_metadata(json!({}), "r-a-0", &context, OWNER, &config);
+        let properties = PluginProperties::default();
+        let built = with_metadata(json!({}), "r-a-0", &context, OWNER, properties, &config);
         assert_eq!(built["metadata"].get("ownerReferences"), None);
         assert_eq!(built["metadata"]["name"], "r-a-0");
+        assert_eq!(built["metadata"].get("finalizers"), None);
+    }
+
+    #[test]
+    fn a_plugin_may_have_neither_owner_reference_nor_finalizer() {
+        let config = K8sConfig {
+            inject_finalizer: true,
+            ..K8sConfig::default()
+        };
+        let context = context(TaskTemplate::default(), 1);
+        let properties = PluginProperties {
+            disable_inject_owner_references: true,
+            disable_inject_finalizer: true,
+            ..PluginProperties::default()
+        };
+        let built = with_metadata(json!({}), "r-a-0", &context, OWNER, properties, &config);
+        assert_eq!(built["metadata"].get("ownerReferences"), None);
         assert_eq!(built["metadata"].get("finalizers"), None);
     }
 }

@@ -6,7 +6,9 @@ use jiff::Timestamp;
 use longshore_core::Resource;
 use serde_json::Value;
 
-use crate::{context::TaskContext, names, phase::PhaseInfo};
+use crate::{
+    abort::AbortBehavior, config::K8sConfig, context::TaskContext, names, phase::PhaseInfo,
+};
 
 /// The code of a template that cannot be run.
 pub const BAD_TASK_SPECIFICATION: &str = "BadTaskSpecification";
@@ -25,15 +27,16 @@ pub trait Plugin: Send + Sync + std::fmt::Debug {
     /// The kind of resource that the plugin creates.
     fn resource(&self) -> Resource;
 
-    /// The longest name that its resource can have; `None` for what Kubernetes allows.
-    fn max_name_length(&self) -> Option<usize> {
-        None
+    /// How its resources differ from those of other plugins.
+    fn properties(&self) -> PluginProperties {
+        PluginProperties::default()
     }
 
     /// The name of the resource of this attempt.
     fn resource_name(&self, context: &TaskContext) -> String {
         let name = &context.generated_name;
-        let limit = self.max_name_length().unwrap_or(name.len());
+        let limit = self.properties().generated_name_max_length;
+        let limit = limit.unwrap_or(name.len());
         names::subdomain(&names::fixed_length_unique_id(name, limit))
     }
 
@@ -69,6 +72,52 @@ pub trait Plugin: Send + Sync + std::fmt::Debug {
 
     /// What the live resource says, before [`PhaseInfo::ordered_after`] compares it with what was said last. Never [`Phase::Aborted`](crate::Phase::Aborted).
     fn phase(&self, context: &TaskContext, resource: &Value, now: Timestamp) -> PhaseInfo;
+
+    /// What is done with the live resource when the action is deleted. The executor asks again in each round until the
+    /// action is gone, and shows the resource as it is by then.
+    fn on_abort(&self, _context: &TaskContext, _resource: &Value) -> AbortBehavior {
+        AbortBehavior::delete()
+    }
+}
+
+/// How the resources of a plugin differ from those of other plugins. What the configuration disables stays disabled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PluginProperties {
+    /// The resource names no owner: the garbage collector of the cluster leaves it alone when its TaskAction goes. The
+    /// executor looks at it at intervals, because its changes do not say which TaskAction they are about.
+    pub disable_inject_owner_references: bool,
+    /// The resource gets no finalizer, whatever `inject-finalizer` says.
+    pub disable_inject_finalizer: bool,
+    /// The longest name that the resource can have; `None` for what Kubernetes allows.
+    pub generated_name_max_length: Option<usize>,
+    /// The resource stays when its task has ended, whatever `delete-resource-on-finalize` says. For resources that use
+    /// nothing once they have ended.
+    pub disable_delete_resource_on_finalize: bool,
+}
+
+impl PluginProperties {
+    /// Those of a resource whose name has at most so many bytes.
+    pub(crate) fn with_names_up_to(length: usize) -> Self {
+        Self {
+            generated_name_max_length: Some(length),
+            ..Self::default()
+        }
+    }
+
+    /// Whether the resource names the TaskAction as its owner.
+    pub fn has_owner(self, config: &K8sConfig) -> bool {
+        !(config.disable_inject_owner_references || self.disable_inject_owner_references)
+    }
+
+    /// Whether the resource gets a finalizer.
+    pub fn has_finalizer(self, config: &K8sConfig) -> bool {
+        config.inject_finalizer && !self.disable_inject_finalizer
+    }
+
+    /// Whether the resource is deleted when its task has ended.
+    pub fn is_deleted_at_the_end(self, config: &K8sConfig) -> bool {
+        config.delete_resource_on_finalize && !self.disable_delete_resource_on_finalize
+    }
 }
 
 /// Which pod is the head of a resource with many pods.
@@ -130,6 +179,37 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_a_plugin_or_the_configuration_disables_is_disabled() {
+        let none = PluginProperties::default();
+        let all = PluginProperties {
+            disable_inject_owner_references: true,
+            disable_inject_finalizer: true,
+            disable_delete_resource_on_finalize: true,
+            ..none
+        };
+        let plain = K8sConfig::default();
+        let eager = K8sConfig {
+            inject_finalizer: true,
+            delete_resource_on_finalize: true,
+            disable_inject_owner_references: true,
+            ..K8sConfig::default()
+        };
+        for (properties, config, expected) in [
+            (none, &plain, [true, false, false]),
+            (none, &eager, [false, true, true]),
+            (all, &plain, [false, false, false]),
+            (all, &eager, [false, false, false]),
+        ] {
+            let found = [
+                properties.has_owner(config),
+                properties.has_finalizer(config),
+                properties.is_deleted_at_the_end(config),
+            ];
+            assert_eq!(found, expected, "{properties:?}");
+        }
+    }
 
     #[test]
     fn of_several_head_pods_the_newest_that_is_open_counts() {

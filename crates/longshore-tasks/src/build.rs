@@ -22,7 +22,8 @@ pub(crate) fn create(
         name: &action.name,
         uid: &launch.uid,
     };
-    let mut object = with_metadata(plugin.build(context)?, &name, context, owner, config);
+    let (built, properties) = (plugin.build(context)?, plugin.properties());
+    let mut object = with_metadata(built, &name, context, owner, properties, config);
     object["apiVersion"] = json!(resource.api_version());
     object["kind"] = json!(resource.kind);
     object["metadata"]["annotations"][ANNOTATION_LAUNCH] = json!(launch.to_string());

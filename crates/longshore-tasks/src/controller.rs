@@ -11,10 +11,13 @@ use std::{
 use jiff::Timestamp;
 use kube::ResourceExt;
 use longshore_api::flyte::CONDITION_WAITING;
-use longshore_core::{AskError, Class, Classify, Create, Incarnation, Seen, Unknown};
+use longshore_core::{
+    AskError, Class, Classify, Create, Incarnation, Patch, PatchKind, Seen, Unknown,
+};
 use longshore_kit::{
     Answers, Applier, ApplyError, Clock, Controller, Notes, Postponed, RawObject, Refusal,
 };
+use longshore_plugins::TASK_ACTION;
 use tokio::time::Instant;
 
 use crate::{
@@ -23,7 +26,7 @@ use crate::{
     decide::{ActionPlan, Observed, Record, decide},
     facts::Facts,
     measures::ActionMeasures,
-    model::{ActionKey, CreateFailure, Fact, Note, SlotChange},
+    model::{AbortRefused, ActionKey, CreateFailure, Fact, Note, SlotChange},
     observe::{Observer, Unreadable},
     questions::{TaskAnswer, TaskQuestion},
     status,
@@ -97,6 +100,31 @@ impl Actions {
             let (launch, now) = (create.identity.value(), self.clock.now());
             self.facts.note(key, incarnation, |facts| {
                 facts.note_blocked(launch, kind, now);
+            });
+        }
+    }
+
+    /// Remembers why the API server refused what an abort does. A test in a JSON patch that does not hold is no refusal.
+    fn note_refused_abort(
+        &self,
+        key: &ActionKey,
+        incarnation: &Seen<Incarnation>,
+        patch: &Patch,
+        refusal: &Refusal,
+    ) {
+        let is_of_abort = patch.target.resource != TASK_ACTION;
+        let may_be_a_test = patch.kind == PatchKind::Json && refusal.code == Some(422);
+        let (Seen::Present(incarnation), Some(uid)) = (incarnation, &patch.target.uid) else {
+            return;
+        };
+        if is_of_abort && !may_be_a_test {
+            let refused = AbortRefused {
+                uid: uid.clone(),
+                at: self.clock.now(),
+                message: refusal.message.clone(),
+            };
+            self.facts.note(key, incarnation, |facts| {
+                facts.abort_refused = Some(refused);
             });
         }
     }
@@ -176,12 +204,13 @@ impl Controller for Actions {
         }
     }
 
-    /// Nothing is asked about an action that has ended, or was let go.
+    /// Nothing is asked about an action that has ended, or was let go, and nothing remembered but what its abort needs.
     fn incarnation(&self, observed: &Observed) -> Seen<Incarnation> {
         match &observed.action {
             Seen::Present(action) => {
                 let is_let_go = action.is_deleting && !action.has_finalizer;
-                if action.status.is_terminal() || is_let_go {
+                let has_ended = action.status.is_terminal() && action.children.abort.is_none();
+                if has_ended || is_let_go {
                     Seen::Absent
                 } else {
                     Seen::Present(action.incarnation())
@@ -298,6 +327,9 @@ impl Controller for Actions {
                 None => CreateFailure::NameTaken,
             };
             self.note(key, incarnation, create, kind);
+        }
+        if let Some(patch) = &refusal.patch {
+            self.note_refused_abort(key, incarnation, patch, refusal);
         }
     }
 

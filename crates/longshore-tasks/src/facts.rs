@@ -8,7 +8,7 @@ use longshore_api::flyte::TaskActionStatus;
 use longshore_plugins::{CacheKey, HeadPod, PluginState};
 
 use crate::{
-    model::{Blocked, CreateFailure, LaunchId, PendingChanges, StatusForm},
+    model::{AbortRefused, Blocked, CreateFailure, LaunchId, PendingChanges, StatusForm},
     pod_events::PodEvents,
     remote::{OwnStates, Slot},
 };
@@ -38,6 +38,8 @@ pub(crate) struct Facts {
     pub(crate) said_at: Option<Timestamp>,
     /// The form in which its status is written.
     pub(crate) form: StatusForm,
+    /// Why the API server refused last what an abort does.
+    pub(crate) abort_refused: Option<AbortRefused>,
 }
 
 /// The reservation that an action waits for.

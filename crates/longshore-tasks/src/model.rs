@@ -1,5 +1,6 @@
 //! A TaskAction as a decision sees it, and the resources made for it.
 
+mod abort;
 mod form;
 mod held;
 mod slots;
@@ -28,6 +29,7 @@ use crate::{
     questions::Report,
 };
 
+pub use abort::{Abort, AbortRefused};
 pub use form::StatusForm;
 pub use held::{Blocked, CreateFailure, Said, Unanswered};
 pub use slots::{QuotaScope, SlotChange, SlotState};
@@ -251,6 +253,8 @@ pub struct Children {
     /// The current launch, where this round has read from the API server that its resource is gone. No round creates it
     /// again, so that none has to read this once more.
     pub newly_gone: Option<LaunchId>,
+    /// What an abort does with the current one; `None` where it deletes it, and where there is no abort.
+    pub abort: Option<Abort>,
 }
 
 impl Children {
@@ -449,6 +453,7 @@ impl Action {
                 current: Seen::Absent,
                 earlier: Vec::new(),
                 newly_gone: None,
+                abort: None,
             },
             asked: Vec::new(),
             reported: Asked::NotAsked,
@@ -523,7 +528,8 @@ impl Invalid {
     }
 }
 
-fn address(resource: Resource, object: &Value) -> ObjectRef {
+/// The address of this object, with its uid.
+pub(crate) fn address(resource: Resource, object: &Value) -> ObjectRef {
     let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
     ObjectRef {
         resource,

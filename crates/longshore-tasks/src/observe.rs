@@ -30,8 +30,8 @@ use crate::{
     facts::Facts,
     kinds::Kinds,
     model::{
-        Action, ActionKey, Blocked, CreateFailure, Invalid, LaunchId, QuotaScope, RemoteTask,
-        SlotState, Task, Work,
+        Abort, Action, ActionKey, Blocked, CreateFailure, Invalid, LaunchId, QuotaScope,
+        RemoteTask, SlotState, Task, Work,
     },
     pod_templates::PodTemplates,
     questions::{Known, TaskQuestion},
@@ -95,6 +95,8 @@ pub(crate) struct LoadedChildren {
     pub(crate) head_pod: Option<Seen<Value>>,
     /// The PodTemplate that the next resource is built on, where its template names one.
     pub(crate) pod_template: Option<Seen<Value>>,
+    /// What its plugin has an abort do, where that is not the usual.
+    pub(crate) abort: Option<Abort>,
 }
 
 /// An action whose progress is not known.
@@ -353,6 +355,7 @@ impl Observer {
             }
         }
         LoadedChildren {
+            abort: self.load_abort(action, &current, facts).await,
             kind: target.resource,
             current,
             is_read,
@@ -361,6 +364,34 @@ impl Observer {
             head,
             pod_template,
         }
+    }
+
+    /// What an abort does with the resource of an action that is being deleted.
+    async fn load_abort(
+        &self,
+        action: &Action,
+        current: &Seen<Value>,
+        facts: &Facts,
+    ) -> Option<Abort> {
+        let (Work::Task(task), Seen::Present(resource)) = (&action.work, current) else {
+            return None;
+        };
+        if !action.is_deleting || !action.has_finalizer {
+            return None;
+        }
+        let behavior = task.plugin.on_abort(&task.context, resource);
+        if behavior.is_usual() {
+            return None;
+        }
+        let object = match &behavior.object {
+            Some(object) => self.live(object).await,
+            None => current.clone(),
+        };
+        Some(Abort {
+            behavior,
+            object,
+            refused: facts.abort_refused.clone(),
+        })
     }
 
     async fn live(&self, target: &ObjectRef) -> Seen<Value> {

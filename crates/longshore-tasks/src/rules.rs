@@ -3,7 +3,8 @@
 use longshore_api::flyte;
 use longshore_kit::Rule;
 
-/// What is done with the resources of attempts. Patched for the finalizer of `inject-finalizer`.
+/// What is done with the resources of attempts. Patched for the finalizer of `inject-finalizer`, and where a plugin has
+/// an abort patch them.
 const MADE: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
 
 /// Everything that it asks of the Kubernetes API, and nothing else.

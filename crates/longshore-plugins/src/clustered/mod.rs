@@ -14,7 +14,7 @@ use crate::{
     context::TaskContext,
     json::text,
     phase::PhaseInfo,
-    plugin::{BuildError, HeadPod, Plugin},
+    plugin::{BuildError, HeadPod, Plugin, PluginProperties},
 };
 
 /// `jobset.x-k8s.io/v1alpha2` JobSet.
@@ -58,8 +58,8 @@ impl Plugin for ClusteredPlugin {
         RESOURCE
     }
 
-    fn max_name_length(&self) -> Option<usize> {
-        Some(MAX_NAME)
+    fn properties(&self) -> PluginProperties {
+        PluginProperties::with_names_up_to(MAX_NAME)
     }
 
     fn needs_inputs(&self, context: &TaskContext) -> bool {

@@ -12,7 +12,7 @@ use crate::{
     config::Config,
     context::TaskContext,
     phase::PhaseInfo,
-    plugin::{BuildError, Plugin},
+    plugin::{BuildError, Plugin, PluginProperties},
     pod::render::Values,
     proto_json::to_json,
 };
@@ -54,8 +54,8 @@ impl Plugin for FlinkPlugin {
         RESOURCE
     }
 
-    fn max_name_length(&self) -> Option<usize> {
-        Some(MAX_NAME)
+    fn properties(&self) -> PluginProperties {
+        PluginProperties::with_names_up_to(MAX_NAME)
     }
 
     fn needs_inputs(&self, context: &TaskContext) -> bool {

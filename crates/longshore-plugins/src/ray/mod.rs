@@ -18,7 +18,7 @@ use crate::{
     context::TaskContext,
     json::text,
     phase::PhaseInfo,
-    plugin::{BuildError, HeadPod, Plugin},
+    plugin::{BuildError, HeadPod, Plugin, PluginProperties},
 };
 
 /// `ray.io/v1` RayJob.
@@ -60,8 +60,8 @@ impl Plugin for RayPlugin {
         RESOURCE
     }
 
-    fn max_name_length(&self) -> Option<usize> {
-        Some(MAX_NAME)
+    fn properties(&self) -> PluginProperties {
+        PluginProperties::with_names_up_to(MAX_NAME)
     }
 
     fn head_pod(&self, _: &TaskContext, resource: &Value) -> Option<HeadPod> {

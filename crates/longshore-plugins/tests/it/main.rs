@@ -7,7 +7,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use longshore_api::flyte::TaskActionSpec;
 use longshore_plugins::{
-    Config, Owner, Phase, PodPlugin, Registry, Runner, TaskContext, with_metadata,
+    Config, K8sConfig, Owner, Phase, Plugin, PodPlugin, Registry, Runner, TaskContext,
+    with_metadata,
 };
 use longshore_proto::{flyteidl2::core::TaskTemplate, from_json};
 use serde_json::{Value, json};
@@ -49,9 +50,10 @@ fn a_plugin_is_one_type_and_one_row() {
     };
     let name = plugin.resource_name(&context);
     let job = plugin.build(&context).unwrap();
-    let job = with_metadata(job, &name, &context, owner, &config.k8s);
+    let properties = plugin.properties();
+    let job = with_metadata(job, &name, &context, owner, properties, &config.k8s);
     assert_eq!(job["metadata"]["name"], "r-a-0");
-    assert_eq!(job["metadata"]["ownerReferences"][0]["uid"], "u");
+    assert_eq!(job["metadata"].get("ownerReferences"), None);
     assert_eq!(job["spec"]["template"]["metadata"]["labels"]["action"], "a");
 
     let now = "2026-01-01T00:00:00Z".parse().unwrap();
@@ -65,6 +67,28 @@ fn a_plugin_is_one_type_and_one_row() {
     assert_eq!(phase(condition("Complete")), Phase::Success);
     assert_eq!(phase(condition("Failed")), Phase::RetryableFailure);
     assert_eq!(phase(condition("SuccessCriteriaMet")), Phase::Queued);
+}
+
+#[test]
+fn an_abort_suspends_the_job_and_the_job_stays() {
+    let context = TaskContext {
+        generated_name: "a".repeat(70),
+        ..context(&Config::default())
+    };
+    assert!(JobPlugin.resource_name(&context).len() <= 63);
+    let (running, suspended) = (
+        json!({"spec": {"suspend": false}}),
+        json!({"spec": {"suspend": true}}),
+    );
+    let abort = JobPlugin.on_abort(&context, &running);
+    assert!(!abort.is_usual() && abort.deletes_on_error);
+    assert!(!abort.effect.holds(&running));
+    assert!(abort.effect.holds(&suspended));
+    let eager = K8sConfig {
+        delete_resource_on_finalize: true,
+        ..K8sConfig::default()
+    };
+    assert!(!JobPlugin.properties().is_deleted_at_the_end(&eager));
 }
 
 #[test]

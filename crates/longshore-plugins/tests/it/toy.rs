@@ -1,8 +1,10 @@
-//! A plugin as small as can be: a task type `job` that runs as a Job of Kubernetes.
+//! A small plugin: a task type `job` that runs as a Job of Kubernetes, which an abort suspends and keeps.
 
 use jiff::Timestamp;
 use longshore_core::{Resource, Scope};
-use longshore_plugins::{BuildError, ErrorKind, Phase, PhaseInfo, Plugin, TaskContext};
+use longshore_plugins::{
+    AbortBehavior, BuildError, ErrorKind, Phase, PhaseInfo, Plugin, PluginProperties, TaskContext,
+};
 use longshore_proto::flyteidl2::core::task_template::Target;
 use serde_json::{Value, json};
 
@@ -25,6 +27,17 @@ impl Plugin for JobPlugin {
             kind: "Job",
             plural: "jobs",
             scope: Scope::Namespaced,
+        }
+    }
+
+    /// A Job that has ended uses nothing, and one that an abort has kept outlives its TaskAction.
+    fn properties(&self) -> PluginProperties {
+        PluginProperties {
+            disable_inject_owner_references: true,
+            disable_delete_resource_on_finalize: true,
+            // Kubernetes copies the name into a label of the pods.
+            generated_name_max_length: Some(63),
+            ..PluginProperties::default()
         }
     }
 
@@ -73,5 +86,10 @@ impl Plugin for JobPlugin {
             Some(1..) => PhaseInfo::of(Phase::Running, ""),
             _ => PhaseInfo::of(Phase::Queued, "waiting for the pod of the job"),
         }
+    }
+
+    /// Kubernetes ends the pod of a Job that is suspended; people can still look at the Job.
+    fn on_abort(&self, _: &TaskContext, _: &Value) -> AbortBehavior {
+        AbortBehavior::patch(json!({"spec": {"suspend": true}})).or_delete()
     }
 }

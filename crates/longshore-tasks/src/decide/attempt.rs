@@ -13,7 +13,7 @@ use super::{
     merge::{self, Due},
     outcome,
     publish::{self, Published},
-    release,
+    release, timeout,
 };
 use crate::{
     build,
@@ -103,8 +103,8 @@ fn create(round: &Round<'_>, task: &Task) -> ActionPlan {
     };
     let earlier = round.action.children.earlier.iter();
     let mut earlier = earlier.filter(|child| child.belongs != Belongs::ToOthers);
-    // Pods of operators may run on where the resource says that it failed.
-    if earlier.any(|child| child.target.resource != Resource::POD) {
+    // Pods of operators may run on where the resource says that it failed, and so does a pod that ran for too long.
+    if earlier.any(|child| child.target.resource != Resource::POD || !child.is_over) {
         return Plan {
             actions: let_go_of_earlier(round),
             ..Plan::after(round.policy.requeue)
@@ -212,12 +212,21 @@ fn check(round: &Round<'_>, task: &Task, child: &Child) -> ActionPlan {
         | Phase::WaitingForResources
         | Phase::Queued
         | Phase::Initializing
-        | Phase::Running
         | Phase::WaitingForCache => go_on(round, task),
+        Phase::Running => run_on(round, task),
         Phase::Success => succeed(round, task, child),
         Phase::RetryableFailure | Phase::PermanentFailure | Phase::Aborted => {
             outcome::fail(round, task)
         }
+    }
+}
+
+/// Follows an attempt that runs for as long as it may.
+fn run_on(round: &Round<'_>, task: &Task) -> ActionPlan {
+    match timeout::of_resource(round, task) {
+        None => go_on(round, task),
+        Some(Duration::ZERO) => failure::decide(round, task, timeout::exceeded(&task.context)),
+        Some(left) => timeout::look_again(go_on(round, task), left),
     }
 }
 

@@ -111,7 +111,7 @@ fn by_user(code: &str, message: String) -> ErrorState {
 }
 
 /// As Go writes durations, by the second: `1h0m0s`.
-fn in_words(time: Duration) -> String {
+pub(super) fn in_words(time: Duration) -> String {
     let seconds = time.as_secs();
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     match (hours, minutes) {

@@ -8,7 +8,7 @@ use longshore_api::{flyte::TaskActionStatus, tasks::ANNOTATION_LAUNCH};
 use longshore_core::{Action as Do, Asked, NoAnswer, QuestionId, Resource, Seen};
 use longshore_kit::Answers;
 use longshore_plugins::{
-    BuildError, ErrorKind, HeadPod, K8sConfig, Phase, PhaseInfo, Plugin, TaskContext,
+    AbortBehavior, BuildError, ErrorKind, HeadPod, K8sConfig, Phase, PhaseInfo, Plugin, TaskContext,
 };
 use longshore_test::{
     EPOCH,
@@ -26,7 +26,7 @@ use crate::{
     config::Policy,
     data::Outcome,
     facts::Facts,
-    model::{Action, ActionKey, Children, LaunchId, Note, SlotState, StatusForm, Work},
+    model::{Abort, Action, ActionKey, Children, LaunchId, Note, SlotState, StatusForm, Work},
     observe::{Loaded, LoadedAction, LoadedChildren},
     questions::{Holder, Report, TaskQuestion},
 };
@@ -37,9 +37,10 @@ longshore_test::reads! {
         target, object, spec, status, is_deleting, has_finalizer, work, children, asked, reported,
         unanswered, said, form
     }
-    Children { current, earlier, newly_gone }
+    Abort { behavior, object, refused }
+    Children { current, earlier, newly_gone, abort }
     LoadedAction { action, facts, slot, is_caching, children }
-    LoadedChildren { kind, current, is_read, earlier, head, head_pod, pod_template }
+    LoadedChildren { kind, current, is_read, earlier, head, head_pod, pod_template, abort }
 }
 
 #[derive(Debug)]
@@ -413,6 +414,14 @@ fn loaded() -> impl Strategy<Value = LoadedAction> {
                 )
             });
             let head = resource.and_then(|(_, _, head)| head);
+            let suspend = AbortBehavior::patch(json!({"spec": {"suspend": true}}));
+            let is_patched = deleting && has_template;
+            let aborted = current.clone().filter(|_| is_patched);
+            let abort = aborted.map(|object| Abort {
+                behavior: suspend,
+                object: Seen::Present(object),
+                refused: None,
+            });
             let children = LoadedChildren {
                 kind: Resource::POD,
                 current: current.into(),
@@ -421,6 +430,7 @@ fn loaded() -> impl Strategy<Value = LoadedAction> {
                 head: head.map(|_| HeadPod::Named("head".to_owned())),
                 head_pod: head.map(|phase| Seen::Present(pod("", phase, false))),
                 pod_template: has_template.then(|| Seen::Present(json!({}))),
+                abort,
             };
             LoadedAction {
                 action,

@@ -30,9 +30,11 @@
 //! Each file has a part: [`cached`] looks into the cache first, [`attempt`] launches and checks, [`failure`] retries or
 //! gives up, [`merge`] says when a change is written, [`publish`] writes it, [`outcome`] is about what attempts leave
 //! behind, [`remote`] is for tasks without a resource, [`report`] sends events before the status is written, [`hold`]
-//! writes what holds the action, [`too_large`] is about statuses that are too large, and [`delete`], [`condition`] and [`ended`]
-//! are for actions that are being deleted, wait for a person, or have ended.
+//! writes what holds the action, [`too_large`] is about statuses that are too large, [`timeout`] limits how long an attempt
+//! runs, and [`delete`], [`condition`] and [`ended`] are for actions that are being deleted, wait for a person, or have
+//! ended. [`abort`] is for plugins whose resources are not just deleted with their action.
 
+mod abort;
 mod attempt;
 mod cached;
 mod condition;
@@ -45,6 +47,7 @@ mod outcome;
 mod publish;
 mod remote;
 mod report;
+mod timeout;
 mod too_large;
 
 pub(crate) use cached::may_begin;
@@ -119,7 +122,9 @@ fn of_observed(policy: &Policy, config: &K8sConfig, observed: &Observed) -> Acti
         exactly: observed.now,
         action,
     };
-    if action.children.current.is_unknown() {
+    let children = &action.children;
+    let aborted = children.abort.as_ref().map(|abort| &abort.object);
+    if children.current.is_unknown() || aborted.is_some_and(Seen::is_unknown) {
         return Plan::after(LOOK_AGAIN);
     }
     let mut plan = too_large::say(&round, hold::say(&round, of_action(&round)));
@@ -309,9 +314,17 @@ impl Round<'_> {
     }
 
     /// Whether the resource of a task that ended is of no use any more. One that failed before its code ran would go
-    /// on trying.
+    /// on trying, and one that ran for too long would go on running.
     fn is_left_over(&self, task: &Task) -> bool {
-        self.config.delete_resource_on_finalize || task.info.cleanup_on_failure
+        let goes_on =
+            task.info.cleanup_on_failure || timeout::is_over(&self.action.status, &task.context);
+        goes_on || self.is_deleted_at_the_end(task)
+    }
+
+    /// Whether the resource of a task is deleted when the task has ended, whatever its end.
+    fn is_deleted_at_the_end(&self, task: &Task) -> bool {
+        let properties = task.plugin.properties();
+        properties.is_deleted_at_the_end(self.config)
     }
 }
 

@@ -136,7 +136,7 @@ pub(super) fn plan(round: &Round<'_>, task: &Task, published: Published) -> Acti
         return before;
     }
     actions.extend(written);
-    let is_left_over = info.cleanup_on_failure || round.config.delete_resource_on_finalize;
+    let is_left_over = info.cleanup_on_failure || round.is_deleted_at_the_end(task);
     if info.phase.is_terminal() && is_left_over {
         let child = round.action.children.current.present();
         let ours = child.filter(|child| child.belongs != Belongs::ToOthers);
@@ -225,12 +225,19 @@ fn is_of_launch(child: &Child) -> bool {
 /// When to look again if nothing changes. How long a pod may wait for its start is a matter of time; once it runs,
 /// only a change of it is of interest, and its owner reference says which action it is of.
 fn next(round: &Round<'_>, info: &PhaseInfo) -> Next {
-    let has_owner = !round.config.disable_inject_owner_references;
-    let runs = info.phase == Phase::Running && has_owner && !has_pending_head(round);
+    let runs = info.phase == Phase::Running && has_owner(round) && !has_pending_head(round);
     if runs || info.phase.is_terminal() {
         Next::AwaitChange
     } else {
         Next::After(round.policy.requeue)
+    }
+}
+
+/// Whether the resource says which action it is of.
+fn has_owner(round: &Round<'_>) -> bool {
+    match &round.action.work {
+        Work::Task(task) => task.plugin.properties().has_owner(round.config),
+        Work::Remote(_) | Work::Condition | Work::Invalid(_) | Work::Nothing => true,
     }
 }
 

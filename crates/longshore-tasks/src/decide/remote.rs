@@ -18,6 +18,7 @@ use super::{
     cached::{self, Attempt},
     failure, outcome,
     publish::{self},
+    timeout,
 };
 use crate::{
     catalog::{Cache, CatalogCacheStatus},
@@ -105,8 +106,12 @@ fn decide(round: &Round<'_>, task: &RemoteTask) -> ActionPlan {
         | Phase::WaitingForResources
         | Phase::Queued
         | Phase::Initializing
-        | Phase::Running
         | Phase::WaitingForCache => go_on(round, task, step),
+        Phase::Running => match timeout::of_remote(round, task) {
+            None => go_on(round, task, step),
+            Some(Duration::ZERO) => fail(round, task, timeout::exceeded(&task.context)),
+            Some(left) => timeout::look_again(go_on(round, task, step), left),
+        },
         Phase::Success => succeed(round, task, step),
         Phase::RetryableFailure | Phase::PermanentFailure | Phase::Aborted => {
             fail(round, task, step.info.clone())
@@ -251,7 +256,8 @@ fn fail(round: &Round<'_>, task: &RemoteTask, info: PhaseInfo) -> ActionPlan {
     }
     let is_repeated =
         info.phase == Phase::RetryableFailure && round.action.attempt() < task.context.max_attempts;
-    if (is_repeated || info.phase == Phase::PermanentFailure)
+    let may_go_on = info.phase == Phase::PermanentFailure || info.cleanup_on_failure;
+    if (is_repeated || may_go_on)
         && let Some(plan) = try_to_end_job(round, task)
     {
         return plan;

@@ -1,9 +1,11 @@
+mod aborts;
 pub(super) mod cached;
 mod edges;
 mod held;
 mod late;
-mod left_behind;
 mod launches;
+mod left_behind;
+mod limits;
 mod merged;
 mod remote;
 mod report;

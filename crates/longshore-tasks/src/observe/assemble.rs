@@ -86,6 +86,10 @@ impl LoadedChildren {
         };
         let is_gone = self.is_read && current.is_absent() && !is_to_come;
         action.children.newly_gone = is_gone.then_some(launch);
+        // What is deleted already is waited for, whoever deletes it.
+        let may_stay = |child: &Child| child.is_of_attempt() && !child.is_deleting;
+        let is_aborted = action.is_deleting && current.present().is_some_and(may_stay);
+        action.children.abort = self.abort.filter(|_| is_aborted);
         action.children.current = current;
     }
 }

@@ -229,6 +229,8 @@ everything {
     a_deleted_pod_survives_everything: POD_DELETED,
     an_abort_survives_everything: ABORTED,
     an_early_abort_survives_everything: ABORTED_AT_ONCE,
+    an_abort_that_keeps_its_pod_survives_everything: KEPT_BY_ABORT,
+    a_timeout_survives_everything: TIMEOUT,
     a_removal_survives_everything: REMOVED,
     a_refused_pod_survives_everything: REFUSED,
     a_quota_that_is_used_up_survives_everything: OVER_QUOTA,
@@ -254,6 +256,7 @@ crashes {
     what_waits_for_a_slot_survives_every_crash: REMOTE_WAITING,
     a_cache_of_what_is_no_resource_survives_every_crash: REMOTE_CACHED,
     aborted_operators_survive_every_crash: OPERATORS_ABORTED,
+    a_timeout_of_others_survives_every_crash: TIMEOUT_OF_OTHERS,
 }
 }
 

@@ -37,7 +37,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{is_cached, is_serialized, set_template};
+use crate::world::{is_cached, is_limited, is_serialized, set_template};
 
 /// Between two statuses.
 const STEP: Duration = Duration::from_secs(5);
@@ -110,6 +110,7 @@ pub(crate) fn typed(mut action: Value, retries: u32) -> Value {
             "retries": {"retries": retries},
             "discoverable": is_cached(name),
             "cacheSerializable": is_serialized(name),
+            "timeout": if is_limited(name) { "5s" } else { "0s" },
         },
         "interface": {"inputs": {"variables": input}},
         "custom": custom,

@@ -1,20 +1,36 @@
-//! A plugin as small as can be.
+//! A plugin as small as can be, and one whose aborts keep what they stop.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use longshore_core::Resource;
-use longshore_plugins::{BuildError, ErrorKind, Phase, PhaseInfo, Plugin, Runner, TaskContext};
+use longshore_plugins::{
+    AbortBehavior, BuildError, ErrorKind, Phase, PhaseInfo, Plugin, PluginProperties, Runner,
+    TaskContext,
+};
 use longshore_tasks::Plugins;
 use serde_json::{Value, json};
+
+/// The annotation by which an abort asks a pod of [`KeptPod`] to stop.
+pub(crate) const STOP: &str = "example.test/stop";
+/// The task type of [`KeptPod`].
+pub(crate) const KEPT: &str = "kept";
 
 /// Runs every task as a pod.
 #[derive(Debug)]
 pub(crate) struct PodPlugin;
 
+/// The same for a pod that outlives its action: an abort asks the program to stop, and leaves the pod to it.
+#[derive(Debug)]
+struct KeptPod;
+
 impl Plugins for PodPlugin {
-    fn resolve(&self, _: &str) -> Option<Runner> {
-        Some(Runner::Resource(Arc::new(Self)))
+    fn resolve(&self, task_type: &str) -> Option<Runner> {
+        Some(Runner::Resource(if task_type == KEPT {
+            Arc::new(KeptPod)
+        } else {
+            Arc::new(Self)
+        }))
     }
 
     fn makers(&self) -> Vec<Arc<dyn Plugin>> {
@@ -61,5 +77,40 @@ impl Plugin for PodPlugin {
             occurred_at: ended.map(|at| at.parse().unwrap()),
             ..info
         }
+    }
+}
+
+impl Plugin for KeptPod {
+    fn id(&self) -> &'static str {
+        KEPT
+    }
+
+    fn task_types(&self) -> &'static [&'static str] {
+        &[KEPT]
+    }
+
+    fn resource(&self) -> Resource {
+        Resource::POD
+    }
+
+    fn properties(&self) -> PluginProperties {
+        PluginProperties {
+            disable_inject_owner_references: true,
+            disable_inject_finalizer: true,
+            disable_delete_resource_on_finalize: true,
+            ..PluginProperties::default()
+        }
+    }
+
+    fn build(&self, context: &TaskContext) -> Result<Value, BuildError> {
+        PodPlugin.build(context)
+    }
+
+    fn phase(&self, context: &TaskContext, pod: &Value, now: Timestamp) -> PhaseInfo {
+        PodPlugin.phase(context, pod, now)
+    }
+
+    fn on_abort(&self, _: &TaskContext, _: &Value) -> AbortBehavior {
+        AbortBehavior::patch(json!({"metadata": {"annotations": {STOP: "true"}}}))
     }
 }

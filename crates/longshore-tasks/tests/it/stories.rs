@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{
     operators,
+    plugin::KEPT,
     world::{World, action, apply, base64, delete_action, set_template, template},
 };
 
@@ -146,6 +147,9 @@ impl Story {
                 ..ConditionAction::default()
             };
             action["spec"]["conditionSpec"] = base64(&condition.encode_to_vec()).into();
+        }
+        if name.starts_with(KEPT) {
+            action["spec"]["taskType"] = KEPT.into();
         }
         if name.ends_with("lost") {
             set_template(&mut action, &template(&name, 0, Owed::Outputs));
@@ -295,6 +299,33 @@ pub(crate) const ABORTED: Story = Story::of(
     &[("stopped", 1, "run 60s exit 0"), ("stubborn", 0, "hang")],
 )
 .while_people(People::Abort(Duration::from_secs(10)));
+/// Its plugin has the abort patch the pod, which outlives the action; pods of others go.
+pub(crate) const KEPT_BY_ABORT: Story = Story::of(
+    "kept by its abort",
+    &[
+        ("kept", 0, "run 100s exit 0"),
+        ("stopped", 0, "run 60s exit 0"),
+    ],
+)
+.configured(|config| {
+    config.plugins.k8s.inject_finalizer = true;
+    config.plugins.k8s.delete_resource_on_finalize = true;
+})
+.while_people(People::Abort(Duration::from_secs(45)));
+/// The first attempt runs for longer than its timeout.
+pub(crate) const TIMEOUT: Story = Story::of(
+    "timeout",
+    &[
+        ("limited", 1, "run 200s exit 0 | run 2s exit 0"),
+        ("limited-for-good", 0, "hang"),
+    ],
+);
+/// Neither an operator nor a timer goes on beyond the timeout.
+pub(crate) const TIMEOUT_OF_OTHERS: Story = Story::of(
+    "timeout of others",
+    &[("spark-long-limited", 0, ""), ("sleep-limited", 0, "")],
+)
+.with_operators();
 pub(crate) const ABORTED_AT_ONCE: Story =
     Story::of("aborted at once", &[("early", 0, "run 60s exit 0")])
         .while_people(People::AbortAtOnce);

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use longshore_kit::Rule;
-use longshore_tasks::RULES;
+use longshore_tasks::{RULES, events::ActionPhase};
 use longshore_test::{
     FaultPlan, Faults, WatchFault,
     faults::Point,
@@ -173,6 +173,33 @@ async fn upstreams_stale_sample_says_what_it_lacks() {
         "InvalidSpec: required spec fields are empty: [taskType taskTemplate]"
     );
     assert_eq!(world.pods().await.len(), 0);
+}
+
+/// A receiver keeps one event of each attempt, phase and version: a second launch has others than the first one.
+#[tokio::test(start_paused = true)]
+async fn a_receiver_that_drops_repeats_keeps_the_events_of_each_launch() {
+    let world = stories::POD_DELETED.world().await;
+    let process = Faults::none().start();
+    let _ = tokio::time::timeout(Duration::from_secs(200), world.run(&process)).await;
+    let kept = world.told.effective("gone");
+    let count = |phase: ActionPhase| kept.iter().filter(|it| it.1 == phase).count();
+    let counted = [ActionPhase::Queued, ActionPhase::Running].map(count);
+    assert_eq!(counted, [2, 2], "{kept:?}");
+}
+
+/// The job of an attempt that ran for too long does not go on, neither beside the next one nor after the last one.
+#[tokio::test(start_paused = true)]
+async fn a_job_of_a_connector_is_ended_when_its_timeout_is_over() {
+    let story = Story::of("limited job", &[("job-long-limited", 1, "")]).with_operators();
+    let world = story.world().await;
+    let process = Faults::none().start();
+    let _ = tokio::time::timeout(Duration::from_secs(200), world.run(&process)).await;
+    let ends: Vec<_> = world.actions().await.iter().filter_map(ending).collect();
+    let too_long = "PermanentFailure: the attempt ran for longer than its timeout of 5s";
+    assert_eq!(ends, [too_long]);
+    let jobs = world.connector.jobs();
+    let jobs: Vec<_> = jobs.values().map(|job| (job.times, job.is_ended)).collect();
+    assert_eq!(jobs, [(1, true); 2]);
 }
 
 /// Whoever asks for a cached task again, or waits for one that runs, needs no job.

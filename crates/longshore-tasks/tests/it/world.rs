@@ -39,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     cache::Cache,
     operators::{self, Connector, FaultyConnector, Seen},
-    plugin::PodPlugin,
+    plugin::{PodPlugin, STOP},
     stories::WRITER,
 };
 
@@ -279,8 +279,14 @@ impl World {
             let _ = writeln!(text, "told of {name}: {ends:?}{}", self.told.notes(name));
         }
         for pod in self.pods().await {
+            let annotations = pod.metadata.annotations.unwrap_or_default();
+            let stop = if annotations.contains_key(STOP) {
+                ", asked to stop"
+            } else {
+                ""
+            };
             let phase = pod.status.and_then(|status| status.phase);
-            let _ = writeln!(text, "pod {:?}: {phase:?}", pod.metadata.name);
+            let _ = writeln!(text, "pod {:?}: {phase:?}{stop}", pod.metadata.name);
         }
         if self.cache.n_outputs() > 0 {
             let _ = writeln!(text, "{} keys are cached", self.cache.n_outputs());
@@ -364,6 +370,11 @@ pub(crate) fn is_cached(name: &str) -> bool {
     name.contains("cached") || is_serialized(name)
 }
 
+/// Whether each attempt may run for 20 s only.
+pub(crate) fn is_limited(name: &str) -> bool {
+    name.contains("limited")
+}
+
 /// Whether only one of them runs at a time.
 pub(crate) fn is_serialized(name: &str) -> bool {
     name.contains("serial")
@@ -420,6 +431,10 @@ pub(crate) fn template(name: &str, retries: u32, owed: Owed) -> TaskTemplate {
             }),
             discoverable: is_cached(name),
             cache_serializable: is_serialized(name),
+            timeout: is_limited(name).then_some(prost_types::Duration {
+                seconds: 20,
+                nanos: 0,
+            }),
             ..TaskMetadata::default()
         }),
         interface: Some(TypedInterface {

@@ -49,7 +49,14 @@ fn our_pod() -> Value {
         uid: action["metadata"]["uid"].as_str().unwrap(),
     };
     let name = plugin.resource_name(&context);
-    with_metadata(pod, &name, &context, owner, &config.k8s)
+    with_metadata(
+        pod,
+        &name,
+        &context,
+        owner,
+        plugin.properties(),
+        &config.k8s,
+    )
 }
 
 fn remove(object: &mut Value, pointer: &str) -> Option<Value> {

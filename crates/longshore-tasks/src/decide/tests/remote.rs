@@ -1,6 +1,7 @@
 //! Tasks that make no resource.
 
 mod begun;
+mod limits;
 
 use longshore_core::{QuestionId, UnknownCause};
 use longshore_plugins::{

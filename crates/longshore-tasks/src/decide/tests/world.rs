@@ -1,10 +1,10 @@
 //! A world for one decision, and plans in words.
 
 use longshore_api::{flyte::FINALIZER_PLUGIN, tasks::ANNOTATION_LAUNCH};
-use longshore_core::{Asked, Next, NoAnswer, Resource};
+use longshore_core::{Asked, Next, NoAnswer, Patch, Resource};
 use longshore_plugins::{
     BuildError, Config, K8sState, Launch, Phase, PhaseInfo, Plugin, PluginState, Request,
-    STATE_VERSION, StateError, TaskContext,
+    STATE_VERSION, StateError, TASK_ACTION, TaskContext,
 };
 use longshore_proto::flyteidl2::core::TaskTemplate;
 use longshore_test::EPOCH;
@@ -297,6 +297,14 @@ pub(in crate::decide) fn asked<T: Clone>(seen: &Seen<T>, now: Timestamp) -> Aske
     }
 }
 
+/// A patch: that of the action is always its labels.
+fn patched(patch: &Patch) -> String {
+    if patch.target.resource == TASK_ACTION {
+        return "label".to_owned();
+    }
+    format!("patch {} with {}", patch.target.name, patch.patch)
+}
+
 /// A plan in words.
 pub(in crate::decide) fn words(plan: &ActionPlan) -> String {
     let mut words: Vec<String> = plan.actions.iter().map(step).collect();
@@ -337,7 +345,7 @@ pub(in crate::decide) fn step(step: &Step) -> String {
             let name = create.object["metadata"]["name"].as_str().unwrap();
             format!("create {name} as {}", create.identity.value())
         }
-        Do::Patch(_) => "label".to_owned(),
+        Do::Patch(patch) => patched(patch),
         Do::Delete(delete) => format!("delete {}", delete.target.name),
         Do::Call(note) => match &note.fact {
             Fact::NextLaunch(launch, at) => {
